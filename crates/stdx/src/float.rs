@@ -1,0 +1,208 @@
+//! Doubles and their text: what a client may write for a double, and what it is shown.
+
+use crate::grisu;
+
+/// Room for the longest text: sign, 17 digits, dot, `e-308`, and the `0.000000` of small fixed numbers.
+pub const F64_BYTES_MAX: usize = 32;
+
+/// A double as the field reads one. Decimal only, `inf` and `infinity` in any case, one leading sign. Refused: blanks,
+/// hexadecimal, `nan`, and what does not fit (too large for a double, or so small that it would become zero).
+pub fn parse_f64(text: &[u8]) -> Option<f64> {
+    let unsigned = match text {
+        [b'+' | b'-', rest @ ..] => rest,
+        rest => rest,
+    };
+    if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
+        return Some(if text[0] == b'-' { f64::NEG_INFINITY } else { f64::INFINITY });
+    }
+    let mantissa = decimal_mantissa(unsigned)?;
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let is_zero = mantissa.iter().all(|byte| matches!(byte, b'0' | b'.'));
+    (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
+}
+
+/// Checks `digits [. digits] [e [sign] digits]` with at least one digit before the exponent; gives the part before it.
+pub(crate) fn decimal_mantissa(text: &[u8]) -> Option<&[u8]> {
+    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits(0);
+    let mut at = whole;
+    let mut fraction = 0;
+    if text.get(at) == Some(&b'.') {
+        fraction = digits(at + 1);
+        at += 1 + fraction;
+    }
+    if whole + fraction == 0 {
+        return None;
+    }
+    let mantissa = &text[..at];
+    if let Some(b'e' | b'E') = text.get(at) {
+        at += 1 + usize::from(matches!(text.get(at + 1), Some(b'+' | b'-')));
+        let exponent = digits(at);
+        if exponent == 0 {
+            return None;
+        }
+        at += exponent;
+    }
+    (at == text.len()).then_some(mantissa)
+}
+
+pub fn format_f64(value: f64) -> String {
+    let mut out = Vec::with_capacity(F64_BYTES_MAX);
+    push_f64(&mut out, value);
+    String::from_utf8(out).expect("only digits, signs and letters were written")
+}
+
+/// A text that reads back as `value`, nearly always the shortest, laid out as the field does: plain up to seven places beyond the digits
+/// or below the point, `1.5e+300` otherwise.
+pub fn push_f64(out: &mut Vec<u8>, value: f64) {
+    if value.is_nan() {
+        out.extend_from_slice(b"nan");
+    } else if value.is_infinite() {
+        out.extend_from_slice(if value < 0.0 { b"-inf" } else { b"inf" });
+    } else if value == 0.0 {
+        out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });
+    } else if let Some(whole) = as_whole_number(value) {
+        crate::number::push_i64(out, whole);
+    } else {
+        if value < 0.0 {
+            out.push(b'-');
+        }
+        let digits = grisu::digits_of(value.abs());
+        lay_out(out, digits.as_bytes(), digits.power, value < 0.0);
+    }
+}
+
+/// Whole numbers up to 2^62 are printed as integers, however long.
+fn as_whole_number(value: f64) -> Option<i64> {
+    const LIMIT: f64 = (i64::MAX / 2) as f64;
+    if value.abs() > LIMIT {
+        return None;
+    }
+    let whole = value as i64;
+    (whole as f64 == value).then_some(whole)
+}
+
+/// Writes `digits x 10^power`. The three layouts and their limits are the field's.
+fn lay_out(out: &mut Vec<u8>, digits: &[u8], power: i32, negative: bool) {
+    let count = digits.len() as i32;
+    let scientific = power + count - 1;
+    if power >= 0 && scientific.abs() < count + 7 {
+        out.extend_from_slice(digits);
+        out.resize(out.len() + power as usize, b'0');
+    } else if power < 0 && (power > -7 || scientific.abs() < 4) {
+        let point = count + power;
+        if point <= 0 {
+            out.extend_from_slice(b"0.");
+            out.resize(out.len() + point.unsigned_abs() as usize, b'0');
+            out.extend_from_slice(digits);
+        } else {
+            let (whole, fraction) = digits.split_at(point as usize);
+            out.extend_from_slice(whole);
+            out.push(b'.');
+            out.extend_from_slice(fraction);
+        }
+    } else {
+        let digits = &digits[..digits.len().min(18 - usize::from(negative))];
+        out.push(digits[0]);
+        if digits.len() > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits[1..]);
+        }
+        out.extend_from_slice(if scientific < 0 { b"e-" } else { b"e+" });
+        crate::number::push_u64(out, u64::from(scientific.unsigned_abs()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Prng;
+
+    #[test]
+    fn accepted_texts() {
+        let check =
+            |text: &str, expected: f64| assert_eq!(parse_f64(text.as_bytes()), Some(expected), "{text:?}");
+        check("0", 0.0);
+        check("-0", 0.0);
+        check("+3", 3.0);
+        check("3.", 3.0);
+        check(".5", 0.5);
+        check("-.5e1", -5.0);
+        check("1e308", 1e308);
+        check("5e-324", 5e-324);
+        check("007", 7.0);
+        check("0e999999999999", 0.0);
+        check("inf", f64::INFINITY);
+        check("-INF", f64::NEG_INFINITY);
+        check("+Infinity", f64::INFINITY);
+    }
+
+    #[test]
+    fn refused_texts() {
+        for text in [
+            "",
+            " ",
+            " 1",
+            "1 ",
+            "+",
+            "-",
+            ".",
+            "-.",
+            "e5",
+            "1e",
+            "1e+",
+            "1.5.2",
+            "--1",
+            "+-1",
+            "0x10",
+            "nan",
+            "-nan",
+            "infinit",
+            "infinityx",
+            "1e309",
+            "-1e309",
+            "1e-400",
+            "1_0",
+            "1\0",
+            "in",
+        ] {
+            assert_eq!(parse_f64(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn printed_forms() {
+        let check = |value: f64, expected: &str| assert_eq!(format_f64(value), expected);
+        check(0.0, "0");
+        check(-0.0, "-0");
+        check(1.0, "1");
+        check(-1.5, "-1.5");
+        check(0.1, "0.1");
+        check(1e15, "1000000000000000");
+        check(4611686018427387904.0, "4611686018427387904");
+        check(1e19, "1e+19");
+        check(1e21, "1e+21");
+        check(1.5e300, "1.5e+300");
+        check(-1e-7, "-1e-7");
+        check(0.000001, "0.000001");
+        check(0.00012345678, "1.2345678e-4");
+        check(0.0012345678, "0.0012345678");
+        check(1.2345e-10, "1.2345e-10");
+        check(5e-324, "5e-324");
+        check(f64::MAX, "1.7976931348623157e+308");
+        check(f64::INFINITY, "inf");
+        check(f64::NEG_INFINITY, "-inf");
+        check(f64::NAN, "nan");
+    }
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        let mut prng = Prng::new(11);
+        for _ in 0..100_000 {
+            let value = f64::from_bits(prng.next_u64());
+            if value.is_finite() {
+                assert_eq!(parse_f64(format_f64(value).as_bytes()), Some(value));
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Small tools that every floor above may use: checksums, globs, numbers as text, random numbers, units.
+//!
+//! **Architecture invariant:** `stdx` knows nothing of ours - no key, no command, no reply. It depends on no other
+//! crate, reads no clock, opens no file, and contains no `unsafe`.
+
+pub mod crc16;
+pub mod crc64;
+pub mod sha1;
+pub mod slot;
+
+pub mod glob;
+
+pub mod float;
+mod grisu;
+pub mod long_double;
+pub mod number;
+
+pub mod args_split;
+pub mod prng;
+pub mod units;
+
+pub use float::{format_f64, parse_f64, push_f64};
+pub use glob::glob_match;
+pub use long_double::LongDouble;
+pub use number::{parse_i64, parse_u64, push_i64, push_u64, write_i64};
+pub use prng::Prng;
+pub use slot::{Slot, hash_tag};
+pub use units::UnixMs;
