@@ -1,0 +1,125 @@
+//! One arena, several owners, a compactor: the way a server uses it. Each owner has a lock, as a stripe has; only who
+//! holds it touches the owner's objects.
+#![allow(unsafe_code)]
+
+mod common;
+
+use common::{Random, fill, holds};
+use isotherm_arena::{Arena, ArenaConfig, Handle, Kind};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+const OWNERS: usize = 4;
+
+struct Object {
+    len: usize,
+    pattern: u64,
+}
+
+type Stripe = Mutex<HashMap<Handle, Object>>;
+
+/// Works on one owner's objects until told to stop, and checks what it finds.
+fn work(arena: &Arena, stripe: &Stripe, owner: u16, seed: u64, rounds: usize) {
+    let mut random = Random(seed);
+    let mut keys: Vec<Handle> = Vec::new();
+    for round in 0..rounds {
+        let mut objects = stripe.lock().unwrap();
+        if keys.len() != objects.len() || round % 16 == 0 {
+            keys = objects.keys().copied().collect(); // the compactor has moved some
+        }
+        // Growing and shrinking take turns, so that there is something to compact.
+        let growing = round % 4000 < 2000;
+        if objects.len() < 30 || random.below(100) < if growing { 70 } else { 30 } {
+            let kind = [Kind::Page, Kind::Blob][random.below(2)];
+            let len = [100, 300, 640, 2100][random.below(4)];
+            let handle = arena.allocate(kind, len, owner).unwrap().handle;
+            let pattern = random.next();
+            // SAFETY: the object was just allocated, and its owner's lock is held.
+            fill(unsafe { arena.bytes_mut(handle, len) }, pattern);
+            assert!(objects.insert(handle, Object { len, pattern }).is_none());
+            keys.push(handle);
+            continue;
+        }
+        let at = random.below(keys.len());
+        let Some(object) = objects.remove(&keys[at]) else { continue };
+        let handle = keys.swap_remove(at);
+        // SAFETY: the object is in the owner's map, so it is live, and the owner's lock is held.
+        assert!(holds(unsafe { arena.bytes(handle, object.len) }, object.pattern));
+        arena.release(handle);
+    }
+}
+
+fn compact(arena: &Arena, stripes: &[Stripe], stop: &AtomicBool, moves: &AtomicUsize) {
+    let (mut victims, mut random) = (Vec::new(), Random(17));
+    while !stop.load(Relaxed) {
+        if !arena.victims(&mut victims, 16) {
+            arena.trim(4);
+            std::thread::sleep(Duration::from_micros(200));
+            continue;
+        }
+        for victim in victims.drain(..) {
+            // Lock order: the owner's lock, then the arena's. A busy owner is skipped, but not for ever: these owners
+            // do nothing but hold their lock.
+            let stripe = &stripes[victim.owner as usize];
+            let Some(mut objects) = stripe.try_lock().ok().or_else(|| patience(&mut random, stripe)) else {
+                continue;
+            };
+            if !arena.is_live(victim.handle, victim.owner) {
+                continue;
+            }
+            let object = objects.remove(&victim.handle).expect("a live object of this owner is in its map");
+            let moved = arena.reallocate(victim.handle, object.len, victim.bytes).unwrap().handle;
+            // SAFETY: live, and its owner's lock is held.
+            assert!(holds(unsafe { arena.bytes(moved, object.len) }, object.pattern));
+            assert!(objects.insert(moved, object).is_none());
+            moves.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn patience<'a>(random: &mut Random, stripe: &'a Stripe) -> Option<MutexGuard<'a, HashMap<Handle, Object>>> {
+    (random.below(2) == 0).then(|| stripe.lock().unwrap())
+}
+
+#[test]
+fn owners_and_a_compactor_share_an_arena() {
+    let arena = Arena::new(ArenaConfig { reserve_bytes: 64 << 20 }).unwrap();
+    let stripes: Vec<Stripe> = (0..OWNERS).map(|_| Mutex::default()).collect();
+    let (stop, moves) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let rounds = if cfg!(miri) { 25 } else { 60_000 };
+    std::thread::scope(|scope| {
+        let compactor = scope.spawn(|| compact(&arena, &stripes, &stop, &moves));
+        let workers: Vec<_> = (0..OWNERS)
+            .map(|owner| {
+                let (arena, stripe) = (&arena, &stripes[owner]);
+                scope.spawn(move || work(arena, stripe, owner as u16, owner as u64 + 1, rounds))
+            })
+            .collect();
+        // Hints go on all the time, and must survive anything. (Under Miri a race is an error even for a hint.)
+        let mut random = Random(99);
+        while !cfg!(miri) && workers.iter().any(|worker| !worker.is_finished()) {
+            let raw = random.below(64 << 16) as u32;
+            arena.prefetch(raw, random.below(9000));
+            std::hint::black_box((arena.hint_u32(raw, 4), arena.hint_u64(raw, random.below(9000))));
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        stop.store(true, Relaxed);
+        compactor.join().unwrap();
+    });
+    assert!(cfg!(miri) || moves.into_inner() > 100, "the compactor found nothing to do");
+    let mut live = 0;
+    for (owner, stripe) in stripes.into_iter().enumerate() {
+        for (handle, object) in stripe.into_inner().unwrap() {
+            assert!(arena.is_live(handle, owner as u16));
+            // SAFETY: live, and the threads are gone.
+            assert!(holds(unsafe { arena.bytes(handle, object.len) }, object.pattern));
+            live += 1;
+        }
+    }
+    assert_eq!(arena.stats().live_objects, live);
+    arena.check_invariants();
+}
