@@ -1,0 +1,22 @@
+//! The event loop: sockets, timers, and mailboxes between threads.
+//!
+//! **Architecture invariant:** `reactor` knows no RESP and no commands. A connection is a number with bytes.
+//!
+//! Reading order: what can be waited for (`events`), how threads talk (`mailbox`), one connection's bytes (`stream`),
+//! where connections come from (`listen`), and when something is due (`timers`).
+
+pub mod events;
+pub mod mailbox;
+
+pub mod listen;
+pub mod stream;
+
+pub mod timers;
+
+pub mod signals;
+
+pub use events::{Events, Ready, Token};
+pub use listen::Listener;
+pub use mailbox::{Mailbox, Sender};
+pub use stream::Stream;
+pub use timers::Timers;

@@ -1,0 +1,76 @@
+//! Where connections come from: TCP addresses and a unix socket.
+
+use crate::stream::Stream;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// IPv6 sockets take IPv6 only, so that `*` and `::` may be bound side by side.
+    pub fn tcp(ip: IpAddr, port: u16, backlog: i32) -> io::Result<Listener> {
+        let address = SocketAddr::new(ip, port);
+        let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        net::bind(&socket, &address)?;
+        net::listen(&socket, backlog)?;
+        Ok(Listener::Tcp(TcpListener::from(socket)))
+    }
+
+    /// `mode`: the permissions of the socket's file, if they are not to be the usual ones.
+    pub fn unix(path: &Path, mode: Option<u32>, backlog: i32) -> io::Result<Listener> {
+        // A file left over by a process that is gone would make the bind fail.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket: OwnedFd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        net::bind(&socket, &net::SocketAddrUnix::new(path)?)?;
+        net::listen(&socket, backlog)?;
+        if let Some(mode) = mode {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        }
+        Ok(Listener::Unix(UnixListener::from(socket)))
+    }
+
+    /// The next connection, or `None` if nobody waits.
+    pub fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = match self {
+            Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Listener::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        };
+        match accepted {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn is_unix(&self) -> bool {
+        matches!(self, Listener::Unix(_))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Mailboxes: any thread may post, one thread reads, and a letter wakes it.
+//!
+//! Letters are rare (a new connection, a kill), so they lie in a vector behind a mutex; the reader looks at one atomic
+//! to learn that there are none. Only the first letter after an emptying wakes the reader: the later ones are found on
+//! the way.
+//!
+//! Invariant: `waiting` is true whenever `letters` is not empty and nobody holds its lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+struct Shared<T> {
+    waiting: AtomicBool,
+    letters: Mutex<Vec<T>>,
+    waker: mio::Waker,
+}
+
+/// The reader's end.
+pub struct Mailbox<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// A writer's end.
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        Sender { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> Shared<T> {
+    fn letters(&self) -> MutexGuard<'_, Vec<T>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Mailbox<T> {
+    pub(crate) fn new(waker: mio::Waker) -> Mailbox<T> {
+        let letters = Mutex::new(Vec::new());
+        Mailbox { shared: Arc::new(Shared { waiting: AtomicBool::new(false), letters, waker }) }
+    }
+
+    pub fn sender(&self) -> Sender<T> {
+        Sender { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Whether there is something to take; one load.
+    #[inline]
+    pub fn has_letters(&self) -> bool {
+        self.shared.waiting.load(Ordering::Acquire)
+    }
+
+    /// Takes all letters, oldest first.
+    pub fn take(&self) -> Vec<T> {
+        let mut letters = self.shared.letters();
+        self.shared.waiting.store(false, Ordering::Release);
+        std::mem::take(&mut *letters)
+    }
+}
+
+impl<T> Sender<T> {
+    pub fn post(&self, letter: T) {
+        let first = {
+            let mut letters = self.shared.letters();
+            letters.push(letter);
+            !self.shared.waiting.swap(true, Ordering::AcqRel)
+        };
+        if first {
+            // It can fail only if the counter behind it overflows, and then the reader is awake anyway.
+            let _ = self.shared.waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::events::{Events, Token};
+    use std::time::Duration;
+
+    #[test]
+    fn letters_wake_and_arrive_in_order() {
+        let mut events = Events::new().unwrap();
+        let mailbox = events.mailbox::<u32>().unwrap();
+        assert!(!mailbox.has_letters());
+        let sender = mailbox.sender();
+        let thread = std::thread::spawn(move || (0..1000).for_each(|letter| sender.post(letter)));
+        let mut got = Vec::new();
+        while got.len() < 1000 {
+            events.wait(Some(Duration::from_secs(5))).unwrap();
+            assert!(events.ready().all(|ready| ready.token == Token::MAILBOX));
+            assert!(events.ready().count() > 0, "a letter wakes the reader");
+            got.extend(mailbox.take());
+        }
+        thread.join().unwrap();
+        assert_eq!(got, (0..1000).collect::<Vec<_>>());
+        assert!(!mailbox.has_letters() && mailbox.take().is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! One request: its arguments as ranges into the bytes that arrived.
+//!
+//! ```text
+//! bytes   *3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n
+//!                     ^^^          ^          ^^^^^
+//! spans               8+3         17+1        24+5
+//! ```
+//! Nothing is copied: an argument is 8 bytes beside the read buffer, and lives as long as the buffer stays in place.
+
+use std::fmt;
+use std::ops::Index;
+
+/// Where one argument lies, counted from the request's first byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub start: u32,
+    pub len: u32,
+}
+
+const _: () = assert!(size_of::<Span>() == 8, "a million arguments cost 8 MB, not more");
+
+impl Span {
+    #[inline]
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
+/// The arguments of one request, the command's name first.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Args<'a> {
+    /// `bytes` begins with the request's first byte; it may go on behind its last.
+    #[inline]
+    pub fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args { bytes, spans }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The argument number `i`. Panics if there are not so many: arity has been checked before.
+    #[inline]
+    pub fn get(&self, i: usize) -> &'a [u8] {
+        &self.bytes[self.spans[i].range()]
+    }
+
+    #[inline]
+    pub fn try_get(&self, i: usize) -> Option<&'a [u8]> {
+        self.spans.get(i).map(|span| &self.bytes[span.range()])
+    }
+
+    #[inline]
+    pub fn first(&self) -> Option<&'a [u8]> {
+        self.try_get(0)
+    }
+
+    /// The arguments from number `from` on; none if there are not so many.
+    #[inline]
+    pub fn from(&self, from: usize) -> Args<'a> {
+        Args { bytes: self.bytes, spans: self.spans.get(from..).unwrap_or_default() }
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
+        let bytes = self.bytes;
+        self.spans.iter().map(move |span| &bytes[span.range()])
+    }
+
+    /// The sum of the arguments' lengths.
+    pub fn bytes_total(&self) -> usize {
+        self.spans.iter().map(|span| span.len as usize).sum()
+    }
+}
+
+impl Index<usize> for Args<'_> {
+    type Output = [u8];
+
+    #[inline]
+    fn index(&self, i: usize) -> &[u8] {
+        self.get(i)
+    }
+}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(String::from_utf8_lossy)).finish()
+    }
+}
+
+/// A request that owns its bytes: what MULTI queues, what a test writes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ArgsBuf {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl ArgsBuf {
+    pub fn new() -> ArgsBuf {
+        ArgsBuf::default()
+    }
+
+    pub fn from_slices(arguments: &[&[u8]]) -> ArgsBuf {
+        arguments.iter().copied().collect()
+    }
+
+    pub fn args(&self) -> Args<'_> {
+        Args { bytes: &self.bytes, spans: &self.spans }
+    }
+
+    pub fn push(&mut self, argument: &[u8]) {
+        let end = self.bytes.len() + argument.len();
+        assert!(end <= crate::limits::REQUEST_BYTES_MAX, "the parser has capped the request before");
+        self.spans.push(Span { start: self.bytes.len() as u32, len: argument.len() as u32 });
+        self.bytes.extend_from_slice(argument);
+    }
+
+    /// Empties it and keeps its memory for the next request.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+    }
+
+    /// What it takes beside itself, for the books.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+}
+
+impl From<Args<'_>> for ArgsBuf {
+    fn from(args: Args<'_>) -> ArgsBuf {
+        let mut owned =
+            ArgsBuf { bytes: Vec::with_capacity(args.bytes_total()), spans: Vec::with_capacity(args.len()) };
+        args.iter().for_each(|argument| owned.push(argument));
+        owned
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for ArgsBuf {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(arguments: I) -> ArgsBuf {
+        let mut owned = ArgsBuf::new();
+        arguments.into_iter().for_each(|argument| owned.push(argument));
+        owned
+    }
+}
+
+impl fmt::Debug for ArgsBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.args().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owned_arguments() {
+        let owned = ArgsBuf::from_slices(&[b"SET", b"", b"a\0b"]);
+        let args = owned.args();
+        assert_eq!(args.len(), 3);
+        assert_eq!(&args[2], b"a\0b");
+        assert_eq!(args.get(1), b"");
+        assert_eq!(args.first(), Some(&b"SET"[..]));
+        assert_eq!(args.try_get(3), None);
+        assert_eq!(args.bytes_total(), 6);
+        assert_eq!(args.from(1).iter().collect::<Vec<_>>(), [&b""[..], b"a\0b"]);
+        assert!(args.from(4).is_empty());
+        assert_eq!(ArgsBuf::from(args), owned);
+        assert_eq!(format!("{args:?}"), r#"["SET", "", "a\0b"]"#);
+    }
+}
