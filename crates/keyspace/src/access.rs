@@ -1,0 +1,98 @@
+//! When an entry was last used: how it is stamped, and what eviction reads from it.
+//!
+//! | policy           | column | stamp                                                                  |
+//! |------------------|--------|------------------------------------------------------------------------|
+//! | none, random, ttl| 0 B    | seconds mod 65536 in the page's header, shared: idle time is a lower bound |
+//! | LRU              | 2 B    | seconds mod 65536 of the entry                                         |
+//! | LFU              | 1 B    | logarithmic counter, as in Redis 4 (starts at 5, +1 with probability 1/((c-5) factor + 1)) |
+//!
+//! Seconds wrap after 18 hours, so a hand goes round every few hours and keeps what is older than 9 hours at 9 hours;
+//! under LFU the same hand takes one off every counter each `lfu-decay-time` minutes.
+
+use isotherm_stdx::{Prng, UnixMs};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// What is kept per entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessMode {
+    /// One stamp a page.
+    Page,
+    Lru,
+    Lfu,
+}
+
+impl AccessMode {
+    /// Bytes of the access column.
+    #[inline]
+    pub(crate) fn width(self) -> usize {
+        match self {
+            AccessMode::Page => 0,
+            AccessMode::Lfu => 1,
+            AccessMode::Lru => 2,
+        }
+    }
+}
+
+/// A new key's counter: it survives the first decays.
+const LFU_START: u16 = 5;
+/// Older stamps than this look this old.
+pub(crate) const IDLE_SECONDS_MAX: u16 = 32_768;
+
+/// The mode in force, to be asked without a lock; every partition has a copy.
+pub(crate) struct AccessSettings {
+    mode: AtomicU8,
+}
+
+impl AccessSettings {
+    pub fn new() -> AccessSettings {
+        AccessSettings { mode: AtomicU8::new(0) }
+    }
+
+    pub fn set(&self, mode: AccessMode) {
+        self.mode.store(mode.width() as u8, Relaxed);
+    }
+
+    #[inline]
+    pub fn mode(&self) -> AccessMode {
+        match self.mode.load(Relaxed) {
+            0 => AccessMode::Page,
+            1 => AccessMode::Lfu,
+            _ => AccessMode::Lru,
+        }
+    }
+}
+
+/// Seconds as a stamp keeps them.
+#[inline]
+pub(crate) fn stamp(now: UnixMs) -> u16 {
+    (now.0 / 1000) as u16
+}
+
+/// The stamp of an entry that was just made.
+#[inline]
+pub(crate) fn fresh(mode: AccessMode, now: UnixMs) -> u16 {
+    match mode {
+        AccessMode::Page => 0,
+        AccessMode::Lru => stamp(now),
+        AccessMode::Lfu => LFU_START,
+    }
+}
+
+/// Seconds since a stamp. A clock that stepped back gives 0.
+#[inline]
+pub(crate) fn idle_seconds(stamp_then: u16, now: UnixMs) -> u16 {
+    let idle = stamp(now).wrapping_sub(stamp_then);
+    // The hand keeps true idle times at IDLE_SECONDS_MAX and a few hours; the highest values are a step back.
+    if idle > 60_000 { 0 } else { idle }
+}
+
+/// The counter after one more access.
+#[inline]
+pub(crate) fn lfu_increment(counter: u16, log_factor: u32, prng: &mut Prng) -> u16 {
+    if counter >= 255 {
+        return 255;
+    }
+    let base = u64::from(counter.saturating_sub(LFU_START));
+    let odds = base * u64::from(log_factor) + 1;
+    if odds == 1 || prng.below(odds) == 0 { counter + 1 } else { counter }
+}

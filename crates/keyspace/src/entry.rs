@@ -1,0 +1,326 @@
+//! One entry, as it lies in a page.
+//!
+//! ```text
+//!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][value ...]          value inline
+//!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
+//!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
+//!
+//!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw")
+//!         bits 4-5  width of the expiry: 0 none, 1: 5 B, 2: 8 B
+//!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value
+//!
+//!   a blob's bytes    [hash u64, slot in its top 14 bits][body]     the hash leads compaction to the entry
+//!   a body            value, or, of an entry with klen 255: [klen u32][key][value]
+//!   expiry, 5 B       milliseconds since 2020-01-01 UTC, to 2054-11; anything outside takes the 8-byte form (Unix ms)
+//! ```
+//!
+//! 16 B key and 16 B value: 2 + 16 + 16 = 34 B, 39 with an expiry.
+
+use crate::page::ENTRY_BYTES_MAX;
+use crate::value::NewValue;
+use isotherm_stdx::UnixMs;
+
+/// 2020-01-01T00:00:00Z: 18262 days after the epoch.
+pub(crate) const EPOCH_MS: i64 = 18_262 * 86_400_000;
+const SHORT_EXPIRY_MAX: i64 = (1 << 40) - 1;
+
+/// An entry up to this size lies in its page.
+pub(crate) const INLINE_BYTES_MAX: usize = 208;
+/// A key up to this size lies in the page, whatever its value's size.
+const INLINE_KEY_BYTES_MAX: usize = 190;
+/// A body up to this size is a blob.
+pub(crate) const BLOB_BODY_BYTES_MAX: usize = 4096;
+pub(crate) const BLOB_HEAD_BYTES: usize = 8;
+const REF_BYTES: usize = 8;
+const KLEN_ELSEWHERE: u8 = 255;
+
+// The largest entry: a key that just fits, a late expiry, and a reference.
+const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES <= ENTRY_BYTES_MAX);
+// Setting an expiry never moves a value out of its page.
+const _: () = assert!(INLINE_BYTES_MAX + 8 <= ENTRY_BYTES_MAX);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Form {
+    Bytes = 0,
+    Int = 1,
+    Raw = 2,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Place {
+    Inline = 0,
+    Blob = 1,
+    Large = 2,
+}
+
+/// Where a body lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BodyRef {
+    pub place: Place,
+    /// A blob's handle or a large value's number.
+    pub raw: u32,
+    /// Bytes of the body.
+    pub len: u32,
+    /// Whether the key lies in the body too.
+    pub keyed: bool,
+}
+
+/// An entry's bytes, read.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryBytes<'a>(pub &'a [u8]);
+
+impl<'a> EntryBytes<'a> {
+    #[inline]
+    pub fn form(self) -> Form {
+        match self.0[1] & 15 {
+            0 => Form::Bytes,
+            1 => Form::Int,
+            2 => Form::Raw,
+            other => unreachable!("no entry has the form {other}"),
+        }
+    }
+    #[inline]
+    pub fn place(self) -> Place {
+        match self.0[1] >> 6 {
+            0 => Place::Inline,
+            1 => Place::Blob,
+            2 => Place::Large,
+            other => unreachable!("no entry lies at {other}"),
+        }
+    }
+    #[inline]
+    fn expiry_bytes(self) -> usize {
+        [0, 5, 8, 8][usize::from(self.0[1] >> 4 & 3)]
+    }
+    #[inline]
+    pub fn is_volatile(self) -> bool {
+        self.0[1] & 0x30 != 0
+    }
+    #[inline]
+    pub fn expiry(self) -> Option<UnixMs> {
+        match self.expiry_bytes() {
+            0 => None,
+            5 => {
+                let mut word = [0; 8];
+                word[..5].copy_from_slice(&self.0[2..7]);
+                Some(UnixMs(EPOCH_MS + i64::from_le_bytes(word)))
+            }
+            _ => Some(UnixMs(i64::from_le_bytes(self.0[2..10].try_into().expect("eight bytes")))),
+        }
+    }
+    /// The key, if it lies in the page.
+    #[inline]
+    pub fn inline_key(self) -> Option<&'a [u8]> {
+        let klen = self.0[0];
+        let at = 2 + self.expiry_bytes();
+        (klen != KLEN_ELSEWHERE).then(|| &self.0[at..at + usize::from(klen)])
+    }
+    /// What stands behind the key: the value if it is inline.
+    #[inline]
+    pub fn tail(self) -> &'a [u8] {
+        let klen = if self.0[0] == KLEN_ELSEWHERE { 0 } else { usize::from(self.0[0]) };
+        &self.0[2 + self.expiry_bytes() + klen..]
+    }
+    /// The reference to the body, unless the value is inline.
+    #[inline]
+    pub fn body(self) -> Option<BodyRef> {
+        let place = self.place();
+        if place == Place::Inline {
+            return None;
+        }
+        let tail = self.tail();
+        let raw = u32::from_le_bytes(tail[..4].try_into().expect("four bytes"));
+        let len = u32::from_le_bytes(tail[4..8].try_into().expect("four bytes"));
+        Some(BodyRef { place, raw, len, keyed: self.0[0] == KLEN_ELSEWHERE })
+    }
+}
+
+/// Splits a keyed body.
+#[inline]
+pub(crate) fn split_keyed(body: &[u8]) -> (&[u8], &[u8]) {
+    let klen = u32::from_le_bytes(body[..4].try_into().expect("four bytes")) as usize;
+    body[4..].split_at(klen)
+}
+
+/// Bytes before the value in a body.
+#[inline]
+pub(crate) fn body_head_bytes(keyed: bool, key_bytes: usize) -> usize {
+    if keyed { 4 + key_bytes } else { 0 }
+}
+
+/// Integers are stored in as few bytes as their value needs.
+#[inline]
+pub(crate) fn int_bytes(value: i64) -> usize {
+    // -1 and 0 still take one byte; the sign needs a bit.
+    let bits = 65 - (value ^ (value >> 63)).leading_zeros() as usize;
+    bits.div_ceil(8)
+}
+
+#[inline]
+pub(crate) fn read_int(bytes: &[u8]) -> i64 {
+    let mut word = if bytes[bytes.len() - 1] & 0x80 != 0 { [0xff; 8] } else { [0; 8] };
+    word[..bytes.len()].copy_from_slice(bytes);
+    i64::from_le_bytes(word)
+}
+
+/// How an entry will be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    pub place: Place,
+    pub keyed: bool,
+}
+
+impl Plan {
+    /// `tight`: the page has no room for an inline entry; as little as possible is to lie in it.
+    #[inline]
+    pub fn new(key_bytes: usize, value_bytes: usize, tight: bool) -> Plan {
+        if !tight && 2 + 5 + key_bytes + value_bytes <= INLINE_BYTES_MAX {
+            return Plan { place: Place::Inline, keyed: false };
+        }
+        let keyed = tight || key_bytes > INLINE_KEY_BYTES_MAX;
+        let body = body_head_bytes(keyed, key_bytes) + value_bytes;
+        let place = if body <= BLOB_BODY_BYTES_MAX { Place::Blob } else { Place::Large };
+        Plan { place, keyed }
+    }
+}
+
+/// An entry under construction: at most 254 B, on the stack.
+pub(crate) struct Draft {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Draft {
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    #[inline]
+    fn head(form: Form, place: Place, key: Option<&[u8]>, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft { bytes: [0; 256], len: 2 };
+        let width = draft.push_expiry(expiry);
+        draft.bytes[0] = key.map_or(KLEN_ELSEWHERE, |key| key.len() as u8);
+        draft.bytes[1] = form as u8 | width << 4 | (place as u8) << 6;
+        if let Some(key) = key {
+            draft.push(key);
+        }
+        draft
+    }
+
+    /// An entry whose value lies in the page.
+    #[inline]
+    pub fn inline(key: &[u8], value: NewValue<'_>, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(form_of(value), Place::Inline, Some(key), expiry);
+        match value {
+            NewValue::Int(int) => draft.push(&int.to_le_bytes()[..int_bytes(int)]),
+            NewValue::Bytes(bytes) | NewValue::Raw(bytes) => draft.push(bytes),
+        }
+        draft
+    }
+
+    /// An entry whose value lies in a body.
+    pub fn outside(key: &[u8], form: Form, body: BodyRef, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(form, body.place, (!body.keyed).then_some(key), expiry);
+        draft.push(&body.raw.to_le_bytes());
+        draft.push(&body.len.to_le_bytes());
+        draft
+    }
+
+    /// The same entry with another expiry.
+    pub fn with_expiry(entry: EntryBytes<'_>, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft { bytes: [0; 256], len: 2 };
+        let width = draft.push_expiry(expiry);
+        draft.bytes[0] = entry.0[0];
+        draft.bytes[1] = entry.0[1] & !0x30 | width << 4;
+        draft.push(&entry.0[2 + entry.expiry_bytes()..]);
+        draft
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Returns the width code.
+    #[inline]
+    fn push_expiry(&mut self, expiry: Option<UnixMs>) -> u8 {
+        let Some(at) = expiry else { return 0 };
+        let short = at.0.wrapping_sub(EPOCH_MS);
+        if at.0 >= EPOCH_MS && short <= SHORT_EXPIRY_MAX {
+            self.push(&short.to_le_bytes()[..5]);
+            1
+        } else {
+            self.push(&at.0.to_le_bytes());
+            2
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn form_of(value: NewValue<'_>) -> Form {
+    match value {
+        NewValue::Int(_) => Form::Int,
+        NewValue::Bytes(_) => Form::Bytes,
+        NewValue::Raw(_) => Form::Raw,
+    }
+}
+
+/// Bytes that a value takes in a page or body. An integer never lies in a body in binary form.
+#[inline]
+pub(crate) fn value_bytes(value: NewValue<'_>) -> usize {
+    match value {
+        NewValue::Int(int) => int_bytes(int),
+        NewValue::Bytes(bytes) | NewValue::Raw(bytes) => bytes.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_take_the_bytes_they_need() {
+        let check = |int: i64, bytes: usize| {
+            assert_eq!(int_bytes(int), bytes, "{int}");
+            assert_eq!(read_int(&int.to_le_bytes()[..bytes]), int);
+        };
+        check(0, 1);
+        check(-1, 1);
+        check(127, 1);
+        check(-128, 1);
+        check(128, 2);
+        check(-129, 2);
+        check(32_767, 2);
+        check(32_768, 3);
+        check(1 << 31, 5);
+        check(i64::MAX, 8);
+        check(i64::MIN, 8);
+    }
+
+    #[test]
+    fn expiries_are_exact_in_every_form() {
+        for at in [
+            i64::MIN,
+            -1,
+            0,
+            1,
+            EPOCH_MS - 1,
+            EPOCH_MS,
+            EPOCH_MS + (1 << 40) - 1,
+            EPOCH_MS + (1 << 40),
+            i64::MAX,
+        ] {
+            let draft = Draft::inline(b"key", NewValue::Bytes(b"value"), Some(UnixMs(at)));
+            let entry = EntryBytes(draft.as_bytes());
+            assert_eq!(entry.expiry(), Some(UnixMs(at)));
+            assert_eq!((entry.inline_key(), entry.tail()), (Some(&b"key"[..]), &b"value"[..]));
+            let draft = Draft::with_expiry(entry, None);
+            let entry = EntryBytes(draft.as_bytes());
+            assert_eq!((entry.expiry(), entry.tail()), (None, &b"value"[..]));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A key with what is computed of it once per command: its slot and its keyed hash.
+//!
+//! The hash is SipHash-1-3 under a secret of this process: whoever chooses the keys cannot choose their pages, so a
+//! page stays a page (some 17 entries) whatever is sent. The slot never enters the hash: all keys of a page share it.
+//!
+//! ```text
+//! hash:  63            50 49      42 41    32 31                                0
+//!        [ not used     ][ tag 8   ][        ][ page number, low bits first       ]
+//! ```
+
+use isotherm_stdx::Slot;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+
+/// A key as a command meets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    pub bytes: &'a [u8],
+    pub slot: Slot,
+    pub(crate) hash: u64,
+}
+
+/// The secret that keys are hashed with.
+#[derive(Clone, Copy)]
+pub struct KeyHasher {
+    secret: [u8; 16],
+}
+
+impl KeyHasher {
+    pub fn new(secret: [u8; 16]) -> KeyHasher {
+        KeyHasher { secret }
+    }
+
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, slot: Slot::of_key(bytes), hash: self.hash(bytes) }
+    }
+
+    #[inline]
+    pub fn hash(&self, bytes: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(bytes);
+        #[cfg(any(test, fuzzing))]
+        return hasher.finish() & self.flood_mask();
+        #[cfg(not(any(test, fuzzing)))]
+        hasher.finish()
+    }
+}
+
+/// A flood of equal hashes cannot be made from outside; tests ask for one by their secret.
+#[cfg(any(test, fuzzing))]
+impl KeyHasher {
+    const FLOOD: [u8; 8] = *b"flooded:";
+
+    /// The secret of a hasher that keeps only these bits.
+    pub fn flooded_secret(mask: u64) -> [u8; 16] {
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&KeyHasher::FLOOD);
+        secret[8..].copy_from_slice(&mask.to_le_bytes());
+        secret
+    }
+
+    fn flood_mask(&self) -> u64 {
+        if self.secret[..8] != KeyHasher::FLOOD {
+            return u64::MAX;
+        }
+        u64::from_le_bytes(self.secret[8..].try_into().expect("eight of sixteen bytes"))
+    }
+}

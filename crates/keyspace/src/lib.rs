@@ -1,0 +1,64 @@
+//! The data model: keys and values of every type in packed pages, slot by slot, behind lock stripes.
+//!
+//! **Architecture invariant:** `keyspace` knows no sockets, no RESP, no files and no clock: time is an argument of
+//! every transaction, and so is what happens to expired keys. It never asks who is calling. The same inputs, time and
+//! seed give the same bytes.
+//!
+//! The way in is [`Keyspace::key`] (hash once), [`Held::acquire`] (lock what the command needs) and [`Txn`] (change
+//! it). The way out is [`Effect`]: what changed, told to an [`EffectSink`] while the locks are still held.
+
+mod key;
+mod value;
+
+mod entry;
+mod heap;
+mod large;
+mod page;
+mod record;
+
+mod directory;
+mod store;
+mod table;
+
+mod access;
+mod age;
+mod geometry;
+mod partition;
+
+mod compact;
+mod evict;
+mod expire;
+mod prefetch;
+mod scan;
+mod snapshot;
+
+mod effect;
+mod lock;
+mod txn;
+mod watch;
+
+#[cfg(test)]
+mod directory_tests;
+#[cfg(test)]
+mod flood_tests;
+// So that the support of tests/ serves the tests in here too.
+#[cfg(test)]
+extern crate self as isotherm_keyspace;
+
+pub use access::AccessMode;
+pub use age::{AgeHand, LRU_ROUND_SECONDS};
+pub use compact::CompactStep;
+pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
+pub use evict::EvictionPolicy;
+pub use expire::ExpireStep;
+pub use isotherm_stdx::{Slot, UnixMs};
+pub use key::{Key, KeyHasher};
+pub use lock::{Config, Held, Keyspace, Want};
+pub use prefetch::{PREFETCH_STAGES, Prefetch};
+pub use snapshot::{Snapshot, SnapshotEntry};
+pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
+pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, Type, Value};
+pub use watch::Watcher;
+
+/// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).
+pub const STRING_BYTES_MAX: usize = 512 << 20;

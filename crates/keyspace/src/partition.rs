@@ -1,0 +1,587 @@
+//! One partition: the databases' share of its slots, and who watches its keys.
+
+use crate::access::{self, AccessMode};
+use crate::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes};
+use crate::geometry::Geometry;
+use crate::heap::Heap;
+use crate::key::Key;
+use crate::large::{Large, Shared};
+use crate::lock::{self, Config};
+use crate::page;
+use crate::snapshot::SnapshotState;
+use crate::store::Store;
+use crate::table::{Location, SlotRef, Table};
+use crate::value::{Db, Entry, Expiry, Full, NewValue};
+use crate::watch::{Presence, Watches};
+use isotherm_arena::{Arena, Handle};
+use isotherm_stdx::{Prng, Slot, UnixMs, write_i64};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(crate) struct Partition {
+    pub store: Store,
+    pub number: u16,
+    pub geometry: Geometry,
+    tables: Vec<Option<Box<Table>>>,
+    /// Databases that were flushed while a snapshot had yet to walk them.
+    detached: Vec<Table>,
+    pub watches: Watches,
+    shared: Arc<lock::Shared>,
+}
+
+/// What COPY and RENAME carry from one partition to another.
+pub(crate) struct Carried {
+    value: CarriedValue,
+    expiry: Option<UnixMs>,
+}
+
+enum CarriedValue {
+    Int(i64),
+    Bytes(Vec<u8>),
+    Raw(Vec<u8>),
+    /// A large body without its key: not copied, but shared.
+    Body(Shared, Form),
+}
+
+impl Partition {
+    pub fn new(
+        number: u16,
+        geometry: Geometry,
+        config: &Config,
+        arena: Arc<Arena>,
+        shared: Arc<lock::Shared>,
+    ) -> Partition {
+        let secret = u64::from_le_bytes(config.hash_secret[..8].try_into().expect("eight of sixteen bytes"));
+        let store = Store {
+            heap: Heap::new(arena, number),
+            large: Large::default(),
+            access: AccessMode::Page,
+            lfu_log_factor: 10,
+            prng: Prng::new(secret ^ u64::from(number)),
+            hasher: crate::key::KeyHasher::new(config.hash_secret),
+            snapshot: SnapshotState::default(),
+        };
+        let tables = (0..config.databases).map(|_| None).collect();
+        Partition {
+            store,
+            number,
+            geometry,
+            tables,
+            detached: Vec::new(),
+            watches: Watches::default(),
+            shared,
+        }
+    }
+
+    #[inline]
+    pub fn table(&self, db: Db) -> Option<&Table> {
+        self.tables[usize::from(db.0)].as_deref()
+    }
+
+    /// A table and the store it lies in, to change both.
+    #[inline]
+    pub fn table_and_store(&mut self, db: Db) -> Option<(&mut Table, &mut Store)> {
+        Some((self.tables[usize::from(db.0)].as_deref_mut()?, &mut self.store))
+    }
+
+    // ---- one key ----
+
+    #[inline]
+    pub fn locate(&self, db: Db, key: &Key<'_>) -> Option<Location> {
+        let table = self.table(db)?;
+        Some(table.locate(&self.store, self.geometry.place_of(key.slot), key))
+    }
+
+    #[inline]
+    pub fn presence_at(&self, location: Option<&Location>, now: UnixMs) -> Presence {
+        let Some((page, spot)) = location.and_then(|location| location.page.zip(location.spot)) else {
+            return Presence::Absent;
+        };
+        match EntryBytes(self.store.heap.page(page).entry(spot)).expiry() {
+            Some(at) if at < now => Presence::Stale,
+            _ => Presence::Alive,
+        }
+    }
+
+    pub fn presence(&self, db: Db, key: &Key<'_>, now: UnixMs) -> Presence {
+        self.presence_at(self.locate(db, key).as_ref(), now)
+    }
+
+    /// The entry at a location that was just found, with its access stamp refreshed if `touch`.
+    #[inline]
+    pub fn read(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        location: &Location,
+        now: UnixMs,
+        touch: bool,
+    ) -> Entry<'_> {
+        let location = if touch { self.touch_at(db, key, *location, now) } else { *location };
+        let place = location.page.zip(location.spot).expect("it was found");
+        self.store.view(self.store.heap.page(place.0), place.1, now)
+    }
+
+    /// Refreshes the access stamp of an entry that was just found. Where it is then.
+    #[inline]
+    pub fn touch_at(&mut self, db: Db, key: &Key<'_>, location: Location, now: UnixMs) -> Location {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        if self.store.touch(page, spot.index, now) {
+            return location;
+        }
+        self.give_access_column(db, &location, now);
+        self.locate(db, key).expect("it was found")
+    }
+
+    /// The page has no access column of the width in force (the policy was switched): it gets one.
+    #[cold]
+    fn give_access_column(&mut self, db: Db, location: &Location, now: UnixMs) {
+        let (table, store) = self.table_and_store(db).expect("it was found");
+        // Without memory for a larger page it goes on without: as if just used.
+        let _ = table.convert_page(store, location, now);
+    }
+
+    pub fn set_at(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let location = match location {
+            Some(location) => location,
+            None => {
+                self.make_table(db)?;
+                self.locate(db, key).expect("the table is there")
+            }
+        };
+        let (table, store) = self.table_and_store(db).expect("the table is there");
+        let done = table.set(store, location, key, value, expiry, now);
+        if done.is_err() {
+            self.drop_table_if_empty(db);
+        }
+        done
+    }
+
+    /// Removes the `dead` entries of a page (all of them volatile); `bound` is that of the rest.
+    pub fn remove_dead(
+        &mut self,
+        db: Db,
+        place: usize,
+        index: u32,
+        dead: &[bool; page::ENTRIES_MAX],
+        bound: u32,
+        now: UnixMs,
+    ) {
+        let (table, store) = self.table_and_store(db).expect("the slot has pages");
+        table.remove_dead(store, place, index, dead, bound, now);
+        if table.keys == 0 {
+            self.drop_table(db);
+        }
+    }
+
+    /// Removes the entry at a location that was just found.
+    pub fn remove_at(&mut self, db: Db, location: &Location, now: UnixMs) {
+        let (table, store) = self.table_and_store(db).expect("it was found");
+        table.remove(store, location, now);
+        self.drop_table_if_empty(db);
+    }
+
+    pub fn set_expiry_at(
+        &mut self,
+        db: Db,
+        mut location: Location,
+        key: &Key<'_>,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let (table, store) = self.table_and_store(db).expect("it was found");
+        table.set_expiry(store, &mut location, key, expiry, now)
+    }
+
+    /// The bytes of a string that is `len` long from now on, and raw; what was there is kept, the rest is zero.
+    pub fn edit_at(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        len: usize,
+        now: UnixMs,
+    ) -> Result<&mut [u8], Full> {
+        let found = location.filter(|location| location.spot.is_some());
+        match found {
+            Some(location) if self.grows_in_place(&location, len) => {
+                self.grow_in_place(db, &location, len)?
+            }
+            _ => {
+                let done = self.rewrite_longer(db, location, key, len, now);
+                if done.is_err() {
+                    self.drop_table_if_empty(db);
+                }
+                done?
+            }
+        }
+        let location = self.locate(db, key).expect("it was just written");
+        let (page, spot) = location.page.zip(location.spot).expect("it was just written");
+        if let Some((table, store)) = self.table_and_store(db) {
+            // The bytes are about to change: a snapshot needs them as they are.
+            store.before_change(table.snapshot_db, location.slot.at, page);
+        }
+        Ok(self.store.value_mut(page, spot))
+    }
+
+    /// A large raw body that stays one.
+    fn grows_in_place(&self, location: &Location, len: usize) -> bool {
+        let (Some(page), Some(spot)) = (location.page, location.spot) else { return false };
+        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
+        let value_bytes = self.store.value_bytes_of(entry).len();
+        entry.form() == Form::Raw
+            && (entry.place() == Place::Large || value_bytes == len)
+            && value_bytes <= len
+    }
+
+    fn grow_in_place(&mut self, db: Db, location: &Location, len: usize) -> Result<(), Full> {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let (table, store) = self.table_and_store(db).expect("it was found");
+        store.before_change(table.snapshot_db, location.slot.at, page);
+        let view = store.heap.page(page);
+        let entry = EntryBytes(view.entry(spot));
+        let Some(body @ BodyRef { place: Place::Large, .. }) = entry.body() else { return Ok(()) };
+        let key_bytes = store.key_of(entry).len();
+        let body_len = body_head_bytes(body.keyed, key_bytes) + len;
+        let grown = BodyRef { len: body_len as u32, ..body };
+        let mut bytes = view.entry(spot).to_vec();
+        let tail = bytes.len() - 4;
+        bytes[tail..].copy_from_slice(&grown.len.to_le_bytes());
+        store.large.grow(body.raw, body_len)?;
+        page::replace(store.heap.page_mut(page), spot, &bytes);
+        let mut slot = location.slot;
+        let before = slot.record;
+        slot.record.outside = slot.record.outside - store.body_units(body) + store.body_units(grown);
+        table.store(&mut store.heap, &slot, &before);
+        Ok(())
+    }
+
+    /// Stores the value again, `len` long and raw, with the expiry it had.
+    fn rewrite_longer(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        len: usize,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let mut integer = [0; 20];
+        let location = match location {
+            Some(location) => location,
+            None => {
+                self.make_table(db)?;
+                self.locate(db, key).expect("the table is there")
+            }
+        };
+        let (table, store) = self.table_and_store(db).expect("the table is there");
+        let old: Vec<u8> = match location.page.zip(location.spot) {
+            None => Vec::new(),
+            Some((page, spot)) => match store.value_of(EntryBytes(store.heap.page(page).entry(spot))) {
+                crate::value::Value::Int(int) => write_i64(int, &mut integer).to_vec(),
+                crate::value::Value::Bytes(bytes) => bytes.to_vec(),
+            },
+        };
+        assert!(old.len() <= len, "an edit never shortens");
+        let plan = Plan::new(key.bytes.len(), len, false);
+        if plan.place != Place::Large {
+            // Below 4 KB: a copy on the side is the simple way.
+            let mut value = old;
+            value.resize(len, 0);
+            return table.set(store, location, key, NewValue::Raw(&value), Expiry::Keep, now);
+        }
+        let expiry = store.old_entry(&location).and_then(|old| old.expiry);
+        let body = store.empty_body(plan, key, len)?;
+        let head = body_head_bytes(body.keyed, key.bytes.len());
+        store.body_mut(body)[head..head + old.len()].copy_from_slice(&old);
+        let draft = Draft::outside(key.bytes, Form::Raw, body, expiry);
+        let mut location = location;
+        table.put(store, &mut location, key, &draft, now)
+    }
+
+    pub fn carry(&self, location: &Location) -> Carried {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
+        if let Some(body @ BodyRef { place: Place::Large, keyed: false, .. }) = entry.body() {
+            let value = CarriedValue::Body(self.store.large.share(body.raw), entry.form());
+            return Carried { value, expiry: entry.expiry() };
+        }
+        let value = match (self.store.value_of(entry), entry.form()) {
+            (crate::value::Value::Int(int), _) => CarriedValue::Int(int),
+            (crate::value::Value::Bytes(bytes), Form::Raw) => CarriedValue::Raw(bytes.to_vec()),
+            (crate::value::Value::Bytes(bytes), _) => CarriedValue::Bytes(bytes.to_vec()),
+        };
+        Carried { value, expiry: entry.expiry() }
+    }
+
+    pub fn put_carried(&mut self, db: Db, key: &Key<'_>, carried: Carried, now: UnixMs) -> Result<(), Full> {
+        let value = match &carried.value {
+            CarriedValue::Body(body, form) => {
+                return self.put_body(db, key, body, *form, carried.expiry, now);
+            }
+            CarriedValue::Int(int) => NewValue::Int(*int),
+            CarriedValue::Bytes(bytes) => NewValue::Bytes(bytes),
+            CarriedValue::Raw(bytes) => NewValue::Raw(bytes),
+        };
+        let expiry = carried.expiry.map_or(Expiry::Clear, Expiry::At);
+        self.set_at(db, self.locate(db, key), key, value, expiry, now)
+    }
+
+    fn put_body(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        body: &Shared,
+        form: Form,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        if Plan::new(key.bytes.len(), body.len(), false).keyed {
+            let value = if form == Form::Raw { NewValue::Raw(body) } else { NewValue::Bytes(body) };
+            let expiry = expiry.map_or(Expiry::Clear, Expiry::At);
+            return self.set_at(db, self.locate(db, key), key, value, expiry, now);
+        }
+        self.make_table(db)?;
+        let mut location = self.locate(db, key).expect("the table is there");
+        let raw = self.store.large.adopt(Shared::clone(body));
+        let body = BodyRef { place: Place::Large, raw, len: body.len() as u32, keyed: false };
+        let draft = Draft::outside(key.bytes, form, body, expiry);
+        let (table, store) = self.table_and_store(db).expect("the table is there");
+        let done = table.put(store, &mut location, key, &draft, now);
+        self.drop_table_if_empty(db);
+        done
+    }
+
+    // ---- whole databases ----
+
+    pub fn len(&self, db: Db) -> u64 {
+        self.table(db).map_or(0, |table| table.keys)
+    }
+
+    pub fn volatile_len(&self, db: Db) -> u64 {
+        self.table(db).map_or(0, |table| table.volatile)
+    }
+
+    /// Calls `visit` with every entry of a slot, or of all slots.
+    pub fn for_each(
+        &self,
+        db: Db,
+        slot: Option<Slot>,
+        now: UnixMs,
+        visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+    ) {
+        let Some(table) = self.table(db) else { return };
+        match slot {
+            Some(slot) if self.geometry.partition_of(slot) != self.number => {}
+            Some(slot) => self.for_each_in(table, self.geometry.place_of(slot), now, visit),
+            None => {
+                table.slots_with_keys(&self.store.heap).for_each(|at| self.for_each_in(table, at, now, visit))
+            }
+        }
+    }
+
+    fn for_each_in(&self, table: &Table, at: usize, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {
+        table.for_each_page(&self.store.heap, at, |_, page| self.visit_page(page, now, visit));
+    }
+
+    pub fn visit_page(&self, page: Handle, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {
+        let page = self.store.heap.page(page);
+        for spot in page.spots() {
+            visit(self.store.key_of(EntryBytes(page.entry(spot))), &self.store.view(page, spot, now));
+        }
+    }
+
+    /// Drops a database's keys; how many.
+    pub fn flush(&mut self, db: Db) -> u64 {
+        let Some(table) = self.tables[usize::from(db.0)].take() else { return 0 };
+        self.publish_root(db);
+        table.retire();
+        let keys = table.keys;
+        if self.store.snapshot.is_active() {
+            self.detached.push(*table);
+        } else {
+            table.free(&mut self.store);
+        }
+        keys
+    }
+
+    pub fn swap(&mut self, a: Db, b: Db, now: UnixMs) {
+        let mut watches = std::mem::take(&mut self.watches);
+        for (db, other) in [(a, b), (b, a)] {
+            let presence = |db: Db, key: &[u8]| self.presence(db, &self.store.hasher.key(key), now);
+            watches.replace(db, |key| presence(db, key), |key| presence(other, key));
+        }
+        self.watches = watches;
+        self.tables.swap(usize::from(a.0), usize::from(b.0));
+        self.publish_root(a);
+        self.publish_root(b);
+    }
+
+    /// Tells those who watch keys of a database that it is being emptied.
+    pub fn touch_flushed(&mut self, db: Db, now: UnixMs) {
+        let mut watches = std::mem::take(&mut self.watches);
+        watches.replace(db, |key| self.presence(db, &self.store.hasher.key(key), now), |_| Presence::Absent);
+        self.watches = watches;
+    }
+
+    fn make_table(&mut self, db: Db) -> Result<(), Full> {
+        if self.table(db).is_none() {
+            let mut table = Table::new(
+                &mut self.store.heap,
+                self.geometry.slots_per_partition(),
+                self.number,
+                &self.shared,
+            )?;
+            table.snapshot_db = db;
+            self.tables[usize::from(db.0)] = Some(Box::new(table));
+            self.publish_root(db);
+        }
+        Ok(())
+    }
+
+    /// After its last key has left, or its first has found no room.
+    #[inline]
+    fn drop_table_if_empty(&mut self, db: Db) {
+        if self.table(db).is_some_and(|table| table.keys == 0) {
+            self.drop_table(db);
+        }
+    }
+
+    fn drop_table(&mut self, db: Db) {
+        let table = self.tables[usize::from(db.0)].take().expect("it is there");
+        self.publish_root(db);
+        table.free(&mut self.store);
+    }
+
+    /// Where prefetch hints begin.
+    fn publish_root(&self, db: Db) {
+        let raw = self.table(db).map_or(0, |table| table.index().raw());
+        self.shared.root(self.number, db).store(raw, Relaxed);
+    }
+
+    // ---- for snapshots ----
+
+    pub fn name_tables_for_snapshot(&mut self) {
+        for (db, table) in self.tables.iter_mut().enumerate() {
+            if let Some(table) = table {
+                table.snapshot_db = Db(db as u16);
+            }
+        }
+    }
+
+    pub fn snapshot_tables(&self, db: Db) -> impl Iterator<Item = &Table> {
+        let tables = self.tables.iter().flatten().map(|table| &**table);
+        tables.chain(&self.detached).filter(move |table| table.snapshot_db == db)
+    }
+
+    pub fn has_detached(&self) -> bool {
+        !self.detached.is_empty()
+    }
+
+    pub fn free_detached(&mut self) {
+        std::mem::take(&mut self.detached).into_iter().for_each(|table| table.free(&mut self.store));
+    }
+
+    /// The first slot from `from` on that has keys.
+    pub fn next_slot_in(&self, table: &Table, from: usize) -> Option<usize> {
+        let runs = table.run_slots();
+        let mut at = from;
+        while at < table.sums.len() * runs {
+            if table.sums[at / runs].keys == 0 {
+                at = (at / runs + 1) * runs;
+            } else if table.slot(&self.store.heap, at).record.keys > 0 {
+                return Some(at);
+            } else {
+                at += 1;
+            }
+        }
+        None
+    }
+
+    pub fn slot(&self, table: &Table, at: usize) -> SlotRef {
+        table.slot(&self.store.heap, at)
+    }
+
+    pub fn databases(&self) -> impl Iterator<Item = Db> + use<> {
+        (0..self.tables.len() as u16).map(Db)
+    }
+
+    /// Returns how many objects of the arena the partition refers to.
+    pub fn check_invariants(&self) -> u64 {
+        let (mut objects, mut large, mut keys, mut volatile) = (0, 0, 0, 0);
+        for table in self.tables.iter().flatten() {
+            assert!(table.keys > 0, "an empty database has no table");
+            (keys, volatile) = (keys + table.keys, volatile + table.volatile);
+        }
+        let weight = &self.shared.weights[usize::from(self.number)];
+        assert_eq!((weight.keys.load(Relaxed), weight.volatile.load(Relaxed)), (keys, volatile));
+        for table in self.tables.iter().flatten().map(|table| &**table).chain(&self.detached) {
+            let referred = table.check_invariants(&self.store, |key| {
+                let slot = Slot::of_key(key);
+                assert_eq!(self.geometry.partition_of(slot), self.number);
+                self.geometry.place_of(slot)
+            });
+            (objects, large) = (objects + referred[0], large + referred[1]);
+        }
+        assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
+        assert!(self.detached.is_empty() || self.store.snapshot.is_active());
+        objects
+    }
+}
+
+impl Store {
+    /// Refreshes an entry's access stamp. False if its page has no column for it.
+    #[inline]
+    pub fn touch(&mut self, page: Handle, index: usize, now: UnixMs) -> bool {
+        let view = self.heap.page(page);
+        match self.access {
+            AccessMode::Page => {
+                let stamp = access::stamp(now);
+                if view.stamp() != stamp {
+                    page::set_stamp(self.heap.page_mut(page), stamp);
+                }
+            }
+            AccessMode::Lru => {
+                let Some(old) = view.access(index, AccessMode::Lru.width()) else { return false };
+                let stamp = access::stamp(now);
+                if old != stamp {
+                    page::set_access(self.heap.page_mut(page), index, stamp);
+                }
+            }
+            AccessMode::Lfu => {
+                let Some(old) = view.access(index, AccessMode::Lfu.width()) else { return false };
+                let counter = access::lfu_increment(old, self.lfu_log_factor, &mut self.prng);
+                if counter != old {
+                    page::set_access(self.heap.page_mut(page), index, counter);
+                }
+            }
+        }
+        true
+    }
+
+    /// The bytes of a string's value, to write. Not of an integer.
+    pub fn value_mut(&mut self, page: Handle, spot: page::Spot) -> &mut [u8] {
+        let view = self.heap.page(page);
+        let bytes = view.entry(spot);
+        let entry = EntryBytes(bytes);
+        debug_assert_ne!(entry.form(), Form::Int);
+        match entry.body() {
+            None => {
+                let (end, len) = (spot.offset + bytes.len(), entry.tail().len());
+                &mut self.heap.page_mut(page)[end - len..end]
+            }
+            Some(body) => {
+                let value = self.value_bytes_of(entry).len();
+                let body_len = body.len as usize;
+                &mut self.body_mut(body)[body_len - value..body_len]
+            }
+        }
+    }
+}

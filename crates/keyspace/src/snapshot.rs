@@ -1,0 +1,211 @@
+//! Snapshots without fork: a walk over all pages while writes go on.
+//!
+//! ```text
+//!   cut (under the gate): epoch += 1, every partition becomes active
+//!   page.version != epoch   not seen yet      the walk emits it and stamps it with the epoch;
+//!                                             a writer saves its entries first (`before_change`) and stamps it
+//!   page.version == epoch   seen, saved, or born after the cut
+//! ```
+//!
+//! What the walk emits and what writers saved is together exactly the state at the cut, in whatever order pages are
+//! met, split, merged or freed. At the end every page carries the epoch, so one byte is enough: it may wrap, because
+//! outside a snapshot all versions are equal. One snapshot at a time.
+//!
+//! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
+//! copied, until somebody changes them. A database that FLUSHALL drops meanwhile lives on until it was walked.
+
+use crate::entry::{EntryBytes, Form, Place};
+use crate::lock::{Held, Keyspace, Want};
+use crate::partition::Partition;
+use crate::store::Store;
+use crate::value::{Db, Value};
+use isotherm_arena::Handle;
+use isotherm_stdx::UnixMs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a partition knows of the snapshot under way.
+#[derive(Default)]
+pub(crate) struct SnapshotState {
+    epoch: u8,
+    active: bool,
+    /// Entries that were saved before their page changed.
+    saved: Vec<Saved>,
+}
+
+struct Saved {
+    db: Db,
+    key: Box<[u8]>,
+    value: SavedValue,
+    expiry: Option<UnixMs>,
+}
+
+enum SavedValue {
+    Int(i64),
+    Bytes(Box<[u8]>),
+    /// A large body, shared; the value begins behind `skip` bytes.
+    Shared(Arc<Vec<u8>>, usize),
+}
+
+impl SnapshotState {
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+    /// The version that pages are born with.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.epoch
+    }
+    /// Outside a snapshot all pages carry the same version; during one, those that were not seen the one before.
+    pub fn check_version(&self, version: u8) {
+        let unseen = self.active && version == self.epoch.wrapping_sub(1);
+        assert!(version == self.epoch || unseen, "a page has a version of long ago");
+    }
+}
+
+/// An entry as it was at the cut.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotEntry<'a> {
+    pub db: Db,
+    pub key: &'a [u8],
+    pub value: Value<'a>,
+    pub expiry: Option<UnixMs>,
+}
+
+/// A snapshot under way. Dropping it early finishes it without telling anybody.
+pub struct Snapshot<'k> {
+    keyspace: &'k Keyspace,
+    partition: u16,
+    db: u16,
+    slot: usize,
+}
+
+impl Keyspace {
+    /// Takes the gate for a moment and begins a snapshot of everything as it is then. `None` if one is under way.
+    pub fn snapshot(&self) -> Option<Snapshot<'_>> {
+        if self.shared().snapshot_active.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let mut held = Held::new(self);
+        held.acquire(Want::All);
+        held.partitions().for_each(Partition::begin_snapshot);
+        Some(Snapshot { keyspace: self, partition: 0, db: 0, slot: 0 })
+    }
+}
+
+impl Snapshot<'_> {
+    /// Walks on over about `pages_max` pages under one partition's lock. False when all has been told.
+    pub fn step(&mut self, pages_max: usize, visit: &mut dyn FnMut(SnapshotEntry<'_>)) -> bool {
+        if usize::from(self.partition) == self.keyspace.partition_count() {
+            return false;
+        }
+        let mut held = Held::new(self.keyspace);
+        held.acquire(Want::One(self.partition));
+        let partition = held.numbered(self.partition);
+        partition.emit_saved(visit);
+        let mut pages = 0;
+        while pages < pages_max {
+            if self.db == self.keyspace.config().databases {
+                partition.end_snapshot();
+                (self.partition, self.db, self.slot) = (self.partition + 1, 0, 0);
+                return true;
+            }
+            pages += 1;
+            match partition.snapshot_next_slot(Db(self.db), self.slot) {
+                Some(slot) => {
+                    pages += partition.emit_slot(Db(self.db), slot, visit);
+                    self.slot = slot + 1;
+                }
+                None => (self.db, self.slot) = (self.db + 1, 0),
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        const PAGES_PER_STEP: usize = 64;
+        while self.step(PAGES_PER_STEP, &mut |_| {}) {}
+        self.keyspace.shared().snapshot_active.store(false, Ordering::Release);
+    }
+}
+
+/// Copies the entries of a page aside, because it is about to change.
+#[cold]
+pub(crate) fn save_page(store: &mut Store, db: Db, _slot: usize, page: Handle) {
+    let mut saved = std::mem::take(&mut store.snapshot.saved);
+    let view = store.heap.page(page);
+    for spot in view.spots() {
+        let entry = EntryBytes(view.entry(spot));
+        let value = match (entry.form(), entry.body()) {
+            (Form::Bytes | Form::Raw, Some(body)) if body.place == Place::Large => {
+                let skip = body.len as usize - store.value_bytes_of(entry).len();
+                SavedValue::Shared(store.large.share(body.raw), skip)
+            }
+            _ => match store.value_of(entry) {
+                Value::Int(int) => SavedValue::Int(int),
+                Value::Bytes(bytes) => SavedValue::Bytes(bytes.into()),
+            },
+        };
+        saved.push(Saved { db, key: store.key_of(entry).into(), value, expiry: entry.expiry() });
+    }
+    store.snapshot.saved = saved;
+    let epoch = store.snapshot.epoch;
+    crate::page::set_version(store.heap.page_mut(page), epoch);
+}
+
+impl Partition {
+    fn begin_snapshot(&mut self) {
+        self.name_tables_for_snapshot();
+        let state = &mut self.store.snapshot;
+        assert!(!state.active && state.saved.is_empty(), "one snapshot at a time");
+        state.epoch = state.epoch.wrapping_add(1);
+        state.active = true;
+    }
+
+    fn end_snapshot(&mut self) {
+        debug_assert!(self.store.snapshot.saved.is_empty());
+        self.store.snapshot.active = false;
+        self.free_detached();
+    }
+
+    fn emit_saved(&mut self, visit: &mut dyn FnMut(SnapshotEntry<'_>)) {
+        for saved in std::mem::take(&mut self.store.snapshot.saved) {
+            let value = match &saved.value {
+                SavedValue::Int(int) => Value::Int(*int),
+                SavedValue::Bytes(bytes) => Value::Bytes(bytes),
+                SavedValue::Shared(body, skip) => Value::Bytes(&body[*skip..]),
+            };
+            visit(SnapshotEntry { db: saved.db, key: &saved.key, value, expiry: saved.expiry });
+        }
+    }
+
+    /// The next slot from `from` on that has keys in a database that was `db` at the cut.
+    fn snapshot_next_slot(&self, db: Db, from: usize) -> Option<usize> {
+        self.snapshot_tables(db).filter_map(|table| self.next_slot_in(table, from)).min()
+    }
+
+    /// Emits the pages of a slot that were not seen yet; how many.
+    fn emit_slot(&mut self, db: Db, slot: usize, visit: &mut dyn FnMut(SnapshotEntry<'_>)) -> usize {
+        let mut pages = Vec::new();
+        for table in self.snapshot_tables(db) {
+            table.for_each_page(&self.store.heap, slot, |_, page| pages.push(page));
+        }
+        let epoch = self.store.snapshot.epoch;
+        for &page in &pages {
+            let view = self.store.heap.page(page);
+            if view.version() == epoch {
+                continue;
+            }
+            for spot in view.spots() {
+                let entry = EntryBytes(view.entry(spot));
+                let (key, value) = (self.store.key_of(entry), self.store.value_of(entry));
+                visit(SnapshotEntry { db, key, value, expiry: entry.expiry() });
+            }
+            crate::page::set_version(self.store.heap.page_mut(page), epoch);
+        }
+        pages.len()
+    }
+}

@@ -1,0 +1,443 @@
+//! What the databases of a partition share: memory, bodies, and the pages as runs of entries.
+//!
+//! A table knows slots, records and directories; here a page is changed without knowing which slot it belongs to. Every
+//! function that may move a page to another size class returns its handle.
+
+use crate::access::{self, AccessMode};
+use crate::directory;
+use crate::entry::{
+    BodyRef, EntryBytes, Form, Place, Plan, body_head_bytes, read_int, split_keyed, value_bytes,
+};
+use crate::heap::Heap;
+use crate::key::Key;
+use crate::large::Large;
+use crate::page::{self, Page, Spot};
+use crate::record::{NEVER, bound_of};
+use crate::snapshot::SnapshotState;
+use crate::table::{Location, blob_head, tag_of};
+use crate::value::{Encoding, Entry, Full, NewValue, Value};
+use isotherm_arena::{Handle, Kind, class_bytes};
+use isotherm_stdx::{Prng, UnixMs};
+
+/// What all databases of a partition share.
+pub(crate) struct Store {
+    pub heap: Heap,
+    pub large: Large,
+    pub access: AccessMode,
+    pub lfu_log_factor: u32,
+    pub prng: Prng,
+    pub hasher: crate::key::KeyHasher,
+    pub snapshot: SnapshotState,
+}
+
+/// What the entry at a location is before it changes.
+pub(crate) struct OldEntry {
+    pub expiry: Option<UnixMs>,
+    pub body: Option<BodyRef>,
+}
+
+impl Store {
+    #[inline]
+    pub fn old_entry(&self, location: &Location) -> Option<OldEntry> {
+        let entry = EntryBytes(self.heap.page(location.page?).entry(location.spot?));
+        Some(OldEntry { expiry: entry.expiry(), body: entry.body() })
+    }
+
+    // ---- bodies ----
+
+    pub fn body(&self, body: BodyRef) -> &[u8] {
+        match body.place {
+            Place::Blob => self.heap.blob(blob(body), body.len as usize),
+            Place::Large => &self.large.get(body.raw)[..body.len as usize],
+            Place::Inline => unreachable!("an inline value has no body"),
+        }
+    }
+
+    pub fn body_mut(&mut self, body: BodyRef) -> &mut [u8] {
+        match body.place {
+            Place::Blob => self.heap.blob_mut(blob(body), body.len as usize),
+            Place::Large => self.large.grow(body.raw, 0).expect("nothing grows"),
+            Place::Inline => unreachable!("an inline value has no body"),
+        }
+    }
+
+    pub fn free_body(&mut self, body: BodyRef) {
+        match body.place {
+            Place::Blob => self.heap.release(blob(body)),
+            Place::Large => self.large.remove(body.raw),
+            Place::Inline => unreachable!("an inline value has no body"),
+        }
+    }
+
+    /// What a body takes, in units of 16 B.
+    pub fn body_units(&self, body: BodyRef) -> u32 {
+        let bytes = match body.place {
+            Place::Blob => class_bytes(Kind::Blob, crate::entry::BLOB_HEAD_BYTES + body.len as usize),
+            Place::Large => body.len as usize,
+            Place::Inline => unreachable!("an inline value has no body"),
+        };
+        bytes.div_ceil(16) as u32
+    }
+
+    /// A body with room for a value of `value_bytes`, its key written if it belongs there, the value not yet.
+    pub fn empty_body(&mut self, plan: Plan, key: &Key<'_>, value_bytes: usize) -> Result<BodyRef, Full> {
+        let head = body_head_bytes(plan.keyed, key.bytes.len());
+        let len = head + value_bytes;
+        let raw = match plan.place {
+            Place::Blob => self.heap.new_blob(blob_head(key), len)?.raw(),
+            Place::Large => self.large.insert(len)?,
+            Place::Inline => unreachable!("an inline value has no body"),
+        };
+        let body = BodyRef { place: plan.place, raw, len: len as u32, keyed: plan.keyed };
+        if plan.keyed {
+            let bytes = self.body_mut(body);
+            bytes[..4].copy_from_slice(&(key.bytes.len() as u32).to_le_bytes());
+            bytes[4..head].copy_from_slice(key.bytes);
+        }
+        Ok(body)
+    }
+
+    pub fn new_body(&mut self, plan: Plan, key: &Key<'_>, value: NewValue<'_>) -> Result<BodyRef, Full> {
+        let body = self.empty_body(plan, key, value_bytes(value))?;
+        let head = body_head_bytes(plan.keyed, key.bytes.len());
+        let target = &mut self.body_mut(body)[head..];
+        match value {
+            NewValue::Int(int) => target.copy_from_slice(&int.to_le_bytes()[..target.len()]),
+            NewValue::Bytes(bytes) | NewValue::Raw(bytes) => target.copy_from_slice(bytes),
+        }
+        Ok(body)
+    }
+
+    // ---- entries ----
+
+    #[inline]
+    pub fn is_key(&self, entry: EntryBytes<'_>, key: &[u8]) -> bool {
+        match entry.inline_key() {
+            Some(inline) => inline == key,
+            None => self.key_of(entry) == key,
+        }
+    }
+
+    #[inline]
+    pub fn key_of<'a>(&'a self, entry: EntryBytes<'a>) -> &'a [u8] {
+        match entry.inline_key() {
+            Some(key) => key,
+            None => {
+                split_keyed(self.body(entry.body().expect("a key that is not inline lies in the body"))).0
+            }
+        }
+    }
+
+    /// The bytes of the value, in whatever form.
+    #[inline]
+    pub fn value_bytes_of<'a>(&'a self, entry: EntryBytes<'a>) -> &'a [u8] {
+        match entry.body() {
+            None => entry.tail(),
+            Some(body) if body.keyed => split_keyed(self.body(body)).1,
+            Some(body) => self.body(body),
+        }
+    }
+
+    #[inline]
+    pub fn value_of<'a>(&'a self, entry: EntryBytes<'a>) -> Value<'a> {
+        let bytes = self.value_bytes_of(entry);
+        match entry.form() {
+            Form::Int => Value::Int(read_int(bytes)),
+            Form::Bytes | Form::Raw => Value::Bytes(bytes),
+        }
+    }
+
+    /// An entry as commands see it.
+    #[inline]
+    pub fn view<'a>(&'a self, page: Page<'a>, spot: Spot, now: UnixMs) -> Entry<'a> {
+        let entry = EntryBytes(page.entry(spot));
+        let value = self.value_of(entry);
+        Entry { value, expiry: entry.expiry(), meta: EntryMeta { store: self, page, spot, now } }
+    }
+
+    // ---- pages ----
+
+    /// Whether the page has so little room that a new entry is to lie outside of it. Only a flood of equal hashes, or
+    /// very bad luck with long entries, gets there.
+    #[inline]
+    pub fn is_tight(&self, location: &Location) -> bool {
+        location.page.is_some_and(|page| self.heap.page(page).used() > page::PAGE_BYTES_MAX - 512)
+    }
+
+    pub fn first_page(&mut self, key: &Key<'_>, entry: &[u8], now: UnixMs) -> Result<Handle, Full> {
+        let (width, version) = (self.access.width(), self.snapshot.version());
+        let page = self.heap.new_page(1, width, entry.len(), version, access::stamp(now))?;
+        let fresh = access::fresh(self.access, now);
+        page::append(self.heap.page_mut(page), tag_of(key.hash), entry, fresh);
+        Ok(page)
+    }
+
+    pub fn append_entry(
+        &mut self,
+        handle: Handle,
+        hash: u64,
+        entry: &[u8],
+        now: UnixMs,
+    ) -> Result<Handle, Full> {
+        let page = self.heap.page(handle);
+        let (width, fresh) = (self.access.width(), access::fresh(self.access, now));
+        let (n, cap, used) = (page.len(), page.cap(), page.used());
+        let (mut new_cap, mut need) = page::size_for(n + 1, width, page::entry_bytes(page) + entry.len());
+        if new_cap < cap {
+            (new_cap, need) = (cap, need + (cap - new_cap) * (2 + width));
+        }
+        let wider = new_cap != cap || page.width() != width;
+        if n == page::ENTRIES_MAX || need > page::PAGE_BYTES_MAX {
+            return Err(Full);
+        }
+        let mut handle = handle;
+        if need > page.0.len() {
+            handle = self.heap.resize_page(handle, used, need)?;
+        }
+        let bytes = self.heap.page_mut(handle);
+        if wider {
+            page::widen(bytes, new_cap, width, fresh);
+        }
+        page::append(bytes, tag_of(hash), entry, fresh);
+        page::set_stamp(bytes, access::stamp(now));
+        Ok(handle)
+    }
+
+    /// Rewrites a page with the access column of the mode in force; every entry counts as just used.
+    pub fn convert_access(&mut self, handle: Handle, now: UnixMs) -> Result<Handle, Full> {
+        let page = self.heap.page(handle);
+        let (width, used, cap) = (self.access.width(), page.used(), page.cap());
+        let need = used + cap * width - cap * page.width();
+        if need > page::PAGE_BYTES_MAX {
+            return Err(Full);
+        }
+        let handle = if need > page.0.len() { self.heap.resize_page(handle, used, need)? } else { handle };
+        page::widen(self.heap.page_mut(handle), cap, width, access::fresh(self.access, now));
+        Ok(handle)
+    }
+
+    pub fn replace_entry(
+        &mut self,
+        handle: Handle,
+        spot: Spot,
+        entry: &[u8],
+        now: UnixMs,
+    ) -> Result<Handle, Full> {
+        let page = self.heap.page(handle);
+        let used = page.used();
+        let need = used - page.entry(spot).len() + entry.len();
+        if need > page::PAGE_BYTES_MAX {
+            return Err(Full);
+        }
+        let mut handle = handle;
+        if need > page.0.len() {
+            handle = self.heap.resize_page(handle, used, need)?;
+        }
+        let bytes = self.heap.page_mut(handle);
+        page::replace(bytes, spot, entry);
+        let stamp = access::stamp(now);
+        if Page(bytes).stamp() != stamp {
+            page::set_stamp(bytes, stamp);
+        }
+        Ok(if need < used { self.tighten(handle) } else { handle })
+    }
+
+    /// Returns the page that is left, if any.
+    pub fn remove_entry(&mut self, handle: Handle, spot: Spot) -> Option<Handle> {
+        if self.heap.page(handle).len() == 1 {
+            self.heap.release(handle);
+            return None;
+        }
+        page::remove(self.heap.page_mut(handle), spot);
+        Some(self.tighten(handle))
+    }
+
+    /// Takes out those entries that are `dead`. Returns the page that is left, if any.
+    pub fn remove_entries(&mut self, handle: Handle, dead: &[bool; page::ENTRIES_MAX]) -> Option<Handle> {
+        let len = self.heap.page(handle).len();
+        if dead[..len].iter().all(|&dead| dead) {
+            self.heap.release(handle);
+            return None;
+        }
+        // From the back, so that what is still to be taken out stays where it is.
+        for index in (0..len).rev().filter(|&index| dead[index]) {
+            let spot = self.heap.page(handle).spot(index);
+            page::remove(self.heap.page_mut(handle), spot);
+        }
+        Some(self.tighten(handle))
+    }
+
+    /// Moves a page that has lost entries to a smaller class, once that saves enough to be worth a copy.
+    fn tighten(&mut self, handle: Handle) -> Handle {
+        /// Two classes: deleting entries of 36 B copies the page every second time.
+        const SAVING_BYTES_MIN: usize = 64;
+        let page = self.heap.page(handle);
+        let (need_cap, need) = page::size_for(page.len(), page.width(), page::entry_bytes(page));
+        let class = class_bytes(Kind::Page, need);
+        if class + SAVING_BYTES_MIN > page.0.len() {
+            return handle;
+        }
+        if need_cap < page.cap() {
+            page::narrow(self.heap.page_mut(handle), need_cap);
+        }
+        let used = self.heap.page(handle).used();
+        // A smaller class that finds no chunk is no loss: the page stays where it is.
+        self.heap.resize_page(handle, used, used).unwrap_or(handle)
+    }
+
+    /// Two new pages from one: entries that stay, and those that `moves` sends to the new page, with their bounds.
+    pub fn split_page(
+        &mut self,
+        source: Handle,
+        moves: impl Fn(u64) -> bool,
+        now: UnixMs,
+    ) -> Result<[(Option<Handle>, u32); 2], Full> {
+        let mut copy = [0u8; page::PAGE_BYTES_MAX];
+        let size = self.copy_page(source, &mut copy);
+        let page = Page(&copy[..size]);
+        let mut goes = [false; page::ENTRIES_MAX];
+        let (mut count, mut bytes) = ([0; 2], [0; 2]);
+        for spot in page.spots() {
+            let entry = page.entry(spot);
+            let side = moves(self.hasher.hash(self.key_of(EntryBytes(entry))));
+            goes[spot.index] = side;
+            count[usize::from(side)] += 1;
+            bytes[usize::from(side)] += entry.len();
+        }
+        let mut halves = [(None, NEVER); 2];
+        for side in 0..2 {
+            if count[side] == 0 {
+                continue;
+            }
+            // Where (nearly) all entries stay in a page at its limit, columns that have become wider find no room.
+            let (_, need) = page::size_for(count[side], self.access.width(), bytes[side]);
+            let width = if need > page::PAGE_BYTES_MAX { page.width() } else { self.access.width() };
+            match self.heap.new_page(count[side], width, bytes[side], self.snapshot.version(), page.stamp()) {
+                Ok(new) => halves[side].0 = Some(new),
+                Err(full) => {
+                    halves.iter().filter_map(|half| half.0).for_each(|page| self.heap.release(page));
+                    return Err(full);
+                }
+            }
+        }
+        for spot in page.spots() {
+            let half = &mut halves[usize::from(goes[spot.index])];
+            let target = half.0.expect("it has entries");
+            half.1 = half.1.min(self.append_copy(target, page, spot, now));
+        }
+        Ok(halves)
+    }
+
+    /// All entries of two pages in one new one; both are freed.
+    pub fn merge_pages(&mut self, into: Handle, from: Handle, now: UnixMs) -> Result<Handle, Full> {
+        let (mut first, mut second) = ([0u8; page::PAGE_BYTES_MAX], [0u8; page::PAGE_BYTES_MAX]);
+        let first_size = self.copy_page(into, &mut first);
+        let second_size = self.copy_page(from, &mut second);
+        let (first, second) = (Page(&first[..first_size]), Page(&second[..second_size]));
+        let entries = first.len() + second.len();
+        let bytes = page::entry_bytes(first) + page::entry_bytes(second);
+        let (_, need) = page::size_for(entries, self.access.width(), bytes);
+        if entries > page::ENTRIES_MAX || need > page::PAGE_BYTES_MAX {
+            return Err(Full);
+        }
+        let merged = self.heap.new_page(
+            entries,
+            self.access.width(),
+            bytes,
+            self.snapshot.version(),
+            first.stamp(),
+        )?;
+        for page in [first, second] {
+            for spot in page.spots() {
+                self.append_copy(merged, page, spot, now);
+            }
+        }
+        self.heap.release(into);
+        self.heap.release(from);
+        Ok(merged)
+    }
+
+    /// Appends a copy of another page's entry; its bound.
+    fn append_copy(&mut self, target: Handle, page: Page<'_>, spot: Spot, now: UnixMs) -> u32 {
+        let access = page.access(spot.index, self.access.width()).unwrap_or(access::fresh(self.access, now));
+        let entry = page.entry(spot);
+        page::append(self.heap.page_mut(target), page.tag(spot.index), entry, access);
+        EntryBytes(entry).expiry().map_or(NEVER, bound_of)
+    }
+
+    /// Copies a page out, so that the arena can be changed while it is read.
+    pub fn copy_page(&self, page: Handle, copy: &mut [u8; page::PAGE_BYTES_MAX]) -> usize {
+        let page = self.heap.page(page);
+        let used = page.used();
+        copy[..used].copy_from_slice(&page.0[..used]);
+        page.0.len()
+    }
+
+    /// Has to be called before a page changes: a snapshot that has not seen it yet gets its entries first.
+    #[inline]
+    pub fn before_change(&mut self, db: crate::value::Db, at: usize, page: Handle) {
+        if self.snapshot.is_active() && self.heap.page(page).version() != self.snapshot.version() {
+            crate::snapshot::save_page(self, db, at, page);
+        }
+    }
+}
+
+/// What an entry view needs to tell its access stamp and its memory, when asked.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryMeta<'a> {
+    store: &'a Store,
+    page: Page<'a>,
+    spot: Spot,
+    now: UnixMs,
+}
+
+impl EntryMeta<'_> {
+    /// The field's names follow from its own layout: a string is embstr while it fits 128 B together with its header
+    /// (8 B), its key (with 1 or 3 B of length and a NUL), its own length and NUL (4 B), a byte, and its expiry (8 B).
+    pub fn encoding(&self) -> Encoding {
+        const EMBEDDED_BYTES_MAX: usize = 128;
+        let entry = EntryBytes(self.page.entry(self.spot));
+        match entry.form() {
+            Form::Int => Encoding::Int,
+            Form::Raw => Encoding::Raw,
+            Form::Bytes => {
+                let (key, value) = (self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len());
+                let lengths = if key < 32 { 1 } else { 3 };
+                let expiry = if entry.is_volatile() { 8 } else { 0 };
+                let embedded = 8 + key + lengths + 1 + 1 + value + 4 + expiry;
+                if embedded <= EMBEDDED_BYTES_MAX { Encoding::Embstr } else { Encoding::Raw }
+            }
+        }
+    }
+
+    pub fn idle_seconds(&self) -> u64 {
+        let own = self.page.access(self.spot.index, AccessMode::Lru.width());
+        u64::from(access::idle_seconds(own.unwrap_or(self.page.stamp()), self.now))
+    }
+
+    pub fn frequency(&self) -> u8 {
+        self.page.access(self.spot.index, AccessMode::Lfu.width()).map_or(0, |counter| counter as u8)
+    }
+
+    /// The entry, its columns, its share of page and directory, and its body.
+    pub fn memory_bytes(&self) -> usize {
+        let bytes = self.page.entry(self.spot);
+        let shared = self.page.0.len() - page::entry_bytes(self.page) + directory::CHILD_BYTES;
+        let body = match EntryBytes(bytes).body() {
+            None => 0,
+            Some(body @ BodyRef { place: Place::Large, .. }) => self.store.large.capacity(body.raw),
+            Some(body) => self.store.body_units(body) as usize * 16,
+        };
+        bytes.len() + shared.div_ceil(self.page.len()) + body
+    }
+}
+
+impl std::fmt::Debug for EntryMeta<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EntryMeta").field("spot", &self.spot).finish_non_exhaustive()
+    }
+}
+
+fn blob(body: BodyRef) -> Handle {
+    Handle::from_raw(body.raw).expect("a blob's handle is one")
+}

@@ -1,0 +1,379 @@
+//! A transaction: what one command (or one EXEC, one script) may do to the keys whose partitions it holds.
+//!
+//! Every change raises the flags of those who WATCH the key; everything else that follows from a change is told by the
+//! handler as effects.
+
+use crate::effect::{Effect, EffectMask, EffectSink};
+use crate::entry::EntryBytes;
+use crate::key::Key;
+use crate::lock::Held;
+use crate::table::Location;
+use crate::value::{Db, Entry, Expiry, Full, NewValue};
+use crate::watch::{Presence, Watcher};
+use isotherm_stdx::{Slot, UnixMs};
+use std::sync::Arc;
+
+/// What becomes of a key that is met after its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpiryMode {
+    /// It leaves, as an effect (a primary).
+    Delete,
+    /// It is absent, but stays (a replica, a paused or loading server).
+    Hide,
+    /// It is still there (the replication stream, import mode).
+    Keep,
+}
+
+/// How a lookup counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// For reading: counts as hit or miss and refreshes the access stamp.
+    Read,
+    /// For reading, without refreshing the access stamp (TTL, TYPE, OBJECT, EXISTS).
+    Peek,
+    /// As `Peek`, and counts neither as hit nor as miss.
+    Silent,
+    /// For a write: refreshes the access stamp, no hit or miss.
+    Write,
+}
+
+/// What holds while a transaction runs; nothing below asks for any of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    pub now: UnixMs,
+    pub expiry_mode: ExpiryMode,
+    /// CLIENT NO-TOUCH: lookups leave access stamps alone.
+    pub no_touch: bool,
+}
+
+pub struct Txn<'t, 'k> {
+    held: &'t mut Held<'k>,
+    pub conditions: Conditions,
+    mask: EffectMask,
+    sink: &'t mut dyn EffectSink,
+    /// Changes so far (rdb_changes_since_last_save).
+    pub dirty: u64,
+    pub hits: u64,
+    pub misses: u64,
+    /// Keys that left in this transaction because their time had come.
+    pub expired: u64,
+    /// Hash of the key that was just found and touched: storing it is part of the same access.
+    touched: Option<u64>,
+}
+
+impl<'t, 'k> Txn<'t, 'k> {
+    pub fn new(held: &'t mut Held<'k>, conditions: Conditions, sink: &'t mut dyn EffectSink) -> Txn<'t, 'k> {
+        let mask = sink.mask();
+        Txn { held, conditions, mask, sink, dirty: 0, hits: 0, misses: 0, expired: 0, touched: None }
+    }
+
+    #[inline]
+    pub fn now(&self) -> UnixMs {
+        self.conditions.now
+    }
+
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        self.held.keyspace.key(bytes)
+    }
+
+    pub fn databases(&self) -> u16 {
+        self.held.keyspace.config().databases
+    }
+
+    /// Tells whoever listens.
+    #[inline]
+    pub fn effect(&mut self, effect: Effect<'_>) {
+        if self.mask.wants(&effect) {
+            self.sink.effect(effect);
+        }
+    }
+
+    /// Whether canonical log forms are worth building.
+    #[inline]
+    pub fn log_wanted(&self) -> bool {
+        self.mask.wants(&Effect::LogVerbatim { db: Db(0) })
+    }
+
+    // ---- reading ----
+
+    /// The entry of `key`, if it is there and its time has not come.
+    #[inline]
+    pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
+        let found = self.locate_live(db, key).filter(|location| location.spot.is_some());
+        match lookup {
+            Lookup::Read | Lookup::Peek if found.is_some() => self.hits += 1,
+            Lookup::Read | Lookup::Peek => self.misses += 1,
+            Lookup::Silent | Lookup::Write => {}
+        }
+        let touch = matches!(lookup, Lookup::Read | Lookup::Write) && !self.conditions.no_touch;
+        let now = self.conditions.now;
+        let location = found?;
+        self.touched = touch.then_some(key.hash);
+        Some(self.held.partition(key.slot).read(db, key, &location, now, touch))
+    }
+
+    /// Whether a live entry of `key` exists.
+    #[inline]
+    pub fn contains(&mut self, db: Db, key: &Key<'_>) -> bool {
+        self.locate_live(db, key).is_some_and(|location| location.spot.is_some())
+    }
+
+    // ---- changing ----
+
+    /// Stores `value` under `key`, whatever was there. Returns whether a live entry was there before.
+    #[inline]
+    pub fn set(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<bool, Full> {
+        let location = self.locate_live(db, key);
+        let existed = location.is_some_and(|location| location.spot.is_some());
+        // An expired entry that stays hidden is replaced; its expiry is not inherited.
+        let expiry = if expiry == Expiry::Keep && !existed { Expiry::Clear } else { expiry };
+        let now = self.conditions.now;
+        let was_touched = self.touched.take() == Some(key.hash) || self.conditions.no_touch;
+        let partition = self.held.partition(key.slot);
+        let location = match location {
+            Some(location) if existed && !was_touched => Some(partition.touch_at(db, key, location, now)),
+            Some(_) if existed => location,
+            _ => partition.locate(db, key),
+        };
+        partition.set_at(db, location, key, value, expiry, now)?;
+        self.touch_watchers(db, key);
+        Ok(existed)
+    }
+
+    /// Removes `key`. Returns whether a live entry was there.
+    pub fn remove(&mut self, db: Db, key: &Key<'_>) -> bool {
+        let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
+            return false;
+        };
+        let now = self.conditions.now;
+        self.held.partition(key.slot).remove_at(db, &location, now);
+        self.touch_watchers(db, key);
+        true
+    }
+
+    /// Sets or clears (`None`) the expiry. Returns whether the key exists.
+    pub fn set_expiry(&mut self, db: Db, key: &Key<'_>, expiry: Option<UnixMs>) -> Result<bool, Full> {
+        let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
+            return Ok(false);
+        };
+        let now = self.conditions.now;
+        self.held.partition(key.slot).set_expiry_at(db, location, key, expiry, now)?;
+        self.touch_watchers(db, key);
+        Ok(true)
+    }
+
+    /// The bytes of a string that is now `len` long (not shorter than before), for writing in place: what was there is
+    /// kept, the rest is zero. An absent key is created without expiry; an integer becomes text. Raw from now on.
+    /// `len` is at most `STRING_BYTES_MAX`.
+    pub fn edit(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
+        assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
+        let live = self.locate_live(db, key);
+        let now = self.conditions.now;
+        let location = match live {
+            Some(location) if location.spot.is_some() => live,
+            _ => {
+                let partition = self.held.partition(key.slot);
+                let hidden = partition.locate(db, key);
+                if let Some(location) = hidden.filter(|location| location.spot.is_some()) {
+                    partition.remove_at(db, &location, now);
+                }
+                self.held.partition(key.slot).locate(db, key)
+            }
+        };
+        self.touch_watchers(db, key);
+        self.held.partition(key.slot).edit_at(db, location, key, len, now)
+    }
+
+    /// Moves value and expiry to another name (and database), replacing what is there. The source must exist and be
+    /// another entry than the target.
+    pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
+        self.copy(from, to)?;
+        let removed = self.remove(from.0, from.1);
+        assert!(removed, "the source of a rename was there");
+        Ok(())
+    }
+
+    /// Copies value and expiry to another name (and database), replacing what is there. The source must exist.
+    pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
+        let now = self.conditions.now;
+        let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        let carried = self.held.partition(from.1.slot).carry(&source);
+        self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
+        self.touch_watchers(to.0, to.1);
+        Ok(())
+    }
+
+    // ---- whole databases: these hold the gate ----
+
+    /// Keys in `db`, expired ones that have not left yet included.
+    pub fn len(&mut self, db: Db) -> u64 {
+        self.held.partitions().map(|partition| partition.len(db)).sum()
+    }
+
+    pub fn is_empty(&mut self, db: Db) -> bool {
+        self.len(db) == 0
+    }
+
+    /// Keys with an expiry in `db`.
+    pub fn volatile_len(&mut self, db: Db) -> u64 {
+        self.held.partitions().map(|partition| partition.volatile_len(db)).sum()
+    }
+
+    /// Calls `visit` with every live key of `db`; in one slot only if it is given.
+    pub fn for_each_key(&mut self, db: Db, slot: Option<Slot>, mut visit: impl FnMut(&[u8])) {
+        let now = self.conditions.now;
+        let hide = self.conditions.expiry_mode != ExpiryMode::Keep;
+        for partition in self.held.partitions() {
+            partition.for_each(db, slot, now, &mut |key, entry| {
+                if !(hide && entry.expiry.is_some_and(|at| at < now)) {
+                    visit(key);
+                }
+            });
+        }
+    }
+
+    /// SCAN: goes on at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the end. Entries
+    /// past their time are not visited, and leave where the mode says so. With a slot, only that slot.
+    pub fn scan(
+        &mut self,
+        db: Db,
+        cursor: u64,
+        count: u64,
+        slot: Option<Slot>,
+        mut visit: impl FnMut(&[u8], &Entry<'_>),
+    ) -> u64 {
+        let now = self.conditions.now;
+        let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
+        let mut stale: Vec<Vec<u8>> = Vec::new();
+        let next = crate::scan::scan(self.held, db, cursor, count, slot, now, &mut |key, entry| {
+            if keep || entry.expiry.is_none_or(|at| at >= now) {
+                visit(key, entry);
+            } else {
+                stale.push(key.to_vec());
+            }
+        });
+        for key in stale {
+            let key = self.held.keyspace.key(&key);
+            self.locate_live(db, &key);
+        }
+        next
+    }
+
+    /// A random live key of `db`, each equally likely; `random` gives random numbers below its argument. After many
+    /// tries that met only expired keys under a mode that keeps them, an expired one.
+    pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        const TRIES_MAX: usize = 100;
+        let mut last = None;
+        for _ in 0..TRIES_MAX {
+            let total = self.len(db);
+            if total == 0 {
+                return None;
+            }
+            let mut at = random(total);
+            let partition = self.held.partitions().find(|partition| {
+                let len = partition.len(db);
+                let here = at < len;
+                at = at.wrapping_sub(if here { 0 } else { len });
+                here
+            });
+            let partition = partition.expect("the lengths add up to the total");
+            let place = crate::scan::weighted_slot(partition, db, at, false);
+            let record = partition.slot(partition.table(db).expect("it has keys"), place).record;
+            let (page, index) = crate::scan::random_entry(partition, &record, random);
+            let page = partition.store.heap.page(page);
+            let entry = EntryBytes(page.entry(page.spot(index)));
+            let key = partition.store.key_of(entry).to_vec();
+            if self.contains(db, &self.held.keyspace.key(&key)) {
+                return Some(key);
+            }
+            last = Some(key);
+        }
+        last
+    }
+
+    /// Empties one database, or all. Returns how many keys left.
+    pub fn flush(&mut self, db: Option<Db>) -> u64 {
+        let now = self.conditions.now;
+        let targets = match db {
+            Some(db) => db.0..db.0 + 1,
+            None => 0..self.databases(),
+        };
+        let mut removed = 0;
+        for partition in self.held.partitions() {
+            for db in targets.clone().map(Db) {
+                partition.touch_flushed(db, now);
+                removed += partition.flush(db);
+            }
+        }
+        removed
+    }
+
+    /// SWAPDB.
+    pub fn swap(&mut self, a: Db, b: Db) {
+        let now = self.conditions.now;
+        if a != b {
+            self.held.partitions().for_each(|partition| partition.swap(a, b, now));
+        }
+    }
+
+    // ---- watching ----
+
+    pub fn watch(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let stale = partition.presence(db, key, now) == Presence::Stale;
+        partition.watches.add(db, key.bytes, watcher, stale);
+    }
+
+    pub fn unwatch(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) {
+        self.held.partition(key.slot).watches.remove(db, key.bytes, watcher);
+    }
+
+    /// For EXEC: whether a watched key that was alive at WATCH is past its time now.
+    pub fn watched_key_expired(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) -> bool {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        partition.presence(db, key, now) == Presence::Stale
+            && !partition.watches.was_expired(db, key.bytes, watcher)
+    }
+
+    // ---- helpers ----
+
+    #[inline]
+    fn touch_watchers(&mut self, db: Db, key: &Key<'_>) {
+        let partition = self.held.partition(key.slot);
+        if !partition.watches.is_empty() {
+            partition.watches.touch(db, key.bytes);
+        }
+    }
+
+    /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
+    /// this partition, or if the entry is past its time and hidden.
+    #[inline]
+    fn locate_live(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let location = partition.locate(db, key)?;
+        if partition.presence_at(Some(&location), now) != Presence::Stale {
+            return Some(location);
+        }
+        self.meet_stale(db, key, location)
+    }
+
+    #[cold]
+    fn meet_stale(&mut self, db: Db, key: &Key<'_>, location: Location) -> Option<Location> {
+        match self.conditions.expiry_mode {
+            ExpiryMode::Keep => return Some(location),
+            ExpiryMode::Hide => return None,
+            ExpiryMode::Delete => {}
+        }
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        partition.remove_at(db, &location, now);
+        partition.watches.expire(db, key.bytes);
+        self.expired += 1;
+        self.effect(Effect::Expired { db, key: key.bytes });
+        None
+    }
+}
