@@ -1,0 +1,184 @@
+//! One call of a data command: what the handler gets, and how it ends.
+
+use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Lookup, Txn, UnixMs};
+use isotherm_resp::{Args, Reply, errors};
+use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+
+pub struct Call<'c, 't, 'k> {
+    pub txn: &'c mut Txn<'t, 'k>,
+    pub db: Db,
+    /// With the command's name at 0.
+    pub args: Args<'c>,
+    /// Hashed already by dispatch: the key at the first position that the key specs name, if there is one.
+    pub first_key: Option<(usize, Key<'c>)>,
+    pub reply: &'c mut Reply,
+    /// Random numbers, seeded by the server.
+    pub prng: &'c mut isotherm_stdx::Prng,
+    pub settings: &'c CallSettings,
+}
+
+/// What the configuration says about data commands. The server fills it; a handler never asks for more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallSettings {
+    /// `proto-max-bulk-len`: a string that APPEND or SETRANGE makes is no longer than this.
+    pub bulk_bytes_max: usize,
+    /// The `maxmemory-policy` is an LFU one: OBJECT FREQ has an answer, OBJECT IDLETIME has none.
+    pub lfu: bool,
+    /// `import-mode`: a moment that has passed is stored like any other; the source of the data deletes.
+    pub import_mode: bool,
+}
+
+impl Default for CallSettings {
+    fn default() -> CallSettings {
+        CallSettings { bulk_bytes_max: isotherm_keyspace::STRING_BYTES_MAX, lfu: false, import_mode: false }
+    }
+}
+
+/// How a command ended. Closed: dispatch decides about each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The reply is written.
+    Done,
+    /// Nothing was changed or replied: the session waits for its keys.
+    Block,
+    /// Nothing was changed or replied: values that it needs are not in memory.
+    Cold,
+}
+
+/// Whether an argument is the word, in any case; as the field compares them, up to the first NUL.
+#[inline]
+pub fn is_word(argument: &[u8], word: &str) -> bool {
+    match argument.get(word.len()) {
+        None => argument.eq_ignore_ascii_case(word.as_bytes()),
+        Some(0) => argument[..word.len()].eq_ignore_ascii_case(word.as_bytes()),
+        Some(_) => false,
+    }
+}
+
+impl<'c> Call<'c, '_, '_> {
+    /// The key at argument `at`.
+    #[inline]
+    pub fn key(&self, at: usize) -> Key<'c> {
+        match self.first_key {
+            Some((first, key)) if first == at => key,
+            _ => self.txn.key(self.args.get(at)),
+        }
+    }
+
+    // ---- ends ----
+
+    /// The error is the whole reply.
+    #[cold]
+    pub fn fail(&mut self, error: impl AsRef<[u8]>) -> Outcome {
+        self.reply.error(error);
+        Outcome::Done
+    }
+
+    /// The store is full: a slot or the arena has reached its limit.
+    #[cold]
+    pub fn out_of_memory(&mut self) -> Outcome {
+        self.fail(errors::OUT_OF_MEMORY)
+    }
+
+    // ---- events ----
+
+    /// A keyspace event.
+    #[inline]
+    pub fn event(&mut self, class: EventClass, name: &'static str, key: &[u8]) {
+        self.event_in(self.db, class, name, key);
+    }
+
+    /// A keyspace event of another database.
+    #[inline]
+    pub fn event_in(&mut self, db: Db, class: EventClass, name: &'static str, key: &[u8]) {
+        self.txn.effect(Effect::Event { class, name, db, key });
+    }
+
+    /// A key was not there before.
+    #[inline]
+    pub fn created(&mut self, key: &Key<'_>) {
+        self.event(EventClass::New, "new", key.bytes);
+    }
+
+    /// A key that was to be read is not there.
+    #[inline]
+    pub fn missed(&mut self, key: &Key<'_>) {
+        self.event(EventClass::KeyMiss, "keymiss", key.bytes);
+    }
+
+    // ---- the log ----
+
+    /// The log gets this request as it came; counts one change.
+    #[inline]
+    pub fn log_verbatim(&mut self) {
+        self.log_changes(1);
+    }
+
+    /// The log gets this request as it came, which was so many changes.
+    #[inline]
+    pub fn log_changes(&mut self, changes: u64) {
+        self.txn.dirty += changes;
+        self.txn.effect(Effect::LogVerbatim { db: self.db });
+    }
+
+    /// The log gets `command` instead of this request; counts one change.
+    #[inline]
+    pub fn log(&mut self, command: &[&[u8]]) {
+        self.txn.dirty += 1;
+        self.txn.effect(Effect::Log { db: self.db, command });
+    }
+
+    /// The log gets the words and behind them a number; counts one change.
+    pub fn log_with_number<const N: usize>(&mut self, words: [&[u8]; N], number: i64) {
+        const { assert!(N < LOGGED_WORDS_MAX) };
+        if !self.txn.log_wanted() {
+            self.txn.dirty += 1;
+            return;
+        }
+        let mut room = [0; I64_BYTES_MAX];
+        let mut command: [&[u8]; LOGGED_WORDS_MAX] = [&[]; LOGGED_WORDS_MAX];
+        command[..N].copy_from_slice(&words);
+        command[N] = write_i64(number, &mut room);
+        self.log(&command[..=N]);
+    }
+
+    /// The log gets the words that `fill` gives; counts one change. Without a log nothing is filled.
+    pub fn log_words<'w>(&mut self, fill: impl FnOnce(&mut Vec<&'w [u8]>)) {
+        let mut words = Vec::new();
+        if self.txn.log_wanted() {
+            fill(&mut words);
+        }
+        self.log(&words);
+    }
+
+    // ---- expiry ----
+
+    /// Whether a key that is given this moment has no time left. Only who deletes expired keys asks: elsewhere the key
+    /// is stored as it is, and whoever sent it will send its end.
+    #[inline]
+    pub fn is_over(&self, moment: UnixMs) -> bool {
+        let deletes = self.txn.conditions.expiry_mode == ExpiryMode::Delete && !self.settings.import_mode;
+        deletes && moment <= self.txn.now()
+    }
+
+    /// A key that is there was given a moment that is over: it leaves as an expired key.
+    pub fn expire_now(&mut self, key: &Key<'_>) {
+        let removed = self.txn.remove(self.db, key);
+        assert!(removed, "the key was found under the same lock");
+        self.txn.expired += 1;
+        self.txn.dirty += 1;
+        self.txn.effect(Effect::Expired { db: self.db, key: key.bytes });
+    }
+
+    /// Takes the expiry away. Returns whether there was one.
+    pub fn persist(&mut self, key: &Key<'_>) -> Result<bool, Full> {
+        let found = self.txn.find(self.db, key, Lookup::Write);
+        if found.is_none_or(|entry| entry.expiry.is_none()) {
+            return Ok(false);
+        }
+        self.txn.set_expiry(self.db, key, None)
+    }
+}
+
+/// `SET key value PXAT moment`.
+const LOGGED_WORDS_MAX: usize = 5;

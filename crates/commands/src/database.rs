@@ -1,0 +1,161 @@
+//! Whole databases: DBSIZE FLUSHDB FLUSHALL SWAPDB, of the group `server`.
+
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::Db;
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+pub const COMMANDS: &[Command<Handler>] = &[DBSIZE, FLUSHALL, FLUSHDB, SWAPDB];
+
+pub const DBSIZE: Command<Handler> = Command::new(
+    Spec {
+        name: "dbsize",
+        summary: "Returns the number of keys in the database.",
+        group: Group::Server,
+        complexity: "O(1)",
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::KEYSPACE,
+        reach: Reach::All,
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
+        ..Spec::BASE
+    },
+    dbsize,
+);
+
+fn dbsize(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let len = call.txn.len(call.db);
+    call.reply.integer(len as i64);
+    Outcome::Done
+}
+
+pub const FLUSHALL: Command<Handler> = Command::new(
+    Spec {
+        name: "flushall",
+        summary: "Removes all keys from all databases.",
+        group: Group::Server,
+        complexity: "O(N) where N is the total number of keys in all databases",
+        arity: -1,
+        flags: Flags::WRITE.or(Flags::ALL_DBS),
+        acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
+        reach: Reach::All,
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        history: &[
+            ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
+            ("6.2.0", "Added the `SYNC` flushing mode modifier."),
+        ],
+        arguments: &[Argument::one_of(
+            "flush-type",
+            &[
+                Argument::pure_token("async", "ASYNC").since("4.0.0"),
+                Argument::pure_token("sync", "SYNC").since("6.2.0"),
+            ],
+        )
+        .optional()],
+        ..Spec::BASE
+    },
+    flushall,
+);
+
+fn flushall(call: &mut Call<'_, '_, '_>) -> Outcome {
+    flush(call, None)
+}
+
+pub const FLUSHDB: Command<Handler> = Command::new(
+    Spec {
+        name: "flushdb",
+        summary: "Removes all keys from the current database.",
+        group: Group::Server,
+        complexity: "O(N) where N is the number of keys in the selected database",
+        arity: -1,
+        flags: Flags::WRITE,
+        acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
+        reach: Reach::All,
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        history: &[
+            ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
+            ("6.2.0", "Added the `SYNC` flushing mode modifier."),
+        ],
+        arguments: &[Argument::one_of(
+            "flush-type",
+            &[
+                Argument::pure_token("async", "ASYNC").since("4.0.0"),
+                Argument::pure_token("sync", "SYNC").since("6.2.0"),
+            ],
+        )
+        .optional()],
+        ..Spec::BASE
+    },
+    flushdb,
+);
+
+fn flushdb(call: &mut Call<'_, '_, '_>) -> Outcome {
+    flush(call, Some(call.db))
+}
+
+/// SYNC or ASYNC is the same here: pages are given back by the slab. The log gets it even if nothing was there.
+fn flush(call: &mut Call<'_, '_, '_>, db: Option<Db>) -> Outcome {
+    let allowed = match call.args.len() {
+        1 => true,
+        2 => is_word(call.args.get(1), "SYNC") || is_word(call.args.get(1), "ASYNC"),
+        _ => false,
+    };
+    if !allowed {
+        return call.fail(errors::SYNTAX);
+    }
+    let removed = call.txn.flush(db);
+    call.log_changes(removed);
+    call.reply.ok();
+    Outcome::Done
+}
+
+pub const SWAPDB: Command<Handler> = Command::new(
+    Spec {
+        name: "swapdb",
+        summary: "Swaps two databases.",
+        since: "4.0.0",
+        group: Group::Server,
+        complexity: "O(N) where N is the count of clients watching or blocking on keys from both databases.",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
+        reach: Reach::All,
+        arguments: &[Argument::integer("index1"), Argument::integer("index2")],
+        ..Spec::BASE
+    },
+    swapdb,
+);
+
+fn swapdb(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(a) = number(call, 1) else {
+        return call.fail("ERR invalid first DB index");
+    };
+    let Some(b) = number(call, 2) else {
+        return call.fail("ERR invalid second DB index");
+    };
+    let (Some(a), Some(b)) = (existing(call, a), existing(call, b)) else {
+        return call.fail(errors::DB_OUT_OF_RANGE);
+    };
+    call.txn.swap(a, b);
+    call.log_verbatim();
+    call.reply.ok();
+    Outcome::Done
+}
+
+/// The database that an argument of COPY or MOVE names.
+pub(crate) fn database(call: &Call<'_, '_, '_>, at: usize) -> Result<Db, String> {
+    let number = parse_i64(call.args.get(at)).ok_or(errors::NOT_AN_INTEGER)?;
+    let number = i32::try_from(number)
+        .map_err(|_| errors::out_of_range_between(i64::from(i32::MIN), i64::from(i32::MAX)))?;
+    existing(call, number).ok_or_else(|| errors::DB_OUT_OF_RANGE.to_string())
+}
+
+fn number(call: &Call<'_, '_, '_>, at: usize) -> Option<i32> {
+    parse_i64(call.args.get(at)).and_then(|number| i32::try_from(number).ok())
+}
+
+fn existing(call: &Call<'_, '_, '_>, number: i32) -> Option<Db> {
+    let number = u16::try_from(number).ok()?;
+    (number < call.txn.databases()).then_some(Db(number))
+}

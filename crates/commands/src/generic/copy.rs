@@ -1,0 +1,121 @@
+//! Keys in other databases: COPY MOVE.
+
+use crate::call::is_word;
+use crate::database::database;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Db, EventClass, Lookup};
+use isotherm_resp::errors;
+
+pub const COPY: Command<Handler> = Command::new(
+    Spec {
+        name: "copy",
+        summary: "Copies the value of a key to a new key.",
+        since: "6.2.0",
+        complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::KEYSPACE,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS)),
+            KeySpec::one(2, KeyFlags::OW.or(KeyFlags::UPDATE)),
+        ],
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::integer("destination-db").token("DB").optional(),
+            Argument::pure_token("replace", "REPLACE").optional(),
+        ],
+        ..Spec::BASE
+    },
+    copy,
+);
+
+fn copy(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (target, replace) = match parse_copy(call) {
+        Ok(options) => options,
+        Err(error) => return call.fail(error),
+    };
+    let (from, to) = (call.key(1), call.key(2));
+    if target == call.db && from.bytes == to.bytes {
+        return call.fail(errors::SAME_OBJECT);
+    }
+    if call.txn.find(call.db, &from, Lookup::Read).is_none() {
+        call.missed(&from);
+        call.reply.integer(0);
+        return Outcome::Done;
+    }
+    if call.txn.find(target, &to, Lookup::Write).is_some() && !replace {
+        call.reply.integer(0);
+        return Outcome::Done;
+    }
+    if call.txn.copy((call.db, &from), (target, &to)).is_err() {
+        return call.out_of_memory();
+    }
+    call.event_in(target, EventClass::New, "new", to.bytes);
+    call.event_in(target, EventClass::Generic, "copy_to", to.bytes);
+    call.log_verbatim();
+    call.reply.integer(1);
+    Outcome::Done
+}
+
+/// The target's database, and REPLACE.
+fn parse_copy(call: &Call<'_, '_, '_>) -> Result<(Db, bool), String> {
+    let (mut target, mut replace) = (call.db, false);
+    let mut at = 3;
+    while at < call.args.len() {
+        if is_word(call.args.get(at), "REPLACE") {
+            replace = true;
+            at += 1;
+        } else if is_word(call.args.get(at), "DB") && at + 1 < call.args.len() {
+            target = database(call, at + 1)?;
+            at += 2;
+        } else {
+            return Err(errors::SYNTAX.to_string());
+        }
+    }
+    Ok((target, replace))
+}
+
+pub const MOVE: Command<Handler> = Command::new(
+    Spec {
+        name: "move",
+        summary: "Moves a key to another database.",
+        complexity: "O(1)",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::KEYSPACE,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("db")],
+        ..Spec::BASE
+    },
+    move_to,
+);
+
+fn move_to(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let target = match database(call, 2) {
+        Ok(target) => target,
+        Err(error) => return call.fail(error),
+    };
+    if target == call.db {
+        return call.fail(errors::SAME_OBJECT);
+    }
+    let key = call.key(1);
+    let (there, free) = (
+        call.txn.find(call.db, &key, Lookup::Write).is_some(),
+        call.txn.find(target, &key, Lookup::Write).is_none(),
+    );
+    if !there || !free {
+        call.reply.integer(0);
+        return Outcome::Done;
+    }
+    if call.txn.rename((call.db, &key), (target, &key)).is_err() {
+        return call.out_of_memory();
+    }
+    call.event_in(target, EventClass::New, "new", key.bytes);
+    call.event(EventClass::Generic, "move_from", key.bytes);
+    call.event_in(target, EventClass::Generic, "move_to", key.bytes);
+    call.log_verbatim();
+    call.reply.integer(1);
+    Outcome::Done
+}

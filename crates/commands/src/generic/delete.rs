@@ -1,0 +1,54 @@
+//! Keys leave: DEL UNLINK. Memory is given back at once in both: no value is so large that freeing it takes long.
+
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::EventClass;
+
+pub const DEL: Command<Handler> = Command::new(
+    Spec {
+        name: "del",
+        summary: "Deletes one or more keys.",
+        complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).",
+        arity: -2,
+        flags: Flags::WRITE,
+        acl: AclCategories::KEYSPACE,
+        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RM.or(KeyFlags::DELETE))],
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        arguments: &[Argument::key("key", 0).multiple()],
+        ..Spec::BASE
+    },
+    delete,
+);
+
+pub const UNLINK: Command<Handler> = Command::new(
+    Spec {
+        name: "unlink",
+        summary: "Asynchronously deletes one or more keys.",
+        since: "4.0.0",
+        complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::KEYSPACE,
+        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RM.or(KeyFlags::DELETE))],
+        tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+        arguments: &[Argument::key("key", 0).multiple()],
+        ..Spec::BASE
+    },
+    delete,
+);
+
+fn delete(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let mut removed = 0;
+    for at in 1..call.args.len() {
+        let key = call.key(at);
+        if call.txn.remove(call.db, &key) {
+            call.event(EventClass::Generic, "del", key.bytes);
+            removed += 1;
+        }
+    }
+    if removed > 0 {
+        call.log_changes(removed);
+    }
+    call.reply.integer(removed as i64);
+    Outcome::Done
+}

@@ -1,0 +1,98 @@
+//! Keys by pattern or by chance: KEYS RANDOMKEY.
+
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_stdx::{Slot, glob_match};
+
+pub const KEYS: Command<Handler> = Command::new(
+    Spec {
+        name: "keys",
+        summary: "Returns all key names that match a pattern.",
+        complexity: "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.",
+        arity: 2,
+        flags: Flags::READONLY,
+        acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
+        reach: Reach::All,
+        tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+        arguments: &[Argument::pattern("pattern")],
+        ..Spec::BASE
+    },
+    keys,
+);
+
+fn keys(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let pattern = call.args.get(1);
+    let open = call.reply.defer();
+    let mut count = 0;
+    let reply = &mut *call.reply;
+    call.txn.for_each_key(call.db, slot_of_pattern(pattern), |key| {
+        if pattern == b"*" || glob_match(pattern, key, false) {
+            reply.bulk(key);
+            count += 1;
+        }
+    });
+    call.reply.close_array(open, count);
+    Outcome::Done
+}
+
+/// The only slot in which keys that match may lie: that of a hash tag without anything to match before its end, or that
+/// of a pattern which is a whole key.
+pub(super) fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
+    let matches_itself = |byte: &u8| !matches!(byte, b'*' | b'?' | b'[' | b'\\');
+    let plain = pattern.iter().take_while(|byte| matches_itself(byte)).count();
+    let (plain, rest) = pattern.split_at(plain);
+    let tagged = isotherm_stdx::hash_tag(plain).len() < plain.len();
+    (tagged || rest.is_empty()).then(|| Slot::of_key(plain))
+}
+
+pub const RANDOMKEY: Command<Handler> = Command::new(
+    Spec {
+        name: "randomkey",
+        summary: "Returns a random key name from the database.",
+        complexity: "O(1)",
+        flags: Flags::READONLY.or(Flags::TOUCHES_ARBITRARY_KEYS),
+        acl: AclCategories::KEYSPACE,
+        reach: Reach::All,
+        tips: &["request_policy:all_shards", "response_policy:special", "nondeterministic_output"],
+        ..Spec::BASE
+    },
+    randomkey,
+);
+
+fn randomkey(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let prng = &mut *call.prng;
+    match call.txn.random_key(call.db, &mut |n| prng.below(n)) {
+        Some(key) => call.reply.bulk(&key),
+        None => call.reply.null(),
+    }
+    Outcome::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_lie_in_one_slot() {
+        let tag = |name: &[u8]| Some(Slot::of_key(name));
+        for (pattern, expected) in [
+            (&b"*"[..], None),
+            (b"a*", None),
+            (b"{tag}*", tag(b"tag")),
+            (b"x{tag}?[a-z]", tag(b"tag")),
+            (b"*{tag}", None),
+            (b"{t*g}", None),
+            (b"{t\\ag}*", None),
+            (b"{}*", None),
+            (b"{*}", None),
+            (b"{tag*", None),
+            (b"key", tag(b"key")),
+            (b"{tag}key", tag(b"tag")),
+            (b"{}key", tag(b"{}key")),
+            (b"{}{tag}*", None),
+            (b"", tag(b"")),
+        ] {
+            assert_eq!(slot_of_pattern(pattern), expected, "{}", pattern.escape_ascii());
+        }
+    }
+}

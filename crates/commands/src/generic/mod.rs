@@ -1,0 +1,43 @@
+//! The group `generic`: commands that work on keys whatever they hold.
+
+mod delete;
+mod exists;
+
+mod expire;
+mod ttl;
+
+mod copy;
+mod rename;
+
+mod keys;
+mod scan;
+
+mod object;
+
+use crate::Handler;
+use crate::spec::Command;
+
+pub const COMMANDS: &[Command<Handler>] = &[
+    copy::COPY,
+    delete::DEL,
+    exists::EXISTS,
+    expire::EXPIRE,
+    expire::EXPIREAT,
+    ttl::EXPIRETIME,
+    keys::KEYS,
+    copy::MOVE,
+    object::OBJECT,
+    ttl::PERSIST,
+    expire::PEXPIRE,
+    expire::PEXPIREAT,
+    ttl::PEXPIRETIME,
+    ttl::PTTL,
+    keys::RANDOMKEY,
+    rename::RENAME,
+    rename::RENAMENX,
+    scan::SCAN,
+    exists::TOUCH,
+    ttl::TTL,
+    exists::TYPE,
+    delete::UNLINK,
+];

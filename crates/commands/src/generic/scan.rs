@@ -1,0 +1,113 @@
+//! SCAN: all keys in many small steps.
+
+use super::keys::slot_of_pattern;
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_resp::{Args, Reply, errors};
+use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
+use isotherm_stdx::{glob_match, parse_i64, parse_u64};
+
+pub const SCAN: Command<Handler> = Command::new(
+    Spec {
+        name: "scan",
+        summary: "Iterates over the key names in the database.",
+        since: "2.8.0",
+        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        arity: -2,
+        flags: Flags::READONLY.or(Flags::TOUCHES_ARBITRARY_KEYS),
+        acl: AclCategories::KEYSPACE,
+        reach: Reach::All,
+        tips: &["nondeterministic_output", "request_policy:special", "response_policy:special"],
+        history: &[("6.0.0", "Added the `TYPE` subcommand.")],
+        arguments: &[
+            Argument::integer("cursor"),
+            Argument::pattern("pattern").token("MATCH").optional(),
+            Argument::integer("count").token("COUNT").optional(),
+            Argument::string("type").token("TYPE").since("6.0.0").optional(),
+        ],
+        ..Spec::BASE
+    },
+    scan,
+);
+
+const COUNT_DEFAULT: u64 = 10;
+
+/// The names that TYPE may filter by, in the field's spelling.
+const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
+
+#[derive(Clone, Copy)]
+struct Options<'a> {
+    count: u64,
+    pattern: Option<&'a [u8]>,
+    kind: Option<&'static str>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>) -> Result<Options<'a>, Vec<u8>> {
+        let mut options = Options { count: COUNT_DEFAULT, pattern: None, kind: None };
+        let mut at = 2;
+        while at < args.len() {
+            let word = args.get(at);
+            let Some(next) = args.try_get(at + 1) else {
+                return Err(error_of_last(word));
+            };
+            if is_word(word, "COUNT") {
+                let count = parse_i64(next).ok_or(errors::NOT_AN_INTEGER)?;
+                options.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(errors::SYNTAX)?;
+            } else if is_word(word, "MATCH") {
+                options.pattern = Some(next).filter(|pattern| *pattern != b"*");
+            } else if is_word(word, "TYPE") {
+                options.kind = Some(kind_by_name(next)?);
+            } else {
+                return Err(error_of_last(word));
+            }
+            at += 2;
+        }
+        Ok(options)
+    }
+}
+
+/// Words that only the siblings of SCAN take have errors of their own.
+fn error_of_last(word: &[u8]) -> Vec<u8> {
+    if is_word(word, "NOVALUES") {
+        b"ERR NOVALUES option can only be used in HSCAN".to_vec()
+    } else if is_word(word, "NOSCORES") {
+        b"ERR NOSCORES option can only be used in ZSCAN".to_vec()
+    } else {
+        errors::SYNTAX.into()
+    }
+}
+
+fn kind_by_name(name: &[u8]) -> Result<&'static str, Vec<u8>> {
+    let shown = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let found = TYPES.into_iter().find(|kind| is_word(name, kind));
+    found.ok_or_else(|| errors::with_bytes("ERR unknown type name '", shown, "'"))
+}
+
+fn scan(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(cursor) = parse_u64(call.args.get(1)) else {
+        return call.fail(errors::INVALID_CURSOR);
+    };
+    let options = match Options::parse(call.args) {
+        Ok(options) => options,
+        Err(error) => return call.fail(error),
+    };
+    // The next cursor stands before the keys and is known after them.
+    let mut keys = Reply::new(call.reply.proto);
+    let mut found = 0;
+    let slot = options.pattern.and_then(slot_of_pattern);
+    let next = call.txn.scan(call.db, cursor, options.count, slot, |key, entry| {
+        let wanted = options.kind.is_none_or(|kind| kind == entry.kind().name())
+            && options.pattern.is_none_or(|pattern| glob_match(pattern, key, false));
+        if wanted {
+            keys.bulk(key);
+            found += 1;
+        }
+    });
+    call.reply.array(2);
+    call.reply.bulk(write_u64(next, &mut [0; I64_BYTES_MAX]));
+    call.reply.array(found);
+    call.reply.raw(&keys.out);
+    Outcome::Done
+}

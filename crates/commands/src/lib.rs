@@ -1,0 +1,22 @@
+//! Every data command: one declaration and one handler each, side by side.
+//!
+//! **Architecture invariant:** `commands` knows no sessions, no AOF, no replication, no pub/sub and no users. A handler
+//! reads its arguments, changes the keyspace through a [`Txn`](isotherm_keyspace::Txn), writes a reply and tells
+//! effects; nothing else.
+
+pub mod call;
+pub mod help;
+pub mod spec;
+
+pub mod database;
+pub mod generic;
+pub mod string;
+
+pub use call::{Call, CallSettings, Outcome};
+pub use spec::{Command, Flags, KeySpec, Spec};
+
+/// A data command's code.
+pub type Handler = fn(&mut Call<'_, '_, '_>) -> Outcome;
+
+/// Every data command, by group.
+pub const COMMANDS: &[&[Command<Handler>]] = &[string::COMMANDS, generic::COMMANDS, database::COMMANDS];

@@ -1,0 +1,115 @@
+//! What a declaration says of a command. Lookup, COMMAND and its subcommands, routing (which keys, which locks), ACL and
+//! the generated docs are all derived from it.
+//!
+//! A declaration is a `const` beside the handler and says only what does not follow from the rest: the categories that
+//! flags imply are not repeated (`Spec::acl_categories`), nor is `movablekeys` (`Spec::shown_flags`).
+
+mod argument;
+mod flags;
+mod group;
+mod keys;
+
+pub use argument::{Argument, ArgumentKind};
+pub use flags::{AclCategories, Flags, KeyFlags};
+pub use group::Group;
+pub use keys::{Begin, Find, InvalidKeys, KeySpec, first_key_range, key_positions};
+
+use isotherm_resp::Args;
+
+/// A command: what is said of it, and its code. `H` is the kind of handler: data commands have [`crate::Handler`],
+/// commands of a session or the server have kinds of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<H: 'static> {
+    pub spec: Spec,
+    /// `None` only for a container (CLIENT, CONFIG, ...) that cannot be called by itself.
+    pub handler: Option<H>,
+    pub subcommands: &'static [Command<H>],
+}
+
+impl<H: Copy + 'static> Command<H> {
+    pub const fn new(spec: Spec, handler: H) -> Command<H> {
+        Command { spec, handler: Some(handler), subcommands: &[] }
+    }
+
+    /// A command that only has subcommands.
+    pub const fn container(spec: Spec, subcommands: &'static [Command<H>]) -> Command<H> {
+        Command { spec, handler: None, subcommands }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// In lower case; of a subcommand only its own word ("get" of "config get").
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub since: &'static str,
+    pub group: Group,
+    /// Empty if nothing is said of it.
+    pub complexity: &'static str,
+    /// The field's arity: the number of arguments with the name(s), negative for "at least".
+    pub arity: i32,
+    pub flags: Flags,
+    /// The categories that are stated; those that follow from flags are derived (`acl_categories`).
+    pub acl: AclCategories,
+    pub key_specs: &'static [KeySpec],
+    /// For a command whose key specs say VARIABLE_FLAGS: how it uses its one key, by its arguments.
+    pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
+    /// Which partitions it needs beside those of its keys.
+    pub reach: Reach,
+    pub tips: &'static [&'static str],
+    pub doc_flags: &'static [&'static str],
+    pub deprecated_since: Option<&'static str>,
+    pub replaced_by: Option<&'static str>,
+    /// (version, what changed)
+    pub history: &'static [(&'static str, &'static str)],
+    pub arguments: &'static [Argument],
+}
+
+impl Spec {
+    /// A base for `const` declarations: `Spec { name: "get", ..Spec::BASE }`.
+    pub const BASE: Spec = Spec {
+        name: "",
+        summary: "",
+        since: "1.0.0",
+        group: Group::Generic,
+        complexity: "",
+        arity: 1,
+        flags: Flags(0),
+        acl: AclCategories(0),
+        key_specs: &[],
+        variable_key_flags: None,
+        reach: Reach::Keys,
+        tips: &[],
+        doc_flags: &[],
+        deprecated_since: None,
+        replaced_by: None,
+        history: &[],
+        arguments: &[],
+    };
+
+    /// The categories that are stated and those that the flags imply.
+    pub const fn acl_categories(&self) -> AclCategories {
+        self.acl.or(AclCategories::implied(self.flags))
+    }
+
+    /// The flags as COMMAND INFO shows them: `movablekeys` follows from the key specs.
+    pub fn shown_flags(&self) -> Flags {
+        if keys::are_movable(self.key_specs) { self.flags.or(Flags::MOVABLE_KEYS) } else { self.flags }
+    }
+
+    /// Whether `len` arguments, the name(s) included, are as many as there must be.
+    #[inline]
+    pub const fn takes(&self, len: usize) -> bool {
+        let arity = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { len >= arity } else { len == arity }
+    }
+}
+
+/// Which partitions a command locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Those of its keys; none if it has no keys.
+    Keys,
+    /// All: the gate (KEYS, SCAN, DBSIZE, FLUSHALL, ...).
+    All,
+}

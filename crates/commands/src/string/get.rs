@@ -1,0 +1,184 @@
+//! One value is read, and perhaps leaves or gets another expiry: GET GETEX GETDEL DELIFEQ.
+
+use super::options::{Family, Options};
+use super::value;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EventClass, Full, Key, Lookup, UnixMs};
+
+pub const GET: Command<Handler> = Command::new(
+    Spec {
+        name: "get",
+        summary: "Returns the string value of a key.",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 2,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BASE
+    },
+    get,
+);
+
+fn get(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    reply_value(call, &key);
+    Outcome::Done
+}
+
+/// Replies the value of `key`, or null; returns whether it is there.
+#[inline]
+pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> bool {
+    match call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value) {
+        Some(value) => {
+            value::write(call.reply, value);
+            true
+        }
+        None => {
+            call.reply.null();
+            call.missed(key);
+            false
+        }
+    }
+}
+
+pub const GETEX: Command<Handler> = Command::new(
+    Spec {
+        name: "getex",
+        summary: "Returns the string value of a key after setting its expiration time.",
+        since: "6.2.0",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))
+            .notes("RW and UPDATE because it changes the TTL")],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::one_of(
+                "expiration",
+                &[
+                    Argument::integer("seconds").token("EX"),
+                    Argument::integer("milliseconds").token("PX"),
+                    Argument::unix_time("unix-time-seconds").token("EXAT"),
+                    Argument::unix_time("unix-time-milliseconds").token("PXAT"),
+                    Argument::pure_token("persist", "PERSIST"),
+                ],
+            )
+            .optional(),
+        ],
+        ..Spec::BASE
+    },
+    getex,
+);
+
+fn getex(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let options = match Options::parse(call.args, 2, Family::GetEx) {
+        Ok(options) => options,
+        Err(error) => return call.fail(error),
+    };
+    let moment = match call.moment_of(options.time, GETEX.spec.name) {
+        Ok(moment) => moment,
+        Err(error) => return call.fail(error),
+    };
+    let key = call.key(1);
+    let mark = call.reply.len();
+    if !reply_value(call, &key) {
+        return Outcome::Done;
+    }
+    let changed = match moment {
+        // A duration is never over: it is at least one millisecond.
+        Some(moment) if call.is_over(moment) => {
+            call.expire_now(&key);
+            Ok(())
+        }
+        Some(moment) => set_moment(call, &key, moment),
+        None if options.persist => persist(call, &key),
+        None => Ok(()),
+    };
+    if changed.is_err() {
+        call.reply.truncate(mark);
+        return call.out_of_memory();
+    }
+    Outcome::Done
+}
+
+fn set_moment(call: &mut Call<'_, '_, '_>, key: &Key<'_>, moment: UnixMs) -> Result<(), Full> {
+    call.txn.set_expiry(call.db, key, Some(moment))?;
+    call.event(EventClass::Generic, "expire", key.bytes);
+    call.log_with_number([b"PEXPIREAT", key.bytes], moment.get());
+    Ok(())
+}
+
+fn persist(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<(), Full> {
+    if call.persist(key)? {
+        call.event(EventClass::Generic, "persist", key.bytes);
+        call.log(&[b"PERSIST", key.bytes]);
+    }
+    Ok(())
+}
+
+pub const GETDEL: Command<Handler> = Command::new(
+    Spec {
+        name: "getdel",
+        summary: "Returns the string value of a key after deleting the key.",
+        since: "6.2.0",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BASE
+    },
+    getdel,
+);
+
+fn getdel(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    if reply_value(call, &key) {
+        delete(call, &key);
+    }
+    Outcome::Done
+}
+
+/// Removes a key that is there. The log says DEL, whatever the request was.
+fn delete(call: &mut Call<'_, '_, '_>, key: &Key<'_>) {
+    let removed = call.txn.remove(call.db, key);
+    assert!(removed, "the key was found under the same lock");
+    call.event(EventClass::Generic, "del", key.bytes);
+    call.log(&[b"DEL", key.bytes]);
+}
+
+pub const DELIFEQ: Command<Handler> = Command::new(
+    Spec {
+        name: "delifeq",
+        summary: "Delete key if value matches string.",
+        since: "9.0.0",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 3,
+        flags: Flags::FAST.or(Flags::WRITE),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RM.or(KeyFlags::DELETE))],
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
+        ..Spec::BASE
+    },
+    delifeq,
+);
+
+fn delifeq(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    let expected = call.args.get(2);
+    let found = call.txn.find(call.db, &key, Lookup::Write);
+    let equal = found.is_some_and(|entry| value::equals(entry.value, expected));
+    if equal {
+        delete(call, &key);
+    }
+    call.reply.integer(i64::from(equal));
+    Outcome::Done
+}

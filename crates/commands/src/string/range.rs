@@ -1,0 +1,204 @@
+//! Parts of strings: STRLEN GETRANGE SUBSTR SETRANGE APPEND.
+
+use super::value;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EventClass, Expiry, Key, Lookup, NewValue};
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+pub const STRLEN: Command<Handler> = Command::new(
+    Spec {
+        name: "strlen",
+        summary: "Returns the length of a string value.",
+        since: "2.2.0",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 2,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO)],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BASE
+    },
+    strlen,
+);
+
+fn strlen(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    let found = call.txn.find(call.db, &key, Lookup::Read).map(|entry| value::len(entry.value));
+    if found.is_none() {
+        call.missed(&key);
+    }
+    call.reply.integer(found.unwrap_or(0) as i64);
+    Outcome::Done
+}
+
+pub const GETRANGE: Command<Handler> = Command::new(
+    Spec {
+        name: "getrange",
+        summary: "Returns a substring of the string stored at a key.",
+        since: "2.4.0",
+        group: Group::String,
+        complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
+        arity: 4,
+        flags: Flags::READONLY,
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0), Argument::integer("start"), Argument::integer("end")],
+        ..Spec::BASE
+    },
+    getrange,
+);
+
+pub const SUBSTR: Command<Handler> = Command::new(
+    Spec {
+        name: "substr",
+        summary: "Returns a substring from a string value.",
+        group: Group::String,
+        complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
+        arity: 4,
+        flags: Flags::READONLY,
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0), Argument::integer("start"), Argument::integer("end")],
+        ..Spec::BASE
+    },
+    getrange,
+);
+
+fn getrange(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (Some(start), Some(end)) = (parse_i64(call.args.get(2)), parse_i64(call.args.get(3))) else {
+        return call.fail(errors::NOT_AN_INTEGER);
+    };
+    let key = call.key(1);
+    match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
+        Some(found) => {
+            let mut room = value::NO_TEXT;
+            let bytes = value::text(found, &mut room);
+            call.reply.bulk(&bytes[range(start, end, bytes.len())]);
+        }
+        None => {
+            call.reply.bulk(b"");
+            call.missed(&key);
+        }
+    }
+    Outcome::Done
+}
+
+/// From `start` to `end` inclusive, negative ones counted from the end, cut to what there is.
+fn range(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let len = len as i64;
+    let absolute = |index: i64| if index < 0 { (len + index).max(0) } else { index };
+    let (start, end) = (absolute(start), absolute(end).min(len - 1));
+    if start > end { 0..0 } else { start as usize..end as usize + 1 }
+}
+
+pub const SETRANGE: Command<Handler> = Command::new(
+    Spec {
+        name: "setrange",
+        summary: "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",
+        since: "2.2.0",
+        group: Group::String,
+        complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("offset"), Argument::string("value")],
+        ..Spec::BASE
+    },
+    setrange,
+);
+
+fn setrange(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(offset) = parse_i64(call.args.get(2)) else {
+        return call.fail(errors::NOT_AN_INTEGER);
+    };
+    let Ok(offset) = usize::try_from(offset) else {
+        return call.fail(errors::OFFSET_OUT_OF_RANGE);
+    };
+    let (key, part) = (call.key(1), call.args.get(3));
+    let old_len = call.txn.find(call.db, &key, Lookup::Write).map(|entry| value::len(entry.value));
+    if part.is_empty() {
+        call.reply.integer(old_len.unwrap_or(0) as i64);
+        return Outcome::Done;
+    }
+    let Some(end) = end_of(call, offset, part.len()) else {
+        return call.fail(errors::STRING_TOO_LONG);
+    };
+    let len = end.max(old_len.unwrap_or(0));
+    write_at(call, &key, offset, part, len, old_len.is_none(), "setrange")
+}
+
+pub const APPEND: Command<Handler> = Command::new(
+    Spec {
+        name: "append",
+        summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
+        since: "2.0.0",
+        group: Group::String,
+        complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by the server will double the free space available on every reallocation.",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
+        ..Spec::BASE
+    },
+    append,
+);
+
+fn append(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, part) = (call.key(1), call.args.get(2));
+    let old_len = call.txn.find(call.db, &key, Lookup::Write).map(|entry| value::len(entry.value));
+    let Some(old_len) = old_len else {
+        return append_to_nothing(call, &key, part);
+    };
+    let Some(len) = end_of(call, old_len, part.len()) else {
+        return call.fail(errors::STRING_TOO_LONG);
+    };
+    write_at(call, &key, old_len, part, len, false, "append")
+}
+
+/// The first part may well be a number.
+fn append_to_nothing(call: &mut Call<'_, '_, '_>, key: &Key<'_>, part: &[u8]) -> Outcome {
+    if call.txn.set(call.db, key, NewValue::encode(part), Expiry::Clear).is_err() {
+        return call.out_of_memory();
+    }
+    call.created(key);
+    call.event(EventClass::String, "append", key.bytes);
+    call.reply.integer(part.len() as i64);
+    call.log_verbatim();
+    Outcome::Done
+}
+
+/// Where `len` bytes end that begin at `offset`, if a string may be as long.
+fn end_of(call: &Call<'_, '_, '_>, offset: usize, len: usize) -> Option<usize> {
+    let len_max = call.settings.bulk_bytes_max.min(isotherm_keyspace::STRING_BYTES_MAX);
+    offset.checked_add(len).filter(|end| *end <= len_max)
+}
+
+fn write_at(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    offset: usize,
+    part: &[u8],
+    len: usize,
+    is_new: bool,
+    event: &'static str,
+) -> Outcome {
+    match call.txn.edit(call.db, key, len) {
+        Ok(bytes) => bytes[offset..offset + part.len()].copy_from_slice(part),
+        Err(_) => return call.out_of_memory(),
+    }
+    if is_new {
+        call.created(key);
+    }
+    call.event(EventClass::String, event, key.bytes);
+    call.reply.integer(len as i64);
+    call.log_verbatim();
+    Outcome::Done
+}

@@ -1,0 +1,310 @@
+//! One value is written: SET SETNX SETEX PSETEX GETSET.
+
+use super::get::reply_value;
+use super::options::{Condition, Family, Options, Unit, moment};
+use super::value;
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EventClass, Expiry, Full, Key, Lookup, NewValue, UnixMs};
+use isotherm_resp::Args;
+
+pub const SET: Command<Handler> = Command::new(
+    Spec {
+        name: "set",
+        summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(
+            1,
+            KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE).or(KeyFlags::VARIABLE_FLAGS),
+        )
+        .notes("RW and ACCESS due to the optional `GET` argument")],
+        variable_key_flags: Some(set_key_flags),
+        history: &[
+            ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
+            ("6.0.0", "Added the `KEEPTTL` option."),
+            ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
+            ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
+            ("8.1.0", "Added the `IFEQ` option."),
+        ],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::string("value"),
+            Argument::one_of(
+                "condition",
+                &[
+                    Argument::pure_token("nx", "NX").since("2.6.12"),
+                    Argument::pure_token("xx", "XX").since("2.6.12"),
+                    Argument::string("comparison-value").token("IFEQ").summary(IFEQ_SUMMARY).since("8.1.0"),
+                ],
+            )
+            .optional(),
+            Argument::pure_token("get", "GET").since("6.2.0").optional(),
+            Argument::one_of(
+                "expiration",
+                &[
+                    Argument::integer("seconds").token("EX").since("2.6.12"),
+                    Argument::integer("milliseconds").token("PX").since("2.6.12"),
+                    Argument::unix_time("unix-time-seconds").token("EXAT").since("6.2.0"),
+                    Argument::unix_time("unix-time-milliseconds").token("PXAT").since("6.2.0"),
+                    Argument::pure_token("keepttl", "KEEPTTL").since("6.0.0"),
+                ],
+            )
+            .optional(),
+        ],
+        ..Spec::BASE
+    },
+    set,
+);
+
+const IFEQ_SUMMARY: &str =
+    "Sets the key's value only if the current value matches the specified comparison value.";
+
+/// SET reads the old value only if it is asked to.
+fn set_key_flags(args: Args<'_>) -> KeyFlags {
+    let gets = args.from(3).iter().any(|word| is_word(word, "GET"));
+    if gets {
+        KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE)
+    } else {
+        KeyFlags::OW.or(KeyFlags::UPDATE)
+    }
+}
+
+fn set(call: &mut Call<'_, '_, '_>) -> Outcome {
+    if call.args.len() > 3 {
+        return set_with_options(call);
+    }
+    let key = call.key(1);
+    if store(call, &key, call.args.get(2), Expiry::Clear).is_err() {
+        return call.out_of_memory();
+    }
+    call.reply.ok();
+    call.log_verbatim();
+    Outcome::Done
+}
+
+fn set_with_options(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let options = match Options::parse(call.args, 3, Family::Set) {
+        Ok(options) => options,
+        Err(error) => return call.fail(error),
+    };
+    let moment = match call.moment_of(options.time, SET.spec.name) {
+        Ok(moment) => moment,
+        Err(error) => return call.fail(error),
+    };
+    let (key, new) = (call.key(1), call.args.get(2));
+    let mark = call.reply.len();
+    if options.get {
+        reply_value(call, &key);
+    }
+    // With GET the reply stands already, whatever comes.
+    let replies = !options.get;
+    let over = moment.is_some_and(|moment| call.is_over(moment));
+    let (allowed, exists) = match options.condition {
+        Condition::Always if !over => (true, false),
+        condition => allows(call, &key, condition),
+    };
+    if !allowed {
+        if replies {
+            call.reply.null();
+        }
+        return Outcome::Done;
+    }
+    if over {
+        // A key that would be gone at once is not even stored.
+        if exists {
+            call.expire_now(&key);
+        }
+        if replies {
+            call.reply.ok();
+        }
+        return Outcome::Done;
+    }
+    let expiry = match moment {
+        Some(moment) => Expiry::At(moment),
+        None if options.keep_ttl => Expiry::Keep,
+        None => Expiry::Clear,
+    };
+    if store(call, &key, new, expiry).is_err() {
+        call.reply.truncate(mark);
+        return call.out_of_memory();
+    }
+    if replies {
+        call.reply.ok();
+    }
+    log_set(call, &key, &options, moment);
+    Outcome::Done
+}
+
+/// Whether the condition holds, and whether the key is there.
+fn allows(call: &mut Call<'_, '_, '_>, key: &Key<'_>, condition: Condition<'_>) -> (bool, bool) {
+    let found = call.txn.find(call.db, key, Lookup::Write).map(|entry| entry.value);
+    let exists = found.is_some();
+    let allowed = match condition {
+        Condition::Always => true,
+        Condition::Absent => !exists,
+        Condition::Present => exists,
+        Condition::Equals(expected) => found.is_some_and(|found| value::equals(found, expected)),
+    };
+    (allowed, exists)
+}
+
+/// The log gets SET without GET (a replica has nobody to tell) and with the moment instead of a duration.
+fn log_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, moment: Option<UnixMs>) {
+    let args = call.args;
+    match (moment, options.time) {
+        (Some(_), Some(time)) if time.unit == Unit::UnixMilliseconds => call.log_verbatim(),
+        (Some(moment), _) => {
+            // The field rewrites `SET k v EX 10` in place, so the name stays as it was written.
+            let name = if args.len() == 5 { args.get(0) } else { b"SET" };
+            call.log_with_number([name, key.bytes, args.get(2), b"PXAT"], moment.get());
+        }
+        (None, _) if options.get => call.log_words(|words| {
+            let mut after_ifeq = false;
+            for (at, word) in args.iter().enumerate() {
+                if at < 3 || after_ifeq || !is_word(word, "GET") {
+                    words.push(word);
+                }
+                after_ifeq = at >= 3 && !after_ifeq && is_word(word, "IFEQ");
+            }
+        }),
+        (None, _) => call.log_verbatim(),
+    }
+}
+
+/// Stores a value and tells the events.
+#[inline]
+pub(super) fn store(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    new: &[u8],
+    expiry: Expiry,
+) -> Result<(), Full> {
+    let existed = call.txn.set(call.db, key, NewValue::encode(new), expiry)?;
+    if !existed {
+        call.created(key);
+    }
+    call.event(EventClass::String, "set", key.bytes);
+    if let Expiry::At(_) = expiry {
+        call.event(EventClass::Generic, "expire", key.bytes);
+    }
+    Ok(())
+}
+
+pub const SETNX: Command<Handler> = Command::new(
+    Spec {
+        name: "setnx",
+        summary: "Sets the string value of a key only when the key doesn't exist.",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::OW.or(KeyFlags::INSERT))],
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
+        ..Spec::BASE
+    },
+    setnx,
+);
+
+fn setnx(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    let absent = call.txn.find(call.db, &key, Lookup::Write).is_none();
+    if absent {
+        if store(call, &key, call.args.get(2), Expiry::Clear).is_err() {
+            return call.out_of_memory();
+        }
+        call.log_verbatim();
+    }
+    call.reply.integer(i64::from(absent));
+    Outcome::Done
+}
+
+pub const SETEX: Command<Handler> = Command::new(
+    Spec {
+        name: "setex",
+        summary: "Sets the string value and expiration time of a key. Creates the key if it doesn't exist.",
+        since: "2.0.0",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("seconds"), Argument::string("value")],
+        ..Spec::BASE
+    },
+    setex,
+);
+
+fn setex(call: &mut Call<'_, '_, '_>) -> Outcome {
+    set_for(call, Unit::Seconds, SETEX.spec.name)
+}
+
+pub const PSETEX: Command<Handler> = Command::new(
+    Spec {
+        name: "psetex",
+        summary: "Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist.",
+        since: "2.6.0",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("milliseconds"), Argument::string("value")],
+        ..Spec::BASE
+    },
+    psetex,
+);
+
+fn psetex(call: &mut Call<'_, '_, '_>) -> Outcome {
+    set_for(call, Unit::Milliseconds, PSETEX.spec.name)
+}
+
+/// key, duration, value
+fn set_for(call: &mut Call<'_, '_, '_>, unit: Unit, command: &'static str) -> Outcome {
+    let moment = match moment(unit, call.args.get(2), call.txn.now(), command) {
+        Ok(moment) => moment,
+        Err(error) => return call.fail(error),
+    };
+    let (key, new) = (call.key(1), call.args.get(3));
+    if store(call, &key, new, Expiry::At(moment)).is_err() {
+        return call.out_of_memory();
+    }
+    call.reply.ok();
+    call.log_with_number([b"SET", key.bytes, new, b"PXAT"], moment.get());
+    Outcome::Done
+}
+
+pub const GETSET: Command<Handler> = Command::new(
+    Spec {
+        name: "getset",
+        summary: "Returns the previous string value of a key after setting it to a new value.",
+        group: Group::String,
+        complexity: "O(1)",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::STRING,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::string("value")],
+        ..Spec::BASE
+    },
+    getset,
+);
+
+fn getset(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, new) = (call.key(1), call.args.get(2));
+    let mark = call.reply.len();
+    reply_value(call, &key);
+    if store(call, &key, new, Expiry::Clear).is_err() {
+        call.reply.truncate(mark);
+        return call.out_of_memory();
+    }
+    call.log(&[b"SET", key.bytes, new]);
+    Outcome::Done
+}

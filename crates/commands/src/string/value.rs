@@ -1,0 +1,35 @@
+//! A stored string is text or a number; whoever needs its bytes asks here.
+
+use isotherm_keyspace::Value;
+use isotherm_resp::Reply;
+use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+
+/// Room for the text of a number, so that reading one needs no allocation.
+pub(super) type NumberText = [u8; I64_BYTES_MAX];
+pub(super) const NO_TEXT: NumberText = [0; I64_BYTES_MAX];
+
+/// The bytes of a value; a number is written to `room`.
+#[inline]
+pub(super) fn text<'a>(value: Value<'a>, room: &'a mut NumberText) -> &'a [u8] {
+    match value {
+        Value::Int(int) => write_i64(int, room),
+        Value::Bytes(bytes) => bytes,
+    }
+}
+
+#[inline]
+pub(super) fn len(value: Value<'_>) -> usize {
+    text(value, &mut NO_TEXT.clone()).len()
+}
+
+pub(super) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
+    text(value, &mut NO_TEXT.clone()) == bytes
+}
+
+#[inline]
+pub(super) fn write(reply: &mut Reply, value: Value<'_>) {
+    match value {
+        Value::Int(int) => reply.bulk_i64(int),
+        Value::Bytes(bytes) => reply.bulk(bytes),
+    }
+}

@@ -1,0 +1,127 @@
+//! A server as far as data commands need one: it looks up, checks the arity, locks and calls.
+
+use isotherm_commands::spec::{Command, Reach, key_positions};
+use isotherm_commands::{COMMANDS, Call, CallSettings, Handler, Outcome};
+use isotherm_keyspace::{Conditions, Config, Db, EffectSink, ExpiryMode, Held, Keyspace, Txn, UnixMs, Want};
+use isotherm_resp::reply::Protocol;
+use isotherm_resp::{Args, ArgsBuf, Reply, errors};
+use isotherm_stdx::args_split::{Dialect, args_split};
+use isotherm_stdx::{Prng, parse_i64};
+
+pub struct Server {
+    keyspace: Keyspace,
+    pub conditions: Conditions,
+    db: Db,
+    pub settings: CallSettings,
+    prng: Prng,
+    proto: Protocol,
+}
+
+impl Server {
+    pub fn new(proto: Protocol, partitions: usize) -> Server {
+        Server::with_space(proto, partitions, 256 << 20)
+    }
+
+    pub fn with_space(proto: Protocol, partitions: usize, reserve_bytes: u64) -> Server {
+        let config =
+            Config { partitions, arenas: 1, databases: 16, reserve_bytes, hash_secret: *b"0123456789abcdef" };
+        Server {
+            keyspace: Keyspace::new(config).expect("address space"),
+            conditions: Conditions {
+                now: UnixMs(1_750_000_000_000),
+                expiry_mode: ExpiryMode::Delete,
+                no_touch: false,
+            },
+            db: Db(0),
+            settings: CallSettings::default(),
+            prng: Prng::new(1),
+            proto,
+        }
+    }
+
+    pub fn run(&mut self, args: Args<'_>, told: &mut dyn EffectSink) -> Reply {
+        let mut reply = Reply::new(self.proto);
+        if self.run_of_session(args) {
+            reply.ok();
+            return reply;
+        }
+        let (command, name) = lookup(args);
+        if !command.spec.takes(args.len()) {
+            reply.error(errors::wrong_arity(&name));
+            return reply;
+        }
+        let mut held = Held::new(&self.keyspace);
+        let wanted = wanted(&self.keyspace, command, args);
+        held.acquire(match command.spec.reach {
+            Reach::All => Want::All,
+            Reach::Keys => Want::Many(&wanted),
+        });
+        let mut txn = Txn::new(&mut held, self.conditions, told);
+        let mut call = Call {
+            txn: &mut txn,
+            db: self.db,
+            args,
+            first_key: None,
+            reply: &mut reply,
+            prng: &mut self.prng,
+            settings: &self.settings,
+        };
+        let outcome = (command.handler.expect("a command with code"))(&mut call);
+        assert_eq!(outcome, Outcome::Done);
+        reply
+    }
+
+    /// What belongs to the session or the configuration.
+    fn run_of_session(&mut self, args: Args<'_>) -> bool {
+        let word = |at: usize| String::from_utf8_lossy(args.try_get(at).unwrap_or_default()).to_uppercase();
+        let number = |at: usize| args.try_get(at).and_then(parse_i64);
+        match (word(0).as_str(), word(2).as_str()) {
+            ("DEBUG", _) => {}
+            ("SELECT", _) => self.db = Db(number(1).expect("a database") as u16),
+            ("CONFIG", "PROTO-MAX-BULK-LEN") => self.settings.bulk_bytes_max = number(3).unwrap() as usize,
+            ("CONFIG", "MAXMEMORY-POLICY") => self.settings.lfu = word(3).ends_with("LFU"),
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn lookup(args: Args<'_>) -> (&'static Command<Handler>, String) {
+    let named = |commands: &'static [Command<Handler>], word: &[u8]| {
+        commands.iter().find(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(word))
+    };
+    let command = COMMANDS.iter().find_map(|group| named(group, args.get(0)));
+    let command = command.unwrap_or_else(|| panic!("{args:?}"));
+    let sub = args.try_get(1).and_then(|word| named(command.subcommands, word));
+    match sub {
+        Some(sub) => (sub, format!("{}|{}", command.spec.name, sub.spec.name)),
+        None => (command, command.spec.name.to_string()),
+    }
+}
+
+/// The partitions of the keys, ascending. Arguments that make no sense need none: the command will only complain.
+fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Vec<u16> {
+    let mut positions = Vec::new();
+    if key_positions(&command.spec, args, &mut positions).is_err() {
+        return Vec::new();
+    }
+    let mut wanted: Vec<u16> =
+        positions.iter().map(|(at, _)| keyspace.partition_of(keyspace.key(args.get(*at)).slot)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted
+}
+
+/// A command line; `@20xa` stands for twenty times the letter a.
+pub fn words(line: &str) -> ArgsBuf {
+    let words = args_split(line.as_bytes(), Dialect::File).expect("balanced quotes");
+    let expand = |word: &Vec<u8>| {
+        let parts = word.strip_prefix(b"@").and_then(|rest| {
+            let at = rest.iter().position(|byte| *byte == b'x')?;
+            Some((parse_i64(&rest[..at])?, *rest.get(at + 1)?))
+        });
+        parts.map_or_else(|| word.clone(), |(count, byte)| vec![byte; count as usize])
+    };
+    let words: Vec<Vec<u8>> = words.iter().map(expand).collect();
+    words.iter().map(Vec::as_slice).collect()
+}

@@ -1,0 +1,115 @@
+//! The declarations are those of the field, and agree with themselves.
+
+use isotherm_commands::COMMANDS;
+use isotherm_commands::spec::{
+    Argument, ArgumentKind, Begin, Find, Flags, KeyFlags, KeySpec, Reach, Spec, first_key_range,
+    key_positions,
+};
+use isotherm_resp::ArgsBuf;
+
+const DECLARED: &str = include_str!("transcripts/declared.tsv");
+
+/// Every declaration with its full name, `object|freq` for a subcommand.
+fn declarations() -> Vec<(String, &'static Spec)> {
+    let mut all = Vec::new();
+    for command in COMMANDS.iter().copied().flatten() {
+        all.push((command.spec.name.to_string(), &command.spec));
+        for sub in command.subcommands {
+            all.push((format!("{}|{}", command.spec.name, sub.spec.name), &sub.spec));
+        }
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn described(name: &str, spec: &Spec) -> String {
+    let (first, last, step) = first_key_range(spec).unwrap_or_default();
+    let key_specs: Vec<String> = spec.key_specs.iter().map(described_keys).collect();
+    [
+        name,
+        &spec.arity.to_string(),
+        &words(spec.shown_flags().names()),
+        &format!("{first} {last} {step}"),
+        &words(spec.acl_categories().names()),
+        &words(spec.tips.iter().copied()),
+        &key_specs.join("; "),
+    ]
+    .join("\t")
+}
+
+fn described_keys(key_spec: &KeySpec) -> String {
+    let begin = match key_spec.begin {
+        Begin::Index(index) => index.to_string(),
+        Begin::Keyword { keyword, start_from } => format!("{keyword} {start_from}"),
+        Begin::Unknown => String::new(),
+    };
+    let find = match key_spec.find {
+        Find::Range { last, step, limit } => format!("range {last} {step} {limit}"),
+        Find::KeyNum { at, first, step } => format!("keynum {at} {first} {step}"),
+        Find::Unknown => "unknown".to_string(),
+    };
+    format!("{} {begin} {find}", words(key_spec.flags.names()))
+}
+
+#[test]
+fn declarations_are_those_of_the_field() {
+    let ours: Vec<String> = declarations().iter().map(|(name, spec)| described(name, spec)).collect();
+    let theirs: Vec<&str> = DECLARED.lines().filter(|line| !line.starts_with('#')).collect();
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+#[test]
+fn declarations_agree_with_themselves() {
+    for (name, spec) in declarations() {
+        assert!(spec.name.bytes().all(|byte| byte.is_ascii_lowercase()), "{name}");
+        assert!(!spec.summary.is_empty() && !spec.complexity.is_empty() && spec.arity != 0, "{name}");
+        assert!(!(spec.flags.has(Flags::WRITE) && spec.flags.has(Flags::READONLY)), "{name}");
+        let mut named = vec![false; spec.key_specs.len()];
+        spec.arguments.iter().for_each(|argument| check_argument(&name, argument, &mut named));
+        assert!(named.iter().all(|named| *named), "{name}: a key that no argument names");
+        let changes = KeyFlags::RW.or(KeyFlags::OW).or(KeyFlags::RM);
+        let writes = spec.key_specs.iter().any(|key_spec| key_spec.flags.has(changes));
+        assert!(!writes || spec.flags.has(Flags::WRITE), "{name} changes keys");
+        let variable = spec.key_specs.iter().any(|key_spec| key_spec.flags.has(KeyFlags::VARIABLE_FLAGS));
+        assert_eq!(variable, spec.variable_key_flags.is_some(), "{name}");
+        // Whoever names no keys and works on them needs all partitions.
+        let works_on_keys = spec.key_specs.is_empty() && spec.flags.has(Flags::WRITE.or(Flags::READONLY));
+        assert_eq!(spec.reach == Reach::All, works_on_keys, "{name}");
+    }
+}
+
+fn check_argument(name: &str, argument: &Argument, named: &mut [bool]) {
+    if let Some(index) = argument.key_spec_index {
+        named[usize::from(index)] = true;
+    }
+    let nested = matches!(argument.kind, ArgumentKind::OneOf | ArgumentKind::Block);
+    assert_eq!(nested, argument.arguments.len() >= 2, "{name}: {}", argument.name);
+    assert_eq!(
+        argument.kind == ArgumentKind::Key,
+        argument.key_spec_index.is_some(),
+        "{name}: {}",
+        argument.name
+    );
+    argument.arguments.iter().for_each(|inner| check_argument(name, inner, named));
+}
+
+/// With the fewest arguments allowed, the keys are all within them.
+#[test]
+fn keys_are_found_in_the_shortest_requests() {
+    for (name, spec) in declarations() {
+        let len = spec.arity.unsigned_abs() as usize;
+        let args: ArgsBuf = (0..len).map(|_| &b"1"[..]).collect();
+        let mut positions = Vec::new();
+        let found = key_positions(spec, args.args(), &mut positions);
+        assert!(found.is_ok(), "{name}");
+        assert_eq!(positions.is_empty(), spec.key_specs.is_empty(), "{name}");
+        assert!(positions.iter().all(|(at, _)| (1..len).contains(at)), "{name}: {positions:?}");
+    }
+}
