@@ -1,0 +1,368 @@
+//! COMMAND and its subcommands: what the declarations say, told to clients.
+
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::{
+    AclCategories, Argument, ArgumentKind, Begin, Command, Find, KeyFlags, KeySpec, first_key_range,
+    key_positions,
+};
+use isotherm_commands::{Flags, Outcome};
+use isotherm_resp::{Reply, errors};
+use isotherm_stdx::glob_match;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::registry::{Commands, Entry};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command {
+    spec: specs::COMMAND,
+    handler: Some(all),
+    subcommands: &[
+        Command::new(specs::COMMAND_COUNT, count),
+        Command::new(specs::COMMAND_DOCS, docs),
+        Command::new(specs::COMMAND_GETKEYS, get_keys),
+        Command::new(specs::COMMAND_GETKEYSANDFLAGS, get_keys_and_flags),
+        Command::new(specs::COMMAND_HELP, help),
+        Command::new(specs::COMMAND_INFO, info),
+        Command::new(specs::COMMAND_LIST, list),
+    ],
+}];
+
+fn all(call: &mut AdminCall<'_>) -> Outcome {
+    let commands = &call.node.commands;
+    call.reply.array(commands.top().count());
+    commands.top().for_each(|entry| write_info(call.reply, entry));
+    Outcome::Done
+}
+
+fn count(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.integer(call.node.commands.top().count() as i64);
+    Outcome::Done
+}
+
+fn info(call: &mut AdminCall<'_>) -> Outcome {
+    let names = call.args.from(2);
+    if names.is_empty() {
+        return all(call);
+    }
+    call.reply.array(names.len());
+    for name in names.iter() {
+        match by_full_name(&call.node.commands, name) {
+            Some(entry) => write_info(call.reply, entry),
+            None => call.reply.null(),
+        }
+    }
+    Outcome::Done
+}
+
+fn docs(call: &mut AdminCall<'_>) -> Outcome {
+    let names = call.args.from(2);
+    let commands = &call.node.commands;
+    let entries: Vec<&Entry> = if names.is_empty() {
+        commands.top().collect()
+    } else {
+        names.iter().filter_map(|name| by_full_name(commands, name)).collect()
+    };
+    call.reply.map(entries.len());
+    for entry in entries {
+        call.reply.bulk(entry.name.as_bytes());
+        write_docs(call.reply, entry);
+    }
+    Outcome::Done
+}
+
+/// "get", or "config|get".
+fn by_full_name(commands: &Commands, name: &[u8]) -> Option<&'static Entry> {
+    let mut parts = name.split(|&byte| byte == b'|');
+    let entry = commands.find(parts.next()?)?;
+    let found = match parts.next() {
+        Some(subcommand) => entry.subcommand(subcommand)?,
+        None => entry,
+    };
+    parts.next().is_none().then_some(found)
+}
+
+// ---- LIST ----
+
+enum ListFilter<'a> {
+    None,
+    Category(Option<AclCategories>),
+    Pattern(&'a [u8]),
+    /// There are no modules, so no command is of one.
+    Module,
+}
+
+fn list(call: &mut AdminCall<'_>) -> Outcome {
+    let args = call.args.from(2);
+    let is = |at: usize, word: &str| args.get(at).eq_ignore_ascii_case(word.as_bytes());
+    let filter = match args.len() {
+        0 => ListFilter::None,
+        3 if is(0, "filterby") && is(1, "module") => ListFilter::Module,
+        3 if is(0, "filterby") && is(1, "aclcat") => {
+            ListFilter::Category(AclCategories::by_name(args.get(2)))
+        }
+        3 if is(0, "filterby") && is(1, "pattern") => ListFilter::Pattern(args.get(2)),
+        _ => {
+            call.reply.error(errors::SYNTAX);
+            return Outcome::Done;
+        }
+    };
+    let fits = |entry: &&&'static Entry| match &filter {
+        ListFilter::None => true,
+        ListFilter::Category(category) => {
+            category.is_some_and(|asked| entry.spec.acl_categories().has(asked))
+        }
+        ListFilter::Pattern(pattern) => glob_match(pattern, entry.name.as_bytes(), true),
+        ListFilter::Module => false,
+    };
+    let found: Vec<_> = call.node.commands.all().iter().filter(fits).collect();
+    call.reply.array(found.len());
+    found.iter().for_each(|entry| call.reply.bulk(entry.name.as_bytes()));
+    Outcome::Done
+}
+
+// ---- GETKEYS ----
+
+fn get_keys(call: &mut AdminCall<'_>) -> Outcome {
+    find_keys(call, false)
+}
+
+fn get_keys_and_flags(call: &mut AdminCall<'_>) -> Outcome {
+    find_keys(call, true)
+}
+
+fn find_keys(call: &mut AdminCall<'_>, with_flags: bool) -> Outcome {
+    let args = call.args.from(2);
+    let commands = &call.node.commands;
+    let entry = commands.find(args.get(0)).and_then(|entry| match args.try_get(1) {
+        Some(subcommand) if entry.is_container() => entry.subcommand(subcommand),
+        _ => Some(entry),
+    });
+    let Some(entry) = entry else {
+        call.reply.error("ERR Invalid command specified");
+        return Outcome::Done;
+    };
+    let is_key = |key_spec: &KeySpec| !key_spec.flags.has(KeyFlags::NOT_KEY);
+    if !entry.spec.key_specs.iter().any(is_key) {
+        call.reply.error("ERR The command has no key arguments");
+    } else if !entry.takes(args.len()) {
+        call.reply.error("ERR Invalid number of arguments specified for command");
+    } else {
+        let mut found = Vec::new();
+        let complete = key_positions(entry.spec, args, &mut found).is_ok() && !found.is_empty();
+        if !complete && !entry.spec.flags.has(Flags::NO_MANDATORY_KEYS) {
+            call.reply.error("ERR Invalid arguments specified for command");
+            return Outcome::Done;
+        }
+        call.reply.array(found.len());
+        for (at, flags) in found {
+            if with_flags {
+                call.reply.array(2);
+            }
+            call.reply.bulk(args.get(at));
+            if with_flags {
+                write_set(call.reply, flags.names());
+            }
+        }
+    }
+    Outcome::Done
+}
+
+// ---- INFO ----
+
+fn write_info(reply: &mut Reply, entry: &Entry) {
+    let spec = entry.spec;
+    let (first, last, step) = first_key_range(spec).unwrap_or_default();
+    reply.array(10);
+    reply.bulk(entry.name.as_bytes());
+    reply.integer(spec.arity.into());
+    write_set(reply, spec.shown_flags().names());
+    reply.integer(first.into());
+    reply.integer(last.into());
+    reply.integer(step.into());
+    write_set(reply, spec.acl_categories().names().map(|name| format!("@{name}")));
+    reply.set(spec.tips.len());
+    spec.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(spec.key_specs.len());
+    spec.key_specs.iter().for_each(|key_spec| write_key_spec(reply, key_spec));
+    reply.array(entry.subcommands.len());
+    entry.subcommands.iter().for_each(|subcommand| write_info(reply, subcommand));
+}
+
+fn write_key_spec(reply: &mut Reply, key_spec: &KeySpec) {
+    reply.map(3 + usize::from(!key_spec.notes.is_empty()));
+    if !key_spec.notes.is_empty() {
+        reply.bulk(b"notes");
+        reply.bulk(key_spec.notes.as_bytes());
+    }
+    reply.bulk(b"flags");
+    write_set(reply, key_spec.flags.names());
+    reply.bulk(b"begin_search");
+    match key_spec.begin {
+        Begin::Index(index) => write_search(reply, "index", &[("index", index)]),
+        Begin::Unknown => write_search(reply, "unknown", &[]),
+        Begin::Keyword { keyword, start_from } => {
+            write_search_type(reply, "keyword", 2);
+            reply.bulk(b"keyword");
+            reply.bulk(keyword.as_bytes());
+            reply.bulk(b"startfrom");
+            reply.integer(start_from.into());
+        }
+    }
+    reply.bulk(b"find_keys");
+    match key_spec.find {
+        Find::Range { last, step, limit } => {
+            write_search(reply, "range", &[("lastkey", last), ("keystep", step), ("limit", limit)]);
+        }
+        Find::KeyNum { at, first, step } => {
+            write_search(reply, "keynum", &[("keynumidx", at), ("firstkey", first), ("keystep", step)]);
+        }
+        Find::Unknown => write_search(reply, "unknown", &[]),
+    }
+}
+
+fn write_search(reply: &mut Reply, kind: &str, numbers: &[(&str, i32)]) {
+    write_search_type(reply, kind, numbers.len());
+    for (name, number) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.integer((*number).into());
+    }
+}
+
+fn write_search_type(reply: &mut Reply, kind: &str, fields: usize) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(fields);
+}
+
+/// Simple strings as a set.
+fn write_set<T: AsRef<str>>(reply: &mut Reply, words: impl Iterator<Item = T> + Clone) {
+    reply.set(words.clone().count());
+    words.for_each(|word| reply.simple(word.as_ref()));
+}
+
+// ---- DOCS ----
+
+fn write_docs(reply: &mut Reply, entry: &Entry) {
+    let spec = entry.spec;
+    let open = reply.defer();
+    let mut fields = Fields { reply, count: 0 };
+    fields.text("summary", Some(spec.summary).filter(|text| !text.is_empty()));
+    fields.text("since", Some(spec.since));
+    fields.text("group", Some(spec.group.name()));
+    fields.text("complexity", Some(spec.complexity).filter(|text| !text.is_empty()));
+    if !spec.doc_flags.is_empty() {
+        write_set(fields.name("doc_flags"), spec.doc_flags.iter());
+    }
+    fields.text("deprecated_since", spec.deprecated_since);
+    fields.text("replaced_by", spec.replaced_by);
+    if !spec.history.is_empty() {
+        let reply = fields.name("history");
+        reply.set(spec.history.len());
+        for (since, change) in spec.history {
+            reply.array(2);
+            reply.bulk(since.as_bytes());
+            reply.bulk(change.as_bytes());
+        }
+    }
+    if !spec.arguments.is_empty() {
+        write_arguments(fields.name("arguments"), spec.arguments);
+    }
+    if entry.is_container() {
+        let reply = fields.name("subcommands");
+        reply.map(entry.subcommands.len());
+        for subcommand in &entry.subcommands {
+            reply.bulk(subcommand.name.as_bytes());
+            write_docs(reply, subcommand);
+        }
+    }
+    let count = fields.count;
+    reply.close_map(open, count);
+}
+
+fn write_arguments(reply: &mut Reply, arguments: &[Argument]) {
+    reply.array(arguments.len());
+    for argument in arguments {
+        write_argument(reply, argument);
+    }
+}
+
+fn write_argument(reply: &mut Reply, argument: &Argument) {
+    let has_parts = matches!(argument.kind, ArgumentKind::OneOf | ArgumentKind::Block);
+    let open = reply.defer();
+    let mut fields = Fields { reply, count: 0 };
+    fields.text("name", Some(argument.name));
+    fields.text("type", Some(argument.kind.name()));
+    if !has_parts {
+        fields.text("display_text", argument.display.or(Some(argument.name)));
+    }
+    if let Some(index) = argument.key_spec_index {
+        fields.name("key_spec_index").integer(index.into());
+    }
+    fields.text("token", argument.token);
+    fields.text("summary", argument.summary);
+    fields.text("since", argument.since);
+    fields.text("deprecated_since", argument.deprecated_since);
+    let flags = [
+        (argument.optional, "optional"),
+        (argument.multiple, "multiple"),
+        (argument.multiple_token, "multiple_token"),
+    ];
+    let set = flags.iter().filter(|(is, _)| *is).map(|(_, name)| name);
+    if set.clone().count() > 0 {
+        write_set(fields.name("flags"), set);
+    }
+    if has_parts {
+        write_arguments(fields.name("arguments"), argument.arguments);
+    }
+    let count = fields.count;
+    reply.close_map(open, count);
+}
+
+/// Writes the fields of a map and counts them.
+struct Fields<'r> {
+    reply: &'r mut Reply,
+    count: usize,
+}
+
+impl Fields<'_> {
+    fn name(&mut self, name: &str) -> &mut Reply {
+        self.count += 1;
+        self.reply.bulk(name.as_bytes());
+        self.reply
+    }
+
+    fn text(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.name(name).bulk(value.as_bytes());
+        }
+    }
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "COMMAND",
+        &[
+            "(no subcommand)",
+            "    Return details about all commands.",
+            "COUNT",
+            "    Return the total number of commands in this server.",
+            "LIST",
+            "    Return a list of all commands in this server.",
+            "INFO [<command-name> ...]",
+            "    Return details about multiple commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "DOCS [<command-name> ...]",
+            "    Return documentation details about multiple commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "GETKEYS <full-command>",
+            "    Return the keys from a full command.",
+            "GETKEYSANDFLAGS <full-command>",
+            "    Return the keys and the access flags from a full command.",
+        ],
+    );
+    Outcome::Done
+}

@@ -1,0 +1,146 @@
+//! CONFIG and its subcommands.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::Command;
+use isotherm_resp::errors;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::allocator;
+use crate::config::{Apply, Reason};
+use crate::node::Node;
+use crate::start::RESERVED_FILES;
+use crate::{control, log};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
+    specs::CONFIG,
+    &[
+        Command::new(specs::CONFIG_GET, get),
+        Command::new(specs::CONFIG_HELP, help),
+        Command::new(specs::CONFIG_RESETSTAT, reset_stat),
+        Command::new(specs::CONFIG_REWRITE, rewrite),
+        Command::new(specs::CONFIG_SET, set),
+    ],
+)];
+
+fn get(call: &mut AdminCall<'_>) -> Outcome {
+    let patterns: Vec<&[u8]> = call.args.from(2).iter().collect();
+    let found = call.node.config.get(&patterns);
+    call.reply.map(found.len());
+    for (name, value) in &found {
+        call.reply.bulk(name);
+        call.reply.bulk(value);
+    }
+    Outcome::Done
+}
+
+fn set(call: &mut AdminCall<'_>) -> Outcome {
+    let args = call.args.from(2);
+    if args.len() % 2 == 1 {
+        call.reply.error(errors::SYNTAX);
+        return Outcome::Done;
+    }
+    let pairs: Vec<(&[u8], &[u8])> =
+        (0..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect();
+    let (node, session, holds_keys) = (call.node, &call.session, call.held.holds_any());
+    let may_protected = node.config.protected_permission().allows(session.shared.is_local());
+    match node.config.set(&pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {
+        Ok(()) => call.reply.ok(),
+        Err(error) => call.reply.error(error.text()),
+    }
+    Outcome::Done
+}
+
+/// Does what a change of the configuration asks of the process. `holds_keys`: partitions are locked (inside EXEC), so
+/// what has to lock them is left to the control thread.
+fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reason> {
+    match kind {
+        Apply::Nothing => {}
+        Apply::Listen | Apply::Bind => {
+            node.listeners.open(&node.config).map_err(|why| {
+                log::warning(why);
+                match kind {
+                    Apply::Bind => "Failed to bind to specified addresses.",
+                    _ => "Unable to listen on this port. Check server logs.",
+                }
+            })?;
+            node.post_control(control::Letter::Listen);
+        }
+        Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
+        Apply::LogLevel => log::set_level(node.config.log_level()),
+        Apply::MaxClients => return check_max_clients(node),
+        Apply::MaxMemory => warn_of_little_memory(node),
+        Apply::EvictionPolicy if holds_keys => node.post_control(control::Letter::EvictionPolicy),
+        Apply::EvictionPolicy => node.apply_eviction_policy(),
+        Apply::Password => node.password_changed(),
+        // The cron reads them each time it runs.
+        Apply::Timers => {}
+        Apply::Workers if node.config.workers() != node.worker_count() => {
+            return Err("the number of workers can only be set at start".into());
+        }
+        Apply::Workers => {}
+    }
+    Ok(())
+}
+
+fn check_max_clients(node: &Node) -> Result<(), Reason> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let possible = limit.saturating_sub(RESERVED_FILES);
+    if node.config.max_clients() <= possible || raise_limit(node.config.max_clients() + RESERVED_FILES) {
+        return Ok(());
+    }
+    Err(format!(
+        "The operating system is not able to handle the specified number of clients, try with {possible}"
+    )
+    .into())
+}
+
+/// Whether the process may now open so many files.
+fn raise_limit(files: u64) -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum.map(|maximum| maximum.max(files));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum }).is_ok()
+}
+
+fn warn_of_little_memory(node: &Node) {
+    let (limit, used) = (node.config.maxmemory_bytes(), node.used_memory_bytes());
+    if limit != 0 && limit < used {
+        log::warning(format!(
+            "WARNING: the new maxmemory value set via CONFIG SET ({limit}) is smaller than the current memory usage \
+             ({used}). This will result in key eviction and/or the inability to accept new write commands depending on \
+             the maxmemory-policy."
+        ));
+    }
+}
+
+fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
+    call.node.stats.reset();
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn rewrite(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.error(match call.node.config_file {
+        None => "ERR The server is running without a config file",
+        Some(_) => "ERR Rewriting config file: not supported yet",
+    });
+    Outcome::Done
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "CONFIG",
+        &[
+            "GET <pattern>",
+            "    Return parameters matching the glob-like <pattern> and their values.",
+            "SET <directive> <value>",
+            "    Set the configuration <directive> to <value>.",
+            "RESETSTAT",
+            "    Reset statistics reported by the INFO command.",
+            "REWRITE",
+            "    Rewrite the configuration file.",
+        ],
+    );
+    Outcome::Done
+}

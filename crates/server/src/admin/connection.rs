@@ -1,0 +1,258 @@
+//! Commands of one connection: who it is, how it speaks, which database it sees.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::Command;
+use isotherm_keyspace::Db;
+use isotherm_resp::{Args, Protocol, errors};
+use isotherm_stdx::parse_i64;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::session::ReplyMode;
+use crate::transaction;
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(specs::PING, ping),
+    Command::new(specs::ECHO, echo),
+    Command::new(specs::QUIT, quit),
+    Command::new(specs::HELLO, hello),
+    Command::new(specs::RESET, reset),
+    Command::new(specs::SELECT, select),
+    Command::new(specs::AUTH, auth),
+];
+
+/// The version of the field that this server speaks; clients decide by it what they may send.
+pub const VALKEY_VERSION: &str = "9.1.2";
+/// What clients that only know Redis are told, as the field does.
+pub const REDIS_VERSION: &str = "7.2.4";
+/// The only user that there is.
+const USER: &[u8] = b"default";
+
+fn ping(call: &mut AdminCall<'_>) -> Outcome {
+    match call.args.len() {
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(call.args.get(1)),
+        _ => call.reply.error(errors::wrong_arity("ping")),
+    }
+    Outcome::Done
+}
+
+fn echo(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.bulk(call.args.get(1));
+    Outcome::Done
+}
+
+fn quit(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.ok();
+    call.session.close_after_reply = true;
+    Outcome::Done
+}
+
+fn select(call: &mut AdminCall<'_>) -> Outcome {
+    let index = parse_i64(call.args.get(1));
+    match index.filter(|index| i32::try_from(*index).is_ok()) {
+        None if index.is_some() => {
+            call.reply.error(errors::out_of_range_between(i32::MIN.into(), i32::MAX.into()));
+        }
+        None => call.reply.error(errors::NOT_AN_INTEGER),
+        Some(index) => match u16::try_from(index) {
+            Ok(index) if index < call.node.config.databases() => {
+                call.session.db = Db(index);
+                call.reply.ok();
+            }
+            _ => call.reply.error(errors::DB_OUT_OF_RANGE),
+        },
+    }
+    Outcome::Done
+}
+
+/// Back to what a new connection is; only what the library says of itself stays.
+fn reset(call: &mut AdminCall<'_>) -> Outcome {
+    transaction::leave(call.session, call.held);
+    let session = &mut *call.session;
+    session.db = Db(0);
+    session.authenticated = !call.node.auth_required();
+    session.reply_mode = ReplyMode::On;
+    session.no_touch = false;
+    session.no_evict = false;
+    session.import_source = false;
+    session.shared.names().name = Box::default();
+    speak(call, Protocol::Resp2);
+    call.reply.simple("RESET");
+    Outcome::Done
+}
+
+// ---- authentication ----
+
+fn auth(call: &mut AdminCall<'_>) -> Outcome {
+    let (user, password) = match call.args.len() {
+        2 if !call.node.auth_required() => {
+            call.reply.error(errors::AUTH_WITHOUT_PASSWORD);
+            return Outcome::Done;
+        }
+        2 => (USER, call.args.get(1)),
+        3 => (call.args.get(1), call.args.get(2)),
+        _ => {
+            call.reply.error(errors::SYNTAX);
+            return Outcome::Done;
+        }
+    };
+    if authenticate(call, user, password) {
+        call.reply.ok();
+    }
+    Outcome::Done
+}
+
+/// Whether it is he; the error is written if not.
+fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool {
+    let expected = call.node.config.password();
+    // Without a password anything will do.
+    let right = user == USER && (expected.is_empty() || same_in_constant_time(password, &expected));
+    if right {
+        call.session.authenticated = true;
+    } else {
+        call.reply.error(errors::WRONG_PASS);
+    }
+    right
+}
+
+/// Takes as long for a nearly right guess as for any other of the same length.
+fn same_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+    let differing = a.iter().zip(b).fold(0, |differing, (a, b)| std::hint::black_box(differing | (a ^ b)));
+    differing == 0 && a.len() == b.len()
+}
+
+// ---- HELLO ----
+
+fn hello(call: &mut AdminCall<'_>) -> Outcome {
+    let options = match HelloOptions::read(call.args) {
+        Ok(options) => options,
+        Err(text) => {
+            call.reply.error(text);
+            return Outcome::Done;
+        }
+    };
+    if let Some((user, password)) = options.auth
+        && !authenticate(call, user, password)
+    {
+        return Outcome::Done;
+    }
+    if !call.session.authenticated {
+        call.reply.error(errors::HELLO_NO_AUTH);
+        return Outcome::Done;
+    }
+    if let Some(name) = options.name {
+        call.session.shared.names().name = name;
+    }
+    if let Some(protocol) = options.protocol {
+        speak(call, protocol);
+    }
+    introduce(call);
+    Outcome::Done
+}
+
+struct HelloOptions<'a> {
+    protocol: Option<Protocol>,
+    auth: Option<(&'a [u8], &'a [u8])>,
+    name: Option<Box<str>>,
+}
+
+impl<'c> HelloOptions<'c> {
+    /// An error is the field's text.
+    fn read(args: Args<'c>) -> Result<HelloOptions<'c>, Vec<u8>> {
+        let mut options = HelloOptions { protocol: None, auth: None, name: None };
+        if let Some(version) = args.try_get(1) {
+            options.protocol = match parse_i64(version) {
+                Some(2) => Some(Protocol::Resp2),
+                Some(3) => Some(Protocol::Resp3),
+                Some(_) => return Err(errors::UNSUPPORTED_PROTOCOL.into()),
+                None => {
+                    return Err(b"ERR Protocol version is not an integer or out of range".into());
+                }
+            };
+        }
+        let mut at = 2;
+        while at < args.len() {
+            let word = args.get(at);
+            if word.eq_ignore_ascii_case(b"auth") && at + 2 < args.len() {
+                options.auth = Some((args.get(at + 1), args.get(at + 2)));
+                at += 3;
+            } else if word.eq_ignore_ascii_case(b"setname") && at + 1 < args.len() {
+                options.name = Some(client_name(args.get(at + 1))?);
+                at += 2;
+            } else {
+                let text = errors::with_bytes("ERR Syntax error in HELLO option '", word, "'");
+                return Err(text);
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn speak(call: &mut AdminCall<'_>, protocol: Protocol) {
+    call.session.proto = protocol;
+    call.reply.proto = protocol;
+}
+
+fn introduce(call: &mut AdminCall<'_>) {
+    let config = &call.node.config;
+    let as_redis = config.extended_redis_compatibility();
+    let zone = config.availability_zone();
+    let (id, version) = (call.session.id(), call.session.proto.version());
+    let reply = &mut *call.reply;
+    reply.map(7 + usize::from(!zone.is_empty()));
+    reply.bulk(b"server");
+    reply.bulk(if as_redis { b"redis" } else { b"valkey" });
+    reply.bulk(b"version");
+    reply.bulk(if as_redis { REDIS_VERSION } else { VALKEY_VERSION }.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(version);
+    reply.bulk(b"id");
+    reply.integer(id as i64);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+    if !zone.is_empty() {
+        reply.bulk(b"availability_zone");
+        reply.bulk(&zone);
+    }
+}
+
+// ---- names ----
+
+/// A name as CLIENT LIST can show it: no blanks, nothing that is not ASCII.
+pub fn client_name(name: &[u8]) -> Result<Box<str>, &'static str> {
+    plain_word(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")
+}
+
+/// Up to a NUL, as the field looks at it; `None` if it holds what would break a line of CLIENT LIST.
+pub fn plain_word(bytes: &[u8]) -> Option<Box<str>> {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let visible = bytes[..end].iter().all(|byte| (b'!'..=b'~').contains(byte));
+    visible.then(|| std::str::from_utf8(&bytes[..end]).expect("ASCII").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(client_name(b"a-b_1").as_deref(), Ok("a-b_1"));
+        assert_eq!(client_name(b"").as_deref(), Ok(""));
+        assert_eq!(client_name(b"a\0 b").as_deref(), Ok("a"));
+        for bad in [&b"a b"[..], b"a\n", b"\xc3\xa4", b" "] {
+            assert!(client_name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn passwords() {
+        assert!(same_in_constant_time(b"secret", b"secret"));
+        for wrong in [&b""[..], b"secre", b"secret1", b"Secret"] {
+            assert!(!same_in_constant_time(wrong, b"secret"));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! MEMORY and its subcommands.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_keyspace::{Db, Lookup};
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::allocator;
+use crate::info::{Snapshot, memory_rss_bytes};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
+    specs::MEMORY,
+    &[
+        Command::new(specs::MEMORY_DOCTOR, doctor),
+        Command::new(specs::MEMORY_HELP, help),
+        Command::new(specs::MEMORY_MALLOC_STATS, malloc_stats),
+        Command::new(specs::MEMORY_PURGE, purge),
+        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_STATS }, stats),
+        Command::new(specs::MEMORY_USAGE, usage),
+    ],
+)];
+
+fn usage(call: &mut AdminCall<'_>) -> Outcome {
+    if let Err(text) = check_samples(call) {
+        call.reply.error(text);
+        return Outcome::Done;
+    }
+    let (db, name) = (call.session.db, call.args.get(2));
+    let mut txn = call.debug_txn();
+    let key = txn.key(name);
+    let found = txn.find(db, &key, Lookup::Silent).map(|entry| entry.memory_bytes());
+    match found {
+        Some(bytes) => call.reply.integer(bytes as i64),
+        None => call.reply.null(),
+    }
+    Outcome::Done
+}
+
+/// `SAMPLES count`, which says how many elements of a collection are measured; nothing has elements yet.
+fn check_samples(call: &AdminCall<'_>) -> Result<(), &'static str> {
+    let options = call.args.from(3);
+    for at in (0..options.len()).step_by(2) {
+        let count = options.try_get(at + 1).filter(|_| options.get(at).eq_ignore_ascii_case(b"samples"));
+        let count = parse_i64(count.ok_or(errors::SYNTAX)?).ok_or(errors::NOT_AN_INTEGER)?;
+        if count < 0 {
+            return Err(errors::SYNTAX);
+        }
+    }
+    Ok(())
+}
+
+fn stats(call: &mut AdminCall<'_>) -> Outcome {
+    let databases = call.node.config.databases();
+    let mut txn = call.txn();
+    let keys: u64 = (0..databases).map(|db| txn.len(Db(db))).sum();
+    let snapshot = Snapshot::new(call.node, call.now);
+    let used = call.node.used_memory_bytes();
+    let (arenas, clients) = (snapshot.arenas(), snapshot.clients());
+    let peak = call.node.memory.peak_bytes().max(used);
+    let rss = memory_rss_bytes();
+    let integers = [
+        ("peak.allocated", peak),
+        ("total.allocated", used),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", clients.input_bytes + clients.output_bytes),
+        ("cluster.links", 0),
+        ("aof.buffer", 0),
+        ("overhead.total", used.saturating_sub(arenas.live)),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", arenas.live.checked_div(keys).unwrap_or_default()),
+        ("dataset.bytes", arenas.live),
+        ("fragmentation.bytes", rss.saturating_sub(used)),
+    ];
+    let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let doubles = [
+        ("dataset.percentage", ratio(arenas.live, used) * 100.0),
+        ("peak.percentage", ratio(used, peak) * 100.0),
+        ("fragmentation", ratio(rss, used)),
+    ];
+    call.reply.map(integers.len() + doubles.len());
+    for (name, value) in integers {
+        call.reply.bulk(name.as_bytes());
+        call.reply.integer(value as i64);
+    }
+    for (name, value) in doubles {
+        call.reply.bulk(name.as_bytes());
+        call.reply.double(value);
+    }
+    Outcome::Done
+}
+
+/// Gives back what is free already; the housekeeping does the same by and by.
+fn purge(call: &mut AdminCall<'_>) -> Outcome {
+    for arena in call.node.keyspace.arenas() {
+        arena.trim(0);
+    }
+    allocator::purge();
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn malloc_stats(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.bulk(b"Stats not supported for the current allocator");
+    Outcome::Done
+}
+
+/// Below this nothing can be said.
+const DOCTOR_BYTES_MIN: u64 = 5 << 20;
+/// A peak this much above what is used is worth a word; so is a resident size this much above it.
+const PEAK_RATIO: f64 = 1.5;
+const RSS_RATIO: f64 = 1.4;
+const RSS_EXCESS_BYTES_MIN: u64 = 10 << 20;
+
+fn doctor(call: &mut AdminCall<'_>) -> Outcome {
+    let used = call.node.used_memory_bytes();
+    let peak = call.node.memory.peak_bytes().max(used);
+    let report = diagnose(used, peak, memory_rss_bytes());
+    call.reply.verbatim("txt", report.as_bytes());
+    Outcome::Done
+}
+
+fn diagnose(used: u64, peak: u64, rss: u64) -> String {
+    if used < DOCTOR_BYTES_MIN {
+        return "Hi Sam, this instance is empty or is using very little memory, my issues detector can't be used in \
+                these conditions. Please, leave for your mission on Earth and fill it with some data. The new Sam and \
+                I will be back to our programming as soon as I finished rebooting.\n"
+            .into();
+    }
+    let mut issues = String::new();
+    if peak as f64 > used as f64 * PEAK_RATIO {
+        issues.push_str(
+            " * Peak memory: In the past this instance used more than 150% the memory that is currently using. What \
+             the keyspace needed is returned to the system bit by bit; MEMORY PURGE returns what is free now.\n\n",
+        );
+    }
+    if rss as f64 > used as f64 * RSS_RATIO && rss - used > RSS_EXCESS_BYTES_MIN {
+        issues.push_str(
+            " * High total RSS: The Resident Set Size of the process is more than 1.4 times the memory that is used. \
+             INFO memory says where it lies: isotherm_arena_* for the keyspace, isotherm_malloc_bytes for the rest.\n\n",
+        );
+    }
+    if issues.is_empty() {
+        return "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this \
+                base.\n"
+            .into();
+    }
+    format!("Sam, I detected a few issues in this Isotherm instance memory implants:\n\n{issues}")
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "MEMORY",
+        &[
+            "DOCTOR",
+            "    Return memory problems reports.",
+            "MALLOC-STATS",
+            "    Return internal statistics report from the memory allocator.",
+            "PURGE",
+            "    Attempt to purge dirty pages for reclamation by the allocator.",
+            "STATS",
+            "    Return information about the memory usage of the server.",
+            "USAGE <key> [SAMPLES <count>]",
+            "    Return memory in bytes used by <key> and its value. Nested values are",
+            "    sampled up to <count> times (default: 5, 0 means sample all).",
+        ],
+    );
+    Outcome::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diagnoses() {
+        let check = |used: u64, peak: u64, rss: u64, part: &str| {
+            let report = diagnose(used << 20, peak << 20, rss << 20);
+            assert!(report.contains(part), "{report}");
+        };
+        check(1, 1, 9, "using very little memory");
+        check(100, 120, 110, "can't find any memory issue");
+        check(100, 200, 110, "Peak memory");
+        check(100, 100, 150, "High total RSS");
+    }
+}

@@ -1,0 +1,69 @@
+//! Commands about the server as a whole: TIME, INFO, SHUTDOWN.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_keyspace::Db;
+use isotherm_resp::errors;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::info::{self, DatabaseSize, Snapshot};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(specs::TIME, time),
+    // The keyspace section counts keys, for which all must stand still.
+    Command::new(Spec { reach: Reach::All, ..specs::INFO }, info),
+    Command::new(specs::SHUTDOWN, shutdown),
+];
+
+fn time(call: &mut AdminCall<'_>) -> Outcome {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    call.reply.array(2);
+    call.reply.bulk_i64(since.as_secs() as i64);
+    call.reply.bulk_i64(since.subsec_micros().into());
+    Outcome::Done
+}
+
+fn info(call: &mut AdminCall<'_>) -> Outcome {
+    let asked: Vec<&[u8]> = call.args.from(1).iter().collect();
+    let mut snapshot = Snapshot::new(call.node, call.now);
+    if info::wants_keyspace(&asked) {
+        snapshot.databases = database_sizes(call);
+    }
+    call.reply.verbatim("txt", info::text(&snapshot, &asked).as_bytes());
+    Outcome::Done
+}
+
+fn database_sizes(call: &mut AdminCall<'_>) -> Vec<DatabaseSize> {
+    let databases = call.node.config.databases();
+    let mut txn = call.txn();
+    let size = |db| DatabaseSize { db, keys: txn.len(db), volatile: txn.volatile_len(db), average_ttl_ms: 0 };
+    (0..databases).map(Db).map(size).collect()
+}
+
+/// Nothing is ever saved, so every way of ending is the same; SAVE asks for what does not exist.
+fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
+    let (mut save, mut nosave, mut abort, mut others) = (false, false, false, false);
+    for word in call.args.from(1).iter() {
+        match word.to_ascii_lowercase().as_slice() {
+            b"save" => save = true,
+            b"nosave" => nosave = true,
+            b"abort" => abort = true,
+            b"now" | b"force" | b"safe" | b"failover" => others = true,
+            _ => {
+                call.reply.error(errors::SYNTAX);
+                return Outcome::Done;
+            }
+        }
+    }
+    match () {
+        _ if (save && nosave) || (abort && (save || nosave || others)) => call.reply.error(errors::SYNTAX),
+        _ if abort => call.reply.error("ERR No shutdown in progress."),
+        _ if save => call.reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
+        // Success has no reply: the connection ends.
+        _ => {
+            call.session.close_after_reply = true;
+            call.node.shut_down();
+        }
+    }
+    Outcome::Done
+}

@@ -1,0 +1,140 @@
+//! Rules of single parameters beyond type and range, with the field's texts.
+
+use super::params::Value;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+type Verdict = Result<(), &'static str>;
+
+/// Database numbers are 16 bits.
+const DATABASES_MAX: i64 = u16::MAX as i64;
+const HASH_SEED_BYTES_MAX: usize = 256;
+/// INET6_ADDRSTRLEN, the end included.
+const IP_TEXT_BYTES: usize = 46;
+const HOST_NAME_BYTES: usize = 256;
+
+pub fn databases(value: &Value) -> Verdict {
+    refuse(number(value) > DATABASES_MAX, "there can be at most 65535 databases")
+}
+
+pub fn no_defrag(value: &Value) -> Verdict {
+    refuse(
+        number(value) != 0,
+        "Active defragmentation cannot be enabled: it requires a server compiled with a modified Jemalloc like the \
+         one shipped by default with the source distribution",
+    )
+}
+
+pub fn no_mptcp(value: &Value) -> Verdict {
+    refuse(number(value) != 0, "MPTCP is not supported on this platform")
+}
+
+pub fn no_rdma_port(value: &Value) -> Verdict {
+    refuse(number(value) != 0, "No RDMA building support.")
+}
+
+pub fn cluster_config_file(value: &Value) -> Verdict {
+    refuse(text(value).is_empty(), "cluster-config-file can't be empty")
+}
+
+pub fn db_filename(value: &Value) -> Verdict {
+    refuse(text(value).is_empty(), "dbfilename can't be empty")?;
+    refuse(is_path(text(value)), "dbfilename can't be a path, just a filename")
+}
+
+pub fn aof_filename(value: &Value) -> Verdict {
+    refuse(text(value).is_empty(), "appendfilename can't be empty")?;
+    refuse(is_path(text(value)), "appendfilename can't be a path, just a filename")
+}
+
+pub fn aof_dirname(value: &Value) -> Verdict {
+    refuse(text(value).is_empty(), "appenddirname can't be empty")?;
+    refuse(is_path(text(value)), "appenddirname can't be a path, just a dirname")
+}
+
+pub fn shutdown_flags(value: &Value) -> Verdict {
+    const SAVE_AND_NOSAVE: i64 = 3;
+    refuse(
+        number(value) & SAVE_AND_NOSAVE == SAVE_AND_NOSAVE,
+        "shutdown options SAVE and NOSAVE can't be used simultaneously",
+    )
+}
+
+pub fn nodename(value: &Value) -> Verdict {
+    refuse(!is_plain_word(text(value)), "Announced human node name contained invalid character")
+}
+
+pub fn announced_ip(value: &Value) -> Verdict {
+    refuse(text(value).len() >= IP_TEXT_BYTES, "cluster-announce-ip is too long")?;
+    refuse(!is_plain_word(text(value)), "cluster-announce-ip contains invalid character")
+}
+
+pub fn hostname(value: &Value) -> Verdict {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    refuse(text(value).len() >= HOST_NAME_BYTES, "Hostnames must be less than 256 characters")?;
+    refuse(
+        !text(value).iter().all(allowed),
+        "Hostnames may only contain alphanumeric characters, hyphens or dots",
+    )
+}
+
+pub fn ipv4(value: &Value) -> Verdict {
+    refuse(!text(value).is_empty() && !parses::<Ipv4Addr>(text(value)), "Invalid IPv4 address")
+}
+
+pub fn ipv6(value: &Value) -> Verdict {
+    refuse(!text(value).is_empty() && !parses::<Ipv6Addr>(text(value)), "Invalid IPv6 address")
+}
+
+pub fn hash_seed(value: &Value) -> Verdict {
+    refuse(text(value).len() > HASH_SEED_BYTES_MAX, "hash-seed must be less than or equal to 256 characters")
+}
+
+/// `{name}` stands for a variable, `{{` for a brace.
+pub fn title_template(value: &Value) -> Verdict {
+    const VARIABLES: [&[u8]; 7] =
+        [b"title", b"listen-addr", b"server-mode", b"config-file", b"port", b"tls-port", b"unixsocket"];
+    let mut rest = text(value);
+    while let Some(open) = rest.iter().position(|&byte| byte == b'{') {
+        rest = &rest[open + 1..];
+        if let Some(literal) = rest.strip_prefix(b"{") {
+            rest = literal;
+            continue;
+        }
+        let close = rest.iter().position(|&byte| byte == b'}').unwrap_or(rest.len());
+        let known = close < rest.len() && VARIABLES.contains(&&rest[..close]);
+        refuse(!known, "template format is invalid or contains unknown variables")?;
+        rest = &rest[close + 1..];
+    }
+    Ok(())
+}
+
+fn refuse(condition: bool, reason: &'static str) -> Verdict {
+    if condition { Err(reason) } else { Ok(()) }
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Number(number) => *number,
+        Value::Text(_) => unreachable!("the rule belongs to a number"),
+    }
+}
+
+fn text(value: &Value) -> &[u8] {
+    match value {
+        Value::Text(text) => text,
+        Value::Number(_) => unreachable!("the rule belongs to a text"),
+    }
+}
+
+fn parses<T: std::str::FromStr>(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| text.parse::<T>().is_ok())
+}
+
+fn is_path(text: &[u8]) -> bool {
+    text.iter().any(|byte| matches!(byte, b'/' | b'\\'))
+}
+
+/// Fit for the cluster's file of nodes.
+fn is_plain_word(text: &[u8]) -> bool {
+    !text.iter().any(|byte| b"!#$%&()*+:;<>?@[]^{|}~\0".contains(byte))
+}

@@ -1,0 +1,121 @@
+//! The configuration: what the process was told at start, and what CONFIG SET changed since.
+//!
+//! ```text
+//! table   one declaration per parameter: name, alias, type, range, default, what it does
+//! value   argument -> value -> shown text, by type        check, special   rules and syntaxes of single parameters
+//! file    configuration file and command line             set              CONFIG GET and CONFIG SET
+//! ```
+//! Every number, flag and choice is one atomic at a place that is known at compile time, so a worker reads
+//! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Whoever derives something from
+//! values (limits of the parser) keeps it until `generation` moves.
+//!
+//! Only one thread changes values at a time (`set` holds a lock); readers may see a CONFIG SET of several parameters
+//! half done, as they would in any order of events.
+
+mod check;
+pub mod params;
+mod special;
+mod table;
+mod value;
+
+pub mod file;
+mod set;
+mod values;
+
+#[cfg(test)]
+mod docs;
+
+pub use params::{Apply, Id, Reason};
+pub use special::OutputLimit;
+pub use table::{PARAMS, id};
+pub use values::EvictionPolicy;
+
+use params::{Kind, Param, Value};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The current values.
+pub struct Config {
+    /// By `Id`; 0 where the parameter is a text.
+    numbers: Box<[AtomicI64]>,
+    /// By `Id`; empty where the parameter is a number.
+    texts: RwLock<Box<[Arc<[u8]>]>>,
+    /// Moves with every change.
+    generation: AtomicU64,
+    /// Held by whoever changes values.
+    writer: Mutex<()>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let config = Config {
+            numbers: PARAMS.iter().map(|_| AtomicI64::new(0)).collect(),
+            texts: RwLock::new(PARAMS.iter().map(|_| Arc::from(&b""[..])).collect()),
+            generation: AtomicU64::new(0),
+            writer: Mutex::new(()),
+        };
+        for (at, param) in PARAMS.iter().enumerate() {
+            config.store(Id(at as u16), param.default_value());
+        }
+        config
+    }
+}
+
+impl Config {
+    #[inline]
+    pub fn number(&self, id: Id) -> i64 {
+        self.numbers[id.index()].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub fn flag(&self, id: Id) -> bool {
+        self.number(id) != 0
+    }
+
+    pub fn text(&self, id: Id) -> Arc<[u8]> {
+        let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&texts[id.index()])
+    }
+
+    /// Moves with every change.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// As CONFIG GET shows it.
+    pub fn shown(&self, id: Id) -> Vec<u8> {
+        value::show(&PARAMS[id.index()], &self.value(id))
+    }
+
+    fn value(&self, id: Id) -> Value {
+        if is_text(&PARAMS[id.index()]) {
+            Value::Text(self.text(id).to_vec())
+        } else {
+            Value::Number(self.number(id))
+        }
+    }
+
+    fn store(&self, id: Id, value: Value) {
+        match value {
+            Value::Number(number) => self.numbers[id.index()].store(number, Ordering::Relaxed),
+            Value::Text(text) => {
+                self.texts.write().unwrap_or_else(PoisonError::into_inner)[id.index()] = text.into();
+            }
+        }
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+}
+
+fn is_text(param: &Param) -> bool {
+    matches!(param.kind, Kind::Text { .. } | Kind::Special(_))
+}
+
+/// A parameter by its name or its alias, in any case, and that name as it is declared.
+fn find(name: &[u8]) -> Option<(Id, &'static str)> {
+    let named = |declared: &'static str| declared.as_bytes().eq_ignore_ascii_case(name).then_some(declared);
+    PARAMS.iter().enumerate().find_map(|(at, param)| {
+        let shown = named(param.name).or_else(|| param.alias.and_then(named))?;
+        Some((Id(at as u16), shown))
+    })
+}

@@ -1,0 +1,334 @@
+//! The values that the process reads while it works, with their types.
+
+use super::special::{self, OutputLimit};
+use super::table::MAXMEMORY_POLICY;
+use super::{Config, Id, id, value};
+use crate::log::Level;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const PID_FILE_DEFAULT: &str = "/var/run/isotherm.pid";
+
+/// What is evicted when memory is short. The numbers are those of the table's words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EvictionPolicy {
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+    AllkeysLru,
+    AllkeysLfu,
+    AllkeysRandom,
+    NoEviction,
+}
+
+impl EvictionPolicy {
+    const ALL: [EvictionPolicy; 8] = [
+        EvictionPolicy::VolatileLru,
+        EvictionPolicy::VolatileLfu,
+        EvictionPolicy::VolatileRandom,
+        EvictionPolicy::VolatileTtl,
+        EvictionPolicy::AllkeysLru,
+        EvictionPolicy::AllkeysLfu,
+        EvictionPolicy::AllkeysRandom,
+        EvictionPolicy::NoEviction,
+    ];
+
+    pub fn name(self) -> &'static str {
+        value::word(MAXMEMORY_POLICY, self as i64)
+    }
+    pub fn is_lru(self) -> bool {
+        matches!(self, EvictionPolicy::VolatileLru | EvictionPolicy::AllkeysLru)
+    }
+    pub fn is_lfu(self) -> bool {
+        matches!(self, EvictionPolicy::VolatileLfu | EvictionPolicy::AllkeysLfu)
+    }
+}
+
+/// Who may do something dangerous.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Permission {
+    No,
+    Yes,
+    /// Connections from this machine.
+    Local,
+}
+
+impl Permission {
+    pub fn allows(self, is_local: bool) -> bool {
+        self == Permission::Yes || (self == Permission::Local && is_local)
+    }
+}
+
+impl Config {
+    // ---- at start ----
+
+    pub fn port(&self) -> u16 {
+        const PORT: Id = id("port");
+        self.number(PORT) as u16
+    }
+
+    /// Each may begin with "-": then it is no error if the address does not exist.
+    pub fn bind(&self) -> Vec<String> {
+        const BIND: Id = id("bind");
+        self.words(BIND)
+    }
+
+    pub fn unix_socket(&self) -> Option<PathBuf> {
+        const UNIX_SOCKET: Id = id("unixsocket");
+        self.path(UNIX_SOCKET)
+    }
+
+    /// 0 leaves the permissions as they are.
+    pub fn unix_socket_mode(&self) -> u32 {
+        const UNIX_SOCKET_PERM: Id = id("unixsocketperm");
+        self.number(UNIX_SOCKET_PERM) as u32
+    }
+
+    pub fn tcp_backlog(&self) -> i32 {
+        const TCP_BACKLOG: Id = id("tcp-backlog");
+        self.number(TCP_BACKLOG) as i32
+    }
+
+    pub fn workers(&self) -> usize {
+        const IO_THREADS: Id = id("io-threads");
+        self.number(IO_THREADS) as usize
+    }
+
+    pub fn databases(&self) -> u16 {
+        const DATABASES: Id = id("databases");
+        self.number(DATABASES) as u16
+    }
+
+    pub fn returns_freed_pages(&self) -> bool {
+        const BG_THREAD: Id = id("jemalloc-bg-thread");
+        self.flag(BG_THREAD)
+    }
+
+    pub fn daemonize(&self) -> bool {
+        const DAEMONIZE: Id = id("daemonize");
+        self.flag(DAEMONIZE)
+    }
+
+    pub fn always_show_logo(&self) -> bool {
+        const ALWAYS_SHOW_LOGO: Id = id("always-show-logo");
+        self.flag(ALWAYS_SHOW_LOGO)
+    }
+
+    /// In the background there always is one.
+    pub fn pid_file(&self) -> Option<PathBuf> {
+        const PID_FILE: Id = id("pidfile");
+        self.path(PID_FILE).or_else(|| self.daemonize().then(|| PID_FILE_DEFAULT.into()))
+    }
+
+    /// `None` for standard output.
+    pub fn log_file(&self) -> Option<PathBuf> {
+        const LOG_FILE: Id = id("logfile");
+        self.path(LOG_FILE)
+    }
+
+    // ---- connections ----
+
+    pub fn protected_mode(&self) -> bool {
+        const PROTECTED_MODE: Id = id("protected-mode");
+        self.flag(PROTECTED_MODE)
+    }
+
+    /// Empty for none.
+    pub fn password(&self) -> Arc<[u8]> {
+        const REQUIRE_PASS: Id = id("requirepass");
+        self.text(REQUIRE_PASS)
+    }
+
+    pub fn max_clients(&self) -> u64 {
+        const MAX_CLIENTS: Id = id("maxclients");
+        self.number(MAX_CLIENTS) as u64
+    }
+
+    /// 0 for never.
+    pub fn idle_timeout_seconds(&self) -> u64 {
+        const TIMEOUT: Id = id("timeout");
+        self.number(TIMEOUT) as u64
+    }
+
+    /// 0 for never.
+    pub fn tcp_keepalive_seconds(&self) -> u32 {
+        const TCP_KEEPALIVE: Id = id("tcp-keepalive");
+        self.number(TCP_KEEPALIVE) as u32
+    }
+
+    pub fn bulk_bytes_max(&self) -> usize {
+        const PROTO_MAX_BULK_LEN: Id = id("proto-max-bulk-len");
+        self.number(PROTO_MAX_BULK_LEN) as usize
+    }
+
+    pub fn query_buffer_bytes_max(&self) -> usize {
+        const CLIENT_QUERY_BUFFER_LIMIT: Id = id("client-query-buffer-limit");
+        self.number(CLIENT_QUERY_BUFFER_LIMIT) as usize
+    }
+
+    /// For the classes normal, replica and pubsub.
+    pub fn output_limits(&self) -> [OutputLimit; 3] {
+        const CLIENT_OUTPUT_BUFFER_LIMIT: Id = id("client-output-buffer-limit");
+        special::output_limits(&self.text(CLIENT_OUTPUT_BUFFER_LIMIT))
+    }
+
+    pub fn availability_zone(&self) -> Arc<[u8]> {
+        const AVAILABILITY_ZONE: Id = id("availability-zone");
+        self.text(AVAILABILITY_ZONE)
+    }
+
+    pub fn extended_redis_compatibility(&self) -> bool {
+        const EXTENDED_REDIS_COMPATIBILITY: Id = id("extended-redis-compatibility");
+        self.flag(EXTENDED_REDIS_COMPATIBILITY)
+    }
+
+    pub fn debug_permission(&self) -> Permission {
+        const ENABLE_DEBUG_COMMAND: Id = id("enable-debug-command");
+        self.permission(ENABLE_DEBUG_COMMAND)
+    }
+
+    pub fn protected_permission(&self) -> Permission {
+        const ENABLE_PROTECTED_CONFIGS: Id = id("enable-protected-configs");
+        self.permission(ENABLE_PROTECTED_CONFIGS)
+    }
+
+    // ---- memory ----
+
+    /// 0 for no limit.
+    #[inline]
+    pub fn maxmemory_bytes(&self) -> u64 {
+        const MAXMEMORY: Id = id("maxmemory");
+        self.number(MAXMEMORY) as u64
+    }
+
+    /// What all connections together may take; `None` for no limit. Given in bytes, or in percent of `maxmemory`.
+    pub fn client_memory_bytes_max(&self) -> Option<u64> {
+        const MAXMEMORY_CLIENTS: Id = id("maxmemory-clients");
+        match self.number(MAXMEMORY_CLIENTS) {
+            0 => None,
+            bytes @ 1.. => Some(bytes as u64),
+            percent => match self.maxmemory_bytes() {
+                0 => None,
+                maxmemory => Some((u128::from(maxmemory) * u128::from(percent.unsigned_abs()) / 100) as u64),
+            },
+        }
+    }
+
+    #[inline]
+    pub fn eviction_policy(&self) -> EvictionPolicy {
+        const MAXMEMORY_POLICY: Id = id("maxmemory-policy");
+        EvictionPolicy::ALL[self.number(MAXMEMORY_POLICY) as usize]
+    }
+
+    /// 0..=100; 100 for without end.
+    pub fn eviction_tenacity(&self) -> u32 {
+        const MAXMEMORY_EVICTION_TENACITY: Id = id("maxmemory-eviction-tenacity");
+        self.number(MAXMEMORY_EVICTION_TENACITY) as u32
+    }
+
+    pub fn lfu_log_factor(&self) -> u32 {
+        const LFU_LOG_FACTOR: Id = id("lfu-log-factor");
+        self.number(LFU_LOG_FACTOR) as u32
+    }
+
+    pub fn lfu_decay_minutes(&self) -> u32 {
+        const LFU_DECAY_TIME: Id = id("lfu-decay-time");
+        self.number(LFU_DECAY_TIME) as u32
+    }
+
+    // ---- time ----
+
+    pub fn hz(&self) -> u32 {
+        const HZ: Id = id("hz");
+        self.number(HZ) as u32
+    }
+
+    /// 1..=10.
+    pub fn active_expire_effort(&self) -> u32 {
+        const ACTIVE_EXPIRE_EFFORT: Id = id("active-expire-effort");
+        self.number(ACTIVE_EXPIRE_EFFORT) as u32
+    }
+
+    #[inline]
+    pub fn import_mode(&self) -> bool {
+        const IMPORT_MODE: Id = id("import-mode");
+        self.flag(IMPORT_MODE)
+    }
+
+    #[inline]
+    pub fn log_level(&self) -> Level {
+        const LOG_LEVEL: Id = id("loglevel");
+        match self.number(LOG_LEVEL) {
+            0 => Level::Debug,
+            1 => Level::Verbose,
+            2 => Level::Notice,
+            3 => Level::Warning,
+            _ => Level::Nothing,
+        }
+    }
+
+    // ---- helpers ----
+
+    fn permission(&self, id: Id) -> Permission {
+        match self.number(id) {
+            0 => Permission::No,
+            1 => Permission::Yes,
+            _ => Permission::Local,
+        }
+    }
+
+    fn words(&self, id: Id) -> Vec<String> {
+        let text = self.text(id);
+        let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    fn path(&self, id: Id) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStringExt;
+        let text = self.text(id);
+        (!text.is_empty()).then(|| std::ffi::OsString::from_vec(text.to_vec()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_have_the_numbers_of_their_words() {
+        for (at, policy) in EvictionPolicy::ALL.into_iter().enumerate() {
+            assert_eq!(policy as usize, at);
+            assert_eq!(MAXMEMORY_POLICY[at].1, at as i64);
+            assert_eq!(policy.is_lru(), policy.name().ends_with("lru"));
+            assert_eq!(policy.is_lfu(), policy.name().ends_with("lfu"));
+        }
+    }
+
+    #[test]
+    fn the_limit_of_client_memory_may_be_a_share() {
+        let limit = |pairs: &[(&[u8], &[u8])]| {
+            let config = Config::default();
+            config.set(pairs, false, &mut |_| Ok(())).unwrap();
+            config.client_memory_bytes_max()
+        };
+        assert_eq!(limit(&[]), None);
+        assert_eq!(limit(&[(b"maxmemory-clients", b"3mb")]), Some(3 << 20));
+        assert_eq!(limit(&[(b"maxmemory-clients", b"5%")]), None);
+        assert_eq!(limit(&[(b"maxmemory-clients", b"5%"), (b"maxmemory", b"1000")]), Some(50));
+    }
+
+    #[test]
+    fn defaults_that_others_rely_on() {
+        let config = Config::default();
+        assert_eq!(config.port(), 6379);
+        assert_eq!(config.bind(), ["*", "-::*"]);
+        assert_eq!(config.databases(), 16);
+        assert_eq!(config.eviction_policy(), EvictionPolicy::NoEviction);
+        assert_eq!(config.bulk_bytes_max(), 512 << 20);
+        assert_eq!(config.output_limits()[1].soft_seconds, 60);
+        assert_eq!(config.unix_socket(), None);
+        assert!(config.protected_mode() && config.password().is_empty());
+        assert_eq!(config.log_level(), Level::Notice);
+    }
+}

@@ -1,0 +1,161 @@
+//! What has to be done from time to time, by the control thread, a little at a time.
+//!
+//! | work      | how often                  | how much                                                                |
+//! |-----------|----------------------------|-------------------------------------------------------------------------|
+//! | expiry    | every tick                 | a quarter of the thread's time; due pages only, found by their bounds    |
+//! | eviction  | every tick, above the limit| as long as one command would                                            |
+//! | compaction| every tick                 | a tenth of the time, some objects under a lock at a time                 |
+//! | trimming  | every tick                 | free slabs beyond a reserve go back to the system                        |
+//! | ageing    | a hand that goes round     | some slots at a time                                                     |
+//! | rates     | ten times a second         | what INFO calls instantaneous                                           |
+//!
+//! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
+
+use isotherm_keyspace::{AccessMode, AgeHand, LRU_ROUND_SECONDS, Slot};
+use isotherm_stdx::Prng;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::memory::Room;
+use crate::node::{Node, Tasks, unix_now};
+use crate::pump::Pump;
+
+/// Keys that expire under one lock: some 20 us.
+const EXPIRED_PER_STEP_MAX: u64 = 100;
+/// Objects that are moved in one step; each has a lock of its own.
+const MOVED_PER_STEP_MAX: usize = 64;
+/// Slots that age under one lock.
+const SLOTS_PER_STEP_MAX: usize = 4;
+/// Free slabs are kept for a sixty-fourth of what lives, and so many at least.
+const KEPT_CHUNKS_MIN: usize = 4;
+const CHUNK_BYTES: u64 = 16 << 10;
+/// How often rates are sampled.
+const RATE_INTERVAL: Duration = Duration::from_millis(100);
+
+pub struct Cron {
+    node: &'static Node,
+    pump: Pump,
+    prng: Prng,
+    /// The partition where the expiry cycle goes on.
+    expire_at: u16,
+    hand: AgeHand,
+    /// Slots that should have aged since the start; the fraction is what is not due yet.
+    age_due: f64,
+    aged_at: Instant,
+    sampled_at: Instant,
+}
+
+impl Cron {
+    pub fn new(node: &'static Node) -> Cron {
+        let now = Instant::now();
+        Cron {
+            node,
+            pump: Pump::default(),
+            prng: Prng::new(node.seed),
+            expire_at: 0,
+            hand: AgeHand::default(),
+            age_due: 0.0,
+            aged_at: now,
+            sampled_at: now,
+        }
+    }
+
+    /// One tick. Returns when the next should be: sooner if something was left undone.
+    pub fn tick(&mut self) -> Duration {
+        let period = Duration::from_secs(1) / self.node.config.hz().max(1);
+        self.node.end_pause_if_over(unix_now());
+        self.node.memory.note(self.node.used_memory_bytes());
+        if self.sampled_at.elapsed() >= RATE_INTERVAL {
+            self.node.stats.sample_rates(self.sampled_at.elapsed());
+            self.sampled_at = Instant::now();
+        }
+        let paused = self.node.tasks().has(Tasks::PAUSES);
+        let begun = Instant::now();
+        let mut undone = false;
+        if !paused && self.node.active_expire.load(Ordering::Relaxed) && !self.node.config.import_mode() {
+            undone |= self.expire(begun + period * self.expire_percent() / 100);
+        }
+        self.node.evict_clients(self.node.control_stats());
+        if !paused {
+            let stats = self.node.control_stats();
+            undone |= self.node.make_room(&mut self.prng, &mut self.pump, stats) == Room::Soon;
+        }
+        undone |= self.compact(Instant::now() + period / 10);
+        self.trim(Instant::now() + period / 10);
+        self.age();
+        // Undone work goes on after a rest three times as long as what was done.
+        if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }
+    }
+
+    fn expire_percent(&self) -> u32 {
+        25 + 2 * (self.node.config.active_expire_effort() - 1)
+    }
+
+    /// Removes what is due. True if time was over before all of it had left.
+    fn expire(&mut self, deadline: Instant) -> bool {
+        let partitions = self.node.keyspace.partition_count() as u16;
+        let stats = self.node.control_stats();
+        for _ in 0..partitions {
+            loop {
+                let (now, sink) = (unix_now(), &mut self.pump);
+                let step = self.node.keyspace.expire_step(self.expire_at, now, EXPIRED_PER_STEP_MAX, sink);
+                stats.values.expired_keys.add(step.expired);
+                if Instant::now() >= deadline {
+                    return true;
+                }
+                if !step.more {
+                    break;
+                }
+            }
+            self.expire_at = (self.expire_at + 1) % partitions;
+        }
+        false
+    }
+
+    fn compact(&mut self, deadline: Instant) -> bool {
+        for arena in 0..self.node.keyspace.arenas().len() {
+            loop {
+                let step = self.node.keyspace.compact_step(arena, MOVED_PER_STEP_MAX);
+                if step.moved == 0 {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn trim(&self, deadline: Instant) {
+        for arena in self.node.keyspace.arenas() {
+            let kept = (arena.live_bytes() / 64 / CHUNK_BYTES) as usize + KEPT_CHUNKS_MIN;
+            while arena.trim(kept) > 0 {
+                if Instant::now() >= deadline {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Moves the hand as far as time has moved.
+    fn age(&mut self) {
+        let round_seconds = match self.node.keyspace.access() {
+            AccessMode::Page | AccessMode::Lru => LRU_ROUND_SECONDS as f64,
+            AccessMode::Lfu => match self.node.config.lfu_decay_minutes() {
+                // Counters never fall.
+                0 => f64::INFINITY,
+                minutes => f64::from(minutes) * 60.0,
+            },
+        };
+        let now = unix_now();
+        self.age_due += self.aged_at.elapsed().as_secs_f64() / round_seconds * Slot::COUNT as f64;
+        self.aged_at = Instant::now();
+        // After a long rest (a suspended machine) one round is enough.
+        self.age_due = self.age_due.min(Slot::COUNT as f64);
+        while self.age_due >= SLOTS_PER_STEP_MAX as f64 {
+            self.node.keyspace.age_step(&mut self.hand, SLOTS_PER_STEP_MAX, now);
+            self.age_due -= SLOTS_PER_STEP_MAX as f64;
+        }
+    }
+}

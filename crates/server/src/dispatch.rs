@@ -1,0 +1,520 @@
+//! Dispatch: from the arguments of a request to the reply of a command.
+//!
+//! ```text
+//! resolve   which command? its first key, hashed      (for a whole batch, so that its memory can be fetched ahead)
+//! admit     known? arity? authenticated? allowed here? memory? paused?      -> run it, queue it, refuse it, wait
+//! call      lock what the declaration says, run the handler, count
+//! ```
+//! The order of the checks and their texts are Valkey's. What a batch has locked stays locked while consecutive commands
+//! need the same partition, and is released before anything that takes long.
+
+use isotherm_commands::spec::key_positions;
+use isotherm_commands::{Call, Flags, Outcome};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Key, Slot, Txn, UnixMs, Want};
+use isotherm_resp::{Args, ArgsBuf, ProtocolError, Reply, errors};
+use isotherm_stdx::Prng;
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+
+use crate::admin::AdminCall;
+use crate::clock::CommandClock;
+use crate::hot::Hot;
+use crate::log;
+use crate::memory::Room;
+use crate::node::{Node, Tasks};
+use crate::pump::Pump;
+use crate::registry::{Entry, Handler, Locks};
+use crate::session::{Attention, Queued, ReplyMode, Session};
+use crate::stats::ThreadStats;
+use crate::transaction;
+use crate::wanted::Wanted;
+
+/// One request of a batch, looked up but not run.
+#[derive(Clone, Copy)]
+pub struct Request<'b> {
+    pub args: Args<'b>,
+    pub found: Found,
+    /// The key at `Entry::first_key`.
+    pub key: Option<Key<'b>>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Found {
+    Command(&'static Entry),
+    WrongArity(&'static Entry),
+    UnknownSubcommand,
+    Unknown,
+}
+
+/// What the worker does after a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// The next command.
+    Go,
+    /// Nothing was run: again when the pause is over.
+    Wait,
+    /// Close the connection, after its replies if `after_replies`.
+    Close { after_replies: bool },
+}
+
+/// What runs the commands of one worker.
+pub struct Dispatcher {
+    pub node: &'static Node,
+    pub stats: &'static ThreadStats,
+    pub held: Held<'static>,
+    pub reply: Reply,
+    pub clock: CommandClock,
+    pub hot: Hot,
+    pub(crate) pump: Pump,
+    pub(crate) wanted: Wanted,
+    prng: Prng,
+    /// Of the session in hand: replies that wait in its outbox, and what of the reply buffer is not its own.
+    unsent_before: usize,
+    replies_of_others: usize,
+    /// Kept for its memory.
+    positions: Vec<(usize, isotherm_commands::spec::KeyFlags)>,
+}
+
+enum Admitted {
+    Run(&'static Entry),
+    Queue(&'static Entry),
+    Refuse(Option<&'static Entry>, Cow<'static, [u8]>),
+    Wait,
+    /// An HTTP request: somebody tricks a browser into talking to us.
+    Attack,
+}
+
+impl Dispatcher {
+    pub fn new(node: &'static Node, worker: usize) -> Dispatcher {
+        Dispatcher {
+            node,
+            stats: node.stats.thread(worker),
+            held: Held::new(&node.keyspace),
+            reply: Reply::default(),
+            clock: CommandClock::new(),
+            hot: Hot::new(node),
+            pump: Pump::default(),
+            wanted: Wanted::default(),
+            prng: Prng::new(node.seed ^ (worker as u64 + 1)),
+            unsent_before: 0,
+            replies_of_others: 0,
+            positions: Vec::new(),
+        }
+    }
+
+    // ---- resolve ----
+
+    /// Looks up command and first key. Nothing is decided here.
+    #[inline]
+    pub fn resolve<'b>(&self, args: Args<'b>) -> Request<'b> {
+        let found = self.look_up(args);
+        let key = match found {
+            Found::Command(command) if command.first_key > 0 => {
+                args.try_get(usize::from(command.first_key)).map(|name| self.node.keyspace.key(name))
+            }
+            _ => None,
+        };
+        Request { args, found, key }
+    }
+
+    #[inline]
+    fn look_up(&self, args: Args<'_>) -> Found {
+        let Some(mut command) = self.node.commands.find(args.get(0)) else { return Found::Unknown };
+        if command.is_container() && args.len() > 1 {
+            match command.subcommand(args.get(1)) {
+                Some(subcommand) => command = subcommand,
+                None => return Found::UnknownSubcommand,
+            }
+        }
+        if command.takes(args.len()) { Found::Command(command) } else { Found::WrongArity(command) }
+    }
+
+    /// Fetches the memory that a batch will touch.
+    #[inline]
+    pub fn prefetch_batch(&self, db: Db, requests: &[Request<'_>]) {
+        crate::prefetch::prefetch(&self.node.keyspace, db, requests);
+    }
+
+    // ---- admit and run ----
+
+    /// Runs requests of one session, of whose replies `waiting` bytes are not written yet and `of_others` bytes of the
+    /// reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them did.
+    #[inline]
+    pub fn run_all(
+        &mut self,
+        session: &mut Session,
+        requests: &[Request<'_>],
+        waiting: usize,
+        of_others: usize,
+    ) -> (usize, Next) {
+        self.reply.proto = session.proto;
+        (self.unsent_before, self.replies_of_others) = (waiting, of_others);
+        for (at, request) in requests.iter().enumerate() {
+            match self.run(session, request) {
+                Next::Go => {}
+                Next::Wait => return (at, Next::Wait),
+                close => return (at + 1, close),
+            }
+        }
+        (requests.len(), Next::Go)
+    }
+
+    /// Runs one request, to the end.
+    #[inline]
+    pub fn run(&mut self, session: &mut Session, request: &Request<'_>) -> Next {
+        if session.shared.is_asked(Attention::KILL) {
+            return Next::Close { after_replies: false };
+        }
+        let mark = self.reply.len();
+        match request.found {
+            // The usual command of the usual session: nothing to ask.
+            Found::Command(command) if self.is_calm(session) => self.call_locked(session, command, request),
+            _ => match self.admit(session, request) {
+                Admitted::Run(command) => self.call_locked(session, command, request),
+                Admitted::Queue(command) => self.queue(session, command, request.args),
+                Admitted::Refuse(command, text) => self.refuse(session, command, &text),
+                Admitted::Wait => return Next::Wait,
+                Admitted::Attack => return self.attack(session),
+            },
+        }
+        session.commands += 1;
+        if session.reply_mode != ReplyMode::On {
+            self.drop_reply(session, mark);
+        }
+        if self.hot.output.hard_bytes > 0 && self.is_above_output_limit(session) {
+            return Next::Close { after_replies: false };
+        }
+        match session.close_after_reply {
+            true => Next::Close { after_replies: true },
+            false => Next::Go,
+        }
+    }
+
+    /// Whether the replies of this session, written or not, are more than may wait for a client. Judged before they are
+    /// written, as the field does: a client that would read them fast enough is closed as well.
+    #[cold]
+    fn is_above_output_limit(&self, session: &Session) -> bool {
+        let unsent = (self.reply.len() + self.unsent_before).saturating_sub(self.replies_of_others);
+        let is_above = unsent.saturating_sub(OUTPUT_BYTES_FREE) as u64 >= self.hot.output.hard_bytes;
+        if is_above {
+            self.log_output_limit(session);
+        }
+        is_above
+    }
+
+    pub fn log_output_limit(&self, session: &Session) {
+        self.stats.values.output_buffer_limit_disconnections.add(1);
+        let (id, addr, name) = (session.id(), &session.shared.addr, &session.shared.names().name);
+        log::warning(format!(
+            "Client id={id} addr={addr} name={name} closed for overcoming of output buffer limits."
+        ));
+    }
+
+    /// Whether nothing stands between this session and any command that exists.
+    #[inline]
+    fn is_calm(&self, session: &Session) -> bool {
+        session.authenticated && session.multi.is_none() && self.hot.calm && self.node.tasks().is_none()
+    }
+
+    #[cold]
+    fn admit(&mut self, session: &mut Session, request: &Request<'_>) -> Admitted {
+        let args = request.args;
+        let command = match request.found {
+            Found::Command(command) | Found::WrongArity(command) => Some(command),
+            Found::Unknown if is_http(args.get(0)) => return Admitted::Attack,
+            Found::Unknown | Found::UnknownSubcommand => None,
+        };
+        let refuse = |text: Cow<'static, [u8]>| Admitted::Refuse(command, text);
+        let may_be_unauthenticated = command.is_some_and(|command| command.spec.flags.has(Flags::NO_AUTH));
+        if !session.authenticated && !may_be_unauthenticated && self.node.auth_required() {
+            return refuse(errors::NO_AUTH.as_bytes().into());
+        }
+        let command = match request.found {
+            Found::Command(command) => command,
+            Found::WrongArity(command) => {
+                return refuse(errors::wrong_arity(&command.name).into_bytes().into());
+            }
+            Found::UnknownSubcommand => return refuse(errors::unknown_subcommand(args).into()),
+            Found::Unknown => return refuse(errors::unknown_command(args).into()),
+        };
+        if let Some(text) = self.node.protects(session, command) {
+            return refuse(text.into_bytes().into());
+        }
+        let in_multi = session.multi.is_some();
+        if in_multi && command.spec.flags.has(Flags::NO_MULTI) {
+            let text = format!("ERR Command '{}' not allowed inside a transaction", command.name);
+            return refuse(text.into_bytes().into());
+        }
+        let is_exec = matches!(command.handler, Some(Handler::Exec));
+        let queued_flags = session.multi.as_ref().filter(|_| is_exec).map_or(Flags(0), |multi| multi.flags);
+        let flags = command.spec.flags.or(queued_flags);
+        if self.hot.maxmemory_bytes > 0 && self.make_room() == Room::None && flags.has(Flags::DENYOOM) {
+            return refuse(errors::OUT_OF_MEMORY.as_bytes().into());
+        }
+        if self.hot.lacks_replicas && flags.has(Flags::WRITE) {
+            return refuse(errors::NO_REPLICAS.as_bytes().into());
+        }
+        let tasks = self.node.tasks();
+        if tasks.has(Tasks::PAUSE_ALL) || tasks.has(Tasks::PAUSE_WRITE) && flags.has(Flags::WRITE) {
+            let now = self.clock.now();
+            if self.node.pause.is_on(now) {
+                return Admitted::Wait;
+            }
+        }
+        let runs_at_once = matches!(&*command.name, "exec" | "discard" | "quit" | "reset");
+        if in_multi && !runs_at_once { Admitted::Queue(command) } else { Admitted::Run(command) }
+    }
+
+    fn make_room(&mut self) -> Room {
+        if self.node.used_memory_bytes() <= self.hot.maxmemory_bytes {
+            return Room::Enough;
+        }
+        self.held.release();
+        self.node.make_room(&mut self.prng, &mut self.pump, self.stats)
+    }
+
+    fn queue(&mut self, session: &mut Session, command: &'static Entry, args: Args<'_>) {
+        let changed = session.watched_key_changed();
+        let multi = session.multi.as_mut().expect("only sessions in MULTI queue");
+        // What fails anyway need not take memory.
+        if !changed && !multi.dirty_exec {
+            multi.queue.push(Queued { command, args: ArgsBuf::from(args) });
+            multi.bytes += transaction::queued_bytes(args);
+            multi.flags = multi.flags.or(command.spec.flags);
+        }
+        self.reply.simple("QUEUED");
+        self.clock.lap();
+    }
+
+    fn refuse(&mut self, session: &mut Session, command: Option<&'static Entry>, text: &[u8]) {
+        let is_exec = command.is_some_and(|command| matches!(command.handler, Some(Handler::Exec)));
+        // As the field does, even if there is no transaction to discard.
+        if is_exec {
+            transaction::leave(session, &mut self.held);
+            let why = text.strip_prefix(b"ERR ").unwrap_or(text);
+            self.reply.error([&b"EXECABORT Transaction discarded because of: "[..], why].concat());
+        } else {
+            if let Some(multi) = &mut session.multi {
+                multi.abort();
+            }
+            self.reply.error(text);
+        }
+        self.stats.count_error(self.reply.last_error().as_bytes());
+        if let Some(command) = command {
+            self.stats.commands[usize::from(command.index)].rejected.add(1);
+            session.last_command = command.index;
+        }
+        self.clock.lap();
+    }
+
+    fn attack(&mut self, session: &Session) -> Next {
+        self.node.log_attack(&session.shared.addr);
+        Next::Close { after_replies: false }
+    }
+
+    /// CLIENT REPLY has been used.
+    #[cold]
+    fn drop_reply(&mut self, session: &mut Session, mark: usize) {
+        match session.reply_mode {
+            ReplyMode::On => {}
+            ReplyMode::Off => self.reply.truncate(mark),
+            ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
+            ReplyMode::Skip => {
+                self.reply.truncate(mark);
+                session.reply_mode = ReplyMode::On;
+            }
+        }
+    }
+
+    // ---- call ----
+
+    #[inline]
+    fn call_locked(&mut self, session: &mut Session, command: &'static Entry, request: &Request<'_>) {
+        if matches!(command.handler, Some(Handler::Exec)) {
+            return self.call_exec(session, command);
+        }
+        match (command.locks, request.key) {
+            (Locks::One, Some(key)) => {
+                let partition = self.node.keyspace.partition_of(key.slot);
+                self.held.acquire(Want::One(partition));
+            }
+            // It may take its time, or look at anything.
+            (Locks::None, _) => self.held.release(),
+            _ => {
+                self.lock_keys(command, request.args);
+                if command.locks == Locks::Keys {
+                    let names = self.positions.iter().map(|(at, _)| request.args.get(*at));
+                    crate::prefetch::prefetch_keys(&self.node.keyspace, session.db, names);
+                }
+            }
+        }
+        let now = self.clock.now();
+        self.call(session, command, request.args, request.key, now);
+        let taken = self.clock.lap();
+        self.stats.commands[usize::from(command.index)].ticks.add(taken);
+    }
+
+    #[inline(never)]
+    fn lock_keys(&mut self, command: &'static Entry, args: Args<'_>) {
+        self.wanted.clear();
+        self.want(command, args);
+        self.wanted.acquire(&mut self.held);
+    }
+
+    /// Adds what `command` needs to `wanted`.
+    pub(crate) fn want(&mut self, command: &'static Entry, args: Args<'_>) {
+        match command.locks {
+            Locks::None => {}
+            Locks::All => self.wanted.add_all(),
+            Locks::One | Locks::Keys => {
+                self.positions.clear();
+                if key_positions(command.spec, args, &mut self.positions).is_err() {
+                    // The handler knows a better answer; whatever it looks at on the way is held.
+                    return self.wanted.add_all();
+                }
+                for (at, _) in &self.positions {
+                    self.wanted.add(self.node.keyspace.partition_of(Slot::of_key(args.get(*at))));
+                }
+            }
+        }
+    }
+
+    fn call_exec(&mut self, session: &mut Session, command: &'static Entry) {
+        let errors = self.reply.error_count();
+        let in_commands = self.exec(session);
+        let counters = &self.stats.commands[usize::from(command.index)];
+        counters.calls.add(1);
+        counters.ticks.add(in_commands + self.clock.lap());
+        // Errors of the commands inside were counted with them; EXEC's own come before any of them is run.
+        if in_commands == 0 && self.reply.error_count() > errors {
+            counters.failed.add(1);
+            self.stats.count_error(self.reply.last_error().as_bytes());
+        }
+        session.last_command = command.index;
+    }
+
+    /// One command of a transaction; its partitions are held. Returns its ticks.
+    pub(crate) fn run_queued(&mut self, session: &mut Session, queued: &Queued, now: UnixMs) -> u64 {
+        self.call(session, queued.command, queued.args.args(), None, now);
+        let taken = self.clock.lap();
+        self.stats.commands[usize::from(queued.command.index)].ticks.add(taken);
+        taken
+    }
+
+    #[inline]
+    fn call(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        args: Args<'_>,
+        key: Option<Key<'_>>,
+        now: UnixMs,
+    ) {
+        let errors_before = self.reply.error_count();
+        let conditions = self.conditions(session, now);
+        session.last_command = command.index;
+        let outcome = match command.handler {
+            Some(Handler::Data(handler)) => {
+                let first_key = key.map(|key| (usize::from(command.first_key), key));
+                let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
+                let outcome = handler(&mut Call {
+                    txn: &mut txn,
+                    db: session.db,
+                    args,
+                    first_key,
+                    reply: &mut self.reply,
+                    prng: &mut self.prng,
+                    settings: &self.hot.settings,
+                });
+                self.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
+                outcome
+            }
+            Some(Handler::Admin(handler)) => handler(&mut AdminCall {
+                node: self.node,
+                session,
+                args,
+                command,
+                reply: &mut self.reply,
+                now,
+                conditions,
+                held: &mut self.held,
+                sink: &mut self.pump,
+                prng: &mut self.prng,
+            }),
+            Some(Handler::Exec) | None => unreachable!("{} has no code of its own", command.name),
+        };
+        assert_eq!(outcome, Outcome::Done, "no command waits yet");
+        let counters = &self.stats.commands[usize::from(command.index)];
+        counters.calls.add(1);
+        if self.reply.error_count() > errors_before {
+            counters.failed.add(1);
+            self.stats.count_error(self.reply.last_error().as_bytes());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn conditions(&self, session: &Session, now: UnixMs) -> Conditions {
+        Conditions { now, expiry_mode: self.expiry_mode(session), no_touch: session.no_touch }
+    }
+
+    /// While the server is paused expired keys stay, and while data is imported, the source decides about them.
+    #[inline]
+    fn expiry_mode(&self, session: &Session) -> ExpiryMode {
+        if self.hot.import_mode {
+            return if session.import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
+        }
+        if self.node.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
+    }
+}
+
+// ---- what the worker asks of it beside commands ----
+
+impl Dispatcher {
+    /// What a client sent is no request.
+    #[cold]
+    pub fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
+        let mark = self.reply.len();
+        self.reply.error(error.text());
+        self.stats.count_error(self.reply.last_error().as_bytes());
+        if session.reply_mode != ReplyMode::On {
+            self.reply.truncate(mark);
+        }
+        session.close_after_reply = true;
+        log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
+    }
+
+    #[inline]
+    pub fn count_read(&self, session: &Session, bytes: usize) {
+        self.stats.values.net_input_bytes.add(bytes as u64);
+        self.stats.values.reads_processed.add(1);
+        let total = &session.shared.seen.input_total_bytes;
+        total.store(total.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn count_written(&self, session: &Session, bytes: u64) {
+        self.stats.values.net_output_bytes.add(bytes);
+        self.stats.values.writes_processed.add(1);
+        let total = &session.shared.seen.output_total_bytes;
+        total.store(total.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    }
+
+    /// A large reply's memory is returned; what usual replies need is kept.
+    #[inline]
+    pub fn trim_reply(&mut self) {
+        if self.reply.out.capacity() > REPLY_CAPACITY_MAX {
+            self.reply.out = Vec::new();
+        }
+    }
+}
+
+/// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
+const OUTPUT_BYTES_FREE: usize = 16 << 10;
+
+/// Kept between batches.
+const REPLY_CAPACITY_MAX: usize = 1 << 20;
+
+/// The first word of an HTTP request, or of one of its headers.
+fn is_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"host:") || word.eq_ignore_ascii_case(b"post")
+}

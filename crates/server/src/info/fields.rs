@@ -1,0 +1,237 @@
+//! The fields of INFO, by section.
+
+use isotherm_stdx::units::human_bytes;
+
+use super::snapshot::{Snapshot, memory_rss_bytes};
+use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
+use crate::config::file::VERSION;
+use crate::node::Tasks;
+
+/// A name, and how its value is found.
+pub type Field = (&'static str, fn(&Snapshot<'_>) -> String);
+
+/// Nothing of this kind exists yet, so there are none of it.
+fn none(_: &Snapshot<'_>) -> String {
+    "0".into()
+}
+
+pub const SERVER: &[Field] = &[
+    ("redis_version", |_| REDIS_VERSION.into()),
+    ("server_name", |_| "isotherm".into()),
+    ("isotherm_version", |_| VERSION.into()),
+    ("valkey_version", |_| VALKEY_VERSION.into()),
+    ("valkey_release_stage", |_| "ga".into()),
+    ("redis_git_sha1", |_| "00000000".into()),
+    ("redis_git_dirty", none),
+    ("server_mode", |_| "standalone".into()),
+    ("os", |_| {
+        let name = rustix::system::uname();
+        [name.sysname(), name.release(), name.machine()]
+            .map(|part| part.to_string_lossy().into_owned())
+            .join(" ")
+    }),
+    ("arch_bits", |_| usize::BITS.to_string()),
+    ("multiplexing_api", |_| "epoll".into()),
+    ("process_id", |_| std::process::id().to_string()),
+    ("process_supervised", |_| "no".into()),
+    ("run_id", |s| s.node.run_id.to_string()),
+    ("tcp_port", |s| s.node.config.port().to_string()),
+    ("server_time_usec", |s| (s.now.0 * 1000).to_string()),
+    ("uptime_in_seconds", |s| uptime_seconds(s).to_string()),
+    ("uptime_in_days", |s| (uptime_seconds(s) / 86_400).to_string()),
+    ("hz", |s| s.node.config.hz().to_string()),
+    ("configured_hz", |s| s.node.config.hz().to_string()),
+    ("executable", |s| s.node.executable.display().to_string()),
+    ("config_file", |s| {
+        s.node.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+    }),
+    ("io_threads_active", |s| u8::from(s.node.worker_count() > 1).to_string()),
+    ("availability_zone", |s| String::from_utf8_lossy(&s.node.config.availability_zone()).into_owned()),
+];
+
+fn uptime_seconds(snapshot: &Snapshot<'_>) -> i64 {
+    snapshot.now.ms_since(snapshot.node.started).max(0) / 1000
+}
+
+pub const CLIENTS: &[Field] = &[
+    ("connected_clients", |s| s.node.clients.len().to_string()),
+    ("cluster_connections", none),
+    ("maxclients", |s| s.node.config.max_clients().to_string()),
+    ("client_recent_max_input_buffer", |s| s.clients().input_bytes_max.to_string()),
+    ("client_recent_max_output_buffer", |s| s.clients().output_bytes_max.to_string()),
+    ("blocked_clients", |s| s.clients().waiting.to_string()),
+    ("tracking_clients", none),
+    ("pubsub_clients", none),
+    ("watching_clients", |s| s.clients().watching.to_string()),
+    ("clients_in_timeout_table", none),
+    ("total_watched_keys", |s| s.clients().watched_keys.to_string()),
+    ("total_blocking_keys", none),
+    ("total_blocking_keys_on_nokey", none),
+    ("paused_reason", |s| if pause(s) == "none" { "none" } else { "client_pause" }.into()),
+    ("paused_actions", |s| pause(s).into()),
+    ("paused_timeout_milliseconds", |s| match pause(s) {
+        "none" => "0".into(),
+        _ => (s.node.pause.end_ms() - s.now.0).max(0).to_string(),
+    }),
+];
+
+fn pause(snapshot: &Snapshot<'_>) -> &'static str {
+    let tasks = snapshot.node.tasks();
+    match () {
+        _ if !snapshot.node.pause.is_on(snapshot.now) => "none",
+        _ if tasks.has(Tasks::PAUSE_ALL) => "all",
+        _ if tasks.has(Tasks::PAUSE_WRITE) => "write",
+        _ => "none",
+    }
+}
+
+pub const MEMORY: &[Field] = &[
+    ("used_memory", |s| s.node.used_memory_bytes().to_string()),
+    ("used_memory_human", |s| human_bytes(s.node.used_memory_bytes())),
+    ("used_memory_rss", |_| memory_rss_bytes().to_string()),
+    ("used_memory_rss_human", |_| human_bytes(memory_rss_bytes())),
+    ("used_memory_peak", |s| peak(s).to_string()),
+    ("used_memory_peak_human", |s| human_bytes(peak(s))),
+    ("used_memory_peak_perc", |s| format!("{:.2}%", percent(s.node.used_memory_bytes(), peak(s)))),
+    // Keys and values with what their pages add are the dataset; the rest is overhead.
+    ("used_memory_overhead", |s| overhead(s).to_string()),
+    ("used_memory_dataset", |s| s.arenas().live.to_string()),
+    ("used_memory_dataset_perc", |s| format!("{:.2}%", percent(s.arenas().live, s.node.used_memory_bytes()))),
+    ("total_system_memory", |_| crate::start::memory_bytes().to_string()),
+    ("total_system_memory_human", |_| human_bytes(crate::start::memory_bytes())),
+    ("maxmemory", |s| s.node.config.maxmemory_bytes().to_string()),
+    ("maxmemory_human", |s| human_bytes(s.node.config.maxmemory_bytes())),
+    ("maxmemory_policy", |s| s.node.config.eviction_policy().name().into()),
+    ("mem_fragmentation_ratio", |s| {
+        format!("{:.2}", memory_rss_bytes() as f64 / s.node.used_memory_bytes().max(1) as f64)
+    }),
+    ("mem_fragmentation_bytes", |s| {
+        (memory_rss_bytes() as i64 - s.node.used_memory_bytes() as i64).to_string()
+    }),
+    ("mem_not_counted_for_evict", none),
+    ("mem_replication_backlog", none),
+    ("mem_total_replication_buffers", none),
+    ("mem_clients_slaves", none),
+    ("mem_clients_normal", |s| (s.clients().input_bytes + s.clients().output_bytes).to_string()),
+    ("mem_cluster_links", none),
+    ("mem_aof_buffer", none),
+    ("mem_allocator", |_| crate::allocator::NAME.into()),
+    ("active_defrag_running", none),
+    ("lazyfree_pending_objects", none),
+    ("lazyfreed_objects", none),
+    ("isotherm_arena_live_bytes", |s| s.arenas().live.to_string()),
+    ("isotherm_arena_slab_bytes", |s| s.arenas().slabs.to_string()),
+    ("isotherm_arena_partial_free_bytes", |s| s.arenas().partial_free.to_string()),
+    ("isotherm_arena_tail_bytes", |s| s.arenas().tails.to_string()),
+    ("isotherm_arena_free_slab_bytes", |s| s.arenas().free_slabs.to_string()),
+    ("isotherm_arena_metadata_bytes", |s| s.arenas().metadata.to_string()),
+    ("isotherm_arena_committed_bytes", |s| s.arenas().committed.to_string()),
+    ("isotherm_arena_reserved_bytes", |s| s.arenas().reserved.to_string()),
+    ("isotherm_malloc_bytes", |_| crate::allocator::allocated_bytes().to_string()),
+];
+
+/// The cron looks now and then; what is used now may be more than it has ever seen.
+fn peak(snapshot: &Snapshot<'_>) -> u64 {
+    snapshot.node.memory.peak_bytes().max(snapshot.node.used_memory_bytes())
+}
+
+fn overhead(snapshot: &Snapshot<'_>) -> u64 {
+    snapshot.node.used_memory_bytes().saturating_sub(snapshot.arenas().live)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
+pub const PERSISTENCE: &[Field] = &[
+    ("isotherm_persistence", |_| "none".into()),
+    ("loading", none),
+    ("async_loading", none),
+    ("rdb_changes_since_last_save", |s| s.totals().values.dirty.to_string()),
+    ("rdb_bgsave_in_progress", none),
+    ("rdb_saves", none),
+    ("aof_enabled", none),
+    ("aof_rewrite_in_progress", none),
+    ("aof_rewrite_scheduled", none),
+];
+
+pub const STATS: &[Field] = &[
+    ("total_connections_received", |s| s.totals().values.connections_received.to_string()),
+    ("total_commands_processed", |s| {
+        s.totals().commands.iter().map(|command| command.calls).sum::<u64>().to_string()
+    }),
+    ("instantaneous_ops_per_sec", |s| s.node.stats.rates().commands.to_string()),
+    ("total_net_input_bytes", |s| s.totals().values.net_input_bytes.to_string()),
+    ("total_net_output_bytes", |s| s.totals().values.net_output_bytes.to_string()),
+    ("total_net_repl_input_bytes", none),
+    ("total_net_repl_output_bytes", none),
+    ("instantaneous_input_kbps", |s| kilobytes(s.node.stats.rates().input_bytes)),
+    ("instantaneous_output_kbps", |s| kilobytes(s.node.stats.rates().output_bytes)),
+    ("instantaneous_input_repl_kbps", |_| kilobytes(0)),
+    ("instantaneous_output_repl_kbps", |_| kilobytes(0)),
+    ("rejected_connections", |s| s.totals().values.connections_rejected.to_string()),
+    ("sync_full", none),
+    ("sync_partial_ok", none),
+    ("sync_partial_err", none),
+    ("expired_keys", |s| s.totals().values.expired_keys.to_string()),
+    ("expired_fields", none),
+    ("evicted_keys", |s| s.totals().values.evicted_keys.to_string()),
+    ("evicted_clients", |s| s.totals().values.evicted_clients.to_string()),
+    ("evicted_scripts", none),
+    ("keyspace_hits", |s| s.totals().values.keyspace_hits.to_string()),
+    ("keyspace_misses", |s| s.totals().values.keyspace_misses.to_string()),
+    ("pubsub_channels", none),
+    ("pubsub_patterns", none),
+    ("pubsubshard_channels", none),
+    ("latest_fork_usec", none),
+    ("total_forks", none),
+    ("migrate_cached_sockets", none),
+    ("slave_expires_tracked_keys", none),
+    ("active_defrag_hits", none),
+    ("active_defrag_misses", none),
+    ("active_defrag_key_hits", none),
+    ("active_defrag_key_misses", none),
+    ("tracking_total_keys", none),
+    ("tracking_total_items", none),
+    ("tracking_total_prefixes", none),
+    ("unexpected_error_replies", none),
+    ("total_error_replies", |s| s.totals().values.error_replies.to_string()),
+    ("dump_payload_sanitizations", none),
+    ("total_reads_processed", |s| s.totals().values.reads_processed.to_string()),
+    ("total_writes_processed", |s| s.totals().values.writes_processed.to_string()),
+    ("client_query_buffer_limit_disconnections", |s| {
+        s.totals().values.query_buffer_limit_disconnections.to_string()
+    }),
+    ("client_output_buffer_limit_disconnections", |s| {
+        s.totals().values.output_buffer_limit_disconnections.to_string()
+    }),
+];
+
+fn kilobytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1024.0)
+}
+
+pub const REPLICATION: &[Field] = &[
+    ("role", |_| "master".into()),
+    ("connected_slaves", none),
+    ("master_failover_state", |_| "no-failover".into()),
+    ("master_replid", |s| s.node.run_id.to_string()),
+    ("master_replid2", |_| "0".repeat(40)),
+    ("master_repl_offset", none),
+    ("second_repl_offset", |_| "-1".into()),
+    ("repl_backlog_active", none),
+    ("repl_backlog_size", |s| {
+        String::from_utf8_lossy(&s.node.config.shown(crate::config::id("repl-backlog-size"))).into_owned()
+    }),
+    ("repl_backlog_first_byte_offset", none),
+    ("repl_backlog_histlen", none),
+];
+
+pub const CPU: &[Field] = &[
+    ("used_cpu_sys", |s| format!("{:.6}", s.cpu().system)),
+    ("used_cpu_user", |s| format!("{:.6}", s.cpu().user)),
+    ("used_cpu_sys_children", |_| "0.000000".into()),
+    ("used_cpu_user_children", |_| "0.000000".into()),
+];
+
+pub const CLUSTER: &[Field] = &[("cluster_enabled", none)];

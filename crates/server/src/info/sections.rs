@@ -1,0 +1,105 @@
+//! The sections of INFO, in their order, and those whose lines are not known beforehand.
+
+use super::fields::{CLIENTS, CLUSTER, CPU, Field, MEMORY, PERSISTENCE, REPLICATION, SERVER, STATS};
+use super::snapshot::Snapshot;
+use std::fmt::Write;
+
+pub struct Section {
+    /// As it is asked for.
+    pub name: &'static str,
+    pub title: &'static str,
+    /// Shown when nothing in particular is asked for.
+    pub by_default: bool,
+    pub body: Body,
+}
+
+pub enum Body {
+    Fields(&'static [Field]),
+    Lines(fn(&Snapshot<'_>, &mut String)),
+}
+
+pub const SECTIONS: &[Section] = &[
+    section("server", "Server", Body::Lines(server)),
+    section("clients", "Clients", Body::Fields(CLIENTS)),
+    section("memory", "Memory", Body::Fields(MEMORY)),
+    section("persistence", "Persistence", Body::Fields(PERSISTENCE)),
+    section("stats", "Stats", Body::Fields(STATS)),
+    section("replication", "Replication", Body::Fields(REPLICATION)),
+    section("cpu", "CPU", Body::Fields(CPU)),
+    section("modules", "Modules", Body::Fields(&[])),
+    only_asked(section("commandstats", "Commandstats", Body::Lines(command_stats))),
+    section("errorstats", "Errorstats", Body::Lines(error_stats)),
+    only_asked(section("latencystats", "Latencystats", Body::Fields(&[]))),
+    section("cluster", "Cluster", Body::Fields(CLUSTER)),
+    section("keyspace", "Keyspace", Body::Lines(keyspace)),
+];
+
+const fn section(name: &'static str, title: &'static str, body: Body) -> Section {
+    Section { name, title, by_default: true, body }
+}
+
+const fn only_asked(section: Section) -> Section {
+    Section { by_default: false, ..section }
+}
+
+fn server(snapshot: &Snapshot<'_>, out: &mut String) {
+    for (name, value) in SERVER {
+        // Whoever only knows Redis looks for its name of the field.
+        let as_redis = *name == "server_mode" && snapshot.node.config.extended_redis_compatibility();
+        let name = if as_redis { "redis_mode" } else { name };
+        line(out, format_args!("{name}:{}", value(snapshot)));
+    }
+    let config = &snapshot.node.config;
+    let mut listeners = Vec::new();
+    if config.port() != 0 {
+        let binds: String = config.bind().iter().map(|address| format!("bind={address},")).collect();
+        listeners.push(format!("name=tcp,{binds}port={}", config.port()));
+    }
+    if let Some(path) = config.unix_socket() {
+        listeners.push(format!("name=unix,bind={}", path.display()));
+    }
+    for (at, listener) in listeners.iter().enumerate() {
+        line(out, format_args!("listener{at}:{listener}"));
+    }
+}
+
+fn command_stats(snapshot: &Snapshot<'_>, out: &mut String) {
+    let totals = &snapshot.totals().commands;
+    for (entry, total) in snapshot.node.commands.all().iter().zip(totals) {
+        if total.calls == 0 && total.rejected == 0 && total.failed == 0 {
+            continue;
+        }
+        let per_call = if total.calls == 0 { 0.0 } else { total.usec as f64 / total.calls as f64 };
+        line(
+            out,
+            format_args!(
+                "cmdstat_{}:calls={},usec={},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+                entry.name, total.calls, total.usec, total.rejected, total.failed
+            ),
+        );
+    }
+}
+
+fn error_stats(snapshot: &Snapshot<'_>, out: &mut String) {
+    for (code, count) in &snapshot.totals().errors {
+        // What would break a line of INFO.
+        let code = String::from_utf8_lossy(code).replace(['#', ':', '\n', '\r'], "_");
+        line(out, format_args!("errorstat_{code}:count={count}"));
+    }
+}
+
+fn keyspace(snapshot: &Snapshot<'_>, out: &mut String) {
+    for size in snapshot.databases.iter().filter(|size| size.keys > 0) {
+        line(
+            out,
+            format_args!(
+                "db{}:keys={},expires={},avg_ttl={},keys_with_volatile_items=0",
+                size.db.0, size.keys, size.volatile, size.average_ttl_ms
+            ),
+        );
+    }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    write!(out, "{text}\r\n").expect("a String takes anything");
+}

@@ -1,0 +1,169 @@
+//! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
+
+use isotherm_keyspace::{Db, UnixMs};
+use std::cell::OnceCell;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::node::Node;
+use crate::stats::Totals;
+
+pub struct Snapshot<'a> {
+    pub node: &'a Node,
+    pub now: UnixMs,
+    /// Empty unless the keyspace section is asked for.
+    pub databases: Vec<DatabaseSize>,
+    totals: OnceCell<Totals>,
+    clients: OnceCell<ClientSums>,
+    cpu: OnceCell<Cpu>,
+    arenas: OnceCell<ArenaSums>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseSize {
+    pub db: Db,
+    pub keys: u64,
+    pub volatile: u64,
+    pub average_ttl_ms: u64,
+}
+
+/// All connections together.
+#[derive(Default, Debug)]
+pub struct ClientSums {
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    pub input_bytes_max: u64,
+    pub output_bytes_max: u64,
+    pub waiting: u64,
+    pub watching: u64,
+    pub watched_keys: u64,
+}
+
+/// The processor time of the process in seconds.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Cpu {
+    pub user: f64,
+    pub system: f64,
+}
+
+/// All arenas together, in bytes.
+#[derive(Default, Debug)]
+pub struct ArenaSums {
+    pub live: u64,
+    pub slabs: u64,
+    pub partial_free: u64,
+    pub tails: u64,
+    pub free_slabs: u64,
+    pub metadata: u64,
+    pub committed: u64,
+    pub reserved: u64,
+}
+
+impl<'a> Snapshot<'a> {
+    pub fn new(node: &'a Node, now: UnixMs) -> Snapshot<'a> {
+        Snapshot {
+            node,
+            now,
+            databases: Vec::new(),
+            totals: OnceCell::new(),
+            clients: OnceCell::new(),
+            cpu: OnceCell::new(),
+            arenas: OnceCell::new(),
+        }
+    }
+
+    pub fn totals(&self) -> &Totals {
+        self.totals.get_or_init(|| self.node.stats.totals())
+    }
+
+    pub fn clients(&self) -> &ClientSums {
+        self.clients.get_or_init(|| {
+            let mut sums = ClientSums::default();
+            for client in self.node.clients.all() {
+                let seen = &client.seen;
+                let input = seen.query_bytes.load(Relaxed) + seen.multi_bytes.load(Relaxed);
+                let output = seen.output_bytes.load(Relaxed);
+                let watched = u64::from(seen.watched.load(Relaxed));
+                sums.input_bytes += input;
+                sums.output_bytes += output;
+                sums.input_bytes_max = sums.input_bytes_max.max(input);
+                sums.output_bytes_max = sums.output_bytes_max.max(output);
+                sums.waiting += u64::from(seen.waits.load(Relaxed));
+                sums.watching += u64::from(watched > 0);
+                sums.watched_keys += watched;
+            }
+            sums
+        })
+    }
+
+    pub fn cpu(&self) -> Cpu {
+        *self.cpu.get_or_init(cpu_seconds)
+    }
+
+    pub fn arenas(&self) -> &ArenaSums {
+        self.arenas.get_or_init(|| {
+            let mut sums = ArenaSums::default();
+            for stats in self.node.keyspace.arenas().iter().map(|arena| arena.stats()) {
+                sums.live += stats.live_bytes;
+                sums.slabs += stats.slab_bytes;
+                sums.partial_free += stats.partial_free_bytes;
+                sums.tails += stats.tail_bytes;
+                sums.free_slabs += stats.free_slab_bytes;
+                sums.metadata += stats.metadata_bytes;
+                sums.committed += stats.committed_bytes;
+                sums.reserved += stats.reserved_bytes;
+            }
+            sums
+        })
+    }
+}
+
+// ---- what the system says of the process ----
+
+/// Memory that is really there. 0 where the system does not say.
+pub fn memory_rss_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or_default() * rustix::param::page_size() as u64
+}
+
+/// User and system time as the kernel samples them, drawn to the sum that it measures exactly.
+fn cpu_seconds() -> Cpu {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The process's name may hold anything; what follows its closing parenthesis is the state, field 3.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    let ticks = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
+    let (user, system) = (ticks(14).unwrap_or_default(), ticks(15).unwrap_or_default());
+    let sampled = (user + system) / per_second;
+    let exact = exact_cpu_seconds().unwrap_or(sampled);
+    let share = if sampled > 0.0 { user / (user + system) } else { 0.5 };
+    Cpu { user: exact * share, system: exact * (1.0 - share) }
+}
+
+/// The run time of all threads, in nanoseconds by the scheduler. Threads of this server do not end before it does.
+fn exact_cpu_seconds() -> Option<f64> {
+    let mut sum_ns = 0u64;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        sum_ns += text.split(' ').next()?.parse::<u64>().ok()?;
+    }
+    Some(sum_ns as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_uses_memory_and_time() {
+        let before = cpu_seconds();
+        let start = std::time::Instant::now();
+        let mut sum = 0u64;
+        while start.elapsed().as_millis() < 50 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        let after = cpu_seconds();
+        assert!(after.user + after.system > before.user + before.system + 0.005, "{before:?} {after:?}");
+        assert!(memory_rss_bytes() > 1 << 20);
+    }
+}

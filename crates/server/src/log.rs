@@ -1,0 +1,130 @@
+//! The log, line by line as the field writes it, because scripts wait for some of the lines.
+//!
+//! ```text
+//! 4711:M 21 Nov 2026 02:33:41.017 * Ready to accept connections tcp
+//! pid  role      local time       level
+//! ```
+//! Levels: `.` debug, `-` verbose, `*` notice, `#` warning. Writing is done by whoever logs, one `write` a line, so that
+//! lines of several threads never mix.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Level {
+    Debug,
+    Verbose,
+    Notice,
+    Warning,
+    Nothing,
+}
+
+/// Lines below it are not written.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Notice as u8);
+/// None: standard output.
+static FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// Lines go to this file from now on; without one, to standard output. Opened once here to learn whether it can be.
+pub fn set_file(path: Option<&Path>) -> io::Result<()> {
+    let path = path.map(PathBuf::from);
+    if let Some(path) = &path {
+        open(path)?;
+    }
+    *FILE.lock().unwrap_or_else(PoisonError::into_inner) = path;
+    Ok(())
+}
+
+pub fn is_on(level: Level) -> bool {
+    level as u8 >= LEVEL.load(Ordering::Relaxed)
+}
+
+pub fn verbose(message: impl AsRef<str>) {
+    line(Level::Verbose, message.as_ref());
+}
+pub fn notice(message: impl AsRef<str>) {
+    line(Level::Notice, message.as_ref());
+}
+pub fn warning(message: impl AsRef<str>) {
+    line(Level::Warning, message.as_ref());
+}
+
+fn line(level: Level, message: &str) {
+    if !is_on(level) {
+        return;
+    }
+    let sign = ['.', '-', '*', '#', '#'][level as usize];
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moment = local_time(since.as_secs() as i64);
+    let text = format!("{}:M {moment}.{:03} {sign} {message}\n", std::process::id(), since.subsec_millis());
+    write(&text);
+}
+
+/// Writes `text` as it is, at the level notice.
+pub fn raw(text: &str) {
+    if is_on(Level::Notice) {
+        write(text);
+    }
+}
+
+fn write(text: &str) {
+    let path = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A log that cannot be written has nobody to tell.
+    let _ = match path.as_ref() {
+        // Opened for each line, so that a file moved away by logrotate is made anew.
+        Some(path) => open(path).and_then(|mut file| file.write_all(text.as_bytes())),
+        None => io::stdout().lock().write_all(text.as_bytes()),
+    };
+}
+
+fn open(path: &PathBuf) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// "21 Nov 2026 02:33:41" in UTC.
+fn local_time(unix_seconds: i64) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
+    let (year, month, day) = civil_date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{day:02} {} {year} {hour:02}:{minute:02}:{second:02}", MONTHS[month as usize - 1])
+}
+
+/// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is a year's last; 400
+/// years have 146097 days.
+fn civil_date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let check = |seconds, expected: &str| assert_eq!(local_time(seconds), expected);
+        check(0, "01 Jan 1970 00:00:00");
+        check(951_782_400, "29 Feb 2000 00:00:00");
+        check(1_795_228_421, "21 Nov 2026 02:33:41");
+        check(4_107_542_399, "28 Feb 2100 23:59:59");
+        check(4_107_542_400, "01 Mar 2100 00:00:00");
+        check(-1, "31 Dec 1969 23:59:59");
+    }
+}

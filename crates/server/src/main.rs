@@ -1,0 +1,42 @@
+//! The process: arguments, then configuration, then a node that runs until it is told to end.
+
+#[allow(unsafe_code)]
+mod allocator;
+mod log;
+
+mod detach;
+mod logo;
+mod node;
+mod start;
+
+mod control;
+mod cron;
+mod listeners;
+mod worker;
+
+mod clock;
+mod hot;
+
+mod dispatch;
+mod session;
+mod transaction;
+mod wanted;
+
+mod prefetch;
+mod pump;
+mod registry;
+mod stats;
+
+mod client_eviction;
+mod memory;
+
+mod admin;
+mod config;
+mod info;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    start::run(&arguments)
+}

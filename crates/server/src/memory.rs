@@ -1,0 +1,132 @@
+//! How much memory is used, and what happens when that is too much.
+//!
+//! `used_memory` is what lives in the keyspace's arenas and what the allocator gave out: sums of atomics, so that every
+//! command can look. Keys are evicted before a command is run and before anything is locked, one at a time, until memory
+//! is below the limit or the time for it is over; then the cron goes on.
+
+use isotherm_keyspace::{AccessMode, EffectSink, EvictionPolicy as Order};
+use isotherm_stdx::Prng;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::allocator;
+use crate::config::EvictionPolicy;
+use crate::node::{Node, Tasks, unix_now};
+use crate::stats::ThreadStats;
+
+#[derive(Default)]
+pub struct Memory {
+    peak_bytes: AtomicU64,
+}
+
+impl Memory {
+    /// The most that the cron has seen.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn note(&self, used_bytes: u64) {
+        self.peak_bytes.fetch_max(used_bytes, Ordering::Relaxed);
+    }
+}
+
+/// How an attempt to make room ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// Memory is below the limit.
+    Enough,
+    /// It is still above, but there is more to evict: the next command or the cron goes on.
+    Soon,
+    /// It is above and nothing may leave.
+    None,
+}
+
+impl Node {
+    /// used_memory.
+    #[inline]
+    pub fn used_memory_bytes(&self) -> u64 {
+        let arenas = self.keyspace.arenas().iter().map(|arena| arena.live_bytes());
+        arenas.sum::<u64>() + allocator::allocated_bytes()
+    }
+
+    /// Evicts until memory is below the limit. The caller holds no partition.
+    pub fn make_room(&self, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
+        let limit = self.config.maxmemory_bytes();
+        if limit == 0 || self.used_memory_bytes() <= limit {
+            return Room::Enough;
+        }
+        // Connections are too large before keys are too many.
+        let limit = limit + self.evict_clients(stats);
+        if self.used_memory_bytes() <= limit {
+            return Room::Enough;
+        }
+        // While data is imported, its source decides what leaves.
+        let policy = self.config.eviction_policy();
+        let Some(order) = order_of(policy).filter(|_| !self.config.import_mode()) else { return Room::None };
+        // Paused for writing: nothing may change.
+        if self.tasks().has(Tasks::PAUSES) {
+            return Room::None;
+        }
+        let (begun, patience) = (Instant::now(), patience(self.config.eviction_tenacity()));
+        let now = unix_now();
+        loop {
+            if !self.keyspace.evict_one(order, now, prng, sink) {
+                return Room::None;
+            }
+            stats.values.evicted_keys.add(1);
+            if self.used_memory_bytes() <= limit {
+                return Room::Enough;
+            }
+            if patience.is_some_and(|patience| begun.elapsed() > patience) {
+                return Room::Soon;
+            }
+        }
+    }
+
+    /// The policy has changed, or the server starts: access stamps are kept accordingly.
+    pub fn apply_eviction_policy(&self) {
+        let policy = self.config.eviction_policy();
+        let mode = match policy {
+            _ if policy.is_lru() => AccessMode::Lru,
+            _ if policy.is_lfu() => AccessMode::Lfu,
+            _ => AccessMode::Page,
+        };
+        self.keyspace.set_access(mode, self.config.lfu_log_factor());
+    }
+}
+
+fn order_of(policy: EvictionPolicy) -> Option<Order> {
+    Some(match policy {
+        EvictionPolicy::NoEviction => return None,
+        EvictionPolicy::AllkeysLru => Order::AllKeysLru,
+        EvictionPolicy::AllkeysLfu => Order::AllKeysLfu,
+        EvictionPolicy::AllkeysRandom => Order::AllKeysRandom,
+        EvictionPolicy::VolatileLru => Order::VolatileLru,
+        EvictionPolicy::VolatileLfu => Order::VolatileLfu,
+        EvictionPolicy::VolatileRandom => Order::VolatileRandom,
+        EvictionPolicy::VolatileTtl => Order::VolatileTtl,
+    })
+}
+
+/// `maxmemory-eviction-tenacity`: 0..10 is linear, to half a millisecond; above, it grows by 15 % a step; 100 is for
+/// ever.
+fn patience(tenacity: u32) -> Option<Duration> {
+    match tenacity {
+        0..=10 => Some(Duration::from_micros(50 * u64::from(tenacity))),
+        11..=99 => Some(Duration::from_micros((500.0 * 1.15f64.powi(tenacity as i32 - 10)) as u64)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenacity_is_that_of_the_field() {
+        assert_eq!(patience(0), Some(Duration::ZERO));
+        assert_eq!(patience(10), Some(Duration::from_micros(500)));
+        assert!((100..150).contains(&patience(99).unwrap().as_secs()));
+        assert_eq!(patience(100), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! A node: what all workers share. It is made once and lives as long as the process, so it is handed around as
+//! `&'static Node`.
+
+use isotherm_keyspace::{Keyspace, UnixMs};
+use isotherm_reactor::Sender;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::config::Config;
+use crate::control;
+use crate::listeners::Listeners;
+use crate::log;
+use crate::memory::Memory;
+use crate::registry::{Commands, Entry};
+use crate::session::{Attention, ClientShared, Session};
+use crate::stats::Stats;
+use crate::worker;
+
+pub struct Node {
+    pub keyspace: Keyspace,
+    pub config: Config,
+    pub commands: Commands,
+    pub clients: Clients,
+    pub stats: Stats,
+    pub memory: Memory,
+    pub pause: Pause,
+    pub listeners: Listeners,
+    pub started: UnixMs,
+    /// 40 hexadecimal digits, new with every start.
+    pub run_id: Box<str>,
+    /// For random numbers that need not be secret.
+    pub seed: u64,
+    /// The executable and the configuration file as absolute paths.
+    pub executable: PathBuf,
+    pub config_file: Option<PathBuf>,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub active_expire: AtomicBool,
+    tasks: AtomicU32,
+    /// The default user has a password.
+    password: AtomicBool,
+    workers: Box<[Sender<worker::Letter>]>,
+    control: Sender<control::Letter>,
+}
+
+/// What a node is made of beside its configuration.
+pub struct Parts {
+    pub keyspace: Keyspace,
+    pub config: Config,
+    pub config_file: Option<PathBuf>,
+    pub workers: Box<[Sender<worker::Letter>]>,
+    pub control: Sender<control::Letter>,
+    pub random: [u8; 32],
+}
+
+/// What the whole node is about and every command has to ask for; mostly nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tasks(pub u32);
+
+impl Tasks {
+    /// CLIENT PAUSE.
+    pub const PAUSE_ALL: Tasks = Tasks(1);
+    pub const PAUSE_WRITE: Tasks = Tasks(2);
+    /// Either.
+    pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
+
+    pub const fn or(self, other: Tasks) -> Tasks {
+        Tasks(self.0 | other.0)
+    }
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+    /// One of `tasks` at least.
+    pub const fn has(self, tasks: Tasks) -> bool {
+        self.0 & tasks.0 != 0
+    }
+}
+
+impl Node {
+    /// Makes the node of this process.
+    pub fn start(parts: Parts) -> &'static Node {
+        let commands = Commands::build();
+        // The last place of the counters is the control thread's.
+        let stats = Stats::new(parts.workers.len() + 1, commands.all().len());
+        let (id, seed) = parts.random.split_at(20);
+        let node = Node {
+            keyspace: parts.keyspace,
+            commands,
+            clients: Clients::default(),
+            stats,
+            memory: Memory::default(),
+            pause: Pause::default(),
+            listeners: Listeners::default(),
+            started: unix_now(),
+            run_id: id.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+            seed: seed.iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
+            executable: std::env::current_exe().unwrap_or_default(),
+            config_file: parts.config_file,
+            active_expire: AtomicBool::new(true),
+            tasks: AtomicU32::new(0),
+            password: AtomicBool::new(!parts.config.password().is_empty()),
+            config: parts.config,
+            workers: parts.workers,
+            control: parts.control,
+        };
+        node.apply_eviction_policy();
+        Box::leak(Box::new(node))
+    }
+
+    #[inline]
+    pub fn tasks(&self) -> Tasks {
+        Tasks(self.tasks.load(Ordering::Acquire))
+    }
+
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Where the control thread counts.
+    pub fn control_stats(&self) -> &crate::stats::ThreadStats {
+        self.stats.thread(self.workers.len())
+    }
+
+    pub fn post(&self, worker: usize, letter: worker::Letter) {
+        self.workers[worker].post(letter);
+    }
+
+    pub fn post_control(&self, letter: control::Letter) {
+        self.control.post(letter);
+    }
+
+    // ---- who may ----
+
+    /// Whether a session has to authenticate.
+    #[inline]
+    pub fn auth_required(&self) -> bool {
+        self.password.load(Ordering::Acquire)
+    }
+
+    /// The password has changed (CONFIG SET requirepass). Sessions that are there stay as they are.
+    pub fn password_changed(&self) {
+        self.password.store(!self.config.password().is_empty(), Ordering::Release);
+    }
+
+    /// Why this session may not run a command that is protected, if so.
+    pub fn protects(&self, session: &Session, command: &Entry) -> Option<String> {
+        if command.spec.name != "debug" && command.parent != Some("debug") {
+            return None;
+        }
+        let is_local = session.shared.is_local();
+        (!self.config.debug_permission().allows(is_local)).then(|| {
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+             you can run it from a local connection, otherwise you need to set this option \
+             in the configuration file, and then restart the server."
+                .to_string()
+        })
+    }
+
+    pub fn log_attack(&self, addr: &str) {
+        log::warning(format!(
+            "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Isotherm. \
+             This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Isotherm \
+             instance. Connection from {addr} aborted."
+        ));
+    }
+
+    // ---- connections ----
+
+    /// The connection runs no further command and is closed by its owner.
+    pub fn kill(&self, client: &ClientShared) {
+        client.ask(Attention::KILL);
+        let token = client.token.load(Ordering::Acquire);
+        self.post(usize::from(client.worker), worker::Letter::Attend { token, id: client.id });
+    }
+
+    pub fn disconnected(&self, client: &ClientShared) {
+        self.clients.remove(client.id);
+    }
+
+    // ---- pausing ----
+
+    /// CLIENT PAUSE: until `end_ms`, commands wait; with `writes_only`, only those that write. A later end stays.
+    pub fn pause(&self, end_ms: i64, writes_only: bool) {
+        let before = self.tasks();
+        self.pause.end_ms.fetch_max(end_ms, Ordering::AcqRel);
+        let kind = if writes_only { Tasks::PAUSE_WRITE } else { Tasks::PAUSE_ALL };
+        self.set_pauses(kind);
+        if before.has(Tasks::PAUSE_ALL) && writes_only {
+            self.post_tasks();
+        }
+    }
+
+    /// CLIENT UNPAUSE.
+    pub fn unpause(&self) {
+        self.pause.end_ms.store(0, Ordering::Release);
+        self.set_pauses(Tasks(0));
+        self.post_tasks();
+    }
+
+    /// Whoever notices first that the time is over says so to all.
+    pub fn end_pause_if_over(&self, now: UnixMs) {
+        if self.tasks().has(Tasks::PAUSES) && !self.pause.is_on(now) {
+            self.unpause();
+        }
+    }
+
+    fn set_pauses(&self, kind: Tasks) {
+        let set = |tasks: u32| Some(tasks & !Tasks::PAUSES.0 | kind.0);
+        let _ = self.tasks.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+    }
+
+    fn post_tasks(&self) {
+        (0..self.workers.len()).for_each(|worker| self.post(worker, worker::Letter::Tasks));
+    }
+
+    // ---- the end ----
+
+    /// Ends the process in an orderly way, soon.
+    pub fn shut_down(&self) {
+        self.post_control(control::Letter::ShutDown);
+    }
+}
+
+/// When CLIENT PAUSE ends.
+#[derive(Default)]
+pub struct Pause {
+    end_ms: AtomicI64,
+}
+
+impl Pause {
+    pub fn is_on(&self, now: UnixMs) -> bool {
+        now.0 < self.end_ms()
+    }
+
+    /// Milliseconds since 1970; 0 if nothing is paused.
+    pub fn end_ms(&self) -> i64 {
+        self.end_ms.load(Ordering::Acquire)
+    }
+}
+
+/// The clock of everything but commands.
+pub fn unix_now() -> UnixMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMs(since.as_millis() as i64)
+}
+
+/// Every connection, by its id.
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    /// Those on their way to their worker are counted already.
+    count: AtomicUsize,
+    all: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
+}
+
+impl Clients {
+    /// A connection was accepted.
+    pub fn next_id(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn add(&self, client: &Arc<ClientShared>) {
+        self.lock().insert(client.id, Arc::clone(client));
+    }
+
+    pub fn remove(&self, id: u64) {
+        if self.lock().remove(&id).is_some() {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    pub fn get(&self, id: u64) -> Option<Arc<ClientShared>> {
+        self.lock().get(&id).cloned()
+    }
+
+    /// All of them, by id.
+    pub fn all(&self) -> Vec<Arc<ClientShared>> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientShared>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

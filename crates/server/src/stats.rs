@@ -1,0 +1,272 @@
+//! Counters. Each worker has its own, written by nobody else, so counting is a load and a store; whoever asks (INFO)
+//! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
+//! they were, and readers subtract that.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A counter with one writer.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is counted for every command.
+#[derive(Default)]
+pub struct CommandCounters {
+    pub calls: Counter,
+    pub ticks: Counter,
+    pub rejected: Counter,
+    pub failed: Counter,
+}
+
+/// The same, added up; time in microseconds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CommandTotals {
+    pub calls: u64,
+    pub usec: u64,
+    pub rejected: u64,
+    pub failed: u64,
+}
+
+/// The counters of one worker (or of the control thread, which has the last place).
+pub struct ThreadStats {
+    /// By `Entry::index`.
+    pub commands: Box<[CommandCounters]>,
+    pub values: Values<Counter>,
+    errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
+}
+
+/// What is counted once a thread; `T` is a counter, or a sum.
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values<T> {
+    pub commands_processed: T,
+    pub connections_received: T,
+    pub connections_rejected: T,
+    pub net_input_bytes: T,
+    pub net_output_bytes: T,
+    pub keyspace_hits: T,
+    pub keyspace_misses: T,
+    pub expired_keys: T,
+    pub evicted_keys: T,
+    pub evicted_clients: T,
+    pub error_replies: T,
+    pub dirty: T,
+    pub reads_processed: T,
+    pub writes_processed: T,
+    pub query_buffer_limit_disconnections: T,
+    pub output_buffer_limit_disconnections: T,
+}
+
+/// Everything, added up.
+#[derive(Clone, Default, Debug)]
+pub struct Totals {
+    pub commands: Vec<CommandTotals>,
+    pub values: Values<u64>,
+    pub errors: BTreeMap<Box<[u8]>, u64>,
+}
+
+pub struct Stats {
+    threads: Box<[ThreadStats]>,
+    baseline: Mutex<Totals>,
+    rates: Mutex<Rates>,
+    clock: quanta::Clock,
+}
+
+impl Stats {
+    pub fn new(threads: usize, commands: usize) -> Stats {
+        let thread = |_| ThreadStats {
+            commands: (0..commands).map(|_| CommandCounters::default()).collect(),
+            values: Values::default(),
+            errors: Mutex::default(),
+        };
+        Stats {
+            threads: (0..threads).map(thread).collect(),
+            baseline: Mutex::default(),
+            rates: Mutex::default(),
+            clock: quanta::Clock::new(),
+        }
+    }
+
+    pub fn thread(&self, number: usize) -> &ThreadStats {
+        &self.threads[number]
+    }
+
+    /// What was counted since the start or the last reset.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.raw_totals();
+        totals.subtract(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner));
+        totals
+    }
+
+    /// CONFIG RESETSTAT.
+    pub fn reset(&self) {
+        let totals = self.raw_totals();
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
+    }
+
+    /// What has happened per second lately.
+    pub fn rates(&self) -> PerSecond {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).mean()
+    }
+
+    /// Ten times a second: what has happened since the last time.
+    pub fn sample_rates(&self, interval: Duration) {
+        let calls =
+            |thread: &ThreadStats| thread.commands.iter().map(|command| command.calls.get()).sum::<u64>();
+        let sum = |of: &dyn Fn(&ThreadStats) -> u64| self.threads.iter().map(of).sum();
+        let now = PerSecond {
+            commands: sum(&calls),
+            input_bytes: sum(&|thread| thread.values.net_input_bytes.get()),
+            output_bytes: sum(&|thread| thread.values.net_output_bytes.get()),
+        };
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).add(now, interval);
+    }
+
+    fn raw_totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        totals.commands.resize(self.threads[0].commands.len(), CommandTotals::default());
+        for thread in &self.threads {
+            for (total, counters) in totals.commands.iter_mut().zip(&thread.commands) {
+                total.calls += counters.calls.get();
+                total.usec += self.clock.delta_as_nanos(0, counters.ticks.get()) / 1000;
+                total.rejected += counters.rejected.get();
+                total.failed += counters.failed.get();
+            }
+            totals.values.add(&thread.values);
+            for (code, count) in thread.errors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                *totals.errors.entry(code.clone()).or_default() += count;
+            }
+        }
+        totals
+    }
+}
+
+/// Sums, or what they grow by in a second.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct PerSecond {
+    pub commands: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+}
+
+/// The field shows the mean of so many samples.
+const RATE_SAMPLES: usize = 16;
+
+#[derive(Default)]
+struct Rates {
+    last: Option<PerSecond>,
+    samples: [PerSecond; RATE_SAMPLES],
+    next: usize,
+}
+
+impl Rates {
+    fn add(&mut self, now: PerSecond, interval: Duration) {
+        let rate = |now: u64, last: u64| ((now - last) as f64 / interval.as_secs_f64().max(1e-3)) as u64;
+        if let Some(last) = self.last.replace(now) {
+            self.samples[self.next] = PerSecond {
+                commands: rate(now.commands, last.commands),
+                input_bytes: rate(now.input_bytes, last.input_bytes),
+                output_bytes: rate(now.output_bytes, last.output_bytes),
+            };
+            self.next = (self.next + 1) % RATE_SAMPLES;
+        }
+    }
+
+    fn mean(&self) -> PerSecond {
+        let mean = |of: fn(&PerSecond) -> u64| self.samples.iter().map(of).sum::<u64>() / RATE_SAMPLES as u64;
+        PerSecond {
+            commands: mean(|sample| sample.commands),
+            input_bytes: mean(|sample| sample.input_bytes),
+            output_bytes: mean(|sample| sample.output_bytes),
+        }
+    }
+}
+
+impl ThreadStats {
+    /// What one transaction of the keyspace has met. Mostly zeros, which cost a test each.
+    #[inline]
+    pub fn count_txn(&self, hits: u64, misses: u64, expired: u64, dirty: u64) {
+        let values = &self.values;
+        for (counter, n) in [
+            (&values.keyspace_hits, hits),
+            (&values.keyspace_misses, misses),
+            (&values.expired_keys, expired),
+            (&values.dirty, dirty),
+        ] {
+            if n > 0 {
+                counter.add(n);
+            }
+        }
+    }
+
+    /// An error reply, by its first word.
+    pub fn count_error(&self, code: &[u8]) {
+        self.values.error_replies.add(1);
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        match errors.get_mut(code) {
+            Some(count) => *count += 1,
+            None => drop(errors.insert(code.into(), 1)),
+        }
+    }
+}
+
+impl Totals {
+    fn subtract(&mut self, baseline: &Totals) {
+        for (total, before) in self.commands.iter_mut().zip(&baseline.commands) {
+            total.calls -= before.calls;
+            total.usec -= before.usec;
+            total.rejected -= before.rejected;
+            total.failed -= before.failed;
+        }
+        self.values.subtract(&baseline.values);
+        for (code, count) in &mut self.errors {
+            *count -= baseline.errors.get(code).copied().unwrap_or_default();
+        }
+        self.errors.retain(|_, count| *count > 0);
+    }
+}
+
+macro_rules! each_value {
+    ($($name:ident),* $(,)?) => {
+        impl Values<u64> {
+            fn add(&mut self, counters: &Values<Counter>) {
+                $(self.$name += counters.$name.get();)*
+            }
+            fn subtract(&mut self, baseline: &Values<u64>) {
+                $(self.$name -= baseline.$name;)*
+            }
+        }
+    };
+}
+
+each_value!(
+    commands_processed,
+    connections_received,
+    connections_rejected,
+    net_input_bytes,
+    net_output_bytes,
+    keyspace_hits,
+    keyspace_misses,
+    expired_keys,
+    evicted_keys,
+    evicted_clients,
+    error_replies,
+    dirty,
+    reads_processed,
+    writes_processed,
+    query_buffer_limit_disconnections,
+    output_buffer_limit_disconnections,
+);

@@ -1,0 +1,503 @@
+//! A worker: one thread that owns its connections for life, reads requests, runs them and writes replies.
+//!
+//! ```text
+//!           +-> read ---------> input buffer --> batches of requests --> reply buffer --> write -+
+//!   wait ---+                   (one a worker)                           (one a worker)          +--> wait
+//!           +-> mailbox: a new connection, look at yours, one of yours is to go -----------------+
+//! ```
+//! Bytes of an incomplete request are copied out of the input buffer into the connection, and back in front of the next
+//! read. When that would mean copying much - a large value arrives - the connection reads into bytes of its own.
+
+mod batch;
+mod connection;
+mod group;
+mod outbox;
+
+use isotherm_reactor::stream::Progress;
+use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
+use isotherm_resp::Span;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::dispatch::Dispatcher;
+use crate::log;
+use crate::node::{Node, unix_now};
+use crate::session::{Attention, ClientShared, Session};
+use crate::transaction;
+use batch::{run_requests, write_replies};
+use connection::Connection;
+use group::{Group, Join};
+
+/// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
+/// bulk load.
+const INPUT_BYTES: usize = 64 << 10;
+/// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted at least
+/// to read into the connection's own bytes.
+const COPY_BYTES_MAX: usize = 16 << 10;
+/// What a connection's own bytes grow by at least. They double, so memory is at most twice what has arrived.
+const GROW_BYTES_MIN: usize = 64 << 10;
+/// And at most: what one `read` can bring without starving the others.
+const GROW_BYTES_MAX: usize = 4 << 20;
+/// Reads of one connection before the others have their turn.
+const READS_PER_TURN_MAX: usize = 16;
+/// A stranger's request may not be longer.
+const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
+/// Nor may so much of its replies wait.
+const STRANGER_OUTPUT_BYTES_MAX: u64 = 1024;
+/// How often idle connections are looked for.
+const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A letter to a worker.
+pub enum Letter {
+    Connect(Box<(Stream, Arc<ClientShared>)>),
+    /// The session with this number may have been asked something (`Attention`).
+    Attend {
+        token: usize,
+        id: u64,
+    },
+    /// The node's tasks have changed: a pause may be over.
+    Tasks,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Due {
+    PauseEnd,
+    IdleScan,
+}
+
+pub struct Worker {
+    events: Events,
+    mailbox: Mailbox<Letter>,
+    inner: Inner,
+}
+
+/// All but what is waited for.
+struct Inner {
+    node: &'static Node,
+    dispatcher: Dispatcher,
+    /// By token. A connection in hand is taken out.
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    input: Box<[u8]>,
+    spans: Vec<Span>,
+    group: Group,
+    /// Connections that have more to read, without a further event.
+    again: Vec<usize>,
+    timers: Timers<Due>,
+}
+
+impl Worker {
+    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<Letter>, number: usize) -> Worker {
+        let mut timers = Timers::default();
+        timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
+        let inner = Inner {
+            node,
+            dispatcher: Dispatcher::new(node, number),
+            connections: Vec::new(),
+            free: Vec::new(),
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            spans: Vec::new(),
+            group: Group::new(),
+            again: Vec::new(),
+            timers,
+        };
+        Worker { events, mailbox, inner }
+    }
+
+    /// Runs for ever; the process ends it.
+    pub fn run(mut self) -> io::Result<()> {
+        loop {
+            let timeout = match self.inner.again.is_empty() {
+                true => self.inner.timers.next_in(Instant::now()),
+                false => Some(Duration::ZERO),
+            };
+            self.events.wait(timeout)?;
+            for ready in self.events.ready().filter(|ready| ready.token != Token::MAILBOX) {
+                self.inner.serve(ready);
+            }
+            self.inner.run_group();
+            if self.mailbox.has_letters() {
+                self.read_letters();
+            }
+            self.inner.turn();
+        }
+    }
+
+    fn read_letters(&mut self) {
+        for letter in self.mailbox.take() {
+            match letter {
+                Letter::Connect(new) => {
+                    let (stream, shared) = *new;
+                    let token = self.inner.add(stream, shared);
+                    let watched = match &self.inner.connections[token] {
+                        Some(connection) => self
+                            .events
+                            .watch(connection.stream.as_fd(), Token(token))
+                            .map_err(|why| why.to_string()),
+                        None => Ok(()),
+                    };
+                    if let Err(why) = watched {
+                        log::warning(format!(
+                            "Error registering fd event for the new client connection: {why}"
+                        ));
+                        self.inner.close(token);
+                    }
+                }
+                Letter::Attend { token, id } => self.inner.attend(token, id),
+                Letter::Tasks => self.inner.resume_waiting(),
+            }
+        }
+    }
+}
+
+impl Inner {
+    // ---- connections come and go ----
+
+    fn add(&mut self, stream: Stream, shared: Arc<ClientShared>) -> usize {
+        let token = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        shared.token.store(token, Ordering::Release);
+        self.node.clients.add(&shared);
+        let session = Session::new(shared, !self.node.auth_required());
+        self.connections[token] = Some(Box::new(Connection::new(stream, session)));
+        token
+    }
+
+    fn close(&mut self, token: usize) {
+        if let Some(connection) = self.connections[token].take() {
+            self.forget(*connection, token);
+        }
+    }
+
+    fn forget(&mut self, mut connection: Connection, token: usize) {
+        transaction::leave(&mut connection.session, &mut self.dispatcher.held);
+        self.dispatcher.held.release();
+        self.node.disconnected(&connection.session.shared);
+        self.free.push(token);
+        // Dropping the stream closes the socket, which takes it out of the set of events.
+    }
+
+    // ---- events ----
+
+    #[inline]
+    fn serve(&mut self, ready: Ready) {
+        let token = ready.token.0;
+        let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
+        if ready.writable && connection.outbox.is_some() {
+            self.write(&mut connection);
+        }
+        if ready.readable && !ready.closed && connection.is_plain() {
+            return self.join_group(connection, token);
+        }
+        if ready.readable || ready.closed {
+            self.read(&mut connection, token, ready.closed);
+        }
+        self.settle(connection, token);
+    }
+
+    #[inline]
+    fn join_group(&mut self, connection: Box<Connection>, token: usize) {
+        match self.group.join(&mut self.dispatcher, connection, token) {
+            Join::Joined if self.group.is_full() => self.run_group(),
+            Join::Joined => {}
+            Join::Not(mut connection, progress) => {
+                match progress {
+                    Progress::Bytes(_) | Progress::Later => {}
+                    Progress::Ended | Progress::Broken(_) => connection.break_off(),
+                }
+                self.settle(connection, token);
+            }
+            Join::TooMuch(mut connection, bytes) => {
+                connection.sends_much = true;
+                self.dispatcher.count_read(&connection.session, bytes.len());
+                self.run_own(&mut connection, bytes);
+                self.read(&mut connection, token, false);
+                self.settle(connection, token);
+            }
+        }
+    }
+
+    #[inline]
+    fn run_group(&mut self) {
+        if self.group.is_empty() {
+            return;
+        }
+        for (mut connection, token) in self.group.run(&mut self.dispatcher) {
+            self.finish(&mut connection);
+            self.settle(connection, token);
+        }
+    }
+
+    /// Puts a connection back, or ends it.
+    #[inline]
+    fn settle(&mut self, connection: Box<Connection>, token: usize) {
+        if connection.closing && connection.outbox.is_none() {
+            self.forget(*connection, token);
+        } else {
+            self.connections[token] = Some(connection);
+        }
+    }
+
+    /// The socket takes more: what waits is written, and whoever was stopped by that goes on.
+    fn write(&mut self, connection: &mut Connection) {
+        match connection.write_outbox() {
+            Ok(written) => self.dispatcher.count_written(&connection.session, written),
+            Err(()) => connection.break_off(),
+        }
+        self.run_kept(connection);
+    }
+
+    /// Runs what a stopped connection has kept, and lets it read again.
+    fn run_kept(&mut self, connection: &mut Connection) {
+        if connection.unrun && !connection.is_stopped() {
+            let kept = std::mem::take(&mut connection.input);
+            self.run_own(connection, kept);
+        }
+        if connection.readable && !connection.is_stopped() {
+            self.again.push(connection.session.shared.token.load(Ordering::Relaxed));
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, connection: &mut Connection, token: usize, ended: bool) {
+        connection.readable = true;
+        for _ in 0..READS_PER_TURN_MAX {
+            if connection.is_stopped() {
+                return;
+            }
+            let (progress, filled) = self.read_once(connection);
+            match progress {
+                // A read that leaves room has emptied the socket, unless the end is near.
+                Progress::Bytes(_) if filled || ended => {}
+                Progress::Bytes(_) | Progress::Later => {
+                    connection.readable = false;
+                    return;
+                }
+                Progress::Ended | Progress::Broken(_) => {
+                    if progress != Progress::Ended {
+                        connection.outbox = None;
+                    }
+                    connection.readable = false;
+                    connection.closing = true;
+                    return;
+                }
+            }
+        }
+        self.again.push(token);
+    }
+
+    /// One `read`, and the requests that it brings. Says whether all room was filled.
+    #[inline]
+    fn read_once(&mut self, connection: &mut Connection) -> (Progress, bool) {
+        let kept = connection.input.len();
+        if kept > COPY_BYTES_MAX || connection.wanted > COPY_BYTES_MAX {
+            return self.read_own(connection);
+        }
+        self.input[..kept].copy_from_slice(&connection.input);
+        let room = self.input.len() - kept;
+        let progress = connection.stream.read(&mut self.input[kept..]);
+        if let Progress::Bytes(count) = progress {
+            self.dispatcher.count_read(&connection.session, count);
+            let bytes = &mut self.input[..kept + count];
+            let done = run_requests(&mut self.dispatcher, connection, bytes, &mut self.spans);
+            connection.keep(&bytes[done..]);
+            connection.sends_much = count >= group::REGION_BYTES;
+            self.finish(connection);
+            return (progress, count == room);
+        }
+        (progress, false)
+    }
+
+    /// The same into the connection's own bytes, which then are not copied.
+    #[cold]
+    fn read_own(&mut self, connection: &mut Connection) -> (Progress, bool) {
+        let kept = connection.input.len();
+        let grow = connection.wanted.clamp(1, kept.clamp(GROW_BYTES_MIN, GROW_BYTES_MAX));
+        if connection.input.capacity() - kept < grow.min(COPY_BYTES_MAX) {
+            let more = connection.wanted.clamp(GROW_BYTES_MIN, kept.max(GROW_BYTES_MIN));
+            if connection.input.try_reserve_exact(more).is_err() {
+                refuse_memory(connection, more);
+                return (Progress::Later, false);
+            }
+        }
+        let room = (connection.input.capacity() - kept).min(GROW_BYTES_MAX);
+        let progress = connection.stream.append_to(&mut connection.input, room);
+        if let Progress::Bytes(count) = progress {
+            self.dispatcher.count_read(&connection.session, count);
+            if count < connection.wanted {
+                connection.wanted -= count;
+                connection.publish_buffers();
+                self.check_query(connection);
+            } else {
+                let input = std::mem::take(&mut connection.input);
+                self.run_own(connection, input);
+            }
+            return (progress, count == room);
+        }
+        (progress, false)
+    }
+
+    /// Runs the requests of bytes that are the connection's own.
+    fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
+        let done = run_requests(&mut self.dispatcher, connection, &mut input, &mut self.spans);
+        input.drain(..done);
+        connection.input = if input.is_empty() { Vec::new() } else { input };
+        self.finish(connection);
+    }
+
+    /// After requests have run: replies leave, limits are looked at, others see where the session stands.
+    #[inline]
+    fn finish(&mut self, connection: &mut Connection) {
+        write_replies(&mut self.dispatcher, connection);
+        if self.spans.capacity() > SPANS_CAPACITY_MAX {
+            self.spans = Vec::new();
+        }
+        if connection.waits {
+            self.wait_for_pause();
+        }
+        connection.session.publish(self.dispatcher.clock.now().0);
+        connection.publish_buffers();
+        if !connection.input.is_empty() || connection.session.multi.is_some() {
+            self.check_query(connection);
+        }
+        if connection.outbox.is_some() {
+            self.check_output(connection);
+        }
+    }
+
+    // ---- limits ----
+
+    fn check_query(&mut self, connection: &mut Connection) {
+        let queued = connection.session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        let bytes = connection.input.len() + queued;
+        let stranger = !connection.session.authenticated && self.node.auth_required();
+        if bytes > self.dispatcher.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
+            self.dispatcher.stats.values.query_buffer_limit_disconnections.add(1);
+            log::warning(format!(
+                "Closing client that reached max query buffer length: id={} (qbuf={bytes})",
+                connection.session.id()
+            ));
+            connection.break_off();
+        }
+    }
+
+    fn check_output(&mut self, connection: &mut Connection) {
+        let limit = self.dispatcher.hot.output;
+        let Some(outbox) = &mut connection.outbox else { return };
+        let bytes = outbox.bytes() as u64;
+        let above = |limit_bytes: u64| limit_bytes > 0 && bytes >= limit_bytes;
+        let soft_since = above(limit.soft_bytes).then(|| outbox.soft_since.unwrap_or_else(Instant::now));
+        outbox.soft_since = soft_since;
+        let for_too_long = soft_since.is_some_and(|since| since.elapsed().as_secs() > limit.soft_seconds);
+        let stranger = !connection.session.authenticated && self.node.auth_required();
+        if above(limit.hard_bytes) || for_too_long || stranger && bytes > STRANGER_OUTPUT_BYTES_MAX {
+            self.dispatcher.log_output_limit(&connection.session);
+            connection.break_off();
+        }
+    }
+
+    // ---- letters and timers ----
+
+    /// Another worker has asked for something.
+    fn attend(&mut self, token: usize, id: u64) {
+        let is_killed = self.connections.get(token).and_then(Option::as_ref).is_some_and(|connection| {
+            connection.session.id() == id && connection.session.shared.is_asked(Attention::KILL)
+        });
+        if is_killed {
+            self.close(token);
+        }
+    }
+
+    /// What is due now, and what had more to read.
+    #[inline]
+    fn turn(&mut self) {
+        if !self.again.is_empty() {
+            for token in std::mem::take(&mut self.again) {
+                let Some(mut connection) = self.connections[token].take() else { continue };
+                self.read(&mut connection, token, true);
+                self.settle(connection, token);
+            }
+        }
+        while let Some(due) = self.timers.take_due(Instant::now()) {
+            match due {
+                Due::PauseEnd => self.resume_waiting(),
+                Due::IdleScan => {
+                    self.scan_idle();
+                    self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
+                }
+            }
+        }
+    }
+
+    fn wait_for_pause(&mut self) {
+        let left_ms = self.node.pause.end_ms() - unix_now().0;
+        self.timers.add(Instant::now() + Duration::from_millis(left_ms.max(1) as u64), Due::PauseEnd);
+    }
+
+    /// Those that wait run what they have kept; if the pause goes on, they wait again.
+    fn resume_waiting(&mut self) {
+        self.node.end_pause_if_over(unix_now());
+        for token in 0..self.connections.len() {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            if connection.waits {
+                connection.waits = false;
+                self.run_kept(&mut connection);
+            }
+            self.settle(connection, token);
+        }
+    }
+
+    /// Closes connections that were silent for too long, or exceed the soft limit of output for too long.
+    fn scan_idle(&mut self) {
+        self.dispatcher.hot.refresh(self.node);
+        let timeout_ms = self.dispatcher.hot.timeout_seconds as i64 * 1000;
+        if timeout_ms == 0 && self.dispatcher.hot.output.soft_bytes == 0 {
+            return;
+        }
+        let now_ms = unix_now().0;
+        for token in 0..self.connections.len() {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            let silent_ms =
+                now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
+            if timeout_ms > 0 && silent_ms > timeout_ms && !connection.waits {
+                log::verbose("Closing idle client");
+                connection.break_off();
+            }
+            self.check_output(&mut connection);
+            self.settle(connection, token);
+        }
+    }
+}
+
+/// There is no memory for what a client sends. The others go on: it is for large requests that it does not suffice.
+fn refuse_memory(connection: &mut Connection, more_bytes: usize) {
+    log::warning(format!(
+        "Closing client for whose query there is no memory: id={} (qbuf={}, {more_bytes} more)",
+        connection.session.id(),
+        connection.input.len()
+    ));
+    connection.break_off();
+}
+
+/// Spans kept between batches: 64 requests of some arguments.
+const SPANS_CAPACITY_MAX: usize = 4096;
+
+/// Makes the mailboxes of `workers` workers, so that the node knows them before the first runs.
+pub fn mailboxes(workers: usize) -> io::Result<Vec<(Events, Mailbox<Letter>)>> {
+    let make = |_| {
+        let events = Events::new()?;
+        let mailbox = events.mailbox()?;
+        Ok((events, mailbox))
+    };
+    (0..workers).map(make).collect()
+}
+
+/// The writers' ends of mailboxes.
+pub fn senders(workers: &[(Events, Mailbox<Letter>)]) -> Box<[Sender<Letter>]> {
+    workers.iter().map(|(_, mailbox)| mailbox.sender()).collect()
+}

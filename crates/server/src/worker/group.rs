@@ -1,0 +1,197 @@
+//! Groups: connections that are ready at the same time are served together.
+//!
+//! ```text
+//!            region 0        region 1        region 2
+//! buffer   [ GET a .......][ SET b 1 .....][ GET c GET d ]
+//!
+//! read 0, read 1, read 2  ->  parse, fetch a b c d ahead  ->  run a b c d  ->  write 0, write 1, write 2
+//! ```
+//! Without a pipeline a batch has one request, and its waits for memory - some four, one after the other - are a sixth of
+//! what it costs. Those of a group overlap. Only small requests join; who sends more is served alone, in a larger buffer.
+//!
+//! Between two groups this struct is empty.
+
+use arrayvec::ArrayVec;
+use isotherm_reactor::stream::Progress;
+use isotherm_resp::{Args, Parser, Span};
+
+use super::batch::{Ended, Found, REQUESTS_MAX, parse, run_requests, write_replies};
+use super::connection::Connection;
+use crate::dispatch::{Dispatcher, Next, Request};
+
+const CONNECTIONS_MAX: usize = 32;
+/// What a connection may bring: a pipeline of some 32 small requests.
+pub const REGION_BYTES: usize = 2 << 10;
+
+pub struct Group {
+    buffer: Box<[u8]>,
+    members: ArrayVec<Member, CONNECTIONS_MAX>,
+    found: Vec<Found>,
+    spans: Vec<Span>,
+}
+
+struct Member {
+    connection: Box<Connection>,
+    token: usize,
+    /// In `Group::found`.
+    requests: (usize, usize),
+    /// Bytes of its region, and where what was found in them ends.
+    len: usize,
+    end: usize,
+    ended: Ended,
+}
+
+/// What a member's requests came to.
+struct Ran {
+    /// How many of them, and what comes next.
+    requests: usize,
+    next: Next,
+    /// Where its replies end.
+    replies_end: usize,
+}
+
+/// What became of a connection that tried to join.
+pub enum Join {
+    Joined,
+    /// There was nothing to read, or the end.
+    Not(Box<Connection>, Progress),
+    /// It has sent more than fits: here is what was read.
+    TooMuch(Box<Connection>, Vec<u8>),
+}
+
+impl Group {
+    pub fn new() -> Group {
+        Group {
+            buffer: vec![0; CONNECTIONS_MAX * REGION_BYTES].into_boxed_slice(),
+            members: ArrayVec::new(),
+            found: Vec::new(),
+            spans: Vec::new(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether to run it before the next joins: so many requests that more would push each other out of the cache.
+    pub fn is_full(&self) -> bool {
+        self.members.is_full() || self.found.len() >= REQUESTS_MAX
+    }
+
+    /// Reads what a connection has sent. It has kept nothing, and there is room.
+    #[inline]
+    pub fn join(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        mut connection: Box<Connection>,
+        token: usize,
+    ) -> Join {
+        let start = self.members.len() * REGION_BYTES;
+        let region = &mut self.buffer[start..start + REGION_BYTES];
+        let len = match connection.stream.read(region) {
+            Progress::Bytes(REGION_BYTES) => return Join::TooMuch(connection, region.to_vec()),
+            Progress::Bytes(len) => len,
+            other => return Join::Not(connection, other),
+        };
+        dispatcher.count_read(&connection.session, len);
+        let first = self.found.len();
+        let bytes = &mut region[..len];
+        let (end, ended) = parse(dispatcher, &mut connection, bytes, 0, &mut self.found, &mut self.spans);
+        let requests = (first, self.found.len());
+        self.members.push(Member { connection, token, requests, len, end, ended });
+        Join::Joined
+    }
+
+    /// Runs all requests and writes the replies. Gives the connections back, with what they need to go on.
+    pub fn run(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+    ) -> ArrayVec<(Box<Connection>, usize), CONNECTIONS_MAX> {
+        let ran = self.run_found(dispatcher);
+        let mut replies_start = 0;
+        for (member, ran) in self.members.iter_mut().zip(&ran) {
+            // Before its client reads a reply, others see that it was answered.
+            member.connection.session.publish(dispatcher.clock.now().0);
+            let replies = &dispatcher.reply.out[replies_start..ran.replies_end];
+            replies_start = ran.replies_end;
+            match member.connection.write_slice(replies) {
+                Ok(written) => dispatcher.count_written(&member.connection.session, written),
+                Err(()) => member.connection.break_off(),
+            }
+        }
+        dispatcher.reply.out.clear();
+        dispatcher.trim_reply();
+        let mut done = ArrayVec::new();
+        for (at, (mut member, ran)) in self.members.take().into_iter().zip(&ran).enumerate() {
+            let region = &mut self.buffer[at * REGION_BYTES..][..member.len];
+            let end = go_on(dispatcher, &mut member, region, ran, &self.found, &mut self.spans);
+            member.connection.keep(&region[end..]);
+            write_replies(dispatcher, &mut member.connection);
+            done.push((member.connection, member.token));
+        }
+        self.found.clear();
+        self.spans.clear();
+        done
+    }
+
+    fn run_found(&mut self, dispatcher: &mut Dispatcher) -> ArrayVec<Ran, CONNECTIONS_MAX> {
+        let mut resolved: ArrayVec<Request<'_>, { 2 * REQUESTS_MAX }> = ArrayVec::new();
+        for (at, member) in self.members.iter().enumerate() {
+            let region = &self.buffer[at * REGION_BYTES..];
+            for found in &self.found[member.requests.0..member.requests.1] {
+                resolved
+                    .push(dispatcher.resolve(Args::new(&region[found.start..], found.spans(&self.spans))));
+            }
+        }
+        if let Some(first) = self.members.first() {
+            dispatcher.prefetch_batch(first.connection.session.db, &resolved);
+        }
+        let mut all = ArrayVec::new();
+        dispatcher.clock.begin();
+        for member in &mut self.members {
+            let requests = &resolved[member.requests.0..member.requests.1];
+            let mark = dispatcher.reply.len();
+            let (requests, next) = dispatcher.run_all(&mut member.connection.session, requests, 0, mark);
+            if next == (Next::Close { after_replies: false }) {
+                dispatcher.reply.truncate(mark);
+            }
+            all.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
+        }
+        dispatcher.held.release();
+        all
+    }
+}
+
+/// What is left of a member's bytes after its first requests, alone. Returns how many bytes are done with.
+fn go_on(
+    dispatcher: &mut Dispatcher,
+    member: &mut Member,
+    region: &mut [u8],
+    ran: &Ran,
+    found: &[Found],
+    spans: &mut Vec<Span>,
+) -> usize {
+    let connection = &mut *member.connection;
+    if connection.closing {
+        return region.len();
+    }
+    match (ran.next, &member.ended) {
+        (Next::Go, Ended::Incomplete { wanted }) => {
+            connection.wanted = *wanted;
+            member.end
+        }
+        (Next::Go, Ended::Full) => {
+            member.end + run_requests(dispatcher, connection, &mut region[member.end..], spans)
+        }
+        (Next::Go, Ended::Wrong(error)) => {
+            dispatcher.protocol_error(&mut connection.session, *error);
+            connection.closing = true;
+            region.len()
+        }
+        (next, _) => {
+            connection.parser = Parser::new();
+            connection.stop(next);
+            if connection.waits { found[member.requests.0 + ran.requests].start } else { region.len() }
+        }
+    }
+}

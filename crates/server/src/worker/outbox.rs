@@ -1,0 +1,148 @@
+//! Replies that a socket did not take, in the order in which they are to be written.
+//!
+//! Large replies are moved in whole, small ones are copied behind the last chunk. When more than `FULL_BYTES` wait, the
+//! connection runs no further command until half of it is gone: a client that never reads costs that much and one batch
+//! more, not all the memory there is. It is generous because some clients write a whole pipeline before they read.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// So many bytes of replies stop a connection.
+pub const FULL_BYTES: usize = 64 << 20;
+/// And so many let it go on.
+const RESUME_BYTES: usize = FULL_BYTES / 2;
+/// A chunk of this size is moved rather than copied.
+const MOVE_BYTES_MIN: usize = 16 << 10;
+
+#[derive(Debug)]
+pub struct Outbox {
+    chunks: VecDeque<Vec<u8>>,
+    /// Bytes of the first chunk that are written.
+    written: usize,
+    /// Bytes that are not.
+    bytes: usize,
+    full: bool,
+    /// Since when the soft limit is exceeded.
+    pub soft_since: Option<Instant>,
+}
+
+impl Outbox {
+    /// Takes what is left of `reply` behind its first `written` bytes.
+    pub fn new(reply: &mut Vec<u8>, written: usize) -> Outbox {
+        let mut outbox =
+            Outbox { chunks: VecDeque::new(), written: 0, bytes: 0, full: false, soft_since: None };
+        if reply.len() - written >= MOVE_BYTES_MIN {
+            outbox.bytes = reply.len() - written;
+            outbox.written = written;
+            outbox.chunks.push_back(std::mem::take(reply));
+        } else {
+            outbox.bytes = reply.len() - written;
+            outbox.chunks.push_back(reply[written..].to_vec());
+        }
+        outbox.full = outbox.bytes >= FULL_BYTES;
+        outbox
+    }
+
+    /// Empties `reply` into the outbox.
+    pub fn append(&mut self, reply: &mut Vec<u8>) {
+        if reply.is_empty() {
+            return;
+        }
+        self.bytes += reply.len();
+        match self.chunks.back_mut() {
+            Some(last) if last.capacity() - last.len() >= reply.len() => last.append(reply),
+            _ if reply.len() < MOVE_BYTES_MIN => {
+                let mut chunk = Vec::with_capacity(MOVE_BYTES_MIN);
+                chunk.append(reply);
+                self.chunks.push_back(chunk);
+            }
+            _ => self.chunks.push_back(std::mem::take(reply)),
+        }
+        self.full |= self.bytes >= FULL_BYTES;
+    }
+
+    /// What is to be written next; `None` if nothing is left.
+    pub fn front(&self) -> Option<&[u8]> {
+        self.chunks.front().map(|chunk| &chunk[self.written..]).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// So many bytes of `front` are written.
+    pub fn advance(&mut self, count: usize) {
+        self.written += count;
+        self.bytes -= count;
+        if self.chunks.front().is_some_and(|chunk| chunk.len() == self.written) {
+            self.chunks.pop_front();
+            self.written = 0;
+        }
+        self.full &= self.bytes > RESUME_BYTES;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// What it takes, for the books.
+    pub fn memory_bytes(&self) -> usize {
+        self.chunks.iter().map(Vec::capacity).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes pieces of every size and takes them out again in other pieces.
+    #[test]
+    fn bytes_leave_as_they_came() {
+        let mut prng = isotherm_stdx::Prng::new(7);
+        let mut next = 0u8;
+        let mut piece = |len: u64| {
+            (0..len)
+                .map(|_| {
+                    next = next.wrapping_add(1);
+                    next
+                })
+                .collect::<Vec<u8>>()
+        };
+        let mut expected = Vec::new();
+        let mut first = piece(40_000);
+        expected.extend_from_slice(&first[100..]);
+        let mut outbox = Outbox::new(&mut first, 100);
+        let mut got = Vec::new();
+        for _ in 0..500 {
+            let mut reply = piece([prng.below(200), prng.below(40_000)][prng.below(2) as usize]);
+            expected.extend_from_slice(&reply);
+            outbox.append(&mut reply);
+            assert!(reply.is_empty());
+            let mut room = prng.below(60_000) as usize;
+            while let Some(bytes) = outbox.front().filter(|_| room > 0) {
+                let count = bytes.len().min(room);
+                got.extend_from_slice(&bytes[..count]);
+                room -= count;
+                outbox.advance(count);
+            }
+            assert_eq!(outbox.bytes(), expected.len() - got.len());
+        }
+        while let Some(bytes) = outbox.front().map(<[u8]>::to_vec) {
+            got.extend_from_slice(&bytes);
+            outbox.advance(bytes.len());
+        }
+        assert!(got == expected && outbox.bytes() == 0);
+    }
+
+    #[test]
+    fn full_until_half_is_gone() {
+        let mut outbox = Outbox::new(&mut vec![0; FULL_BYTES], 1);
+        assert!(!outbox.is_full());
+        outbox.append(&mut vec![0]);
+        assert!(outbox.is_full());
+        outbox.advance(RESUME_BYTES - 1);
+        assert!(outbox.is_full());
+        outbox.advance(1);
+        assert!(!outbox.is_full());
+    }
+}

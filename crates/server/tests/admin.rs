@@ -1,0 +1,218 @@
+//! Commands about sessions and the server over a socket: who one is, what is configured, who else is there.
+
+mod common;
+
+use common::{Client, PATIENCE, Server};
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+
+#[track_caller]
+fn bulk(client: &mut Client, request: &str, value: &str) {
+    client.check(request, &format!("${}\r\n{value}\r\n", value.len()));
+}
+
+#[track_caller]
+fn pair(client: &mut Client, request: &str, name: &str, value: &str) {
+    let expected = format!("*2\r\n${}\r\n{name}\r\n${}\r\n{value}\r\n", name.len(), value.len());
+    client.check(request, &expected);
+}
+
+/// The value of a field of INFO, or of CLIENT LIST.
+#[track_caller]
+fn field(text: &str, name: &str, end: char) -> String {
+    let start = text.find(name).unwrap_or_else(|| panic!("{name} is not in {text}")) + name.len();
+    text[start..].chars().take_while(|&letter| letter != end).collect()
+}
+
+#[test]
+fn passwords() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut client = server.client();
+    client.check("PING", "-NOAUTH Authentication required.\r\n");
+    client.check(
+        "HELLO 3",
+        "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+         <pass> option can be used to authenticate the client and select the RESP protocol version at the same time\r\n",
+    );
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    for request in
+        ["AUTH secre", "AUTH secrets", "AUTH default x", "AUTH nobody secret", "HELLO 3 AUTH default x"]
+    {
+        client.check(request, wrong);
+    }
+    client.check("AUTH secret", OK);
+    client.check("PING", "+PONG\r\n");
+    client.check("RESET", "+RESET\r\n");
+    client.check("PING", "-NOAUTH Authentication required.\r\n");
+    assert!(client.ask("HELLO 2 AUTH default secret").starts_with("*14\r\n"));
+    client.check("CONFIG SET requirepass other", OK);
+    client.check("PING", "+PONG\r\n");
+    server.client().check("AUTH secret", wrong);
+}
+
+#[test]
+fn hello() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("HELLO 4", "-NOPROTO unsupported protocol version\r\n");
+    client.check("HELLO x", "-ERR Protocol version is not an integer or out of range\r\n");
+    client.check("HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'\r\n");
+    assert!(client.ask("HELLO 3 SETNAME ann").starts_with("%7\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n"));
+    bulk(&mut client, "CLIENT GETNAME", "ann");
+    client.check("GET nothing", "_\r\n");
+    client.check("CONFIG SET availability-zone here extended-redis-compatibility yes", OK);
+    let redis = client.ask("HELLO 2");
+    assert!(
+        redis.starts_with("*16\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n"),
+        "{redis}"
+    );
+    assert!(redis.ends_with("$17\r\navailability_zone\r\n$4\r\nhere\r\n"), "{redis}");
+}
+
+#[test]
+fn configuration() {
+    let server = Server::start(&["--maxmemory 100mb", "--hz", "50"]);
+    let mut client = server.client();
+    pair(&mut client, "CONFIG GET MAXMEMORY", "MAXMEMORY", "104857600");
+    pair(&mut client, "CONFIG GET h?", "hz", "50");
+    client.check("CONFIG SET maxmemory 1gb timeout 7", OK);
+    pair(&mut client, "CONFIG GET timeout", "timeout", "7");
+    client.check(
+        "CONFIG SET maxmemory 2gb hz x",
+        "-ERR CONFIG SET failed (possibly related to argument 'hz') - argument couldn't be parsed into an integer\r\n",
+    );
+    pair(&mut client, "CONFIG GET maxmemory", "maxmemory", "1073741824");
+    client.check(
+        "CONFIG SET io-threads 3",
+        "-ERR CONFIG SET failed (possibly related to argument 'io-threads') - the number of workers can only be set at \
+         start\r\n",
+    );
+    pair(&mut client, "CONFIG GET io-threads", "io-threads", "1");
+    client.check("CONFIG REWRITE", "-ERR The server is running without a config file\r\n");
+}
+
+#[test]
+fn a_port_in_use_is_refused_and_the_old_one_stays() {
+    let (server, other) = (Server::start(&[]), Server::start(&[]));
+    let mut client = server.client();
+    client.check(
+        &format!("CONFIG SET maxmemory 7mb port {}", other.port),
+        "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check server \
+         logs.\r\n",
+    );
+    pair(&mut client, "CONFIG GET port", "port", &server.port.to_string());
+    pair(&mut client, "CONFIG GET maxmemory", "maxmemory", "0");
+    let begun = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", server.port)).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "the old port is open again");
+    }
+    server.client().check("PING", "+PONG\r\n");
+}
+
+#[test]
+fn clients_see_and_end_each_other() {
+    let server = Server::with_workers(2, &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    other.check("CLIENT SETNAME victim", OK);
+    other.check("SELECT 3", OK);
+    let id = other.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+    let list = client.ask(&format!("CLIENT LIST ID {id}"));
+    assert_eq!(field(&list, "name=", ' '), "victim");
+    assert_eq!(field(&list, "db=", ' '), "3");
+    assert_eq!(field(&list, "cmd=", ' '), "client|id");
+    assert_eq!(field(&client.ask("CLIENT INFO"), "cmd=", ' '), "client|info");
+    client.check("CLIENT KILL NAME nobody", ":0\r\n");
+    client.check("CLIENT KILL 1.2.3.4:5", "-ERR No such client\r\n");
+    client.check("CLIENT KILL NAME victim", ":1\r\n");
+    other.expect_end();
+    client.check("CLIENT KILL SKIPME no TYPE normal", ":1\r\n");
+    client.expect_end();
+}
+
+#[test]
+fn a_pause_ends_by_itself_and_by_hand() {
+    let server = Server::with_workers(2, &[]);
+    let (mut client, mut writer) = (server.client(), server.client());
+    client.check("CLIENT PAUSE 100000 WRITE", OK);
+    writer.check("GET key", "$-1\r\n");
+    writer.send(common::encode(&["SET", "key", "1"]));
+    writer.expect_silence();
+    assert_eq!(field(&client.ask("INFO clients"), "paused_actions:", '\r'), "write");
+    client.check("CLIENT UNPAUSE", OK);
+    writer.expect(OK);
+    let begun = Instant::now();
+    client.check("CLIENT PAUSE 200", OK);
+    writer.check("PING", "+PONG\r\n");
+    assert!(begun.elapsed() >= Duration::from_millis(150) && begun.elapsed() < PATIENCE);
+}
+
+#[test]
+fn information() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("SET key value EX 100", OK);
+    client.check("GET nothing", "$-1\r\n");
+    assert!(client.ask("NOSUCH").starts_with("-ERR unknown command"));
+    let info = client.ask("INFO everything");
+    for (name, value) in [
+        ("redis_version:", "7.2.4"),
+        ("server_name:", "isotherm"),
+        ("isotherm_persistence:", "none"),
+        ("role:", "master"),
+        ("keyspace_misses:", "1"),
+        ("rdb_changes_since_last_save:", "1"),
+        ("errorstat_ERR:", "count=1"),
+        ("db0:", "keys=1,expires=1,avg_ttl=0,keys_with_volatile_items=0"),
+    ] {
+        assert_eq!(field(&info, name, '\r'), value, "{name}");
+    }
+    assert!(field(&info, "cmdstat_set:", '\r').starts_with("calls=1,usec="));
+    client.check("CONFIG RESETSTAT", OK);
+    assert_eq!(field(&client.ask("INFO stats"), "keyspace_misses:", '\r'), "0");
+    assert!(!client.ask("INFO").contains("# Commandstats"));
+}
+
+#[test]
+fn debug_needs_a_permission() {
+    let server = Server::start(&[]);
+    assert!(server.client().ask("DEBUG SLEEP 0").starts_with("-ERR DEBUG command not allowed."));
+    let server = Server::start(&["--enable-debug-command", "local"]);
+    let mut client = server.client();
+    client.check("DEBUG SLEEP 0", OK);
+    client.check("DEBUG DIGEST", "+0000000000000000000000000000000000000000\r\n");
+    client.check("SET a 1", OK);
+    // As Valkey computes it.
+    client.check("DEBUG DIGEST-VALUE a", "*1\r\n+b4fc66738120fba0b5aa500ab5c2bf89cea1c5da\r\n");
+}
+
+#[test]
+fn connections_that_take_too_much_are_closed() {
+    let server = Server::start(&["--maxmemory-clients", "2mb"]);
+    let (mut client, mut greedy) = (server.client(), server.client());
+    client.check("CLIENT NO-EVICT on", OK);
+    greedy.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n{}", 8 << 20, "x".repeat(4 << 20)));
+    let begun = Instant::now();
+    while field(&client.ask("INFO stats"), "evicted_clients:", '\r') == "0" {
+        assert!(begun.elapsed() < PATIENCE, "the large one is closed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    client.check("PING", "+PONG\r\n");
+}
+
+#[test]
+fn a_transaction_may_change_the_policy_of_what_it_holds() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.check("MULTI", OK);
+    for request in
+        ["SET key value", "CONFIG SET maxmemory-policy allkeys-lfu", "CLIENT PAUSE 50 WRITE", "INFO"]
+    {
+        client.check(request, "+QUEUED\r\n");
+    }
+    assert!(client.ask("EXEC").starts_with("*4\r\n+OK\r\n+OK\r\n+OK\r\n$"));
+    let begun = Instant::now();
+    while !client.ask("OBJECT FREQ key").starts_with(':') {
+        assert!(begun.elapsed() < PATIENCE, "the policy is in force");
+    }
+}

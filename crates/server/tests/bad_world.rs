@@ -1,0 +1,283 @@
+//! The world at its worst: addresses, memory or time are not what they should be. The server says so and ends, or it
+//! refuses what it can't do and goes on; it never crashes.
+
+mod common;
+
+use common::{Client, PATIENCE, Server, binary, encode, free_port};
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+const MB: usize = 1 << 20;
+
+/// The server under limits that a shell sets.
+fn limited(limits: &str, arguments: &str) -> Server {
+    let port = free_port();
+    let mut shell = Command::new("sh");
+    let binary = binary().display();
+    shell.args(["-c", &format!("{limits} exec {binary} --port {port} --bind 127.0.0.1 {arguments}")]);
+    Server::spawn(port, shell)
+}
+
+/// Whether it answers (true) or has ended (false).
+fn starts(server: &mut Server) -> bool {
+    let begun = Instant::now();
+    loop {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", server.port)) {
+            Client::over(stream).check("PING", "+PONG\r\n");
+            return true;
+        }
+        if !server.is_alive() {
+            return false;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// ---- addresses ----
+
+/// `ulimit -v` from far too little to plenty: each server works, or ends with exit code 1 and a reason.
+#[test]
+fn any_limit_on_addresses() {
+    let (mut working, mut refused) = (0, 0);
+    for limit_kb in
+        [5_000, 10_000, 30_000, 60_000, 100_000, 150_000, 200_000, 300_000, 310_000, 600_000, 3_000_000]
+    {
+        let mut server = limited(&format!("ulimit -v {limit_kb};"), "--io-threads 4");
+        if starts(&mut server) {
+            server.client().check(&format!("SET k {}", "v".repeat(100_000)), OK);
+            working += 1;
+            continue;
+        }
+        let (status, log) = (server.wait(), server.log());
+        let code = status.code().unwrap_or_else(|| panic!("{status} under {limit_kb} KB:\n{log}"));
+        // Below some limit not even the loader finds room for the libraries.
+        let reasons = [
+            (1, "limit on address space"),
+            (1, "cannot reserve"),
+            (127, "error while loading shared libraries"),
+            (127, "cannot"),
+        ];
+        let is_told = reasons.iter().any(|(with, reason)| code == *with && log.contains(reason));
+        assert!(is_told, "{code} under {limit_kb} KB:\n{log}");
+        refused += 1;
+    }
+    assert!(working >= 5 && refused >= 2, "{working} worked, {refused} did not");
+}
+
+// ---- memory ----
+
+/// Writes until memory runs out. Returns how many keys were stored.
+fn fill(client: &mut Client, value: &str) -> usize {
+    let mut stored = 0;
+    for batch in 0..1000 {
+        let requests: Vec<u8> =
+            (0..100).flat_map(|number| encode(&["SET", &format!("k:{batch}:{number}"), value])).collect();
+        client.send(&requests);
+        let replies: Vec<Vec<u8>> = (0..100).map(|_| client.read_reply()).collect();
+        let refused = replies.iter().filter(|reply| *reply == OOM.as_bytes()).count();
+        assert!(replies.iter().all(|reply| reply == OK.as_bytes() || reply == OOM.as_bytes()));
+        stored += 100 - refused;
+        if refused == 100 {
+            return stored;
+        }
+    }
+    panic!("{stored} keys, and memory has not run out");
+}
+
+/// The data segment is limited: what the kernel refuses is what it refuses under vm.overcommit_memory=2.
+#[test]
+fn memory_that_runs_out() {
+    let mut server = limited("ulimit -d 100000;", "--io-threads 2");
+    assert!(starts(&mut server), "{}", server.log());
+    let (mut writer, mut other) = (server.client(), server.client());
+    let stored = fill(&mut writer, &"v".repeat(1000));
+    assert!(stored > 30_000, "only {stored} keys in 100 MB");
+    // Reading goes on, and so does writing when something has gone.
+    other.check("GET k:0:0", &format!("$1000\r\n{}\r\n", "v".repeat(1000)));
+    let gone: Vec<String> = (0..100).map(|number| format!("k:0:{number}")).collect();
+    other.check(&format!("DEL {}", gone.join(" ")), ":100\r\n");
+    other.check(&format!("SET again {}", "w".repeat(1000)), OK);
+    // A value that can't even be received costs its sender the connection, or is refused; others notice nothing.
+    let mut large = server.client();
+    let mut request = b"*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n$209715200\r\n".to_vec();
+    request.resize(request.len() + 200 * MB, b'x');
+    request.extend_from_slice(b"\r\n");
+    if large.stream.write_all(&request).is_ok() {
+        let said = large.read_to_end();
+        assert!(said.is_empty() || said == OOM.as_bytes(), "{:?}", String::from_utf8_lossy(&said));
+    }
+    server.wait_for_log("there is no memory");
+    other.check("GET again", &format!("$1000\r\n{}\r\n", "w".repeat(1000)));
+    other.check("SETRANGE new 300000000 x", OOM);
+    other.check("FLUSHALL", OK);
+    assert!(fill(&mut writer, &"v".repeat(1000)) > stored / 2, "what was flushed is not used again");
+    assert!(server.is_alive());
+}
+
+/// Under strict accounting the reservation must not count. A test does not change the machine's setting.
+#[test]
+fn strict_accounting_of_memory() {
+    let setting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
+    if setting.trim() != "2" {
+        println!("skipped: a start under vm.overcommit_memory=2: here it is {}", setting.trim());
+        return;
+    }
+    let mut server = limited("", "--io-threads 4");
+    assert!(starts(&mut server), "{}", server.log());
+    server.client().check("SET k v", OK);
+}
+
+/// In a group of 512 MB, eviction keeps the server below what the kernel would end it for.
+#[test]
+fn a_small_control_group() {
+    let group = match Group::new(512 * MB) {
+        Ok(group) => group,
+        Err(why) => return println!("skipped: a control group of 512 MB: {why}"),
+    };
+    let enter = format!("echo $$ > {}/cgroup.procs;", group.folder.display());
+    let arguments = "--io-threads 2 --maxmemory 400mb --maxmemory-policy allkeys-random";
+    let mut server = limited(&enter, arguments);
+    assert!(starts(&mut server), "{}", server.log());
+    let mut client = server.client();
+    let value = "v".repeat(4000);
+    for batch in 0..1500 {
+        let requests: Vec<u8> =
+            (0..100).flat_map(|number| encode(&["SET", &format!("k:{batch}:{number}"), &value])).collect();
+        client.send(&requests);
+        (0..100).for_each(|_| client.expect(OK));
+    }
+    assert!(server.is_alive() && server.resident_bytes() < 512 * MB as u64);
+    assert!(client.ask("INFO stats").contains("\nevicted_keys:"));
+    drop(server);
+}
+
+/// A control group of our own, gone with this value.
+struct Group {
+    folder: PathBuf,
+}
+
+impl Group {
+    fn new(limit_bytes: usize) -> Result<Group, String> {
+        let name = format!("isotherm-test-{}", std::process::id());
+        // The second version of the kernel's interface, or the first.
+        let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let (root, file) = match unified {
+            true => ("/sys/fs/cgroup", "memory.max"),
+            false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        };
+        let folder = Path::new(root).join(name);
+        std::fs::create_dir(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+        let group = Group { folder };
+        let limit = group.folder.join(file);
+        std::fs::write(&limit, limit_bytes.to_string())
+            .map_err(|why| format!("{}: {why}", limit.display()))?;
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel needs a moment to see that the last process has left.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+// ---- time ----
+
+/// Between the server and the C library: the wall clock shows so many seconds more as a file says.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    long result = syscall(SYS_clock_gettime, clock, time);
+    const char *path = getenv("TEST_CLOCK");
+    FILE *file = clock == CLOCK_REALTIME && path ? fopen(path, "r") : NULL;
+    long seconds = 0;
+    if (file) {
+        if (fscanf(file, "%ld", &seconds) == 1) time->tv_sec += seconds;
+        fclose(file);
+    }
+    return (int)result;
+}
+"#;
+
+#[test]
+fn a_clock_that_steps() {
+    let folder = std::env::temp_dir().join(format!("isotherm-clock-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("clock.c"), CLOCK).unwrap();
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o", "clock.so", "clock.c"])
+        .current_dir(&folder)
+        .status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        return println!("skipped: a wall clock that steps: no C compiler");
+    }
+    let step_to = |seconds: i64| {
+        // At once, so that the server never reads half a number.
+        std::fs::write(folder.join("new"), seconds.to_string()).unwrap();
+        std::fs::rename(folder.join("new"), folder.join("seconds")).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    step_to(0);
+    let limits = format!("export LD_PRELOAD={0}/clock.so TEST_CLOCK={0}/seconds;", folder.display());
+    let mut server = limited(&limits, "--io-threads 2 --enable-debug-command yes");
+    assert!(starts(&mut server), "{}", server.log());
+    let mut client = server.client();
+    let time = |client: &mut Client| number_in(client.ask("TIME").split("\r\n").nth(2).unwrap());
+    let ttl = |client: &mut Client, key: &str| number_in(client.ask(&format!("TTL {key}")).trim());
+    let mut idle = server.client();
+    idle.check("PING", "+PONG\r\n");
+    client.check("SET long v EX 100", OK);
+    client.check("SET short v EX 2", OK);
+    let before = time(&mut client);
+
+    // An hour back: everything lives an hour longer, and what is new expires by the new time.
+    step_to(-3600);
+    assert!((before - 3600..before - 3590).contains(&time(&mut client)), "the server sees another clock");
+    assert!((3690..=3700).contains(&ttl(&mut client, "long")));
+    client.check("SET new v PX 30", OK);
+    let begun = Instant::now();
+    while client.ask("DBSIZE") != ":2\r\n" {
+        assert!(begun.elapsed() < PATIENCE, "the expiry cycle stands still");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let list = client.ask("CLIENT LIST");
+    assert!(!list.contains("age=-") && !list.contains("idle=-"), "{list}");
+    assert!(!client.ask("INFO server").contains("uptime_in_seconds:-"));
+    client.check("OBJECT IDLETIME long", ":0\r\n");
+    idle.check("PING", "+PONG\r\n");
+
+    // Back to where it was, then two hours on: what is due leaves by itself.
+    step_to(0);
+    assert!(ttl(&mut client, "long") <= 100);
+    step_to(7200);
+    let begun = Instant::now();
+    while client.ask("DBSIZE") != ":0\r\n" {
+        assert!(begun.elapsed() < PATIENCE, "keys outlive their time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn number_in(text: &str) -> i64 {
+    text.trim_start_matches([':', '$', '+']).parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+}

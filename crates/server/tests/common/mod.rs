@@ -1,0 +1,247 @@
+//! A server started from the built binary, and a client that speaks bytes.
+#![allow(dead_code)]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Whatever takes longer than this has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    pub folder: PathBuf,
+}
+
+impl Server {
+    /// With one worker.
+    pub fn start(arguments: &[&str]) -> Server {
+        Server::with_workers(1, arguments)
+    }
+
+    pub fn with_workers(workers: usize, arguments: &[&str]) -> Server {
+        let port = free_port();
+        let (port_text, workers) = (port.to_string(), workers.to_string());
+        let mut all = vec!["--port", &port_text, "--bind", "127.0.0.1", "--io-threads", &workers];
+        all.extend_from_slice(arguments);
+        let server = Server::spawn(port, command(&all));
+        server.wait_until_it_answers();
+        server
+    }
+
+    /// Starts any command line; nothing is waited for.
+    pub fn spawn(port: u16, mut command: Command) -> Server {
+        let folder = std::env::temp_dir().join(format!("isotherm-test-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let log = std::fs::File::create(folder.join("log")).unwrap();
+        command.current_dir(&folder).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        Server { child: command.spawn().unwrap(), port, folder }
+    }
+
+    fn wait_until_it_answers(&self) {
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "the server does not listen; its log:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub fn wait_for_log(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.log().contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "{text:?} is not in the log:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::over(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent =
+            Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server does not end; its log:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub fn resident_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// CPU time of all threads.
+    pub fn cpu(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let nanos = tasks.map(|task| {
+            let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+            text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        self.child.kill().ok();
+        self.child.wait().ok();
+        if failed {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments);
+    command
+}
+
+pub fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_isotherm-server"))
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A connection, and the bytes that were read from it but not asked for.
+pub struct Client<S = TcpStream> {
+    pub stream: S,
+    left: Vec<u8>,
+}
+
+impl Client<TcpStream> {
+    pub fn over(stream: TcpStream) -> Client {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, left: Vec::new() }
+    }
+
+    /// No reply comes for a while.
+    pub fn expect_silence(&mut self) {
+        self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut byte = [0];
+        let error = self.stream.read(&mut byte).expect_err("nothing should come");
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn over_any(stream: S) -> Client<S> {
+        Client { stream, left: Vec::new() }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Sends a request and checks the bytes of its reply.
+    #[track_caller]
+    pub fn check(&mut self, request: &str, reply: &str) {
+        let words: Vec<&str> = request.split_whitespace().collect();
+        self.send(encode(&words));
+        let got = self.read_reply();
+        assert_eq!(String::from_utf8_lossy(&got), reply, "{request}");
+    }
+
+    /// Sends a request and returns the bytes of its reply.
+    pub fn ask(&mut self, request: &str) -> String {
+        self.send(encode(&request.split_whitespace().collect::<Vec<_>>()));
+        String::from_utf8_lossy(&self.read_reply()).into_owned()
+    }
+
+    /// One whole reply.
+    #[track_caller]
+    pub fn read_reply(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(end) = reply_end(&self.left, 0) {
+                return self.left.drain(..end).collect();
+            }
+            let mut bytes = vec![0; 64 << 10];
+            let count = self.stream.read(&mut bytes).expect("a reply comes");
+            assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.left));
+            self.left.extend_from_slice(&bytes[..count]);
+        }
+    }
+
+    #[track_caller]
+    pub fn expect(&mut self, reply: &str) {
+        let got = self.read_reply();
+        assert_eq!(String::from_utf8_lossy(&got), reply);
+    }
+
+    /// Everything up to the end of the connection.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.left);
+        // A reset is an end as well.
+        let _ = self.stream.read_to_end(&mut all);
+        all
+    }
+
+    #[track_caller]
+    pub fn expect_end(&mut self) {
+        assert_eq!(String::from_utf8_lossy(&self.read_to_end()), "");
+    }
+}
+
+pub fn encode(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Where the reply that begins at `at` ends, if it is complete.
+fn reply_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    let line = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    let after = at + line + 2;
+    let number = || std::str::from_utf8(&rest[1..line]).unwrap().parse::<i64>().unwrap();
+    let several = |count: i64| (0..count).try_fold(after, |at, _| reply_end(bytes, at));
+    match rest[0] {
+        b'+' | b'-' | b':' | b',' | b'_' | b'#' | b'(' => Some(after),
+        b'$' | b'=' if number() < 0 => Some(after),
+        b'$' | b'=' => {
+            let end = after + number() as usize + 2;
+            (bytes.len() >= end).then_some(end)
+        }
+        b'*' | b'~' | b'>' => several(number()),
+        b'%' => several(number() * 2),
+        other => panic!("no reply begins with {:?}", other as char),
+    }
+}

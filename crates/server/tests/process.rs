@@ -1,0 +1,138 @@
+//! The process: how it starts, how it ends, and what it says.
+
+mod common;
+
+use common::{Server, command, free_port};
+use std::process::Command;
+
+const OK: &str = "+OK\r\n";
+
+#[test]
+fn it_ends_when_told() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::with_workers(2, &["--pidfile", "server.pid"]);
+        let pid = std::fs::read_to_string(server.folder.join("server.pid")).unwrap();
+        assert_eq!(pid.trim(), server.pid().to_string());
+        let mut client = server.client();
+        client.check("SET k v", OK);
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0));
+        client.expect_end();
+        assert!(!server.folder.join("server.pid").exists());
+        let log = server.log();
+        for line in [
+            "Server initialized",
+            "Ready to accept connections tcp",
+            &format!("Received SIG{signal} scheduling shutdown..."),
+            "User requested shutdown...",
+            "is now ready to exit, bye bye...",
+        ] {
+            assert!(log.contains(line), "{line:?} is missing in {log}");
+        }
+        assert_eq!(log.matches("nothing is written to disk").count(), 1, "{log}");
+    }
+}
+
+#[test]
+fn a_broken_pipe_is_no_reason_to_end() {
+    let mut server = Server::start(&[]);
+    server.signal("PIPE");
+    server.client().check("PING", "+PONG\r\n");
+    assert!(server.is_alive());
+}
+
+#[test]
+fn a_port_in_use() {
+    let server = Server::start(&[]);
+    let port = server.port.to_string();
+    let mut second = Server::spawn(free_port(), command(&["--port", &port, "--bind", "127.0.0.1"]));
+    assert_eq!(second.wait().code(), Some(1));
+    let log = second.log();
+    let socket = format!(
+        "Warning: Could not create server TCP listening socket 127.0.0.1:{port}: bind: Address already in use"
+    );
+    assert!(log.contains(&socket), "{log}");
+    assert!(log.contains(&format!("Failed listening on port {port} (tcp), aborting.")), "{log}");
+}
+
+#[test]
+fn configuration_that_cannot_be_read() {
+    let folder = std::env::temp_dir().join(format!("isotherm-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let wrong = folder.join("wrong.conf");
+    std::fs::write(&wrong, "port 0\nnonsense 1\n").unwrap();
+    let missing = folder.join("missing.conf");
+    for (path, message) in [(&wrong, "nonsense 1"), (&missing, "Fatal error, can't open config file")] {
+        let output = Command::new(common::binary()).arg(path).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(message), "{said}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_it_says_of_itself() {
+    for (argument, begins) in
+        [("--version", "Isotherm server v="), ("-v", "Isotherm server v="), ("--help", "Usage:")]
+    {
+        let output = Command::new(common::binary()).arg(argument).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with(begins));
+    }
+}
+
+#[test]
+fn few_files_allow_few_clients() {
+    let run = |files: u32| {
+        let port = free_port();
+        let binary = common::binary().display();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {files}; exec {binary} --port {port} --bind 127.0.0.1")]);
+        Server::spawn(port, shell)
+    };
+    let server = run(100);
+    server.wait_for_log("Ready to accept connections");
+    let log = server.log();
+    assert!(
+        log.contains("You requested maxclients of 10000 requiring at least 10032 max file descriptors."),
+        "{log}"
+    );
+    assert!(log.contains("maxclients has been reduced to 68"), "{log}");
+    let mut server = run(32);
+    assert_eq!(server.wait().code(), Some(1));
+    assert!(server.log().contains("is not enough for the server to start"), "{}", server.log());
+}
+
+/// A limit on address space makes the reservations smaller; it does not keep the server from starting.
+#[test]
+fn little_address_space() {
+    let port = free_port();
+    let binary = common::binary().display();
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -v 2000000; exec {binary} --port {port} --bind 127.0.0.1 --io-threads 2");
+    shell.args(["-c", &script]);
+    let server = Server::spawn(port, shell);
+    server.wait_for_log("Ready to accept connections");
+    let mut client = server.client();
+    for number in 0..1000 {
+        client.check(&format!("SET k{number} {}", "v".repeat(1000)), OK);
+    }
+    client.check("DBSIZE", ":1000\r\n");
+}
+
+#[test]
+fn the_log_goes_to_a_file() {
+    let server = Server::start(&["--logfile", "server.log"]);
+    let path = server.folder.join("server.log");
+    assert!(std::fs::read_to_string(&path).unwrap().contains("Server initialized"));
+    // Moved away (logrotate), it is made anew.
+    std::fs::rename(&path, server.folder.join("old.log")).unwrap();
+    server.client().send("POST / HTTP/1.1\r\n");
+    let begun = std::time::Instant::now();
+    while !std::fs::read_to_string(&path).is_ok_and(|text| text.contains("SECURITY ATTACK")) {
+        assert!(begun.elapsed() < common::PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}

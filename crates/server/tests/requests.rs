@@ -1,0 +1,335 @@
+//! Requests in any pieces and of any size; wrong ones; and clients that are slow, silent or rude.
+
+mod common;
+
+use common::{PATIENCE, Server, encode};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+const MB: usize = 1 << 20;
+
+/// Some requests of every form, and the replies to them.
+fn mixed(requests: usize) -> (Vec<u8>, Vec<u8>) {
+    let (mut bytes, mut replies) = (Vec::new(), Vec::new());
+    for number in 0..requests {
+        let value = "v".repeat(number * 37 % 500);
+        bytes.extend(encode(&["SET", &format!("key:{number}"), &value]));
+        bytes.extend_from_slice(format!("GET \"key:{number}\"\r\n\r\n*0\r\n*-1\r\n").as_bytes());
+        replies.extend_from_slice(format!("+OK\r\n${}\r\n{value}\r\n", value.len()).as_bytes());
+    }
+    (bytes, replies)
+}
+
+#[test]
+fn pipelines_in_pieces_of_any_size() {
+    let server = Server::with_workers(2, &[]);
+    for (requests, piece) in [(5, 1), (20, 2), (20, 3), (50, 7), (200, 100), (500, 16_384), (500, 70_000)] {
+        let mut client = server.client();
+        let (bytes, replies) = mixed(requests);
+        bytes.chunks(piece).for_each(|part| client.send(part));
+        let mut got = vec![0; replies.len()];
+        client.stream.read_exact(&mut got).unwrap();
+        assert!(got == replies, "{requests} requests in pieces of {piece}");
+        client.check("PING", "+PONG\r\n");
+    }
+}
+
+#[test]
+fn a_byte_now_and_then() {
+    let server = Server::start(&[]);
+    let (mut slow, mut other) = (server.client(), server.client());
+    for byte in encode(&["SET", "slow", "value"]) {
+        slow.send([byte]);
+        std::thread::sleep(Duration::from_millis(2));
+        other.check("PING", "+PONG\r\n");
+    }
+    slow.expect(OK);
+    slow.check("GET slow", "$5\r\nvalue\r\n");
+}
+
+#[test]
+fn values_of_any_size() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    for size in
+        [0, 1, 44, 45, 4096, 16_383, 16_384, 32 << 10, (64 << 10) - 40, 64 << 10, 100_000, MB, 20 * MB]
+    {
+        let value: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+        let mut bytes = encode(&[b"SET", &b"k"[..], &value]);
+        bytes.extend(encode(&["STRLEN", "k"]));
+        bytes.extend(encode(&["GET", "k"]));
+        client.send(&bytes);
+        client.expect(OK);
+        client.expect(&format!(":{size}\r\n"));
+        let got = client.read_reply();
+        assert!(got == [format!("${size}\r\n").as_bytes(), &value, b"\r\n"].concat(), "{size}");
+    }
+}
+
+/// A client that writes all of a long pipeline before it reads: the server has to take it.
+#[test]
+fn a_whole_pipeline_before_the_first_read() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check(&format!("SET k {}", "v".repeat(1000)), OK);
+    let requests = 40_000;
+    client.send(encode(&["GET", "k"]).repeat(requests));
+    let mut got = vec![0; requests * 1009];
+    client.stream.read_exact(&mut got).unwrap();
+    assert!(got.chunks(1009).all(|reply| reply.starts_with(b"$1000\r\nv") && reply.ends_with(b"v\r\n")));
+    client.check("PING", "+PONG\r\n");
+}
+
+/// A client that never reads costs a bounded amount, and disturbs nobody; if it reads after all, it gets everything.
+#[test]
+fn who_never_reads_is_stopped() {
+    let server = Server::start(&[]);
+    let (mut rude, mut other) = (server.client(), server.client());
+    other.check(&format!("SET k {}", "v".repeat(MB)), OK);
+    let before = server.resident_bytes();
+    let requests = 1000;
+    rude.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let pipeline = encode(&["GET", "k"]).repeat(requests);
+    rude.stream.write_all(&pipeline).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    other.check("PING", "+PONG\r\n");
+    // 64 MB stop it; a batch of 32 replies may come on top, and growing buffers.
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 200 * MB as u64, "{} MB", grown >> 20);
+    let cpu = server.cpu();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(server.cpu() - cpu < Duration::from_millis(150), "a stopped client takes CPU time");
+    for _ in 0..requests {
+        let mut reply = vec![0; MB + 12];
+        rude.stream.read_exact(&mut reply).unwrap();
+        assert!(reply.starts_with(b"$1048576\r\nvv") && reply.ends_with(b"v\r\n"));
+    }
+    rude.check("PING", "+PONG\r\n");
+}
+
+#[test]
+fn who_never_reads_may_leave() {
+    let server = Server::start(&[]);
+    let mut other = server.client();
+    other.check(&format!("SET k {}", "v".repeat(MB)), OK);
+    for _ in 0..3 {
+        let mut rude = server.client();
+        rude.send(encode(&["GET", "k"]).repeat(100));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    wait_for_clients(&mut other, 1);
+}
+
+fn wait_for_clients(client: &mut common::Client, count: usize) {
+    let begun = Instant::now();
+    let line = format!("connected_clients:{count}\r\n");
+    while !client.ask("INFO clients").contains(&line) {
+        assert!(begun.elapsed() < PATIENCE, "{}", client.ask("INFO clients"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn output_limits_close() {
+    let server = Server::start(&["--client-output-buffer-limit", "normal 2mb 0 0"]);
+    let (mut rude, mut other) = (server.client(), server.client());
+    other.check(&format!("SET k {}", "v".repeat(MB)), OK);
+    rude.send(encode(&["GET", "k"]).repeat(30));
+    wait_for_clients(&mut other, 1);
+    server.wait_for_log("closed for overcoming of output buffer limits");
+    other.check("PING", "+PONG\r\n");
+}
+
+/// Judged before anything is written, so that it does not depend on the client's speed; a transaction runs to its end.
+#[test]
+fn output_limits_count_what_is_not_written_yet() {
+    let server = Server::start(&["--client-output-buffer-limit", "normal 100000 0 0"]);
+    let mut other = server.client();
+    other.check(&format!("SET k {}", "v".repeat(10_000)), OK);
+    let mut client = server.client();
+    client.send(encode(&["GET", "k"]).repeat(8));
+    (0..8).for_each(|_| assert!(client.read_reply().starts_with(b"$10000")));
+    client.send(encode(&["GET", "k"]).repeat(15));
+    client.expect_end();
+    let mut client = server.client();
+    let mut transaction = encode(&["MULTI"]);
+    transaction.extend(encode(&["GET", "k"]).repeat(15));
+    transaction.extend(encode(&["SET", "end", "reached"]));
+    transaction.extend(encode(&["EXEC"]));
+    client.send(transaction);
+    client.read_to_end();
+    other.check("GET end", "$7\r\nreached\r\n");
+    wait_for_clients(&mut other, 1);
+}
+
+#[test]
+fn wrong_requests_are_answered_and_closed() {
+    let server = Server::start(&[]);
+    let big_line = [&b"x"[..]; 70_000].concat();
+    let cases: &[(&[u8], &str)] = &[
+        (b"*a\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"*99999999999\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"*2147483648\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"*1\r\nPING\r\n", "-ERR Protocol error: expected '$', got 'P'\r\n"),
+        (b"*1\r\n$-1\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$abc\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*2\r\n$3\r\nGET\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$4\r\nPINGxx\r\n", "-ERR Protocol error: invalid CRLF in request\r\n"),
+        (b"SET \"k\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (&big_line, "-ERR Protocol error: too big inline request\r\n"),
+    ];
+    for (bytes, error) in cases {
+        let mut client = server.client();
+        // What came before it is answered as well, and what comes behind is not.
+        client.send(encode(&["PING"]));
+        client.expect("+PONG\r\n");
+        client.send(bytes);
+        assert_eq!(String::from_utf8_lossy(&client.read_to_end()), **error);
+    }
+    let mut client = server.client();
+    client.send(b"PING\r\n*1\r\n$x\r\nPING\r\n");
+    assert_eq!(client.read_to_end(), b"+PONG\r\n-ERR Protocol error: invalid bulk length\r\n");
+}
+
+#[test]
+fn announced_lengths_take_no_memory() {
+    let server = Server::start(&[]);
+    let before = server.resident_bytes();
+    let mut clients: Vec<_> = (0..100).map(|_| server.client()).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        match at % 2 {
+            0 => client.send(b"*1000000\r\n"),
+            _ => client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc"),
+        }
+    }
+    server.client().check("PING", "+PONG\r\n");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 4 * MB as u64, "{} KB for 100 clients", grown >> 10);
+    drop(clients);
+    wait_for_clients(&mut server.client(), 1);
+}
+
+#[test]
+fn many_arguments_in_small_pieces() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let arguments = 200_000;
+    let mut bytes = format!("*{}\r\n$3\r\nDEL\r\n", arguments + 1).into_bytes();
+    (0..arguments).for_each(|number| bytes.extend_from_slice(format!("$6\r\n{number:06}\r\n").as_bytes()));
+    let cpu = server.cpu();
+    for piece in bytes.chunks(500) {
+        client.send(piece);
+    }
+    client.expect(":0\r\n");
+    let cpu = server.cpu() - cpu;
+    assert!(cpu < Duration::from_secs(3), "{cpu:?} for {} KB", bytes.len() >> 10);
+}
+
+#[test]
+fn query_buffers_are_limited() {
+    let server = Server::start(&["--client-query-buffer-limit", "1mb"]);
+    let mut client = server.client();
+    client.send(b"*2\r\n$4\r\nECHO\r\n$10000000\r\n");
+    let mut sent = 0;
+    while sent < 5 * MB && client.stream.write_all(&[b'x'; 10_000]).is_ok() {
+        sent += 10_000;
+    }
+    client.expect_end();
+    server.wait_for_log("max query buffer length");
+    // The same in the queue of a transaction.
+    let mut client = server.client();
+    client.check("MULTI", OK);
+    let request = encode(&["SET", "k", &"v".repeat(100_000)]);
+    for _ in 0..30 {
+        if client.stream.write_all(&request).is_err() {
+            break;
+        }
+    }
+    let replies = client.read_to_end();
+    assert!(replies.len() < 30 * "+QUEUED\r\n".len(), "closed before the end");
+    server.client().check("DBSIZE", ":0\r\n");
+}
+
+#[test]
+fn strangers_may_not_send_much() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let cases: [(&[u8], &str); 2] = [
+        (b"*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n"),
+        (b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", "-ERR Protocol error: unauthenticated bulk length\r\n"),
+    ];
+    for (bytes, error) in cases {
+        let mut client = server.client();
+        client.send(bytes);
+        assert_eq!(String::from_utf8_lossy(&client.read_to_end()), error);
+    }
+    let mut client = server.client();
+    client.check("GET k", "-NOAUTH Authentication required.\r\n");
+    client.check("NONSENSE", "-NOAUTH Authentication required.\r\n");
+    // AUTH and what follows it come together.
+    let mut bytes = encode(&["AUTH", "secret"]);
+    bytes.extend(encode(&["SET", "k", &"v".repeat(20_000)]));
+    client.send(bytes);
+    client.expect(OK);
+    client.expect(OK);
+}
+
+#[test]
+fn half_closed_sockets_get_their_replies() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check(&format!("SET k {}", "v".repeat(MB)), OK);
+    client.send(encode(&["GET", "k"]).repeat(20));
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.read_to_end().len(), 20 * (MB + 12));
+    wait_for_clients(&mut server.client(), 1);
+}
+
+#[test]
+fn quit_answers_and_closes() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.send(b"PING\r\nQUIT\r\nPING\r\n");
+    assert_eq!(client.read_to_end(), b"+PONG\r\n+OK\r\n");
+}
+
+#[test]
+fn http_is_not_spoken_here() {
+    let server = Server::start(&[]);
+    for request in ["POST / HTTP/1.1\r\n", "Host: localhost\r\n"] {
+        let mut client = server.client();
+        client.send(request);
+        client.expect_end();
+    }
+    server.wait_for_log("Possible SECURITY ATTACK detected");
+}
+
+#[test]
+fn a_flood_of_one_client_leaves_room_for_others() {
+    let server = Server::start(&[]);
+    let flood = server.client().stream;
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut writer = flood.try_clone().unwrap();
+        let stop = &stop;
+        scope.spawn(move || {
+            let requests = encode(&["PING"]).repeat(10_000);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) && writer.write_all(&requests).is_ok() {}
+            let _ = writer.shutdown(std::net::Shutdown::Both);
+        });
+        let mut reader = flood;
+        scope.spawn(move || {
+            let mut bytes = vec![0; MB];
+            while matches!(reader.read(&mut bytes), Ok(count) if count > 0) {}
+        });
+        let mut other = server.client();
+        let mut longest = Duration::ZERO;
+        for _ in 0..100 {
+            let begun = Instant::now();
+            other.check("PING", "+PONG\r\n");
+            longest = longest.max(begun.elapsed());
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+    });
+}
