@@ -1,0 +1,116 @@
+//! Measures Isotherm beside Valkey: memory, CPU, hit ratio, expiry. `cargo xtask bench` builds and installs what it needs.
+//!
+//! Both servers get the same bytes in the same run, and everything is read from outside in the same way: this program knows
+//! no more of Isotherm than any client (`threads` alone takes the keyspace without its server). Figures that CPU time enters are taken A B A B, so that a machine which gets slower
+//! or faster in between does so for both.
+//!
+//! * `process` starts and watches a server, `client` asks it, `load` works it with a `shape` of commands.
+//! * `memory`, `speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest` are the kinds of measurement, each a list of rows.
+//! * `report` prints the tables and keeps docs/benchmarks.md.
+
+use std::process::ExitCode;
+
+mod options;
+mod process;
+
+mod client;
+mod histogram;
+mod load;
+mod reply;
+mod shape;
+mod zipf;
+
+mod expiry;
+mod hits;
+mod longest;
+mod maxmemory;
+mod memory;
+mod speed;
+mod threads;
+
+mod report;
+
+use options::{HELP, Options};
+
+/// Why a measurement did not come about.
+pub type Fallible<T = ()> = Result<T, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.is_empty() || args.iter().any(|arg| arg == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const KINDS: [&str; 7] = ["memory", "speed", "threads", "hits", "expiry", "maxmemory", "longest"];
+
+fn run(args: &[String]) -> Fallible {
+    let options = Options::parse(args)?;
+    let kinds: Vec<&str> =
+        KINDS.into_iter().filter(|kind| options.kind == "all" || options.kind == *kind).collect();
+    if kinds.is_empty() {
+        return Err(format!("no kind called '{}'\n\n{HELP}", options.kind));
+    }
+    if options.list {
+        kinds.iter().for_each(|kind| println!("{kind}: {}", rows_of(kind).join(" ")));
+        return Ok(());
+    }
+    if let Some(stranger) = options.only.iter().find(|only| !kinds.iter().any(|kind| names_a_row(only, kind)))
+    {
+        return Err(format!("no row called '{stranger}'; --list names them"));
+    }
+    options.check_programs()?;
+    if let Some(core) = options.load_core
+        && !process::pin_this_thread(core)
+    {
+        eprintln!("bench: cannot pin threads (no taskset?): CPU figures will be noisier");
+    }
+    let command_line = format!("cargo xtask bench {}", args.join(" ").replace(" --write", ""));
+    let result = kinds.into_iter().try_for_each(|kind| {
+        let tables = measure(kind, &options)?;
+        report::publish(&tables, &options, &command_line)
+    });
+    let _ = std::fs::remove_dir_all(&options.scratch);
+    result
+}
+
+fn rows_of(kind: &str) -> Vec<&'static str> {
+    match kind {
+        "memory" => memory::ROWS.to_vec(),
+        "speed" => speed::rows().iter().map(|row| row.name).collect(),
+        "threads" => threads::ROWS.to_vec(),
+        "hits" => hits::ROWS.to_vec(),
+        "expiry" => expiry::ROWS.to_vec(),
+        "maxmemory" => maxmemory::ROWS.to_vec(),
+        _ => longest::ROWS.to_vec(),
+    }
+}
+
+fn names_a_row(only: &str, kind: &str) -> bool {
+    rows_of(kind).iter().any(|row| *row == only || row.starts_with(&format!("{only}-")))
+}
+
+fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
+    match kind {
+        "memory" => memory::measure(options),
+        "speed" => speed::measure(options),
+        "threads" => threads::measure(options),
+        "hits" => hits::measure(options),
+        "expiry" => expiry::measure(options),
+        "maxmemory" => maxmemory::measure(options),
+        _ => longest::measure(options),
+    }
+}
+
+/// A line of progress, apart from the tables.
+pub fn progress(text: &str) {
+    eprintln!("  {text}");
+}

@@ -1,0 +1,158 @@
+//! What was asked for on the command line, and where the servers are.
+
+use std::path::{Path, PathBuf};
+
+use crate::Fallible;
+use crate::process::Side;
+
+pub const HELP: &str = "\
+isotherm-bench KIND [options]     (cargo xtask bench KIND [options] builds and installs what it needs)
+
+kinds
+  memory    bytes per key, by keys, values and workers; sawtooth; churn; idle connections
+  speed     CPU per operation on one core, A B A B
+  threads   two threads over one, the keyspace without sockets
+  hits      hit ratio under maxmemory
+  expiry    a million keys that expire in the same second
+  maxmemory how well the limit is kept, and what finding a volatile key costs
+  longest   the longest single command while keys are inserted
+  all       one after the other
+
+options
+  --only A,B        these rows only (--list names them)
+  --list            the names of the rows
+  --scale 1/10      a tenth of the keys and commands
+  --rounds N        rounds A B of the speed rows (3)
+  --workers A,B     workers of Isotherm where a row varies them (1,2,16)
+  --seeds N         seeds of the hit ratio (8)
+  --server-core N   core of a pinned server (0); --load-core N core of the load (1)
+  --isotherm FILE   the server; --valkey-bin FOLDER the peer's programs
+  --write           put the tables into docs/benchmarks.md
+";
+
+pub struct Options {
+    pub kind: String,
+    pub only: Vec<String>,
+    pub list: bool,
+    scale: (u64, u64),
+    pub rounds: usize,
+    pub workers: Vec<usize>,
+    pub seeds: u64,
+    pub server_core: Option<usize>,
+    pub load_core: Option<usize>,
+    /// The cores that this process may use, as taskset writes them: "0-1".
+    pub cores: String,
+    isotherm: PathBuf,
+    valkey_bin: PathBuf,
+    pub write: bool,
+    /// Folders of the servers; each goes with its server.
+    pub scratch: PathBuf,
+}
+
+impl Options {
+    pub fn parse(args: &[String]) -> Fallible<Options> {
+        let from_env = |name: &str| std::env::var_os(name).map(PathBuf::from).unwrap_or_default();
+        let two_cores = std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2);
+        let mut options = Options {
+            kind: args.first().cloned().ok_or(HELP)?,
+            only: Vec::new(),
+            list: false,
+            scale: (1, 1),
+            rounds: 3,
+            workers: vec![1, 2, 16],
+            seeds: 8,
+            server_core: two_cores.then_some(0),
+            load_core: two_cores.then_some(1),
+            cores: cores_allowed()?,
+            isotherm: from_env("ISOTHERM_SERVER"),
+            valkey_bin: from_env("ISOTHERM_PEER_BIN"),
+            write: false,
+            scratch: std::env::temp_dir().join(format!("isotherm-bench-{}", std::process::id())),
+        };
+        let mut args = args[1..].iter();
+        while let Some(flag) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{flag} wants a value"));
+            match flag.as_str() {
+                "--only" => options.only = value()?.split(',').map(str::to_string).collect(),
+                "--list" => options.list = true,
+                "--scale" => options.scale = fraction(value()?)?,
+                "--rounds" => options.rounds = number(value()?)? as usize,
+                "--workers" => options.workers = numbers(value()?)?,
+                "--seeds" => options.seeds = number(value()?)?,
+                "--server-core" => options.server_core = Some(number(value()?)? as usize),
+                "--load-core" => options.load_core = Some(number(value()?)? as usize),
+                "--isotherm" => options.isotherm = PathBuf::from(value()?),
+                "--valkey-bin" => options.valkey_bin = PathBuf::from(value()?),
+                "--write" => options.write = true,
+                other => return Err(format!("no option called '{other}'\n\n{HELP}")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Keys or commands of a row, at the scale asked for.
+    pub fn scaled(&self, count: u64) -> u64 {
+        (count * self.scale.0 / self.scale.1).max(1)
+    }
+
+    /// "at 1/10 of the size", or nothing.
+    pub fn scale_note(&self) -> String {
+        if self.scale == (1, 1) {
+            String::new()
+        } else {
+            format!(", at {}/{} of the size", self.scale.0, self.scale.1)
+        }
+    }
+
+    pub fn wants(&self, row: &str) -> bool {
+        self.only.is_empty()
+            || self.only.iter().any(|only| row == only || row.starts_with(&format!("{only}-")))
+    }
+
+    pub fn program(&self, side: Side) -> PathBuf {
+        match side {
+            Side::Isotherm => self.isotherm.clone(),
+            Side::Valkey => self.valkey_bin.join("valkey-server"),
+        }
+    }
+
+    pub fn valkey_benchmark(&self) -> PathBuf {
+        self.valkey_bin.join("valkey-benchmark")
+    }
+
+    pub fn check_programs(&self) -> Fallible {
+        for (program, how) in [
+            (self.program(Side::Isotherm), "--isotherm or ISOTHERM_SERVER"),
+            (self.program(Side::Valkey), "--valkey-bin or ISOTHERM_PEER_BIN"),
+        ] {
+            if !Path::new(&program).is_file() {
+                return Err(format!(
+                    "no program '{}': name it with {how}, or use `cargo xtask bench`",
+                    program.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cores_allowed() -> Fallible<String> {
+    let status =
+        std::fs::read_to_string("/proc/self/status").map_err(|why| format!("cannot read /proc: {why}"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map(|list| list.trim().to_string()).ok_or("/proc/self/status has no Cpus_allowed_list".to_string())
+}
+
+fn number(text: &str) -> Fallible<u64> {
+    text.parse().map_err(|_| format!("'{text}' is no number"))
+}
+
+fn numbers(text: &str) -> Fallible<Vec<usize>> {
+    text.split(',').map(|part| number(part).map(|number| number as usize)).collect()
+}
+
+fn fraction(text: &str) -> Fallible<(u64, u64)> {
+    let (over, under) = text.split_once('/').unwrap_or((text, "1"));
+    let (over, under) = (number(over)?, number(under)?);
+    if over == 0 || under == 0 { Err(format!("'{text}' is no scale")) } else { Ok((over, under)) }
+}
