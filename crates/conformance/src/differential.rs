@@ -1,0 +1,156 @@
+//! The differential tester: the same random commands to Isotherm and to Valkey, and every reply compared.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use isotherm_stdx::Prng;
+
+use crate::Fallible;
+use crate::faults::Fault;
+use crate::grammar::Grammar;
+use crate::process::Server;
+use crate::runner::{Difference, Pair, shown};
+use crate::session::{Step, generate};
+use crate::shrink::shrink;
+use crate::vocabulary::Vocabulary;
+
+/// Where a server is, or what to start.
+#[derive(Clone, Debug)]
+pub enum Target {
+    Port(u16),
+    Binary(PathBuf, Vec<String>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub ours: Target,
+    pub theirs: Target,
+    pub commands: u64,
+    pub seed: u64,
+    /// Only this session of the seed.
+    pub session: Option<u64>,
+    pub groups: Vec<String>,
+    pub fault: Option<Fault>,
+    /// Distinct differences that are shown; the rest is counted.
+    pub shown_max: usize,
+}
+
+#[derive(Debug, Default)]
+pub struct Report {
+    pub compared: u64,
+    pub sessions: u64,
+    /// How often each kind of difference was met.
+    pub differences: BTreeMap<String, u64>,
+    /// The steps that the last shown difference needed.
+    pub transcript_len: usize,
+}
+
+pub fn run(options: &Options) -> Fallible<Report> {
+    let (ours, theirs) = (attach(&options.ours)?, attach(&options.theirs)?);
+    let grammar = Grammar::of_groups(&options.groups)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|why| why.to_string())?;
+    let vocabulary = Vocabulary::new(now.as_millis() as i64);
+    let run = Run { options, ours: ours.port, theirs: theirs.port };
+    let mut report = Report::default();
+    for session in options.session.map_or(0.., |only| only..) {
+        if report.compared >= options.commands || (options.session.is_some() && report.sessions == 1) {
+            break;
+        }
+        report.sessions += 1;
+        let steps = generate(session_seed(options.seed, session), &grammar, &vocabulary);
+        match run.once(&steps)? {
+            Ok(compared) => report.compared += compared,
+            Err(difference) => {
+                report.compared += difference.step as u64;
+                run.explain(session, steps, difference, &mut report)?;
+            }
+        }
+    }
+    Ok(report)
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    ours: u16,
+    theirs: u16,
+}
+
+impl Run<'_> {
+    fn once(&self, steps: &[Step]) -> Fallible<Result<u64, Difference>> {
+        let lost = |why: std::io::Error| format!("a server is gone: {why}");
+        Pair::fresh(self.ours, self.theirs, self.options.fault).map_err(lost)?.run(steps).map_err(lost)
+    }
+
+    /// Counts a difference; a new kind is shrunk and shown.
+    fn explain(&self, session: u64, steps: Vec<Step>, found: Difference, report: &mut Report) -> Fallible {
+        let count = report.differences.entry(found.signature.clone()).or_default();
+        *count += 1;
+        if *count > 1 || report.differences.len() > self.options.shown_max {
+            return Ok(());
+        }
+        println!("difference in session {session} (--seed {} --session {session})", self.options.seed);
+        let signature = found.signature.clone();
+        let shortest = shrink(steps[..=found.step].to_vec(), |steps| {
+            let difference = self.once(steps).ok()?.err()?;
+            (difference.signature == signature).then_some(difference.step)
+        });
+        // The shortest run's own replies, where it repeats.
+        let last = self.once(&shortest)?.err().unwrap_or(found);
+        for step in &shortest {
+            println!("  {}", describe(step));
+        }
+        println!("  at: {}\n  ours:   {}\n  valkey: {}\n", last.command, last.ours, last.theirs);
+        report.transcript_len = shortest.len();
+        Ok(())
+    }
+}
+
+fn describe(step: &Step) -> String {
+    match step {
+        Step::Commands { connection, commands } => {
+            let commands: Vec<String> = commands.iter().map(shown).collect();
+            format!("[{connection}] {}", commands.join("  ;  "))
+        }
+        Step::ShortExpiry { db, key } => {
+            format!("[control] SELECT {db} ; SET {} x PX 1 ; wait", key.escape_ascii())
+        }
+        Step::FullScan { db, options } => format!("[control] whole scan of {db} {}", shown(options)),
+        Step::Raw { pieces } => {
+            let pieces: Vec<String> = pieces.iter().map(|piece| piece.escape_ascii().to_string()).collect();
+            format!("[new] {:.300}", pieces.join(" | "))
+        }
+        Step::Audit => "[control] audit".to_string(),
+    }
+}
+
+/// Neighbouring seeds and sessions have nothing in common.
+fn session_seed(seed: u64, session: u64) -> u64 {
+    Prng::new(seed ^ session.wrapping_mul(0x9e37_79b9_7f4a_7c15)).next_u64()
+}
+
+/// A server that was there, or one that ends with this value.
+pub struct Attached {
+    pub port: u16,
+    _server: Option<Server>,
+}
+
+pub fn attach(target: &Target) -> Fallible<Attached> {
+    match target {
+        Target::Port(port) => Ok(Attached { port: *port, _server: None }),
+        Target::Binary(binary, more) => {
+            let server = Server::start(binary, more)?;
+            Ok(Attached { port: server.port, _server: Some(server) })
+        }
+    }
+}
+
+impl Report {
+    pub fn print(&self) {
+        let count: u64 = self.differences.values().sum();
+        println!("{} commands in {} sessions compared, {count} differences", self.compared, self.sessions);
+        for (signature, count) in &self.differences {
+            println!("  {count:6}  {signature}");
+        }
+    }
+}

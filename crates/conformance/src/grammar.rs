@@ -1,0 +1,218 @@
+//! The grammar of `grammar.txt`, and how a random command is drawn from it.
+//!
+//! A production is a list of alternatives; an alternative is a sequence of parts. Drawing walks the tree once and
+//! pushes arguments; what a built-in gives is decided by `Vocabulary`.
+
+use std::collections::HashMap;
+use std::iter::Peekable;
+
+use isotherm_stdx::Prng;
+
+use crate::vocabulary::Vocabulary;
+
+pub type Command = Vec<Vec<u8>>;
+
+pub struct Grammar {
+    productions: HashMap<String, Vec<Sequence>>,
+    commands: Vec<Entry>,
+}
+
+struct Entry {
+    group: String,
+    weight: u64,
+    body: Vec<Sequence>,
+}
+
+type Sequence = Vec<Part>;
+
+enum Part {
+    Word(String),
+    Named(String),
+    Perhaps(Vec<Sequence>),
+    Repeated(Vec<Sequence>),
+    OneOf(Vec<Sequence>),
+}
+
+const REPEATS_MAX: u64 = 3;
+
+impl Grammar {
+    /// The grammar of this crate, restricted to `groups` (all of them if there are none).
+    pub fn of_groups(groups: &[String]) -> Result<Grammar, String> {
+        let mut grammar = Grammar::parse(include_str!("grammar.txt"))?;
+        if !groups.is_empty() {
+            if let Some(group) =
+                groups.iter().find(|group| grammar.commands.iter().all(|entry| entry.group != **group))
+            {
+                return Err(format!("no such group: {group}"));
+            }
+            grammar.commands.retain(|entry| groups.contains(&entry.group));
+        }
+        Ok(grammar)
+    }
+
+    fn parse(text: &str) -> Result<Grammar, String> {
+        let mut grammar = Grammar { productions: HashMap::new(), commands: Vec::new() };
+        let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+        for line in lines {
+            grammar.parse_line(line).ok_or_else(|| format!("grammar: {line}"))?;
+        }
+        grammar.check_names()?;
+        Ok(grammar)
+    }
+
+    fn parse_line(&mut self, line: &str) -> Option<()> {
+        if line.starts_with('<') {
+            let (name, body) = line.split_once('=')?;
+            let name = name.trim().strip_prefix('<')?.strip_suffix('>')?;
+            self.productions.insert(name.to_string(), parse_body(body)?);
+        } else {
+            let (head, body) = line.split_once(':')?;
+            let (group, weight) = head.split_once(' ')?;
+            let weight = weight.trim().parse().ok()?;
+            self.commands.push(Entry { group: group.to_string(), weight, body: parse_body(body)? });
+        }
+        Some(())
+    }
+
+    /// Every name stands for something.
+    fn check_names(&self) -> Result<(), String> {
+        let mut bodies: Vec<&Vec<Sequence>> = self.commands.iter().map(|entry| &entry.body).collect();
+        bodies.extend(self.productions.values());
+        while let Some(body) = bodies.pop() {
+            for part in body.iter().flatten() {
+                match part {
+                    Part::Word(_) => {}
+                    Part::Named(name) => {
+                        if !self.productions.contains_key(name) && !Vocabulary::knows(name) {
+                            return Err(format!("grammar: <{name}> is nothing"));
+                        }
+                    }
+                    Part::Perhaps(body) | Part::Repeated(body) | Part::OneOf(body) => bodies.push(body),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn draw(&self, prng: &mut Prng, vocabulary: &Vocabulary) -> Command {
+        let total = self.commands.iter().map(|entry| entry.weight).sum();
+        let mut ticket = prng.below(total);
+        let drawn = self.commands.iter().find(|entry| match ticket.checked_sub(entry.weight) {
+            Some(rest) => {
+                ticket = rest;
+                false
+            }
+            None => true,
+        });
+        let mut command = Command::new();
+        self.expand(&drawn.expect("the ticket is below the sum").body, prng, vocabulary, &mut command);
+        command
+    }
+
+    fn expand(&self, body: &[Sequence], prng: &mut Prng, vocabulary: &Vocabulary, command: &mut Command) {
+        for part in prng.pick(body) {
+            match part {
+                Part::Word(word) if prng.one_in(8) => command.push(word.to_lowercase().into_bytes()),
+                Part::Word(word) => command.push(word.clone().into_bytes()),
+                Part::Named(name) => match self.productions.get(name) {
+                    Some(body) => self.expand(body, prng, vocabulary, command),
+                    None => command.push(vocabulary.draw(name, prng)),
+                },
+                Part::OneOf(body) => self.expand(body, prng, vocabulary, command),
+                Part::Perhaps(body) => {
+                    if prng.one_in(2) {
+                        self.expand(body, prng, vocabulary, command);
+                    }
+                }
+                Part::Repeated(body) => {
+                    for _ in 0..prng.below(REPEATS_MAX + 1) {
+                        self.expand(body, prng, vocabulary, command);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn parse_body(text: &str) -> Option<Vec<Sequence>> {
+    let mut tokens = text.split_whitespace().peekable();
+    let body = parse_alternatives(&mut tokens)?;
+    tokens.next().is_none().then_some(body)
+}
+
+/// Reads up to the end, or to a closing bracket, which stays.
+fn parse_alternatives<'t>(tokens: &mut Peekable<impl Iterator<Item = &'t str>>) -> Option<Vec<Sequence>> {
+    let mut body = vec![Sequence::new()];
+    while let Some(token) = tokens.next_if(|token| !matches!(*token, "]" | "}" | ")")) {
+        let part = match token {
+            "|" => {
+                body.push(Sequence::new());
+                continue;
+            }
+            "[" | "{" | "(" => {
+                let inner = parse_alternatives(tokens)?;
+                match (token, tokens.next()?) {
+                    ("[", "]") => Part::Perhaps(inner),
+                    ("{", "}") => Part::Repeated(inner),
+                    ("(", ")") => Part::OneOf(inner),
+                    _ => return None,
+                }
+            }
+            name if name.starts_with('<') => {
+                Part::Named(name.strip_prefix('<')?.strip_suffix('>')?.to_string())
+            }
+            word => Part::Word(word.to_string()),
+        };
+        body.last_mut().expect("it begins with one").push(part);
+    }
+    Some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grammar_of_this_crate_is_sound() {
+        let grammar = Grammar::of_groups(&[]).unwrap();
+        let mut prng = Prng::new(1);
+        let vocabulary = Vocabulary::new(1_700_000_000_000);
+        let mut names = std::collections::HashSet::new();
+        for _ in 0..20_000 {
+            let command = grammar.draw(&mut prng, &vocabulary);
+            names.insert(command[0].to_ascii_uppercase());
+        }
+        assert!(names.len() > 60, "{}", names.len());
+    }
+
+    #[test]
+    fn mistakes_in_a_grammar_are_found() {
+        for text in [
+            "x 1: GET <nothing>",
+            "x 1: ( GET",
+            "x 1: GET )",
+            "x 1: ( GET ]",
+            "x: GET",
+            "x one: GET",
+            "<x = A",
+        ] {
+            assert!(Grammar::parse(text).is_err(), "{text}");
+        }
+        assert!(Grammar::of_groups(&["no such".to_string()]).is_err());
+    }
+
+    #[test]
+    fn parts_are_drawn() {
+        let grammar = Grammar::parse("<y> = B | C\ng 1: A ( <y> | { D } ) [ E ]").unwrap();
+        let mut prng = Prng::new(3);
+        let vocabulary = Vocabulary::new(0);
+        let drawn: std::collections::BTreeSet<String> = (0..500)
+            .map(|_| {
+                let command = grammar.draw(&mut prng, &vocabulary);
+                command.iter().map(|arg| String::from_utf8_lossy(arg).to_uppercase()).collect()
+            })
+            .collect();
+        let expected = ["A", "AB", "ABE", "AC", "ACE", "AD", "ADD", "ADDD", "ADDDE", "ADDE", "ADE", "AE"];
+        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), expected);
+    }
+}

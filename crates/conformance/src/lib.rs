@@ -1,0 +1,30 @@
+//! Compares Isotherm with Valkey: the same commands to both, the same replies expected.
+//!
+//! **Architecture invariant:** this tool does not know the server's insides. It talks to both over sockets.
+//!
+//! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
+//! `vocabulary`), what is done with them (`session`, `runner`, `rules`), how a difference is explained (`shrink`,
+//! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
+//! and the clients of the field at work (`clients`).
+
+pub mod client;
+pub mod process;
+
+pub mod grammar;
+pub mod vocabulary;
+
+pub mod rules;
+pub mod runner;
+pub mod session;
+
+pub mod differential;
+pub mod faults;
+pub mod shrink;
+
+pub mod effects;
+pub mod replication;
+
+pub mod clients;
+
+/// What went wrong, for people.
+pub type Fallible<T = ()> = Result<T, String>;

@@ -1,0 +1,206 @@
+//! The command line of the comparison; `--help` says what it can do.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use isotherm_conformance::Fallible;
+use isotherm_conformance::clients;
+use isotherm_conformance::differential::{Options, Target, attach, run};
+use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
+use isotherm_conformance::faults::FAULTS;
+
+const HELP: &str = "\
+isotherm-conformance: compares Isotherm with Valkey
+
+  differential [options]      the same random commands to both, every reply compared
+    --ours PORT | --ours-bin PATH        default: the program named by ISOTHERM_SERVER
+    --valkey PORT | --valkey-bin PATH    default: valkey-server in the folder named by ISOTHERM_PEER_BIN
+    --ours-arg ARG                       one more argument for our server; may be repeated
+    --commands N                         how many to compare (default 20000)
+    --seed S  --session I                what to compare, again (default: seed 1, all sessions)
+    --group NAME                         string, generic, transactions, connection, server; may be repeated
+    --fault NAME                         a bug on purpose: keepttl-ignored, range-ends-early, conditions-ignored,
+                                         discard-runs
+    --shown N                            kinds of differences that are explained (default 20)
+
+  effects [options]           what Valkey writes to its replication stream, compared with tests/golden/effects.txt
+    --valkey PORT | --valkey-bin PATH    a running one needs `enable-debug-command yes`
+    --bless FILE                         writes what Valkey did into that file instead
+
+  replication-stream [options] < commands
+                              runs one command a line and prints what Valkey writes for each
+    --valkey PORT | --valkey-bin PATH
+
+  clients [options] [NAME ..] valkey-cli, redis-cli, valkey-benchmark, redis-py, go-redis, ioredis, Jedis at work
+    --ours-bin PATH                      default: the program named by ISOTHERM_SERVER
+    --bin FOLDER                         valkey-cli and so on; default: ISOTHERM_PEER_BIN
+    --folder FOLDER                      where libraries are installed; default: ISOTHERM_CLIENTS
+    --seconds N                          the time for everything (default 170)
+
+The exit code is 1 if anything differed. Everything in the servers is deleted.";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some("differential") => differential(&args[1..]),
+        Some("effects") => effects(&args[1..]),
+        Some("replication-stream") => replication_stream(&args[1..]),
+        Some("clients") => try_clients(&args[1..]),
+        Some("--help" | "help") | None => {
+            println!("{HELP}");
+            Ok(true)
+        }
+        Some(other) => Err(format!("unknown: {other}\n{HELP}")),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("isotherm-conformance: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn differential(args: &[String]) -> Fallible<bool> {
+    let mut options = Options {
+        ours: Target::Port(0),
+        theirs: Target::Port(0),
+        commands: 20_000,
+        seed: 1,
+        session: None,
+        groups: Vec::new(),
+        fault: None,
+        shown_max: 20,
+    };
+    let (mut ours, mut theirs, mut ours_args) = (None, None, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
+        let number = || value.parse::<u64>().map_err(|_| format!("{arg}: {value} is no number"));
+        let port = || value.parse::<u16>().map_err(|_| format!("{arg}: {value} is no port"));
+        match arg.as_str() {
+            "--ours" => ours = Some(Target::Port(port()?)),
+            "--valkey" => theirs = Some(Target::Port(port()?)),
+            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(value), Vec::new())),
+            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(value), Vec::new())),
+            "--ours-arg" => ours_args.push(value.clone()),
+            "--commands" => options.commands = number()?,
+            "--seed" => options.seed = number()?,
+            "--session" => options.session = Some(number()?),
+            "--shown" => options.shown_max = number()? as usize,
+            "--group" => options.groups.push(value.clone()),
+            "--fault" => {
+                let known = FAULTS.iter().find(|(name, _)| name == value);
+                options.fault = Some(known.ok_or_else(|| format!("no such fault: {value}"))?.1);
+            }
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    options.ours = match ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
+        Some(Target::Binary(path, _)) => Target::Binary(path, ours_args),
+        Some(port) => port,
+        None => return Err("where is Isotherm? --ours PORT or --ours-bin PATH".into()),
+    };
+    options.theirs = valkey(theirs)?;
+    let report = run(&options)?;
+    report.print();
+    Ok(report.differences.is_empty())
+}
+
+fn effects(args: &[String]) -> Fallible<bool> {
+    let (target, mut rest) = valkey_option(args)?;
+    let bless = match rest.as_mut_slice() {
+        [] => None,
+        [option, file] if option == "--bless" => Some(std::mem::take(file)),
+        _ => return Err(format!("unknown options: {}\n{HELP}", rest.join(" "))),
+    };
+    let expected = golden()?;
+    let server = attach(&debuggable(target))?;
+    let observed = observe(server.port, &expected)?;
+    if let Some(file) = bless {
+        let comments: Vec<&str> = GOLDEN.lines().take_while(|line| line.starts_with('#')).collect();
+        let text = format!("{}\n{}", comments.join("\n"), print(&observed));
+        std::fs::write(&file, text).map_err(|why| format!("{file}: {why}"))?;
+        return Ok(true);
+    }
+    let differences = differences(&expected, &observed);
+    differences.iter().for_each(|difference| println!("{difference}"));
+    println!("{} cases, {} differences", expected.len(), differences.len());
+    Ok(differences.is_empty())
+}
+
+fn replication_stream(args: &[String]) -> Fallible<bool> {
+    let (target, rest) = valkey_option(args)?;
+    if !rest.is_empty() {
+        return Err(format!("unknown options: {}\n{HELP}", rest.join(" ")));
+    }
+    let server = attach(&debuggable(target))?;
+    let commands = std::io::read_to_string(std::io::stdin()).map_err(|why| why.to_string())?;
+    let lines: Vec<String> = commands.lines().map(|line| format!("> {line}")).collect();
+    let case = parse(&format!("== commands\n{}\n", lines.join("\n")))?;
+    print!("{}", print(&observe(server.port, &case)?));
+    Ok(true)
+}
+
+fn try_clients(args: &[String]) -> Fallible<bool> {
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut server = from_env("ISOTHERM_SERVER");
+    let mut bin = from_env("ISOTHERM_PEER_BIN");
+    let mut folder = from_env("ISOTHERM_CLIENTS");
+    let (mut seconds, mut names) = (170, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--ours-bin" => server = Some(value()?.into()),
+            "--bin" => bin = Some(value()?.into()),
+            "--folder" => folder = Some(value()?.into()),
+            "--seconds" => seconds = value()?.parse().map_err(|_| "--seconds needs a number".to_string())?,
+            option if option.starts_with('-') => return Err(format!("unknown option: {option}\n{HELP}")),
+            name => names.push(name.to_string()),
+        }
+    }
+    let places = clients::Places {
+        server: server.ok_or("where is Isotherm? --ours-bin PATH")?,
+        bin,
+        folder: folder.ok_or("where may libraries be installed? --folder FOLDER")?,
+    };
+    clients::run(&places, &names, clients::Clock::total(Duration::from_secs(seconds)))
+}
+
+/// Takes the options that name a Valkey out of `args`.
+fn valkey_option(args: &[String]) -> Fallible<(Target, Vec<String>)> {
+    match args {
+        [option, port, rest @ ..] if option == "--valkey" => {
+            let port = port.parse().map_err(|_| format!("--valkey: {port} is no port"))?;
+            Ok((Target::Port(port), rest.to_vec()))
+        }
+        [option, path, rest @ ..] if option == "--valkey-bin" => {
+            Ok((Target::Binary(PathBuf::from(path), Vec::new()), rest.to_vec()))
+        }
+        rest => Ok((valkey(None)?, rest.to_vec())),
+    }
+}
+
+/// The cases switch the active expiry off and on.
+fn debuggable(target: Target) -> Target {
+    match target {
+        Target::Binary(path, mut args) => {
+            args.extend(["--enable-debug-command".to_string(), "yes".to_string()]);
+            Target::Binary(path, args)
+        }
+        port => port,
+    }
+}
+
+fn valkey(named: Option<Target>) -> Fallible<Target> {
+    let target = named.or_else(|| from_env("ISOTHERM_PEER_BIN", "valkey-server"));
+    target.ok_or_else(|| "where is Valkey? --valkey PORT or --valkey-bin PATH".to_string())
+}
+
+fn from_env(variable: &str, program: &str) -> Option<Target> {
+    let path = PathBuf::from(std::env::var_os(variable)?);
+    Some(Target::Binary(if program.is_empty() { path } else { path.join(program) }, Vec::new()))
+}

@@ -1,0 +1,186 @@
+//! How two replies to one command are compared. Byte for byte, except where a reply is random or tells the time.
+
+use isotherm_resp::reply_parse::Value;
+
+use crate::grammar::Command;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    Exact,
+    /// The elements may come in any order, at every depth.
+    Unordered,
+    /// Seconds, or milliseconds: the servers ran the command at different moments.
+    Seconds,
+    Milliseconds,
+    /// Only what kind of reply it is: RANDOMKEY, TIME, ids, sizes.
+    Kind,
+    /// A map of facts about the server, of which some must agree.
+    Hello,
+}
+
+/// Both servers work through a command within this time even on a busy machine.
+const TOLERANCE_MS: i64 = 3000;
+
+pub fn rule_of(command: &Command) -> Rule {
+    let word = |i: usize| command.get(i).map(|arg| arg.to_ascii_uppercase()).unwrap_or_default();
+    match (word(0).as_slice(), word(1).as_slice()) {
+        (b"TTL" | b"EXPIRETIME", _) => Rule::Seconds,
+        (b"PTTL" | b"PEXPIRETIME", _) => Rule::Milliseconds,
+        (b"KEYS", _) => Rule::Unordered,
+        (b"RANDOMKEY" | b"TIME" | b"SCAN", _) => Rule::Kind,
+        (b"OBJECT", b"IDLETIME" | b"FREQ" | b"HELP") => Rule::Kind,
+        (b"MEMORY", b"USAGE") => Rule::Kind,
+        (b"CLIENT", b"ID" | b"INFO" | b"LIST" | b"HELP") => Rule::Kind,
+        (b"COMMAND", b"") | (b"COMMAND", b"COUNT" | b"LIST" | b"HELP") => Rule::Kind,
+        (b"COMMAND", b"INFO" | b"DOCS") => Rule::Unordered,
+        (b"CONFIG", b"GET") => Rule::Unordered,
+        (b"CONFIG" | b"MEMORY", b"HELP") | (b"INFO", _) => Rule::Kind,
+        (b"HELLO", _) => Rule::Hello,
+        _ => Rule::Exact,
+    }
+}
+
+/// Whether both replies say the same. `queued` are the commands that an EXEC ran.
+pub fn agree(command: &Command, queued: &[Command], ours: &Value, theirs: &Value) -> bool {
+    if command[0].eq_ignore_ascii_case(b"EXEC")
+        && let (Value::Array(ours), Value::Array(theirs)) = (ours, theirs)
+        && ours.len() == queued.len()
+        && theirs.len() == queued.len()
+    {
+        let replies = ours.iter().zip(theirs);
+        return queued
+            .iter()
+            .zip(replies)
+            .all(|(command, (ours, theirs))| by_rule(rule_of(command), ours, theirs));
+    }
+    by_rule(rule_of(command), ours, theirs)
+}
+
+fn by_rule(rule: Rule, ours: &Value, theirs: &Value) -> bool {
+    // An error must be the same error, whatever the rule.
+    if ours.as_error().is_some() || theirs.as_error().is_some() {
+        return ours == theirs;
+    }
+    match rule {
+        Rule::Exact => ours == theirs,
+        Rule::Unordered => sorted(ours) == sorted(theirs),
+        Rule::Seconds => near(ours, theirs, TOLERANCE_MS / 1000),
+        Rule::Milliseconds => near(ours, theirs, TOLERANCE_MS),
+        Rule::Kind => same_kind(ours, theirs),
+        Rule::Hello => hello(ours) == hello(theirs),
+    }
+}
+
+fn near(ours: &Value, theirs: &Value, tolerance: i64) -> bool {
+    match (ours, theirs) {
+        // -1 and -2 are answers, not times.
+        (Value::Integer(ours), Value::Integer(theirs)) if *ours >= 0 && *theirs >= 0 => {
+            ours.abs_diff(*theirs) <= tolerance as u64
+        }
+        _ => ours == theirs,
+    }
+}
+
+fn same_kind(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Integer(ours), Value::Integer(theirs)) => (*ours < 0) == (*theirs < 0),
+        _ => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
+    }
+}
+
+/// The same value with the elements of every aggregate in one order.
+fn sorted(value: &Value) -> Value {
+    let list = |items: &[Value]| {
+        let mut items: Vec<Value> = items.iter().map(sorted).collect();
+        items.sort_by_cached_key(Value::to_string);
+        items
+    };
+    match value {
+        Value::Array(items) => Value::Array(list(items)),
+        Value::Set(items) => Value::Set(list(items)),
+        Value::Map(pairs) => {
+            let mut pairs: Vec<_> = pairs.iter().map(|(key, value)| (sorted(key), sorted(value))).collect();
+            pairs.sort_by_cached_key(|(key, _)| key.to_string());
+            Value::Map(pairs)
+        }
+        other => other.clone(),
+    }
+}
+
+/// The facts of HELLO that do not depend on the server's name, version, and number of connections.
+fn hello(value: &Value) -> Vec<(String, String)> {
+    let pairs: Vec<(&Value, &Value)> = match value {
+        Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
+        Value::Array(items) => items.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
+        other => return vec![(String::new(), other.to_string())],
+    };
+    let of_the_server = ["\"server\"", "\"version\"", "\"id\""];
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .map(
+            |(key, value)| {
+                if of_the_server.contains(&key.as_str()) { (key, String::new()) } else { (key, value) }
+            },
+        )
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(text: &str) -> Command {
+        text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    #[track_caller]
+    fn check(text: &str, ours: Value, theirs: Value, expected: bool) {
+        assert_eq!(agree(&command(text), &[], &ours, &theirs), expected, "{text}: {ours} and {theirs}");
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn times_have_tolerance_and_answers_do_not() {
+        check("TTL k", Value::Integer(100), Value::Integer(99), true);
+        check("TTL k", Value::Integer(100), Value::Integer(1000), false);
+        check("TTL k", Value::Integer(-1), Value::Integer(0), false);
+        check("pttl k", Value::Integer(100_000), Value::Integer(99_000), true);
+        check("PTTL k", Value::Integer(100_000), Value::Integer(100), false);
+        check("GET k", Value::Integer(1), Value::Integer(2), false);
+    }
+
+    #[test]
+    fn orders_and_kinds() {
+        let list = |words: [&str; 2]| Value::Array(words.map(bulk).to_vec());
+        check("KEYS *", list(["a", "b"]), list(["b", "a"]), true);
+        check("KEYS *", list(["a", "b"]), list(["b", "b"]), false);
+        check("MGET a b", list(["a", "b"]), list(["b", "a"]), false);
+        check("RANDOMKEY", bulk("a"), bulk("b"), true);
+        check("RANDOMKEY", bulk("a"), Value::NullBulk, false);
+        check("RANDOMKEY", Value::Error(b"ERR a".to_vec()), Value::Error(b"ERR b".to_vec()), false);
+        check("GET k", Value::Null, Value::NullBulk, false);
+        check("GET k", Value::Simple(b"x".to_vec()), bulk("x"), false);
+    }
+
+    #[test]
+    fn replies_of_a_transaction_follow_their_commands() {
+        let queued = [command("TTL k"), command("GET k")];
+        let reply = |ttl, value| Value::Array(vec![Value::Integer(ttl), bulk(value)]);
+        assert!(agree(&command("exec"), &queued, &reply(100, "x"), &reply(101, "x")));
+        assert!(!agree(&command("exec"), &queued, &reply(100, "x"), &reply(100, "y")));
+        assert!(!agree(&command("exec"), &queued, &reply(100, "x"), &Value::NullArray));
+    }
+
+    #[test]
+    fn hello_differs_in_name_and_number_only() {
+        let reply = |server: &str, proto| {
+            Value::Map(vec![(bulk("server"), bulk(server)), (bulk("proto"), Value::Integer(proto))])
+        };
+        check("HELLO 3", reply("valkey", 3), reply("isotherm", 3), true);
+        check("HELLO 3", reply("valkey", 3), reply("isotherm", 2), false);
+    }
+}

@@ -1,0 +1,359 @@
+//! Runs the steps of a session against both servers and stops at the first difference.
+
+use std::io;
+use std::time::Duration;
+
+use isotherm_resp::reply_parse::Value;
+
+use crate::client::{Client, push_request};
+use crate::faults::Fault;
+use crate::grammar::Command;
+use crate::rules::{Rule, agree, rule_of};
+use crate::session::{CONNECTIONS, DATABASES, Step};
+
+/// What is put back between sessions because commands of the grammar change it.
+const SETTINGS: [[&str; 4]; 4] = [
+    ["CONFIG", "SET", "maxmemory", "0"],
+    ["CONFIG", "SET", "maxmemory-policy", "noeviction"],
+    ["CONFIG", "SET", "proto-max-bulk-len", "536870912"],
+    ["CONFIG", "SET", "timeout", "0"],
+];
+/// After this silence a raw stream has been answered.
+const RAW_QUIET: Duration = Duration::from_millis(60);
+const EXPIRY_WAIT: Duration = Duration::from_millis(25);
+
+pub struct Pair {
+    ours: Side,
+    theirs: Side,
+    fault: Option<Fault>,
+    /// The commands that each connection has queued since its MULTI.
+    queued: Vec<Vec<Command>>,
+}
+
+struct Side {
+    port: u16,
+    connections: Vec<Client>,
+    control: Client,
+}
+
+#[derive(Clone, Debug)]
+pub struct Difference {
+    pub step: usize,
+    pub command: String,
+    pub ours: String,
+    pub theirs: String,
+    /// Differences of one cause look alike: the command's name and the kinds of both replies, errors with their text.
+    pub signature: String,
+}
+
+impl Difference {
+    fn new(command: String, ours: String, theirs: String) -> Difference {
+        let name = command.split(' ').next().unwrap_or_default().to_uppercase();
+        let signature = format!("{name}: {} / {}", outline(&ours), outline(&theirs));
+        Difference { step: 0, command, ours, theirs, signature }
+    }
+
+    /// Of two replies to `command`; within an EXEC, of the first of its commands that was answered differently.
+    fn of_replies(command: &Command, queued: &[Command], ours: &Value, theirs: &Value) -> Difference {
+        let whole = Difference::new(shown(command), ours.to_string(), theirs.to_string());
+        let (Value::Array(a), Value::Array(b)) = (ours, theirs) else { return whole };
+        if !command[0].eq_ignore_ascii_case(b"EXEC") || a.len() != queued.len() || b.len() != queued.len() {
+            return whole;
+        }
+        let mut replies = queued.iter().zip(a.iter().zip(b));
+        let first = replies.find(|(queued, (ours, theirs))| !agree(queued, &[], ours, theirs));
+        let (queued, (ours, theirs)) = first.expect("the whole differs");
+        let inner = Difference::of_replies(queued, &[], ours, theirs);
+        Difference { command: format!("EXEC > {}", inner.command), ..inner }
+    }
+}
+
+/// An error's text without its numbers; of anything else only the kind.
+fn outline(reply: &str) -> String {
+    const SHOWN_MAX: usize = 70;
+    if reply.starts_with("(error)") || reply.starts_with(['+', '<']) {
+        return reply.chars().filter(|char| !char.is_ascii_digit()).take(SHOWN_MAX).collect();
+    }
+    match reply.chars().next() {
+        Some('"') => "bulk".to_string(),
+        Some('(') => reply.split_inclusive(')').next().unwrap_or_default().to_string(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    }
+}
+
+impl Side {
+    /// New connections to a server that has been emptied.
+    fn fresh(port: u16) -> io::Result<Side> {
+        let mut control = Client::connect(port)?;
+        for setting in SETTINGS {
+            control.call(&setting)?;
+        }
+        control.call(&["FLUSHALL"])?;
+        let connections = (0..CONNECTIONS).map(|_| Client::connect(port)).collect::<io::Result<_>>()?;
+        Ok(Side { port, connections, control })
+    }
+}
+
+/// Both sides' answer to the same thing, where an answer may be that the connection broke.
+fn both<T>(
+    pair: (io::Result<T>, io::Result<T>),
+    show: impl Fn(&T) -> String,
+) -> (Option<(T, T)>, String, String) {
+    let shown = |result: &io::Result<T>| match result {
+        Ok(value) => show(value),
+        Err(why) => format!("<{why}>"),
+    };
+    let (ours, theirs) = (shown(&pair.0), shown(&pair.1));
+    match pair {
+        (Ok(a), Ok(b)) => (Some((a, b)), ours, theirs),
+        _ => (None, ours, theirs),
+    }
+}
+
+impl Pair {
+    pub fn fresh(ours: u16, theirs: u16, fault: Option<Fault>) -> io::Result<Pair> {
+        let queued = vec![Vec::new(); CONNECTIONS];
+        Ok(Pair { ours: Side::fresh(ours)?, theirs: Side::fresh(theirs)?, fault, queued })
+    }
+
+    /// How many commands were compared, or the first difference.
+    pub fn run(&mut self, steps: &[Step]) -> io::Result<Result<u64, Difference>> {
+        let mut compared = 0;
+        for (i, step) in steps.iter().enumerate() {
+            let outcome = match step {
+                Step::Commands { connection, commands } => self.run_commands(*connection, commands)?,
+                Step::ShortExpiry { db, key } => self.run_short_expiry(*db, key)?,
+                Step::FullScan { db, options } => self.run_scan(*db, options)?,
+                Step::Raw { pieces } => self.run_raw(pieces)?,
+                Step::Audit => self.audit()?,
+            };
+            match outcome {
+                Ok(count) => compared += count,
+                Err(difference) => return Ok(Err(Difference { step: i, ..difference })),
+            }
+        }
+        Ok(Ok(compared))
+    }
+
+    fn run_commands(
+        &mut self,
+        connection: usize,
+        commands: &[Command],
+    ) -> io::Result<Result<u64, Difference>> {
+        let (mut to_ours, mut to_theirs) = (Vec::new(), Vec::new());
+        for command in commands {
+            push_request(&mut to_theirs, command);
+            match self.fault {
+                Some(fault) => push_request(&mut to_ours, &fault.apply(command)),
+                None => push_request(&mut to_ours, command),
+            }
+        }
+        self.theirs.connections[connection].write(&to_theirs)?;
+        let written = self.ours.connections[connection].write(&to_ours);
+        for command in commands {
+            let theirs = self.theirs.connections[connection].read();
+            let ours = match &written {
+                Ok(()) => self.ours.connections[connection].read(),
+                Err(why) => Err(io::Error::other(why.to_string())),
+            };
+            let (values, ours, theirs) = both((ours, theirs), Value::to_string);
+            let Some((a, b)) = values else {
+                return Ok(Err(Difference::new(shown(command), ours, theirs)));
+            };
+            let queued = &self.queued[connection];
+            if !agree(command, queued, &a, &b) {
+                return Ok(Err(Difference::of_replies(command, queued, &a, &b)));
+            }
+            self.follow_transaction(connection, command, &b);
+        }
+        Ok(Ok(commands.len() as u64))
+    }
+
+    fn follow_transaction(&mut self, connection: usize, command: &Command, reply: &Value) {
+        let queue = &mut self.queued[connection];
+        if *reply == Value::Simple(b"QUEUED".to_vec()) {
+            queue.push(command.clone());
+        } else if [&b"EXEC"[..], b"DISCARD", b"RESET", b"MULTI"]
+            .iter()
+            .any(|word| command[0].eq_ignore_ascii_case(word))
+        {
+            queue.clear();
+        }
+    }
+
+    fn on_control(&mut self, command: &Command) -> io::Result<Result<(Value, Value), Difference>> {
+        let answers = (self.ours.control.call(command), self.theirs.control.call(command));
+        let (values, ours, theirs) = both(answers, Value::to_string);
+        let difference = Difference::new(shown(command), ours, theirs);
+        Ok(match values {
+            Some((ours, theirs)) if rule_of(command) == Rule::Kind || agree(command, &[], &ours, &theirs) => {
+                Ok((ours, theirs))
+            }
+            _ => Err(difference),
+        })
+    }
+
+    fn run_short_expiry(&mut self, db: u8, key: &[u8]) -> io::Result<Result<u64, Difference>> {
+        let word = |text: &str| text.as_bytes().to_vec();
+        let set = vec![word("SET"), key.to_vec(), word("soon gone"), word("PX"), word("1")];
+        let exists = vec![word("EXISTS"), key.to_vec()];
+        for command in [vec![word("SELECT"), word(&db.to_string())], set] {
+            if let Err(difference) = self.on_control(&command)? {
+                return Ok(Err(difference));
+            }
+        }
+        std::thread::sleep(EXPIRY_WAIT);
+        Ok(self.on_control(&exists)?.map(|_| 3))
+    }
+
+    fn run_scan(&mut self, db: u8, options: &Command) -> io::Result<Result<u64, Difference>> {
+        let answers =
+            (scan_all(&mut self.ours.control, db, options), scan_all(&mut self.theirs.control, db, options));
+        let (values, ours, theirs) = both(answers, |keys| keys.join(" "));
+        Ok(match values {
+            Some((a, b)) if a == b => Ok(1),
+            _ => Err(Difference::new(format!("scan of {db}: {}", shown(options)), ours, theirs)),
+        })
+    }
+
+    fn run_raw(&mut self, pieces: &[Vec<u8>]) -> io::Result<Result<u64, Difference>> {
+        let talk = |port: u16| -> io::Result<Vec<u8>> {
+            let mut client = Client::connect(port)?;
+            for piece in pieces {
+                // The server may have closed already; what it said is read all the same.
+                client.write(piece).ok();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            client.read_until_quiet(RAW_QUIET)
+        };
+        let answers = std::thread::scope(|scope| {
+            let ours = scope.spawn(|| talk(self.ours.port));
+            let theirs = talk(self.theirs.port);
+            (ours.join().expect("it does not panic"), theirs)
+        });
+        let (values, ours, theirs) = both(answers, |bytes| bytes.escape_ascii().to_string());
+        Ok(match values {
+            Some((a, b)) if without_facts(&a) == without_facts(&b) => Ok(1),
+            _ => {
+                let command =
+                    format!("raw {}", pieces.iter().map(|piece| cut(piece)).collect::<Vec<_>>().join(" | "));
+                Err(Difference::new(command, ours, theirs))
+            }
+        })
+    }
+
+    fn audit(&mut self) -> io::Result<Result<u64, Difference>> {
+        let mut compared = 0;
+        for db in 0..DATABASES {
+            let ours = dump(&mut self.ours.control, db);
+            let theirs = dump(&mut self.theirs.control, db);
+            let (values, ours, theirs) = both((ours, theirs), |facts| format!("{} keys", facts.len()));
+            let command = format!("audit of database {db}");
+            let Some((a, b)) = values else {
+                return Ok(Err(Difference::new(command, ours, theirs)));
+            };
+            compared += 1;
+            if let Some((ours, theirs)) = first_difference(&a, &b) {
+                return Ok(Err(Difference::new(command, ours, theirs)));
+            }
+        }
+        Ok(Ok(compared))
+    }
+}
+
+struct Fact {
+    key: Value,
+    value: Value,
+    expires: Value,
+}
+
+impl Fact {
+    fn shown(&self) -> String {
+        format!("{} = {} expires {}", self.key, self.value, self.expires)
+    }
+}
+
+/// All keys of a database with value and expiry, ordered by key.
+fn dump(control: &mut Client, db: u8) -> io::Result<Vec<Fact>> {
+    control.call(&["SELECT", &db.to_string()])?;
+    let Value::Array(mut keys) = control.call(&["KEYS", "*"])? else {
+        return Err(io::Error::other("KEYS gave no array"));
+    };
+    keys.sort_by_cached_key(Value::to_string);
+    let mut facts = Vec::new();
+    for key in keys {
+        let Value::Bulk(name) = &key else { return Err(io::Error::other("a key is no string")) };
+        let value = control.call(&[&b"GET"[..], name])?;
+        let expires = control.call(&[&b"PEXPIRETIME"[..], name])?;
+        facts.push(Fact { key, value, expires });
+    }
+    Ok(facts)
+}
+
+fn first_difference(ours: &[Fact], theirs: &[Fact]) -> Option<(String, String)> {
+    let time = vec![b"PEXPIRETIME".to_vec()];
+    let nothing = || "<no such key>".to_string();
+    for i in 0..ours.len().max(theirs.len()) {
+        match (ours.get(i), theirs.get(i)) {
+            (Some(a), Some(b))
+                if a.key == b.key && a.value == b.value && agree(&time, &[], &a.expires, &b.expires) => {}
+            (a, b) => {
+                return Some((a.map_or_else(nothing, Fact::shown), b.map_or_else(nothing, Fact::shown)));
+            }
+        }
+    }
+    None
+}
+
+/// Every key that a SCAN from 0 to 0 gives, once each, in order.
+fn scan_all(control: &mut Client, db: u8, options: &Command) -> io::Result<Vec<String>> {
+    /// A database of the tests has a dozen keys in at most 16384 slots.
+    const CALLS_MAX: usize = 40_000;
+    control.call(&["SELECT", &db.to_string()])?;
+    let mut cursor = b"0".to_vec();
+    let mut keys = std::collections::BTreeSet::new();
+    for _ in 0..CALLS_MAX {
+        let mut command = vec![b"SCAN".to_vec(), cursor];
+        command.extend(options.iter().cloned());
+        let Value::Array(reply) = control.call(&command)? else {
+            return Err(io::Error::other("SCAN gave no array"));
+        };
+        let [Value::Bulk(next), Value::Array(found)] = &reply[..] else {
+            return Err(io::Error::other("SCAN gave something else than a cursor and keys"));
+        };
+        keys.extend(found.iter().map(Value::to_string));
+        if next == b"0" {
+            return Ok(keys.into_iter().collect());
+        }
+        cursor = next.clone();
+    }
+    Err(io::Error::other("SCAN does not come to an end"))
+}
+
+/// A reply to HELLO within a raw stream tells the server's name, version and the connection's number.
+fn without_facts(heard: &[u8]) -> Vec<u8> {
+    match heard.windows(8).position(|window| window == b"\r\nserver") {
+        None => heard.to_vec(),
+        Some(at) => {
+            let tail = heard.windows(7).rposition(|window| window == b"modules").unwrap_or(at);
+            [&heard[..at], &heard[tail..]].concat()
+        }
+    }
+}
+
+fn cut(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 200;
+    let shown = bytes[..bytes.len().min(SHOWN_MAX)].escape_ascii().to_string();
+    if bytes.len() > SHOWN_MAX { format!("{shown}... ({} bytes)", bytes.len()) } else { shown }
+}
+
+/// A command as it would be typed.
+pub fn shown(command: &Command) -> String {
+    let word = |arg: &Vec<u8>| {
+        let plain = !arg.is_empty()
+            && arg.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\'));
+        if plain { cut(arg) } else { format!("\"{}\"", cut(arg)) }
+    };
+    command.iter().map(word).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,61 @@
+//! The tools against a real Valkey: it agrees with itself, each fault on purpose is found and explained in a few steps,
+//! and its replication stream is the one that the golden file tells. Needs `ISOTHERM_PEER_BIN`; skipped aloud without.
+
+use std::path::PathBuf;
+
+use isotherm_conformance::differential::{Options, Report, Target, attach, run};
+use isotherm_conformance::effects::{differences, golden, observe};
+use isotherm_conformance::faults::{FAULTS, Fault};
+
+fn valkey() -> Option<PathBuf> {
+    match std::env::var_os("ISOTHERM_PEER_BIN") {
+        Some(folder) => Some(PathBuf::from(folder).join("valkey-server")),
+        None => {
+            eprintln!("skipped: ISOTHERM_PEER_BIN does not say where Valkey's programs are");
+            None
+        }
+    }
+}
+
+fn compare_with_itself(valkey: PathBuf, fault: Option<Fault>, commands: u64) -> Report {
+    let target = Target::Binary(valkey, Vec::new());
+    let options = Options {
+        ours: target.clone(),
+        theirs: target,
+        commands,
+        seed: 7,
+        session: None,
+        groups: Vec::new(),
+        fault,
+        shown_max: 1,
+    };
+    run(&options).unwrap()
+}
+
+#[test]
+fn valkey_agrees_with_itself() {
+    let Some(valkey) = valkey() else { return };
+    let report = compare_with_itself(valkey, None, 3000);
+    assert!(report.compared >= 3000);
+    assert_eq!(report.differences.len(), 0, "{:?}", report.differences);
+}
+
+#[test]
+fn every_fault_is_found_and_explained() {
+    for (name, fault) in FAULTS {
+        let Some(valkey) = valkey() else { return };
+        let report = compare_with_itself(valkey, Some(fault), 2000);
+        assert!(!report.differences.is_empty(), "{name}");
+        assert!((1..=6).contains(&report.transcript_len), "{name}: {} steps", report.transcript_len);
+    }
+}
+
+#[test]
+fn the_replication_stream_is_the_golden_one() {
+    let Some(valkey) = valkey() else { return };
+    let debug = ["--enable-debug-command", "yes"].map(String::from).to_vec();
+    let server = attach(&Target::Binary(valkey, debug)).unwrap();
+    let expected = golden().unwrap();
+    let observed = observe(server.port, &expected).unwrap();
+    assert_eq!(differences(&expected, &observed), Vec::<String>::new());
+}
