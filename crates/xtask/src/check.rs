@@ -1,0 +1,143 @@
+//! What has to pass before a change lands, and the counting of tests.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::{Fallible, licences, peers, place, programs, run};
+
+pub fn check() -> Fallible {
+    programs::build_needs()?;
+    run::step("format", || run::loud(run::cargo().args(["fmt", "--all", "--check"])))?;
+    run::step("tidy", tidy)?;
+    run::step("licences", licences::check)?;
+    run::step("lints", || {
+        run::loud(run::cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    })?;
+    run::step("tests", || test(&[]))
+}
+
+pub fn tidy() -> Fallible {
+    let findings = crate::tidy::findings(&place::root());
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() { Ok(()) } else { Err(format!("tidy: {} findings", findings.len())) }
+}
+
+/// Every test of the workspace. Tests that compare with Valkey find it through `ISOTHERM_PEER_BIN`; where it cannot be
+/// installed they say so, in a line that begins with `skipped: `, and the end of the run repeats those lines.
+pub fn test(args: &[String]) -> Fallible {
+    programs::build_needs()?;
+    let mut command = run::cargo();
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(args);
+    if !args.iter().any(|arg| arg == "--") {
+        command.args(["--", "--show-output"]);
+    }
+    match peers::valkey() {
+        Ok(bin) => drop(command.env("ISOTHERM_PEER_BIN", bin)),
+        Err(why) => println!("skipped: comparisons with Valkey: {why}"),
+    }
+    run_tests(&mut command).map(drop)
+}
+
+/// Runs test programs, shows what matters of their output, and returns how many tests passed.
+pub fn run_tests(command: &mut Command) -> Fallible<u64> {
+    let mut tally = Tally::default();
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|why| format!("cannot run tests: {why}"))?;
+    let output = BufReader::new(child.stdout.take().expect("the output is piped"));
+    for line in output.split(b'\n') {
+        let line = line.map_err(|why| format!("cannot read the output of tests: {why}"))?;
+        let line = String::from_utf8_lossy(&line);
+        if tally.read(&line) {
+            println!("{line}");
+        }
+    }
+    let status = child.wait().map_err(|why| format!("cannot wait for tests: {why}"))?;
+    for line in &tally.skipped {
+        println!("{line}");
+    }
+    let Tally { passed, failed, ignored, .. } = tally;
+    println!(
+        "tests: {passed} passed, {failed} failed, {ignored} ignored, {} skipped aloud",
+        tally.skipped.len()
+    );
+    if status.success() { Ok(passed) } else { Err("tests failed".to_string()) }
+}
+
+/// Sums up what the test programs print, and drops the chatter of tests that passed.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    skipped: Vec<String>,
+    /// Inside the part that repeats the output of tests that passed.
+    in_successes: bool,
+}
+
+impl Tally {
+    /// Takes one line; true if it is worth showing.
+    fn read(&mut self, line: &str) -> bool {
+        if line.starts_with("skipped: ") {
+            self.skipped.push(line.to_string());
+            return false;
+        }
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.in_successes = false;
+            self.passed += count(result, " passed");
+            self.failed += count(result, " failed");
+            self.ignored += count(result, " ignored");
+            return true;
+        }
+        match line {
+            "successes:" => self.in_successes = true,
+            "failures:" => self.in_successes = false,
+            _ => {}
+        }
+        let passed = line.starts_with("test ") && line.ends_with(" ... ok");
+        !self.in_successes && !passed
+    }
+}
+
+/// The number before a word: 12 of "ok. 12 passed; 0 failed".
+fn count(text: &str, word: &str) -> u64 {
+    let before = text.find(word).map_or("", |at| &text[..at]);
+    let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_results_and_keeps_what_was_skipped() {
+        let mut tally = Tally::default();
+        let lines = [
+            "running 3 tests",
+            "test a ... ok",
+            "test b ... FAILED",
+            "successes:",
+            "---- a stdout ----",
+            "chatter",
+            "skipped: comparison with Valkey: no network",
+            "failures:",
+            "---- b stdout ----",
+            "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+            "test result: ok. 30 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+        ];
+        let shown: Vec<&str> = lines.into_iter().filter(|line| tally.read(line)).collect();
+        assert_eq!((tally.passed, tally.failed, tally.ignored, tally.skipped.len()), (42, 1, 2, 1));
+        assert!(shown.contains(&"test b ... FAILED") && shown.contains(&"---- b stdout ----"));
+        assert!(!shown.contains(&"chatter") && !shown.contains(&"test a ... ok"));
+    }
+}

@@ -1,0 +1,72 @@
+//! `cargo xtask`: the commands of daily work, in Rust so that a machine with Rust has them all.
+//!
+//! Nothing here is part of the server. This crate has no dependencies, so that the first command a newcomer types answers
+//! in seconds, and so that a missing tool is named here, in one line, before a dependency's build stumbles over it.
+//!
+//! What a command cannot do on this machine it says aloud, with the reason, and counts as skipped; it never passes silently.
+
+use std::process::ExitCode;
+
+mod check;
+mod deep;
+mod licences;
+mod peers;
+mod place;
+mod programs;
+mod run;
+mod tidy;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  start [ARGS]         builds the server and starts it; ARGS go to isotherm-server
+  check                what has to pass before a change lands: format, tidy, licences, lints, tests
+  test [ARGS]          the tests, and what they had to skip; ARGS go to cargo test
+  tidy                 the rules of the house only
+  fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
+  miri                 the rooms of unsafe code under Miri (needs a nightly toolchain)
+  locks                interleavings of the locks, chosen by a scheduler of our own
+  peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
+  bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
+  clients [NAME ..]    valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... at work against our server
+  conformance [ARGS]   the same commands to Isotherm and to Valkey, and Valkey's own tests
+";
+
+/// Why a command did not end well; `Display` is what the user reads.
+pub type Fallible<T = ()> = Result<T, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match command(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command(args: &[String]) -> Fallible {
+    let Some((name, rest)) = args.split_first() else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    match name.as_str() {
+        "start" => programs::start(rest),
+        "check" => check::check(),
+        "test" => check::test(rest),
+        "tidy" => check::tidy(),
+        "fuzz" => deep::fuzz(rest),
+        "miri" => deep::miri(),
+        "locks" => deep::locks(),
+        "peers" => peers::command(rest),
+        "bench" => programs::bench(rest),
+        "clients" => programs::clients(rest),
+        "conformance" => programs::conformance(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("no command called '{other}'\n\n{HELP}")),
+    }
+}

@@ -1,0 +1,127 @@
+//! Building and starting the project's own programs: the server, the benchmark, the comparison with Valkey.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::{Fallible, peers, place, run};
+
+/// A program that a dependency's build calls, why, and how to get it. Asked for before the build, by name.
+struct Need {
+    program: &'static str,
+    wanted_by: &'static str,
+    install: &'static str,
+}
+
+const BUILD_NEEDS: [Need; 2] = [
+    Need { program: "cc", wanted_by: "Rust's linker and jemalloc", install: "apt-get install gcc" },
+    Need { program: "make", wanted_by: "jemalloc's build", install: "apt-get install make" },
+];
+
+/// One line for everything that is missing, or nothing.
+pub fn build_needs() -> Fallible {
+    missing(|program| place::in_path(program).is_some())
+}
+
+fn missing(present: impl Fn(&str) -> bool) -> Fallible {
+    let lines: Vec<String> = BUILD_NEEDS
+        .iter()
+        .filter(|need| !present(need.program))
+        .map(|need| format!("`{}` is missing ({} needs it): {}", need.program, need.wanted_by, need.install))
+        .collect();
+    if lines.is_empty() { Ok(()) } else { Err(lines.join("; ")) }
+}
+
+/// Builds the server and becomes it, so that signals and the exit code are the server's own.
+pub fn start(args: &[String]) -> Fallible {
+    let server = build("isotherm", "isotherm-server")?;
+    let why = Command::new(&server).args(args).exec();
+    Err(format!("cannot start {}: {why}", server.display()))
+}
+
+pub fn bench(args: &[String]) -> Fallible {
+    let bench = build("isotherm-bench", "isotherm-bench")?;
+    if args.iter().any(|arg| arg == "--help") || args.is_empty() {
+        return run::loud(Command::new(bench).args(args));
+    }
+    let server = build("isotherm", "isotherm-server")?;
+    let bin = peers::valkey()?;
+    run::loud(
+        Command::new(bench)
+            .args(args)
+            .current_dir(place::root())
+            .env("ISOTHERM_SERVER", server)
+            .env("ISOTHERM_PEER_BIN", bin),
+    )
+}
+
+/// With `--if-possible` first, a machine on which Valkey cannot be installed is a skip, said aloud, and not a failure.
+pub fn conformance(args: &[String]) -> Fallible {
+    let (optional, args) = match args {
+        [flag, rest @ ..] if flag == "--if-possible" => (true, rest),
+        args => (false, args),
+    };
+    let conformance = build("isotherm-conformance", "isotherm-conformance")?;
+    if args.iter().any(|arg| arg == "--help") || args.is_empty() {
+        return run::loud(Command::new(conformance).args(args));
+    }
+    let bin = match peers::valkey() {
+        Err(why) if optional => {
+            println!("skipped: comparison with Valkey: {why}");
+            return Ok(());
+        }
+        bin => bin?,
+    };
+    let server = build("isotherm", "isotherm-server")?;
+    run::loud(
+        Command::new(conformance)
+            .args(args)
+            .current_dir(place::root())
+            .env("ISOTHERM_SERVER", server)
+            .env("ISOTHERM_PEER_BIN", bin),
+    )
+}
+
+/// The clients of the field, against our server. Those that cannot be installed on this machine are skipped, aloud.
+pub fn clients(args: &[String]) -> Fallible {
+    let conformance = build("isotherm-conformance", "isotherm-conformance")?;
+    let server = build("isotherm", "isotherm-server")?;
+    let mut command = Command::new(conformance);
+    command.arg("clients").args(args).current_dir(place::root());
+    command.env("ISOTHERM_SERVER", server).env("ISOTHERM_CLIENTS", place::target().join("clients"));
+    command.env("ISOTHERM_PEER_BIN", place::peers().join("bin"));
+    // What is not there then is skipped by name; this says why.
+    for why in [peers::valkey().err(), peers::redis_cli().err()].into_iter().flatten() {
+        println!("{why}");
+    }
+    run::loud(&mut command)
+}
+
+/// Builds one program and says where it is. `ISOTHERM_PROFILE=fast` builds in a fraction of a release's time.
+fn build(package: &str, program: &str) -> Fallible<PathBuf> {
+    build_needs()?;
+    let profile = std::env::var("ISOTHERM_PROFILE").unwrap_or_else(|_| "release".to_string());
+    run::loud(run::cargo().args([
+        "build",
+        "--profile",
+        &profile,
+        "--locked",
+        "--package",
+        package,
+        "--bin",
+        program,
+    ]))?;
+    Ok(place::target().join(profile).join(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_asked_for_by_name_in_one_line() {
+        let why = missing(|program| program != "make").unwrap_err();
+        assert_eq!(why, "`make` is missing (jemalloc's build needs it): apt-get install make");
+        assert_eq!(missing(|_| true), Ok(()));
+    }
+}

@@ -1,0 +1,112 @@
+//! The rules of the house that a compiler does not know, as a test.
+//!
+//! A rule is a function from files to findings. Each has a small test that shows what it catches: a rule that cannot fail
+//! guards nothing. Exemptions are listed by name beside the rule, so that a new one is seen in review.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+mod arrows;
+mod dead;
+mod house;
+mod text;
+mod unsafety;
+
+/// A file of the checkout: its path from the root, with `/`, and its text.
+pub struct File {
+    pub path: String,
+    pub text: String,
+}
+
+/// Something to mend, in the form that editors jump to.
+#[derive(Debug, PartialEq)]
+pub struct Finding {
+    pub path: String,
+    /// From 1; 0 if it is about the file as a whole.
+    pub line: usize,
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+fn whole(path: &str, what: impl Into<String>) -> Finding {
+    Finding { path: path.to_string(), line: 0, what: what.into() }
+}
+
+pub fn findings(root: &Path) -> Vec<Finding> {
+    let files = read(root);
+    let rules = [text::check, house::check, dead::check, unsafety::check, arrows::check];
+    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&files)).collect();
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    findings
+}
+
+/// Folders that hold nothing written by hand.
+const NOT_OURS: [&str; 5] = ["target", ".git", "corpus", "artifacts", "node_modules"];
+
+/// Every text file of the checkout, ordered by path.
+fn read(root: &Path) -> Vec<File> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !NOT_OURS.contains(&name.as_str()) {
+                    folders.push(path);
+                }
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let path =
+                    path.strip_prefix(root).expect("found below the root").to_string_lossy().into_owned();
+                files.push(File { path, text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+/// The part of a source file before its inline tests, and without comments: what runs in the server.
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .take_while(|(_, line)| !line.trim_start().starts_with("#[cfg(test)]") || line.starts_with(' '))
+        .map(|(index, line)| (index + 1, line.find("//").map_or(line, |at| &line[..at])))
+}
+
+/// True if `word` stands in `line` with no letter, digit or underscore beside it.
+fn has_word(line: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(part_of_name) && !after.is_some_and(part_of_name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkout_is_tidy() {
+        let findings = findings(&crate::place::root());
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(lines.is_empty(), "\n{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn words_end_where_names_end() {
+        assert!(has_word("a word, here", "word"));
+        assert!(!has_word("a password, words", "word"));
+    }
+}

@@ -1,0 +1,90 @@
+//! Imports only go down: what each crate may depend on. ARCHITECTURE.md says why.
+//!
+//! Cargo refuses circles between crates, but not an arrow that runs up to a floor it should not know. The list is complete:
+//! a crate that is not in it is a finding, so whoever adds one has to say where it stands.
+
+use super::{File, Finding, whole};
+
+const MAY_USE: [(&str, &[&str]); 10] = [
+    ("stdx", &[]),
+    ("arena", &["stdx"]),
+    ("resp", &["stdx"]),
+    ("reactor", &["stdx"]),
+    ("keyspace", &["stdx", "arena"]),
+    ("commands", &["stdx", "resp", "keyspace"]),
+    ("server", &["stdx", "arena", "resp", "reactor", "keyspace", "commands"]),
+    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
+    ("bench", &["stdx", "arena", "keyspace", "resp"]),
+    ("conformance", &["stdx", "resp"]),
+    ("xtask", &[]),
+];
+
+pub fn check(files: &[File]) -> Vec<Finding> {
+    files
+        .iter()
+        .filter_map(|file| Some((crate_of(&file.path)?, file)))
+        .flat_map(|(name, file)| check_manifest(name, file))
+        .collect()
+}
+
+/// The folder's name, if the path is the manifest of one of our crates.
+fn crate_of(path: &str) -> Option<&str> {
+    path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml").filter(|name| !name.contains('/'))
+}
+
+fn check_manifest(name: &str, file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let Some((_, may_use)) = MAY_USE.iter().find(|(crate_name, _)| *crate_name == name) else {
+        return vec![whole(&file.path, "a crate that tidy's list of arrows does not know")];
+    };
+    let package = if name == "server" { "isotherm".to_string() } else { format!("isotherm-{name}") };
+    if !file.text.contains(&format!("name = \"{package}\"\n")) {
+        findings.push(whole(&file.path, format!("the package of folder {name} is called {package}")));
+    }
+    if !file.text.contains("[lints]\nworkspace = true") {
+        findings
+            .push(whole(&file.path, "no `[lints] workspace = true`: the workspace's lints do not hold here"));
+    }
+    for (index, line) in file.text.lines().enumerate() {
+        let Some(used) = dependency(line) else { continue };
+        if used != name && !may_use.contains(&used) {
+            let what = format!("{name} must not know {used}: imports only go down");
+            findings.push(Finding { path: file.path.clone(), line: index + 1, what });
+        }
+    }
+    findings
+}
+
+/// `stdx`, if the line reads `isotherm-stdx.workspace = true` or the like; `server` for the server's package.
+fn dependency(line: &str) -> Option<&str> {
+    let key = line.split(['.', '=', ' ']).next()?;
+    if key == "isotherm" { Some("server") } else { key.strip_prefix("isotherm-") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(name: &str, dependencies: &str) -> Vec<String> {
+        let text = format!(
+            "[package]\nname = \"isotherm-{name}\"\n\n[dependencies]\n{dependencies}\n[lints]\nworkspace = true\n"
+        );
+        let file = File { path: format!("crates/{name}/Cargo.toml"), text };
+        check(&[file]).into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn catches_an_arrow_that_runs_up() {
+        assert_eq!(found("keyspace", "isotherm-stdx.workspace = true\nlibc.workspace = true\n").len(), 0);
+        assert_eq!(
+            found("keyspace", "isotherm-resp.workspace = true\n"),
+            ["keyspace must not know resp: imports only go down"]
+        );
+        assert_eq!(found("conformance", "isotherm = { path = \"../server\" }\n").len(), 1);
+    }
+
+    #[test]
+    fn catches_a_crate_that_nobody_placed() {
+        assert_eq!(found("nonsense", "").len(), 1);
+    }
+}
