@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   kind         sizes           step     classes
-//!   Page, Index  32 .. 1024      32 B     32         pages grow by a key at a time: +32 B is half a key
-//!                  .. 4096       64 B     48
+//!   Page, Index, 32 .. 1024      32 B     32         pages grow by a key at a time: +32 B is half a key
+//!   Node           .. 4096       64 B     48
 //!                  .. 8224       128 B    33         113 each
 //!   Blob         64 .. 1040      16 B     62         step <= 1/16 of the size above 256 B
 //!                  .. 1536       32 B     15         so a blob of 1032 B takes 1040, not 1280
 //!                  .. 2048       64 B     8
 //!                  .. 4224       16-144 B 33         the sizes that tile 128 KB: 63, 62, 61 ... 31 to a slab
-//!                                        344 in all
+//!                                        457 in all
 //!
 //!   a slab of order o (16 KB << o, aligned to its size; o = 0 .. 3):
 //!   [owner u16 x count][room bits, only if count > 128][pad to 32][object 0][object 1] ... [object count-1][tail]
@@ -38,11 +38,13 @@ pub enum Kind {
     Blob,
     /// A directory or a run of slot records. Never moved.
     Index,
+    /// A part of a large collection. Compaction moves it.
+    Node,
 }
 
-pub const KIND_COUNT: usize = 3;
+pub const KIND_COUNT: usize = 4;
 
-/// The largest object of kind Page or Index: 8192 B and 32 B of header.
+/// The largest object of kind Page, Index or Node: 8192 B and 32 B of header.
 pub const OBJECT_BYTES_MAX: usize = 8224;
 /// The largest object of kind Blob: at least a value of 4096 B and a header of 16 B.
 pub const BLOB_BYTES_MAX: usize = blob_coarse_bytes(BLOB_COARSE_CLASSES - 1);
@@ -78,7 +80,8 @@ const BLOB_COARSE_COUNT_MAX: usize = 63;
 const BLOB_COARSE_CLASSES: usize = BLOB_COARSE_COUNT_MAX - 31 + 1;
 
 const INDEX_BASE: usize = PAGE_CLASSES;
-const BLOB_BASE: usize = 2 * PAGE_CLASSES;
+const NODE_BASE: usize = 2 * PAGE_CLASSES;
+const BLOB_BASE: usize = 3 * PAGE_CLASSES;
 pub(crate) const CLASS_COUNT: usize =
     BLOB_BASE + BLOB_FINE_CLASSES + BLOB_MIDDLE_CLASSES + BLOB_WIDE_CLASSES + BLOB_COARSE_CLASSES;
 
@@ -126,7 +129,7 @@ pub const fn class_bytes(kind: Kind, bytes: usize) -> usize {
 /// The largest request that `allocate` accepts for this kind.
 pub const fn bytes_max(kind: Kind) -> usize {
     match kind {
-        Kind::Page | Kind::Index => OBJECT_BYTES_MAX,
+        Kind::Page | Kind::Index | Kind::Node => OBJECT_BYTES_MAX,
         Kind::Blob => BLOB_BYTES_MAX,
     }
 }
@@ -137,6 +140,7 @@ pub(crate) const fn class_of(kind: Kind, bytes: usize) -> usize {
     match kind {
         Kind::Page => page_class(bytes),
         Kind::Index => INDEX_BASE + page_class(bytes),
+        Kind::Node => NODE_BASE + page_class(bytes),
         Kind::Blob if bytes <= BLOB_FINE_BYTES_MAX => {
             BLOB_BASE + bytes.saturating_sub(BLOB_BYTES_MIN).div_ceil(16)
         }
@@ -194,8 +198,11 @@ const fn size_of_class(class: usize) -> (Kind, usize) {
     if class < INDEX_BASE {
         return (Kind::Page, page_class_bytes(class));
     }
-    if class < BLOB_BASE {
+    if class < NODE_BASE {
         return (Kind::Index, page_class_bytes(class - INDEX_BASE));
+    }
+    if class < BLOB_BASE {
+        return (Kind::Node, page_class_bytes(class - NODE_BASE));
     }
     let blob = class - BLOB_BASE;
     if blob < BLOB_FINE_CLASSES {
@@ -413,7 +420,7 @@ const _: () = assert!(class_bytes(Kind::Page, 1) == 32);
 const _: () = assert!(class_bytes(Kind::Page, OBJECT_BYTES_MAX) == OBJECT_BYTES_MAX);
 const _: () = assert!(class_bytes(Kind::Blob, 4096 + 16) == BLOB_BYTES_MAX && BLOB_BYTES_MAX == 4224);
 const _: () = assert!(class_bytes(Kind::Blob, 2048 + 16) == 2064);
-const _: () = assert!(CLASS_COUNT == 344);
+const _: () = assert!(CLASS_COUNT == 457);
 
 #[cfg(test)]
 mod tests {
@@ -439,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_class_is_at_least_the_request_and_at_most_a_step_more() {
-        for kind in [Kind::Page, Kind::Blob, Kind::Index] {
+        for kind in [Kind::Page, Kind::Blob, Kind::Index, Kind::Node] {
             let mut previous = 0;
             for bytes in (0..=bytes_max(kind)).step_by(if cfg!(miri) { 97 } else { 1 }) {
                 let rounded = class_bytes(kind, bytes);

@@ -40,7 +40,8 @@ impl Model {
     }
 
     fn allocate(&mut self) {
-        let kind = [Kind::Page, Kind::Page, Kind::Blob, Kind::Blob, Kind::Index][self.random.below(5)];
+        let kind =
+            [Kind::Page, Kind::Page, Kind::Blob, Kind::Blob, Kind::Index, Kind::Node][self.random.below(6)];
         let len = self.len(kind);
         let owner = self.random.below(65536) as u16;
         let Ok(block) = self.arena.allocate(kind, len, owner) else { return };

@@ -22,7 +22,7 @@ impl Random {
 
 pub fn bytes_max(kind: Kind) -> usize {
     match kind {
-        Kind::Page | Kind::Index => OBJECT_BYTES_MAX,
+        Kind::Page | Kind::Index | Kind::Node => OBJECT_BYTES_MAX,
         Kind::Blob => BLOB_BYTES_MAX,
     }
 }
