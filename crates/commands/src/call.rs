@@ -1,6 +1,6 @@
 //! One call of a data command: what the handler gets, and how it ends.
 
-use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Lookup, Txn, UnixMs};
+use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 
@@ -26,11 +26,18 @@ pub struct CallSettings {
     pub lfu: bool,
     /// `import-mode`: a moment that has passed is stored like any other; the source of the data deletes.
     pub import_mode: bool,
+    /// Up to where collections have their compact encodings.
+    pub limits: Limits,
 }
 
 impl Default for CallSettings {
     fn default() -> CallSettings {
-        CallSettings { bulk_bytes_max: isotherm_keyspace::STRING_BYTES_MAX, lfu: false, import_mode: false }
+        CallSettings {
+            bulk_bytes_max: isotherm_keyspace::STRING_BYTES_MAX,
+            lfu: false,
+            import_mode: false,
+            limits: Limits::default(),
+        }
     }
 }
 

@@ -65,7 +65,7 @@ impl Partition {
             Kind::Page => self.relocate_page(victim.handle),
             Kind::Blob => self.relocate_blob(victim.handle),
             Kind::Index => unreachable!("the arena never asks for these"),
-            Kind::Node => unreachable!("no collection has nodes yet"),
+            Kind::Node => self.store.relocate_node(victim.handle),
         }
     }
 

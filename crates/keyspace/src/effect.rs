@@ -13,6 +13,16 @@ pub enum EventClass {
     Generic,
     /// `$`: strings.
     String,
+    /// `l`: lists.
+    List,
+    /// `s`: sets.
+    Set,
+    /// `h`: hashes.
+    Hash,
+    /// `z`: sorted sets.
+    Zset,
+    /// `t`: streams.
+    Stream,
     /// `x`: a key expired.
     Expired,
     /// `e`: a key was evicted.

@@ -5,9 +5,13 @@
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
 //!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
 //!
-//!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw")
+//!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
+//!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream
 //!         bits 4-5  width of the expiry: 0 none, 1: 5 B, 2: 8 B
-//!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value
+//!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value, 3 object (ref: its number; len: nothing)
+//!
+//!   A small collection is a byte string (see `packed`) under its form: it moves, is copied and saved as any other. A
+//!   large one is an object (see `object`), which has the key too if klen is 255.
 //!
 //!   a blob's bytes    [hash u64, slot in its top 14 bits][body]     the hash leads compaction to the entry
 //!   a body            value, or, of an entry with klen 255: [klen u32][key][value]
@@ -17,7 +21,7 @@
 //! 16 B key and 16 B value: 2 + 16 + 16 = 34 B, 39 with an expiry.
 
 use crate::page::ENTRY_BYTES_MAX;
-use crate::value::NewValue;
+use crate::value::{NewValue, Type};
 use isotherm_stdx::UnixMs;
 
 /// 2020-01-01T00:00:00Z: 18262 days after the epoch.
@@ -45,6 +49,32 @@ pub(crate) enum Form {
     Bytes = 0,
     Int = 1,
     Raw = 2,
+    List = 3,
+    Hash = 4,
+    Set = 5,
+    IntSet = 6,
+    Zset = 7,
+    Stream = 8,
+}
+
+impl Form {
+    /// A collection, small or large.
+    #[inline]
+    pub fn is_collection(self) -> bool {
+        self as u8 >= Form::List as u8
+    }
+
+    #[inline]
+    pub fn kind(self) -> Type {
+        match self {
+            Form::Bytes | Form::Int | Form::Raw => Type::String,
+            Form::List => Type::List,
+            Form::Hash => Type::Hash,
+            Form::Set | Form::IntSet => Type::Set,
+            Form::Zset => Type::Zset,
+            Form::Stream => Type::Stream,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,13 +83,14 @@ pub(crate) enum Place {
     Inline = 0,
     Blob = 1,
     Large = 2,
+    Object = 3,
 }
 
 /// Where a body lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BodyRef {
     pub place: Place,
-    /// A blob's handle or a large value's number.
+    /// A blob's handle, or the number of a large value or object.
     pub raw: u32,
     /// Bytes of the body.
     pub len: u32,
@@ -78,6 +109,12 @@ impl<'a> EntryBytes<'a> {
             0 => Form::Bytes,
             1 => Form::Int,
             2 => Form::Raw,
+            3 => Form::List,
+            4 => Form::Hash,
+            5 => Form::Set,
+            6 => Form::IntSet,
+            7 => Form::Zset,
+            8 => Form::Stream,
             other => unreachable!("no entry has the form {other}"),
         }
     }
@@ -87,7 +124,7 @@ impl<'a> EntryBytes<'a> {
             0 => Place::Inline,
             1 => Place::Blob,
             2 => Place::Large,
-            other => unreachable!("no entry lies at {other}"),
+            _ => Place::Object,
         }
     }
     #[inline]
@@ -184,6 +221,12 @@ impl Plan {
         let place = if body <= BLOB_BODY_BYTES_MAX { Place::Blob } else { Place::Large };
         Plan { place, keyed }
     }
+
+    /// Of an object, which lies outside whatever its size.
+    #[inline]
+    pub fn object(key_bytes: usize, tight: bool) -> Plan {
+        Plan { place: Place::Object, keyed: tight || key_bytes > INLINE_KEY_BYTES_MAX }
+    }
 }
 
 /// An entry under construction: at most 254 B, on the stack.
@@ -217,6 +260,7 @@ impl Draft {
         match value {
             NewValue::Int(int) => draft.push(&int.to_le_bytes()[..int_bytes(int)]),
             NewValue::Bytes(bytes) | NewValue::Raw(bytes) => draft.push(bytes),
+            NewValue::Packed(packed) => draft.push(packed.bytes),
         }
         draft
     }
@@ -266,6 +310,7 @@ pub(crate) fn form_of(value: NewValue<'_>) -> Form {
         NewValue::Int(_) => Form::Int,
         NewValue::Bytes(_) => Form::Bytes,
         NewValue::Raw(_) => Form::Raw,
+        NewValue::Packed(packed) => packed.form,
     }
 }
 
@@ -275,6 +320,7 @@ pub(crate) fn value_bytes(value: NewValue<'_>) -> usize {
     match value {
         NewValue::Int(int) => int_bytes(int),
         NewValue::Bytes(bytes) | NewValue::Raw(bytes) => bytes.len(),
+        NewValue::Packed(packed) => packed.bytes.len(),
     }
 }
 

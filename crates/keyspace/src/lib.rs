@@ -13,6 +13,10 @@ mod value;
 mod entry;
 mod heap;
 mod large;
+#[allow(dead_code, reason = "its users come one by one")]
+mod object;
+#[allow(dead_code, reason = "its users come one by one")]
+mod packed;
 mod page;
 mod record;
 
@@ -24,6 +28,19 @@ mod access;
 mod age;
 mod geometry;
 mod partition;
+
+#[allow(dead_code, reason = "its users come one by one")]
+mod collection;
+#[allow(dead_code, reason = "its users come one by one")]
+mod edit;
+mod hash;
+#[allow(dead_code, reason = "its users come one by one")]
+mod list;
+mod set;
+#[allow(dead_code, reason = "its users come one by one")]
+mod stream;
+#[allow(dead_code, reason = "its users come one by one")]
+mod zset;
 
 mod compact;
 mod evict;
@@ -47,18 +64,25 @@ extern crate self as isotherm_keyspace;
 
 pub use access::AccessMode;
 pub use age::{AgeHand, LRU_ROUND_SECONDS};
+pub use collection::{EditError, Edited, Limits};
 pub use compact::CompactStep;
 pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
 pub use evict::EvictionPolicy;
 pub use expire::ExpireStep;
+pub use hash::{HashEdit, HashView};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use key::{Key, KeyHasher};
+pub use list::{ListEdit, ListView};
 pub use lock::{Config, Held, Keyspace, Want};
+pub use packed::{Element, TextRoom};
 pub use prefetch::{PREFETCH_STAGES, Prefetch};
+pub use set::{SetEdit, SetView};
 pub use snapshot::{Snapshot, SnapshotEntry};
+pub use stream::{StreamEdit, StreamView};
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
-pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, Type, Value};
+pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
 pub use watch::Watcher;
+pub use zset::{ZsetEdit, ZsetView};
 
 /// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).
 pub const STRING_BYTES_MAX: usize = 512 << 20;

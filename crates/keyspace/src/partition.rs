@@ -1,17 +1,19 @@
 //! One partition: the databases' share of its slots, and who watches its keys.
 
 use crate::access::{self, AccessMode};
-use crate::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes};
+use crate::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, read_int};
 use crate::geometry::Geometry;
 use crate::heap::Heap;
 use crate::key::Key;
 use crate::large::{Large, Shared};
 use crate::lock::{self, Config};
+use crate::object::Objects;
+use crate::packed::PackedBuf;
 use crate::page;
 use crate::snapshot::SnapshotState;
 use crate::store::Store;
 use crate::table::{Location, SlotRef, Table};
-use crate::value::{Db, Entry, Expiry, Full, NewValue};
+use crate::value::{Db, Entry, Expiry, Full, NewValue, PackedValue, Value};
 use crate::watch::{Presence, Watches};
 use isotherm_arena::{Arena, Handle};
 use isotherm_stdx::{Prng, Slot, UnixMs, write_i64};
@@ -37,8 +39,7 @@ pub(crate) struct Carried {
 
 enum CarriedValue {
     Int(i64),
-    Bytes(Vec<u8>),
-    Raw(Vec<u8>),
+    Bytes(Vec<u8>, Form),
     /// A large body without its key: not copied, but shared.
     Body(Shared, Form),
 }
@@ -60,6 +61,9 @@ impl Partition {
             prng: Prng::new(secret ^ u64::from(number)),
             hasher: crate::key::KeyHasher::new(config.hash_secret),
             snapshot: SnapshotState::default(),
+            objects: Objects::default(),
+            scratch: PackedBuf::default(),
+            scratch_bytes: Vec::new(),
         };
         let tables = (0..config.databases).map(|_| None).collect();
         Partition {
@@ -150,13 +154,7 @@ impl Partition {
         expiry: Expiry,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let location = match location {
-            Some(location) => location,
-            None => {
-                self.make_table(db)?;
-                self.locate(db, key).expect("the table is there")
-            }
-        };
+        let location = self.location_in_table(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
         let done = table.set(store, location, key, value, expiry, now);
         if done.is_err() {
@@ -274,19 +272,14 @@ impl Partition {
         now: UnixMs,
     ) -> Result<(), Full> {
         let mut integer = [0; 20];
-        let location = match location {
-            Some(location) => location,
-            None => {
-                self.make_table(db)?;
-                self.locate(db, key).expect("the table is there")
-            }
-        };
+        let location = self.location_in_table(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
         let old: Vec<u8> = match location.page.zip(location.spot) {
             None => Vec::new(),
-            Some((page, spot)) => match store.value_of(EntryBytes(store.heap.page(page).entry(spot))) {
-                crate::value::Value::Int(int) => write_i64(int, &mut integer).to_vec(),
-                crate::value::Value::Bytes(bytes) => bytes.to_vec(),
+            Some((page, spot)) => match store.value_of(EntryBytes(store.heap.page(page).entry(spot)), now) {
+                Value::Int(int) => write_i64(int, &mut integer).to_vec(),
+                Value::Bytes(bytes) => bytes.to_vec(),
+                _ => unreachable!("the caller edits only strings"),
             },
         };
         assert!(old.len() <= len, "an edit never shortens");
@@ -313,10 +306,10 @@ impl Partition {
             let value = CarriedValue::Body(self.store.large.share(body.raw), entry.form());
             return Carried { value, expiry: entry.expiry() };
         }
-        let value = match (self.store.value_of(entry), entry.form()) {
-            (crate::value::Value::Int(int), _) => CarriedValue::Int(int),
-            (crate::value::Value::Bytes(bytes), Form::Raw) => CarriedValue::Raw(bytes.to_vec()),
-            (crate::value::Value::Bytes(bytes), _) => CarriedValue::Bytes(bytes.to_vec()),
+        let bytes = self.store.value_bytes_of(entry);
+        let value = match entry.form() {
+            Form::Int => CarriedValue::Int(read_int(bytes)),
+            form => CarriedValue::Bytes(bytes.to_vec(), form),
         };
         Carried { value, expiry: entry.expiry() }
     }
@@ -327,8 +320,7 @@ impl Partition {
                 return self.put_body(db, key, body, *form, carried.expiry, now);
             }
             CarriedValue::Int(int) => NewValue::Int(*int),
-            CarriedValue::Bytes(bytes) => NewValue::Bytes(bytes),
-            CarriedValue::Raw(bytes) => NewValue::Raw(bytes),
+            CarriedValue::Bytes(bytes, form) => as_form(*form, bytes),
         };
         let expiry = carried.expiry.map_or(Expiry::Clear, Expiry::At);
         self.set_at(db, self.locate(db, key), key, value, expiry, now)
@@ -344,7 +336,7 @@ impl Partition {
         now: UnixMs,
     ) -> Result<(), Full> {
         if Plan::new(key.bytes.len(), body.len(), false).keyed {
-            let value = if form == Form::Raw { NewValue::Raw(body) } else { NewValue::Bytes(body) };
+            let value = as_form(form, body);
             let expiry = expiry.map_or(Expiry::Clear, Expiry::At);
             return self.set_at(db, self.locate(db, key), key, value, expiry, now);
         }
@@ -357,6 +349,23 @@ impl Partition {
         let done = table.put(store, &mut location, key, &draft, now);
         self.drop_table_if_empty(db);
         done
+    }
+
+    /// Where a key is or would be, in a table that is there.
+    #[inline]
+    pub fn location_in_table(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+    ) -> Result<Location, Full> {
+        match location {
+            Some(location) => Ok(location),
+            None => {
+                self.make_table(db)?;
+                Ok(self.locate(db, key).expect("the table is there"))
+            }
+        }
     }
 
     // ---- whole databases ----
@@ -448,7 +457,7 @@ impl Partition {
 
     /// After its last key has left, or its first has found no room.
     #[inline]
-    fn drop_table_if_empty(&mut self, db: Db) {
+    pub fn drop_table_if_empty(&mut self, db: Db) {
         if self.table(db).is_some_and(|table| table.keys == 0) {
             self.drop_table(db);
         }
@@ -533,6 +542,15 @@ impl Partition {
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         assert!(self.detached.is_empty() || self.store.snapshot.is_active());
         objects
+    }
+}
+
+/// Bytes to store again as they were.
+fn as_form(form: Form, bytes: &[u8]) -> NewValue<'_> {
+    match form {
+        Form::Raw => NewValue::Raw(bytes),
+        Form::Bytes => NewValue::Bytes(bytes),
+        form => NewValue::Packed(PackedValue { form, bytes }),
     }
 }
 

@@ -14,7 +14,8 @@
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
 //! copied, until somebody changes them. A database that FLUSHALL drops meanwhile lives on until it was walked.
 
-use crate::entry::{EntryBytes, Form, Place};
+use crate::collection::Stored;
+use crate::entry::{EntryBytes, Form, Place, read_int};
 use crate::lock::{Held, Keyspace, Want};
 use crate::partition::Partition;
 use crate::store::Store;
@@ -42,9 +43,10 @@ struct Saved {
 
 enum SavedValue {
     Int(i64),
-    Bytes(Box<[u8]>),
+    /// Of a string or a small collection.
+    Bytes(Form, Box<[u8]>),
     /// A large body, shared; the value begins behind `skip` bytes.
-    Shared(Arc<Vec<u8>>, usize),
+    Shared(Form, Arc<Vec<u8>>, usize),
 }
 
 impl SnapshotState {
@@ -140,20 +142,28 @@ pub(crate) fn save_page(store: &mut Store, db: Db, _slot: usize, page: Handle) {
     for spot in view.spots() {
         let entry = EntryBytes(view.entry(spot));
         let value = match (entry.form(), entry.body()) {
-            (Form::Bytes | Form::Raw, Some(body)) if body.place == Place::Large => {
+            (Form::Int, _) => SavedValue::Int(read_int(store.value_bytes_of(entry))),
+            (form, Some(body)) if body.place == Place::Large => {
                 let skip = body.len as usize - store.value_bytes_of(entry).len();
-                SavedValue::Shared(store.large.share(body.raw), skip)
+                SavedValue::Shared(form, store.large.share(body.raw), skip)
             }
-            _ => match store.value_of(entry) {
-                Value::Int(int) => SavedValue::Int(int),
-                Value::Bytes(bytes) => SavedValue::Bytes(bytes.into()),
-            },
+            (form, _) => SavedValue::Bytes(form, store.value_bytes_of(entry).into()),
         };
         saved.push(Saved { db, key: store.key_of(entry).into(), value, expiry: entry.expiry() });
     }
     store.snapshot.saved = saved;
     let epoch = store.snapshot.epoch;
     crate::page::set_version(store.heap.page_mut(page), epoch);
+}
+
+/// A snapshot tells what is stored, whether its time has come or not.
+const ALL_TIMES: UnixMs = UnixMs(i64::MIN);
+
+fn saved_value(form: Form, bytes: &[u8]) -> Value<'_> {
+    if form.is_collection() {
+        return Value::collection(form, Stored::Packed(bytes), ALL_TIMES);
+    }
+    Value::Bytes(bytes)
 }
 
 impl Partition {
@@ -175,8 +185,8 @@ impl Partition {
         for saved in std::mem::take(&mut self.store.snapshot.saved) {
             let value = match &saved.value {
                 SavedValue::Int(int) => Value::Int(*int),
-                SavedValue::Bytes(bytes) => Value::Bytes(bytes),
-                SavedValue::Shared(body, skip) => Value::Bytes(&body[*skip..]),
+                SavedValue::Bytes(form, bytes) => saved_value(*form, bytes),
+                SavedValue::Shared(form, body, skip) => saved_value(*form, &body[*skip..]),
             };
             visit(SnapshotEntry { db: saved.db, key: &saved.key, value, expiry: saved.expiry });
         }
@@ -201,7 +211,7 @@ impl Partition {
             }
             for spot in view.spots() {
                 let entry = EntryBytes(view.entry(spot));
-                let (key, value) = (self.store.key_of(entry), self.store.value_of(entry));
+                let (key, value) = (self.store.key_of(entry), self.store.value_of(entry, ALL_TIMES));
                 visit(SnapshotEntry { db, key, value, expiry: entry.expiry() });
             }
             crate::page::set_version(self.store.heap.page_mut(page), epoch);

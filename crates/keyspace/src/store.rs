@@ -4,6 +4,7 @@
 //! function that may move a page to another size class returns its handle.
 
 use crate::access::{self, AccessMode};
+use crate::collection::{Stored, packed_encoding};
 use crate::directory;
 use crate::entry::{
     BodyRef, EntryBytes, Form, Place, Plan, body_head_bytes, read_int, split_keyed, value_bytes,
@@ -11,6 +12,8 @@ use crate::entry::{
 use crate::heap::Heap;
 use crate::key::Key;
 use crate::large::Large;
+use crate::object::Objects;
+use crate::packed::PackedBuf;
 use crate::page::{self, Page, Spot};
 use crate::record::{NEVER, bound_of};
 use crate::snapshot::SnapshotState;
@@ -28,6 +31,10 @@ pub(crate) struct Store {
     pub prng: Prng,
     pub hasher: crate::key::KeyHasher,
     pub snapshot: SnapshotState,
+    pub objects: Objects,
+    /// Where a small collection is changed, and what becomes of it: kept for the next one.
+    pub scratch: PackedBuf,
+    pub scratch_bytes: Vec<u8>,
 }
 
 /// What the entry at a location is before it changes.
@@ -49,7 +56,7 @@ impl Store {
         match body.place {
             Place::Blob => self.heap.blob(blob(body), body.len as usize),
             Place::Large => &self.large.get(body.raw)[..body.len as usize],
-            Place::Inline => unreachable!("an inline value has no body"),
+            Place::Inline | Place::Object => unreachable!("neither an inline value nor an object has a body"),
         }
     }
 
@@ -57,7 +64,7 @@ impl Store {
         match body.place {
             Place::Blob => self.heap.blob_mut(blob(body), body.len as usize),
             Place::Large => self.large.grow(body.raw, 0).expect("nothing grows"),
-            Place::Inline => unreachable!("an inline value has no body"),
+            Place::Inline | Place::Object => unreachable!("neither an inline value nor an object has a body"),
         }
     }
 
@@ -65,6 +72,7 @@ impl Store {
         match body.place {
             Place::Blob => self.heap.release(blob(body)),
             Place::Large => self.large.remove(body.raw),
+            Place::Object => self.objects.release(body.raw),
             Place::Inline => unreachable!("an inline value has no body"),
         }
     }
@@ -72,6 +80,7 @@ impl Store {
     /// What a body takes, in units of 16 B.
     pub fn body_units(&self, body: BodyRef) -> u32 {
         let bytes = match body.place {
+            Place::Object => return self.objects.get(body.raw).units,
             Place::Blob => class_bytes(Kind::Blob, crate::entry::BLOB_HEAD_BYTES + body.len as usize),
             Place::Large => body.len as usize,
             Place::Inline => unreachable!("an inline value has no body"),
@@ -86,6 +95,7 @@ impl Store {
         let raw = match plan.place {
             Place::Blob => self.heap.new_blob(blob_head(key), len)?.raw(),
             Place::Large => self.large.insert(len)?,
+            Place::Object => unreachable!("an object has no body"),
             Place::Inline => unreachable!("an inline value has no body"),
         };
         let body = BodyRef { place: plan.place, raw, len: len as u32, keyed: plan.keyed };
@@ -104,6 +114,7 @@ impl Store {
         match value {
             NewValue::Int(int) => target.copy_from_slice(&int.to_le_bytes()[..target.len()]),
             NewValue::Bytes(bytes) | NewValue::Raw(bytes) => target.copy_from_slice(bytes),
+            NewValue::Packed(packed) => target.copy_from_slice(packed.bytes),
         }
         Ok(body)
     }
@@ -123,7 +134,11 @@ impl Store {
         match entry.inline_key() {
             Some(key) => key,
             None => {
-                split_keyed(self.body(entry.body().expect("a key that is not inline lies in the body"))).0
+                let body = entry.body().expect("a key that is not inline lies in the body");
+                if body.place == Place::Object {
+                    return self.objects.get(body.raw).key.as_deref().expect("the object has the key");
+                }
+                split_keyed(self.body(body)).0
             }
         }
     }
@@ -139,19 +154,28 @@ impl Store {
     }
 
     #[inline]
-    pub fn value_of<'a>(&'a self, entry: EntryBytes<'a>) -> Value<'a> {
-        let bytes = self.value_bytes_of(entry);
-        match entry.form() {
-            Form::Int => Value::Int(read_int(bytes)),
-            Form::Bytes | Form::Raw => Value::Bytes(bytes),
+    pub fn value_of<'a>(&'a self, entry: EntryBytes<'a>, now: UnixMs) -> Value<'a> {
+        let form = entry.form();
+        if form.is_collection() {
+            return self.collection_of(entry, form, now);
         }
+        let bytes = self.value_bytes_of(entry);
+        if form == Form::Int { Value::Int(read_int(bytes)) } else { Value::Bytes(bytes) }
+    }
+
+    fn collection_of<'a>(&'a self, entry: EntryBytes<'a>, form: Form, now: UnixMs) -> Value<'a> {
+        let stored = match entry.body() {
+            Some(body) if body.place == Place::Object => Stored::Object(self.objects.get(body.raw), self),
+            _ => Stored::Packed(self.value_bytes_of(entry)),
+        };
+        Value::collection(form, stored, now)
     }
 
     /// An entry as commands see it.
     #[inline]
     pub fn view<'a>(&'a self, page: Page<'a>, spot: Spot, now: UnixMs) -> Entry<'a> {
         let entry = EntryBytes(page.entry(spot));
-        let value = self.value_of(entry);
+        let value = self.value_of(entry, now);
         Entry { value, expiry: entry.expiry(), meta: EntryMeta { store: self, page, spot, now } }
     }
 
@@ -407,6 +431,12 @@ impl EntryMeta<'_> {
                 let embedded = 8 + key + lengths + 1 + 1 + value + 4 + expiry;
                 if embedded <= EMBEDDED_BYTES_MAX { Encoding::Embstr } else { Encoding::Raw }
             }
+            form => match entry.body() {
+                Some(body) if body.place == Place::Object => {
+                    self.store.objects.get(body.raw).body.structure().encoding()
+                }
+                _ => packed_encoding(form),
+            },
         }
     }
 
@@ -426,6 +456,9 @@ impl EntryMeta<'_> {
         let body = match EntryBytes(bytes).body() {
             None => 0,
             Some(body @ BodyRef { place: Place::Large, .. }) => self.store.large.capacity(body.raw),
+            Some(BodyRef { place: Place::Object, raw, .. }) => {
+                self.store.objects.get(raw).memory_bytes() as usize
+            }
             Some(body) => self.store.body_units(body) as usize * 16,
         };
         bytes.len() + shared.div_ceil(self.page.len()) + body

@@ -228,6 +228,7 @@ impl Table {
                 let body = store.new_body(plan, key, value)?;
                 Draft::outside(key.bytes, form_of(value), body, expiry)
             }
+            Place::Object => unreachable!("an object is made by whoever changes a collection"),
         };
         self.put(store, &mut location, key, &draft, now)
     }

@@ -3,13 +3,19 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is told by the
 //! handler as effects.
 
+use crate::collection::{EditError, Edited, Editing, Limits};
 use crate::effect::{Effect, EffectMask, EffectSink};
-use crate::entry::EntryBytes;
+use crate::entry::{EntryBytes, Form};
+use crate::hash::HashEdit;
 use crate::key::Key;
+use crate::list::ListEdit;
 use crate::lock::Held;
+use crate::set::SetEdit;
+use crate::stream::StreamEdit;
 use crate::table::Location;
 use crate::value::{Db, Entry, Expiry, Full, NewValue};
 use crate::watch::{Presence, Watcher};
+use crate::zset::ZsetEdit;
 use isotherm_stdx::{Slot, UnixMs};
 use std::sync::Arc;
 
@@ -139,6 +145,94 @@ impl<'t, 'k> Txn<'t, 'k> {
         partition.set_at(db, location, key, value, expiry, now)?;
         self.touch_watchers(db, key);
         Ok(existed)
+    }
+
+    /// Changes the hash under `key`, or an empty one. What `work` leaves is stored; an empty one is absent.
+    pub fn edit_hash<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut HashEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Hash, limits, |editing| work(&mut HashEdit { editing }))
+    }
+
+    /// The same for a set.
+    pub fn edit_set<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut SetEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Set, limits, |editing| work(&mut SetEdit { editing }))
+    }
+
+    /// The same for a sorted set.
+    pub fn edit_zset<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut ZsetEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Zset, limits, |editing| work(&mut ZsetEdit { editing }))
+    }
+
+    /// The same for a list.
+    pub fn edit_list<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut ListEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::List, limits, |editing| work(&mut ListEdit { editing }))
+    }
+
+    /// The same for a stream, which stays when it is empty.
+    pub fn edit_stream<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut StreamEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Stream, limits, |editing| work(&mut StreamEdit { editing }))
+    }
+
+    fn edit_collection<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        form: Form,
+        limits: &Limits,
+        work: impl FnOnce(&mut Editing<'_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        let now = self.conditions.now;
+        let live = self.locate_live(db, key);
+        let was_touched = self.touched.take() == Some(key.hash) || self.conditions.no_touch;
+        let partition = self.held.partition(key.slot);
+        let location = match live {
+            Some(location) if location.spot.is_some() && !was_touched => {
+                Some(partition.touch_at(db, key, location, now))
+            }
+            Some(_) => live,
+            None => {
+                // An expired entry that stays hidden is replaced.
+                let hidden = partition.locate(db, key);
+                if let Some(location) = hidden.filter(|location| location.spot.is_some()) {
+                    partition.remove_at(db, &location, now);
+                }
+                partition.locate(db, key)
+            }
+        };
+        let edited = partition.edit(db, location, key, form, limits, now, work)?;
+        if edited.changed {
+            self.touch_watchers(db, key);
+        }
+        Ok(edited)
     }
 
     /// Removes `key`. Returns whether a live entry was there.

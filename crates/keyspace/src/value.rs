@@ -1,5 +1,12 @@
 //! What a command sees of an entry, and what it hands in: never a byte layout.
 
+use crate::collection::Stored;
+use crate::entry::Form;
+use crate::hash::HashView;
+use crate::list::ListView;
+use crate::set::SetView;
+use crate::stream::StreamView;
+use crate::zset::ZsetView;
 use isotherm_stdx::UnixMs;
 
 /// A database number (SELECT).
@@ -10,22 +17,39 @@ pub struct Db(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
     String,
+    List,
+    Hash,
+    Set,
+    Zset,
+    Stream,
 }
 
 impl Type {
     pub fn name(self) -> &'static str {
         match self {
             Type::String => "string",
+            Type::List => "list",
+            Type::Hash => "hash",
+            Type::Set => "set",
+            Type::Zset => "zset",
+            Type::Stream => "stream",
         }
     }
 }
 
-/// The encoding that OBJECT ENCODING reports, in the field's names.
+/// The encoding that OBJECT ENCODING reports, in the field's names. Of a collection it is policy, not storage: what the
+/// field would have made of it under the same limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     Int,
     Embstr,
     Raw,
+    Listpack,
+    Quicklist,
+    Hashtable,
+    Intset,
+    Skiplist,
+    Stream,
 }
 
 impl Encoding {
@@ -34,6 +58,12 @@ impl Encoding {
             Encoding::Int => "int",
             Encoding::Embstr => "embstr",
             Encoding::Raw => "raw",
+            Encoding::Listpack => "listpack",
+            Encoding::Quicklist => "quicklist",
+            Encoding::Hashtable => "hashtable",
+            Encoding::Intset => "intset",
+            Encoding::Skiplist => "skiplist",
+            Encoding::Stream => "stream",
         }
     }
 }
@@ -44,6 +74,38 @@ pub enum Value<'a> {
     /// A string that is a canonical signed integer.
     Int(i64),
     Bytes(&'a [u8]),
+    List(ListView<'a>),
+    Hash(HashView<'a>),
+    Set(SetView<'a>),
+    Zset(ZsetView<'a>),
+    Stream(StreamView<'a>),
+}
+
+impl<'a> Value<'a> {
+    #[inline]
+    pub fn kind(&self) -> Type {
+        match self {
+            Value::Int(_) | Value::Bytes(_) => Type::String,
+            Value::List(_) => Type::List,
+            Value::Hash(_) => Type::Hash,
+            Value::Set(_) => Type::Set,
+            Value::Zset(_) => Type::Zset,
+            Value::Stream(_) => Type::Stream,
+        }
+    }
+
+    /// A view of a collection; `form` is one.
+    #[inline]
+    pub(crate) fn collection(form: Form, stored: Stored<'a>, now: UnixMs) -> Value<'a> {
+        match form {
+            Form::List => Value::List(ListView::new(stored)),
+            Form::Hash => Value::Hash(HashView::new(stored, now)),
+            Form::Set | Form::IntSet => Value::Set(SetView::new(form, stored)),
+            Form::Zset => Value::Zset(ZsetView::new(stored)),
+            Form::Stream => Value::Stream(StreamView::new(stored)),
+            Form::Bytes | Form::Int | Form::Raw => unreachable!("a string is no collection"),
+        }
+    }
 }
 
 /// A value to store.
@@ -54,6 +116,15 @@ pub enum NewValue<'a> {
     Bytes(&'a [u8]),
     /// A string that was edited in place (APPEND, SETRANGE): always raw.
     Raw(&'a [u8]),
+    /// A small collection; only the keyspace itself makes one.
+    Packed(PackedValue<'a>),
+}
+
+/// A small collection as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackedValue<'a> {
+    pub(crate) form: Form,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> NewValue<'a> {
@@ -90,7 +161,7 @@ pub struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     pub fn kind(&self) -> Type {
-        Type::String
+        self.value.kind()
     }
 
     /// What OBJECT ENCODING reports. Computed when asked, which GET never does.

@@ -47,6 +47,7 @@ impl Hot {
                 bulk_bytes_max: config.bulk_bytes_max(),
                 lfu: config.eviction_policy().is_lfu(),
                 import_mode: config.import_mode(),
+                limits: config.collection_limits(),
             },
         }
     }

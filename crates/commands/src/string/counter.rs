@@ -95,11 +95,11 @@ fn decrby(call: &mut Call<'_, '_, '_>) -> Outcome {
 
 fn add(call: &mut Call<'_, '_, '_>, increment: i64) -> Outcome {
     let key = call.key(1);
-    let found = call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value);
-    let old = match found {
+    let old = match call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value) {
         None => Some(0),
         Some(Value::Int(int)) => Some(int),
         Some(Value::Bytes(bytes)) => parse_i64(bytes),
+        Some(_) => return call.fail(errors::WRONG_TYPE),
     };
     let Some(old) = old else {
         return call.fail(errors::NOT_AN_INTEGER);
@@ -142,6 +142,7 @@ fn incrbyfloat(call: &mut Call<'_, '_, '_>) -> Outcome {
         None => Some(LongDouble::from_i64(0)),
         Some(Value::Int(int)) => Some(LongDouble::from_i64(int)),
         Some(Value::Bytes(bytes)) => LongDouble::parse(bytes),
+        Some(_) => return call.fail(errors::WRONG_TYPE),
     };
     let (Some(old), Some(increment)) = (old, LongDouble::parse(call.args.get(2))) else {
         return call.fail(errors::NOT_A_FLOAT);

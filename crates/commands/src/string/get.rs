@@ -24,22 +24,24 @@ pub const GET: Command<Handler> = Command::new(
 
 fn get(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
-    reply_value(call, &key);
-    Outcome::Done
+    match reply_value(call, &key) {
+        Ok(_) => Outcome::Done,
+        Err(error) => call.fail(error),
+    }
 }
 
-/// Replies the value of `key`, or null; returns whether it is there.
+/// Replies the value of `key`, or null; returns whether it is there. What is no string is not replied.
 #[inline]
-pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> bool {
-    match call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value) {
+pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, &'static str> {
+    match value::string(call.txn.find(call.db, key, Lookup::Read))? {
         Some(value) => {
             value::write(call.reply, value);
-            true
+            Ok(true)
         }
         None => {
             call.reply.null();
             call.missed(key);
-            false
+            Ok(false)
         }
     }
 }
@@ -86,8 +88,10 @@ fn getex(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let key = call.key(1);
     let mark = call.reply.len();
-    if !reply_value(call, &key) {
-        return Outcome::Done;
+    match reply_value(call, &key) {
+        Ok(true) => {}
+        Ok(false) => return Outcome::Done,
+        Err(error) => return call.fail(error),
     }
     let changed = match moment {
         // A duration is never over: it is at least one millisecond.
@@ -140,8 +144,10 @@ pub const GETDEL: Command<Handler> = Command::new(
 
 fn getdel(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
-    if reply_value(call, &key) {
-        delete(call, &key);
+    match reply_value(call, &key) {
+        Ok(true) => delete(call, &key),
+        Ok(false) => {}
+        Err(error) => return call.fail(error),
     }
     Outcome::Done
 }
@@ -174,8 +180,10 @@ pub const DELIFEQ: Command<Handler> = Command::new(
 fn delifeq(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let expected = call.args.get(2);
-    let found = call.txn.find(call.db, &key, Lookup::Write);
-    let equal = found.is_some_and(|entry| value::equals(entry.value, expected));
+    let equal = match value::string(call.txn.find(call.db, &key, Lookup::Write)) {
+        Ok(found) => found.is_some_and(|value| value::equals(value, expected)),
+        Err(error) => return call.fail(error),
+    };
     if equal {
         delete(call, &key);
     }

@@ -78,13 +78,20 @@ impl Options {
 fn lcs(call: &mut Call<'_, '_, '_>) -> Outcome {
     let keys = [call.key(1), call.key(2)];
     // Lengths first: nothing is copied before it is known to be small enough.
+    let mut wrong_type = false;
     let lens = keys.map(|key| {
-        let found = call.txn.find(call.db, &key, Lookup::Read).map(|entry| value::len(entry.value));
-        if found.is_none() {
+        let found = call.txn.find(call.db, &key, Lookup::Read);
+        let missed = found.is_none();
+        let len = value::string(found).map(|found| found.map_or(0, value::len));
+        if missed {
             call.missed(&key);
         }
-        found.unwrap_or(0)
+        wrong_type |= len.is_err();
+        len.unwrap_or(0)
     });
+    if wrong_type {
+        return call.fail("ERR The specified keys must contain string values");
+    }
     let options = match Options::parse(call.args) {
         Ok(options) => options,
         Err(error) => return call.fail(error),

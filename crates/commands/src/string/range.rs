@@ -26,7 +26,10 @@ pub const STRLEN: Command<Handler> = Command::new(
 
 fn strlen(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
-    let found = call.txn.find(call.db, &key, Lookup::Read).map(|entry| value::len(entry.value));
+    let found = match value::string(call.txn.find(call.db, &key, Lookup::Read)) {
+        Ok(found) => found.map(value::len),
+        Err(error) => return call.fail(error),
+    };
     if found.is_none() {
         call.missed(&key);
     }
@@ -72,13 +75,14 @@ fn getrange(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::NOT_AN_INTEGER);
     };
     let key = call.key(1);
-    match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
-        Some(found) => {
+    match value::string(call.txn.find(call.db, &key, Lookup::Read)) {
+        Err(error) => return call.fail(error),
+        Ok(Some(found)) => {
             let mut room = value::NO_TEXT;
             let bytes = value::text(found, &mut room);
             call.reply.bulk(&bytes[range(start, end, bytes.len())]);
         }
-        None => {
+        Ok(None) => {
             call.reply.bulk(b"");
             call.missed(&key);
         }
@@ -122,7 +126,10 @@ fn setrange(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::OFFSET_OUT_OF_RANGE);
     };
     let (key, part) = (call.key(1), call.args.get(3));
-    let old_len = call.txn.find(call.db, &key, Lookup::Write).map(|entry| value::len(entry.value));
+    let old_len = match value::string(call.txn.find(call.db, &key, Lookup::Write)) {
+        Ok(found) => found.map(value::len),
+        Err(error) => return call.fail(error),
+    };
     if part.is_empty() {
         call.reply.integer(old_len.unwrap_or(0) as i64);
         return Outcome::Done;
@@ -153,7 +160,10 @@ pub const APPEND: Command<Handler> = Command::new(
 
 fn append(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, part) = (call.key(1), call.args.get(2));
-    let old_len = call.txn.find(call.db, &key, Lookup::Write).map(|entry| value::len(entry.value));
+    let old_len = match value::string(call.txn.find(call.db, &key, Lookup::Write)) {
+        Ok(found) => found.map(value::len),
+        Err(error) => return call.fail(error),
+    };
     let Some(old_len) = old_len else {
         return append_to_nothing(call, &key, part);
     };

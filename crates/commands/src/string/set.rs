@@ -98,15 +98,20 @@ fn set_with_options(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let (key, new) = (call.key(1), call.args.get(2));
     let mark = call.reply.len();
-    if options.get {
-        reply_value(call, &key);
+    if options.get
+        && let Err(error) = reply_value(call, &key)
+    {
+        return call.fail(error);
     }
     // With GET the reply stands already, whatever comes.
     let replies = !options.get;
     let over = moment.is_some_and(|moment| call.is_over(moment));
     let (allowed, exists) = match options.condition {
         Condition::Always if !over => (true, false),
-        condition => allows(call, &key, condition),
+        condition => match allows(call, &key, condition) {
+            Ok(verdict) => verdict,
+            Err(error) => return call.fail(error),
+        },
     };
     if !allowed {
         if replies {
@@ -141,16 +146,22 @@ fn set_with_options(call: &mut Call<'_, '_, '_>) -> Outcome {
 }
 
 /// Whether the condition holds, and whether the key is there.
-fn allows(call: &mut Call<'_, '_, '_>, key: &Key<'_>, condition: Condition<'_>) -> (bool, bool) {
-    let found = call.txn.find(call.db, key, Lookup::Write).map(|entry| entry.value);
+fn allows(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    condition: Condition<'_>,
+) -> Result<(bool, bool), &'static str> {
+    let found = call.txn.find(call.db, key, Lookup::Write);
     let exists = found.is_some();
     let allowed = match condition {
         Condition::Always => true,
         Condition::Absent => !exists,
         Condition::Present => exists,
-        Condition::Equals(expected) => found.is_some_and(|found| value::equals(found, expected)),
+        Condition::Equals(expected) => {
+            value::string(found)?.is_some_and(|found| value::equals(found, expected))
+        }
     };
-    (allowed, exists)
+    Ok((allowed, exists))
 }
 
 /// The log gets SET without GET (a replica has nobody to tell) and with the moment instead of a duration.
@@ -300,7 +311,9 @@ pub const GETSET: Command<Handler> = Command::new(
 fn getset(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, new) = (call.key(1), call.args.get(2));
     let mark = call.reply.len();
-    reply_value(call, &key);
+    if let Err(error) = reply_value(call, &key) {
+        return call.fail(error);
+    }
     if store(call, &key, new, Expiry::Clear).is_err() {
         call.reply.truncate(mark);
         return call.out_of_memory();

@@ -1,12 +1,21 @@
 //! A stored string is text or a number; whoever needs its bytes asks here.
 
-use isotherm_keyspace::Value;
-use isotherm_resp::Reply;
+use isotherm_keyspace::{Entry, Type, Value};
+use isotherm_resp::{Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 
 /// Room for the text of a number, so that reading one needs no allocation.
 pub(super) type NumberText = [u8; I64_BYTES_MAX];
 pub(super) const NO_TEXT: NumberText = [0; I64_BYTES_MAX];
+
+/// The value of what was found, if that is a string.
+#[inline]
+pub(super) fn string(found: Option<Entry<'_>>) -> Result<Option<Value<'_>>, &'static str> {
+    match found {
+        Some(entry) if entry.kind() != Type::String => Err(errors::WRONG_TYPE),
+        found => Ok(found.map(|entry| entry.value)),
+    }
+}
 
 /// The bytes of a value; a number is written to `room`.
 #[inline]
@@ -14,6 +23,7 @@ pub(super) fn text<'a>(value: Value<'a>, room: &'a mut NumberText) -> &'a [u8] {
     match value {
         Value::Int(int) => write_i64(int, room),
         Value::Bytes(bytes) => bytes,
+        _ => unreachable!("the caller has a string"),
     }
 }
 
@@ -31,5 +41,6 @@ pub(super) fn write(reply: &mut Reply, value: Value<'_>) {
     match value {
         Value::Int(int) => reply.bulk_i64(int),
         Value::Bytes(bytes) => reply.bulk(bytes),
+        _ => unreachable!("the caller has a string"),
     }
 }

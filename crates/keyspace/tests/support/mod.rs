@@ -37,6 +37,7 @@ impl Stored {
         match value {
             Value::Int(int) => Stored::Int(int),
             Value::Bytes(bytes) => Stored::Bytes(bytes.to_vec()),
+            other => panic!("these tests store strings only, not {other:?}"),
         }
     }
 }
@@ -141,6 +142,7 @@ impl Op {
                 let old = txn.find(db, &key, Lookup::Silent).map(|entry| match entry.value {
                     Value::Int(int) => int.to_string().len(),
                     Value::Bytes(bytes) => bytes.len(),
+                    other => panic!("these tests store strings only, not {other:?}"),
                 });
                 let len = old.unwrap_or(0) + more;
                 let bytes = txn.edit(db, &key, len)?;

@@ -157,6 +157,23 @@ impl Config {
         self.number(TCP_KEEPALIVE) as u32
     }
 
+    /// Up to where collections have their compact encodings.
+    pub fn collection_limits(&self) -> isotherm_keyspace::Limits {
+        let size = |id: Id| usize::try_from(self.number(id)).unwrap_or(usize::MAX);
+        isotherm_keyspace::Limits {
+            hash_max_listpack_entries: size(const { id("hash-max-listpack-entries") }),
+            hash_max_listpack_value: size(const { id("hash-max-listpack-value") }),
+            set_max_intset_entries: size(const { id("set-max-intset-entries") }),
+            set_max_listpack_entries: size(const { id("set-max-listpack-entries") }),
+            set_max_listpack_value: size(const { id("set-max-listpack-value") }),
+            zset_max_listpack_entries: size(const { id("zset-max-listpack-entries") }),
+            zset_max_listpack_value: size(const { id("zset-max-listpack-value") }),
+            list_max_listpack_size: self.number(const { id("list-max-listpack-size") }) as i32,
+            stream_node_max_bytes: size(const { id("stream-node-max-bytes") }),
+            stream_node_max_entries: size(const { id("stream-node-max-entries") }),
+        }
+    }
+
     pub fn bulk_bytes_max(&self) -> usize {
         const PROTO_MAX_BULK_LEN: Id = id("proto-max-bulk-len");
         self.number(PROTO_MAX_BULK_LEN) as usize

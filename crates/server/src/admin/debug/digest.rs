@@ -82,6 +82,8 @@ fn with_bytes<T>(value: &Value<'_>, run: impl FnOnce(&[u8]) -> T) -> T {
     match value {
         Value::Bytes(bytes) => run(bytes),
         Value::Int(number) => run(write_i64(*number, &mut [0; I64_BYTES_MAX])),
+        // Until the codec of collections stands.
+        _ => run(b""),
     }
 }
 

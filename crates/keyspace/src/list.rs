@@ -1,0 +1,61 @@
+//! A list: a packed byte string while it is small, `ListBlocks` above.
+
+use crate::collection::{Editing, Stored};
+use crate::object::{Object, Structure};
+use crate::packed::Packed;
+use crate::store::Store;
+use crate::value::{Encoding, Full};
+use isotherm_arena::Handle;
+
+/// A list to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListView<'a> {
+    stored: Stored<'a>,
+}
+
+impl<'a> ListView<'a> {
+    #[inline]
+    pub(crate) fn new(stored: Stored<'a>) -> ListView<'a> {
+        ListView { stored }
+    }
+
+    #[allow(clippy::len_without_is_empty, reason = "an empty one is absent")]
+    pub fn len(&self) -> u64 {
+        match self.stored {
+            Stored::Packed(bytes) => (Packed::new(bytes, 1).len() / 1) as u64,
+            Stored::Object(root, _) => root.body.structure().len(),
+        }
+    }
+}
+
+/// A list to change.
+pub struct ListEdit<'c, 'e> {
+    pub(crate) editing: &'c mut Editing<'e>,
+}
+
+/// The large form. Nobody makes one yet.
+pub(crate) enum ListBlocks {}
+
+impl Structure for ListBlocks {
+    fn len(&self) -> u64 {
+        match *self {}
+    }
+    fn memory_bytes(&self) -> u64 {
+        match *self {}
+    }
+    fn encoding(&self) -> Encoding {
+        match *self {}
+    }
+    fn relocate(&mut self, _: &mut Store, _: u32, _: Handle) -> bool {
+        match *self {}
+    }
+    fn free_step(&mut self, _: &mut Store, _: usize) -> bool {
+        match *self {}
+    }
+    fn duplicate(&self, _: &mut Store, _: u32) -> Result<Object, Full> {
+        match *self {}
+    }
+    fn check_invariants(&self, _: &Store, _: u32) -> u64 {
+        match *self {}
+    }
+}

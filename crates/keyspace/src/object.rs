@@ -1,0 +1,179 @@
+//! Large collections, known by number.
+//!
+//! ```text
+//!   entry [.. ref = number ..] -> objects[number] -> Root { home, key, .., body } -> nodes in the arena
+//!   node  [number u32][id u32] ...                   so compaction finds the one reference to it: in its object
+//! ```
+//!
+//! A root lies in the global allocator and never moves; entries name it by number, so an entry may move as it likes.
+//! The pages of hashes and sets are the exception to the node's head: they keep the number behind their columns.
+//!
+//! A removed object is **doomed**: nobody finds it any more, and cron frees it, some nodes at a time. One that a
+//! snapshot has yet to tell waits until it has been told.
+
+use crate::entry::Form;
+use crate::list::ListBlocks;
+use crate::store::Store;
+use crate::stream::StreamTree;
+use crate::value::{Encoding, Full};
+use crate::zset::ZsetTree;
+use isotherm_arena::Handle;
+
+const CHUNK: usize = 1024;
+/// What a root and its place in the table take.
+pub(crate) const ROOT_BYTES: u64 = size_of::<Root>() as u64 + 8;
+
+/// What every large collection can do, whatever it is made of.
+pub(crate) trait Structure {
+    /// Elements: fields, members, entries.
+    fn len(&self) -> u64;
+    /// Bytes of its nodes, rounded up to their classes, and of what it has of the global allocator.
+    fn memory_bytes(&self) -> u64;
+    fn encoding(&self) -> Encoding;
+    /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size), and notes
+    /// the new one. False if it stays.
+    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool;
+    /// Frees about `nodes_max` nodes. True when nothing is left.
+    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
+    /// The same again, under another number. On an error nothing is left of it.
+    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full>;
+    /// Asserts its invariants; how many objects of the arena it has.
+    fn check_invariants(&self, store: &Store, number: u32) -> u64;
+}
+
+pub(crate) enum Object {
+    Zset(ZsetTree),
+    List(ListBlocks),
+    Stream(StreamTree),
+}
+
+impl Object {
+    pub fn structure(&self) -> &dyn Structure {
+        match self {
+            Object::Zset(zset) => zset,
+            Object::List(list) => list,
+            Object::Stream(stream) => stream,
+        }
+    }
+
+    pub fn structure_mut(&mut self) -> &mut dyn Structure {
+        match self {
+            Object::Zset(zset) => zset,
+            Object::List(list) => list,
+            Object::Stream(stream) => stream,
+        }
+    }
+
+    pub fn form(&self) -> Form {
+        match self {
+            Object::Zset(_) => Form::Zset,
+            Object::List(_) => Form::List,
+            Object::Stream(_) => Form::Stream,
+        }
+    }
+}
+
+pub(crate) struct Root {
+    /// The hash and slot of its key, as in front of a blob: where to look for the entry.
+    pub home: u64,
+    /// The key, if it does not lie in the page.
+    pub key: Option<Box<[u8]>>,
+    /// Entries that name it: two for a moment while it is renamed.
+    pub references: u8,
+    /// The last snapshot that told it, or saw its birth.
+    pub seen: u8,
+    /// What its slot's record counts for it, in units of 16 B.
+    pub units: u32,
+    pub body: Object,
+}
+
+impl Root {
+    pub fn memory_bytes(&self) -> u64 {
+        let key = self.key.as_ref().map_or(0, |key| key.len() as u64);
+        ROOT_BYTES + key + self.body.structure().memory_bytes()
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Objects {
+    chunks: Vec<Box<[Option<Box<Root>>]>>,
+    free: Vec<u32>,
+    len: u32,
+    doomed: Vec<u32>,
+}
+
+impl Objects {
+    #[inline]
+    pub fn get(&self, number: u32) -> &Root {
+        self.slot(number).as_ref().expect("an entry refers to it")
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> &mut Root {
+        self.slot_mut(number).as_mut().expect("an entry refers to it")
+    }
+
+    /// Takes a root out, to change it beside the store; `put` brings it back.
+    #[inline]
+    pub fn take(&mut self, number: u32) -> Box<Root> {
+        self.slot_mut(number).take().expect("an entry refers to it")
+    }
+
+    #[inline]
+    pub fn put(&mut self, number: u32, root: Box<Root>) {
+        let old = self.slot_mut(number).replace(root);
+        debug_assert!(old.is_none(), "it was taken out");
+    }
+
+    /// A number for a new object; `put` or `give_back` comes next.
+    pub fn reserve(&mut self) -> u32 {
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        if self.len as usize == self.chunks.len() * CHUNK {
+            self.chunks.push((0..CHUNK).map(|_| None).collect());
+        }
+        self.len += 1;
+        self.len - 1
+    }
+
+    pub fn give_back(&mut self, number: u32) {
+        debug_assert!(self.slot(number).is_none());
+        self.free.push(number);
+    }
+
+    /// An entry that named it is gone. The last one dooms it.
+    pub fn release(&mut self, number: u32) {
+        let root = self.get_mut(number);
+        root.references -= 1;
+        if root.references == 0 {
+            self.doomed.push(number);
+        }
+    }
+
+    pub fn doomed(&self) -> &[u32] {
+        &self.doomed
+    }
+
+    /// A doomed object was freed.
+    pub fn bury(&mut self, at: usize) {
+        let number = self.doomed.swap_remove(at);
+        self.slot_mut(number).take();
+        self.free.push(number);
+    }
+
+    /// Every object, doomed ones included.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Root)> {
+        let roots = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
+        roots.filter_map(|(number, root)| Some((number as u32, &**root.as_ref()?)))
+    }
+
+    #[inline]
+    fn slot(&self, number: u32) -> &Option<Box<Root>> {
+        &self.chunks[number as usize / CHUNK][number as usize % CHUNK]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, number: u32) -> &mut Option<Box<Root>> {
+        &mut self.chunks[number as usize / CHUNK][number as usize % CHUNK]
+    }
+}
