@@ -294,6 +294,7 @@ impl World {
                 (Value::Bytes(bytes), Encoding::Raw) if matches!(stored, Stored::Raw(_)) => {
                     Stored::Raw(bytes.to_vec())
                 }
+                (Value::Bytes(bytes), _) => Stored::Bytes(bytes.to_vec()),
                 (other, _) => panic!("this test stores strings only, not {other:?}"),
             };
             assert_eq!(as_stored, stored);
