@@ -174,6 +174,12 @@ impl<'a> EntryBytes<'a> {
     }
 }
 
+/// Gives an entry's value another form; where it lies stays.
+#[inline]
+pub(crate) fn set_form(entry: &mut [u8], form: Form) {
+    entry[1] = entry[1] & !15 | form as u8;
+}
+
 /// Splits a keyed body.
 #[inline]
 pub(crate) fn split_keyed(body: &[u8]) -> (&[u8], &[u8]) {

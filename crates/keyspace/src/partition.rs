@@ -1,7 +1,9 @@
 //! One partition: the databases' share of its slots, and who watches its keys.
 
 use crate::access::{self, AccessMode};
-use crate::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, read_int};
+use crate::entry::{
+    BodyRef, Draft, EntryBytes, Form, INLINE_BYTES_MAX, Place, Plan, body_head_bytes, read_int,
+};
 use crate::geometry::Geometry;
 use crate::heap::Heap;
 use crate::key::Key;
@@ -9,7 +11,7 @@ use crate::large::{Large, Shared};
 use crate::lock::{self, Config};
 use crate::object::Objects;
 use crate::packed::PackedBuf;
-use crate::page;
+use crate::page::{self, Spot};
 use crate::snapshot::SnapshotState;
 use crate::store::Store;
 use crate::table::{Location, SlotRef, Table};
@@ -90,6 +92,23 @@ impl Partition {
 
     // ---- one key ----
 
+    /// Where the entry of a key is.
+    #[inline(always)]
+    pub fn look_up(&self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        self.table(db)?.look_up(&self.store, self.geometry.place_of(key.slot), key)
+    }
+
+    /// Whether the entry there is that of the key.
+    #[inline]
+    pub fn is_at(&self, (page, spot): (Handle, Spot), key: &Key<'_>) -> bool {
+        self.store.is_key(EntryBytes(self.store.heap.page(page).entry(spot)), key.bytes)
+    }
+
+    #[inline]
+    pub fn is_stale(&self, (page, spot): (Handle, Spot), now: UnixMs) -> bool {
+        EntryBytes(self.store.heap.page(page).entry(spot)).expiry().is_some_and(|at| at < now)
+    }
+
     #[inline]
     pub fn locate(&self, db: Db, key: &Key<'_>) -> Option<Location> {
         let table = self.table(db)?;
@@ -101,48 +120,36 @@ impl Partition {
         let Some((page, spot)) = location.and_then(|location| location.page.zip(location.spot)) else {
             return Presence::Absent;
         };
-        match EntryBytes(self.store.heap.page(page).entry(spot)).expiry() {
-            Some(at) if at < now => Presence::Stale,
-            _ => Presence::Alive,
-        }
+        if self.is_stale((page, spot), now) { Presence::Stale } else { Presence::Alive }
     }
 
     pub fn presence(&self, db: Db, key: &Key<'_>, now: UnixMs) -> Presence {
         self.presence_at(self.locate(db, key).as_ref(), now)
     }
 
-    /// The entry at a location that was just found, with its access stamp refreshed if `touch`.
+    /// An entry that was just found, to read.
     #[inline]
-    pub fn read(
-        &mut self,
-        db: Db,
-        key: &Key<'_>,
-        location: &Location,
-        now: UnixMs,
-        touch: bool,
-    ) -> Entry<'_> {
-        let location = if touch { self.touch_at(db, key, *location, now) } else { *location };
-        let place = location.page.zip(location.spot).expect("it was found");
-        self.store.view(self.store.heap.page(place.0), place.1, now)
+    pub fn read(&self, (page, spot): (Handle, Spot), now: UnixMs) -> Entry<'_> {
+        self.store.view(self.store.heap.page(page), spot, now)
     }
 
     /// Refreshes the access stamp of an entry that was just found. Where it is then.
     #[inline]
-    pub fn touch_at(&mut self, db: Db, key: &Key<'_>, location: Location, now: UnixMs) -> Location {
-        let (page, spot) = location.page.zip(location.spot).expect("it was found");
-        if self.store.touch(page, spot.index, now) {
-            return location;
+    pub fn touch_at(&mut self, db: Db, key: &Key<'_>, place: (Handle, Spot), now: UnixMs) -> (Handle, Spot) {
+        if self.store.touch(place.0, place.1.index, now) {
+            return place;
         }
-        self.give_access_column(db, &location, now);
-        self.locate(db, key).expect("it was found")
+        self.give_access_column(db, key, now);
+        self.look_up(db, key).expect("it was found")
     }
 
     /// The page has no access column of the width in force (the policy was switched): it gets one.
     #[cold]
-    fn give_access_column(&mut self, db: Db, location: &Location, now: UnixMs) {
+    fn give_access_column(&mut self, db: Db, key: &Key<'_>, now: UnixMs) {
+        let location = self.locate(db, key).expect("it was found");
         let (table, store) = self.table_and_store(db).expect("it was found");
         // Without memory for a larger page it goes on without: as if just used.
-        let _ = table.convert_page(store, location, now);
+        let _ = table.convert_page(store, &location, now);
     }
 
     pub fn set_at(
@@ -154,9 +161,9 @@ impl Partition {
         expiry: Expiry,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let location = self.location_in_table(db, location, key)?;
+        let mut location = self.location_in_table(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
-        let done = table.set(store, location, key, value, expiry, now);
+        let done = table.set(store, &mut location, key, value, expiry, now);
         if done.is_err() {
             self.drop_table_if_empty(db);
         }
@@ -209,20 +216,17 @@ impl Partition {
         now: UnixMs,
     ) -> Result<&mut [u8], Full> {
         let found = location.filter(|location| location.spot.is_some());
-        match found {
+        let location = match found {
             Some(location) if self.grows_in_place(&location, len) => {
-                self.grow_in_place(db, &location, len)?
+                self.grow_in_place(db, &location, len)?;
+                location
             }
-            _ => {
-                let done = self.rewrite_longer(db, location, key, len, now);
-                if done.is_err() {
-                    self.drop_table_if_empty(db);
-                }
-                done?
-            }
-        }
-        let location = self.locate(db, key).expect("it was just written");
-        let (page, spot) = location.page.zip(location.spot).expect("it was just written");
+            _ => self.rewrite_longer(db, location, key, len, now).inspect_err(|_| {
+                self.drop_table_if_empty(db);
+            })?,
+        };
+        let place = location.page.zip(location.spot);
+        let (page, spot) = place.or_else(|| self.look_up(db, key)).expect("it was just written");
         if let Some((table, store)) = self.table_and_store(db) {
             // The bytes are about to change: a snapshot needs them as they are.
             store.before_change(table.snapshot_db, location.slot.at, page);
@@ -262,7 +266,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Stores the value again, `len` long and raw, with the expiry it had.
+    /// Stores the value again, `len` long and raw, with the expiry it had. The location is as after `Table::set`.
     fn rewrite_longer(
         &mut self,
         db: Db,
@@ -270,33 +274,40 @@ impl Partition {
         key: &Key<'_>,
         len: usize,
         now: UnixMs,
-    ) -> Result<(), Full> {
+    ) -> Result<Location, Full> {
         let mut integer = [0; 20];
-        let location = self.location_in_table(db, location, key)?;
+        let mut location = self.location_in_table(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
-        let old: Vec<u8> = match location.page.zip(location.spot) {
-            None => Vec::new(),
+        let old: &[u8] = match location.page.zip(location.spot) {
+            None => &[],
             Some((page, spot)) => match store.value_of(EntryBytes(store.heap.page(page).entry(spot)), now) {
-                Value::Int(int) => write_i64(int, &mut integer).to_vec(),
-                Value::Bytes(bytes) => bytes.to_vec(),
+                Value::Int(int) => write_i64(int, &mut integer),
+                Value::Bytes(bytes) => bytes,
                 _ => unreachable!("the caller edits only strings"),
             },
         };
         assert!(old.len() <= len, "an edit never shortens");
+        if len <= INLINE_BYTES_MAX {
+            let mut value = [0; INLINE_BYTES_MAX];
+            value[..old.len()].copy_from_slice(old);
+            table.set(store, &mut location, key, NewValue::Raw(&value[..len]), Expiry::Keep, now)?;
+            return Ok(location);
+        }
+        let mut old = old.to_vec();
         let plan = Plan::new(key.bytes.len(), len, false);
         if plan.place != Place::Large {
             // Below 4 KB: a copy on the side is the simple way.
-            let mut value = old;
-            value.resize(len, 0);
-            return table.set(store, location, key, NewValue::Raw(&value), Expiry::Keep, now);
+            old.resize(len, 0);
+            table.set(store, &mut location, key, NewValue::Raw(&old), Expiry::Keep, now)?;
+            return Ok(location);
         }
         let expiry = store.old_entry(&location).and_then(|old| old.expiry);
         let body = store.empty_body(plan, key, len)?;
         let head = body_head_bytes(body.keyed, key.bytes.len());
         store.body_mut(body)[head..head + old.len()].copy_from_slice(&old);
         let draft = Draft::outside(key.bytes, Form::Raw, body, expiry);
-        let mut location = location;
-        table.put(store, &mut location, key, &draft, now)
+        table.put(store, &mut location, key, &draft, now)?;
+        Ok(location)
     }
 
     pub fn carry(&self, location: &Location) -> Carried {
@@ -585,7 +596,7 @@ impl Store {
     }
 
     /// The bytes of a string's value, to write. Not of an integer.
-    pub fn value_mut(&mut self, page: Handle, spot: page::Spot) -> &mut [u8] {
+    pub fn value_mut(&mut self, page: Handle, spot: Spot) -> &mut [u8] {
         let view = self.heap.page(page);
         let bytes = view.entry(spot);
         let entry = EntryBytes(bytes);

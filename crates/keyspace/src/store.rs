@@ -7,7 +7,8 @@ use crate::access::{self, AccessMode};
 use crate::collection::{Stored, packed_encoding};
 use crate::directory;
 use crate::entry::{
-    BodyRef, EntryBytes, Form, Place, Plan, body_head_bytes, read_int, split_keyed, value_bytes,
+    BodyRef, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, set_form, split_keyed,
+    value_bytes,
 };
 use crate::heap::Heap;
 use crate::key::Key;
@@ -18,7 +19,7 @@ use crate::page::{self, Page, Spot};
 use crate::record::{NEVER, bound_of};
 use crate::snapshot::SnapshotState;
 use crate::table::{Location, blob_head, tag_of};
-use crate::value::{Encoding, Entry, Full, NewValue, Value};
+use crate::value::{Encoding, Entry, Expiry, Full, NewValue, Value};
 use isotherm_arena::{Handle, Kind, class_bytes};
 use isotherm_stdx::{Prng, UnixMs};
 
@@ -121,6 +122,12 @@ impl Store {
 
     // ---- entries ----
 
+    /// The entry of a key in its page.
+    #[inline(always)]
+    pub fn find(&self, page: Handle, key: &Key<'_>) -> Option<Spot> {
+        self.heap.page(page).find(tag_of(key.hash), |entry| self.is_key(EntryBytes(entry), key.bytes))
+    }
+
     #[inline]
     pub fn is_key(&self, entry: EntryBytes<'_>, key: &[u8]) -> bool {
         match entry.inline_key() {
@@ -188,12 +195,12 @@ impl Store {
         location.page.is_some_and(|page| self.heap.page(page).used() > page::PAGE_BYTES_MAX - 512)
     }
 
-    pub fn first_page(&mut self, key: &Key<'_>, entry: &[u8], now: UnixMs) -> Result<Handle, Full> {
+    pub fn first_page(&mut self, key: &Key<'_>, entry: &[u8], now: UnixMs) -> Result<(Handle, Spot), Full> {
         let (width, version) = (self.access.width(), self.snapshot.version());
         let page = self.heap.new_page(1, width, entry.len(), version, access::stamp(now))?;
         let fresh = access::fresh(self.access, now);
-        page::append(self.heap.page_mut(page), tag_of(key.hash), entry, fresh);
-        Ok(page)
+        let spot = page::append(self.heap.page_mut(page), tag_of(key.hash), entry, fresh);
+        Ok((page, spot))
     }
 
     pub fn append_entry(
@@ -202,7 +209,7 @@ impl Store {
         hash: u64,
         entry: &[u8],
         now: UnixMs,
-    ) -> Result<Handle, Full> {
+    ) -> Result<(Handle, Spot), Full> {
         let page = self.heap.page(handle);
         let (width, fresh) = (self.access.width(), access::fresh(self.access, now));
         let (n, cap, used) = (page.len(), page.cap(), page.used());
@@ -222,9 +229,9 @@ impl Store {
         if wider {
             page::widen(bytes, new_cap, width, fresh);
         }
-        page::append(bytes, tag_of(hash), entry, fresh);
+        let spot = page::append(bytes, tag_of(hash), entry, fresh);
         page::set_stamp(bytes, access::stamp(now));
-        Ok(handle)
+        Ok((handle, spot))
     }
 
     /// Rewrites a page with the access column of the mode in force; every entry counts as just used.
@@ -246,7 +253,7 @@ impl Store {
         spot: Spot,
         entry: &[u8],
         now: UnixMs,
-    ) -> Result<Handle, Full> {
+    ) -> Result<(Handle, Spot), Full> {
         let page = self.heap.page(handle);
         let used = page.used();
         let need = used - page.entry(spot).len() + entry.len();
@@ -263,7 +270,53 @@ impl Store {
         if Page(bytes).stamp() != stamp {
             page::set_stamp(bytes, stamp);
         }
-        Ok(if need < used { self.tighten(handle) } else { handle })
+        if need >= used {
+            return Ok((handle, spot));
+        }
+        // Narrower columns move the entries.
+        let handle = self.tighten(handle);
+        Ok((handle, self.heap.page(handle).spot(spot.index)))
+    }
+
+    /// Puts a value over an inline one of the same length, expiry and all else staying as they are: nothing moves, and
+    /// nothing is to be counted. False if it does not fit so, or if a snapshot has to see the old one first.
+    #[inline]
+    pub fn overwrite(
+        &mut self,
+        (page, spot): (Handle, Spot),
+        value: NewValue<'_>,
+        expiry: Expiry,
+        now: UnixMs,
+    ) -> bool {
+        let view = self.heap.page(page);
+        let (old_stamp, entry) = (view.stamp(), EntryBytes(view.entry(spot)));
+        let stays = match expiry {
+            Expiry::Clear => !entry.is_volatile(),
+            Expiry::Keep => true,
+            Expiry::At(_) => false,
+        };
+        let (end, old_len) = (spot.offset + entry.0.len(), entry.tail().len());
+        if !stays
+            || self.snapshot.is_active()
+            || entry.place() != Place::Inline
+            || old_len != value_bytes(value)
+        {
+            return false;
+        }
+        let stamp = access::stamp(now);
+        let bytes = self.heap.page_mut(page);
+        let entry = &mut bytes[spot.offset..end];
+        set_form(entry, form_of(value));
+        let target = &mut entry[end - spot.offset - old_len..];
+        match value {
+            NewValue::Int(int) => target.copy_from_slice(&int.to_le_bytes()[..old_len]),
+            NewValue::Bytes(new) | NewValue::Raw(new) => target.copy_from_slice(new),
+            NewValue::Packed(packed) => target.copy_from_slice(packed.bytes),
+        }
+        if old_stamp != stamp {
+            page::set_stamp(bytes, stamp);
+        }
+        true
     }
 
     /// Returns the page that is left, if any.

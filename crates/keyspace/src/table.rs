@@ -19,7 +19,7 @@ use crate::key::Key;
 use crate::lock::Shared;
 use crate::page::{self, Spot};
 use crate::record::{NEVER, RECORD_BYTES, Record, bound_of, buddy, page_index};
-use crate::store::Store;
+use crate::store::{OldEntry, Store};
 use crate::value::{Expiry, Full, NewValue};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
@@ -29,11 +29,12 @@ use std::sync::Arc;
 const PAGE_BYTES_TARGET: u64 = 640;
 /// Larger entries get larger pages: with fewer than this many, header and rounding weigh too much.
 const PAGE_ENTRIES_TARGET: u64 = 8;
-const RUN_SLOTS_MAX: usize = 64;
+pub(crate) const RUN_SLOTS_MAX: usize = 64;
 
 pub(crate) struct Table {
     index: Handle,
-    run_slots: usize,
+    /// Slots of a run, as a power of two: every command divides by it.
+    run_bits: u32,
     pub sums: Vec<RunSum>,
     pub keys: u64,
     pub volatile: u64,
@@ -94,7 +95,7 @@ impl Table {
         let (snapshot_db, shared) = (crate::value::Db(0), Arc::clone(shared));
         Ok(Table {
             index,
-            run_slots,
+            run_bits: run_slots.trailing_zeros(),
             sums: vec![NO_SUM; runs],
             keys: 0,
             volatile: 0,
@@ -108,8 +109,15 @@ impl Table {
         self.index
     }
 
+    #[inline]
     pub fn run_slots(&self) -> usize {
-        self.run_slots
+        1 << self.run_bits
+    }
+
+    /// The run of a slot, and where its record begins there.
+    #[inline]
+    fn in_run(&self, at: usize) -> (usize, usize) {
+        (at >> self.run_bits, (at & (self.run_slots() - 1)) * RECORD_BYTES)
     }
 
     // ---- records ----
@@ -122,13 +130,11 @@ impl Table {
 
     #[inline]
     pub fn slot(&self, heap: &Heap, at: usize) -> SlotRef {
-        let run = self.run(heap, at / self.run_slots);
+        let (run, offset) = self.in_run(at);
+        let run = self.run(heap, run);
         let record = match run {
             None => Record::EMPTY,
-            Some(run) => {
-                let offset = at % self.run_slots * RECORD_BYTES;
-                Record::read(&heap.bytes(run, offset + RECORD_BYTES)[offset..])
-            }
+            Some(run) => Record::read(&heap.bytes(run, offset + RECORD_BYTES)[offset..]),
         };
         SlotRef { at, run, record }
     }
@@ -138,12 +144,12 @@ impl Table {
         if slot.run.is_some() {
             return Ok(());
         }
-        let bytes = self.run_slots * RECORD_BYTES;
+        let bytes = self.run_slots() * RECORD_BYTES;
         let (run, _) = heap.allocate(Kind::Index, bytes)?;
         for record in heap.bytes_mut(run, bytes).chunks_exact_mut(RECORD_BYTES) {
             Record::EMPTY.write(record);
         }
-        let at = slot.at / self.run_slots * 4;
+        let at = self.in_run(slot.at).0 * 4;
         heap.bytes_mut(self.index, at + 4)[at..].copy_from_slice(&run.raw().to_le_bytes());
         slot.run = Some(run);
         Ok(())
@@ -152,10 +158,10 @@ impl Table {
     /// Writes a record back, and its difference into the sums.
     #[inline]
     pub fn store(&mut self, heap: &mut Heap, slot: &SlotRef, old: &Record) {
-        let run = slot.run.expect("a changed slot has its run");
-        let offset = slot.at % self.run_slots * RECORD_BYTES;
-        slot.record.write(&mut heap.bytes_mut(run, offset + RECORD_BYTES)[offset..]);
-        let sum = &mut self.sums[slot.at / self.run_slots];
+        let (run, offset) = self.in_run(slot.at);
+        let handle = slot.run.expect("a changed slot has its run");
+        slot.record.write(&mut heap.bytes_mut(handle, offset + RECORD_BYTES)[offset..]);
+        let sum = &mut self.sums[run];
         sum.bound = sum.bound.min(slot.record.bound);
         let keys = slot.record.keys.wrapping_sub(old.keys);
         let volatile = slot.record.volatile.wrapping_sub(old.volatile);
@@ -172,13 +178,13 @@ impl Table {
 
     /// Counts a run's bound again.
     pub fn refresh_bound(&mut self, heap: &Heap, run: usize) {
-        let slots = run * self.run_slots..(run + 1) * self.run_slots;
+        let slots = run * self.run_slots()..(run + 1) * self.run_slots();
         self.sums[run].bound = slots.map(|at| self.slot(heap, at).record.bound).min().unwrap_or(NEVER);
     }
 
     /// Frees the slot's run if all its slots are empty.
     fn release_run_if_empty(&mut self, heap: &mut Heap, slot: &SlotRef) {
-        let run = slot.at / self.run_slots;
+        let run = self.in_run(slot.at).0;
         if let (0, Some(handle)) = (self.sums[run].keys, slot.run) {
             heap.release(handle);
             heap.bytes_mut(self.index, run * 4 + 4)[run * 4..].fill(0);
@@ -188,6 +194,17 @@ impl Table {
 
     // ---- finding ----
 
+    /// Where the entry of a key is: what reading it takes, in registers. `locate` answers more, through memory.
+    #[inline(always)]
+    pub fn look_up(&self, store: &Store, at: usize, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        let record = self.slot(&store.heap, at).record;
+        if record.pages == 0 {
+            return None;
+        }
+        let page = directory::get(&store.heap, &record, page_index(key.hash, record.pages)).0?;
+        Some((page, store.find(page, key)?))
+    }
+
     #[inline]
     pub fn locate(&self, store: &Store, at: usize, key: &Key<'_>) -> Location {
         let slot = self.slot(&store.heap, at);
@@ -196,31 +213,30 @@ impl Table {
         }
         let page_index = page_index(key.hash, slot.record.pages);
         let (page, _) = directory::get(&store.heap, &slot.record, page_index);
-        let spot = page.and_then(|page| {
-            store.heap.page(page).find(tag_of(key.hash), |entry| store.is_key(EntryBytes(entry), key.bytes))
-        });
+        let spot = page.and_then(|page| store.find(page, key));
         Location { slot, page_index, page, spot }
     }
 
     // ---- changing ----
 
-    /// Stores a value where its key is or would be (`location` was just looked up), whatever was there.
+    /// Stores a value where its key is or would be (`location` was just looked up), whatever was there. The location is
+    /// then where the entry lies, unless a page was split: then it is none.
     pub fn set(
         &mut self,
         store: &mut Store,
-        mut location: Location,
+        location: &mut Location,
         key: &Key<'_>,
         value: NewValue<'_>,
         expiry: Expiry,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let old = store.old_entry(&location);
+        let old = store.old_entry(location);
         let expiry = match expiry {
             Expiry::Clear => None,
             Expiry::Keep => old.as_ref().and_then(|old| old.expiry),
             Expiry::At(at) => Some(at),
         };
-        let tight = store.is_tight(&location);
+        let tight = store.is_tight(location);
         let plan = Plan::new(key.bytes.len(), value_bytes(value), tight);
         let draft = match plan.place {
             Place::Inline => Draft::inline(key.bytes, value, expiry),
@@ -230,11 +246,11 @@ impl Table {
             }
             Place::Object => unreachable!("an object is made by whoever changes a collection"),
         };
-        self.put(store, &mut location, key, &draft, now)
+        self.put_over(store, location, key, &draft, old, now)
     }
 
     /// Puts an entry where the key is or would be. Its body, if it has one, is made already and is freed on an error;
-    /// the old entry's is freed on success.
+    /// the old entry's is freed on success. The location is as after `set`.
     pub fn put(
         &mut self,
         store: &mut Store,
@@ -243,8 +259,21 @@ impl Table {
         draft: &Draft,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let entry = EntryBytes(draft.as_bytes());
         let old = store.old_entry(location);
+        self.put_over(store, location, key, draft, old, now)
+    }
+
+    fn put_over(
+        &mut self,
+        store: &mut Store,
+        location: &mut Location,
+        key: &Key<'_>,
+        draft: &Draft,
+        old: Option<OldEntry>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let before = location.slot.record;
+        let entry = EntryBytes(draft.as_bytes());
         if let Err(full) = self.put_bytes(store, location, key, draft.as_bytes(), now) {
             if let Some(body) = entry.body() {
                 store.free_body(body);
@@ -252,7 +281,6 @@ impl Table {
             self.release_run_if_empty(&mut store.heap, &location.slot);
             return Err(full);
         }
-        let before = location.slot.record;
         let record = &mut location.slot.record;
         if let Some(body) = entry.body() {
             record.outside += store.body_units(body);
@@ -272,11 +300,14 @@ impl Table {
             directory::lower_bound(&mut store.heap, record, location.page_index, bound_of(at));
         }
         self.store(&mut store.heap, &location.slot, &before);
-        self.grow(store, location.slot.at, now);
+        if self.grow(store, &location.slot, now) {
+            (location.page, location.spot) = (None, None);
+        }
         Ok(())
     }
 
-    /// Writes the bytes of an entry into its page, which may move to another class; the record knows the new place.
+    /// Writes the bytes of an entry into its page, which may move to another class. The record knows the new place, but
+    /// is not stored yet; after an error it is as it was, and so is everything else.
     fn put_bytes(
         &mut self,
         store: &mut Store,
@@ -286,33 +317,29 @@ impl Table {
         now: UnixMs,
     ) -> Result<(), Full> {
         self.materialise(&mut store.heap, &mut location.slot)?;
-        let before = location.slot.record;
         let slot = &mut location.slot;
         if slot.record.pages == 0 {
             directory::push(&mut store.heap, &mut slot.record, None, NEVER)?;
         }
         let Some(page) = location.page else {
-            let page = store.first_page(key, entry, now)?;
+            let (page, spot) = store.first_page(key, entry, now)?;
             slot.record.page_bytes += store.heap.page(page).used() as u64;
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(page));
-            self.store(&mut store.heap, &location.slot, &before);
+            (location.page, location.spot) = (Some(page), Some(spot));
             return Ok(());
         };
         store.before_change(self.snapshot_db, slot.at, page);
         let used = store.heap.page(page).used() as u64;
-        let moved = match location.spot {
+        let (moved, spot) = match location.spot {
             Some(spot) => store.replace_entry(page, spot, entry, now)?,
             None => store.append_entry(page, key.hash, entry, now)?,
         };
         let used_now = store.heap.page(moved).used() as u64;
         if moved != page {
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
-            location.page = Some(moved);
         }
-        if moved != page || used != used_now {
-            slot.record.page_bytes = slot.record.page_bytes + used_now - used;
-            self.store(&mut store.heap, &location.slot, &before);
-        }
+        (location.page, location.spot) = (Some(moved), Some(spot));
+        slot.record.page_bytes = slot.record.page_bytes + used_now - used;
         Ok(())
     }
 
@@ -413,8 +440,8 @@ impl Table {
         let entry = EntryBytes(store.heap.page(page).entry(location.spot.expect("it was found")));
         let was_volatile = entry.is_volatile();
         let draft = Draft::with_expiry(entry, expiry);
-        self.put_bytes(store, location, key, draft.as_bytes(), now)?;
         let before = location.slot.record;
+        self.put_bytes(store, location, key, draft.as_bytes(), now)?;
         let record = &mut location.slot.record;
         record.volatile = record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
         if let Some(at) = expiry {
@@ -439,14 +466,13 @@ impl Table {
 
     // ---- growth ----
 
-    /// Splits one page if the slot's pages have become too full.
-    fn grow(&mut self, store: &mut Store, at: usize, now: UnixMs) {
-        let slot = self.slot(&store.heap, at);
+    /// Splits one page if the slot's pages have become too full. Whether it did.
+    #[inline]
+    fn grow(&mut self, store: &mut Store, slot: &SlotRef, now: UnixMs) -> bool {
         let (pages, keys) = (u64::from(slot.record.pages), u64::from(slot.record.keys));
-        if slot.record.page_bytes > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages {
-            // A split that finds no memory is left for the next insert: pages may be larger.
-            let _ = self.split(store, slot, now);
-        }
+        let full = slot.record.page_bytes > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages;
+        // A split that finds no memory is left for the next insert: pages may be larger.
+        full && self.split(store, *slot, now).is_ok()
     }
 
     fn split(&mut self, store: &mut Store, mut slot: SlotRef, now: UnixMs) -> Result<(), Full> {
@@ -537,7 +563,7 @@ impl Table {
             .iter()
             .enumerate()
             .filter(|(_, sum)| sum.keys > 0)
-            .flat_map(|(run, _)| run * self.run_slots..(run + 1) * self.run_slots)
+            .flat_map(|(run, _)| run * self.run_slots()..(run + 1) * self.run_slots())
             .filter(|&at| self.slot(heap, at).record.keys > 0)
     }
 
@@ -548,7 +574,7 @@ impl Table {
 
     /// Frees everything. After `retire`.
     pub fn free(self, store: &mut Store) {
-        for at in 0..self.sums.len() * self.run_slots {
+        for at in 0..self.sums.len() * self.run_slots() {
             self.free_slot(store, at);
         }
         for run in 0..self.sums.len() {
@@ -578,7 +604,7 @@ impl Table {
         let (mut keys, mut volatile, mut referred) = (0, 0, [1, 0]);
         for (run, sum) in self.sums.iter().enumerate() {
             let (mut run_keys, mut run_volatile) = (0, 0);
-            for at in run * self.run_slots..(run + 1) * self.run_slots {
+            for at in run * self.run_slots()..(run + 1) * self.run_slots() {
                 let record = self.slot(&store.heap, at).record;
                 self.check_slot(store, at, &record, &slot_of, &mut referred);
                 assert!(record.bound >= sum.bound, "a run's bound is a lower bound");

@@ -10,12 +10,14 @@ use crate::hash::HashEdit;
 use crate::key::Key;
 use crate::list::ListEdit;
 use crate::lock::Held;
+use crate::page::Spot;
 use crate::set::SetEdit;
 use crate::stream::StreamEdit;
 use crate::table::Location;
 use crate::value::{Db, Entry, Expiry, Full, NewValue};
 use crate::watch::{Presence, Watcher};
 use crate::zset::ZsetEdit;
+use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, UnixMs};
 use std::sync::Arc;
 
@@ -63,14 +65,33 @@ pub struct Txn<'t, 'k> {
     pub misses: u64,
     /// Keys that left in this transaction because their time had come.
     pub expired: u64,
-    /// Hash of the key that was just found and touched: storing it is part of the same access.
-    touched: Option<u64>,
+    /// The entry that was just found: storing it is part of the same access, and need not look for it again.
+    found: Option<Found>,
+}
+
+/// How far an attempt to write over an old value has come.
+enum Overwrite {
+    Done,
+    /// The entry is there, but has to be made anew.
+    Misfit,
+    /// There is no live entry.
+    Absent,
+}
+
+/// Where an entry is, until something changes in its partition.
+#[derive(Clone, Copy)]
+struct Found {
+    db: Db,
+    hash: u64,
+    place: (Handle, Spot),
+    /// Its access stamp was refreshed.
+    touched: bool,
 }
 
 impl<'t, 'k> Txn<'t, 'k> {
     pub fn new(held: &'t mut Held<'k>, conditions: Conditions, sink: &'t mut dyn EffectSink) -> Txn<'t, 'k> {
         let mask = sink.mask();
-        Txn { held, conditions, mask, sink, dirty: 0, hits: 0, misses: 0, expired: 0, touched: None }
+        Txn { held, conditions, mask, sink, dirty: 0, hits: 0, misses: 0, expired: 0, found: None }
     }
 
     #[inline]
@@ -106,23 +127,33 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// The entry of `key`, if it is there and its time has not come.
     #[inline]
     pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
-        let found = self.locate_live(db, key).filter(|location| location.spot.is_some());
+        let place = self.seek(db, key, lookup)?;
+        let now = self.conditions.now;
+        Some(self.held.partition(key.slot).read(place, now))
+    }
+
+    /// Where that entry is; counts and touches as `lookup` says.
+    fn seek(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
+        let found = self.look_up_live(db, key);
         match lookup {
             Lookup::Read | Lookup::Peek if found.is_some() => self.hits += 1,
             Lookup::Read | Lookup::Peek => self.misses += 1,
             Lookup::Silent | Lookup::Write => {}
         }
-        let touch = matches!(lookup, Lookup::Read | Lookup::Write) && !self.conditions.no_touch;
-        let now = self.conditions.now;
-        let location = found?;
-        self.touched = touch.then_some(key.hash);
-        Some(self.held.partition(key.slot).read(db, key, &location, now, touch))
+        let mut place = found?;
+        let touched = matches!(lookup, Lookup::Read | Lookup::Write) && !self.conditions.no_touch;
+        if touched {
+            let now = self.conditions.now;
+            place = self.held.partition(key.slot).touch_at(db, key, place, now);
+        }
+        self.found = Some(Found { db, hash: key.hash, place, touched });
+        Some(place)
     }
 
     /// Whether a live entry of `key` exists.
     #[inline]
     pub fn contains(&mut self, db: Db, key: &Key<'_>) -> bool {
-        self.locate_live(db, key).is_some_and(|location| location.spot.is_some())
+        self.look_up_live(db, key).is_some()
     }
 
     // ---- changing ----
@@ -130,21 +161,56 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Stores `value` under `key`, whatever was there. Returns whether a live entry was there before.
     #[inline]
     pub fn set(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<bool, Full> {
-        let location = self.locate_live(db, key);
-        let existed = location.is_some_and(|location| location.spot.is_some());
+        let existed = match self.overwrite(db, key, value, expiry) {
+            Overwrite::Done => {
+                self.touch_watchers(db, key);
+                return Ok(true);
+            }
+            Overwrite::Misfit => true,
+            Overwrite::Absent => false,
+        };
+        self.set_anew(db, key, value, expiry, existed)?;
+        Ok(existed)
+    }
+
+    /// The usual SET of a key that is there: where the value takes the place of the old one, nothing else changes.
+    #[inline]
+    fn overwrite(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Overwrite {
+        let now = self.conditions.now;
+        let (mut place, touched) = match self.recall(db, key) {
+            Some(found) => (found.place, found.touched),
+            None => match self.look_up_live(db, key) {
+                Some(place) => (place, false),
+                None => return Overwrite::Absent,
+            },
+        };
+        let touches = !touched && !self.conditions.no_touch;
+        let partition = self.held.partition(key.slot);
+        if touches {
+            place = partition.touch_at(db, key, place, now);
+        }
+        match partition.store.overwrite(place, value, expiry, now) {
+            true => Overwrite::Done,
+            false => Overwrite::Misfit,
+        }
+    }
+
+    /// The same for all others. `existed`: the entry is live.
+    fn set_anew(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+        existed: bool,
+    ) -> Result<(), Full> {
         // An expired entry that stays hidden is replaced; its expiry is not inherited.
         let expiry = if expiry == Expiry::Keep && !existed { Expiry::Clear } else { expiry };
         let now = self.conditions.now;
-        let was_touched = self.touched.take() == Some(key.hash) || self.conditions.no_touch;
         let partition = self.held.partition(key.slot);
-        let location = match location {
-            Some(location) if existed && !was_touched => Some(partition.touch_at(db, key, location, now)),
-            Some(_) if existed => location,
-            _ => partition.locate(db, key),
-        };
-        partition.set_at(db, location, key, value, expiry, now)?;
+        partition.set_at(db, partition.locate(db, key), key, value, expiry, now)?;
         self.touch_watchers(db, key);
-        Ok(existed)
+        Ok(())
     }
 
     /// Changes the hash under `key`, or an empty one. What `work` leaves is stored; an empty one is absent.
@@ -211,14 +277,15 @@ impl<'t, 'k> Txn<'t, 'k> {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
+        let was_touched = self.recall(db, key).is_some_and(|found| found.touched) || self.conditions.no_touch;
         let live = self.locate_live(db, key);
-        let was_touched = self.touched.take() == Some(key.hash) || self.conditions.no_touch;
         let partition = self.held.partition(key.slot);
         let location = match live {
-            Some(location) if location.spot.is_some() && !was_touched => {
-                Some(partition.touch_at(db, key, location, now))
-            }
-            Some(_) => live,
+            Some(location) => match location.page.zip(location.spot).filter(|_| !was_touched) {
+                // It may have moved for an access column.
+                Some(place) if partition.touch_at(db, key, place, now) != place => partition.locate(db, key),
+                _ => live,
+            },
             None => {
                 // An expired entry that stays hidden is replaced.
                 let hidden = partition.locate(db, key);
@@ -240,6 +307,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
             return false;
         };
+        self.found = None;
         let now = self.conditions.now;
         self.held.partition(key.slot).remove_at(db, &location, now);
         self.touch_watchers(db, key);
@@ -251,6 +319,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
             return Ok(false);
         };
+        self.found = None;
         let now = self.conditions.now;
         self.held.partition(key.slot).set_expiry_at(db, location, key, expiry, now)?;
         self.touch_watchers(db, key);
@@ -263,6 +332,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub fn edit(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
         let live = self.locate_live(db, key);
+        self.found = None;
         let now = self.conditions.now;
         let location = match live {
             Some(location) if location.spot.is_some() => live,
@@ -290,6 +360,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Copies value and expiry to another name (and database), replacing what is there. The source must exist.
     pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
+        self.found = None;
         let now = self.conditions.now;
         let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
         let carried = self.held.partition(from.1.slot).carry(&source);
@@ -388,6 +459,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Empties one database, or all. Returns how many keys left.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
+        self.found = None;
         let now = self.conditions.now;
         let targets = match db {
             Some(db) => db.0..db.0 + 1,
@@ -405,6 +477,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// SWAPDB.
     pub fn swap(&mut self, a: Db, b: Db) {
+        self.found = None;
         let now = self.conditions.now;
         if a != b {
             self.held.partitions().for_each(|partition| partition.swap(a, b, now));
@@ -442,6 +515,26 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
     }
 
+    /// What `find` found, if it was this key.
+    #[inline]
+    fn recall(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
+        let found = self.found.take().filter(|found| found.hash == key.hash && found.db == db)?;
+        self.held.partition(key.slot).is_at(found.place, key).then_some(found)
+    }
+
+    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it.
+    #[inline(always)]
+    fn look_up_live(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let place = partition.look_up(db, key)?;
+        if !partition.is_stale(place, now) {
+            return Some(place);
+        }
+        let location = partition.locate(db, key).expect("it was just found");
+        self.meet_stale(db, key, location).map(|_| place)
+    }
+
     /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
     /// this partition, or if the entry is past its time and hidden.
     #[inline]
@@ -462,6 +555,7 @@ impl<'t, 'k> Txn<'t, 'k> {
             ExpiryMode::Hide => return None,
             ExpiryMode::Delete => {}
         }
+        self.found = None;
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         partition.remove_at(db, &location, now);
