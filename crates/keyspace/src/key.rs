@@ -10,7 +10,6 @@
 
 use isotherm_stdx::Slot;
 use siphasher::sip::SipHasher13;
-use std::hash::Hasher;
 
 /// A key as a command meets it.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +37,10 @@ impl KeyHasher {
 
     #[inline]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.secret);
-        hasher.write(bytes);
+        let hash = SipHasher13::new_with_key(&self.secret).hash(bytes);
         #[cfg(any(test, fuzzing))]
-        return hasher.finish() & self.flood_mask();
-        #[cfg(not(any(test, fuzzing)))]
-        hasher.finish()
+        let hash = hash & self.flood_mask();
+        hash
     }
 }
 

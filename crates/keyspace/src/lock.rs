@@ -147,6 +147,16 @@ impl Keyspace {
         &self.arenas
     }
 
+    /// The arena that a partition's objects lie in.
+    #[inline]
+    pub(crate) fn arena_of(&self, partition: u16) -> &Arc<Arena> {
+        match &*self.arenas {
+            // A division costs as much as a near cache miss.
+            [only] => only,
+            arenas => &arenas[usize::from(partition) % arenas.len()],
+        }
+    }
+
     #[inline]
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared

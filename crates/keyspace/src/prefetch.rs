@@ -11,7 +11,7 @@ use crate::lock::Keyspace;
 use crate::page::HEADER_BYTES;
 use crate::page::words::{equal_bytes, sum_bytes, sum_first};
 use crate::record::{RECORD_BYTES, page_index};
-use crate::table::tag_of;
+use crate::table::{RUN_SLOTS_MAX, tag_of};
 use crate::value::Db;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,18 +33,19 @@ impl Keyspace {
     #[inline]
     pub fn prefetch(&self, stage: usize, db: Db, key: &Key<'_>, state: &mut Prefetch) {
         let partition = self.geometry.partition_of(key.slot);
-        let arena = &self.arenas()[usize::from(partition) % self.arenas().len()];
+        let arena = self.arena_of(partition);
         match stage {
             0 => {
-                let run_slots = self.geometry.slots_per_partition().min(64);
+                let run_slots = self.geometry.slots_per_partition().min(RUN_SLOTS_MAX);
                 let place = self.geometry.place_of(key.slot);
                 let index = self.shared().root(partition, db).load(Relaxed);
                 if index == 0 {
                     *state = Prefetch::default();
                     return;
                 }
-                state.raw = arena.hint_u32(index, place / run_slots * 4);
-                state.offset = (place % run_slots * RECORD_BYTES) as u32;
+                // A power of two: no command is to wait for a division.
+                state.raw = arena.hint_u32(index, (place >> run_slots.trailing_zeros()) * 4);
+                state.offset = ((place & (run_slots - 1)) * RECORD_BYTES) as u32;
                 arena.prefetch(state.raw, state.offset as usize);
             }
             1 if state.raw != 0 => {
