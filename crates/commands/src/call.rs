@@ -9,12 +9,37 @@ pub struct Call<'c, 't, 'k> {
     pub db: Db,
     /// With the command's name at 0.
     pub args: Args<'c>,
-    /// Hashed already by dispatch: the key at the first position that the key specs name, if there is one.
-    pub first_key: Option<(usize, Key<'c>)>,
+    pub keys: HashedKeys<'c>,
     pub reply: &'c mut Reply,
     /// Random numbers, seeded by the server.
     pub prng: &'c mut isotherm_stdx::Prng,
     pub settings: &'c CallSettings,
+}
+
+/// Keys that dispatch has hashed already: the arguments from `first` on, every `step`, as far as they go.
+#[derive(Clone, Copy)]
+pub struct HashedKeys<'c> {
+    pub first: usize,
+    /// 1 or 2.
+    pub step: usize,
+    pub keys: &'c [Key<'c>],
+}
+
+impl<'c> HashedKeys<'c> {
+    pub const NONE: HashedKeys<'static> = HashedKeys { first: 0, step: 1, keys: &[] };
+
+    #[inline]
+    pub fn one(at: usize, key: &'c Key<'c>) -> HashedKeys<'c> {
+        HashedKeys { first: at, step: 1, keys: std::slice::from_ref(key) }
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> Option<Key<'c>> {
+        let distance = at.wrapping_sub(self.first);
+        debug_assert!(distance & (self.step - 1) == 0 || self.step == 1, "only keys are asked for");
+        // No division: MSET asks for each of its keys.
+        self.keys.get(distance >> (self.step - 1)).copied()
+    }
 }
 
 /// What the configuration says about data commands. The server fills it; a handler never asks for more.
@@ -66,10 +91,7 @@ impl<'c> Call<'c, '_, '_> {
     /// The key at argument `at`.
     #[inline]
     pub fn key(&self, at: usize) -> Key<'c> {
-        match self.first_key {
-            Some((first, key)) if first == at => key,
-            _ => self.txn.key(self.args.get(at)),
-        }
+        self.keys.get(at).unwrap_or_else(|| self.txn.key(self.args.get(at)))
     }
 
     // ---- ends ----

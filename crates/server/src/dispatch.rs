@@ -8,6 +8,8 @@
 //! The order of the checks and their texts are Valkey's. What a batch has locked stays locked while consecutive commands
 //! need the same partition, and is released before anything that takes long.
 
+use arrayvec::ArrayVec;
+use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::key_positions;
 use isotherm_commands::{Call, Flags, Outcome};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Key, Slot, Txn, UnixMs, Want};
@@ -333,25 +335,70 @@ impl Dispatcher {
         if matches!(command.handler, Some(Handler::Exec)) {
             return self.call_exec(session, command);
         }
-        match (command.locks, request.key) {
-            (Locks::One, Some(key)) => {
+        let mut keys = HashedKeys::NONE;
+        match &request.key {
+            Some(key) if command.has_one_key(request.args.len()) => {
                 let partition = self.node.keyspace.partition_of(key.slot);
                 self.held.acquire(Want::One(partition));
+                keys = HashedKeys::one(usize::from(command.first_key), key);
+            }
+            Some(key) if command.key_step > 0 => {
+                return self.call_several(session, command, request.args, *key);
             }
             // It may take its time, or look at anything.
-            (Locks::None, _) => self.held.release(),
+            _ if command.locks == Locks::None => self.held.release(),
             _ => {
                 self.lock_keys(command, request.args);
                 if command.locks == Locks::Keys {
                     let names = self.positions.iter().map(|(at, _)| request.args.get(*at));
-                    crate::prefetch::prefetch_keys(&self.node.keyspace, session.db, names);
+                    crate::prefetch::prefetch_names(&self.node.keyspace, session.db, names);
                 }
             }
         }
+        self.call_timed(session, command, request.args, keys);
+    }
+
+    #[inline]
+    fn call_timed(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        args: Args<'_>,
+        keys: HashedKeys<'_>,
+    ) {
         let now = self.clock.now();
-        self.call(session, command, request.args, request.key, now);
+        self.call(session, command, args, keys, now);
         let taken = self.clock.lap();
         self.stats.commands[usize::from(command.index)].ticks.add(taken);
+    }
+
+    /// A command of several keys in a row. Each is hashed once: for its lock, the prefetch and the handler.
+    #[inline(never)]
+    fn call_several<'b>(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        args: Args<'b>,
+        first_key: Key<'b>,
+    ) {
+        let (first, step) = (usize::from(command.first_key), usize::from(command.key_step));
+        let mut names = args.from(first).iter().step_by(step);
+        names.next();
+        let keyspace = &self.node.keyspace;
+        let mut keys: ArrayVec<Key<'_>, KEYS_HASHED_MAX> = ArrayVec::new();
+        keys.push(first_key);
+        keys.extend(names.by_ref().take(KEYS_HASHED_MAX - 1).map(|name| keyspace.key(name)));
+        self.wanted.clear();
+        if keyspace.partition_count() == 1 {
+            self.wanted.add(0);
+        } else {
+            keys.iter().for_each(|key| self.wanted.add(keyspace.partition_of(key.slot)));
+            names.clone().for_each(|name| self.wanted.add(keyspace.partition_of(Slot::of_key(name))));
+        }
+        self.wanted.acquire(&mut self.held);
+        crate::prefetch::prefetch_keys(keyspace, session.db, &keys);
+        crate::prefetch::prefetch_names(keyspace, session.db, names);
+        self.call_timed(session, command, args, HashedKeys { first, step, keys: &keys });
     }
 
     #[inline(never)]
@@ -395,7 +442,7 @@ impl Dispatcher {
 
     /// One command of a transaction; its partitions are held. Returns its ticks.
     pub(crate) fn run_queued(&mut self, session: &mut Session, queued: &Queued, now: UnixMs) -> u64 {
-        self.call(session, queued.command, queued.args.args(), None, now);
+        self.call(session, queued.command, queued.args.args(), HashedKeys::NONE, now);
         let taken = self.clock.lap();
         self.stats.commands[usize::from(queued.command.index)].ticks.add(taken);
         taken
@@ -407,7 +454,7 @@ impl Dispatcher {
         session: &mut Session,
         command: &'static Entry,
         args: Args<'_>,
-        key: Option<Key<'_>>,
+        keys: HashedKeys<'_>,
         now: UnixMs,
     ) {
         let errors_before = self.reply.error_count();
@@ -415,13 +462,12 @@ impl Dispatcher {
         session.last_command = command.index;
         let outcome = match command.handler {
             Some(Handler::Data(handler)) => {
-                let first_key = key.map(|key| (usize::from(command.first_key), key));
                 let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
                 let outcome = handler(&mut Call {
                     txn: &mut txn,
                     db: session.db,
                     args,
-                    first_key,
+                    keys,
                     reply: &mut self.reply,
                     prng: &mut self.prng,
                     settings: &self.hot.settings,
@@ -510,6 +556,9 @@ impl Dispatcher {
 
 /// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
 const OUTPUT_BYTES_FREE: usize = 16 << 10;
+
+/// Keys of one command that are hashed once only, 32 B each.
+const KEYS_HASHED_MAX: usize = 128;
 
 /// Kept between batches.
 const REPLY_CAPACITY_MAX: usize = 1 << 20;

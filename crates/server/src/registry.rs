@@ -12,7 +12,7 @@
 //! ```
 //! Both words and the length say exactly which name it is, so no bytes are compared behind them.
 
-use isotherm_commands::spec::{Begin, Command, Find, Reach, Spec};
+use isotherm_commands::spec::{Begin, Command, Find, KeySpec, Reach, Spec};
 use std::collections::HashMap;
 
 use crate::admin::AdminHandler;
@@ -51,6 +51,8 @@ pub struct Entry {
     pub locks: Locks,
     /// The argument that is its first key, if that is known without looking; else 0.
     pub first_key: u16,
+    /// All arguments from `first_key` on, every so many, are its keys (DEL, MGET: 1; MSET: 2); else 0.
+    pub key_step: u16,
 }
 
 pub struct Commands {
@@ -158,9 +160,20 @@ impl Entry {
         parent: Option<&'static str>,
     ) -> &'static Entry {
         let (locks, first_key) = locks_of(spec);
+        let key_step = step_of(spec);
         let index = u16::try_from(index).expect("some hundreds of commands");
         let name = name.into();
-        Box::leak(Box::new(Entry { index, name, spec, handler, subcommands, parent, locks, first_key }))
+        Box::leak(Box::new(Entry {
+            index,
+            name,
+            spec,
+            handler,
+            subcommands,
+            parent,
+            locks,
+            first_key,
+            key_step,
+        }))
     }
 
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
@@ -171,12 +184,28 @@ impl Entry {
         !self.subcommands.is_empty()
     }
 
+    /// Whether a call with so many arguments has one key, that at `first_key`.
+    #[inline]
+    pub fn has_one_key(&self, arguments: usize) -> bool {
+        self.locks == Locks::One || arguments <= usize::from(self.first_key + self.key_step)
+    }
+
     /// Whether so many arguments, the name(s) among them, are right.
     #[inline]
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.spec.arity;
         if arity >= 0 { arguments == arity as usize } else { arguments >= arity.unsigned_abs() as usize }
     }
+}
+
+fn step_of(spec: &Spec) -> u16 {
+    let [KeySpec { begin: Begin::Index(_), find: Find::Range { last: -1, step, limit: 0 }, .. }] =
+        spec.key_specs
+    else {
+        return 0;
+    };
+    assert!(matches!(step, 1 | 2), "HashedKeys takes half the distance");
+    *step as u16
 }
 
 fn locks_of(spec: &Spec) -> (Locks, u16) {

@@ -1,5 +1,6 @@
 //! A server as far as data commands need one: it looks up, checks the arity, locks and calls.
 
+use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::{Command, Reach, key_positions};
 use isotherm_commands::{COMMANDS, Call, CallSettings, Handler, Outcome};
 use isotherm_keyspace::{Conditions, Config, Db, EffectSink, ExpiryMode, Held, Keyspace, Txn, UnixMs, Want};
@@ -61,7 +62,7 @@ impl Server {
             txn: &mut txn,
             db: self.db,
             args,
-            first_key: None,
+            keys: HashedKeys::NONE,
             reply: &mut reply,
             prng: &mut self.prng,
             settings: &self.settings,
