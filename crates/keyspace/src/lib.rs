@@ -54,6 +54,8 @@ mod lock;
 mod txn;
 mod watch;
 
+mod zset;
+
 #[cfg(test)]
 mod directory_tests;
 #[cfg(test)]

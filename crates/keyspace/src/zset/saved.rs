@@ -1,0 +1,112 @@
+//! What a snapshot sees of a sorted set while it changes.
+//!
+//! ```text
+//!   leaf.version != the snapshot's   not seen yet: the walk tells its members and stamps it;
+//!                                    a writer copies them aside first (`before_change`) and stamps it
+//!   zset.version != the snapshot's   not changed since the cut: `len` is that of the cut
+//! ```
+//!
+//! The walk goes over leaves by number, not by order: whoever reads the members puts them in order again. A number that
+//! is given out anew belongs to a leaf that carries the snapshot's version, and is passed over. The index and the inner
+//! nodes follow from the leaves and are not saved.
+
+use super::leaf::Leaf;
+use super::node::{self, Room};
+use super::{Zset, score};
+use crate::heap::Heap;
+
+/// Members of one leaf as they were: [score bits u64][len u32][member] one behind another.
+pub(super) struct SavedLeaf(Box<[u8]>);
+
+impl SavedLeaf {
+    fn of(leaf: &Leaf<'_>) -> SavedLeaf {
+        let mut bytes = Vec::with_capacity(leaf.used() + 12 * leaf.len());
+        for (index, cell) in leaf.cells().enumerate() {
+            let member = leaf.resolve(cell);
+            bytes.extend_from_slice(&leaf.bits(index).to_le_bytes());
+            bytes.extend_from_slice(&(member.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(member);
+        }
+        SavedLeaf(bytes.into())
+    }
+
+    fn tell(&self, visit: &mut dyn FnMut(&[u8], f64)) {
+        let mut rest = &self.0[..];
+        while let Some((bits, tail)) = rest.split_first_chunk::<8>() {
+            let (len, tail) = tail.split_first_chunk::<4>().expect("a length follows the score");
+            let (member, tail) = tail.split_at(u32::from_le_bytes(*len) as usize);
+            visit(member, score::score_of(u64::from_le_bytes(*bits)));
+            rest = tail;
+        }
+    }
+}
+
+impl Zset {
+    /// Has to be called before a leaf changes or goes.
+    #[inline]
+    pub(super) fn before_change(&mut self, room: &mut Room<'_>, leaf: u32) {
+        if room.saving {
+            self.save(room, leaf);
+        }
+    }
+
+    #[cold]
+    fn save(&mut self, room: &mut Room<'_>, number: u32) {
+        let handle = self.leaves.get(number);
+        if node::version(node::bytes(room.heap, handle)) == room.version {
+            return;
+        }
+        let saved = SavedLeaf::of(&self.leaf(room.heap, number));
+        self.saved.push(saved);
+        node::set_version(node::bytes_mut(room.heap, handle), room.version);
+    }
+
+    /// Has to be called before the first change of a command: notes how many members there were at the cut.
+    #[inline]
+    pub(super) fn before_any_change(&mut self, room: &Room<'_>) {
+        if room.saving && self.version != room.version {
+            self.version = room.version;
+            self.len_at_cut = self.len;
+        }
+    }
+
+    /// Members at the cut of the snapshot with this version.
+    pub fn snapshot_len(&self, version: u8) -> u64 {
+        if self.version == version { self.len_at_cut } else { self.len }
+    }
+
+    /// Tells the members of saved leaves and of up to `leaves_max` others; `at` begins at 0 and is the walk's own.
+    /// Whether all have been told.
+    pub fn snapshot_step(
+        &mut self,
+        heap: &mut Heap,
+        version: u8,
+        at: &mut u32,
+        leaves_max: u32,
+        visit: &mut dyn FnMut(&[u8], f64),
+    ) -> bool {
+        for saved in std::mem::take(&mut self.saved) {
+            saved.tell(visit);
+        }
+        let end = self.leaves.len().min(at.saturating_add(leaves_max));
+        for number in *at..end {
+            let Some(handle) = self.leaves.find(number) else { continue };
+            if node::version(node::bytes(heap, handle)) == version {
+                continue;
+            }
+            let leaf = self.leaf(heap, number);
+            for (index, cell) in leaf.cells().enumerate() {
+                visit(leaf.resolve(cell), leaf.score(index));
+            }
+            node::set_version(node::bytes_mut(heap, handle), version);
+        }
+        *at = end.max(*at);
+        if *at < self.leaves.len() {
+            return false;
+        }
+        if self.version != version {
+            (self.version, self.len_at_cut) = (version, self.len);
+        }
+        true
+    }
+}
