@@ -74,7 +74,15 @@ impl Partition {
                         edited.emptied = true;
                     }
                     (true, false) => self.recount(db, &found.expect("it existed"), number),
-                    (false, _) => {
+                    (false, true) => {
+                        self.store.objects.get_mut(number).references += 1;
+                        self.store.objects.release(number);
+                        if let Some(location) = found {
+                            self.remove_at(db, &location, now);
+                            edited.emptied = true;
+                        }
+                    }
+                    (false, false) => {
                         edited.created = !existed;
                         self.put_object(db, location, key, left.form, number, now)?;
                     }

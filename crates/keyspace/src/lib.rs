@@ -32,22 +32,20 @@ mod partition;
 #[allow(dead_code, reason = "its users come one by one")]
 mod collection;
 #[allow(dead_code, reason = "its users come one by one")]
+mod compact;
+#[allow(dead_code, reason = "its users come one by one")]
 mod edit;
+mod evict;
+mod expire;
 mod hash;
 #[allow(dead_code, reason = "its users come one by one")]
 mod list;
-mod set;
-#[allow(dead_code, reason = "its users come one by one")]
-mod stream;
-#[allow(dead_code, reason = "its users come one by one")]
-mod zset;
-
-mod compact;
-mod evict;
-mod expire;
 mod prefetch;
 mod scan;
+mod set;
 mod snapshot;
+#[allow(dead_code, reason = "its users come one by one")]
+mod stream;
 
 mod effect;
 mod lock;
@@ -84,7 +82,7 @@ pub use stream::{StreamEdit, StreamView};
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
 pub use watch::Watcher;
-pub use zset::{ZsetEdit, ZsetView};
+pub use zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 
 /// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).
 pub const STRING_BYTES_MAX: usize = 512 << 20;

@@ -28,7 +28,7 @@ const _: () = assert!(32 + SLOT_BITS < 53);
 const PAGES_PER_CALL_MAX: u64 = 4096;
 
 /// The page that a position is in, and the position after it (0: none).
-fn advance(position: u32, pages: u32) -> (u32, u32) {
+pub(crate) fn advance(position: u32, pages: u32) -> (u32, u32) {
     let low_mask = u32::MAX >> pages.leading_zeros() >> 1;
     let split = pages - (low_mask + 1);
     let mask = if position & low_mask < split { low_mask * 2 + 1 } else { low_mask };

@@ -52,7 +52,7 @@ struct Bench {
     hasher: KeyHasher,
     version: u8,
     saving: bool,
-    zset: Zset,
+    zset: ZsetTree,
     model: Model,
 }
 
@@ -61,16 +61,19 @@ impl Bench {
         let arena = Arc::new(Arena::new(ArenaConfig { reserve_bytes }).expect("address space"));
         let heap = Heap::new(arena, 0);
         let hasher = KeyHasher::new(secret);
-        Bench { heap, hasher, version: 0, saving: false, zset: Zset::new(OBJECT, 0), model: Model::default() }
+        Bench {
+            heap,
+            hasher,
+            version: 0,
+            saving: false,
+            zset: ZsetTree::new(OBJECT, 0),
+            model: Model::default(),
+        }
     }
 
-    fn change<R>(&mut self, change: impl FnOnce(&mut Zset, &mut Room<'_>) -> R) -> R {
-        let mut room = Room {
-            heap: &mut self.heap,
-            hasher: &self.hasher,
-            version: self.version,
-            saving: self.saving,
-        };
+    fn change<R>(&mut self, change: impl FnOnce(&mut ZsetTree, &mut Room<'_>) -> R) -> R {
+        let mut room =
+            Room { heap: &mut self.heap, hasher: &self.hasher, version: self.version, saving: self.saving };
         change(&mut self.zset, &mut room)
     }
 
@@ -92,7 +95,7 @@ impl Bench {
     }
 
     fn check(&self) {
-        self.zset.check_invariants(&self.heap, &self.hasher);
+        self.zset.check_tree(&self.heap, &self.hasher);
         assert_eq!(self.zset.len(), self.model.scores.len() as u64);
         let members = self.zset.members(&self.heap, 0, self.zset.len(), true);
         for ((member, score), (model_score, model_member)) in members.zip(&self.model.order) {
@@ -132,14 +135,14 @@ impl Bench {
                 let (object, number) = node::identity(self.heap.bytes(handle, size));
                 assert_eq!(object, OBJECT);
                 if let Ok((moved, _)) = self.heap.reallocate(handle, size, size) {
-                    self.zset.relocate(number, moved);
+                    self.zset.moved(number, moved);
                 }
             }
         }
     }
 
     fn free(&mut self) {
-        while !self.zset.free_step(&mut self.heap, 5) {}
+        while !self.zset.free_nodes(&mut self.heap, 5) {}
         assert_eq!(self.zset.nodes.live_bytes, 0);
         assert_eq!(self.heap.arena().live_bytes(), 0);
     }
@@ -284,7 +287,11 @@ fn index_pages_are_made_anew_from_their_leaves() {
     bench.check();
     for round in 0..2 {
         for number in (0..members).filter(|number| number % 16 != 0) {
-            if round == 0 { bench.remove(&name(number)) } else { bench.set(&name(number), 2.0).expect("room") }
+            if round == 0 {
+                bench.remove(&name(number))
+            } else {
+                bench.set(&name(number), 2.0).expect("room")
+            }
         }
         bench.check();
     }

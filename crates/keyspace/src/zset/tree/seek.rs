@@ -6,7 +6,7 @@
 use super::inner;
 use super::leaf::{Leaf, Target};
 use super::score::order_of;
-use super::{Zset, node};
+use super::{ZsetTree, node};
 use crate::heap::Heap;
 
 /// Children of the smallest inner node but one: merging keeps two neighbours above 3/4 of a full node together, so that
@@ -87,7 +87,7 @@ impl Target for ByMember<'_> {
     }
 }
 
-impl Zset {
+impl ZsetTree {
     #[inline]
     pub(super) fn leaf<'a>(&'a self, heap: &'a Heap, number: u32) -> Leaf<'a> {
         Leaf::new(node::bytes(heap, self.leaves.get(number)), &self.longs)

@@ -12,7 +12,7 @@
 
 use super::leaf::Leaf;
 use super::node::{self, Room};
-use super::{Zset, score};
+use super::{ZsetTree, score};
 use crate::heap::Heap;
 
 /// Members of one leaf as they were: [score bits u64][len u32][member] one behind another.
@@ -41,7 +41,7 @@ impl SavedLeaf {
     }
 }
 
-impl Zset {
+impl ZsetTree {
     /// Has to be called before a leaf changes or goes.
     #[inline]
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, leaf: u32) {

@@ -373,9 +373,7 @@ fn write_score(target: &mut [u8], form: Form, bits: u64) {
 
 /// Writes a leaf anew: its form, scores and lengths; members come from `area`, which lies elsewhere.
 pub(super) fn write(bytes: &mut [u8], form: Form, scores: &[u64], tags: &[u8], area: &[u8]) {
-    bytes[FORM] = form.lead as u8
-        | (form.trail as u8) << TRAIL_SHIFT
-        | if form.ones { FILL_ONES } else { 0 };
+    bytes[FORM] = form.lead as u8 | (form.trail as u8) << TRAIL_SHIFT | if form.ones { FILL_ONES } else { 0 };
     bytes[EVEN] = form.even;
     let lead = scores.first().map_or([0; 8], |first| first.to_be_bytes());
     bytes[LEAD..LEAD + form.lead].copy_from_slice(&lead[..form.lead]);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Longs {
     members: Vec<Option<Arc<[u8]>>>,
     free: Vec<u32>,

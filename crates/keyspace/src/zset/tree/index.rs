@@ -19,7 +19,7 @@
 
 use super::leaf::Leaf;
 use super::node::{self, INDEX, Nodes, Room};
-use super::{Zset, leaf};
+use super::{ZsetTree, leaf};
 use crate::heap::Heap;
 use crate::key::KeyHasher;
 use crate::page::words::{equal_bytes, word};
@@ -137,7 +137,7 @@ impl Entries {
 
 // ---- the index ----
 
-impl Zset {
+impl ZsetTree {
     #[inline]
     fn page<'a>(&self, heap: &'a Heap, number: u32) -> &'a [u8] {
         node::bytes(heap, self.pages.get(number))

@@ -4,7 +4,7 @@
 //! together; inner nodes likewise. The one with more members keeps its number, so that fewer entries of the member
 //! index change. A merge that finds no memory is left for the next removal.
 
-use super::Zset;
+use super::ZsetTree;
 use super::draft::Draft;
 use super::inner::{self, CHILDREN_MAX, Child};
 use super::leaf::{self, MEMBERS_MAX};
@@ -19,7 +19,7 @@ const SMALL_CHILDREN: usize = 12;
 const MERGED_CHILDREN_MAX: usize = 24;
 const _: () = assert!(MERGED_CHILDREN_MAX < CHILDREN_MAX);
 
-impl Zset {
+impl ZsetTree {
     /// Takes out the member that stands before the path's place. The member index is the caller's; no member of the
     /// leaf but this one may be missing there.
     pub(super) fn remove_at(&mut self, room: &mut Room<'_>, path: &Path) {

@@ -1,13 +1,13 @@
 //! Members in order, from any rank, in both directions.
 
-use super::Zset;
+use super::ZsetTree;
 use super::leaf::Leaf;
 use super::seek::Path;
 use crate::heap::Heap;
 
 /// Walks over members in order. One path from the root, one leaf at a time.
 pub(crate) struct Members<'a> {
-    zset: &'a Zset,
+    zset: &'a ZsetTree,
     heap: &'a Heap,
     path: Path,
     leaf: Leaf<'a>,
@@ -21,7 +21,7 @@ pub(crate) struct Members<'a> {
 impl<'a> Members<'a> {
     /// `count` members from `rank` on; backward, `rank` counts from the end. Both stay within the set.
     pub(super) fn new(
-        zset: &'a Zset,
+        zset: &'a ZsetTree,
         heap: &'a Heap,
         rank: u64,
         count: u64,

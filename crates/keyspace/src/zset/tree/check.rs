@@ -3,7 +3,7 @@
 use super::inner::{self, CHILDREN_MAX};
 use super::node::{self, INDEX, INNER};
 use super::score::order_of;
-use super::{Zset, leaf};
+use super::{ZsetTree, leaf};
 use crate::heap::Heap;
 use crate::key::KeyHasher;
 
@@ -23,8 +23,8 @@ struct Found {
     longs: usize,
 }
 
-impl Zset {
-    pub fn check_invariants(&self, heap: &Heap, hasher: &KeyHasher) {
+impl ZsetTree {
+    pub fn check_tree(&self, heap: &Heap, hasher: &KeyHasher) {
         for table in [&self.leaves, &self.inners, &self.pages] {
             table.check_invariants();
         }
@@ -54,8 +54,7 @@ impl Zset {
         for index in 0..children {
             let before = found.members;
             let low = if index == 0 { limits.low } else { inner::separator(bytes, index) };
-            let high =
-                if index + 1 == children { limits.high } else { inner::separator(bytes, index + 1) };
+            let high = if index + 1 == children { limits.high } else { inner::separator(bytes, index + 1) };
             assert!(limits.low <= low && high <= limits.high);
             self.check_below(heap, inner::number(bytes, index), height - 1, Limits { low, high }, found);
             assert_eq!(found.members - before, u64::from(inner::members(bytes, index)));

@@ -5,19 +5,19 @@
 //! Full inner nodes above are cut before, from the top down, each cut leaving a tree that is right: if memory ends in
 //! between, nothing has to be taken back.
 
+use super::ZsetTree;
 use super::draft::Draft;
 use super::inner::{self, CHILDREN_MAX, Child};
 use super::leaf::{self, Cell, MEMBERS_MAX};
 use super::node::{self, INNER, LEAVES_MAX, Nodes, Room};
 use super::score::order_of;
 use super::seek::{Path, UpTo};
-use super::Zset;
 use crate::value::Full;
 
 /// A leaf is split when it would outgrow this.
 const LEAF_BYTES_MAX: usize = 1024;
 
-impl Zset {
+impl ZsetTree {
     /// Puts a member that is not there in its place; the member index is the caller's. The leaf that has it.
     pub(super) fn insert_cell(
         &mut self,
@@ -79,7 +79,12 @@ impl Zset {
     }
 
     /// Moves a leaf to a larger class if it needs one.
-    pub(super) fn give_leaf_room(&mut self, room: &mut Room<'_>, number: u32, need: usize) -> Result<(), Full> {
+    pub(super) fn give_leaf_room(
+        &mut self,
+        room: &mut Room<'_>,
+        number: u32,
+        need: usize,
+    ) -> Result<(), Full> {
         let handle = self.leaves.get(number);
         let bytes = node::bytes(room.heap, handle);
         if need > bytes.len() {
@@ -166,11 +171,8 @@ impl Zset {
         self.give_leaf_room(room, path.leaf, draft.size(0..middle))?;
         let right = self.new_leaf(room, &draft, middle..end)?;
         self.write_leaf(room, path.leaf, &draft, 0..middle).expect("it has been given room");
-        let child = Child {
-            separator: order_of(draft.bits(middle)),
-            number: right,
-            members: (end - middle) as u32,
-        };
+        let child =
+            Child { separator: order_of(draft.bits(middle)), number: right, members: (end - middle) as u32 };
         self.add_child(room, path, child, true);
         // The new member itself is not in the member index yet.
         let new_at = path.index.checked_sub(middle);

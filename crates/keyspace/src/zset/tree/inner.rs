@@ -47,11 +47,7 @@ pub(super) fn members(node: &[u8], index: usize) -> u32 {
     node::word(node, at(index) + MEMBERS)
 }
 pub(super) fn child(node: &[u8], index: usize) -> Child {
-    Child {
-        separator: separator(node, index),
-        number: number(node, index),
-        members: members(node, index),
-    }
+    Child { separator: separator(node, index), number: number(node, index), members: members(node, index) }
 }
 pub(super) fn set_child(node: &mut [u8], index: usize, child: Child) {
     node[at(index)..at(index) + 8].copy_from_slice(&child.separator.to_le_bytes());
@@ -61,11 +57,6 @@ pub(super) fn set_child(node: &mut [u8], index: usize, child: Child) {
 pub(super) fn set_members(node: &mut [u8], index: usize, members: u32) {
     node::set_word(node, at(index) + MEMBERS, members);
 }
-/// All members below the node.
-pub(super) fn members_total(node: &[u8]) -> u64 {
-    (0..node::count(node)).map(|index| u64::from(members(node, index))).sum()
-}
-
 fn set_children(node: &mut [u8], children: usize) {
     node::set_count(node, children);
     node::set_used(node, size(children));

@@ -133,6 +133,18 @@ impl Nodes {
         Ok(handle)
     }
 
+    /// A copy of another set's node, as of this one and just born.
+    pub fn copy(&mut self, room: &mut Room<'_>, source: Handle) -> Result<Handle, Full> {
+        let size = bytes(room.heap, source).len();
+        let mut copy = [0; CLASS_UNIT_BYTES * 255];
+        copy[..size].copy_from_slice(bytes(room.heap, source));
+        let handle = self.allocate(room, word(&copy, NUMBER), size)?;
+        let node = bytes_mut(room.heap, handle);
+        node[COUNT..CLASS].copy_from_slice(&copy[COUNT..CLASS]);
+        node[HEAD_BYTES..size].copy_from_slice(&copy[HEAD_BYTES..size]);
+        Ok(handle)
+    }
+
     pub fn release(&mut self, heap: &mut Heap, handle: Handle) {
         self.live_bytes -= bytes(heap, handle).len();
         heap.release(handle);
@@ -200,20 +212,22 @@ impl Table {
                 self.set(number, handle);
                 number
             }
-            None => {
-                if self.len as usize == self.chunks.len() * CHUNK {
-                    self.chunks.push(Vec::new());
-                }
-                let chunk = self.chunks.last_mut().expect("a chunk was just made");
-                if chunk.len() == chunk.capacity() {
-                    let more = (chunk.len() / 8 + 4).min(CHUNK - chunk.len());
-                    chunk.reserve_exact(more);
-                }
-                chunk.push(handle.raw());
-                self.len += 1;
-                self.len - 1
-            }
+            None => self.push(handle.raw()),
         }
+    }
+
+    fn push(&mut self, raw: u32) -> u32 {
+        if self.len as usize == self.chunks.len() * CHUNK {
+            self.chunks.push(Vec::new());
+        }
+        let chunk = self.chunks.last_mut().expect("a chunk was just made");
+        if chunk.len() == chunk.capacity() {
+            let more = (chunk.len() / 8 + 4).min(CHUNK - chunk.len());
+            chunk.reserve_exact(more);
+        }
+        chunk.push(raw);
+        self.len += 1;
+        self.len - 1
     }
 
     /// Takes a number out of use.
@@ -243,6 +257,26 @@ impl Table {
         if chunk.is_empty() {
             self.chunks.pop();
         }
+    }
+
+    /// The same numbers, each at the place that `copy` finds for it. On an error, as far as it came.
+    pub fn duplicate(
+        &self,
+        target: &mut Table,
+        mut copy: impl FnMut(Handle) -> Result<Handle, Full>,
+    ) -> Result<(), Full> {
+        for number in 0..self.len {
+            match self.find(number) {
+                Some(handle) => {
+                    target.push(copy(handle)?.raw());
+                }
+                None => {
+                    let unused = target.push(0);
+                    target.free.push(unused);
+                }
+            }
+        }
+        Ok(())
     }
 
     pub fn memory_bytes(&self) -> usize {
