@@ -107,7 +107,7 @@ impl ZsetEdit<'_, '_> {
                 self.editing.changed = true;
                 return Ok(());
             }
-            self.editing.promote(|store, number, buf| tree_from(store, number, buf))?;
+            self.editing.promote(tree_from)?;
             self.editing.changed = true;
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree now");
