@@ -5,14 +5,15 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("stdx", &[]),
     ("arena", &["stdx"]),
     ("resp", &["stdx"]),
     ("reactor", &["stdx"]),
+    ("persist", &["stdx"]),
     ("keyspace", &["stdx", "arena"]),
-    ("commands", &["stdx", "resp", "keyspace"]),
-    ("server", &["stdx", "arena", "resp", "reactor", "keyspace", "commands"]),
+    ("commands", &["stdx", "resp", "persist", "keyspace"]),
+    ("server", &["stdx", "arena", "resp", "reactor", "persist", "keyspace", "commands"]),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
     ("bench", &["stdx", "arena", "keyspace", "resp"]),
     ("conformance", &["stdx", "resp"]),

@@ -1,0 +1,16 @@
+//! The byte formats in which data leaves a process: today the values of an RDB file, as DUMP and RESTORE exchange them.
+//!
+//! **Architecture invariant:** `persist` knows no file descriptors, no keyspace and no clock. Bytes come in as slices
+//! and go out into vectors; who reads or writes them, and where the values live, is somebody else's business.
+//!
+//! What is read comes from outside and is never believed: a value is handed out only when all of it has been checked,
+//! no length takes memory before it was compared with what is really there, and nothing recurses.
+
+pub mod lzf;
+
+pub mod rdb;
+
+pub mod dump;
+
+pub use dump::{Dump, DumpError};
+pub use rdb::{Limits, RdbError, RdbValue, Texts};

@@ -1,0 +1,266 @@
+//! From a type and its bytes to a value: all of it checked, or an error and nothing.
+//!
+//! Every count is compared with the bytes that are left before anything is taken for it. What real servers can write is
+//! accepted; what contradicts itself is not, even where Valkey would look away (ids of stream entries out of order).
+
+use super::kind::RdbType;
+use super::read::{Limits, RdbError, Reader, Result};
+use super::value::{RdbValue, Texts, ZsetMembers};
+use super::{decode_stream, intset, listpack, ziplist, zipmap};
+
+const EXPIRY_NONE: i64 = -1;
+const REPEATED: RdbError = RdbError::Corrupt("an element that is there twice");
+
+/// The value at the front of `bytes`, and how many of them it takes.
+pub fn decode(code: u8, version: u16, bytes: &[u8], limits: &Limits) -> Result<(RdbValue, usize)> {
+    let kind = RdbType::new(code, version).ok_or(RdbError::UnknownType(code))?;
+    let mut reader = Reader::new(bytes, limits);
+    let value = value(kind, &mut reader)?;
+    Ok((value, bytes.len() - reader.left()))
+}
+
+fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> {
+    use RdbType::*;
+    match kind {
+        String => reader.text().map(|text| RdbValue::String(text.into_owned())),
+        List => checked_list(plain_texts(reader, 1)?),
+        ListZiplist => checked_list(ziplist_texts(&reader.text()?)?),
+        ListQuicklist => checked_list(quicklist(reader, |_| Ok(CONTAINER_PACKED), ziplist_into)?),
+        ListQuicklist2 => checked_list(quicklist(reader, Reader::number, listpack_into)?),
+        Set => checked_set(plain_texts(reader, 1)?),
+        SetIntset => {
+            let mut members = Texts::default();
+            intset::read(&reader.text()?, &mut members)?;
+            Ok(RdbValue::Set(members))
+        }
+        SetListpack => checked_set(listpack_texts(&reader.text()?)?),
+        Zset => plain_zset(reader, score_text),
+        Zset2 => plain_zset(reader, |reader| reader.double()),
+        ZsetZiplist => {
+            let bytes = reader.text()?;
+            let mut elements = ziplist::open(&bytes)?;
+            compact_zset(|| elements.next())
+        }
+        ZsetListpack => {
+            let bytes = reader.text()?;
+            let mut elements = listpack::open(&bytes)?;
+            compact_zset(|| elements.next())
+        }
+        Hash => checked_hash(plain_texts(reader, 2)?, Vec::new()),
+        Hash2 => hash_with_expiry(reader),
+        HashZipmap => {
+            let mut pairs = Texts::default();
+            zipmap::read(&reader.text()?, &mut pairs)?;
+            checked_hash(pairs, Vec::new())
+        }
+        HashZiplist => checked_hash(ziplist_texts(&reader.text()?)?, Vec::new()),
+        HashListpack => checked_hash(listpack_texts(&reader.text()?)?, Vec::new()),
+        ForeignHashExpiry => foreign_hash(reader),
+        ForeignHashListpackExpiry => foreign_hash_listpack(reader),
+        StreamListpacks => decode_stream::stream(reader, 1),
+        StreamListpacks2 => decode_stream::stream(reader, 2),
+        StreamListpacks3 => decode_stream::stream(reader, 3),
+        ModulePreGa => Err(RdbError::Module("a module of a release candidate".to_string())),
+        Module2 => Err(RdbError::Module(module_name(reader.number()?))),
+    }
+}
+
+/// Ten bits of version below nine letters of six bits.
+fn module_name(id: u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    (0..9).map(|index| char::from(LETTERS[(id >> (58 - 6 * index)) as usize & 63])).collect()
+}
+
+fn plain_texts(reader: &mut Reader<'_>, per_element: usize) -> Result<Texts> {
+    let count = reader.count(per_element)?;
+    let mut texts = Texts::default();
+    for _ in 0..count * per_element {
+        texts.push_with(|bytes| reader.text_into(bytes))?;
+    }
+    Ok(texts)
+}
+
+fn listpack_texts(bytes: &[u8]) -> Result<Texts> {
+    let mut texts = Texts::default();
+    listpack_into(bytes, &mut texts)?;
+    Ok(texts)
+}
+
+fn listpack_into(bytes: &[u8], texts: &mut Texts) -> Result<()> {
+    let mut elements = listpack::open(bytes)?;
+    while let Some(element) = elements.next()? {
+        element.push_to(texts);
+    }
+    Ok(())
+}
+
+fn ziplist_texts(bytes: &[u8]) -> Result<Texts> {
+    let mut texts = Texts::default();
+    ziplist_into(bytes, &mut texts)?;
+    Ok(texts)
+}
+
+fn ziplist_into(bytes: &[u8], texts: &mut Texts) -> Result<()> {
+    let mut elements = ziplist::open(bytes)?;
+    while let Some(element) = elements.next()? {
+        element.push_to(texts);
+    }
+    Ok(())
+}
+
+const CONTAINER_PLAIN: u64 = 1;
+const CONTAINER_PACKED: u64 = 2;
+
+/// Nodes, each one long element or a run of short ones. Nodes without elements are passed over.
+fn quicklist<'a>(
+    reader: &mut Reader<'a>,
+    container: impl Fn(&mut Reader<'a>) -> Result<u64>,
+    unpack: impl Fn(&[u8], &mut Texts) -> Result<()>,
+) -> Result<Texts> {
+    let nodes = reader.count(1)?;
+    let mut texts = Texts::default();
+    for _ in 0..nodes {
+        let container = container(reader)?;
+        let bytes = reader.text()?;
+        match container {
+            _ if bytes.is_empty() => return Err(RdbError::Corrupt("a list node of no bytes")),
+            CONTAINER_PLAIN => texts.push(&bytes),
+            CONTAINER_PACKED => unpack(&bytes, &mut texts)?,
+            _ => return Err(RdbError::Corrupt("a list node of no known kind")),
+        }
+    }
+    Ok(texts)
+}
+
+fn checked_list(texts: Texts) -> Result<RdbValue> {
+    if texts.is_empty() { Err(RdbError::Empty) } else { Ok(RdbValue::List(texts)) }
+}
+
+fn checked_set(members: Texts) -> Result<RdbValue> {
+    if members.is_empty() {
+        Err(RdbError::Empty)
+    } else if members.repeats(1) {
+        Err(REPEATED)
+    } else {
+        Ok(RdbValue::Set(members))
+    }
+}
+
+fn checked_hash(pairs: Texts, expiries_ms: Vec<i64>) -> Result<RdbValue> {
+    if pairs.is_empty() {
+        Err(RdbError::Empty)
+    } else if !pairs.len().is_multiple_of(2) {
+        Err(RdbError::Corrupt("a field without a value"))
+    } else if pairs.repeats(2) {
+        Err(REPEATED)
+    } else {
+        Ok(RdbValue::Hash { pairs, expiries_ms })
+    }
+}
+
+fn plain_zset(reader: &mut Reader<'_>, score: impl Fn(&mut Reader<'_>) -> Result<f64>) -> Result<RdbValue> {
+    let count = reader.count(2)?;
+    let mut zset = ZsetMembers::default();
+    for _ in 0..count {
+        zset.members.push_with(|bytes| reader.text_into(bytes))?;
+        zset.scores.push(score(reader)?);
+    }
+    checked_zset(zset)
+}
+
+/// `[253 = nan][254 = inf][255 = -inf]`, or a length and decimal text.
+fn score_text(reader: &mut Reader<'_>) -> Result<f64> {
+    match reader.byte()? {
+        253 => Ok(f64::NAN),
+        254 => Ok(f64::INFINITY),
+        255 => Ok(f64::NEG_INFINITY),
+        len => {
+            let text = reader.take(usize::from(len))?;
+            isotherm_stdx::parse_f64(text).ok_or(RdbError::Corrupt("a score that is no number"))
+        }
+    }
+}
+
+fn compact_zset<'a>(mut next: impl FnMut() -> Result<Option<listpack::Element<'a>>>) -> Result<RdbValue> {
+    let mut zset = ZsetMembers::default();
+    while let Some(member) = next()? {
+        member.push_to(&mut zset.members);
+        let score = next()?.and_then(listpack::Element::score);
+        zset.scores.push(score.ok_or(RdbError::Corrupt("a member without a score"))?);
+    }
+    checked_zset(zset)
+}
+
+fn checked_zset(zset: ZsetMembers) -> Result<RdbValue> {
+    if zset.members.is_empty() {
+        Err(RdbError::Empty)
+    } else if zset.scores.iter().any(|score| score.is_nan()) {
+        Err(RdbError::Corrupt("a score that is not a number"))
+    } else if zset.members.repeats(1) {
+        Err(REPEATED)
+    } else {
+        Ok(RdbValue::Zset(zset))
+    }
+}
+
+/// `[field][value][expiry i64]` each, -1 for never.
+fn hash_with_expiry(reader: &mut Reader<'_>) -> Result<RdbValue> {
+    let count = reader.count(2 + 8)?;
+    let mut pairs = Texts::default();
+    let mut expiries_ms = Vec::new();
+    for _ in 0..count {
+        pairs.push_with(|bytes| reader.text_into(bytes))?;
+        pairs.push_with(|bytes| reader.text_into(bytes))?;
+        expiries_ms.push(checked_expiry(reader.milliseconds()?)?);
+    }
+    checked_hash(pairs, or_none(expiries_ms))
+}
+
+fn checked_expiry(expiry_ms: i64) -> Result<i64> {
+    if expiry_ms < EXPIRY_NONE { Err(RdbError::Corrupt("an expiry before 1970")) } else { Ok(expiry_ms) }
+}
+
+fn or_none(expiries_ms: Vec<i64>) -> Vec<i64> {
+    let any = expiries_ms.iter().any(|&expiry_ms| expiry_ms != EXPIRY_NONE);
+    if any { expiries_ms } else { Vec::new() }
+}
+
+/// `[smallest expiry i64][count]{[0 = never, or expiry - smallest + 1][field][value]}`.
+fn foreign_hash(reader: &mut Reader<'_>) -> Result<RdbValue> {
+    let smallest_ms = checked_expiry(reader.milliseconds()?)?;
+    let count = reader.count(3)?;
+    let mut pairs = Texts::default();
+    let mut expiries_ms = Vec::new();
+    for _ in 0..count {
+        let expiry_ms = match reader.number()? {
+            0 => EXPIRY_NONE,
+            after => {
+                let sum = i64::try_from(after - 1).ok().and_then(|after| smallest_ms.checked_add(after));
+                checked_expiry(sum.ok_or(RdbError::Corrupt("an expiry past all times"))?)?
+            }
+        };
+        expiries_ms.push(expiry_ms);
+        pairs.push_with(|bytes| reader.text_into(bytes))?;
+        pairs.push_with(|bytes| reader.text_into(bytes))?;
+    }
+    checked_hash(pairs, or_none(expiries_ms))
+}
+
+/// `[smallest expiry i64][listpack of field, value, expiry or 0]`.
+fn foreign_hash_listpack(reader: &mut Reader<'_>) -> Result<RdbValue> {
+    reader.milliseconds()?;
+    let bytes = reader.text()?;
+    let mut elements = listpack::open(&bytes)?;
+    let mut pairs = Texts::default();
+    let mut expiries_ms = Vec::new();
+    while let Some(field) = elements.next()? {
+        field.push_to(&mut pairs);
+        elements.expect()?.push_to(&mut pairs);
+        let expiry_ms = match elements.expect_integer()? {
+            0 => EXPIRY_NONE,
+            expiry_ms => checked_expiry(expiry_ms)?,
+        };
+        expiries_ms.push(expiry_ms);
+    }
+    checked_hash(pairs, or_none(expiries_ms))
+}

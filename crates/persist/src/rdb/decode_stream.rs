@@ -1,0 +1,250 @@
+//! Streams: nodes of delta-coded entries, then counters, then consumer groups.
+//!
+//! ```text
+//! [nodes]{[id of 16 bytes, as string][listpack]}[length][last id]
+//!         [first id][largest deleted id][entries added]                    from type 2 on
+//! [groups]{[name][last id][entries read, from type 2 on]
+//!          [pending]{[id of 16 bytes][delivered i64][deliveries]}
+//!          [consumers]{[name][seen i64][active i64, from type 3 on][pending]{[id of 16 bytes]}}}
+//!
+//! listpack  [live][deleted][fields][field] ... [0]  entry  entry ...
+//! entry     [flags][ms - node's][seq - node's]                [value] ... [elements before]   with the fields above
+//!           [flags][ms - node's][seq - node's][fields]{[field][value]} ... [elements before]
+//! ```
+
+use std::borrow::Cow;
+
+use super::listpack::{self, Elements};
+use super::read::{RdbError, Reader, Result};
+use super::value::{Consumer, Group, Pending, RdbStream, RdbValue, StreamEntry, StreamId};
+
+const FLAG_DELETED: i64 = 1;
+const FLAG_SAME_FIELDS: i64 = 2;
+/// Flags and the two deltas.
+const ELEMENTS_FIXED: i64 = 3;
+const ENTRIES_READ_UNKNOWN: i64 = -1;
+
+const CORRUPT: RdbError = RdbError::Corrupt("stream");
+
+pub(super) fn stream(reader: &mut Reader<'_>, generation: u8) -> Result<RdbValue> {
+    let mut stream = RdbStream::default();
+    let nodes = reader.count(1 + size_of::<StreamId>())?;
+    let mut names_bytes = reader.unfolded_bytes_left();
+    for _ in 0..nodes {
+        let key: Cow<'_, [u8]> = reader.text()?;
+        let id = StreamId::from_bytes((*key).try_into().map_err(|_| CORRUPT)?);
+        node(id, &reader.text()?, &mut stream, &mut names_bytes)?;
+    }
+    counters(reader, generation, &mut stream)?;
+    let groups = reader.count(1)?;
+    for _ in 0..groups {
+        let group = group(reader, generation, &stream)?;
+        stream.groups.push(group);
+    }
+    stream.groups.sort_by(|a, b| a.name.cmp(&b.name));
+    if !stream.groups.is_sorted_by(|a, b| a.name < b.name) {
+        return Err(RdbError::Corrupt("a group that is there twice"));
+    }
+    Ok(RdbValue::Stream(Box::new(stream)))
+}
+
+/// `names_bytes` is what the names of all entries may come to if each is written out: they are shared here, but whoever
+/// loads the stream may not be able to share them as well.
+fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream, names_bytes: &mut u64) -> Result<()> {
+    let mut elements = listpack::open(bytes)?;
+    let mut counts = [0i64; 3];
+    for count in &mut counts {
+        *count = elements.expect_integer()?;
+        if *count < 0 {
+            return Err(CORRUPT);
+        }
+    }
+    let [live, deleted, fields] = counts;
+    let names_at = stream.names.len();
+    let names_before = stream.names.bytes();
+    for _ in 0..fields {
+        elements.expect()?.push_to(&mut stream.names);
+    }
+    let master = Master { base, names_at, fields, name_bytes: stream.names.bytes() - names_before };
+    if elements.expect_integer()? != 0 {
+        return Err(CORRUPT);
+    }
+    let mut seen = [0i64; 2];
+    for _ in 0..live.checked_add(deleted).ok_or(CORRUPT)? {
+        let alive = entry(&master, &mut elements, stream, names_bytes)?;
+        seen[usize::from(alive)] += 1;
+    }
+    if seen != [deleted, live] || elements.next()?.is_some() {
+        return Err(CORRUPT);
+    }
+    Ok(())
+}
+
+/// What the entries of a node share.
+struct Master {
+    base: StreamId,
+    names_at: usize,
+    fields: i64,
+    name_bytes: usize,
+}
+
+/// True if the entry lives.
+fn entry(
+    master: &Master,
+    elements: &mut Elements<'_>,
+    stream: &mut RdbStream,
+    names_bytes: &mut u64,
+) -> Result<bool> {
+    let flags = elements.expect_integer()?;
+    let ms = master.base.ms.wrapping_add_signed(elements.expect_integer()?);
+    let seq = master.base.seq.wrapping_add_signed(elements.expect_integer()?);
+    let before = (stream.names.len(), stream.values.len());
+    let same = flags & FLAG_SAME_FIELDS != 0;
+    let fields = if same { master.fields } else { elements.expect_integer()? };
+    for _ in 0..fields {
+        if !same {
+            elements.expect()?.push_to(&mut stream.names);
+        }
+        elements.expect()?.push_to(&mut stream.values);
+    }
+    let more = if same { 0 } else { fields.checked_add(1).ok_or(CORRUPT)? };
+    if fields < 0 || elements.expect_integer()? != fields + more + ELEMENTS_FIXED {
+        return Err(CORRUPT);
+    }
+    if flags & FLAG_DELETED != 0 {
+        stream.names.truncate(before.0);
+        stream.values.truncate(before.1);
+        return Ok(false);
+    }
+    if same {
+        *names_bytes = names_bytes.checked_sub(master.name_bytes as u64).ok_or(RdbError::TooLarge)?;
+    }
+    let id = StreamId { ms, seq };
+    let rises = stream.entries.last().is_none_or(|last| last.id < id);
+    if fields == 0 || !rises {
+        return Err(RdbError::Corrupt("stream entries out of order"));
+    }
+    stream.entries.push(StreamEntry {
+        id,
+        names_at: if same { master.names_at } else { before.0 },
+        values_at: before.1,
+        pairs: fields as usize,
+    });
+    Ok(true)
+}
+
+fn stream_id(reader: &mut Reader<'_>) -> Result<StreamId> {
+    Ok(StreamId { ms: reader.number()?, seq: reader.number()? })
+}
+
+fn counters(reader: &mut Reader<'_>, generation: u8, stream: &mut RdbStream) -> Result<()> {
+    let length = reader.number()?;
+    stream.last_id = stream_id(reader)?;
+    stream.entries_added = length;
+    if generation >= 2 {
+        // The first id follows from the entries.
+        stream_id(reader)?;
+        stream.max_deleted_id = stream_id(reader)?;
+        stream.entries_added = reader.number()?;
+    }
+    let sound = length == stream.len() as u64
+        && stream.entries.last().is_none_or(|last| last.id <= stream.last_id)
+        && stream.entries_added >= length;
+    sound.then_some(()).ok_or(RdbError::Corrupt("a stream's counters"))
+}
+
+fn group(reader: &mut Reader<'_>, generation: u8, stream: &RdbStream) -> Result<Group> {
+    let name = reader.text()?.into_owned();
+    let last_id = stream_id(reader)?;
+    let entries_read =
+        if generation >= 2 { reader.number()? as i64 } else { entries_before(stream, last_id) };
+    let mut pending = pending(reader)?;
+    let mut consumers = Vec::new();
+    let count = reader.count(1 + 8 + 1)?;
+    for _ in 0..count {
+        let consumer = consumer(reader, generation, consumers.len(), &mut pending)?;
+        consumers.push(consumer);
+    }
+    if pending.iter().any(|pending| pending.consumer == NOBODY) {
+        return Err(RdbError::Corrupt("a pending entry of no consumer"));
+    }
+    sort_consumers(&mut consumers, &mut pending)?;
+    Ok(Group { name, last_id, entries_read, pending, consumers })
+}
+
+/// Before the consumers are read.
+const NOBODY: usize = usize::MAX;
+
+fn pending(reader: &mut Reader<'_>) -> Result<Vec<Pending>> {
+    let count = reader.count(size_of::<StreamId>() + 8 + 1)?;
+    let mut pending = Vec::with_capacity(count);
+    for _ in 0..count {
+        pending.push(Pending {
+            id: StreamId::from_bytes(reader.array()?),
+            consumer: NOBODY,
+            delivered_ms: reader.milliseconds()?,
+            deliveries: reader.number()?,
+        });
+    }
+    pending.sort_by_key(|pending| pending.id);
+    let unique = pending.is_sorted_by(|a, b| a.id < b.id);
+    unique.then_some(pending).ok_or(RdbError::Corrupt("an entry pending twice"))
+}
+
+/// Reads a consumer and signs the entries that it has.
+fn consumer(
+    reader: &mut Reader<'_>,
+    generation: u8,
+    number: usize,
+    pending: &mut [Pending],
+) -> Result<Consumer> {
+    let name = reader.text()?.into_owned();
+    let seen_ms = reader.milliseconds()?;
+    let active_ms = if generation >= 3 { reader.milliseconds()? } else { seen_ms };
+    let count = reader.count(size_of::<StreamId>())?;
+    for _ in 0..count {
+        let id = StreamId::from_bytes(reader.array()?);
+        let at = pending.binary_search_by_key(&id, |pending| pending.id);
+        let entry = at.ok().map(|at| &mut pending[at]).filter(|entry| entry.consumer == NOBODY);
+        entry.ok_or(RdbError::Corrupt("a consumer's entry that is not its own"))?.consumer = number;
+    }
+    Ok(Consumer { name, seen_ms, active_ms })
+}
+
+fn sort_consumers(consumers: &mut Vec<Consumer>, pending: &mut [Pending]) -> Result<()> {
+    let mut order: Vec<usize> = (0..consumers.len()).collect();
+    order.sort_by(|&a, &b| consumers[a].name.cmp(&consumers[b].name));
+    if !order.is_sorted_by(|&a, &b| consumers[a].name < consumers[b].name) {
+        return Err(RdbError::Corrupt("a consumer that is there twice"));
+    }
+    let mut places = vec![0; order.len()];
+    for (place, &number) in order.iter().enumerate() {
+        places[number] = place;
+    }
+    pending.iter_mut().for_each(|pending| pending.consumer = places[pending.consumer]);
+    *consumers = order.iter().map(|&number| std::mem::take(&mut consumers[number])).collect();
+    Ok(())
+}
+
+/// How many entries had been added up to `id`, as far as the stream can still tell: what a group has read that comes
+/// from a server which did not count.
+fn entries_before(stream: &RdbStream, id: StreamId) -> i64 {
+    let added = stream.entries_added as i64;
+    let length = stream.len() as i64;
+    if added == 0 || (length == 0 && id <= stream.last_id) {
+        return added;
+    }
+    let deleted = stream.max_deleted_id;
+    if id != StreamId::default() && id < deleted {
+        return ENTRIES_READ_UNKNOWN;
+    }
+    let first = stream.first_id();
+    let whole = deleted == StreamId::default() || deleted < first;
+    match (id.cmp(&stream.last_id), id.cmp(&first)) {
+        (std::cmp::Ordering::Equal, _) => added,
+        (std::cmp::Ordering::Greater, _) => ENTRIES_READ_UNKNOWN,
+        (_, std::cmp::Ordering::Less) if whole => added - length,
+        (_, std::cmp::Ordering::Equal) if whole => added - length + 1,
+        _ => ENTRIES_READ_UNKNOWN,
+    }
+}

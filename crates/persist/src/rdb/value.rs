@@ -1,0 +1,329 @@
+//! A value between the formats: owned, checked, and laid out for being walked once.
+//!
+//! ```text
+//! Texts     bytes  [apple][pear][plum] ...          all texts of a value in one buffer
+//!           ends   [5][9][13] ...                   8 B each
+//!
+//! stream    names  [f1][f2] ...                     of each run of entries with the same fields, once
+//!           values [v][v][v] ...
+//!           entries[id, where its names begin, where its values begin, how many pairs]
+//! ```
+//!
+//! Names of stream entries are shared because they are shared in the bytes they come from: a megabyte of a name under a
+//! hundred thousand tiny entries stays a megabyte.
+
+use std::collections::HashSet;
+
+use isotherm_stdx::number;
+
+/// Byte strings, one behind the other.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn push(&mut self, text: &[u8]) {
+        self.push_with(|bytes| bytes.extend_from_slice(text));
+    }
+
+    pub fn push_integer(&mut self, value: i64) {
+        self.push_with(|bytes| number::push_i64(bytes, value));
+    }
+
+    /// Adds what `write` appends as one text.
+    pub(crate) fn push_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let written = write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+        written
+    }
+
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
+    pub fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Texts two by two: fields and values.
+    pub fn pairs(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        (0..self.len() / 2).map(|index| (self.get(2 * index), self.get(2 * index + 1)))
+    }
+
+    /// Together, without the ends.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// True if two of the texts 0, `stride`, 2 `stride` ... are equal.
+    pub(crate) fn repeats(&self, stride: usize) -> bool {
+        let mut seen = HashSet::with_capacity(self.len() / stride);
+        (0..self.len()).step_by(stride).any(|index| !seen.insert(self.get(index)))
+    }
+
+    fn check_invariants(&self) {
+        assert!(self.ends.is_sorted());
+        assert_eq!(self.ends.last().copied().unwrap_or(0), self.bytes.len());
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for Texts {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(texts: I) -> Texts {
+        let mut all = Texts::default();
+        texts.into_iter().for_each(|text| all.push(text));
+        all
+    }
+}
+
+impl std::fmt::Debug for Texts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(|text| text.escape_ascii().to_string())).finish()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RdbValue {
+    String(Vec<u8>),
+    List(Texts),
+    /// Members, none twice.
+    Set(Texts),
+    Zset(ZsetMembers),
+    Hash {
+        /// Field, value, field, value; no field twice.
+        pairs: Texts,
+        /// Per field in Unix milliseconds, -1 for never; empty if no field expires.
+        expiries_ms: Vec<i64>,
+    },
+    Stream(Box<RdbStream>),
+}
+
+/// Members, none twice, in whatever order they came. No score is NaN.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ZsetMembers {
+    pub members: Texts,
+    pub scores: Vec<f64>,
+}
+
+impl ZsetMembers {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], f64)> + ExactSizeIterator {
+        self.members.iter().zip(self.scores.iter().copied())
+    }
+}
+
+/// How a server of the field would hold a collection, which is how its DUMP is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Element by element: hashtable, skiplist, quicklist.
+    Plain,
+    Listpack,
+    Intset,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    pub ms: u64,
+    pub seq: u64,
+}
+
+impl StreamId {
+    pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> StreamId {
+        let both = u128::from_be_bytes(bytes);
+        StreamId { ms: (both >> 64) as u64, seq: both as u64 }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RdbStream {
+    pub(crate) names: Texts,
+    pub(crate) values: Texts,
+    pub(crate) entries: Vec<StreamEntry>,
+    pub last_id: StreamId,
+    /// The largest id that was ever deleted; 0-0 if none was.
+    pub max_deleted_id: StreamId,
+    pub entries_added: u64,
+    pub groups: Vec<Group>,
+}
+
+/// What a stream remembers beside its entries and groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StreamCounters {
+    pub length: u64,
+    pub last_id: StreamId,
+    pub first_id: StreamId,
+    pub max_deleted_id: StreamId,
+    pub entries_added: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct StreamEntry {
+    pub id: StreamId,
+    pub(crate) names_at: usize,
+    pub(crate) values_at: usize,
+    pub(crate) pairs: usize,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    pub name: Vec<u8>,
+    pub last_id: StreamId,
+    /// -1 if it is not known.
+    pub entries_read: i64,
+    /// Rising by id.
+    pub pending: Vec<Pending>,
+    /// By name.
+    pub consumers: Vec<Consumer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pending {
+    pub id: StreamId,
+    /// Which of the group's consumers has it.
+    pub consumer: usize,
+    pub delivered_ms: i64,
+    pub deliveries: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Consumer {
+    pub name: Vec<u8>,
+    pub seen_ms: i64,
+    /// -1 if it never read anything.
+    pub active_ms: i64,
+}
+
+/// By what they say: which entries share their names is no part of it.
+impl PartialEq for RdbStream {
+    fn eq(&self, other: &RdbStream) -> bool {
+        let entries = |a: &StreamEntry, b: &StreamEntry| a.id == b.id && self.pairs(a).eq(other.pairs(b));
+        self.counters() == other.counters()
+            && self.groups == other.groups
+            && self.entries.iter().zip(&other.entries).all(|(a, b)| entries(a, b))
+    }
+}
+
+impl RdbStream {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Rising by id.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &StreamEntry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+
+    pub fn pairs(&self, entry: &StreamEntry) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        let StreamEntry { names_at, values_at, pairs, .. } = *entry;
+        (0..pairs).map(move |index| (self.names.get(names_at + index), self.values.get(values_at + index)))
+    }
+
+    pub fn first_id(&self) -> StreamId {
+        self.entries.first().map_or(StreamId::default(), |entry| entry.id)
+    }
+
+    pub fn counters(&self) -> StreamCounters {
+        StreamCounters {
+            length: self.len() as u64,
+            last_id: self.last_id,
+            first_id: self.first_id(),
+            max_deleted_id: self.max_deleted_id,
+            entries_added: self.entries_added,
+        }
+    }
+
+    /// Adds an entry behind the others.
+    pub fn push(&mut self, id: StreamId, pairs: &[(&[u8], &[u8])]) {
+        let names_at = match self.entries.last() {
+            Some(last) if self.names_of(last).eq(pairs.iter().map(|(name, _)| *name)) => last.names_at,
+            _ => {
+                let names_at = self.names.len();
+                pairs.iter().for_each(|(name, _)| self.names.push(name));
+                names_at
+            }
+        };
+        let values_at = self.values.len();
+        pairs.iter().for_each(|(_, value)| self.values.push(value));
+        self.entries.push(StreamEntry { id, names_at, values_at, pairs: pairs.len() });
+        self.last_id = self.last_id.max(id);
+        self.entries_added += 1;
+    }
+
+    fn names_of(&self, entry: &StreamEntry) -> impl Iterator<Item = &[u8]> {
+        (entry.names_at..entry.names_at + entry.pairs).map(|index| self.names.get(index))
+    }
+
+    fn check_invariants(&self) {
+        self.names.check_invariants();
+        self.values.check_invariants();
+        assert!(self.entries.is_sorted_by(|a, b| a.id < b.id));
+        assert!(self.entries.last().is_none_or(|last| last.id <= self.last_id));
+        assert!(self.entries_added >= self.entries.len() as u64);
+        for entry in &self.entries {
+            assert!(entry.pairs > 0);
+            assert!(entry.names_at + entry.pairs <= self.names.len());
+            assert!(entry.values_at + entry.pairs <= self.values.len());
+        }
+        assert!(self.groups.is_sorted_by(|a, b| a.name < b.name));
+        for group in &self.groups {
+            assert!(group.consumers.is_sorted_by(|a, b| a.name < b.name));
+            assert!(group.pending.is_sorted_by(|a, b| a.id < b.id));
+            assert!(group.pending.iter().all(|pending| pending.consumer < group.consumers.len()));
+        }
+    }
+}
+
+impl RdbValue {
+    /// What holds for everything that was decoded.
+    pub fn check_invariants(&self) {
+        match self {
+            RdbValue::String(_) => {}
+            RdbValue::List(texts) => {
+                texts.check_invariants();
+                assert!(!texts.is_empty());
+            }
+            RdbValue::Set(members) => {
+                members.check_invariants();
+                assert!(!members.is_empty() && !members.repeats(1));
+            }
+            RdbValue::Zset(zset) => {
+                zset.members.check_invariants();
+                assert!(!zset.members.is_empty() && !zset.members.repeats(1));
+                assert_eq!(zset.members.len(), zset.scores.len());
+                assert!(zset.scores.iter().all(|score| !score.is_nan()));
+            }
+            RdbValue::Hash { pairs, expiries_ms } => {
+                pairs.check_invariants();
+                assert!(!pairs.is_empty() && pairs.len().is_multiple_of(2) && !pairs.repeats(2));
+                assert!(expiries_ms.is_empty() || expiries_ms.len() == pairs.len() / 2);
+                assert!(expiries_ms.iter().all(|&expiry_ms| expiry_ms >= -1));
+                assert!(expiries_ms.is_empty() || expiries_ms.iter().any(|&expiry_ms| expiry_ms != -1));
+            }
+            RdbValue::Stream(stream) => stream.check_invariants(),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Payloads that somebody has damaged: each gives an error or a value that holds what values promise, and never a panic
+//! or memory that nothing backs. Seeded; a failure names its seed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use isotherm_persist::dump::{self, Checks, Dump};
+use isotherm_persist::rdb::{Encoding, RdbValue, Shape, Writer, encode};
+use isotherm_persist::{Limits, Texts};
+use isotherm_stdx::Prng;
+
+const GOLDENS: &str = include_str!("goldens/valkey-9.1.2.txt");
+const FOOTER_BYTES: usize = 10;
+/// Types that the goldens do not have, under the bytes that their value may begin with.
+const OLD: &[&[u8]] = &[
+    b"\x01\x02\x01a\xc0\x05",
+    b"\x03\x02\x01a\x031.5\x01b\xfe",
+    b"\x09\x18\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff",
+    b"\x0a\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+    b"\x0c\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+    b"\x0d\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+    b"\x0e\x01\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+];
+
+fn payloads() -> Vec<Vec<u8>> {
+    let goldens = GOLDENS.lines().filter_map(|line| line.strip_prefix("= ")).map(|hex| {
+        let digits: Vec<u8> = hex.bytes().map(|digit| (digit as char).to_digit(16).unwrap() as u8).collect();
+        let mut bytes: Vec<u8> =
+            digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect();
+        bytes.truncate(bytes.len() - FOOTER_BYTES);
+        bytes
+    });
+    let old = OLD.iter().map(|bytes| bytes.to_vec());
+    // Long ones are slow to read, and have nothing to break that short ones do not.
+    let plain = goldens.clone().filter_map(|golden| {
+        let payload = dump::seal(golden);
+        let value = Dump::open(&payload, Checks::default()).ok()?.value(&Limits::default()).ok()?;
+        let mut writer = Writer::new(false);
+        encode(&mut writer, &value, Encoding::Plain, &Shape { list_size: 2, ..Shape::default() });
+        Some(writer.into_bytes())
+    });
+    let mut all: Vec<Vec<u8>> = goldens.clone().chain(plain).chain(old).collect();
+    all.retain(|bytes| bytes.len() < 600);
+    all
+}
+
+fn mutate(prng: &mut Prng, bytes: &mut Vec<u8>) {
+    const TELLING: [u8; 12] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xf0, 0xfe, 0xff];
+    for _ in 0..1 + prng.below(3) {
+        let at = prng.below(bytes.len() as u64) as usize;
+        match prng.below(8) {
+            0 => bytes[at] = *prng.pick(&TELLING),
+            1 => bytes[at] = prng.next_u64() as u8,
+            2 => bytes[at] ^= 1 << prng.below(8),
+            3 => bytes[at] = bytes[at].wrapping_add(if prng.one_in(2) { 1 } else { 255 }),
+            4 => bytes.insert(at, *prng.pick(&TELLING)),
+            5 if bytes.len() > 1 => drop(bytes.remove(at)),
+            6 => bytes.truncate(at.max(1)),
+            _ => bytes[0] = prng.below(27) as u8,
+        }
+    }
+}
+
+/// True if the damage went unnoticed.
+fn survive(bytes: Vec<u8>) -> bool {
+    let payload = dump::seal(bytes);
+    let limits = Limits { text_bytes_max: 1 << 20, unfolded_bytes_max: 1 << 22 };
+    let Ok(dump) = Dump::open(&payload, Checks { version: false, checksum: true }) else { return false };
+    let Ok(value) = dump.value(&limits) else { return false };
+    value.check_invariants();
+    // What was accepted is written and read like any other value.
+    let mut writer = Writer::new(true);
+    encode(&mut writer, &value, Encoding::Plain, &Shape::default());
+    let again = dump::seal(writer.into_bytes());
+    let read = Dump::open(&again, Checks::default()).expect("a sound envelope").value(&Limits::default());
+    assert_eq!(read.expect("what was written is sound"), value);
+    true
+}
+
+fn damage(payloads: &[Vec<u8>], seeds: std::ops::Range<u64>) -> u64 {
+    let mut unnoticed = 0;
+    for seed in seeds {
+        let mut prng = Prng::new(seed);
+        let mut bytes = prng.pick(payloads).clone();
+        mutate(&mut prng, &mut bytes);
+        let survived = catch_unwind(AssertUnwindSafe(|| survive(bytes.clone())));
+        unnoticed += u64::from(survived.unwrap_or_else(|_| panic!("seed {seed}: {}", bytes.escape_ascii())));
+    }
+    unnoticed
+}
+
+#[test]
+fn thousands_of_damaged_payloads() {
+    let unnoticed = damage(&payloads(), 0..20_000);
+    assert!(unnoticed > 1_000, "too few mutations reach the depths: {unnoticed}");
+}
+
+/// `cargo test --release -p isotherm-persist --test mutations -- --ignored`
+#[test]
+#[ignore = "seconds, with --release"]
+fn a_million_damaged_payloads() {
+    damage(&payloads(), 1_000_000..2_000_000);
+}
+
+#[test]
+fn what_every_old_encoding_holds() {
+    let check = |bytes: &[u8], expected: RdbValue| {
+        let payload = dump::seal(bytes.to_vec());
+        let value = Dump::open(&payload, Checks::default()).unwrap().value(&Limits::default());
+        assert_eq!(value, Ok(expected), "{}", bytes.escape_ascii());
+    };
+    let texts = |texts: &[&[u8]]| texts.iter().copied().collect::<Texts>();
+    check(OLD[0], RdbValue::List(texts(&[b"a", b"5"])));
+    let RdbValue::Zset(zset) = decoded(OLD[1]) else { panic!("a sorted set") };
+    assert_eq!(zset.iter().collect::<Vec<_>>(), [(b"a".as_slice(), 1.5), (b"b", f64::INFINITY)]);
+    let hash = |pairs: &[&[u8]]| RdbValue::Hash { pairs: texts(pairs), expiries_ms: Vec::new() };
+    check(OLD[2], hash(&[b"foo", b"bar", b"hello", b"world"]));
+    check(OLD[3], RdbValue::List(texts(&[b"2", b"5"])));
+    let RdbValue::Zset(zset) = decoded(OLD[4]) else { panic!("a sorted set") };
+    assert_eq!(zset.iter().collect::<Vec<_>>(), [(b"2".as_slice(), 5.0)]);
+    check(OLD[5], hash(&[b"2", b"5"]));
+    check(OLD[6], RdbValue::List(texts(&[b"2", b"5"])));
+}
+
+fn decoded(bytes: &[u8]) -> RdbValue {
+    let payload = dump::seal(bytes.to_vec());
+    Dump::open(&payload, Checks::default()).unwrap().value(&Limits::default()).unwrap()
+}
+
+#[test]
+fn values_that_no_key_can_hold() {
+    use isotherm_persist::RdbError;
+    use isotherm_persist::dump::DumpError;
+    let refused = |bytes: &[u8]| {
+        let payload = dump::seal(bytes.to_vec());
+        match Dump::open(&payload, Checks::default()).and_then(|dump| dump.value(&Limits::default())) {
+            Err(DumpError::Value(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    for bytes in [
+        b"\x01\0".as_slice(),
+        b"\x02\0",
+        b"\x03\0",
+        b"\x04\0",
+        b"\x05\0",
+        b"\x12\0",
+        b"\x14\x07\x07\0\0\0\0\0\xff",
+    ] {
+        assert_eq!(refused(bytes), RdbError::Empty, "{bytes:x?}");
+    }
+    assert!(matches!(refused(b"\x02\x02\x01a\x01a"), RdbError::Corrupt(_)));
+    assert!(matches!(refused(b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f"), RdbError::Corrupt(_)), "NaN");
+    assert!(matches!(refused(b"\x03\x01\x01a\xfd"), RdbError::Corrupt(_)), "NaN");
+    assert_eq!(refused(b"\x08\0"), RdbError::UnknownType(8));
+    let mut module = b"\x07\x81".to_vec();
+    module.extend_from_slice(
+        &(b"bloomtype".iter().fold(0, |id, &letter| id << 6 | u64::from(letter - b'a' + 26)) << 10)
+            .to_be_bytes(),
+    );
+    assert_eq!(refused(&module), RdbError::Module("bloomtype".to_string()));
+    assert_eq!(refused(b"\x02\x81\x0f\xff\xff\xff\xff\xff\xff\xff\x01a"), RdbError::Short);
+}
