@@ -47,6 +47,8 @@ impl<'c> HashedKeys<'c> {
 pub struct CallSettings {
     /// `proto-max-bulk-len`: a string that APPEND or SETRANGE makes is no longer than this.
     pub bulk_bytes_max: usize,
+    /// `hll-sparse-max-bytes`: a HyperLogLog that would be longer becomes dense.
+    pub hll_sparse_bytes_max: usize,
     /// The `maxmemory-policy` is an LFU one: OBJECT FREQ has an answer, OBJECT IDLETIME has none.
     pub lfu: bool,
     /// `import-mode`: a moment that has passed is stored like any other; the source of the data deletes.
@@ -59,6 +61,7 @@ impl Default for CallSettings {
     fn default() -> CallSettings {
         CallSettings {
             bulk_bytes_max: isotherm_keyspace::STRING_BYTES_MAX,
+            hll_sparse_bytes_max: 3000,
             lfu: false,
             import_mode: false,
             limits: Limits::default(),

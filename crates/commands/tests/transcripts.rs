@@ -21,8 +21,10 @@ use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
-const TRANSCRIPTS: [(&str, &str); 2] = [
+const TRANSCRIPTS: [(&str, &str); 4] = [
     ("string", include_str!("transcripts/string.txt")),
+    ("bitmap", include_str!("transcripts/bitmap.txt")),
+    ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
     ("generic", include_str!("transcripts/generic.txt")),
 ];
 

@@ -330,6 +330,12 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// kept, the rest is zero. An absent key is created without expiry; an integer becomes text. Raw from now on.
     /// `len` is at most `STRING_BYTES_MAX`.
     pub fn edit(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
+        self.touch(db, key);
+        self.room(db, key, len)
+    }
+
+    /// As `edit`, but nobody who watches the key is told: whoever then changes a byte says so by `touch`.
+    pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
         let live = self.locate_live(db, key);
         self.found = None;
@@ -345,8 +351,12 @@ impl<'t, 'k> Txn<'t, 'k> {
                 self.held.partition(key.slot).locate(db, key)
             }
         };
-        self.touch_watchers(db, key);
         self.held.partition(key.slot).edit_at(db, location, key, len, now)
+    }
+
+    /// Tells those who watch `key` that it was changed.
+    pub fn touch(&mut self, db: Db, key: &Key<'_>) {
+        self.touch_watchers(db, key);
     }
 
     /// Moves value and expiry to another name (and database), replacing what is there. The source must exist and be

@@ -257,7 +257,8 @@ impl Dispatcher {
             return refuse(errors::NO_REPLICAS.as_bytes().into());
         }
         let tasks = self.node.tasks();
-        if tasks.has(Tasks::PAUSE_ALL) || tasks.has(Tasks::PAUSE_WRITE) && flags.has(Flags::WRITE) {
+        let may_write = flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE));
+        if tasks.has(Tasks::PAUSE_ALL) || tasks.has(Tasks::PAUSE_WRITE) && may_write {
             let now = self.clock.now();
             if self.node.pause.is_on(now) {
                 return Admitted::Wait;

@@ -45,6 +45,7 @@ impl Hot {
             import_mode: config.import_mode(),
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),
+                hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
                 lfu: config.eviction_policy().is_lfu(),
                 import_mode: config.import_mode(),
                 limits: config.collection_limits(),

@@ -53,9 +53,9 @@ impl Server {
         }
         let mut held = Held::new(&self.keyspace);
         let wanted = wanted(&self.keyspace, command, args);
-        held.acquire(match command.spec.reach {
-            Reach::All => Want::All,
-            Reach::Keys => Want::Many(&wanted),
+        held.acquire(match (command.spec.reach, &wanted) {
+            (Reach::Keys, Some(wanted)) => Want::Many(wanted),
+            _ => Want::All,
         });
         let mut txn = Txn::new(&mut held, self.conditions, told);
         let mut call = Call {
@@ -100,17 +100,15 @@ fn lookup(args: Args<'_>) -> (&'static Command<Handler>, String) {
     }
 }
 
-/// The partitions of the keys, ascending. Arguments that make no sense need none: the command will only complain.
-fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Vec<u16> {
+/// The partitions of the keys, ascending. Of arguments that make no sense the command itself knows what they are.
+fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Option<Vec<u16>> {
     let mut positions = Vec::new();
-    if key_positions(&command.spec, args, &mut positions).is_err() {
-        return Vec::new();
-    }
+    key_positions(&command.spec, args, &mut positions).ok()?;
     let mut wanted: Vec<u16> =
         positions.iter().map(|(at, _)| keyspace.partition_of(keyspace.key(args.get(*at)).slot)).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    wanted
+    Some(wanted)
 }
 
 /// A command line; `@20xa` stands for twenty times the letter a.

@@ -1,0 +1,23 @@
+//! A string as bytes, for commands that look at it as bits or registers: a stored number is its text.
+
+use isotherm_keyspace::Value;
+use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+
+/// Room for the text of a number, so that reading one needs no allocation.
+pub(crate) type NumberText = [u8; I64_BYTES_MAX];
+pub(crate) const NO_TEXT: NumberText = [0; I64_BYTES_MAX];
+
+/// The bytes of a string; a number is written to `room`. `None` for a value of another type.
+#[inline]
+pub(crate) fn text<'a>(value: Value<'a>, room: &'a mut NumberText) -> Option<&'a [u8]> {
+    match value {
+        Value::Int(int) => Some(write_i64(int, room)),
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// How long a string is; `None` for a value of another type.
+pub(crate) fn len(value: Value<'_>) -> Option<usize> {
+    text(value, &mut NO_TEXT.clone()).map(<[u8]>::len)
+}
