@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use isotherm_stdx::args_split::{Dialect, split_in_place};
+use isotherm_stdx::args_split::{Dialect, args_split, split_in_place};
 use isotherm_stdx::parse_i64;
 
 use crate::limits::{Limits, MULTIBULK_UNAUTHENTICATED_MAX, REQUEST_BYTES_MAX};
@@ -192,18 +192,39 @@ impl Parser {
         };
         let line_end = newline - usize::from(newline > 0 && buf[newline - 1] == b'\r');
         let first_span = spans.len();
+        // A line that is wrong stays as it came: whoever cannot run what precedes it meets it again.
+        let line = &buf[..line_end];
+        if has_quotes(line) && args_split(line, Dialect::Request).is_err() {
+            *self = Parser::new();
+            return Parsed::Error(ProtocolError::UnbalancedQuotes);
+        }
         let split = split_in_place(&mut buf[..line_end], Dialect::Request, |start, length| {
             spans.push(Span { start: start as u32, len: length as u32 });
         });
         *self = Parser::new();
-        match split {
-            Ok(()) => finished(newline + 1, spans.len() - first_span),
-            Err(_) => {
-                spans.truncate(first_span);
-                Parsed::Error(ProtocolError::UnbalancedQuotes)
-            }
-        }
+        split.expect("only quotes can be wrong, and they were looked at");
+        finished(newline + 1, spans.len() - first_span)
     }
+
+    /// The line at the front of `buf`, provided that `parse` would find it complete and decode quotes in it. To parse the
+    /// same bytes a second time, put it back.
+    #[inline]
+    pub fn quoted_line<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
+        if buf.first() == Some(&b'*') { None } else { self.find_quoted_line(buf) }
+    }
+
+    #[cold]
+    fn find_quoted_line<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
+        // Everything before was searched by an earlier call.
+        let searched = self.scanned as usize;
+        let end = searched + buf.get(searched..)?.iter().position(|&byte| byte == b'\n')?;
+        has_quotes(&buf[..end]).then_some(&buf[..end])
+    }
+}
+
+/// Without quotes nothing is decoded: the arguments lie in the line as they are.
+fn has_quotes(line: &[u8]) -> bool {
+    line.iter().any(|byte| matches!(byte, b'"' | b'\''))
 }
 
 #[inline]

@@ -44,7 +44,8 @@ pub fn allocated_bytes() -> u64 {
 struct Counting;
 
 #[inline]
-fn count(bytes: i64) {
+fn count(bytes: isize) {
+    let bytes = bytes as i64;
     DELTA.with(|delta| {
         let sum = delta.get() + bytes;
         if sum.abs() < THREAD_DELTA_MAX {
@@ -58,13 +59,13 @@ fn count(bytes: i64) {
 
 /// The size class of a request: 8, multiples of 16 to 128, then four steps to each doubling.
 #[inline]
-fn class_bytes(size: usize) -> i64 {
+pub fn class_bytes(size: usize) -> usize {
     let step = match size {
         0..=8 => 8,
         9..=128 => 16,
         _ => 1usize << ((size - 1).ilog2() - 2),
     };
-    (size.div_ceil(step) * step) as i64
+    size.div_ceil(step) * step
 }
 
 // SAFETY: every call goes unchanged to an allocator that keeps the contract; counting allocates nothing (the cell is
@@ -75,7 +76,7 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller's obligations are those of the inner allocator.
         let pointer = unsafe { INNER.alloc(layout) };
         if !pointer.is_null() {
-            count(class_bytes(layout.size()));
+            count(class_bytes(layout.size()) as isize);
         }
         pointer
     }
@@ -85,14 +86,14 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller's obligations are those of the inner allocator.
         let pointer = unsafe { INNER.alloc_zeroed(layout) };
         if !pointer.is_null() {
-            count(class_bytes(layout.size()));
+            count(class_bytes(layout.size()) as isize);
         }
         pointer
     }
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-class_bytes(layout.size()));
+        count(-(class_bytes(layout.size()) as isize));
         // SAFETY: the caller's obligations are those of the inner allocator.
         unsafe { INNER.dealloc(pointer, layout) }
     }
@@ -102,7 +103,7 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller's obligations are those of the inner allocator.
         let moved = unsafe { INNER.realloc(pointer, layout, new_size) };
         if !moved.is_null() {
-            count(class_bytes(new_size) - class_bytes(layout.size()));
+            count(class_bytes(new_size) as isize - class_bytes(layout.size()) as isize);
         }
         moved
     }

@@ -19,8 +19,9 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use crate::admin::AdminCall;
+use crate::allocator::class_bytes;
 use crate::clock::CommandClock;
-use crate::hot::Hot;
+use crate::hot::{Hot, OUTPUT_BYTES_FREE};
 use crate::log;
 use crate::memory::Room;
 use crate::node::{Node, Tasks};
@@ -53,6 +54,8 @@ pub enum Found {
 pub enum Next {
     /// The next command.
     Go,
+    /// Much has been answered: it is to be written before the next command runs.
+    Write,
     /// Nothing was run: again when the pause is over.
     Wait,
     /// Close the connection, after its replies if `after_replies`.
@@ -140,7 +143,8 @@ impl Dispatcher {
     // ---- admit and run ----
 
     /// Runs requests of one session, of whose replies `waiting` bytes are not written yet and `of_others` bytes of the
-    /// reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them did.
+    /// reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them did. One reply may be much,
+    /// two of them would be too much: behind the first the rest has to wait until it is written.
     #[inline]
     pub fn run_all(
         &mut self,
@@ -157,8 +161,29 @@ impl Dispatcher {
                 Next::Wait => return (at, Next::Wait),
                 close => return (at + 1, close),
             }
+            if self.reply.len() - of_others >= self.hot.reply_bytes_max {
+                self.book_reply(session);
+                if at + 1 < requests.len() {
+                    return (at + 1, Next::Write);
+                }
+            }
         }
         (requests.len(), Next::Go)
+    }
+
+    /// Whether replies should be written now.
+    #[inline]
+    pub fn has_much_to_write(&self) -> bool {
+        self.reply.len() >= self.hot.reply_bytes_max
+    }
+
+    /// A large reply belongs to its client from now on, not only when a part of it has to wait: whoever looks for memory
+    /// meanwhile must not take a key for it.
+    #[cold]
+    fn book_reply(&self, session: &Session) {
+        let booked = &session.shared.seen.output_bytes;
+        let bytes = class_bytes(self.reply.out.capacity()) as u64;
+        booked.store(booked.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
     /// Runs one request, to the end.
@@ -554,9 +579,6 @@ impl Dispatcher {
         }
     }
 }
-
-/// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
-const OUTPUT_BYTES_FREE: usize = 16 << 10;
 
 /// Keys of one command that are hashed once only, 32 B each.
 const KEYS_HASHED_MAX: usize = 128;

@@ -7,6 +7,15 @@ use isotherm_resp::Limits;
 use crate::config::{Id, OutputLimit, id};
 use crate::node::Node;
 
+/// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
+pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
+
+/// Without a limit of the configuration, what is answered before it is written: so much, and one reply more.
+const REPLY_BYTES_MAX: usize = 64 << 10;
+/// And what a client leaves unread, beside what its socket holds. It is a quarter of a million times `+OK`, for those that
+/// send a whole load before they read anything.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+
 #[derive(Clone, Debug)]
 pub struct Hot {
     generation: u64,
@@ -15,6 +24,10 @@ pub struct Hot {
     pub query_bytes_max: usize,
     /// Of normal clients.
     pub output: OutputLimit,
+    /// Replies are written when so many bytes have come together.
+    pub reply_bytes_max: usize,
+    /// So many bytes that a client has not read stop it: no further request of it runs.
+    pub unsent_bytes_max: usize,
     pub maxmemory_bytes: u64,
     /// There should be replicas, and there are none yet: nothing may be written.
     pub lacks_replicas: bool,
@@ -32,12 +45,15 @@ impl Hot {
         let config = &node.config;
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
         let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
+        let output = config.output_limits()[0];
         Hot {
             // Read first: what changes meanwhile is read again.
             generation: config.generation(),
             limits: Limits { bulk_bytes_max: config.bulk_bytes_max(), ..Limits::default() },
             query_bytes_max: config.query_buffer_bytes_max(),
-            output: config.output_limits()[0],
+            output,
+            reply_bytes_max: bound(REPLY_BYTES_MAX, output.hard_bytes),
+            unsent_bytes_max: bound(UNSENT_BYTES_MAX, output.hard_bytes.max(output.soft_bytes)),
             maxmemory_bytes: config.maxmemory_bytes(),
             lacks_replicas,
             calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
@@ -60,4 +76,10 @@ impl Hot {
             *self = Hot::new(node);
         }
     }
+}
+
+/// Whoever is to be closed for leaving `limit_bytes` unread has to be able to reach them.
+fn bound(usual_bytes: usize, limit_bytes: u64) -> usize {
+    let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+    if limit_bytes > 0 { usual_bytes.max(limit_bytes.saturating_add(OUTPUT_BYTES_FREE)) } else { usual_bytes }
 }

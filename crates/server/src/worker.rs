@@ -15,7 +15,6 @@ mod outbox;
 
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
-use isotherm_resp::Span;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use crate::log;
 use crate::node::{Node, unix_now};
 use crate::session::{Attention, ClientShared, Session};
 use crate::transaction;
-use batch::{run_requests, write_replies};
+use batch::{Requests, run_requests, write_replies};
 use connection::Connection;
 use group::{Group, Join};
 
@@ -82,7 +81,7 @@ struct Inner {
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
     input: Box<[u8]>,
-    spans: Vec<Span>,
+    requests: Requests,
     group: Group,
     /// Connections that have more to read, without a further event.
     again: Vec<usize>,
@@ -99,7 +98,7 @@ impl Worker {
             connections: Vec::new(),
             free: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
-            spans: Vec::new(),
+            requests: Requests::default(),
             group: Group::new(),
             again: Vec::new(),
             timers,
@@ -175,6 +174,9 @@ impl Inner {
     }
 
     fn forget(&mut self, mut connection: Connection, token: usize) {
+        // Its bytes go first: while it is listed, nobody takes a key for what is about to leave.
+        connection.outbox = None;
+        connection.input = Vec::new();
         transaction::leave(&mut connection.session, &mut self.dispatcher.held);
         self.dispatcher.held.release();
         self.node.disconnected(&connection.session.shared);
@@ -267,11 +269,17 @@ impl Inner {
     fn read(&mut self, connection: &mut Connection, token: usize, ended: bool) {
         connection.readable = true;
         for _ in 0..READS_PER_TURN_MAX {
-            if connection.is_stopped() {
+            if connection.waits || connection.closing {
                 return;
             }
-            let (progress, filled) = self.read_once(connection);
+            let aside = connection.reads_too_little();
+            let (progress, filled) = match aside {
+                true => self.read_aside(connection),
+                false => self.read_once(connection),
+            };
             match progress {
+                // What it has sent before is run before the end is looked at again.
+                Progress::Ended if aside => return,
                 // A read that leaves room has emptied the socket, unless the end is near.
                 Progress::Bytes(_) if filled || ended => {}
                 Progress::Bytes(_) | Progress::Later => {
@@ -304,7 +312,7 @@ impl Inner {
         if let Progress::Bytes(count) = progress {
             self.dispatcher.count_read(&connection.session, count);
             let bytes = &mut self.input[..kept + count];
-            let done = run_requests(&mut self.dispatcher, connection, bytes, &mut self.spans);
+            let done = run_requests(&mut self.dispatcher, connection, bytes, &mut self.requests);
             connection.keep(&bytes[done..]);
             connection.sends_much = count >= group::REGION_BYTES;
             self.finish(connection);
@@ -342,10 +350,43 @@ impl Inner {
         (progress, false)
     }
 
-    /// Runs the requests of bytes that are the connection's own.
+    /// A client that does not read its replies may still be one that reads later, once it has written everything. So its
+    /// requests are taken, but not run: they cost what it has sent, which the limit on queries bounds.
+    #[cold]
+    fn read_aside(&mut self, connection: &mut Connection) -> (Progress, bool) {
+        let input = &mut connection.input;
+        if connection.input_done > input.len() / 2 {
+            input.drain(..std::mem::take(&mut connection.input_done));
+        }
+        if input.capacity() - input.len() < COPY_BYTES_MAX {
+            let more = input.len().max(GROW_BYTES_MIN);
+            if input.try_reserve_exact(more).is_err() {
+                refuse_memory(connection, more);
+                return (Progress::Later, false);
+            }
+        }
+        let room = (input.capacity() - input.len()).min(GROW_BYTES_MAX);
+        let progress = connection.stream.append_to(input, room);
+        if let Progress::Bytes(count) = progress {
+            connection.unrun = true;
+            self.dispatcher.count_read(&connection.session, count);
+            connection.publish_buffers();
+            self.check_query(connection);
+            return (progress, count == room);
+        }
+        (progress, false)
+    }
+
+    /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
+    /// again for somebody who has sent much and reads little.
     fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
-        let done = run_requests(&mut self.dispatcher, connection, &mut input, &mut self.spans);
-        input.drain(..done);
+        let mut done = std::mem::take(&mut connection.input_done);
+        done += run_requests(&mut self.dispatcher, connection, &mut input[done..], &mut self.requests);
+        if connection.reads_too_little() && done < input.len() / 2 {
+            connection.input_done = done;
+        } else {
+            input.drain(..done);
+        }
         connection.input = if input.is_empty() { Vec::new() } else { input };
         self.finish(connection);
     }
@@ -354,9 +395,7 @@ impl Inner {
     #[inline]
     fn finish(&mut self, connection: &mut Connection) {
         write_replies(&mut self.dispatcher, connection);
-        if self.spans.capacity() > SPANS_CAPACITY_MAX {
-            self.spans = Vec::new();
-        }
+        self.requests.trim();
         if connection.waits {
             self.wait_for_pause();
         }
@@ -374,7 +413,7 @@ impl Inner {
 
     fn check_query(&mut self, connection: &mut Connection) {
         let queued = connection.session.multi.as_ref().map_or(0, |multi| multi.bytes);
-        let bytes = connection.input.len() + queued;
+        let bytes = connection.input.len() - connection.input_done + queued;
         let stranger = !connection.session.authenticated && self.node.auth_required();
         if bytes > self.dispatcher.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
             self.dispatcher.stats.values.query_buffer_limit_disconnections.add(1);
@@ -483,9 +522,6 @@ fn refuse_memory(connection: &mut Connection, more_bytes: usize) {
     ));
     connection.break_off();
 }
-
-/// Spans kept between batches: 64 requests of some arguments.
-const SPANS_CAPACITY_MAX: usize = 4096;
 
 /// Makes the mailboxes of `workers` workers, so that the node knows them before the first runs.
 pub fn mailboxes(workers: usize) -> io::Result<Vec<(Events, Mailbox<Letter>)>> {

@@ -205,6 +205,17 @@ fn a_pause_holds_and_ends() {
         others[0].expect_silence();
         pauser.check("CLIENT UNPAUSE", OK);
         others[0].expect("*1\r\n+OK\r\n");
+        // Inline requests are decoded where they lie, and still come out right when they run later.
+        pauser.check("CLIENT PAUSE 300 ALL", OK);
+        for (at, other) in others.iter_mut().enumerate() {
+            other.send(format!("SET q{at} \"a\\x41 b\"\r\nSET 'r' 'c d'\r\nGET q{at}\r\nGET \"r\"\r\n"));
+        }
+        others[5].expect_silence();
+        for other in &mut others {
+            for reply in [OK, OK, "$4\r\naA b\r\n", "$3\r\nc d\r\n"] {
+                other.expect(reply);
+            }
+        }
         // Everything waits, and the time ends it.
         let begun = Instant::now();
         pauser.check("CLIENT PAUSE 300", OK);

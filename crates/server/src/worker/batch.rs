@@ -3,9 +3,17 @@
 //!
 //! The waits for memory overlap instead of adding up, which is what makes a pipeline fast; and the lock of a partition
 //! is kept while consecutive commands fall on it.
+//!
+//! ```text
+//! found     GET a | GET b | GET c | GET d       a batch of four, all parsed
+//! run       64 KB of replies after b: write     the socket takes them all: c is next
+//!                                               it does not: c and d wait as bytes, to be parsed again
+//! ```
+//! So what a batch leaves unwritten is 64 KB and one reply, however many requests it has.
 
 use arrayvec::ArrayVec;
 use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};
+use std::ops::Range;
 
 use super::connection::Connection;
 use crate::dispatch::{Dispatcher, Next, Request};
@@ -14,9 +22,6 @@ use crate::dispatch::{Dispatcher, Next, Request};
 pub const REQUESTS_MAX: usize = 32;
 /// A batch ends behind the request that passes this: its arguments should still lie in the cache when it runs.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Replies are written when so many bytes have come together, and at the end of what was read.
-const REPLY_BYTES_MAX: usize = 64 << 10;
-
 /// One request in the bytes that were read.
 #[derive(Clone, Copy)]
 pub struct Found {
@@ -27,8 +32,56 @@ pub struct Found {
 
 impl Found {
     #[inline]
-    pub fn spans(self, spans: &[Span]) -> &[Span] {
+    fn spans(self, spans: &[Span]) -> &[Span] {
         &spans[self.first_span as usize..self.end_span as usize]
+    }
+}
+
+/// What was found in bytes; kept between batches for its memory.
+#[derive(Default)]
+pub struct Requests {
+    pub found: Vec<Found>,
+    spans: Vec<Span>,
+    /// Lines in which quotes were decoded where they lay, as they came.
+    quoted: Vec<Quoted>,
+}
+
+struct Quoted {
+    /// In `found`.
+    request: usize,
+    line: Box<[u8]>,
+}
+
+impl Requests {
+    /// Spans kept between batches: 64 requests of some arguments.
+    const SPANS_CAPACITY_MAX: usize = 4096;
+
+    pub fn clear(&mut self) {
+        self.found.clear();
+        self.spans.clear();
+        self.quoted.clear();
+    }
+
+    /// A request of very many arguments does not leave its memory behind.
+    pub fn trim(&mut self) {
+        if self.spans.capacity() > Self::SPANS_CAPACITY_MAX {
+            self.spans = Vec::new();
+        }
+    }
+
+    /// The arguments of one request, of whose bytes it was found in.
+    #[inline]
+    pub fn args<'b>(&'b self, request: usize, bytes: &'b [u8]) -> Args<'b> {
+        let found = self.found[request];
+        Args::new(&bytes[found.start..], found.spans(&self.spans))
+    }
+
+    /// Makes the bytes of these requests what they were, so that they can be parsed again.
+    pub fn undo(&self, requests: Range<usize>, bytes: &mut [u8]) {
+        for quoted in self.quoted.iter().filter(|quoted| requests.contains(&quoted.request)) {
+            let start = self.found[quoted.request].start;
+            bytes[start..start + quoted.line.len()].copy_from_slice(&quoted.line);
+        }
     }
 }
 
@@ -45,24 +98,22 @@ pub fn run_requests(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,
     bytes: &mut [u8],
-    spans: &mut Vec<Span>,
+    requests: &mut Requests,
 ) -> usize {
     let mut done = 0;
-    let mut found = Vec::with_capacity(REQUESTS_MAX);
     connection.unrun = false;
     while !connection.is_stopped() {
-        spans.clear();
-        found.clear();
-        let (end, ended) = parse(dispatcher, connection, bytes, done, &mut found, spans);
-        let (ran, next) = run_batch(dispatcher, connection, bytes, &found, spans);
-        if next != Next::Go {
-            // What was parsed behind it is parsed again, if ever.
+        requests.clear();
+        let (end, ended) = parse(dispatcher, connection, bytes, done, requests);
+        if let Some(unrun) = run_found(dispatcher, connection, bytes, requests) {
+            // What was parsed behind the last that ran is parsed again, if ever.
             connection.parser = Parser::new();
-            if next == (Next::Close { after_replies: false }) {
-                dispatcher.reply.out.clear();
+            if connection.closing {
+                return bytes.len();
             }
-            connection.stop(next);
-            return if connection.waits { found[ran].start } else { bytes.len() };
+            requests.undo(unrun..requests.found.len(), bytes);
+            connection.unrun = true;
+            return requests.found[unrun].start;
         }
         done = end;
         match ended {
@@ -77,12 +128,43 @@ pub fn run_requests(
                 return bytes.len();
             }
         }
-        if dispatcher.reply.len() >= REPLY_BYTES_MAX && !write_replies(dispatcher, connection) {
+        if dispatcher.has_much_to_write() && !write_replies(dispatcher, connection) {
             return bytes.len();
         }
     }
     connection.unrun = done < bytes.len() && !connection.closing;
     done
+}
+
+/// Runs what was found, and writes in between. If the connection was stopped before the end, returns the number of the
+/// first request that did not run.
+#[inline]
+fn run_found(
+    dispatcher: &mut Dispatcher,
+    connection: &mut Connection,
+    bytes: &[u8],
+    requests: &Requests,
+) -> Option<usize> {
+    let mut ran = 0;
+    loop {
+        let (count, next) = run_batch(dispatcher, connection, bytes, requests, ran);
+        ran += count;
+        match next {
+            Next::Go => return None,
+            Next::Write => {
+                if !write_replies(dispatcher, connection) || connection.is_stopped() {
+                    return Some(ran);
+                }
+            }
+            Next::Wait | Next::Close { .. } => {
+                if next == (Next::Close { after_replies: false }) {
+                    dispatcher.reply.out.clear();
+                }
+                connection.stop(next);
+                return Some(ran);
+            }
+        }
+    }
 }
 
 /// Writes what has been answered so far. False if the connection is broken.
@@ -91,10 +173,15 @@ pub fn write_replies(dispatcher: &mut Dispatcher, connection: &mut Connection) -
         return true;
     }
     connection.session.publish(dispatcher.clock.now().0);
-    match connection.write(&mut dispatcher.reply.out) {
+    let is_much = dispatcher.has_much_to_write();
+    let unsent_bytes_max = dispatcher.hot.unsent_bytes_max;
+    match connection.write(&mut dispatcher.reply.out, 0, unsent_bytes_max) {
         Ok(written) => {
             dispatcher.count_written(&connection.session, written);
             dispatcher.trim_reply();
+            if is_much {
+                connection.publish_buffers();
+            }
             true
         }
         Err(()) => {
@@ -112,8 +199,7 @@ pub fn parse(
     connection: &mut Connection,
     bytes: &mut [u8],
     mut at: usize,
-    found: &mut Vec<Found>,
-    spans: &mut Vec<Span>,
+    requests: &mut Requests,
 ) -> (usize, Ended) {
     dispatcher.hot.refresh(dispatcher.node);
     let stranger;
@@ -125,14 +211,19 @@ pub fn parse(
             (&stranger, 1)
         }
     };
+    let Requests { found, spans, quoted } = requests;
     let (began, found_max) = (at, found.len() + requests_max);
     while found.len() < found_max && at - began < REQUEST_BYTES_MAX {
         if at == bytes.len() {
             return (at, Ended::Incomplete { wanted: 0 });
         }
         let first_span = spans.len() as u32;
+        let line: Option<Box<[u8]>> = connection.parser.quoted_line(&bytes[at..]).map(Box::from);
         match connection.parser.parse(&mut bytes[at..], limits, spans) {
             Parsed::Request { consumed } => {
+                if let Some(line) = line {
+                    quoted.push(Quoted { request: found.len(), line });
+                }
                 found.push(Found { start: at, first_span, end_span: spans.len() as u32 });
                 at += consumed;
             }
@@ -144,17 +235,17 @@ pub fn parse(
     (at, Ended::Full)
 }
 
-/// Returns how many requests ran, and what comes next: `Go` if all of them did.
+/// Runs requests from the one with the number `first` on. Returns how many ran, and what comes next: `Go` if all did.
 fn run_batch(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,
     bytes: &[u8],
-    found: &[Found],
-    spans: &[Span],
+    requests: &Requests,
+    first: usize,
 ) -> (usize, Next) {
     let mut resolved: ArrayVec<Request<'_>, REQUESTS_MAX> = ArrayVec::new();
-    for found in found {
-        resolved.push(dispatcher.resolve(Args::new(&bytes[found.start..], found.spans(spans))));
+    for request in first..requests.found.len() {
+        resolved.push(dispatcher.resolve(requests.args(request, bytes)));
     }
     dispatcher.prefetch_batch(connection.session.db, &resolved);
     dispatcher.clock.begin();

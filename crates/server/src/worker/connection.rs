@@ -9,6 +9,7 @@ use isotherm_resp::Parser;
 use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
+use crate::allocator::class_bytes;
 use crate::dispatch::Next;
 use crate::session::Session;
 
@@ -22,6 +23,8 @@ pub struct Connection {
     pub outbox: Option<Box<Outbox>>,
     /// Bytes that the unfinished request still wants, as the client says.
     pub wanted: usize,
+    /// Bytes at its front that are done with; some only while the connection is stopped.
+    pub input_done: usize,
     /// `input` may hold complete requests: the connection was stopped before they were run.
     pub unrun: bool,
     /// The socket may have more to read, without a further event.
@@ -43,6 +46,7 @@ impl Connection {
             session,
             parser: Parser::new(),
             input: Vec::new(),
+            input_done: 0,
             outbox: None,
             wanted: 0,
             unrun: false,
@@ -76,7 +80,7 @@ impl Connection {
     #[cold]
     pub fn stop(&mut self, next: Next) {
         match next {
-            Next::Go => {}
+            Next::Go | Next::Write => {}
             Next::Wait => {
                 self.waits = true;
                 self.unrun = true;
@@ -95,17 +99,25 @@ impl Connection {
 
     /// Whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
-        self.waits || self.closing || self.outbox.as_ref().is_some_and(|outbox| outbox.is_full())
+        self.waits || self.closing || self.reads_too_little()
     }
 
-    /// Writes what waits, then `reply`; what the socket does not take is kept. `reply` is empty afterwards.
+    /// Whether so much waits for the client that no further command may run.
+    pub fn reads_too_little(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| outbox.is_full())
+    }
+
+    /// Writes what waits, then `reply` from `start` on; what the socket does not take is kept, and stops the connection
+    /// if it is more than `unsent_bytes_max`. `reply` is empty afterwards. What stands before `start` is somebody else's:
+    /// a connection whose replies begin behind that has no outbox.
     #[inline]
-    pub fn write(&mut self, reply: &mut Vec<u8>) -> Result<u64, ()> {
+    pub fn write(&mut self, reply: &mut Vec<u8>, start: usize, unsent_bytes_max: usize) -> Result<u64, ()> {
         if let Some(outbox) = &mut self.outbox {
-            outbox.append(reply);
+            assert_eq!(start, 0, "who has an outbox does not share the reply buffer");
+            outbox.append(reply, unsent_bytes_max);
             return self.write_outbox();
         }
-        let mut written = 0;
+        let mut written = start;
         while written < reply.len() {
             match self.stream.write(&reply[written..]) {
                 Progress::Bytes(count) => written += count,
@@ -114,24 +126,25 @@ impl Connection {
             }
         }
         if written < reply.len() {
-            self.outbox = Some(Box::new(Outbox::new(reply, written)));
+            self.outbox = Some(Box::new(Outbox::new(reply, written, unsent_bytes_max)));
         }
         reply.clear();
-        Ok(written as u64)
+        Ok((written - start) as u64)
     }
 
     /// Writes `reply` to a connection without an outbox; what the socket does not take is kept.
     #[inline]
-    pub fn write_slice(&mut self, reply: &[u8]) -> Result<u64, ()> {
+    pub fn write_slice(&mut self, reply: &[u8], unsent_bytes_max: usize) -> Result<u64, ()> {
         if reply.is_empty() {
             return Ok(0);
         }
         match self.stream.write(reply) {
             Progress::Bytes(count) if count == reply.len() => Ok(count as u64),
             Progress::Bytes(count) => {
-                self.write(&mut reply[count..].to_vec()).map(|more| more + count as u64)
+                let mut left = reply[count..].to_vec();
+                self.write(&mut left, 0, unsent_bytes_max).map(|more| more + count as u64)
             }
-            Progress::Later => self.write(&mut reply.to_vec()),
+            Progress::Later => self.write(&mut reply.to_vec(), 0, unsent_bytes_max),
             Progress::Ended | Progress::Broken(_) => Err(()),
         }
     }
@@ -158,7 +171,8 @@ impl Connection {
     pub fn publish_buffers(&self) {
         let seen = &self.session.shared.seen;
         let parser = self.parser.memory_bytes();
-        seen.query_bytes.store((self.input.capacity() + parser) as u64, Ordering::Relaxed);
+        let query = class_bytes(self.input.capacity()) + parser;
+        seen.query_bytes.store(query as u64, Ordering::Relaxed);
         let output = self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes());
         seen.output_bytes.store(output as u64, Ordering::Relaxed);
         seen.waits.store(self.waits, Ordering::Relaxed);

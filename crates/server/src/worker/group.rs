@@ -13,9 +13,10 @@
 
 use arrayvec::ArrayVec;
 use isotherm_reactor::stream::Progress;
-use isotherm_resp::{Args, Parser, Span};
+use isotherm_resp::Parser;
+use std::ops::Range;
 
-use super::batch::{Ended, Found, REQUESTS_MAX, parse, run_requests, write_replies};
+use super::batch::{Ended, REQUESTS_MAX, Requests, parse, run_requests, write_replies};
 use super::connection::Connection;
 use crate::dispatch::{Dispatcher, Next, Request};
 
@@ -26,15 +27,14 @@ pub const REGION_BYTES: usize = 2 << 10;
 pub struct Group {
     buffer: Box<[u8]>,
     members: ArrayVec<Member, CONNECTIONS_MAX>,
-    found: Vec<Found>,
-    spans: Vec<Span>,
+    requests: Requests,
 }
 
 struct Member {
     connection: Box<Connection>,
     token: usize,
-    /// In `Group::found`.
-    requests: (usize, usize),
+    /// Their numbers in `Group::requests`.
+    requests: Range<usize>,
     /// Bytes of its region, and where what was found in them ends.
     len: usize,
     end: usize,
@@ -46,7 +46,7 @@ struct Ran {
     /// How many of them, and what comes next.
     requests: usize,
     next: Next,
-    /// Where its replies end.
+    /// Where its replies end in the reply buffer, until that is written.
     replies_end: usize,
 }
 
@@ -64,8 +64,7 @@ impl Group {
         Group {
             buffer: vec![0; CONNECTIONS_MAX * REGION_BYTES].into_boxed_slice(),
             members: ArrayVec::new(),
-            found: Vec::new(),
-            spans: Vec::new(),
+            requests: Requests::default(),
         }
     }
 
@@ -75,7 +74,7 @@ impl Group {
 
     /// Whether to run it before the next joins: so many requests that more would push each other out of the cache.
     pub fn is_full(&self) -> bool {
-        self.members.is_full() || self.found.len() >= REQUESTS_MAX
+        self.members.is_full() || self.requests.found.len() >= REQUESTS_MAX
     }
 
     /// Reads what a connection has sent. It has kept nothing, and there is room.
@@ -94,10 +93,10 @@ impl Group {
             other => return Join::Not(connection, other),
         };
         dispatcher.count_read(&connection.session, len);
-        let first = self.found.len();
+        let first = self.requests.found.len();
         let bytes = &mut region[..len];
-        let (end, ended) = parse(dispatcher, &mut connection, bytes, 0, &mut self.found, &mut self.spans);
-        let requests = (first, self.found.len());
+        let (end, ended) = parse(dispatcher, &mut connection, bytes, 0, &mut self.requests);
+        let requests = first..self.requests.found.len();
         self.members.push(Member { connection, token, requests, len, end, ended });
         Join::Joined
     }
@@ -108,58 +107,84 @@ impl Group {
         dispatcher: &mut Dispatcher,
     ) -> ArrayVec<(Box<Connection>, usize), CONNECTIONS_MAX> {
         let ran = self.run_found(dispatcher);
-        let mut replies_start = 0;
-        for (member, ran) in self.members.iter_mut().zip(&ran) {
-            // Before its client reads a reply, others see that it was answered.
-            member.connection.session.publish(dispatcher.clock.now().0);
-            let replies = &dispatcher.reply.out[replies_start..ran.replies_end];
-            replies_start = ran.replies_end;
-            match member.connection.write_slice(replies) {
-                Ok(written) => dispatcher.count_written(&member.connection.session, written),
-                Err(()) => member.connection.break_off(),
-            }
-        }
-        dispatcher.reply.out.clear();
-        dispatcher.trim_reply();
         let mut done = ArrayVec::new();
+        let mut alone = Requests::default();
         for (at, (mut member, ran)) in self.members.take().into_iter().zip(&ran).enumerate() {
             let region = &mut self.buffer[at * REGION_BYTES..][..member.len];
-            let end = go_on(dispatcher, &mut member, region, ran, &self.found, &mut self.spans);
+            let end = go_on(dispatcher, &mut member, region, ran, &self.requests, &mut alone);
             member.connection.keep(&region[end..]);
             write_replies(dispatcher, &mut member.connection);
             done.push((member.connection, member.token));
         }
-        self.found.clear();
-        self.spans.clear();
+        self.requests.clear();
+        self.requests.trim();
         done
     }
 
+    /// Runs what all members have sent. Replies are written at the end, or when much has come together.
     fn run_found(&mut self, dispatcher: &mut Dispatcher) -> ArrayVec<Ran, CONNECTIONS_MAX> {
         let mut resolved: ArrayVec<Request<'_>, { 2 * REQUESTS_MAX }> = ArrayVec::new();
         for (at, member) in self.members.iter().enumerate() {
             let region = &self.buffer[at * REGION_BYTES..];
-            for found in &self.found[member.requests.0..member.requests.1] {
-                resolved
-                    .push(dispatcher.resolve(Args::new(&region[found.start..], found.spans(&self.spans))));
+            for request in member.requests.clone() {
+                resolved.push(dispatcher.resolve(self.requests.args(request, region)));
             }
         }
         if let Some(first) = self.members.first() {
             dispatcher.prefetch_batch(first.connection.session.db, &resolved);
         }
-        let mut all = ArrayVec::new();
+        let mut all = ArrayVec::<Ran, CONNECTIONS_MAX>::new();
+        let mut written = 0;
         dispatcher.clock.begin();
-        for member in &mut self.members {
-            let requests = &resolved[member.requests.0..member.requests.1];
+        for at in 0..self.members.len() {
+            let member = &mut self.members[at];
+            let requests = &resolved[member.requests.clone()];
             let mark = dispatcher.reply.len();
             let (requests, next) = dispatcher.run_all(&mut member.connection.session, requests, 0, mark);
             if next == (Next::Close { after_replies: false }) {
                 dispatcher.reply.truncate(mark);
             }
             all.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
+            if dispatcher.has_much_to_write() {
+                dispatcher.held.release();
+                write_members(dispatcher, &mut self.members[written..=at], &all[written..]);
+                written = at + 1;
+                dispatcher.clock.begin();
+            }
         }
         dispatcher.held.release();
+        write_members(dispatcher, &mut self.members[written..], &all[written..]);
         all
     }
+}
+
+/// Writes the reply buffer, which holds what these members were answered, one behind the other.
+fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran]) {
+    let unsent_bytes_max = dispatcher.hot.unsent_bytes_max;
+    let is_much = dispatcher.has_much_to_write();
+    let last = members.len().wrapping_sub(1);
+    let mut start = 0;
+    for (at, (member, ran)) in members.iter_mut().zip(ran).enumerate() {
+        let connection = &mut *member.connection;
+        // Before its client reads a reply, others see that it was answered.
+        connection.session.publish(dispatcher.clock.now().0);
+        let out = &mut dispatcher.reply.out;
+        let result = match at == last {
+            // What the last was answered may be much: it is moved rather than copied, if it has to wait.
+            true => connection.write(out, start, unsent_bytes_max),
+            false => connection.write_slice(&out[start..ran.replies_end], unsent_bytes_max),
+        };
+        start = ran.replies_end;
+        match result {
+            Ok(written) => dispatcher.count_written(&connection.session, written),
+            Err(()) => connection.break_off(),
+        }
+        if is_much {
+            connection.publish_buffers();
+        }
+    }
+    dispatcher.reply.out.clear();
+    dispatcher.trim_reply();
 }
 
 /// What is left of a member's bytes after its first requests, alone. Returns how many bytes are done with.
@@ -168,8 +193,8 @@ fn go_on(
     member: &mut Member,
     region: &mut [u8],
     ran: &Ran,
-    found: &[Found],
-    spans: &mut Vec<Span>,
+    requests: &Requests,
+    alone: &mut Requests,
 ) -> usize {
     let connection = &mut *member.connection;
     if connection.closing {
@@ -181,7 +206,7 @@ fn go_on(
             member.end
         }
         (Next::Go, Ended::Full) => {
-            member.end + run_requests(dispatcher, connection, &mut region[member.end..], spans)
+            member.end + run_requests(dispatcher, connection, &mut region[member.end..], alone)
         }
         (Next::Go, Ended::Wrong(error)) => {
             dispatcher.protocol_error(&mut connection.session, *error);
@@ -189,9 +214,19 @@ fn go_on(
             region.len()
         }
         (next, _) => {
+            // What was parsed behind the last that ran is parsed again, if ever.
             connection.parser = Parser::new();
             connection.stop(next);
-            if connection.waits { found[member.requests.0 + ran.requests].start } else { region.len() }
+            if connection.closing {
+                return region.len();
+            }
+            let unrun = member.requests.start + ran.requests..member.requests.end;
+            requests.undo(unrun.clone(), region);
+            let start = requests.found[unrun.start].start;
+            match connection.waits {
+                true => start,
+                false => start + run_requests(dispatcher, connection, &mut region[start..], alone),
+            }
         }
     }
 }

@@ -1,16 +1,19 @@
 //! Replies that a socket did not take, in the order in which they are to be written.
 //!
-//! Large replies are moved in whole, small ones are copied behind the last chunk. When more than `FULL_BYTES` wait, the
-//! connection runs no further command until half of it is gone: a client that never reads costs that much and one batch
-//! more, not all the memory there is. It is generous because some clients write a whole pipeline before they read.
+//! ```text
+//! chunks   [ written | left ........ ][ left ... ][ left . ]     a large reply is a chunk of its own
+//! ```
+//! Large replies are moved in whole, small ones are copied behind the last chunk. When as much waits as the owner allows,
+//! the outbox is full until half of it is gone: a client that never reads costs that much and one reply more, not all the
+//! memory there is.
+//!
+//! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// So many bytes of replies stop a connection.
-pub const FULL_BYTES: usize = 64 << 20;
-/// And so many let it go on.
-const RESUME_BYTES: usize = FULL_BYTES / 2;
+use crate::allocator::class_bytes;
+
 /// A chunk of this size is moved rather than copied.
 const MOVE_BYTES_MIN: usize = 16 << 10;
 
@@ -21,6 +24,8 @@ pub struct Outbox {
     written: usize,
     /// Bytes that are not.
     bytes: usize,
+    /// From so many on it is full.
+    bytes_max: usize,
     full: bool,
     /// Since when the soft limit is exceeded.
     pub soft_since: Option<Instant>,
@@ -28,9 +33,15 @@ pub struct Outbox {
 
 impl Outbox {
     /// Takes what is left of `reply` behind its first `written` bytes.
-    pub fn new(reply: &mut Vec<u8>, written: usize) -> Outbox {
-        let mut outbox =
-            Outbox { chunks: VecDeque::new(), written: 0, bytes: 0, full: false, soft_since: None };
+    pub fn new(reply: &mut Vec<u8>, written: usize, bytes_max: usize) -> Outbox {
+        let mut outbox = Outbox {
+            chunks: VecDeque::new(),
+            written: 0,
+            bytes: 0,
+            bytes_max,
+            full: false,
+            soft_since: None,
+        };
         if reply.len() - written >= MOVE_BYTES_MIN {
             outbox.bytes = reply.len() - written;
             outbox.written = written;
@@ -39,12 +50,13 @@ impl Outbox {
             outbox.bytes = reply.len() - written;
             outbox.chunks.push_back(reply[written..].to_vec());
         }
-        outbox.full = outbox.bytes >= FULL_BYTES;
+        outbox.full = outbox.bytes >= bytes_max;
         outbox
     }
 
     /// Empties `reply` into the outbox.
-    pub fn append(&mut self, reply: &mut Vec<u8>) {
+    pub fn append(&mut self, reply: &mut Vec<u8>, bytes_max: usize) {
+        self.bytes_max = bytes_max;
         if reply.is_empty() {
             return;
         }
@@ -58,7 +70,7 @@ impl Outbox {
             }
             _ => self.chunks.push_back(std::mem::take(reply)),
         }
-        self.full |= self.bytes >= FULL_BYTES;
+        self.full |= self.bytes >= bytes_max;
     }
 
     /// What is to be written next; `None` if nothing is left.
@@ -74,7 +86,7 @@ impl Outbox {
             self.chunks.pop_front();
             self.written = 0;
         }
-        self.full &= self.bytes > RESUME_BYTES;
+        self.full &= self.bytes > self.bytes_max / 2;
     }
 
     pub fn bytes(&self) -> usize {
@@ -85,9 +97,9 @@ impl Outbox {
         self.full
     }
 
-    /// What it takes, for the books.
+    /// What it takes, for the books: those of clients agree with those of the allocator.
     pub fn memory_bytes(&self) -> usize {
-        self.chunks.iter().map(Vec::capacity).sum()
+        self.chunks.iter().map(|chunk| class_bytes(chunk.capacity())).sum()
     }
 }
 
@@ -111,12 +123,12 @@ mod tests {
         let mut expected = Vec::new();
         let mut first = piece(40_000);
         expected.extend_from_slice(&first[100..]);
-        let mut outbox = Outbox::new(&mut first, 100);
+        let mut outbox = Outbox::new(&mut first, 100, usize::MAX);
         let mut got = Vec::new();
         for _ in 0..500 {
             let mut reply = piece([prng.below(200), prng.below(40_000)][prng.below(2) as usize]);
             expected.extend_from_slice(&reply);
-            outbox.append(&mut reply);
+            outbox.append(&mut reply, usize::MAX);
             assert!(reply.is_empty());
             let mut room = prng.below(60_000) as usize;
             while let Some(bytes) = outbox.front().filter(|_| room > 0) {
@@ -136,11 +148,12 @@ mod tests {
 
     #[test]
     fn full_until_half_is_gone() {
-        let mut outbox = Outbox::new(&mut vec![0; FULL_BYTES], 1);
+        const FULL_BYTES: usize = 1000;
+        let mut outbox = Outbox::new(&mut vec![0; FULL_BYTES], 1, FULL_BYTES);
         assert!(!outbox.is_full());
-        outbox.append(&mut vec![0]);
+        outbox.append(&mut vec![0], FULL_BYTES);
         assert!(outbox.is_full());
-        outbox.advance(RESUME_BYTES - 1);
+        outbox.advance(FULL_BYTES / 2 - 1);
         assert!(outbox.is_full());
         outbox.advance(1);
         assert!(!outbox.is_full());
