@@ -49,7 +49,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Folders that hold nothing written by hand.
+/// Folders that hold nothing written by hand; in a second checkout of the same repository, `.git` is a file.
 const NOT_OURS: [&str; 5] = ["target", ".git", "corpus", "artifacts", "node_modules"];
 
 /// Every text file of the checkout, ordered by path.
@@ -60,10 +60,11 @@ fn read(root: &Path) -> Vec<File> {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if NOT_OURS.contains(&name.as_str()) {
+                continue;
+            }
             if path.is_dir() {
-                if !NOT_OURS.contains(&name.as_str()) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if let Ok(text) = fs::read_to_string(&path) {
                 let path =
                     path.strip_prefix(root).expect("found below the root").to_string_lossy().into_owned();
