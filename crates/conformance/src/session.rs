@@ -77,7 +77,8 @@ fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
             command.swap(place, other);
         }
     }
-    if command[0].is_empty() {
+    // An option may have come to the front that is a command of its own: with SYNC, Valkey begins to replicate.
+    if command[0].is_empty() || command[0].eq_ignore_ascii_case(b"SYNC") {
         command[0] = b"GET".to_vec();
     }
 }

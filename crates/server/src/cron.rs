@@ -63,6 +63,9 @@ impl Cron {
     /// One tick. Returns when the next should be: sooner if something was left undone.
     pub fn tick(&mut self) -> Duration {
         let period = Duration::from_secs(1) / self.node.config.hz().max(1);
+        if self.node.cron_paused.load(Ordering::Acquire) {
+            return period;
+        }
         self.node.end_pause_if_over(unix_now());
         self.node.memory.note(self.node.used_memory_bytes());
         if self.sampled_at.elapsed() >= RATE_INTERVAL {

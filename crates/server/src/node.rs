@@ -38,6 +38,8 @@ pub struct Node {
     pub config_file: Option<PathBuf>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// DEBUG PAUSE-CRON.
+    pub cron_paused: AtomicBool,
     tasks: AtomicU32,
     /// The default user has a password.
     password: AtomicBool,
@@ -100,6 +102,7 @@ impl Node {
             executable: std::env::current_exe().unwrap_or_default(),
             config_file: parts.config_file,
             active_expire: AtomicBool::new(true),
+            cron_paused: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
             password: AtomicBool::new(!parts.config.password().is_empty()),
             config: parts.config,

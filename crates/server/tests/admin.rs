@@ -216,3 +216,19 @@ fn a_transaction_may_change_the_policy_of_what_it_holds() {
         assert!(begun.elapsed() < PATIENCE, "the policy is in force");
     }
 }
+
+#[test]
+fn a_paused_cron_does_nothing() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    client.check("DEBUG PAUSE-CRON 1", OK);
+    client.check("SET k v PX 1", OK);
+    std::thread::sleep(Duration::from_millis(300));
+    client.check("DBSIZE", ":1\r\n");
+    client.check("DEBUG PAUSE-CRON 0", OK);
+    let begun = Instant::now();
+    while client.ask("DBSIZE") != ":0\r\n" {
+        assert!(begun.elapsed() < PATIENCE, "the cron goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -32,7 +32,7 @@ const WORDS: &[Word] = &[
     word("help", 2..=2, help),
     word("sleep", 3..=3, sleep),
     word("set-active-expire", 3..=3, set_active_expire),
-    word("pause-cron", 3..=3, ok),
+    word("pause-cron", 3..=3, pause_cron),
     word("object", 3..=4, object),
     word("digest", 2..=2, digest::all),
     word("digest-value", 2..=usize::MAX, digest::values),
@@ -118,6 +118,11 @@ fn sleep(call: &mut AdminCall<'_>) {
 
 fn set_active_expire(call: &mut AdminCall<'_>) {
     call.node.active_expire.store(is_on(call.args.get(2)), Ordering::Release);
+    call.reply.ok();
+}
+
+fn pause_cron(call: &mut AdminCall<'_>) {
+    call.node.cron_paused.store(is_on(call.args.get(2)), Ordering::Release);
     call.reply.ok();
 }
 
