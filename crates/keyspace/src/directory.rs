@@ -69,7 +69,7 @@ fn node(raw: u32) -> Handle {
 }
 
 /// The page's handle, if it has bytes, and its bound.
-#[inline]
+#[inline(always)]
 pub(crate) fn get(heap: &Heap, record: &Record, index: u32) -> (Option<Handle>, u32) {
     debug_assert!(index < record.pages);
     if record.pages == 1 {

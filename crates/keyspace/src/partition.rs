@@ -104,7 +104,7 @@ impl Partition {
         self.store.is_key(EntryBytes(self.store.heap.page(page).entry(spot)), key.bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn is_stale(&self, (page, spot): (Handle, Spot), now: UnixMs) -> bool {
         EntryBytes(self.store.heap.page(page).entry(spot)).expiry().is_some_and(|at| at < now)
     }

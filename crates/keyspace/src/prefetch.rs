@@ -24,6 +24,8 @@ pub struct Prefetch {
 }
 
 const TYPICAL_ENTRY_BYTES: usize = 33;
+/// 17 to 24 entries: 8 + 2 x 24.
+const TYPICAL_COLUMNS_END: usize = HEADER_BYTES + 2 * 24;
 
 /// Stages of `Keyspace::prefetch`.
 pub const PREFETCH_STAGES: usize = 4;
@@ -72,7 +74,8 @@ impl Keyspace {
                 }
                 if state.raw != 0 {
                     arena.prefetch(state.raw, 0);
-                    arena.prefetch(state.raw, 64);
+                    // Header and columns of a page that begins in the first half of a line take no second one.
+                    arena.prefetch(state.raw, TYPICAL_COLUMNS_END - 1);
                 }
             }
             3 if state.raw != 0 => {

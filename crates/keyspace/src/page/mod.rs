@@ -100,7 +100,7 @@ impl<'a> Page<'a> {
         &self.0[spot.offset..spot.offset + len]
     }
     /// Where entry `index` lies.
-    #[inline]
+    #[inline(always)]
     pub fn spot(self, index: usize) -> Spot {
         debug_assert!(index < self.len());
         Spot { index, offset: self.entries_start() + prefix_sum(self.lens(), index) }
@@ -116,7 +116,7 @@ impl<'a> Page<'a> {
         })
     }
     /// The entry with this tag that `is_it` accepts. The tag only proposes.
-    #[inline]
+    #[inline(always)]
     pub fn find(self, tag: u8, mut is_it: impl FnMut(&'a [u8]) -> bool) -> Option<Spot> {
         let tags = self.tags();
         for at in 0..tags.len() / 8 {
