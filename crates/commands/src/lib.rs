@@ -8,12 +8,16 @@ pub mod call;
 pub mod help;
 pub mod spec;
 
+mod element;
+mod text;
+mod timeout;
+
 pub mod bitmap;
 pub mod database;
 pub mod generic;
 pub mod hyperloglog;
+pub mod list;
 pub mod string;
-mod text;
 
 pub use call::{Call, CallSettings, Outcome};
 pub use spec::{Command, Flags, KeySpec, Spec};
@@ -22,5 +26,11 @@ pub use spec::{Command, Flags, KeySpec, Spec};
 pub type Handler = fn(&mut Call<'_, '_, '_>) -> Outcome;
 
 /// Every data command, by group.
-pub const COMMANDS: &[&[Command<Handler>]] =
-    &[string::COMMANDS, bitmap::COMMANDS, hyperloglog::COMMANDS, generic::COMMANDS, database::COMMANDS];
+pub const COMMANDS: &[&[Command<Handler>]] = &[
+    string::COMMANDS,
+    bitmap::COMMANDS,
+    hyperloglog::COMMANDS,
+    list::COMMANDS,
+    generic::COMMANDS,
+    database::COMMANDS,
+];

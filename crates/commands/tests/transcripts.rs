@@ -21,11 +21,12 @@ use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
-const TRANSCRIPTS: [(&str, &str); 4] = [
-    ("string", include_str!("transcripts/string.txt")),
+const TRANSCRIPTS: [(&str, &str); 5] = [
     ("bitmap", include_str!("transcripts/bitmap.txt")),
-    ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
     ("generic", include_str!("transcripts/generic.txt")),
+    ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
+    ("list", include_str!("transcripts/list.txt")),
+    ("string", include_str!("transcripts/string.txt")),
 ];
 
 /// The same format without replies and events, from the crate that compares whole servers.

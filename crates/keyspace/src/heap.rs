@@ -69,6 +69,13 @@ impl Heap {
         unsafe { self.arena.bytes_mut(handle, len) }
     }
 
+    /// One object to read and another to write.
+    pub fn bytes_pair(&mut self, from: (Handle, usize), to: (Handle, usize)) -> (&[u8], &mut [u8]) {
+        assert_ne!(from.0, to.0, "two objects");
+        // SAFETY: as above, and different objects never overlap.
+        unsafe { (self.arena.bytes(from.0, from.1), self.arena.bytes_mut(to.0, to.1)) }
+    }
+
     /// A new object; the bytes it really has.
     #[inline]
     pub fn allocate(&mut self, kind: Kind, bytes: usize) -> Result<(Handle, usize), Full> {

@@ -29,6 +29,7 @@ mod age;
 mod geometry;
 mod partition;
 
+mod chain;
 #[allow(dead_code, reason = "its users come one by one")]
 mod collection;
 #[allow(dead_code, reason = "its users come one by one")]
@@ -40,6 +41,8 @@ mod expire;
 mod hash;
 #[allow(dead_code, reason = "its users come one by one")]
 mod list;
+mod listpack;
+mod nodes;
 mod prefetch;
 mod scan;
 mod set;
@@ -72,7 +75,7 @@ pub use expire::ExpireStep;
 pub use hash::{HashEdit, HashView};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use key::{Key, KeyHasher};
-pub use list::{ListEdit, ListView};
+pub use list::{Elements, End, ListEdit, ListView};
 pub use lock::{Config, Held, Keyspace, Want};
 pub use packed::{Element, TextRoom};
 pub use prefetch::{PREFETCH_STAGES, Prefetch};

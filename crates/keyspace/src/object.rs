@@ -12,7 +12,7 @@
 //! snapshot has yet to tell waits until it has been told.
 
 use crate::entry::Form;
-use crate::list::ListBlocks;
+use crate::list::List;
 use crate::store::Store;
 use crate::stream::StreamTree;
 use crate::value::{Encoding, Full};
@@ -39,11 +39,15 @@ pub(crate) trait Structure {
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full>;
     /// Asserts its invariants; how many objects of the arena it has.
     fn check_invariants(&self, store: &Store, number: u32) -> u64;
+    /// How many large bodies of the store are its own.
+    fn large_bodies(&self) -> u64 {
+        0
+    }
 }
 
 pub(crate) enum Object {
     Zset(ZsetTree),
-    List(ListBlocks),
+    List(List),
     Stream(StreamTree),
 }
 

@@ -30,7 +30,7 @@ const INT_TAG: u8 = 192;
 const SMALL_TAG: u8 = 200;
 const SMALL_MAX: i64 = 49;
 const SCORE_TAG: u8 = 250;
-const LONG_TAG: u8 = 255;
+pub(crate) const LONG_TAG: u8 = 255;
 const COLUMNS_MAX: usize = 2;
 
 const _: () = assert!(INT_TAG as usize == STRING_TAG_MAX + 1 && INT_TAG + 8 == SMALL_TAG);
@@ -54,6 +54,12 @@ impl<'a> Element<'a> {
             Some(int) => Element::Int(int),
             None => Element::Bytes(text),
         }
+    }
+
+    /// The element of a tag, not a long one's, and its data.
+    #[inline]
+    pub(crate) fn decode(tag: u8, data: &'a [u8]) -> Element<'a> {
+        Cell { tag, data }.element()
     }
 
     /// Its text; a number's is written to `room`.
@@ -127,7 +133,7 @@ impl<'a> Cell<'a> {
 
 /// What an element becomes: its tag and, in `room` or where it is, its data.
 #[derive(Clone, Copy)]
-struct Coded<'a> {
+pub(crate) struct Coded<'a> {
     tag: u8,
     number: [u8; 8],
     text: &'a [u8],
@@ -135,13 +141,27 @@ struct Coded<'a> {
 
 impl<'a> Coded<'a> {
     #[inline]
-    fn element(element: Element<'a>) -> Coded<'a> {
+    pub fn element(element: Element<'a>) -> Coded<'a> {
         match element {
             Element::Int(int) => Coded::int(int),
             Element::Bytes(text) if text.len() <= STRING_TAG_MAX => {
                 Coded { tag: text.len() as u8, number: [0; 8], text }
             }
             Element::Bytes(text) => Coded { tag: LONG_TAG, number: [0; 8], text },
+        }
+    }
+
+    #[inline]
+    pub fn tag(&self) -> u8 {
+        self.tag
+    }
+
+    /// The bytes of the string or number, without any length.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        match self.tag {
+            0..=191 | LONG_TAG => self.text,
+            tag => &self.number[..fixed_bytes(tag)],
         }
     }
 
@@ -192,7 +212,7 @@ impl<'a> Coded<'a> {
 
 /// Bytes of data behind a tag other than `LONG_TAG`.
 #[inline]
-fn fixed_bytes(tag: u8) -> usize {
+pub(crate) fn fixed_bytes(tag: u8) -> usize {
     match tag {
         0..INT_TAG => usize::from(tag),
         INT_TAG..=SMALL_TAG => usize::from(tag - INT_TAG),

@@ -550,6 +550,7 @@ impl Partition {
             });
             (objects, large) = (objects + referred[0], large + referred[1]);
         }
+        large += self.store.objects.iter().map(|(_, root)| root.body.structure().large_bodies()).sum::<u64>();
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         assert!(self.detached.is_empty() || self.store.snapshot.is_active());
         objects

@@ -1,0 +1,362 @@
+//! Elements leave at an end: LPOP RPOP LMPOP, and the immediate part of BLPOP BRPOP BLMPOP.
+
+use crate::call::is_word;
+use crate::element::reply_element;
+use crate::spec::*;
+use crate::timeout::timeout;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EditError, End, EventClass, Key, ListEdit, Lookup, Value};
+use isotherm_resp::errors;
+use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+use isotherm_stdx::parse_i64;
+
+pub const LPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "lpop",
+        summary: "Returns and removes one or more elements from the beginning of a list. Deletes the list if the last element was popped.",
+        group: Group::List,
+        complexity: "O(N) where N is the number of elements returned",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        history: &[("6.2.0", "Added the `count` argument.")],
+        arguments: &[Argument::key("key", 0), Argument::integer("count").since("6.2.0").optional()],
+        ..Spec::BASE
+    },
+    lpop,
+);
+
+fn lpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop(call, End::Front, LPOP.spec.name)
+}
+
+pub const RPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "rpop",
+        summary: "Returns and removes one or more elements from the end of a list. Deletes the list if the last element was popped.",
+        group: Group::List,
+        complexity: "O(N) where N is the number of elements returned",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        history: &[("6.2.0", "Added the `count` argument.")],
+        arguments: &[Argument::key("key", 0), Argument::integer("count").since("6.2.0").optional()],
+        ..Spec::BASE
+    },
+    rpop,
+);
+
+fn rpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop(call, End::Back, RPOP.spec.name)
+}
+
+fn pop(call: &mut Call<'_, '_, '_>, end: End, name: &str) -> Outcome {
+    let key = call.key(1);
+    let count = match call.args.len() {
+        2 => None,
+        3 => match parse_i64(call.args.get(2)) {
+            Some(count) if count >= 0 => Some(count as u64),
+            _ => return call.fail(errors::MUST_BE_POSITIVE),
+        },
+        _ => return call.fail(errors::wrong_arity(name)),
+    };
+    match kind_of(call, &key) {
+        Found::Absent if count.is_some() => call.reply.null_array(),
+        Found::Absent => call.reply.null(),
+        Found::Other => return call.fail(errors::WRONG_TYPE),
+        Found::List if count == Some(0) => call.reply.array(0),
+        Found::List => {
+            let popped = match count {
+                None => take(call, &key, end, 1, Shape::One),
+                Some(count) => take(call, &key, end, count, Shape::Many),
+            };
+            let Ok(popped) = popped else { return call.out_of_memory() };
+            call.log_changes(popped);
+        }
+    }
+    Outcome::Done
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Absent,
+    List,
+    Other,
+}
+
+pub(super) fn kind_of(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Found {
+    match call.txn.find(call.db, key, Lookup::Write).map(|entry| entry.value) {
+        None => Found::Absent,
+        Some(Value::List(_)) => Found::List,
+        Some(_) => Found::Other,
+    }
+}
+
+/// How popped elements are replied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    One,
+    Many,
+    /// The key, and one element.
+    KeyAndOne,
+    /// The key, and an array.
+    KeyAndMany,
+}
+
+/// Pops up to `count` elements of a list that is there, and replies them. How many. Events follow, the log does not.
+fn take(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    end: End,
+    count: u64,
+    shape: Shape,
+) -> Result<u64, EditError> {
+    let mark = call.reply.len();
+    let reply = &mut *call.reply;
+    let edited = call.txn.edit_list(call.db, key, &call.settings.limits, |list| {
+        let count = count.min(list.len());
+        match shape {
+            Shape::One => {}
+            Shape::Many => reply.array(count as usize),
+            Shape::KeyAndOne | Shape::KeyAndMany => {
+                reply.array(2);
+                reply.bulk(key.bytes);
+                if shape == Shape::KeyAndMany {
+                    reply.array(count as usize);
+                }
+            }
+        }
+        if count == 1 {
+            list.end(end).into_iter().for_each(|element| reply_element(reply, element));
+        } else {
+            let from = if end == End::Front { 0 } else { list.len() - 1 };
+            list.iter(from, end).take(count as usize).for_each(|element| reply_element(reply, element));
+        }
+        list.remove(if end == End::Front { 0 } else { list.len() - count }, count).map(|()| count)
+    });
+    let popped = edited.and_then(|edited| Ok((edited.result?, edited.emptied)));
+    match popped {
+        Ok((count, emptied)) => {
+            removed(call, key, end, emptied);
+            Ok(count)
+        }
+        Err(error) => {
+            call.reply.truncate(mark);
+            Err(error)
+        }
+    }
+}
+
+/// The events of elements that were popped.
+pub(super) fn removed(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, emptied: bool) {
+    let event = match end {
+        End::Front => "lpop",
+        End::Back => "rpop",
+    };
+    call.event(EventClass::List, event, key.bytes);
+    if emptied {
+        call.event(EventClass::Generic, "del", key.bytes);
+    }
+}
+
+/// Takes the element at an end of a list that has one.
+pub(super) fn take_one(list: &mut ListEdit<'_, '_>, end: End) -> Result<Vec<u8>, EditError> {
+    let element = list.end(end).expect("a list that is there has elements").to_vec();
+    list.remove(if end == End::Front { 0 } else { list.len() - 1 }, 1)?;
+    Ok(element)
+}
+
+fn pop_word(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    }
+}
+
+pub const LMPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "lmpop",
+        summary: "Returns multiple elements from a list after removing them. Deletes the list if the last element was popped.",
+        since: "7.0.0",
+        group: Group::List,
+        complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
+        arity: -4,
+        flags: Flags::WRITE,
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec {
+            notes: "",
+            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
+            begin: Begin::Index(1),
+            find: Find::KeyNum { at: 0, first: 1, step: 1 },
+        }],
+        arguments: &[
+            Argument::integer("numkeys"),
+            Argument::key("key", 0).multiple(),
+            Argument::one_of(
+                "where",
+                &[Argument::pure_token("left", "LEFT"), Argument::pure_token("right", "RIGHT")],
+            ),
+            Argument::integer("count").token("COUNT").optional(),
+        ],
+        ..Spec::BASE
+    },
+    lmpop,
+);
+
+fn lmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (keys, end, count) = match several(call, 1) {
+        Ok(parsed) => parsed,
+        Err(error) => return call.fail(error),
+    };
+    match pop_first(call, keys, end, Some(count)) {
+        Some(outcome) => outcome,
+        None => {
+            call.reply.null_array();
+            Outcome::Done
+        }
+    }
+}
+
+pub const BLMPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "blmpop",
+        summary: "Pops the first element from one of multiple lists. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        since: "7.0.0",
+        group: Group::List,
+        complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
+        arity: -5,
+        flags: Flags::WRITE.or(Flags::BLOCKING),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec {
+            notes: "",
+            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
+            begin: Begin::Index(2),
+            find: Find::KeyNum { at: 0, first: 1, step: 1 },
+        }],
+        arguments: &[
+            Argument::double("timeout"),
+            Argument::integer("numkeys"),
+            Argument::key("key", 0).multiple(),
+            Argument::one_of(
+                "where",
+                &[Argument::pure_token("left", "LEFT"), Argument::pure_token("right", "RIGHT")],
+            ),
+            Argument::integer("count").token("COUNT").optional(),
+        ],
+        ..Spec::BASE
+    },
+    blmpop,
+);
+
+fn blmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (keys, end, count) = match several(call, 2) {
+        Ok(parsed) => parsed,
+        Err(error) => return call.fail(error),
+    };
+    if let Err(error) = timeout(call, 1) {
+        return call.fail(error);
+    }
+    pop_first(call, keys, end, Some(count)).unwrap_or(Outcome::Block)
+}
+
+pub const BLPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "blpop",
+        summary: "Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        since: "2.0.0",
+        group: Group::List,
+        complexity: "O(N) where N is the number of provided keys.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::BLOCKING),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
+        ..Spec::BASE
+    },
+    blpop,
+);
+
+fn blpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop_or_block(call, End::Front)
+}
+
+pub const BRPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "brpop",
+        summary: "Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        since: "2.0.0",
+        group: Group::List,
+        complexity: "O(N) where N is the number of provided keys.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::BLOCKING),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
+        ..Spec::BASE
+    },
+    brpop,
+);
+
+fn brpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop_or_block(call, End::Back)
+}
+
+fn pop_or_block(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
+    let timeout_at = call.args.len() - 1;
+    if let Err(error) = timeout(call, timeout_at) {
+        return call.fail(error);
+    }
+    pop_first(call, 1..timeout_at, end, None).unwrap_or(Outcome::Block)
+}
+
+/// `numkeys key [key ...] LEFT|RIGHT [COUNT count]`, numkeys at `at`: where the keys are, which end, how many.
+fn several(call: &Call<'_, '_, '_>, at: usize) -> Result<(std::ops::Range<usize>, End, u64), &'static str> {
+    let args = call.args;
+    let count = parse_i64(args.get(at)).filter(|count| *count > 0);
+    let count = count.ok_or("ERR numkeys should be greater than 0")?;
+    let where_at = usize::try_from(count).ok().and_then(|count| count.checked_add(at + 1));
+    let where_at = where_at.filter(|where_at| *where_at < args.len()).ok_or(errors::SYNTAX)?;
+    let end = super::end(args.get(where_at)).ok_or(errors::SYNTAX)?;
+    let mut wanted = None;
+    let mut at_option = where_at + 1;
+    while at_option < args.len() {
+        let value = args.try_get(at_option + 1).filter(|_| is_word(args.get(at_option), "COUNT"));
+        let value = value.filter(|_| wanted.is_none()).ok_or(errors::SYNTAX)?;
+        let number = parse_i64(value).filter(|number| *number > 0);
+        wanted = Some(number.ok_or("ERR count should be greater than 0")? as u64);
+        at_option += 2;
+    }
+    Ok((at + 1..where_at, end, wanted.unwrap_or(1)))
+}
+
+/// Pops of the first of these keys that is there: one element, or up to a number of them. `None` if no key is.
+fn pop_first(
+    call: &mut Call<'_, '_, '_>,
+    keys: std::ops::Range<usize>,
+    end: End,
+    count: Option<u64>,
+) -> Option<Outcome> {
+    for at in keys {
+        let key = call.key(at);
+        match kind_of(call, &key) {
+            Found::Absent => continue,
+            Found::Other => return Some(call.fail(errors::WRONG_TYPE)),
+            Found::List => {}
+        }
+        let shape = if count.is_some() { Shape::KeyAndMany } else { Shape::KeyAndOne };
+        let Ok(popped) = take(call, &key, end, count.unwrap_or(1), shape) else {
+            return Some(call.out_of_memory());
+        };
+        call.txn.dirty += popped - 1;
+        let mut number = [0; I64_BYTES_MAX];
+        let number = write_i64(popped as i64, &mut number);
+        let words = [pop_word(end), key.bytes, number];
+        call.log(if count.is_some() { &words } else { &words[..2] });
+        return Some(Outcome::Done);
+    }
+    None
+}

@@ -1,0 +1,245 @@
+//! Elements come: LPUSH RPUSH LPUSHX RPUSHX LINSERT LSET.
+
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EditError, End, EventClass, Lookup, Value};
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+pub const LPUSH: Command<Handler> = Command::new(
+    Spec {
+        name: "lpush",
+        summary: "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
+        group: Group::List,
+        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        history: &[("2.4.0", "Accepts multiple `element` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
+        ..Spec::BASE
+    },
+    lpush,
+);
+
+fn lpush(call: &mut Call<'_, '_, '_>) -> Outcome {
+    push(call, End::Front, false)
+}
+
+pub const RPUSH: Command<Handler> = Command::new(
+    Spec {
+        name: "rpush",
+        summary: "Appends one or more elements to a list. Creates the key if it doesn't exist.",
+        group: Group::List,
+        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        history: &[("2.4.0", "Accepts multiple `element` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
+        ..Spec::BASE
+    },
+    rpush,
+);
+
+fn rpush(call: &mut Call<'_, '_, '_>) -> Outcome {
+    push(call, End::Back, false)
+}
+
+pub const LPUSHX: Command<Handler> = Command::new(
+    Spec {
+        name: "lpushx",
+        summary: "Prepends one or more elements to a list only when the list exists.",
+        since: "2.2.0",
+        group: Group::List,
+        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        history: &[("4.0.0", "Accepts multiple `element` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
+        ..Spec::BASE
+    },
+    lpushx,
+);
+
+fn lpushx(call: &mut Call<'_, '_, '_>) -> Outcome {
+    push(call, End::Front, true)
+}
+
+pub const RPUSHX: Command<Handler> = Command::new(
+    Spec {
+        name: "rpushx",
+        summary: "Appends one or more elements to a list only when the list exists.",
+        since: "2.2.0",
+        group: Group::List,
+        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        history: &[("4.0.0", "Accepts multiple `element` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
+        ..Spec::BASE
+    },
+    rpushx,
+);
+
+fn rpushx(call: &mut Call<'_, '_, '_>) -> Outcome {
+    push(call, End::Back, true)
+}
+
+/// The event of a push.
+pub(super) fn push_event(end: End) -> &'static str {
+    match end {
+        End::Front => "lpush",
+        End::Back => "rpush",
+    }
+}
+
+fn push(call: &mut Call<'_, '_, '_>, end: End, only_present: bool) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    if only_present && call.txn.find(call.db, &key, Lookup::Write).is_none() {
+        call.reply.integer(0);
+        return Outcome::Done;
+    }
+    let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
+        let before = list.len();
+        let done = list.push(end, args.iter().skip(2));
+        (done, before, list.len())
+    });
+    let edited = match edited {
+        Ok(edited) => edited,
+        Err(EditError::WrongType) => return call.fail(errors::WRONG_TYPE),
+        Err(EditError::Full) => return call.out_of_memory(),
+    };
+    let (done, before, len) = edited.result;
+    let pushed = len - before;
+    if edited.created {
+        call.created(&key);
+    }
+    if pushed > 0 {
+        call.event(EventClass::List, push_event(end), key.bytes);
+    }
+    if done.is_ok() {
+        call.reply.integer(len as i64);
+        call.log_changes(pushed);
+        return Outcome::Done;
+    }
+    if pushed > 0 {
+        // The log gets what is there.
+        call.txn.dirty += pushed - 1;
+        call.log_words(|words| words.extend(args.iter().take(2 + pushed as usize)));
+    }
+    call.out_of_memory()
+}
+
+pub const LINSERT: Command<Handler> = Command::new(
+    Spec {
+        name: "linsert",
+        summary: "Inserts an element before or after another element in a list.",
+        since: "2.2.0",
+        group: Group::List,
+        complexity: "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).",
+        arity: 5,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::one_of(
+                "where",
+                &[Argument::pure_token("before", "BEFORE"), Argument::pure_token("after", "AFTER")],
+            ),
+            Argument::string("pivot"),
+            Argument::string("element"),
+        ],
+        ..Spec::BASE
+    },
+    linsert,
+);
+
+fn linsert(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, pivot, text) = (call.key(1), call.args.get(3), call.args.get(4));
+    let behind = if is_word(call.args.get(2), "AFTER") {
+        1
+    } else if is_word(call.args.get(2), "BEFORE") {
+        0
+    } else {
+        return call.fail(errors::SYNTAX);
+    };
+    if call.txn.find(call.db, &key, Lookup::Write).is_none() {
+        call.reply.integer(0);
+        return Outcome::Done;
+    }
+    let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
+        list.before_growth(std::iter::once(text))?;
+        let Some(at) = list.iter(0, End::Front).position(|element| element.is_text(pivot)) else {
+            return Ok(None);
+        };
+        list.insert(at as u64 + behind, text).map(|()| Some(list.len()))
+    });
+    let inserted = match edited {
+        Ok(edited) => edited.result,
+        Err(EditError::WrongType) => return call.fail(errors::WRONG_TYPE),
+        Err(EditError::Full) => return call.out_of_memory(),
+    };
+    match inserted {
+        Err(_) => return call.out_of_memory(),
+        Ok(None) => call.reply.integer(-1),
+        Ok(Some(len)) => {
+            call.event(EventClass::List, "linsert", key.bytes);
+            call.reply.integer(len as i64);
+            call.log_verbatim();
+        }
+    }
+    Outcome::Done
+}
+
+pub const LSET: Command<Handler> = Command::new(
+    Spec {
+        name: "lset",
+        summary: "Sets the value of an element in a list by its index.",
+        group: Group::List,
+        complexity: "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("index"), Argument::string("element")],
+        ..Spec::BASE
+    },
+    lset,
+);
+
+fn lset(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, text) = (call.key(1), call.args.get(3));
+    match call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value) {
+        None => return call.fail(errors::NO_SUCH_KEY),
+        Some(Value::List(_)) => {}
+        Some(_) => return call.fail(errors::WRONG_TYPE),
+    }
+    let Some(index) = parse_i64(call.args.get(2)) else {
+        return call.fail(errors::NOT_AN_INTEGER);
+    };
+    let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
+        list.before_growth(std::iter::once(text))?;
+        match super::absolute(index, list.len()) {
+            Some(index) => list.set(index, text).map(|()| true),
+            None => Ok(false),
+        }
+    });
+    match edited.map(|edited| edited.result) {
+        Err(_) | Ok(Err(_)) => return call.out_of_memory(),
+        Ok(Ok(false)) => return call.fail(errors::INDEX_OUT_OF_RANGE),
+        Ok(Ok(true)) => {}
+    }
+    call.event(EventClass::List, "lset", key.bytes);
+    call.reply.ok();
+    call.log_verbatim();
+    Outcome::Done
+}

@@ -1,0 +1,233 @@
+//! LLEN LINDEX LRANGE LPOS.
+
+use crate::call::is_word;
+use crate::element::reply_element;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Element, End, ListView, Lookup, Value};
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::parse_i64;
+
+pub const LLEN: Command<Handler> = Command::new(
+    Spec {
+        name: "llen",
+        summary: "Returns the length of a list.",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 2,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO)],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BASE
+    },
+    llen,
+);
+
+fn llen(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
+        Some(Value::List(list)) => call.reply.integer(list.len() as i64),
+        Some(_) => return call.fail(errors::WRONG_TYPE),
+        None => {
+            call.reply.integer(0);
+            call.missed(&key);
+        }
+    }
+    Outcome::Done
+}
+
+pub const LINDEX: Command<Handler> = Command::new(
+    Spec {
+        name: "lindex",
+        summary: "Returns an element from a list by its index.",
+        group: Group::List,
+        complexity: "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).",
+        arity: 3,
+        flags: Flags::READONLY,
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0), Argument::integer("index")],
+        ..Spec::BASE
+    },
+    lindex,
+);
+
+fn lindex(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, index) = (call.key(1), parse_i64(call.args.get(2)));
+    let reply = &mut *call.reply;
+    match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
+        Some(Value::List(list)) => {
+            let Some(index) = index else { return call.fail(errors::NOT_AN_INTEGER) };
+            match super::absolute(index, list.len()).and_then(|index| list.get(index)) {
+                Some(element) => reply_element(reply, element),
+                None => reply.null(),
+            }
+        }
+        Some(_) => return call.fail(errors::WRONG_TYPE),
+        None => {
+            reply.null();
+            call.missed(&key);
+        }
+    }
+    Outcome::Done
+}
+
+pub const LRANGE: Command<Handler> = Command::new(
+    Spec {
+        name: "lrange",
+        summary: "Returns a range of elements from a list.",
+        group: Group::List,
+        complexity: "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.",
+        arity: 4,
+        flags: Flags::READONLY,
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0), Argument::integer("start"), Argument::integer("stop")],
+        ..Spec::BASE
+    },
+    lrange,
+);
+
+fn lrange(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    let (Some(start), Some(stop)) = (parse_i64(call.args.get(2)), parse_i64(call.args.get(3))) else {
+        return call.fail(errors::NOT_AN_INTEGER);
+    };
+    let reply = &mut *call.reply;
+    match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
+        Some(Value::List(list)) => {
+            let range = super::range(start, stop, list.len()).unwrap_or(0..0);
+            let count = (range.end - range.start) as usize;
+            reply.array(count);
+            if count > 0 {
+                let elements = list.iter(range.start, End::Front).take(count);
+                elements.for_each(|element| reply_element(reply, element));
+            }
+        }
+        Some(_) => return call.fail(errors::WRONG_TYPE),
+        None => {
+            reply.array(0);
+            call.missed(&key);
+        }
+    }
+    Outcome::Done
+}
+
+pub const LPOS: Command<Handler> = Command::new(
+    Spec {
+        name: "lpos",
+        summary: "Returns the index of matching elements in a list.",
+        since: "6.0.6",
+        group: Group::List,
+        complexity: "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.",
+        arity: -3,
+        flags: Flags::READONLY,
+        acl: AclCategories::LIST,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::string("element"),
+            Argument::integer("rank").token("RANK").optional(),
+            Argument::integer("num-matches").token("COUNT").optional(),
+            Argument::integer("len").token("MAXLEN").optional(),
+        ],
+        ..Spec::BASE
+    },
+    lpos,
+);
+
+struct Search {
+    from: End,
+    /// The first match that counts.
+    rank: u64,
+    /// How many are wanted; 0: all. `None`: one, and not in an array.
+    count: Option<u64>,
+    /// How many elements are looked at; 0: all.
+    len_max: u64,
+}
+
+impl Search {
+    fn parse(args: Args<'_>) -> Result<Search, String> {
+        let mut search = Search { from: End::Front, rank: 1, count: None, len_max: 0 };
+        let mut at = 3;
+        while at < args.len() {
+            let (word, value) = (args.get(at), args.try_get(at + 1).ok_or(errors::SYNTAX)?);
+            let number = parse_i64(value);
+            if is_word(word, "RANK") {
+                let rank = number.ok_or(errors::NOT_AN_INTEGER)?;
+                if rank == i64::MIN {
+                    return Err(errors::out_of_range_between(-i64::MAX, i64::MAX));
+                }
+                if rank == 0 {
+                    return Err(RANK_ZERO.into());
+                }
+                search.from = if rank < 0 { End::Back } else { End::Front };
+                search.rank = rank.unsigned_abs();
+            } else if is_word(word, "COUNT") {
+                search.count = Some(positive(number, "ERR COUNT can't be negative")?);
+            } else if is_word(word, "MAXLEN") {
+                search.len_max = positive(number, "ERR MAXLEN can't be negative")?;
+            } else {
+                return Err(errors::SYNTAX.into());
+            }
+            at += 2;
+        }
+        Ok(search)
+    }
+
+    /// Where the matches are, in the order in which they are met.
+    fn matches(&self, list: ListView<'_>, text: &[u8]) -> impl Iterator<Item = u64> {
+        let last = list.len() - 1;
+        let (first, backwards) = if self.from == End::Front { (0, false) } else { (last, true) };
+        let looked_at = if self.len_max == 0 { usize::MAX } else { self.len_max as usize };
+        let wanted = Element::of(text);
+        let found = list.iter(first, self.from).take(looked_at).enumerate();
+        let found = found.filter(move |(_, element)| *element == wanted);
+        let found = found.map(move |(at, _)| if backwards { last - at as u64 } else { at as u64 });
+        found.skip((self.rank - 1) as usize)
+    }
+}
+
+const RANK_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+                         negative to start from the end of the list";
+
+fn positive(number: Option<i64>, error: &str) -> Result<u64, String> {
+    number.and_then(|number| u64::try_from(number).ok()).ok_or_else(|| error.into())
+}
+
+fn lpos(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, text) = (call.key(1), call.args.get(2));
+    let search = match Search::parse(call.args) {
+        Ok(search) => search,
+        Err(error) => return call.fail(error),
+    };
+    let reply = &mut *call.reply;
+    match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
+        Some(Value::List(list)) => match search.count {
+            None => match search.matches(list, text).next() {
+                Some(at) => reply.integer(at as i64),
+                None => reply.null(),
+            },
+            Some(count) => {
+                let open = reply.defer();
+                let most = if count == 0 { usize::MAX } else { count as usize };
+                let mut found = 0;
+                for at in search.matches(list, text).take(most) {
+                    reply.integer(at as i64);
+                    found += 1;
+                }
+                reply.close_array(open, found);
+            }
+        },
+        Some(_) => return call.fail(errors::WRONG_TYPE),
+        None => {
+            match search.count {
+                Some(_) => reply.array(0),
+                None => reply.null(),
+            }
+            call.missed(&key);
+        }
+    }
+    Outcome::Done
+}

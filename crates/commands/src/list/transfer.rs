@@ -1,0 +1,214 @@
+//! Elements change lists: LMOVE RPOPLPUSH, and the immediate part of BLMOVE BRPOPLPUSH.
+
+use super::pop::{Found, kind_of, removed, take_one};
+use super::push::push_event;
+use crate::spec::*;
+use crate::timeout::timeout;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EditError, End, EventClass};
+use isotherm_resp::errors;
+
+pub const LMOVE: Command<Handler> = Command::new(
+    Spec {
+        name: "lmove",
+        summary: "Returns an element after popping it from one list and pushing it to another. Deletes the list if the last element was moved.",
+        since: "6.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 5,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::LIST,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
+            KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT)),
+        ],
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::one_of(
+                "wherefrom",
+                &[Argument::pure_token("left", "LEFT"), Argument::pure_token("right", "RIGHT")],
+            ),
+            Argument::one_of(
+                "whereto",
+                &[Argument::pure_token("left", "LEFT"), Argument::pure_token("right", "RIGHT")],
+            ),
+        ],
+        ..Spec::BASE
+    },
+    lmove,
+);
+
+fn lmove(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (Some(from), Some(to)) = (super::end(call.args.get(3)), super::end(call.args.get(4))) else {
+        return call.fail(errors::SYNTAX);
+    };
+    transfer(call, from, to).unwrap_or_else(|| null(call))
+}
+
+pub const RPOPLPUSH: Command<Handler> = Command::new(
+    Spec {
+        name: "rpoplpush",
+        summary: "Returns the last element of a list after removing and pushing it to another list. Deletes the list if the last element was popped.",
+        since: "1.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 3,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::LIST,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
+            KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT)),
+        ],
+        arguments: &[Argument::key("source", 0), Argument::key("destination", 1)],
+        ..Spec::BASE
+    },
+    rpoplpush,
+);
+
+fn rpoplpush(call: &mut Call<'_, '_, '_>) -> Outcome {
+    transfer(call, End::Back, End::Front).unwrap_or_else(|| null(call))
+}
+
+fn null(call: &mut Call<'_, '_, '_>) -> Outcome {
+    call.reply.null();
+    Outcome::Done
+}
+
+pub const BLMOVE: Command<Handler> = Command::new(
+    Spec {
+        name: "blmove",
+        summary: "Pops an element from a list, pushes it to another list and returns it. Blocks until an element is available otherwise. Deletes the list if the last element was moved.",
+        since: "6.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 6,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::BLOCKING),
+        acl: AclCategories::LIST,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
+            KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT)),
+        ],
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::one_of(
+                "wherefrom",
+                &[Argument::pure_token("left", "LEFT"), Argument::pure_token("right", "RIGHT")],
+            ),
+            Argument::one_of(
+                "whereto",
+                &[Argument::pure_token("left", "LEFT"), Argument::pure_token("right", "RIGHT")],
+            ),
+            Argument::double("timeout"),
+        ],
+        ..Spec::BASE
+    },
+    blmove,
+);
+
+fn blmove(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (Some(from), Some(to)) = (super::end(call.args.get(3)), super::end(call.args.get(4))) else {
+        return call.fail(errors::SYNTAX);
+    };
+    if let Err(error) = timeout(call, 5) {
+        return call.fail(error);
+    }
+    transfer(call, from, to).unwrap_or(Outcome::Block)
+}
+
+pub const BRPOPLPUSH: Command<Handler> = Command::new(
+    Spec {
+        name: "brpoplpush",
+        summary: "Pops an element from a list, pushes it to another list and returns it. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        since: "2.2.0",
+        group: Group::List,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::BLOCKING),
+        acl: AclCategories::LIST,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
+            KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT)),
+        ],
+        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        arguments: &[
+            Argument::key("source", 0),
+            Argument::key("destination", 1),
+            Argument::double("timeout"),
+        ],
+        ..Spec::BASE
+    },
+    brpoplpush,
+);
+
+fn brpoplpush(call: &mut Call<'_, '_, '_>) -> Outcome {
+    if let Err(error) = timeout(call, 3) {
+        return call.fail(error);
+    }
+    transfer(call, End::Back, End::Front).unwrap_or(Outcome::Block)
+}
+
+/// Moves an element from the list at argument 1 to that at argument 2. `None` if there is none.
+fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> {
+    let (source, target) = (call.key(1), call.key(2));
+    match kind_of(call, &source) {
+        Found::Absent => return None,
+        Found::Other => return Some(call.fail(errors::WRONG_TYPE)),
+        Found::List => {}
+    }
+    if kind_of(call, &target) == Found::Other {
+        return Some(call.fail(errors::WRONG_TYPE));
+    }
+    let limits = &call.settings.limits;
+    let (created, emptied, element) = if source.bytes == target.bytes {
+        let moved = call.txn.edit_list(call.db, &source, limits, |list| {
+            let element = take_one(list, from)?;
+            list.push(to, std::iter::once(&element[..]))?;
+            Ok::<_, EditError>(element)
+        });
+        match moved.and_then(|edited| edited.result) {
+            Ok(element) => (false, false, element),
+            Err(_) => return Some(call.out_of_memory()),
+        }
+    } else {
+        // It is pushed before it is taken: pushing may find no memory.
+        let read = call
+            .txn
+            .edit_list(call.db, &source, limits, |list| list.end(from).map(|element| element.to_vec()));
+        let Ok(Some(element)) = read.map(|edited| edited.result) else {
+            unreachable!("a list that is there has elements")
+        };
+        let pushed =
+            call.txn.edit_list(call.db, &target, limits, |list| list.push(to, std::iter::once(&element[..])));
+        let created = match pushed {
+            Ok(edited) if edited.result.is_ok() => edited.created,
+            _ => return Some(call.out_of_memory()),
+        };
+        let taken = call.txn.edit_list(call.db, &source, limits, |list| take_one(list, from));
+        match taken {
+            Ok(edited) if edited.result.is_ok() => (created, edited.emptied, element),
+            _ => return Some(call.out_of_memory()),
+        }
+    };
+    if created {
+        call.created(&target);
+    }
+    call.event(EventClass::List, push_event(to), target.bytes);
+    call.reply.bulk(&element);
+    removed(call, &source, from, emptied);
+    log(call, from, to);
+    Some(Outcome::Done)
+}
+
+/// What does not wait: LMOVE for BLMOVE, RPOPLPUSH for BRPOPLPUSH.
+fn log(call: &mut Call<'_, '_, '_>, from: End, to: End) {
+    let args = call.args;
+    match args.len() {
+        // BLMOVE source target from to timeout
+        6 => call.log(&[b"LMOVE", args.get(1), args.get(2), args.get(3), args.get(4)]),
+        // BRPOPLPUSH source target timeout
+        4 if (from, to) == (End::Back, End::Front) => call.log(&[b"RPOPLPUSH", args.get(1), args.get(2)]),
+        _ => call.log_verbatim(),
+    }
+}
