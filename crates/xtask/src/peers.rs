@@ -149,6 +149,10 @@ fn configuration(folder: &Path) -> String {
          APT::Sandbox::User \"root\";\n\
          // A list that cannot be fetched is a failure, not a warning.\n\
          APT::Update::Error-Mode \"any\";\n\
+         // A mirror that does not answer is a reason to skip what needs it, not to wait for it.\n\
+         Acquire::http::Timeout \"20\";\n\
+         Acquire::https::Timeout \"20\";\n\
+         Acquire::Retries \"2\";\n\
          // A container's own hooks empty the machine's cache.\n\
          #clear APT::Update::Post-Invoke;\n\
          #clear APT::Update::Post-Invoke-Success;\n"
