@@ -183,7 +183,7 @@ pub const PARAMS: &[Param] = &[
     unsigned("hash-max-listpack-value", 64, 0, i64::MAX).memory().alias("hash-max-ziplist-value").no_effect(NO_COLLECTIONS),
     bytes("hash-seed", "").immutable().check(check::hash_seed).no_effect("keys are hashed under a random secret of the process"),
     flag("hide-user-data-from-log", true).no_effect("no user data is ever written to the log"),
-    unsigned("hll-sparse-max-bytes", 3000, 0, i64::MAX).memory(),
+    unsigned("hll-sparse-max-bytes", 3000, 0, i64::MAX).memory().works("A HyperLogLog whose sparse form would be longer than this becomes dense."),
     signed("hz", 10, 0, INT_MAX).clamp(1, 500).apply(Apply::Timers).works("How often the housekeeping runs; capped to 1..500."),
     text("ignore-warnings", "").no_effect("no warning of this server can be silenced"),
     flag("import-mode", false).works("Keys do not expire by themselves; only clients of CLIENT IMPORT-SOURCE still see those whose time has come."),
