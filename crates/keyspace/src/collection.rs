@@ -11,7 +11,7 @@
 
 use crate::entry::Form;
 use crate::object::{Object, Root};
-use crate::packed::{Packed, PackedBuf};
+use crate::packed::PackedBuf;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
 use isotherm_stdx::UnixMs;
@@ -57,17 +57,6 @@ impl Default for Limits {
 pub(crate) enum Stored<'a> {
     Packed(&'a [u8]),
     Object(&'a Root, &'a Store),
-}
-
-impl<'a> Stored<'a> {
-    /// The packed bytes to read; `None` of an object.
-    #[inline]
-    pub fn packed(self, stride: usize) -> Option<Packed<'a>> {
-        match self {
-            Stored::Packed(bytes) => Some(Packed::new(bytes, stride)),
-            Stored::Object(..) => None,
-        }
-    }
 }
 
 impl PartialEq for Stored<'_> {
@@ -123,6 +112,7 @@ pub struct Edited<R> {
 pub(crate) struct Editing<'e> {
     pub store: &'e mut Store,
     pub limits: &'e Limits,
+    /// Fields whose time was before this are hidden: the transaction's moment, or none are.
     pub now: UnixMs,
     /// The form to store; set conversions change it.
     pub form: Form,
@@ -173,7 +163,7 @@ impl Editing<'_> {
             }
         };
         let seen = self.store.snapshot.version();
-        let root = Root { home: self.home, key: None, references: 0, seen, units: 0, body };
+        let root = Root { home: self.home, key: None, references: 0, seen, cut_len: None, units: 0, body };
         let buf = std::mem::replace(&mut self.body, EditBody::Object(number, Box::new(root)));
         if let EditBody::Packed(buf) = buf {
             self.store.scratch = buf;

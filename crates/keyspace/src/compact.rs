@@ -72,6 +72,9 @@ impl Partition {
     fn relocate_page(&mut self, handle: Handle) -> bool {
         let (place, hash) = {
             let page = self.store.heap.page(handle);
+            if let Some(number) = page.owner() {
+                return self.store.relocate_page_of(number, handle);
+            }
             let key = self.store.key_of(EntryBytes(page.entry(page.spot(0))));
             (self.geometry.place_of(Slot::of_key(key)), self.store.hasher.hash(key))
         };

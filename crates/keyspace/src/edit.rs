@@ -1,15 +1,21 @@
 //! Changing a collection: out of its entry, through the handler's closure, back into an entry.
 
 use crate::collection::{EditBody, EditError, Edited, Editing, Limits};
+use crate::directory;
 use crate::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan};
 use crate::key::Key;
-use crate::object::Root;
+use crate::lock::Keyspace;
+use crate::object::{Object, Root};
 use crate::partition::Partition;
+use crate::record::{NEVER, page_index};
 use crate::store::Store;
-use crate::table::{Location, blob_head};
+use crate::table::{Location, blob_head, slot_of_blob_head, tag_of};
 use crate::value::{Db, Expiry, Full, NewValue, PackedValue, Type};
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
+
+/// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
+const FREED_AT_ONCE_MAX: u64 = 1000;
 
 /// Columns of a packed collection.
 pub(crate) fn stride_of(form: Form) -> usize {
@@ -68,6 +74,7 @@ impl Partition {
                 let is_old = found.is_some_and(|location| self.store.object_at(&location) == Some(number));
                 let empty = root.body.structure().len() == 0 && left.form != Form::Stream;
                 self.store.objects.put(number, root);
+                self.store.list_bound(number);
                 match (is_old, empty) {
                     (true, true) => {
                         self.remove_at(db, &found.expect("it existed"), now);
@@ -141,14 +148,16 @@ impl Partition {
     ) -> Result<(), Full> {
         let mut location = self.location_in_table(db, location, key).inspect_err(|_| {
             self.store.objects.get_mut(number).references += 1;
-            self.store.objects.release(number);
+            self.store.release_object(number);
         })?;
         let plan = Plan::object(key.bytes.len(), self.store.is_tight(&location));
         let root = self.store.objects.get_mut(number);
         root.references += 1;
         root.home = blob_head(key);
-        root.key = plan.keyed.then(|| key.bytes.into());
-        root.units = units_of(root);
+        if root.references == 1 {
+            root.key = plan.keyed.then(|| key.bytes.into());
+            root.units = units_of(root);
+        }
         let body = BodyRef { place: Place::Object, raw: number, len: 0, keyed: plan.keyed };
         let draft = Draft::outside(key.bytes, form, body, expiry);
         let (table, store) = self.table_and_store(db).expect("the table is there");
@@ -160,8 +169,47 @@ impl Partition {
         done
     }
 
+    /// The same object under another name of this partition; what was there goes. False if that cannot be done without
+    /// a copy. The caller removes the source.
+    pub fn share_object(&mut self, source: &Location, to: (Db, &Key<'_>), now: UnixMs) -> Result<bool, Full> {
+        let Some(number) = self.store.object_at(source) else { return Ok(false) };
+        let target = self.locate(to.0, to.1);
+        let tight = target.as_ref().is_some_and(|target| self.store.is_tight(target));
+        let root = self.store.objects.get(number);
+        if root.key.is_some() || Plan::object(to.1.bytes.len(), tight).keyed {
+            return Ok(false);
+        }
+        let (form, expiry, home) = (root.body.form(), self.store.entry_at(source).expiry(), root.home);
+        let done = self.put_object_with(to.0, target, to.1, form, number, expiry, now);
+        if done.is_err() {
+            self.store.objects.get_mut(number).home = home;
+        }
+        done.map(|()| true)
+    }
+
+    /// The entry that names an object, and its key.
+    pub fn find_object(&self, number: u32) -> Option<(Db, Location, Vec<u8>)> {
+        let home = self.store.objects.get(number).home;
+        let place = self.geometry.place_of(slot_of_blob_head(home));
+        self.databases().find_map(|db| {
+            let slot = self.slot(self.table(db)?, place);
+            if slot.record.pages == 0 {
+                return None;
+            }
+            let page_index = page_index(home, slot.record.pages);
+            let page = directory::get(&self.store.heap, &slot.record, page_index).0?;
+            let view = self.store.heap.page(page);
+            let spot = view.find(tag_of(home), |entry| {
+                let body = EntryBytes(entry).body();
+                body.is_some_and(|body| body.place == Place::Object && body.raw == number)
+            })?;
+            let key = self.store.key_of(EntryBytes(view.entry(spot))).to_vec();
+            Some((db, Location { slot, page_index, page: Some(page), spot: Some(spot) }, key))
+        })
+    }
+
     /// After a change of an object that stays where it is: what its slot counts for it.
-    fn recount(&mut self, db: Db, location: &Location, number: u32) {
+    pub fn recount(&mut self, db: Db, location: &Location, number: u32) {
         let root = self.store.objects.get_mut(number);
         let (old, new) = (root.units, units_of(root));
         if old == new {
@@ -217,7 +265,7 @@ impl Store {
                 Some(number) => {
                     self.scratch = buf;
                     form = self.entry_at(&location).form();
-                    EditBody::Object(number, self.objects.take(number))
+                    EditBody::Object(number, self.open_object(number))
                 }
                 None => {
                     let entry = self.entry_at(&location);
@@ -240,27 +288,90 @@ impl Store {
         Left { result, form, body, changed }
     }
 
+    /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another than ours.
+    pub fn copy_object(&mut self, from: Option<&Store>, root: &Root) -> Result<u32, Full> {
+        let number = self.objects.reserve();
+        let structure = root.body.structure();
+        let copied = match from {
+            None => structure.duplicate(self, number),
+            Some(from) => structure.duplicate_from(from, self, number),
+        };
+        let body = match copied {
+            Ok(body) => body,
+            Err(full) => {
+                self.objects.give_back(number);
+                return Err(full);
+            }
+        };
+        let seen = self.snapshot.version();
+        let copy = Root { home: 0, key: None, references: 0, seen, cut_len: None, units: 0, body };
+        self.objects.put(number, Box::new(copy));
+        self.list_bound(number);
+        Ok(number)
+    }
+
+    /// Where the active cycle finds a hash that has fields with a time: under its bound.
+    pub fn list_bound(&mut self, number: u32) {
+        let root = self.objects.get_mut(number);
+        let Object::Hash(fields) = &mut root.body else { return };
+        let bound = if fields.record.volatile > 0 { fields.record.bound } else { NEVER };
+        let old = std::mem::replace(&mut fields.listed, bound);
+        if old == bound {
+            return;
+        }
+        if old != NEVER {
+            self.field_bounds.remove(&(old, number));
+        }
+        if bound != NEVER {
+            self.field_bounds.insert((bound, number));
+        }
+    }
+
+    /// An entry that named an object is gone.
+    pub fn release_object(&mut self, number: u32) {
+        if self.objects.get(number).references == 1
+            && let Object::Hash(fields) = &mut self.objects.get_mut(number).body
+            && fields.listed != NEVER
+        {
+            let listed = std::mem::replace(&mut fields.listed, NEVER);
+            self.field_bounds.remove(&(listed, number));
+        }
+        if self.objects.release(number) {
+            let root = self.objects.get(number);
+            if root.body.structure().len() <= FREED_AT_ONCE_MAX && self.may_go(root) {
+                let at = self.objects.doomed().len() - 1;
+                while !self.free_step(at, usize::MAX) {}
+            }
+        }
+    }
+
     // ---- objects that are gone ----
 
     /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
     pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
-        let saved = self.snapshot.is_active().then_some(self.snapshot.version());
-        let Some(at) = self
-            .objects
-            .doomed()
-            .iter()
-            .position(|&number| saved.is_none_or(|epoch| self.objects.get(number).seen == epoch))
-        else {
+        let objects = &self.objects;
+        let Some(at) = objects.doomed().iter().rposition(|&number| self.may_go(objects.get(number))) else {
             return false;
         };
+        self.free_step(at, nodes_max);
+        true
+    }
+
+    /// Whether no snapshot waits for a removed object.
+    fn may_go(&self, root: &Root) -> bool {
+        !self.snapshot.is_active() || root.seen == self.snapshot.version()
+    }
+
+    /// Goes on freeing a doomed object. True if it is gone.
+    fn free_step(&mut self, at: usize, nodes_max: usize) -> bool {
         let number = self.objects.doomed()[at];
-        let mut root = self.objects.take(number);
+        let mut root = self.open_object(number);
         let done = root.body.structure_mut().free_step(self, nodes_max);
         self.objects.put(number, root);
         if done {
             self.objects.bury(at);
         }
-        true
+        done
     }
 
     /// Moves a node of an object.
@@ -268,13 +379,28 @@ impl Store {
         let head = self.heap.bytes(handle, 8);
         let number = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
         let id = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
-        self.relocate_of(number, id, handle)
-    }
-
-    pub fn relocate_of(&mut self, number: u32, id: u32, handle: Handle) -> bool {
         let mut root = self.objects.take(number);
         let moved = root.body.structure_mut().relocate(self, id, handle);
         self.objects.put(number, root);
         moved
+    }
+
+    /// Moves a page of a hash or set.
+    pub fn relocate_page_of(&mut self, number: u32, handle: Handle) -> bool {
+        let mut root = self.objects.take(number);
+        let moved = match &mut root.body {
+            Object::Hash(fields) | Object::Set(fields) => fields.relocate_page(self, handle),
+            _ => unreachable!("only hashes and sets have pages"),
+        };
+        self.objects.put(number, root);
+        moved
+    }
+}
+
+impl Keyspace {
+    /// Frees up to about `nodes_max` nodes of removed collections of one partition, under its lock. False when none is
+    /// left that may go.
+    pub fn free_step(&self, partition: u16, nodes_max: usize) -> bool {
+        self.lock(partition).store.free_doomed(nodes_max)
     }
 }

@@ -8,9 +8,10 @@
 //! exact. The work is proportional to due pages, not to keys, and no key is sampled.
 
 use crate::directory;
-use crate::effect::{Effect, EffectSink};
+use crate::effect::{Effect, EffectSink, EventClass};
 use crate::entry::EntryBytes;
 use crate::lock::Keyspace;
+use crate::object::Object;
 use crate::page::ENTRIES_MAX;
 use crate::partition::Partition;
 use crate::record::{NEVER, bound_of, is_due};
@@ -22,6 +23,8 @@ use isotherm_stdx::UnixMs;
 pub struct ExpireStep {
     /// Keys that left.
     pub expired: u64,
+    /// Fields of hashes that left.
+    pub fields: u64,
     /// Whether the partition may have more that is due.
     pub more: bool,
 }
@@ -44,8 +47,63 @@ impl Keyspace {
                 break;
             }
         }
+        expire_fields(&mut guard, now, keys_max, sink, &mut step);
         step
     }
+}
+
+/// Removes up to about `fields_max` due fields: from the hashes that are listed under a due bound.
+fn expire_fields(
+    partition: &mut Partition,
+    now: UnixMs,
+    fields_max: u64,
+    sink: &mut dyn EffectSink,
+    step: &mut ExpireStep,
+) {
+    while let Some(&(bound, number)) = partition.store.field_bounds.first()
+        && is_due(bound, now)
+    {
+        if step.fields >= fields_max {
+            step.more = true;
+            return;
+        }
+        let mut gone = Vec::new();
+        let mut root = partition.store.open_object(number);
+        let Object::Hash(fields) = &mut root.body else { unreachable!("only hashes are listed") };
+        fields.expire(&mut partition.store, now, (fields_max - step.fields) as usize, &mut gone);
+        let left = fields.record.keys;
+        partition.store.objects.put(number, root);
+        partition.store.list_bound(number);
+        step.fields += gone.len() as u64;
+        if !gone.is_empty() {
+            tell_gone(partition, number, left, &gone, now, sink);
+        }
+    }
+}
+
+/// Tells whoever listens, and removes a hash that has no fields left.
+fn tell_gone(
+    partition: &mut Partition,
+    number: u32,
+    left: u32,
+    gone: &[Vec<u8>],
+    now: UnixMs,
+    sink: &mut dyn EffectSink,
+) {
+    // One that was flushed under a snapshot has no name any more.
+    let Some((db, location, key)) = partition.find_object(number) else { return };
+    let mut command: Vec<&[u8]> = vec![b"HDEL", &key];
+    command.extend(gone.iter().map(Vec::as_slice));
+    sink.effect(Effect::Log { db, command: &command });
+    sink.effect(Effect::Event { class: EventClass::Expired, name: "hexpired", db, key: &key });
+    if left == 0 {
+        partition.remove_at(db, &location, now);
+        sink.effect(Effect::Log { db, command: &[b"DEL", &key] });
+        sink.effect(Effect::Event { class: EventClass::Generic, name: "del", db, key: &key });
+    } else {
+        partition.recount(db, &location, number);
+    }
+    partition.watches.touch(db, &key);
 }
 
 fn expire_database(

@@ -109,6 +109,27 @@ impl Heap {
         Ok(handle)
     }
 
+    /// An empty page of an object, which has no access column.
+    pub fn new_owned_page(
+        &mut self,
+        owner: u32,
+        entries: usize,
+        bytes: usize,
+        version: u8,
+    ) -> Result<Handle, Full> {
+        let page = self.new_page(entries, 0, bytes + page::OWNER_BYTES, version, 0)?;
+        page::set_owner(self.page_mut(page), owner);
+        Ok(page)
+    }
+
+    /// A body of an object's entry: a node that is found again by its entry's hash.
+    pub fn new_node_body(&mut self, owner: u32, hash: u32, len: usize) -> Result<Handle, Full> {
+        let (handle, _) = self.allocate(Kind::Node, BLOB_HEAD_BYTES + len)?;
+        let head = u64::from(hash) << 32 | u64::from(owner);
+        self.bytes_mut(handle, BLOB_HEAD_BYTES).copy_from_slice(&head.to_le_bytes());
+        Ok(handle)
+    }
+
     /// Moves a page to the class that `used` bytes need.
     #[inline]
     pub fn resize_page(&mut self, handle: Handle, used: usize, need: usize) -> Result<Handle, Full> {

@@ -29,33 +29,31 @@ mod age;
 mod geometry;
 mod partition;
 
-mod chain;
-#[allow(dead_code, reason = "its users come one by one")]
-mod collection;
-#[allow(dead_code, reason = "its users come one by one")]
 mod compact;
-#[allow(dead_code, reason = "its users come one by one")]
-mod edit;
 mod evict;
 mod expire;
+mod prefetch;
+mod scan;
+mod snapshot;
+
+mod chain;
+mod collection;
+mod edit;
+mod fields;
 mod hash;
 #[allow(dead_code, reason = "its users come one by one")]
 mod list;
 mod listpack;
 mod nodes;
-mod prefetch;
-mod scan;
 mod set;
-mod snapshot;
 #[allow(dead_code, reason = "its users come one by one")]
 mod stream;
+mod zset;
 
 mod effect;
 mod lock;
 mod txn;
 mod watch;
-
-mod zset;
 
 #[cfg(test)]
 mod directory_tests;
@@ -72,7 +70,7 @@ pub use compact::CompactStep;
 pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
 pub use evict::EvictionPolicy;
 pub use expire::ExpireStep;
-pub use hash::{HashEdit, HashView};
+pub use hash::{FieldSet, HashEdit, HashView};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use key::{Key, KeyHasher};
 pub use list::{Elements, End, ListEdit, ListView};
@@ -80,7 +78,7 @@ pub use lock::{Config, Held, Keyspace, Want};
 pub use packed::{Element, TextRoom};
 pub use prefetch::{PREFETCH_STAGES, Prefetch};
 pub use set::{SetEdit, SetView};
-pub use snapshot::{Snapshot, SnapshotEntry};
+pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{StreamEdit, StreamView};
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};

@@ -292,6 +292,16 @@ impl<'k> Held<'k> {
         &mut self.guards[at].1
     }
 
+    /// Two different partitions that are held.
+    pub(crate) fn two(&mut self, a: Slot, b: Slot) -> (&mut Partition, &mut Partition) {
+        let at = [a, b].map(|slot| {
+            let number = self.keyspace.partition_of(slot);
+            self.position(number).expect("a command touches only keys whose partitions it holds")
+        });
+        let [a, b] = self.guards.get_disjoint_mut(at).expect("they are different");
+        (&mut a.1, &mut b.1)
+    }
+
     pub(crate) fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {
         assert!(self.holds_all(), "whole-keyspace work holds the gate");
         self.guards.iter_mut().map(|(_, guard)| &mut **guard)

@@ -12,7 +12,9 @@
 //! snapshot has yet to tell waits until it has been told.
 
 use crate::entry::Form;
+use crate::fields::Fields;
 use crate::list::List;
+use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::stream::StreamTree;
 use crate::value::{Encoding, Full};
@@ -37,15 +39,35 @@ pub(crate) trait Structure {
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
     /// The same again, under another number. On an error nothing is left of it.
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full>;
+    /// The same again in another store than its own, which is `from`. A structure that cannot do that says that there
+    /// is no room.
+    fn duplicate_from(&self, _from: &Store, _store: &mut Store, _number: u32) -> Result<Object, Full> {
+        Err(Full)
+    }
+    /// From now on every node is saved before its first change (`store.snapshot.save_node`), or no longer.
+    fn set_saving(&mut self, _saving: bool) {}
+    /// Tells about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
+    /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all was told.
+    fn tell_step(
+        &mut self,
+        _store: &mut Store,
+        _cursor: &mut u64,
+        _nodes_max: usize,
+        _visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        true
+    }
     /// Asserts its invariants; how many objects of the arena it has.
     fn check_invariants(&self, store: &Store, number: u32) -> u64;
     /// How many large bodies of the store are its own.
-    fn large_bodies(&self) -> u64 {
+    fn large_bodies(&self, _store: &Store) -> u64 {
         0
     }
 }
 
 pub(crate) enum Object {
+    Hash(Fields),
+    Set(Fields),
     Zset(ZsetTree),
     List(List),
     Stream(StreamTree),
@@ -54,6 +76,7 @@ pub(crate) enum Object {
 impl Object {
     pub fn structure(&self) -> &dyn Structure {
         match self {
+            Object::Hash(fields) | Object::Set(fields) => fields,
             Object::Zset(zset) => zset,
             Object::List(list) => list,
             Object::Stream(stream) => stream,
@@ -62,6 +85,7 @@ impl Object {
 
     pub fn structure_mut(&mut self) -> &mut dyn Structure {
         match self {
+            Object::Hash(fields) | Object::Set(fields) => fields,
             Object::Zset(zset) => zset,
             Object::List(list) => list,
             Object::Stream(stream) => stream,
@@ -70,6 +94,8 @@ impl Object {
 
     pub fn form(&self) -> Form {
         match self {
+            Object::Hash(_) => Form::Hash,
+            Object::Set(_) => Form::Set,
             Object::Zset(_) => Form::Zset,
             Object::List(_) => Form::List,
             Object::Stream(_) => Form::Stream,
@@ -86,6 +112,8 @@ pub(crate) struct Root {
     pub references: u8,
     /// The last snapshot that told it, or saw its birth.
     pub seen: u8,
+    /// Elements at the cut of the snapshot under way, once it has changed since.
+    pub cut_len: Option<u64>,
     /// What its slot's record counts for it, in units of 16 B.
     pub units: u32,
     pub body: Object,
@@ -145,13 +173,15 @@ impl Objects {
         self.free.push(number);
     }
 
-    /// An entry that named it is gone. The last one dooms it.
-    pub fn release(&mut self, number: u32) {
+    /// An entry that named it is gone. The last one dooms it; whether this was the last.
+    pub fn release(&mut self, number: u32) -> bool {
         let root = self.get_mut(number);
         root.references -= 1;
-        if root.references == 0 {
+        let is_last = root.references == 0;
+        if is_last {
             self.doomed.push(number);
         }
+        is_last
     }
 
     pub fn doomed(&self) -> &[u32] {

@@ -307,6 +307,14 @@ impl<'a> Packed<'a> {
     }
 }
 
+impl Packed<'_> {
+    /// Where an integer belongs among ascending ones.
+    pub fn lower_bound(&self, int: i64) -> usize {
+        let is_less = |cell: Cell<'_>| matches!(cell.element(), Element::Int(other) if other < int);
+        self.cells().position(|cell| !is_less(cell)).unwrap_or(self.count)
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Cells<'a> {
     packed: Packed<'a>,

@@ -19,6 +19,7 @@ use crate::value::{Db, Entry, Expiry, Full, NewValue, PackedValue, Value};
 use crate::watch::{Presence, Watches};
 use isotherm_arena::{Arena, Handle};
 use isotherm_stdx::{Prng, Slot, UnixMs, write_i64};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -64,6 +65,7 @@ impl Partition {
             hasher: crate::key::KeyHasher::new(config.hash_secret),
             snapshot: SnapshotState::default(),
             objects: Objects::default(),
+            field_bounds: BTreeSet::new(),
             scratch: PackedBuf::default(),
             scratch_bytes: Vec::new(),
         };
@@ -550,7 +552,12 @@ impl Partition {
             });
             (objects, large) = (objects + referred[0], large + referred[1]);
         }
-        large += self.store.objects.iter().map(|(_, root)| root.body.structure().large_bodies()).sum::<u64>();
+        for (number, root) in self.store.objects.iter() {
+            let structure = root.body.structure();
+            objects += structure.check_invariants(&self.store, number);
+            large += structure.large_bodies(&self.store);
+            assert_eq!(root.references == 0, self.store.objects.doomed().contains(&number));
+        }
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         assert!(self.detached.is_empty() || self.store.snapshot.is_active());
         objects

@@ -11,17 +11,25 @@
 //! met, split, merged or freed. At the end every page carries the epoch, so one byte is enough: it may wrap, because
 //! outside a snapshot all versions are equal. One snapshot at a time.
 //!
+//! A large collection is told in parts: its entry's page leads to it, and its own nodes carry the epoch in the same way.
+//! What it changes meanwhile is saved first, under the number of the object; an object that is removed before it was
+//! told waits among the doomed.
+//!
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
 //! copied, until somebody changes them. A database that FLUSHALL drops meanwhile lives on until it was walked.
 
 use crate::collection::Stored;
 use crate::entry::{EntryBytes, Form, Place, read_int};
+use crate::fields::SavedField;
 use crate::lock::{Held, Keyspace, Want};
+use crate::object::Root;
+use crate::packed::Element;
 use crate::partition::Partition;
 use crate::store::Store;
-use crate::value::{Db, Value};
+use crate::value::{Db, Encoding, Type, Value};
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -32,6 +40,21 @@ pub(crate) struct SnapshotState {
     active: bool,
     /// Entries that were saved before their page changed.
     saved: Vec<Saved>,
+    /// Objects whose entries were met or saved, still to be told.
+    pending: VecDeque<Pending>,
+    /// Fields and members of objects that were saved before their page changed.
+    fields: HashMap<u32, Vec<SavedField>>,
+    /// Nodes of objects that were saved before they changed, by object and id.
+    nodes: BTreeMap<(u32, u32), Box<[u8]>>,
+}
+
+struct Pending {
+    db: Db,
+    key: Box<[u8]>,
+    expiry: Option<UnixMs>,
+    number: u32,
+    /// Where `tell_step` goes on; `None` before the first.
+    cursor: Option<u64>,
 }
 
 struct Saved {
@@ -59,11 +82,62 @@ impl SnapshotState {
     pub fn version(&self) -> u8 {
         self.epoch
     }
+    // ---- nodes of objects ----
+
+    /// A node that is about to change for the first time since the cut.
+    #[allow(dead_code, reason = "for the trees and blocks to come")]
+    pub fn save_node(&mut self, number: u32, id: u32, bytes: &[u8]) {
+        let old = self.nodes.insert((number, id), bytes.into());
+        assert!(old.is_none(), "a node is saved once");
+    }
+    /// The node as it was at the cut, if it was saved.
+    #[allow(dead_code, reason = "for the trees and blocks to come")]
+    pub fn take_node(&mut self, number: u32, id: u32) -> Option<Box<[u8]>> {
+        self.nodes.remove(&(number, id))
+    }
+    pub fn save_fields(&mut self, number: u32, fields: Vec<SavedField>) {
+        self.fields.entry(number).or_default().extend(fields);
+    }
+    pub fn take_fields(&mut self, number: u32) -> Vec<SavedField> {
+        self.fields.remove(&number).unwrap_or_default()
+    }
     /// Outside a snapshot all pages carry the same version; during one, those that were not seen the one before.
     pub fn check_version(&self, version: u8) {
         let unseen = self.active && version == self.epoch.wrapping_sub(1);
         assert!(version == self.epoch || unseen, "a page has a version of long ago");
     }
+}
+
+/// What a snapshot tells: whole entries, and large collections in parts, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub enum SnapshotItem<'a> {
+    Entry(SnapshotEntry<'a>),
+    /// A large collection of `len` elements; its parts follow, then `End`.
+    Begin {
+        db: Db,
+        key: &'a [u8],
+        expiry: Option<UnixMs>,
+        kind: Type,
+        encoding: Encoding,
+        len: u64,
+    },
+    Part(SnapshotPart<'a>),
+    End,
+}
+
+/// An element of a large collection as it was at the cut; those of lists, sorted sets and streams in their order.
+#[derive(Clone, Copy, Debug)]
+pub enum SnapshotPart<'a> {
+    /// Of a hash: field, value, and the field's time.
+    Field(Element<'a>, Element<'a>, Option<UnixMs>),
+    /// Of a set.
+    Member(Element<'a>),
+    /// Of a sorted set.
+    Scored(Element<'a>, f64),
+    /// Of a list.
+    Item(Element<'a>),
+    /// Of a stream, which knows its own parts.
+    Stream(&'a [u8]),
 }
 
 /// An entry as it was at the cut.
@@ -98,7 +172,7 @@ impl Keyspace {
 
 impl Snapshot<'_> {
     /// Walks on over about `pages_max` pages under one partition's lock. False when all has been told.
-    pub fn step(&mut self, pages_max: usize, visit: &mut dyn FnMut(SnapshotEntry<'_>)) -> bool {
+    pub fn step(&mut self, pages_max: usize, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
         if usize::from(self.partition) == self.keyspace.partition_count() {
             return false;
         }
@@ -108,6 +182,9 @@ impl Snapshot<'_> {
         partition.emit_saved(visit);
         let mut pages = 0;
         while pages < pages_max {
+            if partition.tell_pending(&mut pages, pages_max, visit) {
+                continue;
+            }
             if self.db == self.keyspace.config().databases {
                 partition.end_snapshot();
                 (self.partition, self.db, self.slot) = (self.partition + 1, 0, 0);
@@ -142,6 +219,10 @@ pub(crate) fn save_page(store: &mut Store, db: Db, _slot: usize, page: Handle) {
     for spot in view.spots() {
         let entry = EntryBytes(view.entry(spot));
         let value = match (entry.form(), entry.body()) {
+            (_, Some(body)) if body.place == Place::Object => {
+                store.snapshot.pending.push_back(pending(db, store.key_of(entry), entry, body.raw));
+                continue;
+            }
             (Form::Int, _) => SavedValue::Int(read_int(store.value_bytes_of(entry))),
             (form, Some(body)) if body.place == Place::Large => {
                 let skip = body.len as usize - store.value_bytes_of(entry).len();
@@ -154,6 +235,23 @@ pub(crate) fn save_page(store: &mut Store, db: Db, _slot: usize, page: Handle) {
     store.snapshot.saved = saved;
     let epoch = store.snapshot.epoch;
     crate::page::set_version(store.heap.page_mut(page), epoch);
+}
+
+fn pending(db: Db, key: &[u8], entry: EntryBytes<'_>, number: u32) -> Pending {
+    Pending { db, key: key.into(), expiry: entry.expiry(), number, cursor: None }
+}
+
+impl Store {
+    /// Takes an object out of the table to change it.
+    pub fn open_object(&mut self, number: u32) -> Box<Root> {
+        let mut root = self.objects.take(number);
+        let saving = self.snapshot.is_active() && root.seen != self.snapshot.version();
+        if saving && root.cut_len.is_none() {
+            root.cut_len = Some(root.body.structure().len());
+        }
+        root.body.structure_mut().set_saving(saving);
+        root
+    }
 }
 
 /// A snapshot tells what is stored, whether its time has come or not.
@@ -176,19 +274,61 @@ impl Partition {
     }
 
     fn end_snapshot(&mut self) {
-        debug_assert!(self.store.snapshot.saved.is_empty());
+        let state = &self.store.snapshot;
+        debug_assert!(state.saved.is_empty() && state.pending.is_empty());
+        debug_assert!(state.fields.is_empty() && state.nodes.is_empty());
         self.store.snapshot.active = false;
         self.free_detached();
     }
 
-    fn emit_saved(&mut self, visit: &mut dyn FnMut(SnapshotEntry<'_>)) {
+    /// Goes on with the objects that were met. False if there is none.
+    fn tell_pending(
+        &mut self,
+        nodes: &mut usize,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotItem<'_>),
+    ) -> bool {
+        let Some(mut next) = self.store.snapshot.pending.pop_front() else { return false };
+        let mut root = self.store.objects.take(next.number);
+        if next.cursor.is_none() {
+            let structure = root.body.structure();
+            visit(SnapshotItem::Begin {
+                db: next.db,
+                key: &next.key,
+                expiry: next.expiry,
+                kind: root.body.form().kind(),
+                encoding: structure.encoding(),
+                len: root.cut_len.unwrap_or(structure.len()),
+            });
+        }
+        let mut cursor = next.cursor.unwrap_or(0);
+        let budget = nodes_max.saturating_sub(*nodes).max(1);
+        let structure = root.body.structure_mut();
+        let done = structure
+            .tell_step(&mut self.store, &mut cursor, budget, &mut |part| visit(SnapshotItem::Part(part)));
+        *nodes += budget;
+        let number = next.number;
+        if done {
+            structure.set_saving(false);
+            (root.seen, root.cut_len) = (self.store.snapshot.version(), None);
+            visit(SnapshotItem::End);
+        } else {
+            next.cursor = Some(cursor);
+            self.store.snapshot.pending.push_front(next);
+        }
+        self.store.objects.put(number, root);
+        true
+    }
+
+    fn emit_saved(&mut self, visit: &mut dyn FnMut(SnapshotItem<'_>)) {
         for saved in std::mem::take(&mut self.store.snapshot.saved) {
             let value = match &saved.value {
                 SavedValue::Int(int) => Value::Int(*int),
                 SavedValue::Bytes(form, bytes) => saved_value(*form, bytes),
                 SavedValue::Shared(form, body, skip) => saved_value(*form, &body[*skip..]),
             };
-            visit(SnapshotEntry { db: saved.db, key: &saved.key, value, expiry: saved.expiry });
+            let (key, expiry) = (&*saved.key, saved.expiry);
+            visit(SnapshotItem::Entry(SnapshotEntry { db: saved.db, key, value, expiry }));
         }
     }
 
@@ -198,7 +338,7 @@ impl Partition {
     }
 
     /// Emits the pages of a slot that were not seen yet; how many.
-    fn emit_slot(&mut self, db: Db, slot: usize, visit: &mut dyn FnMut(SnapshotEntry<'_>)) -> usize {
+    fn emit_slot(&mut self, db: Db, slot: usize, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> usize {
         let mut pages = Vec::new();
         for table in self.snapshot_tables(db) {
             table.for_each_page(&self.store.heap, slot, |_, page| pages.push(page));
@@ -209,11 +349,18 @@ impl Partition {
             if view.version() == epoch {
                 continue;
             }
+            let mut objects = Vec::new();
             for spot in view.spots() {
                 let entry = EntryBytes(view.entry(spot));
-                let (key, value) = (self.store.key_of(entry), self.store.value_of(entry, ALL_TIMES));
-                visit(SnapshotEntry { db, key, value, expiry: entry.expiry() });
+                let key = self.store.key_of(entry);
+                if let Some(body) = entry.body().filter(|body| body.place == Place::Object) {
+                    objects.push(pending(db, key, entry, body.raw));
+                    continue;
+                }
+                let value = self.store.value_of(entry, ALL_TIMES);
+                visit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry: entry.expiry() }));
             }
+            self.store.snapshot.pending.extend(objects);
             crate::page::set_version(self.store.heap.page_mut(page), epoch);
         }
         pages.len()

@@ -22,6 +22,7 @@ use crate::table::{Location, blob_head, tag_of};
 use crate::value::{Encoding, Entry, Expiry, Full, NewValue, Value};
 use isotherm_arena::{Handle, Kind, class_bytes};
 use isotherm_stdx::{Prng, UnixMs};
+use std::collections::BTreeSet;
 
 /// What all databases of a partition share.
 pub(crate) struct Store {
@@ -33,6 +34,8 @@ pub(crate) struct Store {
     pub hasher: crate::key::KeyHasher,
     pub snapshot: SnapshotState,
     pub objects: Objects,
+    /// Hashes that have fields with a time, by the lower bound of these.
+    pub field_bounds: BTreeSet<(u32, u32)>,
     /// Where a small collection is changed, and what becomes of it: kept for the next one.
     pub scratch: PackedBuf,
     pub scratch_bytes: Vec<u8>,
@@ -73,7 +76,7 @@ impl Store {
         match body.place {
             Place::Blob => self.heap.release(blob(body)),
             Place::Large => self.large.remove(body.raw),
-            Place::Object => self.objects.release(body.raw),
+            Place::Object => self.release_object(body.raw),
             Place::Inline => unreachable!("an inline value has no body"),
         }
     }
@@ -203,6 +206,12 @@ impl Store {
         Ok((page, spot))
     }
 
+    /// The width of the access column that a page should have. Those of objects have none.
+    #[inline]
+    fn width_for(&self, page: Page<'_>) -> usize {
+        if page.owner_bytes() == 0 { self.access.width() } else { 0 }
+    }
+
     pub fn append_entry(
         &mut self,
         handle: Handle,
@@ -211,9 +220,10 @@ impl Store {
         now: UnixMs,
     ) -> Result<(Handle, Spot), Full> {
         let page = self.heap.page(handle);
-        let (width, fresh) = (self.access.width(), access::fresh(self.access, now));
+        let (width, fresh) = (self.width_for(page), access::fresh(self.access, now));
         let (n, cap, used) = (page.len(), page.cap(), page.used());
-        let (mut new_cap, mut need) = page::size_for(n + 1, width, page::entry_bytes(page) + entry.len());
+        let bytes = page.owner_bytes() + page::entry_bytes(page) + entry.len();
+        let (mut new_cap, mut need) = page::size_for(n + 1, width, bytes);
         if new_cap < cap {
             (new_cap, need) = (cap, need + (cap - new_cap) * (2 + width));
         }
@@ -349,7 +359,8 @@ impl Store {
         /// Two classes: deleting entries of 36 B copies the page every second time.
         const SAVING_BYTES_MIN: usize = 64;
         let page = self.heap.page(handle);
-        let (need_cap, need) = page::size_for(page.len(), page.width(), page::entry_bytes(page));
+        let bytes = page.owner_bytes() + page::entry_bytes(page);
+        let (need_cap, need) = page::size_for(page.len(), page.width(), bytes);
         let class = class_bytes(Kind::Page, need);
         if class + SAVING_BYTES_MIN > page.0.len() {
             return handle;
@@ -386,10 +397,7 @@ impl Store {
             if count[side] == 0 {
                 continue;
             }
-            // Where (nearly) all entries stay in a page at its limit, columns that have become wider find no room.
-            let (_, need) = page::size_for(count[side], self.access.width(), bytes[side]);
-            let width = if need > page::PAGE_BYTES_MAX { page.width() } else { self.access.width() };
-            match self.heap.new_page(count[side], width, bytes[side], self.snapshot.version(), page.stamp()) {
+            match self.new_page_like(page, count[side], bytes[side]) {
                 Ok(new) => halves[side].0 = Some(new),
                 Err(full) => {
                     halves.iter().filter_map(|half| half.0).for_each(|page| self.heap.release(page));
@@ -405,6 +413,18 @@ impl Store {
         Ok(halves)
     }
 
+    /// An empty page that belongs to whom `page` does.
+    fn new_page_like(&mut self, page: Page<'_>, entries: usize, bytes: usize) -> Result<Handle, Full> {
+        let version = self.snapshot.version();
+        if let Some(owner) = page.owner() {
+            return self.heap.new_owned_page(owner, entries, bytes, version);
+        }
+        // Where (nearly) all entries stay in a page at its limit, columns that have become wider find no room.
+        let (_, need) = page::size_for(entries, self.access.width(), bytes);
+        let width = if need > page::PAGE_BYTES_MAX { page.width() } else { self.access.width() };
+        self.heap.new_page(entries, width, bytes, version, page.stamp())
+    }
+
     /// All entries of two pages in one new one; both are freed.
     pub fn merge_pages(&mut self, into: Handle, from: Handle, now: UnixMs) -> Result<Handle, Full> {
         let (mut first, mut second) = ([0u8; page::PAGE_BYTES_MAX], [0u8; page::PAGE_BYTES_MAX]);
@@ -413,17 +433,11 @@ impl Store {
         let (first, second) = (Page(&first[..first_size]), Page(&second[..second_size]));
         let entries = first.len() + second.len();
         let bytes = page::entry_bytes(first) + page::entry_bytes(second);
-        let (_, need) = page::size_for(entries, self.access.width(), bytes);
+        let (_, need) = page::size_for(entries, self.access.width(), bytes + first.owner_bytes());
         if entries > page::ENTRIES_MAX || need > page::PAGE_BYTES_MAX {
             return Err(Full);
         }
-        let merged = self.heap.new_page(
-            entries,
-            self.access.width(),
-            bytes,
-            self.snapshot.version(),
-            first.stamp(),
-        )?;
+        let merged = self.new_page_like(first, entries, bytes)?;
         for page in [first, second] {
             for spot in page.spots() {
                 self.append_copy(merged, page, spot, now);

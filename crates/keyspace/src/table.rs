@@ -26,9 +26,9 @@ use isotherm_stdx::UnixMs;
 use std::sync::Arc;
 
 /// The mean page: 17 entries of 16 + 16 B. 320 would make inserts 20 % cheaper for 1.3 B a key (research: memory 2.5).
-const PAGE_BYTES_TARGET: u64 = 640;
+pub(crate) const PAGE_BYTES_TARGET: u64 = 640;
 /// Larger entries get larger pages: with fewer than this many, header and rounding weigh too much.
-const PAGE_ENTRIES_TARGET: u64 = 8;
+pub(crate) const PAGE_ENTRIES_TARGET: u64 = 8;
 pub(crate) const RUN_SLOTS_MAX: usize = 64;
 
 pub(crate) struct Table {

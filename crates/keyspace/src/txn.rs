@@ -14,7 +14,7 @@ use crate::page::Spot;
 use crate::set::SetEdit;
 use crate::stream::StreamEdit;
 use crate::table::Location;
-use crate::value::{Db, Entry, Expiry, Full, NewValue};
+use crate::value::{Db, Entry, Expiry, Full, NewValue, Value};
 use crate::watch::{Presence, Watcher};
 use crate::zset::ZsetEdit;
 use isotherm_arena::Handle;
@@ -129,7 +129,13 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
         let place = self.seek(db, key, lookup)?;
         let now = self.conditions.now;
-        Some(self.held.partition(key.slot).read(place, now))
+        let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
+        let mut entry = self.held.partition(key.slot).read(place, now);
+        // Whoever keeps keys past their time keeps fields too.
+        if keep && let Value::Hash(view) = &mut entry.value {
+            view.show_all();
+        }
+        Some(entry)
     }
 
     /// Where that entry is; counts and touches as `lookup` says.
@@ -295,7 +301,14 @@ impl<'t, 'k> Txn<'t, 'k> {
                 partition.locate(db, key)
             }
         };
-        let edited = partition.edit(db, location, key, form, limits, now, work)?;
+        let fields_from = match self.conditions.expiry_mode {
+            ExpiryMode::Keep => UnixMs(i64::MIN),
+            ExpiryMode::Delete | ExpiryMode::Hide => now,
+        };
+        let edited = partition.edit(db, location, key, form, limits, now, |editing| {
+            editing.now = fields_from;
+            work(editing)
+        })?;
         if edited.changed {
             self.touch_watchers(db, key);
         }
@@ -362,7 +375,16 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Moves value and expiry to another name (and database), replacing what is there. The source must exist and be
     /// another entry than the target.
     pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
-        self.copy(from, to)?;
+        self.found = None;
+        let now = self.conditions.now;
+        let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        let home = self.held.partition(from.1.slot).number;
+        let target = self.held.partition(to.1.slot);
+        if target.number == home && target.share_object(&source, to, now)? {
+            self.touch_watchers(to.0, to.1);
+        } else {
+            self.copy(from, to)?;
+        }
         let removed = self.remove(from.0, from.1);
         assert!(removed, "the source of a rename was there");
         Ok(())
@@ -373,10 +395,38 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.found = None;
         let now = self.conditions.now;
         let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        if self.held.partition(from.1.slot).store.object_at(&source).is_some() {
+            self.copy_object(from, to, &source)?;
+            self.touch_watchers(to.0, to.1);
+            return Ok(());
+        }
         let carried = self.held.partition(from.1.slot).carry(&source);
         self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
         self.touch_watchers(to.0, to.1);
         Ok(())
+    }
+
+    fn copy_object(
+        &mut self,
+        from: (Db, &Key<'_>),
+        to: (Db, &Key<'_>),
+        source: &Location,
+    ) -> Result<(), Full> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(from.1.slot);
+        let expiry = partition.store.old_entry(source).and_then(|old| old.expiry);
+        let number = partition.store.object_at(source).expect("the caller has seen it");
+        let root = partition.store.objects.take(number);
+        let (form, home) = (root.body.form(), partition.number);
+        let copied = if self.held.partition(to.1.slot).number == home {
+            self.held.partition(to.1.slot).store.copy_object(None, &root)
+        } else {
+            let (source, target) = self.held.two(from.1.slot, to.1.slot);
+            target.store.copy_object(Some(&source.store), &root)
+        };
+        self.held.partition(from.1.slot).store.objects.put(number, root);
+        let target = self.held.partition(to.1.slot);
+        target.put_object_with(to.0, target.locate(to.0, to.1), to.1, form, copied?, expiry, now)
     }
 
     // ---- whole databases: these hold the gate ----

@@ -192,7 +192,8 @@ fn a_snapshot_needs_no_room() {
         let mut told = 0;
         let mut more = true;
         while more {
-            more = snapshot.step(20, &mut |entry| {
+            more = snapshot.step(20, &mut |item| {
+                let SnapshotItem::Entry(entry) = item else { panic!("these tests store strings only") };
                 let (stored, at) = &cut[&(entry.db.0, entry.key.to_vec())];
                 assert_eq!(entry.expiry.map(|at| at.0), *at);
                 match entry.value {

@@ -4,6 +4,7 @@
 //! |-----------|----------------------------|-------------------------------------------------------------------------|
 //! | expiry    | every tick                 | a quarter of the thread's time; due pages only, found by their bounds    |
 //! | eviction  | every tick, above the limit| as long as one command would                                            |
+//! | lazy free | every tick                 | a tenth of the time: what removed collections had                        |
 //! | compaction| every tick                 | a tenth of the time, some objects under a lock at a time                 |
 //! | trimming  | every tick                 | free slabs beyond a reserve go back to the system                        |
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
@@ -24,6 +25,8 @@ use crate::pump::Pump;
 const EXPIRED_PER_STEP_MAX: u64 = 100;
 /// Objects that are moved in one step; each has a lock of its own.
 const MOVED_PER_STEP_MAX: usize = 64;
+/// Nodes of removed collections that are freed under one lock: some 20 us.
+const FREED_PER_STEP_MAX: usize = 200;
 /// Slots that age under one lock.
 const SLOTS_PER_STEP_MAX: usize = 4;
 /// Free slabs are kept for a sixty-fourth of what lives, and so many at least.
@@ -83,6 +86,7 @@ impl Cron {
             let stats = self.node.control_stats();
             undone |= self.node.make_room(&mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
+        undone |= self.free_removed(Instant::now() + period / 10);
         undone |= self.compact(Instant::now() + period / 10);
         self.trim(Instant::now() + period / 10);
         self.age();
@@ -103,6 +107,7 @@ impl Cron {
                 let (now, sink) = (unix_now(), &mut self.pump);
                 let step = self.node.keyspace.expire_step(self.expire_at, now, EXPIRED_PER_STEP_MAX, sink);
                 stats.values.expired_keys.add(step.expired);
+                stats.values.expired_fields.add(step.fields);
                 if Instant::now() >= deadline {
                     return true;
                 }
@@ -111,6 +116,18 @@ impl Cron {
                 }
             }
             self.expire_at = (self.expire_at + 1) % partitions;
+        }
+        false
+    }
+
+    /// Gives back what large collections that were removed had. True if time was over before.
+    fn free_removed(&self, deadline: Instant) -> bool {
+        for partition in 0..self.node.keyspace.partition_count() as u16 {
+            while self.node.keyspace.free_step(partition, FREED_PER_STEP_MAX) {
+                if Instant::now() >= deadline {
+                    return true;
+                }
+            }
         }
         false
     }

@@ -436,7 +436,7 @@ impl Structure for List {
         self.nodes.len() as u64
     }
 
-    fn large_bodies(&self) -> u64 {
+    fn large_bodies(&self, _: &Store) -> u64 {
         self.large
     }
 }

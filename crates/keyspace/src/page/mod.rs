@@ -6,11 +6,13 @@
 //!   [tag x cap]                8 bits of each entry's hash, never 0
 //!   [len x cap]                bytes of each entry, 2..=254
 //!   [access x cap x width]     width 0, 1 (LFU) or 2 (LRU)
+//!   [owner u32]                only in a page of an object (a large hash or set): its number
 //!   [entry 0][entry 1] ... [entry n-1]                             see `entry`
 //!   ... free up to class x 32
 //! ```
 //!
-//! cap is a multiple of 8 (column words); entry i begins at `8 + (2 + width) cap + sum(len[0..i])`.
+//! cap is a multiple of 8 (column words), in bits 0-4 of its byte; width in bits 5-6; bit 7 says that there is an owner.
+//! Entry i begins at `8 + (2 + width) cap + (4 with an owner) + sum(len[0..i])`.
 //! 17 entries of 2 + 16 + 16 B: 8 + 2 x 24 + 17 x 34 = 634 B; 37.3 B an entry, 38 with the class's rounding.
 //!
 //! Invariants: n <= cap <= 248; used = end of the last entry <= 32 class <= `PAGE_BYTES_MAX`; tags and lens of absent
@@ -27,6 +29,9 @@ pub(crate) const ENTRIES_MAX: usize = 248;
 pub(crate) const PAGE_BYTES_MAX: usize = 8064;
 /// The longest entry that the len column can tell.
 pub(crate) const ENTRY_BYTES_MAX: usize = 254;
+
+/// What the owner takes in a page that has one.
+pub(crate) const OWNER_BYTES: usize = 4;
 
 const CLASS_UNIT_BYTES: usize = 32;
 const _: () = assert!(PAGE_BYTES_MAX / CLASS_UNIT_BYTES <= u8::MAX as usize);
@@ -62,7 +67,19 @@ impl<'a> Page<'a> {
     /// Bytes of the access column per entry.
     #[inline]
     pub fn width(self) -> usize {
-        usize::from(self.0[CAP] >> 5)
+        usize::from(self.0[CAP] >> 5 & 3)
+    }
+    /// Bytes of the owner: 0 or 4.
+    #[inline]
+    pub fn owner_bytes(self) -> usize {
+        usize::from(self.0[CAP] >> 7) * OWNER_BYTES
+    }
+    /// The object that the page belongs to; none: a slot's.
+    #[inline]
+    pub fn owner(self) -> Option<u32> {
+        let at = self.columns_end();
+        (self.0[CAP] >> 7 != 0)
+            .then(|| u32::from_le_bytes(self.0[at..at + OWNER_BYTES].try_into().expect("four bytes")))
     }
     #[inline]
     pub fn used(self) -> usize {
@@ -86,8 +103,12 @@ impl<'a> Page<'a> {
         &self.0[HEADER_BYTES + cap..HEADER_BYTES + 2 * cap]
     }
     #[inline]
-    fn entries_start(self) -> usize {
+    fn columns_end(self) -> usize {
         HEADER_BYTES + (2 + self.width()) * self.cap()
+    }
+    #[inline]
+    fn entries_start(self) -> usize {
+        self.columns_end() + self.owner_bytes()
     }
     #[inline]
     pub fn tag(self, index: usize) -> u8 {
@@ -180,6 +201,15 @@ pub(crate) fn init(bytes: &mut [u8], cap: usize, width: usize, version: u8, stam
     bytes[STAMP..STAMP + 2].copy_from_slice(&stamp.to_le_bytes());
 }
 
+/// Gives an empty page, just made with room for it, its owner.
+pub(crate) fn set_owner(bytes: &mut [u8], owner: u32) {
+    debug_assert!(Page(bytes).len() == 0 && Page(bytes).owner().is_none());
+    let at = Page(bytes).columns_end();
+    bytes[at..at + OWNER_BYTES].copy_from_slice(&owner.to_le_bytes());
+    bytes[CAP] |= 0x80;
+    set_used(bytes, at + OWNER_BYTES);
+}
+
 /// After a move to another size class: the slice is the whole object.
 #[inline]
 pub(crate) fn set_class(bytes: &mut [u8]) {
@@ -229,7 +259,9 @@ pub(crate) fn access_column(bytes: &mut [u8]) -> &mut [u8] {
 /// Gives the columns room for `cap` entries and `width` bytes of access stamps; new stamps are `fresh`.
 pub(crate) fn widen(bytes: &mut [u8], cap: usize, width: usize, fresh: u16) {
     let page = Page(bytes);
-    let (old_cap, old_width, old_start, used) = (page.cap(), page.width(), page.entries_start(), page.used());
+    // The owner moves along with the entries behind it.
+    let (old_cap, old_width, old_start, used) = (page.cap(), page.width(), page.columns_end(), page.used());
+    let owned = bytes[CAP] & 0x80;
     debug_assert!(cap >= old_cap);
     let start = HEADER_BYTES + (2 + width) * cap;
     bytes.copy_within(old_start..used, start);
@@ -245,7 +277,7 @@ pub(crate) fn widen(bytes: &mut [u8], cap: usize, width: usize, fresh: u16) {
     bytes.copy_within(HEADER_BYTES + old_cap..HEADER_BYTES + 2 * old_cap, HEADER_BYTES + cap);
     bytes[HEADER_BYTES + cap + old_cap..HEADER_BYTES + 2 * cap].fill(0);
     bytes[HEADER_BYTES + old_cap..HEADER_BYTES + cap].fill(0);
-    bytes[CAP] = (cap / 8) as u8 | (width as u8) << 5;
+    bytes[CAP] = (cap / 8) as u8 | (width as u8) << 5 | owned;
     set_used(bytes, used - old_start + start);
     if width != old_width {
         for index in 0..Page(bytes).len() {
@@ -303,14 +335,15 @@ pub(crate) fn remove(bytes: &mut [u8], spot: Spot) {
 pub(crate) fn narrow(bytes: &mut [u8], cap: usize) {
     let page = Page(bytes);
     let (old_cap, width, old_start, used, n) =
-        (page.cap(), page.width(), page.entries_start(), page.used(), page.len());
+        (page.cap(), page.width(), page.columns_end(), page.used(), page.len());
+    let owned = bytes[CAP] & 0x80;
     debug_assert!(n <= cap && cap <= old_cap);
     let start = HEADER_BYTES + (2 + width) * cap;
     bytes.copy_within(HEADER_BYTES + old_cap..HEADER_BYTES + old_cap + cap, HEADER_BYTES + cap);
     let stamps = HEADER_BYTES + 2 * old_cap;
     bytes.copy_within(stamps..stamps + width * cap, HEADER_BYTES + 2 * cap);
     bytes.copy_within(old_start..used, start);
-    bytes[CAP] = (cap / 8) as u8 | (width as u8) << 5;
+    bytes[CAP] = (cap / 8) as u8 | (width as u8) << 5 | owned;
     set_used(bytes, used - old_start + start);
 }
 

@@ -174,7 +174,7 @@ pub const STATS: &[Field] = &[
     ("sync_partial_ok", none),
     ("sync_partial_err", none),
     ("expired_keys", |s| s.totals().values.expired_keys.to_string()),
-    ("expired_fields", none),
+    ("expired_fields", |s| s.totals().values.expired_fields.to_string()),
     ("evicted_keys", |s| s.totals().values.evicted_keys.to_string()),
     ("evicted_clients", |s| s.totals().values.evicted_clients.to_string()),
     ("evicted_scripts", none),

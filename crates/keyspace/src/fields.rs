@@ -1,0 +1,699 @@
+//! The large form of hashes and sets: pages of entries, as the keyspace's own, under one record.
+//!
+//! ```text
+//!   Root -> Fields { record } -> page | directory -> pages       entry: [klen][meta][expiry][field][value]
+//! ```
+//!
+//! Entries, pages, directory and linear hashing are those of a slot (`table`), so is the cost: 2 B in the entry, 2 B of
+//! columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a page names its owner (the
+//! object) behind its columns, has no access column, and long values are nodes of the arena, so that compaction finds
+//! the way back. A member of a set is a field without a value.
+//!
+//! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
+
+use crate::directory;
+use crate::entry::{
+    BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
+};
+use crate::key::Key;
+use crate::object::{Object, Structure};
+use crate::packed::Element;
+use crate::page::{self, ENTRIES_MAX, Spot};
+use crate::record::{NEVER, Record, bound_of, buddy, is_due, page_index};
+use crate::scan::advance;
+use crate::snapshot::SnapshotPart;
+use crate::store::Store;
+use crate::table::{PAGE_BYTES_TARGET, PAGE_ENTRIES_TARGET, tag_of};
+use crate::value::{Encoding, Full, NewValue};
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, UnixMs};
+
+/// What a page takes beyond its used bytes: half a step of its size class, and its place in the directory.
+const PAGE_ROUNDING_BYTES: u64 = 16 + directory::CHILD_BYTES as u64;
+
+pub(crate) struct Fields {
+    number: u32,
+    /// `keys` are the fields, `volatile` those with a time.
+    pub record: Record,
+    /// What OBJECT ENCODING says: listpack or intset while the limits were never crossed.
+    pub encoding: Encoding,
+    is_set: bool,
+    /// The bound under which the store lists it for the active cycle.
+    pub listed: u32,
+    /// A snapshot has yet to tell it: pages are saved before they change.
+    pub saving: bool,
+    /// Where a freeing or telling walk goes on.
+    next_page: u32,
+}
+
+/// A field, its value and its time.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'a> {
+    pub name: &'a [u8],
+    pub value: Element<'a>,
+    pub expiry: Option<UnixMs>,
+}
+
+/// Where a field is, or would be.
+#[derive(Clone, Copy)]
+struct FieldPlace {
+    index: u32,
+    page: Option<Handle>,
+    spot: Option<Spot>,
+}
+
+impl Fields {
+    pub fn new(number: u32, is_set: bool, encoding: Encoding) -> Fields {
+        Fields { number, record: Record::EMPTY, encoding, is_set, listed: NEVER, saving: false, next_page: 0 }
+    }
+
+    // ---- reading ----
+
+    fn locate(&self, store: &Store, field: &[u8], hash: u64) -> FieldPlace {
+        if self.record.pages == 0 {
+            return FieldPlace { index: 0, page: None, spot: None };
+        }
+        let index = page_index(hash, self.record.pages);
+        let (page, _) = directory::get(&store.heap, &self.record, index);
+        let spot = page.and_then(|page| {
+            store.heap.page(page).find(tag_of(hash), |entry| store.is_key(EntryBytes(entry), field))
+        });
+        FieldPlace { index, page, spot }
+    }
+
+    pub fn get<'a>(&self, store: &'a Store, field: &[u8]) -> Option<Field<'a>> {
+        let place = self.locate(store, field, store.hasher.hash(field));
+        let (page, spot) = place.page.zip(place.spot)?;
+        Some(field_of(store, store.heap.page(page).entry(spot)))
+    }
+
+    /// Fields of page `index`.
+    pub fn for_each_in<'a>(&self, store: &'a Store, index: u32, mut visit: impl FnMut(Field<'a>)) -> u64 {
+        let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { return 0 };
+        let page = store.heap.page(page);
+        page.spots().for_each(|spot| visit(field_of(store, page.entry(spot))));
+        page.len() as u64
+    }
+
+    pub fn for_each<'a>(&self, store: &'a Store, mut visit: impl FnMut(Field<'a>)) {
+        for index in 0..self.record.pages {
+            self.for_each_in(store, index, &mut visit);
+        }
+    }
+
+    /// Goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. As SCAN does (see `scan`).
+    pub fn scan<'a>(
+        &self,
+        store: &'a Store,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(Field<'a>),
+    ) -> u64 {
+        let mut position = cursor as u32;
+        let mut seen = 0;
+        while self.record.pages > 0 {
+            let (page, next) = advance(position, self.record.pages);
+            seen += self.for_each_in(store, page, &mut visit);
+            position = next;
+            if position == 0 || seen >= count {
+                break;
+            }
+        }
+        u64::from(position)
+    }
+
+    /// A random field, each equally likely.
+    pub fn random<'a>(&self, store: &'a Store, random: &mut dyn FnMut(u64) -> u64) -> Field<'a> {
+        loop {
+            let index = random(u64::from(self.record.pages)) as u32;
+            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(page);
+            // Most pages have fewer than 64; a page with more is drawn again as often as its weight asks.
+            let at = random(ENTRIES_MAX as u64) as usize;
+            if at < page.len() {
+                return field_of(store, page.entry(page.spot(at)));
+            }
+        }
+    }
+
+    // ---- changing ----
+
+    /// Stores a field. `keep`: one that is there keeps its time. Returns whether it is new.
+    pub fn set(
+        &mut self,
+        store: &mut Store,
+        field: &[u8],
+        value: NewValue<'_>,
+        expiry: Option<UnixMs>,
+        keep: bool,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let key = self.key(store, field);
+        let place = self.locate(store, field, key.hash);
+        let old = place.page.zip(place.spot).map(|(page, spot)| {
+            let entry = EntryBytes(store.heap.page(page).entry(spot));
+            (entry.expiry(), entry.body())
+        });
+        let expiry = if keep { old.and_then(|(expiry, _)| expiry) } else { expiry };
+        let draft = self.draft(store, &key, place.page, value, expiry)?;
+        let entry = EntryBytes(draft.as_bytes());
+        if let Err(full) = self.put_bytes(store, &place, &key, draft.as_bytes(), now) {
+            entry.body().into_iter().for_each(|body| store.free_body(body));
+            return Err(full);
+        }
+        if let Some(body) = entry.body() {
+            self.record.outside += store.body_units(body);
+        }
+        match old {
+            None => self.record.keys += 1,
+            Some((old_expiry, old_body)) => {
+                self.record.volatile -= u32::from(old_expiry.is_some());
+                self.free_body(store, old_body);
+            }
+        }
+        if let Some(at) = expiry {
+            self.record.volatile += 1;
+            directory::lower_bound(&mut store.heap, &mut self.record, place.index, bound_of(at));
+        }
+        self.grow(store, now);
+        Ok(old.is_none())
+    }
+
+    /// Sets or clears the time of a field. Returns whether it is there.
+    pub fn set_expiry(
+        &mut self,
+        store: &mut Store,
+        field: &[u8],
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let key = self.key(store, field);
+        let place = self.locate(store, field, key.hash);
+        let Some((page, spot)) = place.page.zip(place.spot) else { return Ok(false) };
+        let entry = EntryBytes(store.heap.page(page).entry(spot));
+        let was_volatile = entry.is_volatile();
+        let draft = Draft::with_expiry(entry, expiry);
+        self.put_bytes(store, &place, &key, draft.as_bytes(), now)?;
+        self.record.volatile = self.record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
+        if let Some(at) = expiry {
+            directory::lower_bound(&mut store.heap, &mut self.record, place.index, bound_of(at));
+        }
+        Ok(true)
+    }
+
+    pub fn remove(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> bool {
+        let place = self.locate(store, field, store.hasher.hash(field));
+        let Some((page, spot)) = place.page.zip(place.spot) else { return false };
+        self.before_change(store, page);
+        let view = store.heap.page(page);
+        let entry = EntryBytes(view.entry(spot));
+        let (volatile, body, used) = (entry.is_volatile(), entry.body(), view.used() as u64);
+        self.free_body(store, body);
+        self.record.keys -= 1;
+        self.record.volatile -= u32::from(volatile);
+        let left = store.remove_entry(page, spot);
+        self.settle_removal(store, place.index, (page, used), left);
+        if self.record.keys > 0 {
+            self.shrink(store, now);
+        }
+        true
+    }
+
+    /// Removes up to about `fields_max` fields whose time has come; `gone` hears of each. False if none is left.
+    pub fn expire(
+        &mut self,
+        store: &mut Store,
+        now: UnixMs,
+        fields_max: usize,
+        gone: &mut Vec<Vec<u8>>,
+    ) -> bool {
+        let mut from = 0;
+        while let Some(index) =
+            directory::next_bounded(&store.heap, &self.record, from, &|bound| is_due(bound, now))
+        {
+            let removed = self.expire_page(store, index, now, gone);
+            if gone.len() >= fields_max {
+                return true;
+            }
+            from = if removed == 0 { index + 1 } else { 0 };
+        }
+        if self.record.volatile == 0 {
+            self.record.bound = NEVER;
+        }
+        false
+    }
+
+    fn expire_page(&mut self, store: &mut Store, index: u32, now: UnixMs, gone: &mut Vec<Vec<u8>>) -> u32 {
+        let (Some(handle), _) = directory::get(&store.heap, &self.record, index) else {
+            directory::set_bound(&mut store.heap, &mut self.record, index, NEVER);
+            return 0;
+        };
+        let page = store.heap.page(handle);
+        let used = page.used() as u64;
+        let (mut dead, mut count, mut bound, mut bodies) = ([false; ENTRIES_MAX], 0, NEVER, Vec::new());
+        for spot in page.spots() {
+            let entry = EntryBytes(page.entry(spot));
+            match entry.expiry() {
+                Some(at) if at < now => {
+                    gone.push(store.key_of(entry).to_vec());
+                    bodies.extend(entry.body());
+                    dead[spot.index] = true;
+                    count += 1;
+                }
+                Some(at) => bound = bound.min(bound_of(at)),
+                None => {}
+            }
+        }
+        if count > 0 {
+            self.before_change(store, handle);
+            bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
+            self.record.keys -= count;
+            self.record.volatile -= count;
+        }
+        directory::set_bound(&mut store.heap, &mut self.record, index, bound);
+        if count > 0 {
+            let left = store.remove_entries(handle, &dead);
+            self.settle_removal(store, index, (handle, used), left);
+            let mut merges = count;
+            while self.record.keys > 0 && merges > 0 && self.shrink(store, now) {
+                merges -= 1;
+            }
+        }
+        count
+    }
+
+    fn key<'k>(&self, store: &Store, field: &'k [u8]) -> Key<'k> {
+        Key { bytes: field, slot: Slot::new(0), hash: store.hasher.hash(field) }
+    }
+
+    /// An entry for a field, with its body made if it has one.
+    fn draft(
+        &self,
+        store: &mut Store,
+        key: &Key<'_>,
+        page: Option<Handle>,
+        value: NewValue<'_>,
+        expiry: Option<UnixMs>,
+    ) -> Result<Draft, Full> {
+        let tight = page.is_some_and(|page| store.heap.page(page).used() > page::PAGE_BYTES_MAX - 512);
+        let len = value_bytes(value);
+        let plan = Plan::new(key.bytes.len(), len, tight);
+        if plan.place == Place::Inline {
+            return Ok(Draft::inline(key.bytes, value, expiry));
+        }
+        let head = body_head_bytes(plan.keyed, key.bytes.len());
+        let raw = match plan.place {
+            Place::Blob => store.heap.new_node_body(self.number, key.hash as u32, head + len)?.raw(),
+            _ => store.large.insert(head + len)?,
+        };
+        let body = BodyRef { place: plan.place, raw, len: (head + len) as u32, keyed: plan.keyed };
+        let bytes = store.body_mut(body);
+        if plan.keyed {
+            bytes[..4].copy_from_slice(&(key.bytes.len() as u32).to_le_bytes());
+            bytes[4..head].copy_from_slice(key.bytes);
+        }
+        match value {
+            NewValue::Int(int) => bytes[head..].copy_from_slice(&int.to_le_bytes()[..len]),
+            NewValue::Bytes(text) | NewValue::Raw(text) => bytes[head..].copy_from_slice(text),
+            NewValue::Packed(_) => unreachable!("a field's value is text"),
+        }
+        Ok(Draft::outside(key.bytes, form_of(value), body, expiry))
+    }
+
+    fn free_body(&mut self, store: &mut Store, body: Option<BodyRef>) {
+        if let Some(body) = body {
+            self.record.outside -= store.body_units(body);
+            store.free_body(body);
+        }
+    }
+
+    fn put_bytes(
+        &mut self,
+        store: &mut Store,
+        place: &FieldPlace,
+        key: &Key<'_>,
+        entry: &[u8],
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        if self.record.pages == 0 {
+            directory::push(&mut store.heap, &mut self.record, None, NEVER)?;
+        }
+        let Some(page) = place.page else {
+            let page = store.heap.new_owned_page(self.number, 1, entry.len(), store.snapshot.version())?;
+            page::append(store.heap.page_mut(page), tag_of(key.hash), entry, 0);
+            self.record.page_bytes += store.heap.page(page).used() as u64;
+            directory::set_page(&mut store.heap, &mut self.record, place.index, Some(page));
+            return Ok(());
+        };
+        self.before_change(store, page);
+        let used = store.heap.page(page).used() as u64;
+        let (moved, _) = match place.spot {
+            Some(spot) => store.replace_entry(page, spot, entry, now)?,
+            None => store.append_entry(page, key.hash, entry, now)?,
+        };
+        if moved != page {
+            directory::set_page(&mut store.heap, &mut self.record, place.index, Some(moved));
+        }
+        self.record.page_bytes = self.record.page_bytes + store.heap.page(moved).used() as u64 - used;
+        Ok(())
+    }
+
+    fn settle_removal(
+        &mut self,
+        store: &mut Store,
+        index: u32,
+        (page, used): (Handle, u64),
+        left: Option<Handle>,
+    ) {
+        self.record.page_bytes -= used - left.map_or(0, |page| store.heap.page(page).used() as u64);
+        if left != Some(page) {
+            directory::set_page(&mut store.heap, &mut self.record, index, left);
+        }
+        if self.record.keys == 0 {
+            directory::free(&mut store.heap, &self.record);
+            self.record = Record::EMPTY;
+        }
+    }
+
+    /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
+    fn before_change(&self, store: &mut Store, page: Handle) {
+        if self.saving && store.heap.page(page).version() != store.snapshot.version() {
+            let mut saved = Vec::new();
+            self.tell_page(store, page, &mut |field| saved.push(SavedField::of(field)));
+            store.snapshot.save_fields(self.number, saved);
+            let epoch = store.snapshot.version();
+            page::set_version(store.heap.page_mut(page), epoch);
+        }
+    }
+
+    // ---- growth ----
+
+    fn grow(&mut self, store: &mut Store, now: UnixMs) {
+        let (pages, keys) = (u64::from(self.record.pages), u64::from(self.record.keys));
+        if self.record.page_bytes > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages {
+            // A split that finds no memory is left for the next insert: pages may be larger.
+            let _ = self.split(store, now);
+        }
+    }
+
+    fn split(&mut self, store: &mut Store, now: UnixMs) -> Result<(), Full> {
+        let new_index = self.record.pages;
+        let source_index = buddy(new_index);
+        let (source, bound) = directory::get(&store.heap, &self.record, source_index);
+        let Some(source) = source else {
+            return directory::push(&mut store.heap, &mut self.record, None, NEVER);
+        };
+        self.before_change(store, source);
+        let used = store.heap.page(source).used() as u64;
+        let halves = store.split_page(source, |hash| page_index(hash, new_index + 1) == new_index, now)?;
+        if let Err(full) = directory::push(&mut store.heap, &mut self.record, halves[1].0, halves[1].1) {
+            halves.iter().filter_map(|half| half.0).for_each(|page| store.heap.release(page));
+            return Err(full);
+        }
+        directory::set_page(&mut store.heap, &mut self.record, source_index, halves[0].0);
+        if halves[0].1 != bound {
+            directory::set_bound(&mut store.heap, &mut self.record, source_index, halves[0].1);
+        }
+        store.heap.release(source);
+        let used_now: usize =
+            halves.iter().filter_map(|half| half.0).map(|page| store.heap.page(page).used()).sum();
+        self.record.page_bytes = self.record.page_bytes + used_now as u64 - used;
+        Ok(())
+    }
+
+    fn shrink(&mut self, store: &mut Store, now: UnixMs) -> bool {
+        if self.record.pages <= 1 {
+            return false;
+        }
+        // A fifth below the point where it would split again, so that it does not go to and fro.
+        let fewer = u64::from(self.record.pages - 1);
+        let small = self.record.page_bytes * 5 < PAGE_BYTES_TARGET * fewer * 4;
+        let few = u64::from(self.record.keys) * 5 < PAGE_ENTRIES_TARGET * fewer * 4;
+        (small || few) && self.merge(store, now).is_ok()
+    }
+
+    fn merge(&mut self, store: &mut Store, now: UnixMs) -> Result<(), Full> {
+        let last = self.record.pages - 1;
+        let target = buddy(last);
+        let (from, from_bound) = directory::get(&store.heap, &self.record, last);
+        let (into, _) = directory::get(&store.heap, &self.record, target);
+        if let Some(from) = from {
+            self.before_change(store, from);
+            let mut used = store.heap.page(from).used() as u64;
+            let merged = match into {
+                None => from,
+                Some(into) => {
+                    self.before_change(store, into);
+                    used += store.heap.page(into).used() as u64;
+                    store.merge_pages(into, from, now)?
+                }
+            };
+            self.record.page_bytes = self.record.page_bytes + store.heap.page(merged).used() as u64 - used;
+            directory::set_page(&mut store.heap, &mut self.record, target, Some(merged));
+            directory::lower_bound(&mut store.heap, &mut self.record, target, from_bound);
+        }
+        directory::pop(&mut store.heap, &mut self.record);
+        Ok(())
+    }
+
+    /// Gives everything back at once: of one that was never stored.
+    pub fn free_all(&mut self, store: &mut Store) {
+        while !self.free_step(store, usize::MAX) {}
+    }
+
+    fn copy_to(&self, from: Option<&Store>, store: &mut Store, number: u32) -> Result<Object, Full> {
+        let mut copy = Fields::new(number, self.is_set, self.encoding);
+        let mut fields = Vec::new();
+        for index in 0..self.record.pages {
+            self.for_each_in(from.unwrap_or(store), index, |field| fields.push(SavedField::of(field)));
+            for saved in fields.drain(..) {
+                let value = match &saved.value {
+                    SavedText::Int(int) => NewValue::Int(*int),
+                    SavedText::Bytes(bytes) => NewValue::Bytes(bytes),
+                };
+                let now = UnixMs(0);
+                if let Err(full) = copy.set(store, &saved.name, value, saved.expiry, false, now) {
+                    copy.free_all(store);
+                    return Err(full);
+                }
+            }
+        }
+        Ok(if self.is_set { Object::Set(copy) } else { Object::Hash(copy) })
+    }
+
+    // ---- compaction ----
+
+    /// Moves a page of this object.
+    pub fn relocate_page(&mut self, store: &mut Store, handle: Handle) -> bool {
+        let view = store.heap.page(handle);
+        let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
+        let size = view.0.len();
+        let index = page_index(hash, self.record.pages);
+        assert_eq!(
+            directory::get(&store.heap, &self.record, index).0,
+            Some(handle),
+            "its owner refers to it"
+        );
+        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
+        directory::set_page(&mut store.heap, &mut self.record, index, Some(moved));
+        moved != handle
+    }
+
+    // ---- snapshot ----
+
+    /// Tells the fields of one page as they are.
+    fn tell_page(&self, store: &Store, page: Handle, visit: &mut dyn FnMut(Field<'_>)) {
+        let view = store.heap.page(page);
+        view.spots().for_each(|spot| visit(field_of(store, view.entry(spot))));
+    }
+}
+
+/// A field that was saved before its page changed.
+pub(crate) struct SavedField {
+    pub name: Box<[u8]>,
+    pub value: SavedText,
+    pub expiry: Option<UnixMs>,
+}
+
+pub(crate) enum SavedText {
+    Int(i64),
+    Bytes(Box<[u8]>),
+}
+
+impl SavedField {
+    fn of(field: Field<'_>) -> SavedField {
+        let value = match field.value {
+            Element::Int(int) => SavedText::Int(int),
+            Element::Bytes(bytes) => SavedText::Bytes(bytes.into()),
+        };
+        SavedField { name: field.name.into(), value, expiry: field.expiry }
+    }
+
+    pub fn field(&self) -> Field<'_> {
+        let value = match &self.value {
+            SavedText::Int(int) => Element::Int(*int),
+            SavedText::Bytes(bytes) => Element::Bytes(bytes),
+        };
+        Field { name: &self.name, value, expiry: self.expiry }
+    }
+}
+
+fn field_of<'a>(store: &'a Store, bytes: &'a [u8]) -> Field<'a> {
+    let entry = EntryBytes(bytes);
+    let value = store.value_bytes_of(entry);
+    let value = if entry.form() == Form::Int { Element::Int(read_int(value)) } else { Element::Bytes(value) };
+    Field { name: store.key_of(entry), value, expiry: entry.expiry() }
+}
+
+impl Structure for Fields {
+    fn len(&self) -> u64 {
+        u64::from(self.record.keys)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
+        self.record.page_bytes + pages + u64::from(self.record.outside) * 16
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Its nodes are bodies: `id` is the lower half of the field's hash.
+    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
+        let index = page_index(u64::from(id), self.record.pages);
+        let page = directory::get(&store.heap, &self.record, index).0.expect("a body's page is there");
+        let view = store.heap.page(page);
+        let refers = |entry: &[u8]| {
+            let body = EntryBytes(entry).body();
+            body.is_some_and(|body| body.place == Place::Blob && body.raw == handle.raw())
+        };
+        let spot = view.spots().find(|spot| refers(view.entry(*spot))).expect("a body is referred to");
+        let mut bytes = view.entry(spot).to_vec();
+        let body = EntryBytes(&bytes).body().expect("it refers to the body");
+        let size = crate::entry::BLOB_HEAD_BYTES + body.len as usize;
+        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
+        let at = bytes.len() - 8;
+        bytes[at..at + 4].copy_from_slice(&moved.raw().to_le_bytes());
+        page::replace(store.heap.page_mut(page), spot, &bytes);
+        moved != handle
+    }
+
+    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        let mut budget = nodes_max;
+        while self.next_page < self.record.pages {
+            if budget == 0 {
+                return false;
+            }
+            budget -= 1;
+            let index = self.next_page;
+            self.next_page += 1;
+            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            directory::set_page(&mut store.heap, &mut self.record, index, None);
+            if self.record.outside > 0 {
+                let view = store.heap.page(page);
+                let bodies: Vec<BodyRef> =
+                    view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
+                bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
+            }
+            store.heap.release(page);
+        }
+        directory::free(&mut store.heap, &self.record);
+        self.record = Record::EMPTY;
+        self.next_page = 0;
+        true
+    }
+
+    fn set_saving(&mut self, saving: bool) {
+        self.saving = saving;
+    }
+
+    /// The cursor is the next page: a page changes its number only by a split or a merge, which save it.
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        cursor: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        let (epoch, is_set) = (store.snapshot.version(), self.is_set);
+        let mut tell = |field: Field<'_>| {
+            let name = Element::Bytes(field.name);
+            visit(match is_set {
+                true => SnapshotPart::Member(name),
+                false => SnapshotPart::Field(name, field.value, field.expiry),
+            });
+        };
+        store.snapshot.take_fields(self.number).iter().for_each(|saved| tell(saved.field()));
+        for _ in 0..nodes_max {
+            let index = *cursor as u32;
+            if index >= self.record.pages {
+                return true;
+            }
+            if let (Some(page), _) = directory::get(&store.heap, &self.record, index)
+                && store.heap.page(page).version() != epoch
+            {
+                self.tell_page(store, page, &mut tell);
+                page::set_version(store.heap.page_mut(page), epoch);
+            }
+            *cursor += 1;
+        }
+        *cursor >= u64::from(self.record.pages)
+    }
+
+    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.copy_to(None, store, number)
+    }
+
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.copy_to(Some(from), store, number)
+    }
+
+    fn large_bodies(&self, store: &Store) -> u64 {
+        let mut count = 0;
+        for index in 0..self.record.pages {
+            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(page);
+            let is_large = |spot: &Spot| EntryBytes(page.entry(*spot)).place() == Place::Large;
+            count += page.spots().filter(is_large).count() as u64;
+        }
+        count
+    }
+
+    fn check_invariants(&self, store: &Store, number: u32) -> u64 {
+        assert_eq!(self.number, number);
+        let mut referred = directory::check_invariants(&store.heap, &self.record) as u64;
+        let (mut keys, mut volatile, mut bytes, mut outside) = (0, 0, 0, 0);
+        for index in 0..self.record.pages {
+            let (Some(handle), bound) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(handle);
+            page.check_invariants();
+            assert_eq!(page.owner(), Some(number));
+            assert!(page.len() > 0, "a page without entries has no bytes");
+            referred += 1;
+            bytes += page.used() as u64;
+            for spot in page.spots() {
+                let entry = EntryBytes(page.entry(spot));
+                let hash = store.hasher.hash(store.key_of(entry));
+                assert_eq!(
+                    (page_index(hash, self.record.pages), tag_of(hash)),
+                    (index, page.tag(spot.index))
+                );
+                keys += 1;
+                if let Some(expiry) = entry.expiry() {
+                    volatile += 1;
+                    assert!(bound_of(expiry) >= bound, "a page's bound is a lower bound");
+                }
+                outside += entry.body().map_or(0, |body| store.body_units(body));
+                referred += u64::from(entry.place() == Place::Blob);
+            }
+        }
+        let counted = (keys, volatile, bytes, outside);
+        let record = &self.record;
+        // While it is being freed, entries are no longer counted.
+        if self.next_page == 0 {
+            assert_eq!(counted, (record.keys, record.volatile, record.page_bytes, record.outside));
+        }
+        referred
+    }
+}
