@@ -181,7 +181,9 @@ fn dump_all(keyspace: &Keyspace, now: i64) -> World {
                 assert!(set.iter().all(|member| view.contains(member)));
                 let (mut scanned, mut cursor) = (BTreeSet::new(), 0);
                 loop {
-                    cursor = view.scan(cursor, 10, |member| drop(scanned.insert(member.to_vec())));
+                    cursor = view.scan(cursor, 10, |member| {
+                        scanned.insert(member.to_vec());
+                    });
                     if cursor == 0 {
                         break;
                     }
@@ -304,7 +306,7 @@ fn take(item: SnapshotItem<'_>, told: &mut World, open: &mut Option<(Bytes, u64)
                 }
                 Value::Set(view) => {
                     let mut set = BTreeSet::new();
-                    view.for_each(|member| drop(set.insert(member.to_vec())));
+                    view.for_each(|member| assert!(set.insert(member.to_vec())));
                     Model::Set(set)
                 }
                 other => panic!("{other:?}"),
