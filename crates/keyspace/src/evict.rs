@@ -72,6 +72,7 @@ impl Keyspace {
             Presence::Stale => partition.watches.expire(db, key.bytes),
             _ => partition.watches.touch(db, key.bytes),
         }
+        partition.waiters.wake_removed(db, key.bytes);
         sink.effect(Effect::Evicted { db, key: key.bytes });
         true
     }

@@ -184,6 +184,9 @@ fn expire_page(
                 if !partition.watches.is_empty() {
                     partition.watches.expire(db, key);
                 }
+                if !partition.waiters.is_empty() {
+                    partition.waiters.wake_removed(db, key);
+                }
                 sink.effect(Effect::Expired { db, key });
                 dead[spot.index] = true;
                 gone += 1;

@@ -53,6 +53,7 @@ mod zset;
 mod effect;
 mod lock;
 mod txn;
+mod waiter;
 mod watch;
 
 #[cfg(test)]
@@ -82,6 +83,7 @@ pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{StreamEdit, StreamView};
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
+pub use waiter::Waiter;
 pub use watch::Watcher;
 pub use zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 

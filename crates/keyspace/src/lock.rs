@@ -13,8 +13,10 @@ use crate::geometry::Geometry;
 use crate::key::{Key, KeyHasher};
 use crate::partition::Partition;
 use crate::value::Db;
+use crate::waiter::{WaitedKeys, Waiter};
 use isotherm_arena::{Arena, ArenaConfig, ReserveError};
 use isotherm_stdx::Slot;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -47,6 +49,7 @@ pub(crate) struct Shared {
     pub weights: Box<[Weight]>,
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
+    pub waited: WaitedKeys,
 }
 
 #[derive(Default)]
@@ -76,6 +79,7 @@ impl Shared {
             weights: (0..config.partitions).map(|_| Weight::default()).collect(),
             access: AccessSettings::new(),
             snapshot_active: AtomicBool::new(false),
+            waited: WaitedKeys::default(),
         }
     }
 
@@ -176,14 +180,23 @@ impl Keyspace {
         self.shared.access.mode()
     }
 
+    /// How many keys are waited for, and how many of them by somebody who waits for their removal too.
+    pub fn waited_keys(&self) -> [u64; 2] {
+        self.shared.waited.get()
+    }
+
     /// Asserts everything that the files of this crate call an invariant. Takes the gate.
     pub fn check_invariants(&self) {
         let mut held = Held::new(self);
         held.acquire(Want::All);
         let mut objects = vec![0; self.arenas.len()];
+        let mut waited = [0; 2];
         for partition in held.partitions() {
             objects[usize::from(partition.number) % self.arenas.len()] += partition.check_invariants();
+            let counts = partition.waiters.counts();
+            waited = [waited[0] + counts[0], waited[1] + counts[1]];
         }
+        assert_eq!(waited, self.waited_keys());
         for (arena, objects) in self.arenas.iter().zip(objects) {
             arena.check_invariants();
             assert_eq!(arena.stats().live_objects, objects, "every object is referred to, once");
@@ -210,11 +223,13 @@ pub struct Held<'k> {
     pub(crate) keyspace: &'k Keyspace,
     /// Ascending by partition.
     guards: Vec<(u16, MutexGuard<'k, Partition>)>,
+    /// Keys that somebody waits for and that were changed, in the order of their first change.
+    ready: VecDeque<(Db, Box<[u8]>)>,
 }
 
 impl<'k> Held<'k> {
     pub fn new(keyspace: &'k Keyspace) -> Held<'k> {
-        Held { keyspace, guards: Vec::new() }
+        Held { keyspace, guards: Vec::new(), ready: VecDeque::new() }
     }
 
     pub fn keyspace(&self) -> &'k Keyspace {
@@ -239,9 +254,10 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Unlocks everything.
+    /// Unlocks everything. Whoever waits for what was changed has been served before.
     #[inline]
     pub fn release(&mut self) {
+        debug_assert!(self.ready.is_empty(), "waiters are served under the locks of who changed their keys");
         self.guards.clear();
     }
 
@@ -300,6 +316,70 @@ impl<'k> Held<'k> {
         });
         let [a, b] = self.guards.get_disjoint_mut(at).expect("they are different");
         (&mut a.1, &mut b.1)
+    }
+
+    // ---- waiters ----
+
+    /// Somebody waits for this key, and it was changed.
+    pub(crate) fn note_ready(&mut self, db: Db, key: &[u8]) {
+        if !self.ready.iter().any(|(other, name)| *other == db && **name == *key) {
+            self.ready.push_back((db, key.into()));
+        }
+    }
+
+    /// Whether `take_ready` has one.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The key that was changed first, of those that somebody waits for.
+    pub fn take_ready(&mut self) -> Option<(Db, Box<[u8]>)> {
+        self.ready.pop_front()
+    }
+
+    /// Those who wait for `key`, the oldest first. Its partition is held.
+    pub fn waiters(&mut self, db: Db, key: &Key<'_>) -> Vec<Arc<Waiter>> {
+        self.partition(key.slot).waiters.of(db, key.bytes).to_vec()
+    }
+
+    /// Whether the key's partition is held.
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        self.position(self.keyspace.partition_of(key.slot)).is_some()
+    }
+
+    /// Lists `waiter` under each of its keys, behind those that wait for it already. Their partitions are held.
+    pub fn wait(&mut self, waiter: &Arc<Waiter>) {
+        for (db, name) in &waiter.keys {
+            let slot = Slot::of_key(name);
+            let counts = &self.keyspace.shared.waited;
+            self.partition(slot).waiters.add(*db, name, waiter, counts);
+        }
+    }
+
+    /// Takes a waiter that has ended out of the lists of those partitions that are held.
+    pub fn forget_here(&mut self, waiter: &Arc<Waiter>) {
+        for (db, name) in &waiter.keys {
+            let partition = self.keyspace.partition_of(Slot::of_key(name));
+            if self.position(partition).is_some() {
+                let counts = &self.keyspace.shared.waited;
+                self.numbered(partition).waiters.remove(*db, name, waiter, counts);
+            }
+        }
+    }
+
+    /// The same everywhere: locks each partition in turn.
+    pub fn forget(&mut self, waiter: &Arc<Waiter>) {
+        for (_, name) in &waiter.keys {
+            self.acquire(Want::One(self.keyspace.partition_of(Slot::of_key(name))));
+            self.forget_here(waiter);
+        }
+        self.release();
+    }
+
+    /// Whoever stands behind `waiter` may be served now: all of its keys are looked at. Their partitions are held.
+    pub fn pass_on(&mut self, waiter: &Waiter) {
+        waiter.keys.iter().for_each(|(db, name)| self.note_ready(*db, name));
     }
 
     pub(crate) fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {

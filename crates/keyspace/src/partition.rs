@@ -16,6 +16,7 @@ use crate::snapshot::SnapshotState;
 use crate::store::Store;
 use crate::table::{Location, SlotRef, Table};
 use crate::value::{Db, Entry, Expiry, Full, NewValue, PackedValue, Value};
+use crate::waiter::Waiters;
 use crate::watch::{Presence, Watches};
 use isotherm_arena::{Arena, Handle};
 use isotherm_stdx::{Prng, Slot, UnixMs, write_i64};
@@ -31,6 +32,7 @@ pub(crate) struct Partition {
     /// Databases that were flushed while a snapshot had yet to walk them.
     detached: Vec<Table>,
     pub watches: Watches,
+    pub waiters: Waiters,
     shared: Arc<lock::Shared>,
 }
 
@@ -77,6 +79,7 @@ impl Partition {
             tables,
             detached: Vec::new(),
             watches: Watches::default(),
+            waiters: Waiters::default(),
             shared,
         }
     }
@@ -560,6 +563,7 @@ impl Partition {
         }
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         assert!(self.detached.is_empty() || self.store.snapshot.is_active());
+        self.waiters.check_invariants();
         objects
     }
 }

@@ -11,6 +11,7 @@ use crate::key::Key;
 use crate::list::ListEdit;
 use crate::lock::Held;
 use crate::page::Spot;
+use crate::partition::Partition;
 use crate::set::SetEdit;
 use crate::stream::StreamEdit;
 use crate::table::Location;
@@ -532,6 +533,7 @@ impl<'t, 'k> Txn<'t, 'k> {
                 removed += partition.flush(db);
             }
         }
+        targets.map(Db).for_each(|db| self.note_all_waiters(db));
         removed
     }
 
@@ -541,7 +543,17 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         if a != b {
             self.held.partitions().for_each(|partition| partition.swap(a, b, now));
+            self.note_all_waiters(a);
+            self.note_all_waiters(b);
         }
+    }
+
+    // ---- waiting ----
+
+    /// Whether the key can be looked at. Whoever is served by another client's push sees the keys whose partitions that
+    /// one holds.
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        self.held.holds(key)
     }
 
     // ---- watching ----
@@ -573,6 +585,25 @@ impl<'t, 'k> Txn<'t, 'k> {
         if !partition.watches.is_empty() {
             partition.watches.touch(db, key.bytes);
         }
+        if !partition.waiters.is_empty() {
+            self.note_waiters(db, key);
+        }
+    }
+
+    #[cold]
+    fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
+        if self.held.partition(key.slot).waiters.has(db, key.bytes) {
+            self.held.note_ready(db, key.bytes);
+        }
+    }
+
+    /// All keys of a database are others now.
+    fn note_all_waiters(&mut self, db: Db) {
+        let waited = |partition: &mut Partition| -> Vec<Box<[u8]>> {
+            partition.waiters.keys(db).map(Box::from).collect()
+        };
+        let keys: Vec<Box<[u8]>> = self.held.partitions().flat_map(waited).collect();
+        keys.iter().for_each(|key| self.held.note_ready(db, key));
     }
 
     /// What `find` found, if it was this key.
@@ -620,6 +651,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let partition = self.held.partition(key.slot);
         partition.remove_at(db, &location, now);
         partition.watches.expire(db, key.bytes);
+        self.note_waiters(db, key);
         self.expired += 1;
         self.effect(Effect::Expired { db, key: key.bytes });
         None

@@ -60,6 +60,28 @@ impl LongDouble {
         matches!(self.magnitude, Magnitude::Finite { significand: 0, .. })
     }
 
+    /// A thousand times the number, rounded up: seconds as milliseconds. `None` if that is more than an `i64` holds; what
+    /// is less is its smallest.
+    pub fn ceil_thousandfold(self) -> Option<i64> {
+        let Magnitude::Finite { significand, exponent } = self.magnitude else {
+            return self.negative.then_some(i64::MIN);
+        };
+        let product = round(self.negative, u128::from(significand) * 1000, exponent, false);
+        let Magnitude::Finite { significand, exponent } = product.magnitude else {
+            return self.negative.then_some(i64::MIN);
+        };
+        let (whole, has_rest) = match exponent {
+            0.. if significand.leading_zeros() < exponent as u32 => (u64::MAX, false),
+            0.. => (significand << exponent, false),
+            -63..0 => (significand >> -exponent, significand.trailing_zeros() < -exponent as u32),
+            _ => (0, significand > 0),
+        };
+        if self.negative {
+            return Some(0i64.checked_sub_unsigned(whole).unwrap_or(i64::MIN));
+        }
+        i64::try_from(whole.checked_add(u64::from(has_rest))?).ok()
+    }
+
     /// Appends the number for people: 17 decimals, without the zeros at the end; never an exponent, never `-0`.
     pub fn push_human(self, out: &mut Vec<u8>) {
         let sign: &[u8] = if self.negative { b"-" } else { b"" };

@@ -163,3 +163,30 @@ fn addition_agrees_with_integers_of_128_bits() {
         }
     }
 }
+
+#[test]
+fn seconds_as_milliseconds() {
+    let cases: [(&str, Option<i64>); 18] = [
+        ("0", Some(0)),
+        ("1", Some(1000)),
+        ("0.1", Some(100)),
+        ("0.0001", Some(1)),
+        ("1e-4000", Some(1)),
+        ("0.01", Some(10)),
+        ("-1", Some(-1000)),
+        ("-0.0001", Some(0)),
+        ("-0.0015", Some(-1)),
+        ("9223372036854775.807", Some(i64::MAX)),
+        ("9223372036854775.8071", None),
+        ("9223372036854776", None),
+        ("-9223372036854776", Some(i64::MIN)),
+        ("1e4000", None),
+        ("-1e4000", Some(i64::MIN)),
+        ("inf", None),
+        ("-inf", Some(i64::MIN)),
+        ("2147483.6471", Some(2_147_483_648)),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(LongDouble::parse(text.as_bytes()).unwrap().ceil_thousandfold(), expected, "{text}");
+    }
+}
