@@ -1,5 +1,6 @@
 //! One call of a data command: what the handler gets, and how it ends.
 
+use crate::wait::Wait;
 use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
@@ -14,6 +15,10 @@ pub struct Call<'c, 't, 'k> {
     /// Random numbers, seeded by the server.
     pub prng: &'c mut isotherm_stdx::Prng,
     pub settings: &'c CallSettings,
+    /// Whether the client can wait. Inside EXEC nobody can.
+    pub may_wait: bool,
+    /// What it waits for (`Call::wait_for`).
+    pub wait: Option<Box<Wait>>,
 }
 
 /// Keys that dispatch has hashed already: the arguments from `first` on, every `step`, as far as they go.

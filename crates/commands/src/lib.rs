@@ -10,7 +10,7 @@ pub mod spec;
 
 mod element;
 mod text;
-mod timeout;
+pub mod wait;
 
 pub mod bitmap;
 pub mod database;

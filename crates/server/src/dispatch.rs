@@ -58,6 +58,8 @@ pub enum Next {
     Write,
     /// Nothing was run: again when the pause is over.
     Wait,
+    /// The session waits for a key.
+    Block,
     /// Close the connection, after its replies if `after_replies`.
     Close { after_replies: bool },
 }
@@ -72,7 +74,7 @@ pub struct Dispatcher {
     pub hot: Hot,
     pub(crate) pump: Pump,
     pub(crate) wanted: Wanted,
-    prng: Prng,
+    pub(crate) prng: Prng,
     /// Of the session in hand: replies that wait in its outbox, and what of the reply buffer is not its own.
     unsent_before: usize,
     replies_of_others: usize,
@@ -159,7 +161,7 @@ impl Dispatcher {
             match self.run(session, request) {
                 Next::Go => {}
                 Next::Wait => return (at, Next::Wait),
-                close => return (at + 1, close),
+                stopped => return (at + 1, stopped),
             }
             if self.reply.len() - of_others >= self.hot.reply_bytes_max {
                 self.book_reply(session);
@@ -203,6 +205,9 @@ impl Dispatcher {
                 Admitted::Wait => return Next::Wait,
                 Admitted::Attack => return self.attack(session),
             },
+        }
+        if session.blocked.is_some() {
+            return Next::Block;
         }
         session.commands += 1;
         if session.reply_mode != ReplyMode::On {
@@ -342,7 +347,7 @@ impl Dispatcher {
 
     /// CLIENT REPLY has been used.
     #[cold]
-    fn drop_reply(&mut self, session: &mut Session, mark: usize) {
+    pub(crate) fn drop_reply(&mut self, session: &mut Session, mark: usize) {
         match session.reply_mode {
             ReplyMode::On => {}
             ReplyMode::Off => self.reply.truncate(mark),
@@ -393,9 +398,12 @@ impl Dispatcher {
         keys: HashedKeys<'_>,
     ) {
         let now = self.clock.now();
-        self.call(session, command, args, keys, now);
+        self.call(session, command, args, keys, now, true);
         let taken = self.clock.lap();
         self.stats.commands[usize::from(command.index)].ticks.add(taken);
+        if self.held.has_ready() {
+            self.serve_waiters();
+        }
     }
 
     /// A command of several keys in a row. Each is hashed once: for its lock, the prefetch and the handler.
@@ -468,7 +476,7 @@ impl Dispatcher {
 
     /// One command of a transaction; its partitions are held. Returns its ticks.
     pub(crate) fn run_queued(&mut self, session: &mut Session, queued: &Queued, now: UnixMs) -> u64 {
-        self.call(session, queued.command, queued.args.args(), HashedKeys::NONE, now);
+        self.call(session, queued.command, queued.args.args(), HashedKeys::NONE, now, false);
         let taken = self.clock.lap();
         self.stats.commands[usize::from(queued.command.index)].ticks.add(taken);
         taken
@@ -482,6 +490,7 @@ impl Dispatcher {
         args: Args<'_>,
         keys: HashedKeys<'_>,
         now: UnixMs,
+        may_wait: bool,
     ) {
         let errors_before = self.reply.error_count();
         let conditions = self.conditions(session, now);
@@ -489,7 +498,7 @@ impl Dispatcher {
         let outcome = match command.handler {
             Some(Handler::Data(handler)) => {
                 let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
-                let outcome = handler(&mut Call {
+                let mut call = Call {
                     txn: &mut txn,
                     db: session.db,
                     args,
@@ -497,8 +506,15 @@ impl Dispatcher {
                     reply: &mut self.reply,
                     prng: &mut self.prng,
                     settings: &self.hot.settings,
-                });
+                    may_wait,
+                    wait: None,
+                };
+                let outcome = handler(&mut call);
+                let wait = call.wait.take();
                 self.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
+                if let Some(wait) = wait {
+                    return self.block(session, command, args, *wait);
+                }
                 outcome
             }
             Some(Handler::Admin(handler)) => handler(&mut AdminCall {
@@ -515,7 +531,7 @@ impl Dispatcher {
             }),
             Some(Handler::Exec) | None => unreachable!("{} has no code of its own", command.name),
         };
-        assert_eq!(outcome, Outcome::Done, "no command waits yet");
+        assert_eq!(outcome, Outcome::Done, "{} waits for nothing", command.name);
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
         if self.reply.error_count() > errors_before {
@@ -526,14 +542,18 @@ impl Dispatcher {
 
     #[inline]
     pub(crate) fn conditions(&self, session: &Session, now: UnixMs) -> Conditions {
-        Conditions { now, expiry_mode: self.expiry_mode(session), no_touch: session.no_touch }
+        Conditions {
+            now,
+            expiry_mode: self.expiry_mode_of(session.import_source),
+            no_touch: session.no_touch,
+        }
     }
 
     /// While the server is paused expired keys stay, and while data is imported, the source decides about them.
     #[inline]
-    fn expiry_mode(&self, session: &Session) -> ExpiryMode {
+    pub(crate) fn expiry_mode_of(&self, import_source: bool) -> ExpiryMode {
         if self.hot.import_mode {
-            return if session.import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
+            return if import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
         }
         if self.node.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
     }

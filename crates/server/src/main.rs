@@ -17,6 +17,7 @@ mod worker;
 mod clock;
 mod hot;
 
+mod blocking;
 mod dispatch;
 mod session;
 mod transaction;

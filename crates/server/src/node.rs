@@ -257,6 +257,8 @@ pub struct Clients {
     /// Those on their way to their worker are counted already.
     count: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
+    /// Those who wait for a key.
+    pub blocked: AtomicUsize,
 }
 
 impl Clients {

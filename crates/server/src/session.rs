@@ -4,13 +4,14 @@
 //! `ClientShared` is what other threads may see (CLIENT LIST) or do (CLIENT KILL): atomics, and a mutex for the names.
 //! An idle connection costs both and nothing else, so what few connections need is boxed.
 
-use isotherm_keyspace::{Db, Watcher};
+use isotherm_keyspace::{Db, Waiter, Watcher};
 use isotherm_resp::{ArgsBuf, Protocol};
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::blocking::Blocked;
 use crate::registry::Entry;
 
 /// What CLIENT REPLY has asked for.
@@ -43,6 +44,8 @@ pub struct Session {
     pub multi: Option<Box<Multi>>,
     /// After WATCH.
     pub watch: Option<Box<WatchList>>,
+    /// It waits for a key.
+    pub blocked: Option<Box<Blocked>>,
     /// Commands run so far, and the last of them (`Entry::index`); copied to `shared` once a batch.
     pub commands: u64,
     pub last_command: u16,
@@ -93,6 +96,7 @@ impl Session {
             close_after_reply: false,
             multi: None,
             watch: None,
+            blocked: None,
             commands: 0,
             last_command: NO_COMMAND,
         }
@@ -158,6 +162,7 @@ pub struct ClientShared {
     pub created_ms: i64,
     attention: AtomicU32,
     names: Mutex<Names>,
+    waiter: Mutex<Option<Arc<Waiter>>>,
     /// What CLIENT LIST shows; written by the owner, once a batch.
     pub seen: Seen,
 }
@@ -231,6 +236,7 @@ impl ClientShared {
             created_ms: now_ms,
             attention: AtomicU32::new(0),
             names: Mutex::new(Names::default()),
+            waiter: Mutex::new(None),
             seen,
         }
     }
@@ -241,6 +247,15 @@ impl ClientShared {
 
     pub fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it waits for, if it does.
+    pub fn waiter(&self) -> MutexGuard<'_, Option<Arc<Waiter>>> {
+        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_blocked(&self) -> bool {
+        self.waiter().as_ref().is_some_and(|waiter| !waiter.has_ended())
     }
 
     /// From now on the owner runs no further command of it, and closes it (see `Node::kill`, which also wakes him).

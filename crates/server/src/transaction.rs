@@ -128,6 +128,9 @@ impl Dispatcher {
         for queued in &multi.queue {
             taken += self.run_queued(session, queued, now);
         }
+        if self.held.has_ready() {
+            self.serve_waiters();
+        }
         taken
     }
 

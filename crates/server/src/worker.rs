@@ -13,14 +13,17 @@ mod connection;
 mod group;
 mod outbox;
 
+use isotherm_keyspace::{UnixMs, Waiter};
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::blocking::{Without, owner};
 use crate::dispatch::Dispatcher;
 use crate::log;
 use crate::node::{Node, unix_now};
@@ -59,6 +62,20 @@ pub enum Letter {
     },
     /// The node's tasks have changed: a pause may be over.
     Tasks,
+    /// One of yours waited for a key: this is its reply.
+    Served {
+        waiter: Arc<Waiter>,
+        reply: Vec<u8>,
+    },
+    /// It waits no longer, without its key.
+    Unblocked {
+        waiter: Arc<Waiter>,
+        how: Without,
+    },
+    /// Its key may be there: whoever has seen it does not hold all that it needs.
+    Look {
+        waiter: Arc<Waiter>,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -86,6 +103,14 @@ struct Inner {
     /// Connections that have more to read, without a further event.
     again: Vec<usize>,
     timers: Timers<Due>,
+    /// When those who wait for a key are to be answered without it.
+    deadlines: BTreeSet<(UnixMs, usize)>,
+}
+
+/// What whoever waited for a key gets.
+enum Answer {
+    Reply(Vec<u8>),
+    Without(Without),
 }
 
 impl Worker {
@@ -102,6 +127,7 @@ impl Worker {
             group: Group::new(),
             again: Vec::new(),
             timers,
+            deadlines: BTreeSet::new(),
         };
         Worker { events, mailbox, inner }
     }
@@ -110,7 +136,7 @@ impl Worker {
     pub fn run(mut self) -> io::Result<()> {
         loop {
             let timeout = match self.inner.again.is_empty() {
-                true => self.inner.timers.next_in(Instant::now()),
+                true => self.inner.next_in(),
                 false => Some(Duration::ZERO),
             };
             self.events.wait(timeout)?;
@@ -147,6 +173,9 @@ impl Worker {
                 }
                 Letter::Attend { token, id } => self.inner.attend(token, id),
                 Letter::Tasks => self.inner.resume_waiting(),
+                Letter::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
+                Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
+                Letter::Look { waiter } => self.inner.dispatcher.look_for(&waiter),
             }
         }
     }
@@ -179,6 +208,7 @@ impl Inner {
         connection.input = Vec::new();
         transaction::leave(&mut connection.session, &mut self.dispatcher.held);
         self.dispatcher.held.release();
+        self.stop_waiting(&mut connection, token);
         self.node.disconnected(&connection.session.shared);
         self.free.push(token);
         // Dropping the stream closes the socket, which takes it out of the set of events.
@@ -272,14 +302,14 @@ impl Inner {
             if connection.waits || connection.closing {
                 return;
             }
-            let aside = connection.reads_too_little();
+            let aside = connection.reads_too_little() || connection.is_blocked();
             let (progress, filled) = match aside {
                 true => self.read_aside(connection),
                 false => self.read_once(connection),
             };
             match progress {
                 // What it has sent before is run before the end is looked at again.
-                Progress::Ended if aside => return,
+                Progress::Ended if aside && !connection.is_blocked() => return,
                 // A read that leaves room has emptied the socket, unless the end is near.
                 Progress::Bytes(_) if filled || ended => {}
                 Progress::Bytes(_) | Progress::Later => {
@@ -399,6 +429,9 @@ impl Inner {
         if connection.waits {
             self.wait_for_pause();
         }
+        if connection.is_blocked() {
+            self.note_deadline(connection);
+        }
         connection.session.publish(self.dispatcher.clock.now().0);
         connection.publish_buffers();
         if !connection.input.is_empty() || connection.session.multi.is_some() {
@@ -440,6 +473,71 @@ impl Inner {
         }
     }
 
+    // ---- waiting for keys ----
+
+    #[cold]
+    fn note_deadline(&mut self, connection: &mut Connection) {
+        let token = connection.session.shared.token.load(Ordering::Relaxed);
+        let Some(blocked) = &mut connection.session.blocked else { return };
+        if let Some(deadline) = blocked.deadline.filter(|_| !blocked.is_noted) {
+            self.deadlines.insert((deadline, token));
+        }
+        blocked.is_noted = true;
+    }
+
+    fn stop_waiting(&mut self, connection: &mut Connection, token: usize) {
+        let Some(blocked) = self.dispatcher.stop_waiting(&mut connection.session) else { return };
+        if let Some(deadline) = blocked.deadline {
+            self.deadlines.remove(&(deadline, token));
+        }
+    }
+
+    /// One of ours waited, and its waiting was ended by whoever has sent this.
+    fn answer(&mut self, waiter: &Arc<Waiter>, answer: Answer) {
+        let (token, id) = owner(waiter);
+        let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
+        let blocked = connection.session.blocked.as_ref();
+        let is_its = blocked.is_some_and(|blocked| Arc::ptr_eq(&blocked.waiter, waiter));
+        if connection.session.id() == id && is_its {
+            self.stop_waiting(&mut connection, token);
+            let session = &mut connection.session;
+            self.dispatcher.clock.begin();
+            match answer {
+                Answer::Reply(reply) => self.dispatcher.answer(session, &reply),
+                Answer::Without(how) => self.dispatcher.answer_without(session, how),
+            }
+            self.finish(&mut connection);
+            self.run_kept(&mut connection);
+        }
+        self.settle(connection, token);
+    }
+
+    /// Those whose time is over.
+    fn end_waiting(&mut self) {
+        while let Some((deadline, token)) = self.deadlines.first().copied() {
+            if deadline > unix_now() {
+                return;
+            }
+            self.deadlines.pop_first();
+            let connection = self.connections[token].as_ref();
+            let blocked = connection.and_then(|connection| connection.session.blocked.as_ref());
+            // If it was served in this moment, the letter is under way.
+            if let Some(waiter) = blocked.map(|blocked| Arc::clone(&blocked.waiter))
+                && waiter.end()
+            {
+                self.answer(&waiter, Answer::Without(Without::TimedOut));
+            }
+        }
+    }
+
+    /// How long until something is due.
+    fn next_in(&self) -> Option<Duration> {
+        let timer = self.timers.next_in(Instant::now());
+        let Some((deadline, _)) = self.deadlines.first() else { return timer };
+        let left = Duration::from_millis(deadline.ms_since(unix_now()).max(0) as u64);
+        Some(timer.map_or(left, |timer| timer.min(left)))
+    }
+
     // ---- letters and timers ----
 
     /// Another worker has asked for something.
@@ -461,6 +559,9 @@ impl Inner {
                 self.read(&mut connection, token, true);
                 self.settle(connection, token);
             }
+        }
+        if !self.deadlines.is_empty() {
+            self.end_waiting();
         }
         while let Some(due) = self.timers.take_due(Instant::now()) {
             match due {
@@ -503,7 +604,7 @@ impl Inner {
             let Some(mut connection) = self.connections[token].take() else { continue };
             let silent_ms =
                 now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
-            if timeout_ms > 0 && silent_ms > timeout_ms && !connection.waits {
+            if timeout_ms > 0 && silent_ms > timeout_ms && !connection.waits && !connection.is_blocked() {
                 log::verbose("Closing idle client");
                 connection.break_off();
             }

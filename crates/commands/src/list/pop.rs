@@ -3,12 +3,13 @@
 use crate::call::is_word;
 use crate::element::reply_element;
 use crate::spec::*;
-use crate::timeout::timeout;
+use crate::wait::Wait;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EditError, End, EventClass, Key, ListEdit, Lookup, Value};
+use isotherm_keyspace::{EditError, End, EventClass, Key, ListEdit, Lookup, Type, UnixMs, Value};
 use isotherm_resp::errors;
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
+use std::ops::Range;
 
 pub const LPOP: Command<Handler> = Command::new(
     Spec {
@@ -255,10 +256,11 @@ fn blmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok(parsed) => parsed,
         Err(error) => return call.fail(error),
     };
-    if let Err(error) = timeout(call, 1) {
-        return call.fail(error);
-    }
-    pop_first(call, keys, end, Some(count)).unwrap_or(Outcome::Block)
+    let deadline = match call.deadline_of_seconds(1) {
+        Ok(deadline) => deadline,
+        Err(error) => return call.fail(error),
+    };
+    pop_first(call, keys.clone(), end, Some(count)).unwrap_or_else(|| wait_for_list(call, keys, deadline))
 }
 
 pub const BLPOP: Command<Handler> = Command::new(
@@ -307,14 +309,25 @@ fn brpop(call: &mut Call<'_, '_, '_>) -> Outcome {
 
 fn pop_or_block(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
     let timeout_at = call.args.len() - 1;
-    if let Err(error) = timeout(call, timeout_at) {
-        return call.fail(error);
+    let deadline = match call.deadline_of_seconds(timeout_at) {
+        Ok(deadline) => deadline,
+        Err(error) => return call.fail(error),
+    };
+    let keys = 1..timeout_at;
+    pop_first(call, keys.clone(), end, None).unwrap_or_else(|| wait_for_list(call, keys, deadline))
+}
+
+/// None of the keys is there.
+fn wait_for_list(call: &mut Call<'_, '_, '_>, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
+    if !call.may_wait {
+        call.reply.null_array();
+        return Outcome::Done;
     }
-    pop_first(call, 1..timeout_at, end, None).unwrap_or(Outcome::Block)
+    call.wait_for(Wait { kind: Type::List, keys, deadline, on_removal: false, instead: None })
 }
 
 /// `numkeys key [key ...] LEFT|RIGHT [COUNT count]`, numkeys at `at`: where the keys are, which end, how many.
-fn several(call: &Call<'_, '_, '_>, at: usize) -> Result<(std::ops::Range<usize>, End, u64), &'static str> {
+fn several(call: &Call<'_, '_, '_>, at: usize) -> Result<(Range<usize>, End, u64), &'static str> {
     let args = call.args;
     let count = parse_i64(args.get(at)).filter(|count| *count > 0);
     let count = count.ok_or("ERR numkeys should be greater than 0")?;
@@ -333,15 +346,19 @@ fn several(call: &Call<'_, '_, '_>, at: usize) -> Result<(std::ops::Range<usize>
     Ok((at + 1..where_at, end, wanted.unwrap_or(1)))
 }
 
-/// Pops of the first of these keys that is there: one element, or up to a number of them. `None` if no key is.
+/// Pops of the first of these keys that is there: one element, or up to a number of them. `None` if no key is. Keys out
+/// of reach are as good as absent.
 fn pop_first(
     call: &mut Call<'_, '_, '_>,
-    keys: std::ops::Range<usize>,
+    keys: Range<usize>,
     end: End,
     count: Option<u64>,
 ) -> Option<Outcome> {
     for at in keys {
         let key = call.key(at);
+        if !call.reaches(&key) {
+            continue;
+        }
         match kind_of(call, &key) {
             Found::Absent => continue,
             Found::Other => return Some(call.fail(errors::WRONG_TYPE)),

@@ -3,9 +3,9 @@
 use super::pop::{Found, kind_of, removed, take_one};
 use super::push::push_event;
 use crate::spec::*;
-use crate::timeout::timeout;
+use crate::wait::Wait;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EditError, End, EventClass};
+use isotherm_keyspace::{EditError, End, EventClass, Type};
 use isotherm_resp::errors;
 
 pub const LMOVE: Command<Handler> = Command::new(
@@ -111,10 +111,7 @@ fn blmove(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (Some(from), Some(to)) = (super::end(call.args.get(3)), super::end(call.args.get(4))) else {
         return call.fail(errors::SYNTAX);
     };
-    if let Err(error) = timeout(call, 5) {
-        return call.fail(error);
-    }
-    transfer(call, from, to).unwrap_or(Outcome::Block)
+    move_or_wait(call, from, to, 5)
 }
 
 pub const BRPOPLPUSH: Command<Handler> = Command::new(
@@ -143,10 +140,21 @@ pub const BRPOPLPUSH: Command<Handler> = Command::new(
 );
 
 fn brpoplpush(call: &mut Call<'_, '_, '_>) -> Outcome {
-    if let Err(error) = timeout(call, 3) {
-        return call.fail(error);
+    move_or_wait(call, End::Back, End::Front, 3)
+}
+
+fn move_or_wait(call: &mut Call<'_, '_, '_>, from: End, to: End, timeout_at: usize) -> Outcome {
+    let deadline = match call.deadline_of_seconds(timeout_at) {
+        Ok(deadline) => deadline,
+        Err(error) => return call.fail(error),
+    };
+    match transfer(call, from, to) {
+        Some(outcome) => outcome,
+        None if !call.may_wait => null(call),
+        None => {
+            call.wait_for(Wait { kind: Type::List, keys: 1..2, deadline, on_removal: false, instead: None })
+        }
     }
-    transfer(call, End::Back, End::Front).unwrap_or(Outcome::Block)
 }
 
 /// Moves an element from the list at argument 1 to that at argument 2. `None` if there is none.

@@ -66,6 +66,8 @@ impl Server {
             reply: &mut reply,
             prng: &mut self.prng,
             settings: &self.settings,
+            may_wait: false,
+            wait: None,
         };
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert_eq!(outcome, Outcome::Done);

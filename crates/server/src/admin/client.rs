@@ -14,6 +14,7 @@ use isotherm_stdx::parse_i64;
 
 use super::connection::{client_name, plain_word};
 use super::{AdminCall, AdminHandler, specs};
+use crate::blocking::{self, Without};
 use crate::session::ReplyMode;
 use filter::Filter;
 
@@ -242,18 +243,23 @@ fn unpause(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// No command blocks yet, so nobody is ever unblocked.
 fn unblock(call: &mut AdminCall<'_>) -> Outcome {
     if let Some(reason) = call.args.try_get(3)
         && !reason.eq_ignore_ascii_case(b"timeout")
         && !reason.eq_ignore_ascii_case(b"error")
     {
         call.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
-    } else if parse_i64(call.args.get(2)).is_none() {
-        call.reply.error(errors::NOT_AN_INTEGER);
-    } else {
-        call.reply.integer(0);
+        return Outcome::Done;
     }
+    let Some(id) = parse_i64(call.args.get(2)) else {
+        call.reply.error(errors::NOT_AN_INTEGER);
+        return Outcome::Done;
+    };
+    let is_error = call.args.try_get(3).is_some_and(|reason| reason.eq_ignore_ascii_case(b"error"));
+    let how = if is_error { Without::Error } else { Without::TimedOut };
+    let client = u64::try_from(id).ok().and_then(|id| call.node.clients.get(id));
+    let unblocked = client.is_some_and(|client| blocking::unblock(&client, how));
+    call.reply.integer(i64::from(unblocked));
     Outcome::Done
 }
 

@@ -65,8 +65,8 @@ pub const CLIENTS: &[Field] = &[
     ("watching_clients", |s| s.clients().watching.to_string()),
     ("clients_in_timeout_table", none),
     ("total_watched_keys", |s| s.clients().watched_keys.to_string()),
-    ("total_blocking_keys", none),
-    ("total_blocking_keys_on_nokey", none),
+    ("total_blocking_keys", |s| s.node.keyspace.waited_keys()[0].to_string()),
+    ("total_blocking_keys_on_nokey", |s| s.node.keyspace.waited_keys()[1].to_string()),
     ("paused_reason", |s| if pause(s) == "none" { "none" } else { "client_pause" }.into()),
     ("paused_actions", |s| pause(s).into()),
     ("paused_timeout_milliseconds", |s| match pause(s) {

@@ -91,6 +91,7 @@ impl<'a> Snapshot<'a> {
                 sums.watching += u64::from(watched > 0);
                 sums.watched_keys += watched;
             }
+            sums.waiting += self.node.clients.blocked.load(Relaxed) as u64;
             sums
         })
     }

@@ -113,7 +113,7 @@ pub fn run_requests(
             }
             requests.undo(unrun..requests.found.len(), bytes);
             connection.unrun = true;
-            return requests.found[unrun].start;
+            return requests.found.get(unrun).map_or(end, |found| found.start);
         }
         done = end;
         match ended {
@@ -156,7 +156,7 @@ fn run_found(
                     return Some(ran);
                 }
             }
-            Next::Wait | Next::Close { .. } => {
+            Next::Wait | Next::Block | Next::Close { .. } => {
                 if next == (Next::Close { after_replies: false }) {
                     dispatcher.reply.out.clear();
                 }

@@ -81,6 +81,7 @@ impl Connection {
     pub fn stop(&mut self, next: Next) {
         match next {
             Next::Go | Next::Write => {}
+            Next::Block => self.unrun = true,
             Next::Wait => {
                 self.waits = true;
                 self.unrun = true;
@@ -99,7 +100,12 @@ impl Connection {
 
     /// Whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
-        self.waits || self.closing || self.reads_too_little()
+        self.waits || self.is_blocked() || self.closing || self.reads_too_little()
+    }
+
+    /// Whether it waits for a key.
+    pub fn is_blocked(&self) -> bool {
+        self.session.blocked.is_some()
     }
 
     /// Whether so much waits for the client that no further command may run.

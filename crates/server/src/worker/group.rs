@@ -222,8 +222,8 @@ fn go_on(
             }
             let unrun = member.requests.start + ran.requests..member.requests.end;
             requests.undo(unrun.clone(), region);
-            let start = requests.found[unrun.start].start;
-            match connection.waits {
+            let start = if unrun.is_empty() { member.end } else { requests.found[unrun.start].start };
+            match connection.is_stopped() {
                 true => start,
                 false => start + run_requests(dispatcher, connection, &mut region[start..], alone),
             }

@@ -44,7 +44,7 @@ pub fn flags_of(client: &ClientShared) -> String {
     let marks = seen.marks.load(Relaxed);
     let letters: String = [
         ('x', seen.in_multi.load(Relaxed)),
-        ('b', seen.waits.load(Relaxed)),
+        ('b', seen.waits.load(Relaxed) || client.is_blocked()),
         ('d', marks & Seen::DIRTY != 0),
         ('c', marks & Seen::CLOSES != 0),
         ('A', client.is_asked(Attention::KILL)),

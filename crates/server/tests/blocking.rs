@@ -1,0 +1,286 @@
+//! Clients that wait for a key, over sockets, with one worker and with several.
+
+mod common;
+
+use common::{Client, PATIENCE, Server, encode};
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+const QUEUED: &str = "+QUEUED\r\n";
+const NOTHING: &str = "*-1\r\n";
+
+fn on_both(test: impl Fn(&Server)) {
+    for workers in [1, 3] {
+        test(&Server::with_workers(workers, &["--enable-debug-command", "local"]));
+    }
+}
+
+/// A client that waits already.
+fn waiting(server: &Server, request: &str) -> Client {
+    let mut observer = server.client();
+    let before = blocked(&mut observer);
+    let mut client = server.client();
+    client.send(encode(&request.split_whitespace().collect::<Vec<_>>()));
+    wait_until(|| blocked(&mut observer) == before + 1);
+    client
+}
+
+fn field(client: &mut Client, name: &str) -> u64 {
+    let info = client.ask("INFO clients");
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:"))).unwrap();
+    line.trim().parse().unwrap()
+}
+
+fn blocked(client: &mut Client) -> u64 {
+    field(client, "blocked_clients")
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it never came");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn pair(key: &str, value: &str) -> String {
+    format!("*2\r\n${}\r\n{key}\r\n${}\r\n{value}\r\n", key.len(), value.len())
+}
+
+#[test]
+fn whoever_pushes_serves_before_the_next_command() {
+    on_both(|server| {
+        let mut client = server.client();
+        let mut first = waiting(server, "BLPOP a b 0");
+        let mut second = waiting(server, "BRPOP b 0");
+        let mut third = waiting(server, "BLMPOP 0 2 c b LEFT COUNT 5");
+        assert_eq!(field(&mut client, "total_blocking_keys"), 3);
+        // The oldest gets what he asked for, and the next what is left.
+        client.check("RPUSH b 1 2 3 4", ":4\r\n");
+        client.check("EXISTS b", ":0\r\n");
+        first.expect(&pair("b", "1"));
+        second.expect(&pair("b", "4"));
+        third.expect("*2\r\n$1\r\nb\r\n*2\r\n$1\r\n2\r\n$1\r\n3\r\n");
+        wait_until(|| field(&mut client, "total_blocking_keys") == 0 && blocked(&mut client) == 0);
+        // Each goes on as before.
+        for served in [&mut first, &mut second, &mut third] {
+            served.check("PING", "+PONG\r\n");
+        }
+    });
+}
+
+#[test]
+fn a_move_reaches_its_destination_wherever_it_lies() {
+    on_both(|server| {
+        let mut client = server.client();
+        for number in 0..20 {
+            let (from, to) = (format!("from{number}"), format!("to{number}"));
+            let mut mover = waiting(server, &format!("BLMOVE {from} {to} LEFT RIGHT 0"));
+            let mut behind = waiting(server, &format!("BLPOP {from} 0"));
+            let mut last = waiting(server, &format!("BLPOP {to} 0"));
+            client.check(&format!("RPUSH {from} x y"), ":2\r\n");
+            mover.expect("$1\r\nx\r\n");
+            behind.expect(&pair(&from, "y"));
+            last.expect(&pair(&to, "x"));
+            client.check(&format!("EXISTS {from} {to}"), ":0\r\n");
+        }
+        assert_eq!(blocked(&mut client), 0);
+    });
+}
+
+#[test]
+fn a_transaction_is_over_before_anybody_is_served() {
+    on_both(|server| {
+        let mut client = server.client();
+        let mut waiter = waiting(server, "BLPOP k 0");
+        for request in ["MULTI", "LPUSH k 1", "DEL k", "LPUSH k 2", "LPUSH k 3", "LLEN k"] {
+            client.check(request, if request == "MULTI" { OK } else { QUEUED });
+        }
+        client.check("EXEC", "*5\r\n:1\r\n:1\r\n:1\r\n:2\r\n:2\r\n");
+        waiter.expect(&pair("k", "3"));
+        client.check("LRANGE k 0 -1", "*1\r\n$1\r\n2\r\n");
+        // Nobody waits inside one.
+        client.check("DEL k", ":1\r\n");
+        let inside = ["BLPOP k 0", "BLMOVE k l LEFT LEFT 0", "BLMPOP 0 1 k LEFT", "BRPOPLPUSH k l 0"];
+        client.check("MULTI", OK);
+        inside.iter().for_each(|request| client.check(request, QUEUED));
+        client.check("EXEC", "*4\r\n*-1\r\n$-1\r\n*-1\r\n$-1\r\n");
+    });
+}
+
+#[test]
+fn only_a_list_ends_the_waiting_for_one() {
+    on_both(|server| {
+        let mut client = server.client();
+        let mut waiter = waiting(server, "BLPOP k 0");
+        client.check("SET k v", OK);
+        client.check("APPEND k v", ":2\r\n");
+        client.check("DEL k", ":1\r\n");
+        assert_eq!(blocked(&mut client), 1);
+        client.check("RPUSH other x", ":1\r\n");
+        client.check("RENAME other k", OK);
+        waiter.expect(&pair("k", "x"));
+        let mut waiter = waiting(server, "BLPOP k 0");
+        client.check("SELECT 5", OK);
+        client.check("RPUSH k five", ":1\r\n");
+        assert_eq!(blocked(&mut client), 1);
+        client.check("SWAPDB 0 5", OK);
+        waiter.expect(&pair("k", "five"));
+        client.check("SELECT 0", OK);
+        let mut waiter = waiting(server, "BLPOP copied 0");
+        client.check("RPUSH k y", ":1\r\n");
+        client.check("COPY k copied", ":1\r\n");
+        waiter.expect(&pair("copied", "y"));
+    });
+}
+
+#[test]
+fn times_run_out() {
+    on_both(|server| {
+        let mut client = server.client();
+        let begun = Instant::now();
+        let mut patient = waiting(server, "BLPOP k 30");
+        let mut waiter = waiting(server, "BLMOVE k l LEFT LEFT 0.25");
+        waiter.expect(NOTHING);
+        let waited = begun.elapsed();
+        assert!(waited >= Duration::from_millis(250) && waited < Duration::from_secs(5), "{waited:?}");
+        wait_until(|| blocked(&mut client) == 1);
+        client.check("RPUSH k x", ":1\r\n");
+        patient.expect(&pair("k", "x"));
+        for (timeout, text) in [
+            ("-1", "timeout is negative"),
+            ("x", "timeout is not a float or out of range"),
+            ("nan", "timeout is not a float or out of range"),
+            ("1e300", "timeout is out of range"),
+            ("inf", "timeout is out of range"),
+            ("9223372036854775", "timeout is out of range"),
+        ] {
+            client.check(&format!("BLPOP k {timeout}"), &format!("-ERR {text}\r\n"));
+        }
+    });
+}
+
+#[test]
+fn client_unblock() {
+    on_both(|server| {
+        let mut client = server.client();
+        for (how, reply) in [
+            ("", NOTHING),
+            (" TIMEOUT", NOTHING),
+            (" error", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"),
+        ] {
+            let mut waiter = server.client();
+            let id = waiter.ask("CLIENT ID").trim_start_matches(':').trim().to_string();
+            client.check(&format!("CLIENT UNBLOCK {id}{how}"), ":0\r\n");
+            waiter.send(encode(&["BRPOP", "k", "0"]));
+            wait_until(|| blocked(&mut client) == 1);
+            assert!(client.ask(&format!("CLIENT LIST ID {id}")).contains(" flags=b "));
+            client.check(&format!("CLIENT UNBLOCK {id}{how}"), ":1\r\n");
+            client.check(&format!("CLIENT UNBLOCK {id}{how}"), ":0\r\n");
+            waiter.expect(reply);
+            waiter.check("PING", "+PONG\r\n");
+            assert!(client.ask(&format!("CLIENT LIST ID {id}")).contains(" flags=N "));
+        }
+        client.check("RPUSH k x", ":1\r\n");
+        client.check("LLEN k", ":1\r\n");
+        client.check("CLIENT UNBLOCK x", "-ERR value is not an integer or out of range\r\n");
+        client.check("CLIENT UNBLOCK -1", ":0\r\n");
+    });
+}
+
+#[test]
+fn whoever_is_gone_takes_nothing() {
+    on_both(|server| {
+        let mut client = server.client();
+        drop(waiting(server, "BLPOP k 0"));
+        wait_until(|| blocked(&mut client) == 0);
+        client.check("RPUSH k x", ":1\r\n");
+        client.check("LPOP k", "$1\r\nx\r\n");
+        let mut killed = waiting(server, "BLPOP k 0");
+        client.check("CLIENT KILL TYPE normal SKIPME yes", ":1\r\n");
+        killed.expect_end();
+        client.check("RPUSH k x", ":1\r\n");
+        client.check("LLEN k", ":1\r\n");
+        wait_until(|| field(&mut client, "total_blocking_keys") == 0);
+    });
+}
+
+#[test]
+fn what_was_sent_behind_waits_its_turn() {
+    on_both(|server| {
+        let mut client = server.client();
+        let mut waiter = server.client();
+        let mut requests = encode(&["SET", "before", "1"]);
+        for words in [&["BLPOP", "k", "0"][..], &["INCR", "after"], &["BLPOP", "k", "0"], &["PING"]] {
+            requests.extend(encode(words));
+        }
+        waiter.send(requests);
+        waiter.expect(OK);
+        wait_until(|| blocked(&mut client) == 1);
+        client.check("EXISTS after", ":0\r\n");
+        waiter.send("PING late\r\n");
+        client.check("RPUSH k 1", ":1\r\n");
+        waiter.expect(&pair("k", "1"));
+        waiter.expect(":1\r\n");
+        wait_until(|| blocked(&mut client) == 1);
+        client.check("RPUSH k 2 3", ":2\r\n");
+        waiter.expect(&pair("k", "2"));
+        waiter.expect("+PONG\r\n");
+        waiter.expect("$4\r\nlate\r\n");
+        // Without an answer wanted, none comes.
+        waiter.send(encode(&["CLIENT", "REPLY", "SKIP"]));
+        waiter.send(encode(&["BLPOP", "none", "0"]));
+        wait_until(|| blocked(&mut client) == 1);
+        client.check("RPUSH none x", ":1\r\n");
+        waiter.check("PING", "+PONG\r\n");
+    });
+}
+
+/// Producers push what consumers take: nothing is lost and nothing is taken twice.
+#[test]
+fn many_at_once() {
+    const EACH: usize = 400;
+    on_both(|server| {
+        let consume = |which: usize| {
+            let mut client = server.client();
+            let mut taken = Vec::new();
+            loop {
+                let request = match which % 3 {
+                    0 => format!("BLPOP q{} q{} end 0", which % 4, (which + 1) % 4),
+                    1 => "BRPOP q3 q2 q1 q0 end 0".to_string(),
+                    _ => "BLMPOP 0 5 q0 q1 q2 q3 end LEFT COUNT 3".to_string(),
+                };
+                let reply = client.ask(&request);
+                if reply.contains("\r\nend\r\n") {
+                    return taken;
+                }
+                taken.extend(reply.lines().filter(|line| line.starts_with('v')).map(String::from));
+            }
+        };
+        let produce = |which: usize| {
+            let mut client = server.client();
+            for number in 0..EACH {
+                let reply = client.ask(&format!("RPUSH q{} v{which}:{number}", (which + number) % 4));
+                assert!(reply.starts_with(':'), "{reply}");
+            }
+        };
+        let taken = std::thread::scope(|scope| {
+            let consumers: Vec<_> = (0..6).map(|which| scope.spawn(move || consume(which))).collect();
+            let producers: Vec<_> = (0..4).map(|which| scope.spawn(move || produce(which))).collect();
+            producers.into_iter().for_each(|producer| producer.join().unwrap());
+            let mut client = server.client();
+            wait_until(|| client.ask("EXISTS q0 q1 q2 q3") == ":0\r\n");
+            for _ in 0..3 * consumers.len() {
+                assert!(client.ask("RPUSH end x").starts_with(':'));
+            }
+            let taken = consumers.into_iter().flat_map(|consumer| consumer.join().unwrap());
+            let mut taken: Vec<String> = taken.collect();
+            taken.sort();
+            taken
+        });
+        let mut expected: Vec<String> =
+            (0..4).flat_map(|which| (0..EACH).map(move |number| format!("v{which}:{number}"))).collect();
+        expected.sort();
+        assert!(taken == expected, "{} of {} were taken", taken.len(), expected.len());
+    });
+}
