@@ -12,7 +12,7 @@ mod keys;
 pub use argument::{Argument, ArgumentKind};
 pub use flags::{AclCategories, Flags, KeyFlags};
 pub use group::Group;
-pub use keys::{Begin, Find, InvalidKeys, KeySpec, first_key_range, key_positions};
+pub use keys::{Begin, Find, FindKeys, InvalidKeys, KeySpec, first_key_range, key_positions};
 
 use isotherm_resp::Args;
 
@@ -52,6 +52,8 @@ pub struct Spec {
     /// The categories that are stated; those that follow from flags are derived (`acl_categories`).
     pub acl: AclCategories,
     pub key_specs: &'static [KeySpec],
+    /// For a command whose key specs do not find its keys: what finds them.
+    pub key_positions: Option<FindKeys>,
     /// For a command whose key specs say VARIABLE_FLAGS: how it uses its one key, by its arguments.
     pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
     /// Which partitions it needs beside those of its keys.
@@ -77,6 +79,7 @@ impl Spec {
         flags: Flags(0),
         acl: AclCategories(0),
         key_specs: &[],
+        key_positions: None,
         variable_key_flags: None,
         reach: Reach::Keys,
         tips: &[],

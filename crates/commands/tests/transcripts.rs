@@ -21,7 +21,8 @@ use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
-const TRANSCRIPTS: [(&str, &str); 5] = [
+const TRANSCRIPTS: [(&str, &str); 6] = [
+    ("sort", include_str!("transcripts/sort.txt")),
     ("bitmap", include_str!("transcripts/bitmap.txt")),
     ("generic", include_str!("transcripts/generic.txt")),
     ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),

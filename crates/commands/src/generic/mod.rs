@@ -11,6 +11,7 @@ mod rename;
 
 mod keys;
 mod scan;
+mod sort;
 
 mod object;
 
@@ -36,6 +37,8 @@ pub const COMMANDS: &[Command<Handler>] = &[
     rename::RENAME,
     rename::RENAMENX,
     scan::SCAN,
+    sort::SORT,
+    sort::SORT_RO,
     exists::TOUCH,
     ttl::TTL,
     exists::TYPE,

@@ -65,6 +65,9 @@ impl KeySpec {
     }
 }
 
+/// Appends the positions of keys that no specification finds.
+pub type FindKeys = fn(Args<'_>, &mut Vec<(usize, KeyFlags)>);
+
 /// The arguments cannot be what the key specs say; the command itself will find a better word for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKeys;
@@ -76,6 +79,10 @@ pub fn key_positions(
     args: Args<'_>,
     out: &mut Vec<(usize, KeyFlags)>,
 ) -> Result<(), InvalidKeys> {
+    if let Some(find) = spec.key_positions {
+        find(args, out);
+        return Ok(());
+    }
     let before = out.len();
     for key_spec in spec.key_specs.iter().filter(|key_spec| !key_spec.flags.has(KeyFlags::NOT_KEY)) {
         let flags = match spec.variable_key_flags {

@@ -1,0 +1,294 @@
+//! Lists, sets and sorted sets put in order: SORT SORT_RO.
+//!
+//! ```text
+//! SORT k BY w_* GET o_*->name LIMIT 0 2        k = a b c
+//!
+//! load      a b c                              the elements
+//! weigh     w_a w_b w_c                        what they are sorted by: themselves, or the values of other keys
+//! sort      c a b
+//! cut       c a                                LIMIT
+//! answer    o_c->name o_a->name                themselves, or the values of other keys; replied or stored as a list
+//! ```
+//! Whose keys are looked at is known only when the elements are, so both commands hold all partitions.
+
+mod options;
+mod pattern;
+
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, Value};
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::parse_f64;
+use options::Options;
+use std::cmp::Ordering;
+
+pub const SORT: Command<Handler> = Command::new(
+    Spec {
+        name: "sort",
+        summary: "Sorts the elements in a list, a set, or a sorted set, optionally storing the result.",
+        group: Group::Generic,
+        complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::DANGEROUS
+            .or(AclCategories::LIST)
+            .or(AclCategories::SET)
+            .or(AclCategories::SORTEDSET),
+        reach: Reach::All,
+        key_positions: Some(sort_keys),
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS)),
+            KeySpec {
+                notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort",
+                flags: KeyFlags::RO.or(KeyFlags::ACCESS),
+                begin: Begin::Unknown,
+                find: Find::Unknown,
+            },
+            KeySpec {
+                notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array",
+                flags: KeyFlags::OW.or(KeyFlags::UPDATE),
+                begin: Begin::Unknown,
+                find: Find::Unknown,
+            },
+        ],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::pattern("by-pattern").token("BY").optional().display("pattern"),
+            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
+                .token("LIMIT")
+                .optional(),
+            Argument::pattern("get-pattern").token("GET").optional().multiple_token().display("pattern"),
+            Argument::one_of(
+                "order",
+                &[Argument::pure_token("asc", "ASC"), Argument::pure_token("desc", "DESC")],
+            )
+            .optional(),
+            Argument::pure_token("sorting", "ALPHA").optional(),
+            Argument::key("destination", 2).token("STORE").optional(),
+        ],
+        ..Spec::BASE
+    },
+    sort,
+);
+
+fn sort(call: &mut Call<'_, '_, '_>) -> Outcome {
+    run(call, true)
+}
+
+pub const SORT_RO: Command<Handler> = Command::new(
+    Spec {
+        name: "sort_ro",
+        summary: "Returns the sorted elements of a list, a set, or a sorted set.",
+        since: "7.0.0",
+        group: Group::Generic,
+        complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
+        arity: -2,
+        flags: Flags::READONLY,
+        acl: AclCategories::DANGEROUS
+            .or(AclCategories::LIST)
+            .or(AclCategories::SET)
+            .or(AclCategories::SORTEDSET),
+        reach: Reach::All,
+        key_positions: Some(sort_ro_keys),
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS)),
+            KeySpec {
+                notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort",
+                flags: KeyFlags::RO.or(KeyFlags::ACCESS),
+                begin: Begin::Unknown,
+                find: Find::Unknown,
+            },
+        ],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::pattern("by-pattern").token("BY").optional().display("pattern"),
+            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
+                .token("LIMIT")
+                .optional(),
+            Argument::pattern("get-pattern").token("GET").optional().multiple_token().display("pattern"),
+            Argument::one_of(
+                "order",
+                &[Argument::pure_token("asc", "ASC"), Argument::pure_token("desc", "DESC")],
+            )
+            .optional(),
+            Argument::pure_token("sorting", "ALPHA").optional(),
+        ],
+        ..Spec::BASE
+    },
+    sort_ro,
+);
+
+fn sort_ro(call: &mut Call<'_, '_, '_>) -> Outcome {
+    run(call, false)
+}
+
+/// The key to sort, and the one behind the last STORE.
+fn sort_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
+    sort_ro_keys(args, out);
+    let store = options::store_position(args);
+    out.extend(store.map(|at| (at, KeyFlags::OW.or(KeyFlags::UPDATE))));
+}
+
+fn sort_ro_keys(_: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
+    out.push((1, KeyFlags::RO.or(KeyFlags::ACCESS)));
+}
+
+fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
+    let mut options = match Options::read(call.args, may_store) {
+        Ok(options) => options,
+        Err(error) => return call.fail(error),
+    };
+    let key = call.key(1);
+    let Some((mut elements, is_set)) = load(call, &key) else {
+        return call.fail(errors::WRONG_TYPE);
+    };
+    // The order of a set is nobody's; what is stored should not depend on it.
+    if is_set && options.keeps_order && options.store.is_some() {
+        (options.keeps_order, options.alpha, options.by) = (false, true, None);
+    }
+    if options.keeps_order {
+        if options.descending && !is_set {
+            elements.reverse();
+        }
+    } else if let Err(error) = arrange(call, &mut elements, &options) {
+        return call.fail(error);
+    }
+    let range = options.range(elements.len());
+    match options.store {
+        None => answer(call, &elements[range], &options),
+        Some(at) => store(call, &elements[range], &options, at),
+    }
+}
+
+/// The elements in their own order, and whether they are those of a set. `None` if the key holds something else.
+fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Vec<Vec<u8>>, bool)> {
+    let mut elements = Vec::new();
+    let mut push = |element: Element<'_>| elements.push(element.to_vec());
+    let is_set = match call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value) {
+        None => {
+            call.missed(key);
+            false
+        }
+        Some(Value::List(list)) => {
+            list.iter(0, End::Front).for_each(push);
+            false
+        }
+        Some(Value::Set(set)) => {
+            set.for_each(push);
+            true
+        }
+        Some(Value::Zset(set)) => {
+            set.for_each(0, set.len(), true, |member, _| push(member));
+            false
+        }
+        Some(_) => return None,
+    };
+    Some((elements, is_set))
+}
+
+// ---- the order ----
+
+/// What an element is sorted by.
+enum Weight {
+    Number(f64),
+    /// Absent values come first.
+    Text(Option<Vec<u8>>),
+}
+
+fn arrange(
+    call: &mut Call<'_, '_, '_>,
+    elements: &mut Vec<Vec<u8>>,
+    options: &Options<'_>,
+) -> Result<(), &'static str> {
+    let mut weighed = Vec::with_capacity(elements.len());
+    let mut all_numbers = true;
+    for element in std::mem::take(elements) {
+        let weight = match options.by {
+            None if options.alpha => Weight::Text(None),
+            None => weight_of(&element, &mut all_numbers),
+            Some(by) => match (pattern::look_up(call, by, &element), options.alpha) {
+                (value, true) => Weight::Text(value),
+                (None, false) => Weight::Number(0.0),
+                (Some(value), false) => weight_of(&value, &mut all_numbers),
+            },
+        };
+        weighed.push((weight, element));
+    }
+    if !all_numbers {
+        return Err("ERR One or more scores can't be converted into double");
+    }
+    // Stored or not, with a locale of "C": only there a NUL ends what is compared, and here nothing does.
+    let by_weight = |a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)| match (&a.0, &b.0) {
+        (Weight::Number(x), Weight::Number(y)) => {
+            x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.1.cmp(&b.1))
+        }
+        (Weight::Text(x), Weight::Text(y)) if options.by.is_some() => x.cmp(y),
+        _ => a.1.cmp(&b.1),
+    };
+    weighed.sort_by(|a, b| if options.descending { by_weight(b, a) } else { by_weight(a, b) });
+    elements.extend(weighed.into_iter().map(|(_, element)| element));
+    Ok(())
+}
+
+fn weight_of(text: &[u8], all_numbers: &mut bool) -> Weight {
+    let number = parse_f64(text);
+    *all_numbers &= number.is_some();
+    Weight::Number(number.unwrap_or_default())
+}
+
+// ---- the result ----
+
+/// Calls `give` with everything that is answered.
+fn each_answer(
+    call: &mut Call<'_, '_, '_>,
+    elements: &[Vec<u8>],
+    options: &Options<'_>,
+    mut give: impl FnMut(&mut Call<'_, '_, '_>, Option<&[u8]>),
+) {
+    for element in elements {
+        if options.gets.is_empty() {
+            give(call, Some(element));
+        }
+        for get in &options.gets {
+            let value = pattern::look_up(call, get, element);
+            give(call, value.as_deref());
+        }
+    }
+}
+
+fn answer(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_>) -> Outcome {
+    call.reply.array(elements.len() * options.gets.len().max(1));
+    each_answer(call, elements, options, |call, value| match value {
+        Some(value) => call.reply.bulk(value),
+        None => call.reply.null(),
+    });
+    Outcome::Done
+}
+
+/// An empty result is none: the key leaves.
+fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_>, at: usize) -> Outcome {
+    let mut values: Vec<Vec<u8>> = Vec::new();
+    each_answer(call, elements, options, |_, value| values.push(value.unwrap_or_default().to_vec()));
+    let target = call.key(at);
+    let existed = call.txn.remove(call.db, &target);
+    if values.is_empty() {
+        if existed {
+            call.event(EventClass::Generic, "del", target.bytes);
+            call.log_verbatim();
+        }
+    } else {
+        let texts = values.iter().map(Vec::as_slice);
+        let edited =
+            call.txn.edit_list(call.db, &target, &call.settings.limits, |list| list.push(End::Back, texts));
+        if !edited.is_ok_and(|edited| edited.result.is_ok()) {
+            return call.out_of_memory();
+        }
+        if !existed {
+            call.created(&target);
+        }
+        call.event(EventClass::List, "sortstore", target.bytes);
+        call.log_changes(values.len() as u64);
+    }
+    call.reply.integer(values.len() as i64);
+    Outcome::Done
+}

@@ -1,0 +1,121 @@
+//! What SORT is told: order, limit, patterns, where to.
+
+use crate::call::is_word;
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::parse_i64;
+use std::ops::Range;
+
+pub struct Options<'a> {
+    pub descending: bool,
+    /// As text, not as numbers.
+    pub alpha: bool,
+    /// A BY without an asterisk: the elements stay as they are.
+    pub keeps_order: bool,
+    pub by: Option<&'a [u8]>,
+    pub gets: Vec<&'a [u8]>,
+    /// The argument that is the key to store under.
+    pub store: Option<usize>,
+    start: i64,
+    /// Negative for all.
+    count: i64,
+}
+
+impl<'a> Options<'a> {
+    pub fn read(args: Args<'a>, may_store: bool) -> Result<Options<'a>, &'static str> {
+        let mut options = Options {
+            descending: false,
+            alpha: false,
+            keeps_order: false,
+            by: None,
+            gets: Vec::new(),
+            store: None,
+            start: 0,
+            count: -1,
+        };
+        let mut at = 2;
+        while at < args.len() {
+            at += 1 + options.read_one(args, at, may_store)?;
+        }
+        Ok(options)
+    }
+
+    /// Reads the option at `at`; how many arguments of its own it has.
+    fn read_one(&mut self, args: Args<'a>, at: usize, may_store: bool) -> Result<usize, &'static str> {
+        let (word, behind) = (args.get(at), args.len() - at - 1);
+        let number = |at| parse_i64(args.get(at)).ok_or(errors::NOT_AN_INTEGER);
+        match () {
+            _ if is_word(word, "ASC") => self.descending = false,
+            _ if is_word(word, "DESC") => self.descending = true,
+            _ if is_word(word, "ALPHA") => self.alpha = true,
+            _ if is_word(word, "LIMIT") && behind >= 2 => {
+                (self.start, self.count) = (number(at + 1)?, number(at + 2)?);
+                return Ok(2);
+            }
+            _ if is_word(word, "STORE") && behind >= 1 && may_store => {
+                self.store = Some(at + 1);
+                return Ok(1);
+            }
+            _ if is_word(word, "BY") && behind >= 1 => {
+                self.by = Some(args.get(at + 1));
+                self.keeps_order |= super::pattern::asterisk(args.get(at + 1)).is_none();
+                return Ok(1);
+            }
+            _ if is_word(word, "GET") && behind >= 1 => {
+                self.gets.push(args.get(at + 1));
+                return Ok(1);
+            }
+            _ => return Err(errors::SYNTAX),
+        }
+        Ok(0)
+    }
+
+    /// The part of `len` elements that LIMIT leaves.
+    pub fn range(&self, len: usize) -> Range<usize> {
+        let start = usize::try_from(self.start.max(0)).unwrap_or(usize::MAX).min(len);
+        let count = usize::try_from(self.count).unwrap_or(len);
+        start..start.saturating_add(count).min(len)
+    }
+}
+
+/// The argument behind the last STORE, as the field finds it without knowing which words are values of options.
+pub fn store_position(args: Args<'_>) -> Option<usize> {
+    let mut found = None;
+    let mut at = 2;
+    while at < args.len() {
+        let word = args.get(at);
+        let own = match () {
+            _ if is_word(word, "LIMIT") => 2,
+            _ if is_word(word, "STORE") && at + 1 < args.len() => {
+                found = Some(at + 1);
+                0
+            }
+            _ if is_word(word, "GET") || is_word(word, "BY") => 1,
+            _ => 0,
+        };
+        at += 1 + own;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_resp::ArgsBuf;
+
+    #[test]
+    fn limits() {
+        let range = |start, count, len| {
+            let args = ArgsBuf::from_slices(&[b"SORT", b"k"]);
+            let options = Options::read(args.args(), true).expect("nothing is said");
+            Options { start, count, ..options }.range(len)
+        };
+        assert_eq!(range(0, -1, 5), 0..5);
+        assert_eq!(range(2, 2, 5), 2..4);
+        assert_eq!(range(-3, 2, 5), 0..2);
+        assert_eq!(range(4, i64::MAX, 5), 4..5);
+        assert_eq!(range(i64::MAX, 1, 5), 5..5);
+        assert_eq!(range(1, i64::MIN, 5), 1..5);
+        assert_eq!(range(0, 0, 5), 0..0);
+        assert_eq!(range(0, -1, 0), 0..0);
+    }
+}

@@ -1,0 +1,62 @@
+//! Patterns of SORT: where the value of an element is found.
+//!
+//! ```text
+//! #              the element itself
+//! weight_*       the string under the key that the element makes of the first asterisk
+//! object_*->age  the field `age` of the hash under such a key
+//! ```
+
+use crate::Call;
+use crate::text;
+use isotherm_keyspace::{Lookup, Value};
+
+/// Where the first asterisk stands. Behind a NUL nothing is looked for.
+pub fn asterisk(pattern: &[u8]) -> Option<usize> {
+    pattern.iter().take_while(|byte| **byte != 0).position(|byte| *byte == b'*')
+}
+
+/// The value that `pattern` finds for an element.
+pub fn look_up(call: &mut Call<'_, '_, '_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
+    if pattern == b"#" {
+        return Some(element.to_vec());
+    }
+    let at = asterisk(pattern)?;
+    let (behind, field) = split_field(&pattern[at + 1..]);
+    let name = [&pattern[..at], element, behind].concat();
+    let key = call.txn.key(&name);
+    let Some(entry) = call.txn.find(call.db, &key, Lookup::Read) else {
+        call.missed(&key);
+        return None;
+    };
+    match (entry.value, field) {
+        (Value::Hash(hash), Some(field)) => hash.get(field).map(|value| value.to_vec()),
+        (_, Some(_)) => None,
+        (value, None) => text::text(value, &mut text::NO_TEXT.clone()).map(<[u8]>::to_vec),
+    }
+}
+
+/// What follows the asterisk: the rest of the key, and the field. An arrow with nothing behind it is part of the key.
+fn split_field(behind: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let end = behind.iter().position(|byte| *byte == 0).unwrap_or(behind.len());
+    let arrow = behind[..end].windows(2).position(|pair| pair == b"->");
+    match arrow {
+        Some(at) if at + 2 < end => (&behind[..at], Some(&behind[at + 2..])),
+        _ => (behind, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        assert_eq!(split_field(b""), (&b""[..], None));
+        assert_eq!(split_field(b"_x->name"), (&b"_x"[..], Some(&b"name"[..])));
+        assert_eq!(split_field(b"->a->b"), (&b""[..], Some(&b"a->b"[..])));
+        assert_eq!(split_field(b"x->"), (&b"x->"[..], None));
+        assert_eq!(split_field(b"x\0->f"), (&b"x\0->f"[..], None));
+        assert_eq!(asterisk(b"a*b*"), Some(1));
+        assert_eq!(asterisk(b"a\0*"), None);
+    }
+}
