@@ -15,8 +15,10 @@ pub mod wait;
 pub mod bitmap;
 pub mod database;
 pub mod generic;
+pub mod geo;
 pub mod hyperloglog;
 pub mod list;
+pub mod sorted_set;
 pub mod string;
 
 pub use call::{Call, CallSettings, Outcome};
@@ -31,6 +33,8 @@ pub const COMMANDS: &[&[Command<Handler>]] = &[
     bitmap::COMMANDS,
     hyperloglog::COMMANDS,
     list::COMMANDS,
+    sorted_set::COMMANDS,
+    geo::COMMANDS,
     generic::COMMANDS,
     database::COMMANDS,
 ];

@@ -21,12 +21,14 @@ use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
-const TRANSCRIPTS: [(&str, &str); 6] = [
+const TRANSCRIPTS: [(&str, &str); 8] = [
     ("sort", include_str!("transcripts/sort.txt")),
     ("bitmap", include_str!("transcripts/bitmap.txt")),
+    ("geo", include_str!("transcripts/geo.txt")),
     ("generic", include_str!("transcripts/generic.txt")),
     ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
     ("list", include_str!("transcripts/list.txt")),
+    ("sorted_set", include_str!("transcripts/sorted_set.txt")),
     ("string", include_str!("transcripts/string.txt")),
 ];
 

@@ -8,17 +8,33 @@ pub const F64_BYTES_MAX: usize = 32;
 /// A double as the field reads one. Decimal only, `inf` and `infinity` in any case, one leading sign. Refused: blanks,
 /// hexadecimal, `nan`, and what does not fit (too large for a double, or so small that it would become zero).
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
-    let unsigned = match text {
-        [b'+' | b'-', rest @ ..] => rest,
-        rest => rest,
+    let value = parse_f64_rounded(text)?;
+    let unsigned = unsigned(text);
+    let fits = match decimal_mantissa(unsigned) {
+        Some(mantissa) => {
+            let is_zero = mantissa.iter().all(|byte| matches!(byte, b'0' | b'.'));
+            value.is_finite() && (value != 0.0 || is_zero)
+        }
+        None => true,
     };
+    fits.then_some(value)
+}
+
+/// The same, but what does not fit is infinite, or zero: so the field reads the ends of ranges.
+pub fn parse_f64_rounded(text: &[u8]) -> Option<f64> {
+    let unsigned = unsigned(text);
     if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
         return Some(if text[0] == b'-' { f64::NEG_INFINITY } else { f64::INFINITY });
     }
-    let mantissa = decimal_mantissa(unsigned)?;
-    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let is_zero = mantissa.iter().all(|byte| matches!(byte, b'0' | b'.'));
-    (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
+    decimal_mantissa(unsigned)?;
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn unsigned(text: &[u8]) -> &[u8] {
+    match text {
+        [b'+' | b'-', rest @ ..] => rest,
+        rest => rest,
+    }
 }
 
 /// Checks `digits [. digits] [e [sign] digits]` with at least one digit before the exponent; gives the part before it.
@@ -70,6 +86,27 @@ pub fn push_f64(out: &mut Vec<u8>, value: f64) {
         let digits = grisu::digits_of(value.abs());
         lay_out(out, digits.as_bytes(), digits.power, value < 0.0);
     }
+}
+
+/// The text of C's `%.17g`, in which ZSCAN shows the scores of a large sorted set.
+pub fn format_f64_17g(value: f64) -> String {
+    const DIGITS: i32 = 17;
+    if !value.is_finite() || value == 0.0 {
+        return format_f64(value);
+    }
+    let scientific = format!("{value:.16e}");
+    let (digits, exponent) = scientific.split_once('e').expect("it was printed with an exponent");
+    let exponent: i32 = exponent.parse().expect("it was printed as an integer");
+    let shorten = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..DIGITS).contains(&exponent) {
+        let decimals = (DIGITS - 1 - exponent) as usize;
+        return shorten(&format!("{value:.decimals$}"));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", shorten(digits), exponent.unsigned_abs())
 }
 
 /// Whole numbers up to 2^62 are printed as integers, however long.
@@ -168,6 +205,21 @@ mod tests {
         ] {
             assert_eq!(parse_f64(text.as_bytes()), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn seventeen_digits_as_c_prints_them() {
+        let check = |value: f64, expected: &str| assert_eq!(format_f64_17g(value), expected);
+        check(0.1, "0.10000000000000001");
+        check(-0.0, "-0");
+        check(1.0, "1");
+        check(-5.572429646678098e17, "-5.5724296466780979e+17");
+        check(1e16, "10000000000000000");
+        check(1e17, "1e+17");
+        check(0.0001, "0.0001");
+        check(0.00001, "1.0000000000000001e-05");
+        check(1e300, "1.0000000000000001e+300");
+        check(f64::NEG_INFINITY, "-inf");
     }
 
     #[test]

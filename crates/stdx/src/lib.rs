@@ -19,7 +19,7 @@ pub mod args_split;
 pub mod prng;
 pub mod units;
 
-pub use float::{format_f64, parse_f64, push_f64};
+pub use float::{format_f64, parse_f64, parse_f64_rounded, push_f64};
 pub use glob::glob_match;
 pub use long_double::LongDouble;
 pub use number::{parse_i64, parse_u64, push_i64, push_u64, write_i64};

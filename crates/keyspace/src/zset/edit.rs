@@ -70,6 +70,25 @@ impl ZsetEdit<'_, '_> {
         self.source().rank_of(bound)
     }
 
+    /// As `ZsetView::lex_range`.
+    pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
+        self.source().lex_range(start, end, forward)
+    }
+
+    /// So many members come, the longest of so many bytes: what is too much for a listpack ends it now, even if some
+    /// of them turn out to be there already.
+    pub fn expect(&mut self, members: usize, longest_bytes: usize) -> Result<(), Full> {
+        let limits = self.editing.limits;
+        if members <= limits.zset_max_listpack_entries && longest_bytes <= limits.zset_max_listpack_value {
+            return Ok(());
+        }
+        self.editing.promote(tree_from)?;
+        if let Some((tree, _)) = tree_of(&mut self.editing.body, self.editing.store) {
+            tree.compact = false;
+        }
+        Ok(())
+    }
+
     /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
     pub fn for_each(&self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'_>, f64)) {
         self.source().for_each(rank, count, forward, visit);

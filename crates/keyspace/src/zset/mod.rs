@@ -32,3 +32,16 @@ pub enum ZsetBound<'a> {
     BeforeMember(&'a [u8]),
     AfterMember(&'a [u8]),
 }
+
+impl ZsetBound<'_> {
+    /// Whether the boundary lies behind a member, by the member alone.
+    fn is_behind(self, member: &[u8]) -> bool {
+        match self {
+            ZsetBound::Start => false,
+            ZsetBound::End => true,
+            ZsetBound::BeforeMember(bound) => member < bound,
+            ZsetBound::AfterMember(bound) => member <= bound,
+            ZsetBound::BeforeScore(_) | ZsetBound::AfterScore(_) => unreachable!("it is none by member"),
+        }
+    }
+}

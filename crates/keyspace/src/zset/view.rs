@@ -6,7 +6,7 @@ use super::tree::ZsetTree;
 use crate::collection::{Stored, packed_encoding};
 use crate::entry::Form;
 use crate::object::Object;
-use crate::packed::{Element, Packed};
+use crate::packed::{Element, Packed, TextRoom};
 use crate::scan::advance;
 use crate::store::Store;
 use crate::value::Encoding;
@@ -70,9 +70,26 @@ impl<'a> ZsetView<'a> {
         self.source().rank_of(bound)
     }
 
+    /// The members between two boundaries by member: (rank of the first, count). Where scores differ, a listpack is
+    /// read from one end, as the field does: `forward` says from which.
+    pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
+        self.source().lex_range(start, end, forward)
+    }
+
     /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
     pub fn for_each(&self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'a>, f64)) {
         self.source().for_each(rank, count, forward, visit);
+    }
+
+    /// The same, until `visit` says that it is enough.
+    pub fn for_each_while(
+        &self,
+        rank: u64,
+        count: u64,
+        forward: bool,
+        visit: impl FnMut(Element<'a>, f64) -> bool,
+    ) {
+        self.source().for_each_while(rank, count, forward, visit);
     }
 
     /// The member of a rank.
@@ -130,20 +147,58 @@ impl<'a> Source<'a> {
         }
     }
 
+    pub fn lex_range(self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
+        if matches!(self, Source::Tree(tree, _) if !tree.compact) {
+            let (start, end) = (self.rank_of(start), self.rank_of(end));
+            return (start, end.saturating_sub(start));
+        }
+        // Two bits a member: not below the start, not above the end.
+        let mut sides = Vec::with_capacity(self.len() as usize);
+        let mut room = TextRoom::default();
+        self.for_each(0, self.len(), true, |member, _| {
+            let member = member.text(&mut room);
+            sides.push((!start.is_behind(member), end.is_behind(member)));
+        });
+        let meets = sides.last().is_some_and(|last| last.0) && sides.first().is_some_and(|first| first.1);
+        if !meets {
+            return (0, 0);
+        }
+        if forward {
+            let first = sides.iter().position(|side| side.0).unwrap_or(sides.len());
+            let count = sides[first..].iter().take_while(|side| side.1).count();
+            return (first as u64, count as u64);
+        }
+        let end = sides.iter().rposition(|side| side.1).map_or(0, |last| last + 1);
+        let count = sides[..end].iter().rev().take_while(|side| side.0).count();
+        ((end - count) as u64, count as u64)
+    }
+
     pub fn for_each(self, rank: u64, count: u64, forward: bool, mut visit: impl FnMut(Element<'a>, f64)) {
+        self.for_each_while(rank, count, forward, |member, score| {
+            visit(member, score);
+            true
+        });
+    }
+
+    pub fn for_each_while(
+        self,
+        rank: u64,
+        count: u64,
+        forward: bool,
+        mut visit: impl FnMut(Element<'a>, f64) -> bool,
+    ) {
+        let (skip, take) = (rank as usize, count as usize);
         match self {
             Source::Packed(set) if forward => {
-                let rows = set.rows().skip(rank as usize).take(count as usize);
-                rows.for_each(|(member, score)| visit(member, score));
+                set.rows().skip(skip).take(take).all(|(member, score)| visit(member, score));
             }
             Source::Packed(set) => {
                 let rows: Vec<_> = set.rows().collect();
-                let rows = rows.into_iter().rev().skip(rank as usize).take(count as usize);
-                rows.for_each(|(member, score)| visit(member, score));
+                rows.into_iter().rev().skip(skip).take(take).all(|(member, score)| visit(member, score));
             }
             Source::Tree(tree, store) => {
-                let members = tree.members(&store.heap, rank, count, forward);
-                members.for_each(|(member, score)| visit(Element::Bytes(member), score));
+                let mut members = tree.members(&store.heap, rank, count, forward);
+                members.all(|(member, score)| visit(Element::Bytes(member), score));
             }
         }
     }

@@ -176,7 +176,7 @@ fn run(seed: u64, steps: usize, members: u64, long: bool, reserve_bytes: u64, se
     let mut bench = Bench::new(reserve_bytes, secret);
     let mut refused = 0;
     for step in 0..steps {
-        let growing = step / (steps / 4) % 2 == 0;
+        let growing = (step / (steps / 4)).is_multiple_of(2);
         let member = draw_member(&mut prng, members, long);
         if prng.below(100) < if growing { 80 } else { 25 } {
             let score = draw_score(&mut prng);

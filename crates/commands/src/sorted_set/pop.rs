@@ -1,0 +1,228 @@
+//! Members leave from one end: ZPOPMIN ZPOPMAX ZMPOP.
+
+use super::reply::write_scored;
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Element, EventClass, Key, Lookup, Value};
+use isotherm_resp::{Protocol, errors};
+use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
+use isotherm_stdx::parse_i64;
+
+const NUMKEYS_POSITIVE: &str = "ERR numkeys should be greater than 0";
+const COUNT_POSITIVE: &str = "ERR count should be greater than 0";
+
+pub const ZPOPMIN: Command<Handler> = Command::new(
+    Spec {
+        name: "zpopmin",
+        summary: "Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::SORTEDSET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("count").optional()],
+        ..Spec::BASE
+    },
+    zpopmin,
+);
+
+fn zpopmin(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop_from_one(call, End::Min)
+}
+
+pub const ZPOPMAX: Command<Handler> = Command::new(
+    Spec {
+        name: "zpopmax",
+        summary: "Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::SORTEDSET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        arguments: &[Argument::key("key", 0), Argument::integer("count").optional()],
+        ..Spec::BASE
+    },
+    zpopmax,
+);
+
+fn zpopmax(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop_from_one(call, End::Max)
+}
+
+pub const ZMPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "zmpop",
+        summary: "Returns the highest- or lowest-scoring members from one or more sorted sets after removing them. Deletes the sorted set if the last member was popped.",
+        since: "7.0.0",
+        group: Group::SortedSet,
+        complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
+        arity: -4,
+        flags: Flags::WRITE,
+        acl: AclCategories::SORTEDSET,
+        key_specs: &[KeySpec {
+            notes: "",
+            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
+            begin: Begin::Index(1),
+            find: Find::KeyNum { at: 0, first: 1, step: 1 },
+        }],
+        arguments: &[
+            Argument::integer("numkeys"),
+            Argument::key("key", 0).multiple(),
+            Argument::one_of(
+                "where",
+                &[Argument::pure_token("min", "MIN"), Argument::pure_token("max", "MAX")],
+            ),
+            Argument::integer("count").token("COUNT").optional(),
+        ],
+        ..Spec::BASE
+    },
+    zmpop,
+);
+
+fn zmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let several = match Several::parse(call) {
+        Ok(several) => several,
+        Err(error) => return call.fail(error),
+    };
+    for at in 2..2 + several.keys {
+        let key = call.key(at);
+        match call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value) {
+            None => continue,
+            Some(Value::Zset(_)) => {}
+            Some(_) => return call.fail(errors::WRONG_TYPE),
+        }
+        let Some(popped) = pop(call, &key, several.end, several.count) else { return call.out_of_memory() };
+        call.reply.array(2);
+        call.reply.bulk(key.bytes);
+        call.reply.array(popped.len());
+        for (member, score) in &popped {
+            call.reply.array(2);
+            call.reply.bulk(member);
+            call.reply.double(*score);
+        }
+        let mut room = [0; I64_BYTES_MAX];
+        call.log(&[several.end.command(), key.bytes, write_u64(popped.len() as u64, &mut room)]);
+        call.txn.dirty += popped.len() as u64 - 1;
+        return Outcome::Done;
+    }
+    call.reply.null_array();
+    Outcome::Done
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Min,
+    Max,
+}
+
+impl End {
+    fn event(self) -> &'static str {
+        match self {
+            End::Min => "zpopmin",
+            End::Max => "zpopmax",
+        }
+    }
+
+    fn command(self) -> &'static [u8] {
+        match self {
+            End::Min => b"ZPOPMIN",
+            End::Max => b"ZPOPMAX",
+        }
+    }
+}
+
+/// `numkeys key [key ...] MIN|MAX [COUNT count]`
+struct Several {
+    keys: usize,
+    end: End,
+    count: u64,
+}
+
+impl Several {
+    fn parse(call: &Call<'_, '_, '_>) -> Result<Several, &'static str> {
+        let args = call.args;
+        let keys =
+            parse_i64(args.get(1)).and_then(|keys| usize::try_from(keys).ok()).filter(|keys| *keys > 0);
+        let keys = keys.ok_or(NUMKEYS_POSITIVE)?;
+        let end_at = keys.checked_add(2).ok_or(errors::SYNTAX)?;
+        let end = match args.try_get(end_at) {
+            Some(word) if is_word(word, "MIN") => End::Min,
+            Some(word) if is_word(word, "MAX") => End::Max,
+            _ => return Err(errors::SYNTAX),
+        };
+        let count = match args.len() - end_at {
+            1 => 1,
+            3 if is_word(args.get(end_at + 1), "COUNT") => {
+                let count = parse_i64(args.get(end_at + 2)).filter(|count| *count > 0);
+                count.ok_or(COUNT_POSITIVE)? as u64
+            }
+            // A count that is no count is said before what follows it is looked at.
+            more if more > 3 && is_word(args.get(end_at + 1), "COUNT") => {
+                match parse_i64(args.get(end_at + 2)).filter(|count| *count > 0) {
+                    Some(_) => return Err(errors::SYNTAX),
+                    None => return Err(COUNT_POSITIVE),
+                }
+            }
+            _ => return Err(errors::SYNTAX),
+        };
+        Ok(Several { keys, end, count })
+    }
+}
+
+fn pop_from_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
+    if call.args.len() > 3 {
+        return call.fail(errors::SYNTAX);
+    }
+    let count = match call.args.try_get(2) {
+        None => None,
+        Some(text) => match parse_i64(text).and_then(|count| u64::try_from(count).ok()) {
+            Some(count) => Some(count),
+            None => return call.fail(errors::MUST_BE_POSITIVE),
+        },
+    };
+    let key = call.key(1);
+    match call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value) {
+        Some(Value::Zset(_)) if count != Some(0) => {}
+        Some(Value::Zset(_)) | None => {
+            call.reply.array(0);
+            return Outcome::Done;
+        }
+        Some(_) => return call.fail(errors::WRONG_TYPE),
+    }
+    let Some(popped) = pop(call, &key, end, count.unwrap_or(1)) else { return call.out_of_memory() };
+    // With a count, RESP3 has pairs; a single member always comes flat.
+    let pairs = count.is_some() && call.reply.proto == Protocol::Resp3;
+    call.reply.array(if pairs { popped.len() } else { popped.len() * 2 });
+    for (member, score) in &popped {
+        if pairs {
+            write_scored(call.reply, Element::Bytes(member), Some(*score));
+        } else {
+            call.reply.bulk(member);
+            call.reply.double(*score);
+        }
+    }
+    call.log_changes(popped.len() as u64);
+    Outcome::Done
+}
+
+/// Takes up to `count` members out of a sorted set that is there, and tells the events. `None`: memory ended.
+fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, count: u64) -> Option<Vec<(Vec<u8>, f64)>> {
+    let edited = call.txn.edit_zset(call.db, key, &call.settings.limits, |edit| {
+        let count = count.min(edit.len());
+        let mut popped = Vec::with_capacity(count as usize);
+        edit.for_each(0, count, end == End::Min, |member, score| popped.push((member.to_vec(), score)));
+        edit.remove_range(if end == End::Min { 0 } else { edit.len() - count }, count);
+        popped
+    });
+    let edited = edited.ok()?;
+    call.event(EventClass::Zset, end.event(), key.bytes);
+    if edited.emptied {
+        call.event(EventClass::Generic, "del", key.bytes);
+    }
+    Some(edited.result)
+}

@@ -1,0 +1,50 @@
+//! A key becomes a sorted set that was computed, whatever it was before.
+
+use crate::{Call, Outcome};
+use isotherm_keyspace::{EventClass, Key};
+
+pub(crate) type Scored = (Vec<u8>, f64);
+
+/// Stores the members under `key`, or removes it if there are none, and replies how many there are. A store counts as
+/// `changes`.
+pub(crate) fn store_members(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    members: &[Scored],
+    event: &'static str,
+    changes: u64,
+) -> Outcome {
+    let existed = call.txn.remove(call.db, key);
+    if members.is_empty() {
+        if existed {
+            call.event(EventClass::Generic, "del", key.bytes);
+            call.log_verbatim();
+        }
+        call.reply.integer(0);
+        return Outcome::Done;
+    }
+    let stored = call.txn.edit_zset(call.db, key, &call.settings.limits, |edit| {
+        members.iter().try_for_each(|(member, score)| edit.set(member, *score).map(|_| ()))
+    });
+    if !matches!(&stored, Ok(edited) if edited.result == Ok(())) {
+        return stored_too_little(call, key, existed);
+    }
+    if !existed {
+        call.created(key);
+    }
+    call.event(EventClass::Zset, event, key.bytes);
+    call.log_changes(changes);
+    call.reply.integer(members.len() as i64);
+    Outcome::Done
+}
+
+/// Memory ended: nothing is stored, and what was there before has gone.
+#[cold]
+fn stored_too_little(call: &mut Call<'_, '_, '_>, key: &Key<'_>, existed: bool) -> Outcome {
+    call.txn.remove(call.db, key);
+    if existed {
+        call.event(EventClass::Generic, "del", key.bytes);
+        call.log(&[b"DEL", key.bytes]);
+    }
+    call.out_of_memory()
+}
