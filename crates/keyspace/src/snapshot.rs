@@ -125,7 +125,7 @@ pub enum SnapshotItem<'a> {
     End,
 }
 
-/// An element of a large collection as it was at the cut; those of lists, sorted sets and streams in their order.
+/// An element of a large collection as it was at the cut; those of lists and streams in their order.
 #[derive(Clone, Copy, Debug)]
 pub enum SnapshotPart<'a> {
     /// Of a hash: field, value, and the field's time.

@@ -208,7 +208,7 @@ fn insert_row(buf: &mut PackedBuf, member: &[u8], score: f64) {
 
 /// A tree of the same members.
 fn tree_from(store: &mut Store, number: u32, buf: &PackedBuf) -> Result<Object, Full> {
-    let mut tree = ZsetTree::new(number, store.snapshot.version());
+    let mut tree = ZsetTree::new(number);
     tree.compact = true;
     let mut text = TextRoom::default();
     for (member, score) in PackedSet(buf.view()).rows() {

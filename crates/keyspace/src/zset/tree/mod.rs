@@ -37,7 +37,6 @@ mod leaf;
 mod long;
 mod node;
 mod object;
-#[cfg_attr(not(test), allow(dead_code, reason = "the walk over collections asks for it"))]
 mod saved;
 mod score;
 mod seek;
@@ -63,33 +62,31 @@ pub(crate) struct ZsetTree {
     root: u32,
     /// Levels of inner nodes.
     height: u8,
-    /// Of the last snapshot before the last change.
-    version: u8,
-    len_at_cut: u64,
     nodes: Nodes,
     leaves: Table,
     inners: Table,
     pages: Table,
     longs: Longs,
+    /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it changes.
+    saving: bool,
     saved: Vec<SavedLeaf>,
     /// Still within the limits of a listpack: what OBJECT ENCODING says, and nothing else, follows from it.
     pub compact: bool,
 }
 
 impl ZsetTree {
-    /// The object of this number, born under the snapshot version.
-    pub fn new(object: u32, version: u8) -> ZsetTree {
+    /// An empty one, the object of this number.
+    pub fn new(object: u32) -> ZsetTree {
         ZsetTree {
             len: 0,
             root: 0,
             height: 0,
-            version,
-            len_at_cut: 0,
             nodes: Nodes { object, live_bytes: 0 },
             leaves: Table::default(),
             inners: Table::default(),
             pages: Table::default(),
             longs: Longs::default(),
+            saving: false,
             saved: Vec::new(),
             compact: false,
         }
@@ -173,7 +170,6 @@ impl ZsetTree {
     /// Adds a member that is not there.
     pub fn insert(&mut self, room: &mut Room<'_>, member: &[u8], score: f64) -> Result<(), Full> {
         debug_assert!(!score.is_nan());
-        self.before_any_change(room);
         let hash = room.hasher.hash(member);
         self.index_prepare(room, hash)?;
         let inserted = self.insert_member(room, member, score);
@@ -204,7 +200,6 @@ impl ZsetTree {
 
     /// Gives a member that is there another score.
     pub fn update(&mut self, room: &mut Room<'_>, member: &[u8], score: f64) -> Result<(), Full> {
-        self.before_any_change(room);
         let (leaf, index) = self.find_member(room.heap, room.hasher, member).expect("the member is there");
         let old_bits = self.leaf(room.heap, leaf).bits(index);
         if self.update_in_leaf(room, leaf, index, member, score::bits_of(score)) {
@@ -247,7 +242,6 @@ impl ZsetTree {
     /// Takes a member out; its score if it was there.
     pub fn remove(&mut self, room: &mut Room<'_>, member: &[u8]) -> Option<f64> {
         let (leaf, index) = self.find_member(room.heap, room.hasher, member)?;
-        self.before_any_change(room);
         let bits = self.leaf(room.heap, leaf).bits(index);
         let path = self.descend(room.heap, &UpTo { bits, member });
         assert_eq!(path.leaf, leaf, "the tree and the index agree");
@@ -260,7 +254,6 @@ impl ZsetTree {
 
     /// Takes out the member of a rank.
     pub fn remove_nth(&mut self, room: &mut Room<'_>, rank: u64) {
-        self.before_any_change(room);
         let mut path = self.descend_to_rank(room.heap, rank);
         path.index += 1;
         let hash = room.hasher.hash(self.leaf(room.heap, path.leaf).member(path.index - 1));

@@ -26,6 +26,7 @@ pub(super) const HEAD_BYTES: usize = 13;
 
 /// Nodes come in classes of so many bytes and multiples.
 const CLASS_UNIT_BYTES: usize = 32;
+pub(super) const NODE_BYTES_MAX: usize = 255 * CLASS_UNIT_BYTES;
 
 pub(super) const INNER: u32 = 1 << 30;
 pub(super) const INDEX: u32 = 1 << 31;
@@ -38,8 +39,6 @@ pub(crate) struct Room<'a> {
     pub hasher: &'a KeyHasher,
     /// The version that nodes are born with.
     pub version: u8,
-    /// A snapshot is under way: what it has not seen is saved before it changes.
-    pub saving: bool,
 }
 
 // ---- the head ----
@@ -134,14 +133,11 @@ impl Nodes {
     }
 
     /// A copy of another set's node, as of this one and just born.
-    pub fn copy(&mut self, room: &mut Room<'_>, source: Handle) -> Result<Handle, Full> {
-        let size = bytes(room.heap, source).len();
-        let mut copy = [0; CLASS_UNIT_BYTES * 255];
-        copy[..size].copy_from_slice(bytes(room.heap, source));
-        let handle = self.allocate(room, word(&copy, NUMBER), size)?;
+    pub fn copy(&mut self, room: &mut Room<'_>, source: &[u8]) -> Result<Handle, Full> {
+        let handle = self.allocate(room, word(source, NUMBER), source.len())?;
         let node = bytes_mut(room.heap, handle);
-        node[COUNT..CLASS].copy_from_slice(&copy[COUNT..CLASS]);
-        node[HEAD_BYTES..size].copy_from_slice(&copy[HEAD_BYTES..size]);
+        node[COUNT..CLASS].copy_from_slice(&source[COUNT..CLASS]);
+        node[HEAD_BYTES..source.len()].copy_from_slice(&source[HEAD_BYTES..]);
         Ok(handle)
     }
 

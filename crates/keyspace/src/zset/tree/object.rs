@@ -1,8 +1,10 @@
 //! The tree as one of the large collections of a partition.
 
 use super::ZsetTree;
-use super::node::{self, INDEX, INNER, Room, Table};
+use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room, Table};
 use crate::object::{Object, Structure};
+use crate::packed::Element;
+use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
 use isotherm_arena::Handle;
@@ -10,12 +12,7 @@ use isotherm_arena::Handle;
 impl Store {
     /// What a change of a sorted set needs; with the objects left alone.
     pub(crate) fn zset_room(&mut self) -> Room<'_> {
-        Room {
-            version: self.snapshot.version(),
-            saving: self.snapshot.is_active(),
-            heap: &mut self.heap,
-            hasher: &self.hasher,
-        }
+        Room { version: self.snapshot.version(), heap: &mut self.heap, hasher: &self.hasher }
     }
 }
 
@@ -45,14 +42,35 @@ impl Structure for ZsetTree {
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = ZsetTree::new(number, store.snapshot.version());
-        match self.copy_to(&mut copy, &mut store.zset_room()) {
-            Ok(()) => Ok(Object::Zset(copy)),
-            Err(full) => {
-                copy.free(&mut store.heap);
-                Err(full)
-            }
-        }
+        self.copy_with(store, number, |nodes, room, handle| {
+            let mut node = [0; NODE_BYTES_MAX];
+            let source = node::bytes(room.heap, handle);
+            let size = source.len();
+            node[..size].copy_from_slice(source);
+            nodes.copy(room, &node[..size])
+        })
+    }
+
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        // The index holds hashes of members: both stores hash under the same secret.
+        self.copy_with(store, number, |nodes, room, handle| nodes.copy(room, node::bytes(&from.heap, handle)))
+    }
+
+    fn set_saving(&mut self, saving: bool) {
+        self.saving = saving;
+    }
+
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        cursor: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        let version = store.snapshot.version();
+        self.tell_leaves(&mut store.heap, version, cursor, nodes_max, &mut |member, score| {
+            visit(SnapshotPart::Scored(Element::Bytes(member), score));
+        })
     }
 
     fn check_invariants(&self, store: &Store, number: u32) -> u64 {
@@ -72,14 +90,26 @@ impl ZsetTree {
         }
     }
 
-    fn copy_to(&self, copy: &mut ZsetTree, room: &mut Room<'_>) -> Result<(), Full> {
-        (copy.len, copy.root, copy.height, copy.compact) = (self.len, self.root, self.height, self.compact);
-        copy.longs = self.longs.clone();
-        let ZsetTree { nodes, leaves, inners, pages, .. } = copy;
-        let pairs = [(&self.leaves, leaves), (&self.inners, inners), (&self.pages, pages)];
-        for (from, to) in pairs {
-            from.duplicate(to, |handle| nodes.copy(room, handle))?;
+    /// The same set again: every node copied by `copy`, under the same numbers.
+    fn copy_with(
+        &self,
+        store: &mut Store,
+        number: u32,
+        mut copy: impl FnMut(&mut Nodes, &mut Room<'_>, Handle) -> Result<Handle, Full>,
+    ) -> Result<Object, Full> {
+        let mut target = ZsetTree::new(number);
+        target.longs = self.longs.clone();
+        (target.len, target.root, target.height) = (self.len, self.root, self.height);
+        target.compact = self.compact;
+        let room = &mut store.zset_room();
+        let ZsetTree { nodes, leaves, inners, pages, .. } = &mut target;
+        let copied = [(&self.leaves, leaves), (&self.inners, inners), (&self.pages, pages)]
+            .into_iter()
+            .try_for_each(|(from, to)| from.duplicate(to, |handle| copy(nodes, room, handle)));
+        if copied.is_err() {
+            target.free(&mut store.heap);
+            return Err(Full);
         }
-        Ok(())
+        Ok(Object::Zset(target))
     }
 }

@@ -3,7 +3,6 @@
 //! ```text
 //!   leaf.version != the snapshot's   not seen yet: the walk tells its members and stamps it;
 //!                                    a writer copies them aside first (`before_change`) and stamps it
-//!   zset.version != the snapshot's   not changed since the cut: `len` is that of the cut
 //! ```
 //!
 //! The walk goes over leaves by number, not by order: whoever reads the members puts them in order again. A number that
@@ -45,7 +44,7 @@ impl ZsetTree {
     /// Has to be called before a leaf changes or goes.
     #[inline]
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, leaf: u32) {
-        if room.saving {
+        if self.saving {
             self.save(room, leaf);
         }
     }
@@ -61,35 +60,22 @@ impl ZsetTree {
         node::set_version(node::bytes_mut(room.heap, handle), room.version);
     }
 
-    /// Has to be called before the first change of a command: notes how many members there were at the cut.
-    #[inline]
-    pub(super) fn before_any_change(&mut self, room: &Room<'_>) {
-        if room.saving && self.version != room.version {
-            self.version = room.version;
-            self.len_at_cut = self.len;
-        }
-    }
-
-    /// Members at the cut of the snapshot with this version.
-    pub fn snapshot_len(&self, version: u8) -> u64 {
-        if self.version == version { self.len_at_cut } else { self.len }
-    }
-
     /// Tells the members of saved leaves and of up to `leaves_max` others; `at` begins at 0 and is the walk's own.
     /// Whether all have been told.
-    pub fn snapshot_step(
+    pub(super) fn tell_leaves(
         &mut self,
         heap: &mut Heap,
         version: u8,
-        at: &mut u32,
-        leaves_max: u32,
+        at: &mut u64,
+        leaves_max: usize,
         visit: &mut dyn FnMut(&[u8], f64),
     ) -> bool {
         for saved in std::mem::take(&mut self.saved) {
             saved.tell(visit);
         }
-        let end = self.leaves.len().min(at.saturating_add(leaves_max));
-        for number in *at..end {
+        let numbers = u64::from(self.leaves.len());
+        let end = numbers.min(at.saturating_add(leaves_max as u64));
+        for number in *at as u32..end as u32 {
             let Some(handle) = self.leaves.find(number) else { continue };
             if node::version(node::bytes(heap, handle)) == version {
                 continue;
@@ -101,12 +87,6 @@ impl ZsetTree {
             node::set_version(node::bytes_mut(heap, handle), version);
         }
         *at = end.max(*at);
-        if *at < self.leaves.len() {
-            return false;
-        }
-        if self.version != version {
-            (self.version, self.len_at_cut) = (version, self.len);
-        }
-        true
+        *at >= numbers
     }
 }
