@@ -135,6 +135,31 @@ fn only_a_list_ends_the_waiting_for_one() {
 }
 
 #[test]
+fn sorted_sets() {
+    on_both(|server| {
+        let mut client = server.client();
+        let mut min = waiting(server, "BZPOPMIN a z 0");
+        let mut list = waiting(server, "BLPOP z 0");
+        let mut max = waiting(server, "BZPOPMAX z 0");
+        let mut several = waiting(server, "BZMPOP 0 2 z a MIN COUNT 3");
+        client.check("ZADD z 1 a 2 b 3 c 4 d 5 e 6 f", ":6\r\n");
+        min.expect("*3\r\n$1\r\nz\r\n$1\r\na\r\n$1\r\n1\r\n");
+        max.expect("*3\r\n$1\r\nz\r\n$1\r\nf\r\n$1\r\n6\r\n");
+        several.expect(
+            "*2\r\n$1\r\nz\r\n*3\r\n*2\r\n$1\r\nb\r\n$1\r\n2\r\n*2\r\n$1\r\nc\r\n$1\r\n3\r\n*2\r\n$1\r\nd\r\n$1\r\n4\r\n",
+        );
+        client.check("ZCARD z", ":1\r\n");
+        client.check("DEL z", ":1\r\n");
+        client.check("RPUSH z x", ":1\r\n");
+        list.expect(&pair("z", "x"));
+        client.check("MULTI", OK);
+        client.check("BZPOPMIN z 0", QUEUED);
+        client.check("BZMPOP 0 1 none MAX", QUEUED);
+        client.check("EXEC", "*2\r\n*-1\r\n*-1\r\n");
+    });
+}
+
+#[test]
 fn times_run_out() {
     on_both(|server| {
         let mut client = server.client();

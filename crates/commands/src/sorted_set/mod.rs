@@ -10,6 +10,7 @@ mod remove;
 mod range;
 mod store;
 
+mod block;
 mod combine;
 mod pop;
 mod random;
@@ -23,6 +24,9 @@ pub(crate) use read::read_zset;
 pub(crate) use store::{Scored, store_members};
 
 pub const COMMANDS: &[Command<Handler>] = &[
+    block::BZMPOP,
+    block::BZPOPMAX,
+    block::BZPOPMIN,
     add::ZADD,
     read::ZCARD,
     read::ZCOUNT,

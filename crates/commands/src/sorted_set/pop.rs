@@ -8,6 +8,7 @@ use isotherm_keyspace::{Element, EventClass, Key, Lookup, Value};
 use isotherm_resp::{Protocol, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
 use isotherm_stdx::parse_i64;
+use std::ops::Range;
 
 const NUMKEYS_POSITIVE: &str = "ERR numkeys should be greater than 0";
 const COUNT_POSITIVE: &str = "ERR count should be greater than 0";
@@ -85,37 +86,73 @@ pub const ZMPOP: Command<Handler> = Command::new(
 );
 
 fn zmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let several = match Several::parse(call) {
+    let several = match Several::parse(call, 1) {
         Ok(several) => several,
         Err(error) => return call.fail(error),
     };
-    for at in 2..2 + several.keys {
+    let keys = 2..2 + several.keys;
+    pop_first(call, keys, several.end, several.count, Shape::Nested).unwrap_or_else(|| {
+        call.reply.null_array();
+        Outcome::Done
+    })
+}
+
+/// How members are replied behind their key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One, with its score; logged without a count.
+    Flat,
+    /// An array of pairs.
+    Nested,
+}
+
+/// Pops of the first of these keys that is there, up to `count` members. `None` if no key is. Keys out of reach are as
+/// good as absent.
+pub(super) fn pop_first(
+    call: &mut Call<'_, '_, '_>,
+    keys: Range<usize>,
+    end: End,
+    count: u64,
+    shape: Shape,
+) -> Option<Outcome> {
+    for at in keys {
         let key = call.key(at);
+        if !call.reaches(&key) {
+            continue;
+        }
         match call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value) {
             None => continue,
             Some(Value::Zset(_)) => {}
-            Some(_) => return call.fail(errors::WRONG_TYPE),
+            Some(_) => return Some(call.fail(errors::WRONG_TYPE)),
         }
-        let Some(popped) = pop(call, &key, several.end, several.count) else { return call.out_of_memory() };
-        call.reply.array(2);
-        call.reply.bulk(key.bytes);
-        call.reply.array(popped.len());
-        for (member, score) in &popped {
-            call.reply.array(2);
-            call.reply.bulk(member);
-            call.reply.double(*score);
-        }
+        let Some(popped) = pop(call, &key, end, count) else { return Some(call.out_of_memory()) };
+        write_popped(call, &key, &popped, shape);
         let mut room = [0; I64_BYTES_MAX];
-        call.log(&[several.end.command(), key.bytes, write_u64(popped.len() as u64, &mut room)]);
+        let words = [end.command(), key.bytes, write_u64(popped.len() as u64, &mut room)];
+        call.log(if shape == Shape::Flat { &words[..2] } else { &words });
         call.txn.dirty += popped.len() as u64 - 1;
-        return Outcome::Done;
+        return Some(Outcome::Done);
     }
-    call.reply.null_array();
-    Outcome::Done
+    None
+}
+
+fn write_popped(call: &mut Call<'_, '_, '_>, key: &Key<'_>, popped: &[(Vec<u8>, f64)], shape: Shape) {
+    call.reply.array(if shape == Shape::Flat { 3 } else { 2 });
+    call.reply.bulk(key.bytes);
+    if shape == Shape::Nested {
+        call.reply.array(popped.len());
+    }
+    for (member, score) in popped {
+        if shape == Shape::Nested {
+            call.reply.array(2);
+        }
+        call.reply.bulk(member);
+        call.reply.double(*score);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Min,
     Max,
 }
@@ -137,19 +174,20 @@ impl End {
 }
 
 /// `numkeys key [key ...] MIN|MAX [COUNT count]`
-struct Several {
-    keys: usize,
-    end: End,
-    count: u64,
+pub(super) struct Several {
+    pub keys: usize,
+    pub end: End,
+    pub count: u64,
 }
 
 impl Several {
-    fn parse(call: &Call<'_, '_, '_>) -> Result<Several, &'static str> {
+    /// `numkeys` stands at argument `at`.
+    pub fn parse(call: &Call<'_, '_, '_>, at: usize) -> Result<Several, &'static str> {
         let args = call.args;
         let keys =
-            parse_i64(args.get(1)).and_then(|keys| usize::try_from(keys).ok()).filter(|keys| *keys > 0);
+            parse_i64(args.get(at)).and_then(|keys| usize::try_from(keys).ok()).filter(|keys| *keys > 0);
         let keys = keys.ok_or(NUMKEYS_POSITIVE)?;
-        let end_at = keys.checked_add(2).ok_or(errors::SYNTAX)?;
+        let end_at = keys.checked_add(at + 1).ok_or(errors::SYNTAX)?;
         let end = match args.try_get(end_at) {
             Some(word) if is_word(word, "MIN") => End::Min,
             Some(word) if is_word(word, "MAX") => End::Max,

@@ -1,0 +1,116 @@
+//! Members leave from one end, and whoever finds none waits: BZPOPMIN BZPOPMAX BZMPOP.
+
+use super::pop::{End, Several, Shape, pop_first};
+use crate::spec::*;
+use crate::wait::Wait;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Type, UnixMs};
+use std::ops::Range;
+
+pub const BZPOPMIN: Command<Handler> = Command::new(
+    Spec {
+        name: "bzpopmin",
+        summary: "Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::FAST).or(Flags::BLOCKING),
+        acl: AclCategories::SORTEDSET,
+        key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
+        ..Spec::BASE
+    },
+    bzpopmin,
+);
+
+fn bzpopmin(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop_one(call, End::Min)
+}
+
+pub const BZPOPMAX: Command<Handler> = Command::new(
+    Spec {
+        name: "bzpopmax",
+        summary: "Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::FAST).or(Flags::BLOCKING),
+        acl: AclCategories::SORTEDSET,
+        key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
+        ..Spec::BASE
+    },
+    bzpopmax,
+);
+
+fn bzpopmax(call: &mut Call<'_, '_, '_>) -> Outcome {
+    pop_one(call, End::Max)
+}
+
+fn pop_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
+    let timeout_at = call.args.len() - 1;
+    let deadline = match call.deadline_of_seconds(timeout_at) {
+        Ok(deadline) => deadline,
+        Err(error) => return call.fail(error),
+    };
+    let keys = 1..timeout_at;
+    pop_first(call, keys.clone(), end, 1, Shape::Flat).unwrap_or_else(|| wait(call, keys, deadline))
+}
+
+pub const BZMPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "bzmpop",
+        summary: "Removes and returns a member by score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        since: "7.0.0",
+        group: Group::SortedSet,
+        complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
+        arity: -5,
+        flags: Flags::WRITE.or(Flags::BLOCKING),
+        acl: AclCategories::SORTEDSET,
+        key_specs: &[KeySpec {
+            notes: "",
+            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
+            begin: Begin::Index(2),
+            find: Find::KeyNum { at: 0, first: 1, step: 1 },
+        }],
+        arguments: &[
+            Argument::double("timeout"),
+            Argument::integer("numkeys"),
+            Argument::key("key", 0).multiple(),
+            Argument::one_of(
+                "where",
+                &[Argument::pure_token("min", "MIN"), Argument::pure_token("max", "MAX")],
+            ),
+            Argument::integer("count").token("COUNT").optional(),
+        ],
+        ..Spec::BASE
+    },
+    bzmpop,
+);
+
+fn bzmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let several = match Several::parse(call, 2) {
+        Ok(several) => several,
+        Err(error) => return call.fail(error),
+    };
+    let deadline = match call.deadline_of_seconds(1) {
+        Ok(deadline) => deadline,
+        Err(error) => return call.fail(error),
+    };
+    let keys = 3..3 + several.keys;
+    pop_first(call, keys.clone(), several.end, several.count, Shape::Nested)
+        .unwrap_or_else(|| wait(call, keys, deadline))
+}
+
+/// None of the keys is there.
+fn wait(call: &mut Call<'_, '_, '_>, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
+    if !call.may_wait {
+        call.reply.null_array();
+        return Outcome::Done;
+    }
+    call.wait_for(Wait { kind: Type::Zset, keys, deadline, on_removal: false, instead: None })
+}
