@@ -2,6 +2,7 @@
 
 use crate::wait::Wait;
 use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
+use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 
@@ -60,6 +61,16 @@ pub struct CallSettings {
     pub import_mode: bool,
     /// Up to where collections have their compact encodings.
     pub limits: Limits,
+    pub transfer: TransferSettings,
+}
+
+/// What the configuration says about DUMP and RESTORE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransferSettings {
+    /// `rdbcompression`
+    pub compress: bool,
+    /// `rdb-version-check`, and what DEBUG has switched off.
+    pub checks: Checks,
 }
 
 impl Default for CallSettings {
@@ -70,6 +81,7 @@ impl Default for CallSettings {
             lfu: false,
             import_mode: false,
             limits: Limits::default(),
+            transfer: TransferSettings { compress: true, checks: Checks::default() },
         }
     }
 }

@@ -20,8 +20,9 @@ pub mod hyperloglog;
 pub mod list;
 pub mod sorted_set;
 pub mod string;
+pub mod transfer;
 
-pub use call::{Call, CallSettings, Outcome};
+pub use call::{Call, CallSettings, Outcome, TransferSettings};
 pub use spec::{Command, Flags, KeySpec, Spec};
 
 /// A data command's code.
@@ -37,4 +38,5 @@ pub const COMMANDS: &[&[Command<Handler>]] = &[
     geo::COMMANDS,
     generic::COMMANDS,
     database::COMMANDS,
+    transfer::COMMANDS,
 ];

@@ -21,7 +21,7 @@ use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
-const TRANSCRIPTS: [(&str, &str); 8] = [
+const TRANSCRIPTS: [(&str, &str); 9] = [
     ("sort", include_str!("transcripts/sort.txt")),
     ("bitmap", include_str!("transcripts/bitmap.txt")),
     ("geo", include_str!("transcripts/geo.txt")),
@@ -30,6 +30,7 @@ const TRANSCRIPTS: [(&str, &str); 8] = [
     ("list", include_str!("transcripts/list.txt")),
     ("sorted_set", include_str!("transcripts/sorted_set.txt")),
     ("string", include_str!("transcripts/string.txt")),
+    ("transfer", include_str!("transcripts/transfer.txt")),
 ];
 
 /// The same format without replies and events, from the crate that compares whole servers.

@@ -33,6 +33,26 @@ impl AccessMode {
     }
 }
 
+/// What is known from elsewhere about how an entry was used (RESTORE).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessNote {
+    IdleSeconds(u64),
+    Frequency(u8),
+}
+
+impl AccessNote {
+    /// The stamp that says so; `None` where the mode has no place for it.
+    pub(crate) fn stamp(self, mode: AccessMode, now: UnixMs) -> Option<u16> {
+        match (self, mode) {
+            (AccessNote::IdleSeconds(seconds), AccessMode::Lru) => {
+                Some(stamp(now).wrapping_sub(seconds.min(u64::from(IDLE_SECONDS_MAX)) as u16))
+            }
+            (AccessNote::Frequency(count), AccessMode::Lfu) => Some(u16::from(count)),
+            _ => None,
+        }
+    }
+}
+
 /// A new key's counter: it survives the first decays.
 const LFU_START: u16 = 5;
 /// Older stamps than this look this old.

@@ -64,7 +64,7 @@ mod flood_tests;
 #[cfg(test)]
 extern crate self as isotherm_keyspace;
 
-pub use access::AccessMode;
+pub use access::{AccessMode, AccessNote};
 pub use age::{AgeHand, LRU_ROUND_SECONDS};
 pub use collection::{EditError, Edited, Limits};
 pub use compact::CompactStep;

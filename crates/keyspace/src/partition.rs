@@ -607,6 +607,14 @@ impl Store {
         true
     }
 
+    /// Writes a stamp that is known from elsewhere, if the mode in force keeps such stamps.
+    pub fn note_access(&mut self, page: Handle, index: usize, note: access::AccessNote, now: UnixMs) {
+        let has_column = self.heap.page(page).access(index, self.access.width()).is_some();
+        if let Some(stamp) = note.stamp(self.access, now).filter(|_| has_column) {
+            page::set_access(self.heap.page_mut(page), index, stamp);
+        }
+    }
+
     /// The bytes of a string's value, to write. Not of an integer.
     pub fn value_mut(&mut self, page: Handle, spot: Spot) -> &mut [u8] {
         let view = self.heap.page(page);

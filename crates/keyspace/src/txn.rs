@@ -3,6 +3,7 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is told by the
 //! handler as effects.
 
+use crate::access::AccessNote;
 use crate::collection::{EditError, Edited, Editing, Limits};
 use crate::effect::{Effect, EffectMask, EffectSink};
 use crate::entry::{EntryBytes, Form};
@@ -314,6 +315,16 @@ impl<'t, 'k> Txn<'t, 'k> {
             self.touch_watchers(db, key);
         }
         Ok(edited)
+    }
+
+    /// Takes over what is known from elsewhere about the use of a key that was just stored.
+    pub fn note_access(&mut self, db: Db, key: &Key<'_>, note: AccessNote) {
+        let now = self.conditions.now;
+        let Some(place) = self.look_up_live(db, key) else { return };
+        let partition = self.held.partition(key.slot);
+        // Touching it gives its page the access column, if that has none yet.
+        let (page, spot) = partition.touch_at(db, key, place, now);
+        partition.store.note_access(page, spot.index, note, now);
     }
 
     /// Removes `key`. Returns whether a live entry was there.

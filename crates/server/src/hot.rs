@@ -1,11 +1,13 @@
 //! What every command looks at of the configuration, as plain fields of the worker: refreshed between batches when the
 //! configuration has changed.
 
-use isotherm_commands::call::CallSettings;
+use isotherm_commands::call::{CallSettings, TransferSettings};
+use isotherm_persist::dump::Checks;
 use isotherm_resp::Limits;
 
 use crate::config::{Id, OutputLimit, id};
 use crate::node::Node;
+use std::sync::atomic::Ordering;
 
 /// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
 pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
@@ -65,6 +67,13 @@ impl Hot {
                 lfu: config.eviction_policy().is_lfu(),
                 import_mode: config.import_mode(),
                 limits: config.collection_limits(),
+                transfer: TransferSettings {
+                    compress: config.flag(id("rdbcompression")),
+                    checks: Checks {
+                        version: config.number(id("rdb-version-check")) == 0,
+                        checksum: !node.skip_checksums.load(Ordering::Acquire),
+                    },
+                },
             },
         }
     }

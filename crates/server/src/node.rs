@@ -40,6 +40,8 @@ pub struct Node {
     pub active_expire: AtomicBool,
     /// DEBUG PAUSE-CRON.
     pub cron_paused: AtomicBool,
+    /// DEBUG SET-SKIP-CHECKSUM-VALIDATION.
+    pub skip_checksums: AtomicBool,
     tasks: AtomicU32,
     /// The default user has a password.
     password: AtomicBool,
@@ -103,6 +105,7 @@ impl Node {
             config_file: parts.config_file,
             active_expire: AtomicBool::new(true),
             cron_paused: AtomicBool::new(false),
+            skip_checksums: AtomicBool::new(false),
             tasks: AtomicU32::new(0),
             password: AtomicBool::new(!parts.config.password().is_empty()),
             config: parts.config,

@@ -80,11 +80,7 @@ pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     } else if let Some(whole) = as_whole_number(value) {
         crate::number::push_i64(out, whole);
     } else {
-        if value < 0.0 {
-            out.push(b'-');
-        }
-        let digits = grisu::digits_of(value.abs());
-        lay_out(out, digits.as_bytes(), digits.power, value < 0.0);
+        push_f64_digits(out, value);
     }
 }
 
@@ -107,6 +103,18 @@ pub fn format_f64_17g(value: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{}e{sign}{:02}", shorten(digits), exponent.unsigned_abs())
+}
+
+/// The same, but whole numbers are laid out like all others: `1e+15`. So the field's checksums of scores see them.
+pub fn push_f64_digits(out: &mut Vec<u8>, value: f64) {
+    if value == 0.0 || !value.is_finite() {
+        return push_f64(out, value);
+    }
+    if value < 0.0 {
+        out.push(b'-');
+    }
+    let digits = grisu::digits_of(value.abs());
+    lay_out(out, digits.as_bytes(), digits.power, value < 0.0);
 }
 
 /// Whole numbers up to 2^62 are printed as integers, however long.

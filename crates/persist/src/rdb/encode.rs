@@ -1,7 +1,5 @@
 //! Values as DUMP writes them. The collections' builders take one element at a time, so that a value need not exist twice.
 
-use std::borrow::Cow;
-
 use super::encode_list::ListWriter;
 use super::encode_stream::StreamWriter;
 use super::kind::RdbType;
@@ -38,22 +36,29 @@ pub fn listpack_pairs<'a>(writer: &mut Writer, pairs: impl IntoIterator<Item = (
 }
 
 /// A small sorted set, rising by score.
-pub fn listpack_scores<'a>(writer: &mut Writer, members: impl IntoIterator<Item = (Cow<'a, [u8]>, f64)>) {
-    let mut listpack = ListpackBuilder::new();
-    let mut text = Vec::new();
-    for (member, score) in members {
-        listpack.push(&member);
+#[derive(Default)]
+pub struct ScoreListpack {
+    listpack: ListpackBuilder,
+    text: Vec<u8>,
+}
+
+impl ScoreListpack {
+    pub fn push(&mut self, member: &[u8], score: f64) {
+        self.listpack.push(member);
         let whole = score as i64;
         if score.abs() <= SCORE_INTEGER_MAX && whole as f64 == score {
-            listpack.push_integer(whole);
+            self.listpack.push_integer(whole);
         } else {
-            text.clear();
-            isotherm_stdx::push_f64(&mut text, score);
-            listpack.push(&text);
+            self.text.clear();
+            isotherm_stdx::push_f64(&mut self.text, score);
+            self.listpack.push(&self.text);
         }
     }
-    writer.byte(RdbType::ZsetListpack as u8);
-    writer.text(&listpack.finish());
+
+    pub fn finish(self, writer: &mut Writer) {
+        writer.byte(RdbType::ZsetListpack as u8);
+        writer.text(&self.listpack.finish());
+    }
 }
 
 /// A large hash, field by field, with expiries if any field has one.
@@ -152,7 +157,9 @@ fn encode_set(writer: &mut Writer, members: &Texts, encoding: Encoding) {
 /// In the order of the value; a server of the field writes a large one from the greatest score down.
 fn encode_zset(writer: &mut Writer, zset: &ZsetMembers, encoding: Encoding) {
     if encoding == Encoding::Listpack {
-        return listpack_scores(writer, zset.iter().map(|(member, score)| (Cow::Borrowed(member), score)));
+        let mut listpack = ScoreListpack::default();
+        zset.iter().for_each(|(member, score)| listpack.push(member, score));
+        return listpack.finish(writer);
     }
     writer.byte(RdbType::Zset2 as u8);
     writer.length(zset.scores.len() as u64);

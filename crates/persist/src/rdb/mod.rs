@@ -34,7 +34,7 @@ mod encode_list;
 mod encode_stream;
 
 pub use decode::decode;
-pub use encode::{HashWriter, Shape, encode, intset, listpack_pairs, listpack_scores, listpack_texts};
+pub use encode::{HashWriter, ScoreListpack, Shape, encode, intset, listpack_pairs, listpack_texts};
 pub use encode_list::ListWriter;
 pub use encode_stream::StreamWriter;
 pub use kind::{RdbType, VERSION_FIELD_EXPIRY, VERSION_PLAIN, is_foreign, is_object_type, is_readable};

@@ -57,7 +57,7 @@ impl Texts {
         &self.bytes[start..self.ends[index]]
     }
 
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator + Clone {
         (0..self.len()).map(|index| self.get(index))
     }
 

@@ -6,6 +6,7 @@
 
 mod digest;
 mod protocol;
+mod reload;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -33,6 +34,7 @@ const WORDS: &[Word] = &[
     word("sleep", 3..=3, sleep),
     word("set-active-expire", 3..=3, set_active_expire),
     word("pause-cron", 3..=3, pause_cron),
+    word("set-skip-checksum-validation", 3..=3, set_skip_checksum_validation),
     word("object", 3..=4, object),
     word("digest", 2..=2, digest::all),
     word("digest-value", 2..=usize::MAX, digest::values),
@@ -45,8 +47,7 @@ const WORDS: &[Word] = &[
     word("stringmatch-test", 2..=2, match_globs),
     word("client-eviction", 2..=2, client_eviction),
     word("protect-client", 3..=3, protect_client),
-    // There is nothing to write out and read back: the data set is what it would be.
-    word("reload", 2..=usize::MAX, reload),
+    word("reload", 2..=usize::MAX, reload::reload),
     word("loadaof", 2..=usize::MAX, ok),
     word("panic", 2..=usize::MAX, crash),
     word("segfault", 2..=usize::MAX, crash),
@@ -56,7 +57,6 @@ const WORDS: &[Word] = &[
     word("replybuffer", 4..=4, reply_buffer),
     word("quicklist-packed-threshold", 3..=3, ok),
     word("set-disable-deny-scripts", 3..=3, ok),
-    word("set-skip-checksum-validation", 3..=3, ok),
     word("dict-resizing", 3..=3, ok),
     word("hashtable-can-abort-shrink", 3..=3, ok),
     word("client-enforce-reply-list", 3..=3, ok),
@@ -126,12 +126,19 @@ fn pause_cron(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
+fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
+    call.node.skip_checksums.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.config.touch();
+    call.reply.ok();
+}
+
 // ---- keys ----
 
 fn object(call: &mut AdminCall<'_>) {
     let (db, name) = (call.session.db, call.args.get(2));
     let fast = call.args.try_get(3).is_some_and(|word| word.eq_ignore_ascii_case(b"fast"));
     let is_lfu = call.node.config.eviction_policy().is_lfu();
+    let limits = call.node.config.collection_limits();
     let mut txn = call.debug_txn();
     let key = txn.key(name);
     let Some(entry) = txn.find(db, &key, Lookup::Silent) else {
@@ -142,7 +149,10 @@ fn object(call: &mut AdminCall<'_>) {
     let address = isotherm_stdx::crc64::crc64(0, name) >> 16;
     let mut text = format!("Value at:0x{address:x} refcount:1 encoding:{}", entry.encoding().name());
     if !fast {
-        text.push_str(&format!(" serializedlength:{}", digest::serialized_len(&entry)));
+        text.push_str(&format!(
+            " serializedlength:{}",
+            isotherm_commands::transfer::saved_bytes(&entry, &limits)
+        ));
     }
     let (idle, frequency) = (entry.idle_seconds(), entry.frequency());
     text.push_str(&if is_lfu {
@@ -178,16 +188,6 @@ fn populate(call: &mut AdminCall<'_>) {
         }
     }
     call.reply.ok();
-}
-
-fn reload(call: &mut AdminCall<'_>) {
-    let known =
-        |word: &[u8]| [&b"merge"[..], b"noflush", b"nosave"].iter().any(|k| word.eq_ignore_ascii_case(k));
-    if call.args.from(2).iter().all(known) {
-        call.reply.ok();
-    } else {
-        call.reply.error("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.");
-    }
 }
 
 /// Pages instead of hash tables: what there is to say of them, INFO memory says.

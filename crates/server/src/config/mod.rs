@@ -83,6 +83,11 @@ impl Config {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Something beside the parameters has changed that workers keep copies of.
+    pub fn touch(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
     /// As CONFIG GET shows it.
     pub fn shown(&self, id: Id) -> Vec<u8> {
         value::show(&PARAMS[id.index()], &self.value(id))
@@ -103,7 +108,7 @@ impl Config {
                 self.texts.write().unwrap_or_else(PoisonError::into_inner)[id.index()] = text.into();
             }
         }
-        self.generation.fetch_add(1, Ordering::Release);
+        self.touch();
     }
 }
 

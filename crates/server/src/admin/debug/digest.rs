@@ -2,20 +2,15 @@
 //! signatures in Valkey and here, whatever the order in which they lie in memory.
 //!
 //! ```text
-//! xor(d, x)  d = d ^ sha1(x)                 order does not matter
-//! mix(d, x)  d = sha1(d ^ sha1(x))           order matters
-//! value      mix(type), mix(bytes), xor("!!expire!!") if it expires
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
+//! What `mix` and `xor` are, and what they make of a value, is told where values are known: `commands::transfer`.
 
-use isotherm_keyspace::{Db, Entry, Lookup, Value};
-use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
-use isotherm_stdx::sha1::{Digest, hex, sha1};
+use isotherm_commands::transfer::{add_value, mix, xor};
+use isotherm_keyspace::{Db, Lookup};
+use isotherm_stdx::sha1::{Digest, hex};
 
 use super::super::AdminCall;
-
-/// The number of the type "string" in the field's files.
-const TYPE_STRING: u32 = 0;
 
 pub fn all(call: &mut AdminCall<'_>) {
     let databases = call.node.config.databases();
@@ -56,51 +51,5 @@ pub fn values(call: &mut AdminCall<'_>) {
             add_value(&mut digest, &entry);
         }
         call.reply.simple(&hex(&digest));
-    }
-}
-
-fn add_value(digest: &mut Digest, entry: &Entry<'_>) {
-    mix(digest, &TYPE_STRING.to_be_bytes());
-    with_bytes(&entry.value, |bytes| mix(digest, bytes));
-    if entry.expiry.is_some() {
-        xor(digest, b"!!expire!!");
-    }
-}
-
-fn xor(digest: &mut Digest, bytes: &[u8]) {
-    for (byte, other) in digest.iter_mut().zip(sha1(bytes)) {
-        *byte ^= other;
-    }
-}
-
-fn mix(digest: &mut Digest, bytes: &[u8]) {
-    xor(digest, bytes);
-    *digest = sha1(digest);
-}
-
-fn with_bytes<T>(value: &Value<'_>, run: impl FnOnce(&[u8]) -> T) -> T {
-    match value {
-        Value::Bytes(bytes) => run(bytes),
-        Value::Int(number) => run(write_i64(*number, &mut [0; I64_BYTES_MAX])),
-        // Until the codec of collections stands.
-        _ => run(b""),
-    }
-}
-
-/// What the value would take in a file, uncompressed: small integers have forms of their own, and everything else
-/// its length before it.
-pub fn serialized_len(entry: &Entry<'_>) -> usize {
-    match entry.value {
-        Value::Int(-128..=127) => 2,
-        Value::Int(-32_768..=32_767) => 3,
-        Value::Int(number) if i32::try_from(number).is_ok() => 5,
-        _ => with_bytes(&entry.value, |bytes| {
-            let header = match bytes.len() {
-                0..64 => 1,
-                64..16_384 => 2,
-                _ => 5,
-            };
-            header + bytes.len()
-        }),
     }
 }

@@ -1,0 +1,116 @@
+//! From an entry to the bytes that DUMP sends: in the encoding that a server of the field would have the value in.
+
+use isotherm_keyspace::{
+    Element, Encoding, End, Entry, HashView, Limits, ListView, SetView, TextRoom, Value, ZsetView,
+};
+use isotherm_persist::dump;
+use isotherm_persist::rdb::{self, HashWriter, ListWriter, ListpackBuilder, RdbType, Writer};
+
+/// A whole payload, with its footer.
+pub fn dump(entry: &Entry<'_>, limits: &Limits, compress: bool) -> Vec<u8> {
+    let mut writer = Writer::new(compress);
+    save(&mut writer, entry, limits);
+    dump::seal(writer.into_bytes())
+}
+
+/// What the value takes in a file, uncompressed and without its type.
+pub fn saved_bytes(entry: &Entry<'_>, limits: &Limits) -> usize {
+    let mut writer = Writer::new(false);
+    save(&mut writer, entry, limits);
+    writer.bytes().len() - 1
+}
+
+/// Type and value.
+pub fn save(writer: &mut Writer, entry: &Entry<'_>, limits: &Limits) {
+    let compact = matches!(entry.encoding(), Encoding::Listpack | Encoding::Intset);
+    match entry.value {
+        Value::Int(int) => save_string(writer, Element::Int(int)),
+        Value::Bytes(bytes) => save_string(writer, Element::Bytes(bytes)),
+        Value::Hash(hash) => save_hash(writer, hash, compact),
+        Value::Set(set) => save_set(writer, set, entry.encoding()),
+        Value::Zset(zset) => save_zset(writer, zset, compact),
+        Value::List(list) => save_list(writer, list, compact, limits),
+        Value::Stream(_) => save_string(writer, Element::Int(0)),
+    }
+}
+
+fn save_string(writer: &mut Writer, text: Element<'_>) {
+    writer.byte(RdbType::String as u8);
+    writer.text(text.text(&mut TextRoom::default()));
+}
+
+fn push(listpack: &mut ListpackBuilder, element: Element<'_>) {
+    match element {
+        Element::Int(int) => listpack.push_integer(int),
+        Element::Bytes(bytes) => listpack.push(bytes),
+    }
+}
+
+fn save_list(writer: &mut Writer, list: ListView<'_>, compact: bool, limits: &Limits) {
+    let mut out = ListWriter::new(writer, limits.list_max_listpack_size, compact);
+    let mut room = TextRoom::default();
+    list.iter(0, End::Front).for_each(|element| out.push(element.text(&mut room)));
+    out.finish();
+}
+
+fn save_hash(writer: &mut Writer, hash: HashView<'_>, compact: bool) {
+    if compact {
+        let mut listpack = ListpackBuilder::new();
+        hash.for_each(|field, value| {
+            push(&mut listpack, field);
+            push(&mut listpack, value);
+        });
+        writer.byte(RdbType::HashListpack as u8);
+        writer.text(&listpack.finish());
+        return;
+    }
+    // What is counted is what is walked: a field whose time has come may still be in its page.
+    let mut count = 0;
+    hash.for_each(|_, _| count += 1);
+    let mut out = HashWriter::new(writer, count, false);
+    let (mut name, mut text) = (TextRoom::default(), TextRoom::default());
+    hash.for_each(|field, value| out.push(field.text(&mut name), value.text(&mut text), -1));
+}
+
+fn save_set(writer: &mut Writer, set: SetView<'_>, encoding: Encoding) {
+    match encoding {
+        Encoding::Intset => {
+            let mut rising = Vec::with_capacity(set.len() as usize);
+            set.for_each(|member| match member {
+                Element::Int(int) => rising.push(int),
+                Element::Bytes(_) => unreachable!("an intset holds integers"),
+            });
+            rising.sort_unstable();
+            rdb::intset(writer, &rising);
+        }
+        Encoding::Listpack => {
+            let mut listpack = ListpackBuilder::new();
+            set.for_each(|member| push(&mut listpack, member));
+            writer.byte(RdbType::SetListpack as u8);
+            writer.text(&listpack.finish());
+        }
+        _ => {
+            writer.byte(RdbType::Set as u8);
+            writer.length(set.len());
+            let mut room = TextRoom::default();
+            set.for_each(|member| writer.text(member.text(&mut room)));
+        }
+    }
+}
+
+/// A large one from the greatest score down, so that whoever loads it always inserts in front.
+fn save_zset(writer: &mut Writer, zset: ZsetView<'_>, compact: bool) {
+    if compact {
+        let mut listpack = rdb::ScoreListpack::default();
+        let mut room = TextRoom::default();
+        zset.for_each(0, zset.len(), true, |member, score| listpack.push(member.text(&mut room), score));
+        return listpack.finish(writer);
+    }
+    writer.byte(RdbType::Zset2 as u8);
+    writer.length(zset.len());
+    let mut room = TextRoom::default();
+    zset.for_each(0, zset.len(), false, |member, score| {
+        writer.text(member.text(&mut room));
+        writer.double(score);
+    });
+}
