@@ -5,7 +5,7 @@
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
 //! `vocabulary`), what is done with them (`session`, `runner`, `rules`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
-//! and the clients of the field at work (`clients`).
+//! values dumped and restored both ways (`transfer`), and the clients of the field at work (`clients`).
 
 pub mod client;
 pub mod process;
@@ -23,6 +23,8 @@ pub mod shrink;
 
 pub mod effects;
 pub mod replication;
+
+pub mod transfer;
 
 pub mod clients;
 

@@ -32,6 +32,11 @@ isotherm-conformance: compares Isotherm with Valkey
                               runs one command a line and prints what Valkey writes for each
     --valkey PORT | --valkey-bin PATH
 
+  transfer [options]          random values of every type, dumped and restored both ways, digests compared
+    --ours PORT | --ours-bin PATH, --valkey PORT | --valkey-bin PATH     as above; `enable-debug-command yes`
+    --values N  --seed S                 how many, and which (default 2000, 1)
+    --kind NAME                          string, list, set, hash, zset, stream; may be repeated
+
   clients [options] [NAME ..] valkey-cli, redis-cli, valkey-benchmark, redis-py, go-redis, ioredis, Jedis at work
     --ours-bin PATH                      default: the program named by ISOTHERM_SERVER
     --bin FOLDER                         valkey-cli and so on; default: ISOTHERM_PEER_BIN
@@ -46,6 +51,7 @@ fn main() -> ExitCode {
         Some("differential") => differential(&args[1..]),
         Some("effects") => effects(&args[1..]),
         Some("replication-stream") => replication_stream(&args[1..]),
+        Some("transfer") => transfer(&args[1..]),
         Some("clients") => try_clients(&args[1..]),
         Some("--help" | "help") | None => {
             println!("{HELP}");
@@ -142,6 +148,40 @@ fn replication_stream(args: &[String]) -> Fallible<bool> {
     let case = parse(&format!("== commands\n{}\n", lines.join("\n")))?;
     print!("{}", print(&observe(server.port, &case)?));
     Ok(true)
+}
+
+fn transfer(args: &[String]) -> Fallible<bool> {
+    let (mut ours, mut theirs) = (None, None);
+    let (mut values, mut seed, mut kinds) = (2000, 1, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
+        let number = || value.parse::<u64>().map_err(|_| format!("{arg}: {value} is no number"));
+        let port = || value.parse::<u16>().map_err(|_| format!("{arg}: {value} is no port"));
+        match arg.as_str() {
+            "--ours" => ours = Some(Target::Port(port()?)),
+            "--valkey" => theirs = Some(Target::Port(port()?)),
+            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(value), Vec::new())),
+            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(value), Vec::new())),
+            "--values" => values = number()?,
+            "--seed" => seed = number()?,
+            "--kind" => kinds.push(value.clone()),
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    let ours = ours.or_else(|| from_env("ISOTHERM_SERVER", ""));
+    let ours = debuggable(ours.ok_or("where is Isotherm? --ours PORT or --ours-bin PATH")?);
+    let outcome =
+        isotherm_conformance::transfer::run(&ours, &debuggable(valkey(theirs)?), values, seed, &kinds)?;
+    const SHOWN_MAX: usize = 20;
+    outcome.differences.iter().take(SHOWN_MAX).for_each(|difference| println!("{difference:.600}"));
+    println!(
+        "{} values both ways, {} of them with the very bytes of Valkey, {} differences",
+        outcome.values,
+        outcome.same_bytes,
+        outcome.differences.len()
+    );
+    Ok(outcome.differences.is_empty())
 }
 
 fn try_clients(args: &[String]) -> Fallible<bool> {
