@@ -85,6 +85,8 @@ impl Servers {
             return Ok(());
         };
         self.outcome.values += 1;
+        // There too: some encodings are not what they were after it.
+        call(&mut self.theirs, &[b"RESTORE", key, b"0", &payload, b"REPLACE"])?;
         let restored = call(&mut self.ours, &[b"RESTORE", key, b"0", &payload, b"REPLACE"])?;
         if restored != Value::Simple(b"OK".to_vec()) {
             return self.difference(key, "RESTORE here", &format!("{restored:?}"), "OK");

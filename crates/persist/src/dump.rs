@@ -59,6 +59,11 @@ impl<'a> Dump<'a> {
         Ok(Dump { code, version, value })
     }
 
+    /// The type byte.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
     pub fn version(&self) -> u16 {
         self.version
     }

@@ -30,7 +30,7 @@ fn dump(call: &mut Call<'_, '_, '_>) -> Outcome {
     let payload = call
         .txn
         .find(call.db, &key, Lookup::Read)
-        .map(|entry| save::dump(&entry, &settings.limits, settings.transfer.compress));
+        .and_then(|entry| save::dump(&entry, &settings.limits, settings.transfer.compress));
     match payload {
         Some(payload) => call.reply.bulk(&payload),
         None => {

@@ -1,18 +1,21 @@
 //! From a decoded value to a key that holds it, by the same edits that commands make: which encoding comes of it is decided
 //! by the limits in force here, not by the payload.
 
-use isotherm_keyspace::{Db, EditError, Edited, End, Expiry, Full, Key, Limits, NewValue, Txn};
-use isotherm_persist::RdbValue;
+use isotherm_keyspace::{
+    Db, EditError, Edited, End, Expiry, Full, HashEdit, Key, Limits, ListEdit, NewValue, SetEdit, Txn, UnixMs,
+};
+use isotherm_persist::rdb::RdbType;
+use isotherm_persist::{RdbValue, Texts};
 
-/// Stores a value under a key that is absent. On an error the key is absent again.
+/// Stores a value under a key that is absent; `code` is the type that it came as. On an error the key is absent again.
 pub fn load(
     txn: &mut Txn<'_, '_>,
     db: Db,
     key: &Key<'_>,
-    value: &RdbValue,
+    (code, value): (u8, &RdbValue),
     limits: &Limits,
 ) -> Result<(), Full> {
-    let loaded = load_parts(txn, db, key, value, limits);
+    let loaded = load_parts(txn, db, key, (code, value), limits);
     if loaded.is_err() {
         txn.remove(db, key);
     }
@@ -23,28 +26,52 @@ fn load_parts(
     txn: &mut Txn<'_, '_>,
     db: Db,
     key: &Key<'_>,
-    value: &RdbValue,
+    (code, value): (u8, &RdbValue),
     limits: &Limits,
 ) -> Result<(), Full> {
     match value {
         RdbValue::String(text) => txn.set(db, key, NewValue::encode(text), Expiry::Clear).map(|_| ()),
         RdbValue::Hash { pairs, expiries_ms } => {
-            assert!(expiries_ms.is_empty());
-            finished(txn.edit_hash(db, key, limits, |hash| {
-                pairs.pairs().try_for_each(|(field, value)| hash.set(field, value).map(|_| ()))
-            }))
+            finished(txn.edit_hash(db, key, limits, |hash| load_hash(hash, pairs, expiries_ms)))
         }
-        RdbValue::Set(members) => finished(txn.edit_set(db, key, limits, |set| {
-            members.iter().try_for_each(|member| set.add(member).map(|_| ()))
-        })),
+        RdbValue::Set(members) => {
+            finished(txn.edit_set(db, key, limits, |set| load_set(set, code, members, limits)))
+        }
         RdbValue::Zset(zset) => finished(txn.edit_zset(db, key, limits, |edit| {
             zset.iter().try_for_each(|(member, score)| edit.set(member, score).map(|_| ()))
         })),
-        RdbValue::List(texts) => {
-            finished(txn.edit_list(db, key, limits, |list| list.push(End::Back, texts.iter())))
-        }
+        RdbValue::List(texts) => finished(txn.edit_list(db, key, limits, |list| load_list(list, texts))),
         RdbValue::Stream(_) => Err(Full),
     }
+}
+
+/// One after the other, because several at once are judged by their texts; at the end by what they take.
+fn load_list(list: &mut ListEdit<'_, '_>, texts: &Texts) -> Result<(), Full> {
+    texts.iter().try_for_each(|text| list.push(End::Back, std::iter::once(text)))?;
+    list.before_growth(std::iter::empty())
+}
+
+fn load_hash(hash: &mut HashEdit<'_, '_>, pairs: &Texts, expiries_ms: &[i64]) -> Result<(), Full> {
+    hash.expect(pairs.pairs().len(), 0)?;
+    for (index, (field, value)) in pairs.pairs().enumerate() {
+        let expiry_ms = expiries_ms.get(index).copied().filter(|&expiry_ms| expiry_ms >= 0);
+        hash.set(field, value, expiry_ms.map(UnixMs), false)?;
+    }
+    Ok(())
+}
+
+/// A set that came as a listpack stays one, even of integers; others begin as integers.
+fn load_set(set: &mut SetEdit<'_, '_>, code: u8, members: &Texts, limits: &Limits) -> Result<(), Full> {
+    const NO_INTEGER: &[u8] = b"";
+    let was_listpack = code == RdbType::SetListpack as u8;
+    let entries_max =
+        if was_listpack { limits.set_max_listpack_entries } else { limits.set_max_intset_entries };
+    if members.len() > entries_max {
+        set.expect(NO_INTEGER, members.len())?;
+    } else if !was_listpack {
+        set.begin_ints();
+    }
+    members.iter().try_for_each(|member| set.add(member).map(|_| ()))
 }
 
 fn finished(edited: Result<Edited<Result<(), Full>>, EditError>) -> Result<(), Full> {

@@ -63,8 +63,8 @@ fn restore(call: &mut Call<'_, '_, '_>) -> Outcome {
         Some(..0) => return call.fail("ERR Invalid TTL value, must be >= 0"),
         Some(ttl_ms) => ttl_ms,
     };
-    let value = match decode(call) {
-        Ok(value) => value,
+    let (code, value) = match decode(call) {
+        Ok(decoded) => decoded,
         Err(error) => return call.fail(error),
     };
     let replaced = options.replace && call.txn.remove(call.db, &key);
@@ -81,7 +81,7 @@ fn restore(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.reply.ok();
         return Outcome::Done;
     }
-    let stored = load(call.txn, call.db, &key, &value, &call.settings.limits);
+    let stored = load(call.txn, call.db, &key, (code, &value), &call.settings.limits);
     if stored.and_then(|()| call.txn.set_expiry(call.db, &key, expiry)).is_err() {
         call.txn.remove(call.db, &key);
         return call.out_of_memory();
@@ -143,9 +143,9 @@ fn parse_options(call: &Call<'_, '_, '_>) -> Result<Options, &'static str> {
     Ok(options)
 }
 
-fn decode(call: &Call<'_, '_, '_>) -> Result<RdbValue, String> {
+fn decode(call: &Call<'_, '_, '_>) -> Result<(u8, RdbValue), String> {
     let dump = Dump::open(call.args.get(3), call.settings.transfer.checks);
-    dump.and_then(|dump| dump.value(&Limits::default())).map_err(|error| match error {
+    dump.and_then(|dump| Ok((dump.code(), dump.value(&Limits::default())?))).map_err(|error| match error {
         DumpError::VersionOrChecksum => "ERR DUMP payload version or checksum are wrong".to_string(),
         DumpError::ForeignType(code) => format!("ERR Unsupported foreign data type: {code}"),
         DumpError::Value(_) => "ERR Bad data format".to_string(),

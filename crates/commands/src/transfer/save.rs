@@ -5,12 +5,19 @@ use isotherm_keyspace::{
 };
 use isotherm_persist::dump;
 use isotherm_persist::rdb::{self, HashWriter, ListWriter, ListpackBuilder, RdbType, Writer};
+use isotherm_stdx::parse_i64;
 
-/// A whole payload, with its footer.
-pub fn dump(entry: &Entry<'_>, limits: &Limits, compress: bool) -> Vec<u8> {
+/// In the bytes: the field does not expire.
+const EXPIRY_NONE: i64 = -1;
+
+/// A whole payload, with its footer. `None` of a hash whose last field has just expired.
+pub fn dump(entry: &Entry<'_>, limits: &Limits, compress: bool) -> Option<Vec<u8>> {
+    if matches!(entry.value, Value::Hash(hash) if hash.has_volatile() && visible(hash) == 0) {
+        return None;
+    }
     let mut writer = Writer::new(compress);
     save(&mut writer, entry, limits);
-    dump::seal(writer.into_bytes())
+    Some(dump::seal(writer.into_bytes()))
 }
 
 /// What the value takes in a file, uncompressed and without its type.
@@ -64,21 +71,30 @@ fn save_hash(writer: &mut Writer, hash: HashView<'_>, compact: bool) {
         writer.text(&listpack.finish());
         return;
     }
-    // What is counted is what is walked: a field whose time has come may still be in its page.
+    let mut out = HashWriter::new(writer, visible(hash), hash.has_volatile());
+    let (mut name, mut text) = (TextRoom::default(), TextRoom::default());
+    hash.for_each_with_expiry(|field, value, expiry| {
+        let expiry_ms = expiry.map_or(EXPIRY_NONE, |at| at.0);
+        out.push(field.text(&mut name), value.text(&mut text), expiry_ms);
+    });
+}
+
+/// What is walked: a field whose time has come may still be in its page.
+fn visible(hash: HashView<'_>) -> u64 {
     let mut count = 0;
     hash.for_each(|_, _| count += 1);
-    let mut out = HashWriter::new(writer, count, false);
-    let (mut name, mut text) = (TextRoom::default(), TextRoom::default());
-    hash.for_each(|field, value| out.push(field.text(&mut name), value.text(&mut text), -1));
+    count
 }
 
 fn save_set(writer: &mut Writer, set: SetView<'_>, encoding: Encoding) {
     match encoding {
         Encoding::Intset => {
             let mut rising = Vec::with_capacity(set.len() as usize);
-            set.for_each(|member| match member {
-                Element::Int(int) => rising.push(int),
-                Element::Bytes(_) => unreachable!("an intset holds integers"),
+            set.for_each(|member| {
+                rising.push(match member {
+                    Element::Int(int) => int,
+                    Element::Bytes(text) => parse_i64(text).expect("an intset holds integers"),
+                });
             });
             rising.sort_unstable();
             rdb::intset(writer, &rising);

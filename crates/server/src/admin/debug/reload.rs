@@ -4,8 +4,8 @@
 
 use isotherm_commands::transfer;
 use isotherm_keyspace::{Db, UnixMs};
-use isotherm_persist::Limits;
 use isotherm_persist::rdb::{self, VERSION_FIELD_EXPIRY, Writer};
+use isotherm_persist::{Limits, RdbError};
 
 use super::super::AdminCall;
 
@@ -84,10 +84,15 @@ fn load_all(call: &mut AdminCall<'_>, all: Vec<Saved>) -> Result<(), &'static st
         }
         let (&code, bytes) = saved.bytes.split_first().ok_or(FAILED)?;
         let decoded = rdb::decode(code, VERSION_FIELD_EXPIRY, bytes, &Limits::default());
-        let (value, _) = decoded.map_err(|_| FAILED)?;
+        let value = match decoded {
+            Ok((value, _)) => value,
+            // The last field of a hash had expired.
+            Err(RdbError::Empty) => continue,
+            Err(_) => return Err(FAILED),
+        };
         let key = txn.key(&saved.key);
         txn.remove(saved.db, &key);
-        let loaded = transfer::load(&mut txn, saved.db, &key, &value, &limits);
+        let loaded = transfer::load(&mut txn, saved.db, &key, (code, &value), &limits);
         loaded.and_then(|()| txn.set_expiry(saved.db, &key, saved.expiry)).map_err(|_| FAILED)?;
     }
     Ok(())
