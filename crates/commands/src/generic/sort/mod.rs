@@ -12,6 +12,7 @@
 //! Whose keys are looked at is known only when the elements are, so both commands hold all partitions.
 
 mod options;
+mod partial;
 mod pattern;
 
 use crate::spec::*;
@@ -225,7 +226,16 @@ fn arrange(
         (Weight::Text(x), Weight::Text(y)) if options.by.is_some() => x.cmp(y),
         _ => a.1.cmp(&b.1),
     };
-    weighed.sort_by(|a, b| if options.descending { by_weight(b, a) } else { by_weight(a, b) });
+    let compare = |a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)| match options.descending {
+        true => by_weight(a, b).reverse(),
+        false => by_weight(a, b),
+    };
+    let wanted = options.range(weighed.len());
+    if options.by.is_some() && wanted != (0..weighed.len()) {
+        partial::sort_part(&mut weighed, wanted, &compare);
+    } else {
+        weighed.sort_by(compare);
+    }
     elements.extend(weighed.into_iter().map(|(_, element)| element));
     Ok(())
 }
