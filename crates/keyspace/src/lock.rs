@@ -338,6 +338,16 @@ impl<'k> Held<'k> {
         self.ready.pop_front()
     }
 
+    /// How many keys are noted.
+    pub fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Forgets the keys that were noted after the first `len`: whoever noted them has found nothing, and so will others.
+    pub fn forget_ready(&mut self, len: usize) {
+        self.ready.truncate(len);
+    }
+
     /// Those who wait for `key`, the oldest first. Its partition is held.
     pub fn waiters(&mut self, db: Db, key: &Key<'_>) -> Vec<Arc<Waiter>> {
         self.partition(key.slot).waiters.of(db, key.bytes).to_vec()

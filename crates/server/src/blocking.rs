@@ -174,7 +174,10 @@ impl Dispatcher {
         if !waiter.claim() {
             return Tried::Ended;
         }
+        let noted = self.held.ready_len();
         let Some(reply) = self.run_again(client, now) else {
+            // A consumer that was seen is a change too (XREADGROUP), but nothing that anybody waits for.
+            self.held.forget_ready(noted);
             waiter.release();
             return Tried::Waits;
         };
