@@ -33,6 +33,14 @@ struct Left<R> {
     changed: bool,
 }
 
+/// What an edit is of, and what holds for it.
+#[derive(Clone, Copy)]
+pub(crate) struct EditTerms<'a> {
+    pub form: Form,
+    pub limits: &'a Limits,
+    pub now: UnixMs,
+}
+
 impl Partition {
     /// Runs `work` on the collection at `location` (just looked up, of the database's table if it has one), or on an
     /// empty one of `form`.
@@ -41,9 +49,7 @@ impl Partition {
         db: Db,
         location: Option<Location>,
         key: &Key<'_>,
-        form: Form,
-        limits: &Limits,
-        now: UnixMs,
+        EditTerms { form, limits, now }: EditTerms<'_>,
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let found = location.filter(|location| location.spot.is_some());

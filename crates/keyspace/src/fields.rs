@@ -111,15 +111,17 @@ impl Fields {
     ) -> u64 {
         let mut position = cursor as u32;
         let mut seen = 0;
-        while self.record.pages > 0 {
+        if self.record.pages == 0 {
+            return cursor;
+        }
+        loop {
             let (page, next) = advance(position, self.record.pages);
             seen += self.for_each_in(store, page, &mut visit);
             position = next;
             if position == 0 || seen >= count {
-                break;
+                return u64::from(position);
             }
         }
-        u64::from(position)
     }
 
     /// A random field, each equally likely.

@@ -125,7 +125,7 @@ impl<'a> Cell<'a> {
     fn int(self) -> i64 {
         match self.tag {
             INT_TAG => 0,
-            INT_TAG..=SMALL_TAG => crate::entry::read_int(self.data),
+            tag if (INT_TAG..=SMALL_TAG).contains(&tag) => crate::entry::read_int(self.data),
             _ => i64::from(self.tag - SMALL_TAG),
         }
     }

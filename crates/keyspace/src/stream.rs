@@ -22,7 +22,7 @@ impl<'a> StreamView<'a> {
     #[allow(clippy::len_without_is_empty, reason = "an empty one is absent")]
     pub fn len(&self) -> u64 {
         match self.stored {
-            Stored::Packed(bytes) => (Packed::new(bytes, 1).len() / 1) as u64,
+            Stored::Packed(bytes) => Packed::new(bytes, 1).len() as u64,
             Stored::Object(root, _) => root.body.structure().len(),
         }
     }

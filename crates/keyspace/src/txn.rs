@@ -307,7 +307,8 @@ impl<'t, 'k> Txn<'t, 'k> {
             ExpiryMode::Keep => UnixMs(i64::MIN),
             ExpiryMode::Delete | ExpiryMode::Hide => now,
         };
-        let edited = partition.edit(db, location, key, form, limits, now, |editing| {
+        let terms = crate::edit::EditTerms { form, limits, now };
+        let edited = partition.edit(db, location, key, terms, |editing| {
             editing.now = fields_from;
             work(editing)
         })?;
