@@ -249,6 +249,7 @@ pub const GEORADIUS: Command<Handler> = Command::new(
                 find: Find::Range { last: 0, step: 1, limit: 0 },
             },
         ],
+        key_positions: Some(source_and_target),
         variable_key_flags: Some(stored_key_flags),
         history: &[
             ("6.2.0", "Added the `ANY` option for `COUNT`."),
@@ -327,6 +328,7 @@ pub const GEORADIUSBYMEMBER: Command<Handler> = Command::new(
                 find: Find::Range { last: 0, step: 1, limit: 0 },
             },
         ],
+        key_positions: Some(source_and_target),
         variable_key_flags: Some(stored_key_flags),
         history: &[
             ("6.2.0", "Added the `ANY` option for `COUNT`."),
@@ -480,6 +482,22 @@ pub const GEORADIUSBYMEMBER_RO: Command<Handler> = Command::new(
 
 fn georadiusbymember_ro(call: &mut Call<'_, '_, '_>) -> Outcome {
     search(call, Variant::RadiusByMemberReadOnly)
+}
+
+/// Of several targets the last one counts, as the handler has it.
+fn source_and_target(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
+    const OPTIONS_AT: usize = 5;
+    out.push((1, KeyFlags::RO.or(KeyFlags::ACCESS)));
+    let mut target = None;
+    let mut at = OPTIONS_AT;
+    while at + 1 < args.len() {
+        if is_word(args.get(at), "STORE") || is_word(args.get(at), "STOREDIST") {
+            at += 1;
+            target = Some(at);
+        }
+        at += 1;
+    }
+    out.extend(target.map(|at| (at, stored_key_flags(args))));
 }
 
 /// The target is overwritten, if there is one.
