@@ -9,6 +9,7 @@ pub mod help;
 pub mod spec;
 
 mod element;
+mod scanning;
 mod text;
 pub mod wait;
 
@@ -16,8 +17,10 @@ pub mod bitmap;
 pub mod database;
 pub mod generic;
 pub mod geo;
+pub mod hash;
 pub mod hyperloglog;
 pub mod list;
+pub mod set;
 pub mod sorted_set;
 pub mod string;
 pub mod transfer;
@@ -36,6 +39,8 @@ pub const COMMANDS: &[&[Command<Handler>]] = &[
     list::COMMANDS,
     sorted_set::COMMANDS,
     geo::COMMANDS,
+    hash::COMMANDS,
+    set::COMMANDS,
     generic::COMMANDS,
     database::COMMANDS,
     transfer::COMMANDS,

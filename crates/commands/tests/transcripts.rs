@@ -21,14 +21,16 @@ use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
-const TRANSCRIPTS: [(&str, &str); 9] = [
+const TRANSCRIPTS: &[(&str, &str)] = &[
     ("sort", include_str!("transcripts/sort.txt")),
     ("bitmap", include_str!("transcripts/bitmap.txt")),
     ("geo", include_str!("transcripts/geo.txt")),
     ("generic", include_str!("transcripts/generic.txt")),
+    ("hash", include_str!("transcripts/hash.txt")),
     ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
     ("list", include_str!("transcripts/list.txt")),
     ("sorted_set", include_str!("transcripts/sorted_set.txt")),
+    ("set", include_str!("transcripts/set.txt")),
     ("string", include_str!("transcripts/string.txt")),
     ("transfer", include_str!("transcripts/transfer.txt")),
 ];
@@ -40,7 +42,7 @@ const LOGGED: &str = include_str!("../../conformance/tests/golden/effects.txt");
 fn transcripts() {
     let mut commands = 0;
     let mut wrong = Vec::new();
-    for (name, text) in TRANSCRIPTS {
+    for &(name, text) in TRANSCRIPTS {
         for case in parse(text) {
             for proto in [Protocol::Resp2, Protocol::Resp3] {
                 for partitions in [1, 8] {

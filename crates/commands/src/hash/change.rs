@@ -1,0 +1,385 @@
+//! Fields are stored, counted up and removed: HSET HMSET HSETNX HINCRBY HINCRBYFLOAT HDEL HGETDEL.
+
+use super::{NUM_FIELDS, done, fields_at, finished, or_fail};
+use crate::call::is_word;
+use crate::element::reply_element;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Element, Full, HashEdit, Key, UnixMs};
+use isotherm_resp::errors;
+use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+use isotherm_stdx::{LongDouble, parse_i64};
+
+pub const HSET: Command<Handler> = Command::new(
+    Spec {
+        name: "hset",
+        summary: "Creates or modifies the value of a field in a hash.",
+        since: "2.0.0",
+        group: Group::Hash,
+        complexity: "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.",
+        arity: -4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block("data", &[Argument::string("field"), Argument::string("value")]).multiple(),
+        ],
+        ..Spec::BASE
+    },
+    hset,
+);
+
+fn hset(call: &mut Call<'_, '_, '_>) -> Outcome {
+    match set_pairs(call, HSET.spec.name) {
+        Ok(created) => call.reply.integer(created),
+        Err(outcome) => return outcome,
+    }
+    done()
+}
+
+pub const HMSET: Command<Handler> = Command::new(
+    Spec {
+        name: "hmset",
+        summary: "Sets the values of multiple fields.",
+        since: "2.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields being set.",
+        arity: -4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block("data", &[Argument::string("field"), Argument::string("value")]).multiple(),
+        ],
+        ..Spec::BASE
+    },
+    hmset,
+);
+
+fn hmset(call: &mut Call<'_, '_, '_>) -> Outcome {
+    match set_pairs(call, HMSET.spec.name) {
+        Ok(_) => call.reply.ok(),
+        Err(outcome) => return outcome,
+    }
+    done()
+}
+
+/// Stores field, value, field, value, ...; how many are new.
+fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Outcome> {
+    let args = call.args;
+    if args.len() % 2 == 1 {
+        return Err(call.fail(errors::wrong_arity(name)));
+    }
+    let key = call.key(1);
+    let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
+        let longest = args.from(2).iter().map(<[u8]>::len).max().unwrap_or(0);
+        edit.expect(args.len() / 2 - 1, longest)?;
+        let (mut created, mut expired) = (0, false);
+        for at in (2..args.len()).step_by(2) {
+            let set = edit.set(args.get(at), args.get(at + 1), None, false)?;
+            created += i64::from(set.is_new);
+            expired |= set.was_expired;
+        }
+        Ok::<_, Full>((created, expired))
+    });
+    let ((created, expired), edited) = finished(edited).map_err(|error| call.fail(error))?;
+    if edited.created {
+        call.created(&key);
+    }
+    if expired {
+        call.hash_event("hexpired", &key);
+    }
+    call.hash_event("hset", &key);
+    call.log_changes(args.len() as u64 / 2 - 1);
+    Ok(created)
+}
+
+pub const HSETNX: Command<Handler> = Command::new(
+    Spec {
+        name: "hsetnx",
+        summary: "Sets the value of a field in a hash only when the field doesn't exist.",
+        since: "2.0.0",
+        group: Group::Hash,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        arguments: &[Argument::key("key", 0), Argument::string("field"), Argument::string("value")],
+        ..Spec::BASE
+    },
+    hsetnx,
+);
+
+fn hsetnx(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    let (field, value) = (args.get(2), args.get(3));
+    let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
+        if edit.contains(field) {
+            return Ok::<_, Full>(None);
+        }
+        let volatile = edit.has_volatile();
+        edit.expect(1, field.len().max(value.len()))?;
+        Ok(Some((edit.set(field, value, None, false)?, volatile)))
+    });
+    let (set, edited) = or_fail!(call, finished(edited));
+    let Some((set, volatile)) = set else {
+        call.reply.integer(0);
+        return done();
+    };
+    if edited.created {
+        call.created(&key);
+    }
+    if set.was_expired {
+        call.hash_event("hexpired", &key);
+    }
+    call.hash_event("hset", &key);
+    // Elsewhere the field may be there still.
+    if volatile {
+        call.log(&[b"HSET", key.bytes, field, value])
+    } else {
+        call.log_verbatim()
+    }
+    call.reply.integer(1);
+    done()
+}
+
+/// What a field was replaced by.
+struct Counted {
+    text: Vec<u8>,
+    expiry: Option<UnixMs>,
+    was_expired: bool,
+    volatile: bool,
+}
+
+/// Replaces a field's value by what `next` makes of it; its time stays.
+fn count(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    field: &[u8],
+    event: &'static str,
+    next: impl FnOnce(Option<Element<'_>>) -> Result<Vec<u8>, &'static str>,
+) -> Result<Counted, Outcome> {
+    let edited = call.txn.edit_hash(call.db, key, &call.settings.limits, |edit: &mut HashEdit<'_, '_>| {
+        let found = edit.get(field);
+        let expiry = found.and_then(|(_, expiry)| expiry);
+        let text = match next(found.map(|(value, _)| value)) {
+            Ok(text) => text,
+            Err(error) => return Ok::<_, Full>(Err(error)),
+        };
+        let volatile = edit.has_volatile();
+        let set = edit.set(field, &text, expiry, false)?;
+        Ok(Ok(Counted { text, expiry, was_expired: set.was_expired, volatile }))
+    });
+    let (counted, edited) = finished(edited).map_err(|error| call.fail(error))?;
+    let counted = counted.map_err(|error| call.fail(error))?;
+    if edited.created {
+        call.created(key);
+    }
+    if counted.was_expired {
+        call.hash_event("hexpired", key);
+    }
+    call.hash_event(event, key);
+    Ok(counted)
+}
+
+/// The log gets the result, with the field's time if it has one.
+fn log_result(call: &mut Call<'_, '_, '_>, key: &Key<'_>, field: &[u8], counted: &Counted) {
+    match counted.expiry {
+        None => call.log(&[b"HSET", key.bytes, field, &counted.text]),
+        Some(at) => {
+            let mut room = [0; I64_BYTES_MAX];
+            let at = write_i64(at.get(), &mut room);
+            let command: [&[u8]; 8] =
+                [b"HSETEX", key.bytes, b"PXAT", at, b"FIELDS", b"1", field, &counted.text];
+            call.log(&command);
+        }
+    }
+}
+
+pub const HINCRBY: Command<Handler> = Command::new(
+    Spec {
+        name: "hincrby",
+        summary: "Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist.",
+        since: "2.0.0",
+        group: Group::Hash,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::string("field"), Argument::integer("increment")],
+        ..Spec::BASE
+    },
+    hincrby,
+);
+
+fn hincrby(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, field) = (call.key(1), call.args.get(2));
+    let Some(increment) = parse_i64(call.args.get(3)) else {
+        return call.fail(errors::NOT_AN_INTEGER);
+    };
+    let mut sum = 0;
+    let counted = count(call, &key, field, "hincrby", |old| {
+        let old = match old {
+            None => 0,
+            Some(Element::Int(int)) => int,
+            Some(Element::Bytes(_)) => return Err("ERR hash value is not an integer"),
+        };
+        sum = old.checked_add(increment).ok_or(errors::INCREMENT_OVERFLOW)?;
+        Ok(write_i64(sum, &mut [0; I64_BYTES_MAX]).to_vec())
+    });
+    let counted = match counted {
+        Ok(counted) => counted,
+        Err(outcome) => return outcome,
+    };
+    if counted.volatile {
+        log_result(call, &key, field, &counted)
+    } else {
+        call.log_verbatim()
+    }
+    call.reply.integer(sum);
+    done()
+}
+
+pub const HINCRBYFLOAT: Command<Handler> = Command::new(
+    Spec {
+        name: "hincrbyfloat",
+        summary: "Increments the floating point value of a field by a number. Uses 0 as initial value if the field doesn't exist.",
+        since: "2.6.0",
+        group: Group::Hash,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
+        arguments: &[Argument::key("key", 0), Argument::string("field"), Argument::double("increment")],
+        ..Spec::BASE
+    },
+    hincrbyfloat,
+);
+
+fn hincrbyfloat(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, field) = (call.key(1), call.args.get(2));
+    let Some(increment) = LongDouble::parse(call.args.get(3)) else {
+        return call.fail(errors::NOT_A_FLOAT);
+    };
+    if !increment.is_finite() {
+        return call.fail("ERR value is NaN or Infinity");
+    }
+    let counted = count(call, &key, field, "hincrbyfloat", |old| {
+        let old = match old {
+            None => LongDouble::from_i64(0),
+            Some(Element::Int(int)) => LongDouble::from_i64(int),
+            Some(Element::Bytes(text)) => LongDouble::parse(text).ok_or("ERR hash value is not a float")?,
+        };
+        let sum = old + increment;
+        if sum.is_finite() { Ok(sum.to_human().to_vec()) } else { Err(errors::INCREMENT_NOT_FINITE) }
+    });
+    let counted = match counted {
+        Ok(counted) => counted,
+        Err(outcome) => return outcome,
+    };
+    log_result(call, &key, field, &counted);
+    call.reply.bulk(&counted.text);
+    done()
+}
+
+pub const HDEL: Command<Handler> = Command::new(
+    Spec {
+        name: "hdel",
+        summary: "Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain.",
+        since: "2.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields to be removed.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
+        history: &[("2.4.0", "Accepts multiple `field` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("field").multiple()],
+        ..Spec::BASE
+    },
+    hdel,
+);
+
+fn hdel(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
+        Ok(args.from(2).iter().filter(|field| edit.remove(field, false)).count())
+    });
+    let (deleted, edited) = or_fail!(call, finished(edited));
+    call.reply.integer(deleted as i64);
+    if deleted > 0 {
+        call.hash_event("hdel", &key);
+        if edited.emptied {
+            call.emptied(&key);
+        }
+        call.log_changes(deleted as u64);
+    }
+    done()
+}
+
+pub const HGETDEL: Command<Handler> = Command::new(
+    Spec {
+        name: "hgetdel",
+        summary: "Returns the values of one or more fields and deletes them from a hash.",
+        since: "9.1.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields to be retrieved and deleted.",
+        arity: -5,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hgetdel,
+);
+
+fn hgetdel(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    if !is_word(args.get(2), "FIELDS") {
+        return call.fail(errors::SYNTAX);
+    }
+    let first = or_fail!(call, fields_at(args, 3, 1, NUM_FIELDS));
+    let mark = call.reply.len();
+    call.reply.array(args.len() - first);
+    let reply = &mut *call.reply;
+    let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
+        let mut deleted = 0;
+        for field in args.from(first).iter() {
+            match edit.get(field) {
+                Some((value, _)) => reply_element(reply, value),
+                None => reply.null(),
+            }
+            deleted += u64::from(edit.remove(field, false));
+        }
+        Ok(deleted)
+    });
+    let (deleted, edited) = match finished(edited) {
+        Ok(done) => done,
+        Err(error) => {
+            call.reply.truncate(mark);
+            return call.fail(error);
+        }
+    };
+    if deleted > 0 {
+        call.hash_event("hdel", &key);
+        if edited.emptied {
+            call.emptied(&key);
+        }
+        call.log_changes(deleted);
+    }
+    done()
+}

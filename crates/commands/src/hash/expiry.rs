@@ -1,0 +1,485 @@
+//! Fields have times of their own: HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT HPERSIST HTTL HPTTL HEXPIRETIME HPEXPIRETIME.
+
+use super::{NUM_FIELDS, done, fields_at, finished, hash, or_fail};
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Lookup, UnixMs};
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+use isotherm_stdx::parse_i64;
+
+/// How a command writes a moment.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub command: &'static str,
+    pub seconds: bool,
+    pub relative: bool,
+}
+
+impl Form {
+    pub(super) fn moment(self, text: &[u8], now: UnixMs) -> Result<UnixMs, Vec<u8>> {
+        let number = parse_i64(text).ok_or(errors::NOT_AN_INTEGER)?;
+        let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };
+        let base = if self.relative { now } else { UnixMs(0) };
+        let moment = ms.filter(|ms| *ms >= 0).and_then(|ms| base.checked_add_ms(ms));
+        moment.ok_or_else(|| errors::invalid_expire(self.command).into())
+    }
+}
+
+/// NX XX GT LT: how the old time must stand to the new one.
+#[derive(Clone, Copy, Default)]
+struct Conditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+
+impl Conditions {
+    fn parse(words: Args<'_>, count: usize) -> Result<Conditions, Vec<u8>> {
+        let mut conditions = Conditions::default();
+        for word in words.iter().take(count) {
+            if is_word(word, "NX") {
+                conditions.nx = true;
+            } else if is_word(word, "XX") {
+                conditions.xx = true;
+            } else if is_word(word, "GT") {
+                conditions.gt = true;
+            } else if is_word(word, "LT") {
+                conditions.lt = true;
+            } else {
+                let shown = word.split(|byte| *byte == 0).next().unwrap_or_default();
+                return Err(errors::with_bytes("ERR Unsupported option ", shown, ""));
+            }
+        }
+        match conditions {
+            Conditions { nx: true, xx, gt, lt } if xx || gt || lt => Err(errors::NX_WITH_XX_GT_LT.into()),
+            Conditions { gt: true, lt: true, .. } => Err(errors::GT_WITH_LT.into()),
+            _ => Ok(conditions),
+        }
+    }
+
+    /// A field without a time counts as one that lives for ever.
+    fn allow(self, old: Option<UnixMs>, new: UnixMs) -> bool {
+        !(self.nx && old.is_some()
+            || self.xx && old.is_none()
+            || self.gt && old.is_none_or(|old| new <= old)
+            || self.lt && old.is_some_and(|old| new >= old))
+    }
+}
+
+const NOT_THERE: i64 = -2;
+const NO_TIME: i64 = -1;
+const NOT_ALLOWED: i64 = 0;
+const SET: i64 = 1;
+const OVER: i64 = 2;
+
+fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
+    let args = call.args;
+    // The word FIELDS is looked for from the fourth argument on; without it there are no fields.
+    let fields = (3..args.len() - 1).find(|&at| is_word(args.get(at), "FIELDS"));
+    let Some(fields) = fields else { return call.fail(NUM_FIELDS) };
+    let conditions = or_fail!(call, Conditions::parse(args.from(3), fields - 3));
+    let first = or_fail!(call, fields_at(args, fields + 1, 1, NUM_FIELDS));
+    let moment = or_fail!(call, form.moment(args.get(2), call.txn.now()));
+    let (key, over) = (call.key(1), call.is_over(moment));
+    let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
+        let mut results = Vec::with_capacity(args.len() - first);
+        for field in args.from(first).iter() {
+            let Some((_, old)) = edit.get(field) else {
+                results.push(NOT_THERE);
+                continue;
+            };
+            results.push(if !conditions.allow(old, moment) {
+                NOT_ALLOWED
+            } else if over {
+                edit.remove(field, false);
+                OVER
+            } else {
+                edit.set_expiry(field, Some(moment))?;
+                SET
+            });
+        }
+        Ok(results)
+    });
+    let (results, edited) = or_fail!(call, finished(edited));
+    call.reply.array(results.len());
+    results.iter().for_each(|result| call.reply.integer(*result));
+    let count = |wanted| results.iter().filter(|result| **result == wanted).count() as u64;
+    let (set, expired) = (count(SET), count(OVER));
+    if expired > 0 {
+        let gone = args.from(first).iter().zip(&results).filter(|(_, result)| **result == OVER);
+        call.txn.dirty += set + expired - 1;
+        call.log_words(|words| {
+            words.extend([b"HDEL", args.get(1)]);
+            words.extend(gone.map(|(field, _)| field));
+        });
+        call.hash_event("hexpired", &key);
+    } else if set > 0 {
+        call.txn.dirty += set - 1;
+        let mut room = [0; I64_BYTES_MAX];
+        let number = write_i64(moment.get(), &mut room);
+        call.log_words(|words| {
+            words.extend([b"HPEXPIREAT", args.get(1), number]);
+            words.extend(args.from(3).iter());
+        });
+        call.hash_event("hexpire", &key);
+    }
+    if edited.emptied {
+        call.emptied(&key);
+    }
+    done()
+}
+
+pub const HEXPIRE: Command<Handler> = Command::new(
+    Spec {
+        name: "hexpire",
+        summary: "Sets expiry time on hash fields.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -6,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("seconds"),
+            Argument::one_of(
+                "condition",
+                &[
+                    Argument::pure_token("nx", "NX"),
+                    Argument::pure_token("xx", "XX"),
+                    Argument::pure_token("gt", "GT"),
+                    Argument::pure_token("lt", "LT"),
+                ],
+            )
+            .optional(),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hexpire,
+);
+
+fn hexpire(call: &mut Call<'_, '_, '_>) -> Outcome {
+    set_times(call, Form { command: HEXPIRE.spec.name, seconds: true, relative: true })
+}
+
+pub const HPEXPIRE: Command<Handler> = Command::new(
+    Spec {
+        name: "hpexpire",
+        summary: "Sets expiry time on hash object.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -6,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("milliseconds"),
+            Argument::one_of(
+                "condition",
+                &[
+                    Argument::pure_token("nx", "NX"),
+                    Argument::pure_token("xx", "XX"),
+                    Argument::pure_token("gt", "GT"),
+                    Argument::pure_token("lt", "LT"),
+                ],
+            )
+            .since("9.0.0")
+            .optional(),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hpexpire,
+);
+
+fn hpexpire(call: &mut Call<'_, '_, '_>) -> Outcome {
+    set_times(call, Form { command: HPEXPIRE.spec.name, seconds: false, relative: true })
+}
+
+pub const HEXPIREAT: Command<Handler> = Command::new(
+    Spec {
+        name: "hexpireat",
+        summary: "Sets expiry time on hash fields.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -6,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("unix-time-seconds"),
+            Argument::one_of(
+                "condition",
+                &[
+                    Argument::pure_token("nx", "NX"),
+                    Argument::pure_token("xx", "XX"),
+                    Argument::pure_token("gt", "GT"),
+                    Argument::pure_token("lt", "LT"),
+                ],
+            )
+            .since("9.0.0")
+            .optional(),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hexpireat,
+);
+
+fn hexpireat(call: &mut Call<'_, '_, '_>) -> Outcome {
+    set_times(call, Form { command: HEXPIREAT.spec.name, seconds: true, relative: false })
+}
+
+pub const HPEXPIREAT: Command<Handler> = Command::new(
+    Spec {
+        name: "hpexpireat",
+        summary: "Sets expiration time on hash field.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -6,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("unix-time-milliseconds"),
+            Argument::one_of(
+                "condition",
+                &[
+                    Argument::pure_token("nx", "NX"),
+                    Argument::pure_token("xx", "XX"),
+                    Argument::pure_token("gt", "GT"),
+                    Argument::pure_token("lt", "LT"),
+                ],
+            )
+            .since("9.0.0")
+            .optional(),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hpexpireat,
+);
+
+fn hpexpireat(call: &mut Call<'_, '_, '_>) -> Outcome {
+    set_times(call, Form { command: HPEXPIREAT.spec.name, seconds: false, relative: false })
+}
+
+pub const HPERSIST: Command<Handler> = Command::new(
+    Spec {
+        name: "hpersist",
+        summary: "Remove the existing expiration on a hash key's field(s).",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -5,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hpersist,
+);
+
+fn hpersist(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    if !is_word(args.get(2), "FIELDS") {
+        return call.fail(errors::SYNTAX);
+    }
+    let first = or_fail!(call, fields_at(args, 3, 1, NUM_FIELDS));
+    let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
+        let mut results = Vec::with_capacity(args.len() - first);
+        for field in args.from(first).iter() {
+            results.push(match edit.get(field).map(|(_, expiry)| expiry) {
+                None => NOT_THERE,
+                Some(None) => NO_TIME,
+                Some(Some(_)) => {
+                    edit.set_expiry(field, None)?;
+                    SET
+                }
+            });
+        }
+        Ok(results)
+    });
+    let (results, _) = or_fail!(call, finished(edited));
+    call.reply.array(results.len());
+    results.iter().for_each(|result| call.reply.integer(*result));
+    let changes = results.iter().filter(|result| **result == SET).count() as u64;
+    if changes > 0 {
+        call.hash_event("hpersist", &key);
+        call.log_changes(changes);
+    }
+    done()
+}
+
+/// Replies the times of fields, counted from `base`.
+fn tell_times(call: &mut Call<'_, '_, '_>, base: UnixMs, seconds: bool) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    if !is_word(args.get(2), "FIELDS") {
+        return call.fail(errors::SYNTAX);
+    }
+    let first = or_fail!(call, fields_at(args, 3, 1, errors::SYNTAX));
+    let found = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read)));
+    call.reply.array(args.len() - first);
+    for field in args.from(first).iter() {
+        let number = match found.and_then(|view| view.get_with_expiry(field)) {
+            None => NOT_THERE,
+            Some((_, None)) => NO_TIME,
+            Some((_, Some(at))) => {
+                let ms = at.get().saturating_sub(base.get()).max(0);
+                if seconds { ms.saturating_add(500) / 1000 } else { ms }
+            }
+        };
+        call.reply.integer(number);
+    }
+    if found.is_none() {
+        call.missed(&key);
+    }
+    done()
+}
+
+pub const HTTL: Command<Handler> = Command::new(
+    Spec {
+        name: "httl",
+        summary: "Returns the remaining time to live (in seconds) of a hash key's field(s) that have an associated expiration.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    httl,
+);
+
+fn httl(call: &mut Call<'_, '_, '_>) -> Outcome {
+    tell_times(call, call.txn.now(), true)
+}
+
+pub const HPTTL: Command<Handler> = Command::new(
+    Spec {
+        name: "hpttl",
+        summary: "Returns the remaining time to live in milliseconds of a hash key's field(s) that have an associated expiration.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hpttl,
+);
+
+fn hpttl(call: &mut Call<'_, '_, '_>) -> Outcome {
+    tell_times(call, call.txn.now(), false)
+}
+
+pub const HEXPIRETIME: Command<Handler> = Command::new(
+    Spec {
+        name: "hexpiretime",
+        summary: "Returns Unix timestamps in seconds since the epoch at which the given key's field(s) will expire.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hexpiretime,
+);
+
+fn hexpiretime(call: &mut Call<'_, '_, '_>) -> Outcome {
+    tell_times(call, UnixMs(0), true)
+}
+
+pub const HPEXPIRETIME: Command<Handler> = Command::new(
+    Spec {
+        name: "hpexpiretime",
+        summary: "Returns the Unix timestamp in milliseconds since Unix epoch at which the given key's field(s) will expire.",
+        since: "9.0.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of specified fields.",
+        arity: -5,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
+        ..Spec::BASE
+    },
+    hpexpiretime,
+);
+
+fn hpexpiretime(call: &mut Call<'_, '_, '_>) -> Outcome {
+    tell_times(call, UnixMs(0), false)
+}

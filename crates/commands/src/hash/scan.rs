@@ -1,0 +1,172 @@
+//! A hash piece by piece, and at random: HSCAN HRANDFIELD.
+
+use super::{done, hash, or_fail};
+use crate::call::is_word;
+use crate::element::reply_element;
+use crate::scanning::{ScanKind, ScanOptions, write_scan};
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Element, Lookup, TextRoom};
+use isotherm_resp::{Protocol, Reply, errors};
+use isotherm_stdx::{parse_i64, parse_u64};
+use std::collections::HashSet;
+
+pub const HSCAN: Command<Handler> = Command::new(
+    Spec {
+        name: "hscan",
+        summary: "Iterates over fields and values of a hash.",
+        since: "2.8.0",
+        group: Group::Hash,
+        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        arity: -3,
+        flags: Flags::READONLY,
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("cursor"),
+            Argument::pattern("pattern").token("MATCH").optional(),
+            Argument::integer("count").token("COUNT").optional(),
+            Argument::pure_token("novalues", "NOVALUES").optional(),
+        ],
+        ..Spec::BASE
+    },
+    hscan,
+);
+
+fn hscan(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(cursor) = parse_u64(call.args.get(2)) else {
+        return call.fail(errors::INVALID_CURSOR);
+    };
+    let (key, args) = (call.key(1), call.args);
+    let Some(view) = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) else {
+        write_scan(call.reply, 0, 0, &[]);
+        call.missed(&key);
+        return done();
+    };
+    let options = or_fail!(call, ScanOptions::parse(args, ScanKind::Hash));
+    let (mut found, mut count) = (Reply::new(call.reply.proto), 0);
+    let next = view.scan(cursor, options.count, |field, value| {
+        if options.takes(field.text(&mut TextRoom::default())) {
+            reply_element(&mut found, field);
+            count += 1;
+            if options.values {
+                reply_element(&mut found, value);
+                count += 1;
+            }
+        }
+    });
+    write_scan(call.reply, next, count, &found.out);
+    done()
+}
+
+pub const HRANDFIELD: Command<Handler> = Command::new(
+    Spec {
+        name: "hrandfield",
+        summary: "Returns one or more random fields from a hash.",
+        since: "6.2.0",
+        group: Group::Hash,
+        complexity: "O(N) where N is the number of fields returned",
+        arity: -2,
+        flags: Flags::READONLY,
+        acl: AclCategories::HASH,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "options",
+                &[Argument::integer("count"), Argument::pure_token("withvalues", "WITHVALUES").optional()],
+            )
+            .optional(),
+        ],
+        ..Spec::BASE
+    },
+    hrandfield,
+);
+
+fn hrandfield(call: &mut Call<'_, '_, '_>) -> Outcome {
+    if call.args.len() > 2 {
+        return several(call);
+    }
+    let key = call.key(1);
+    let prng = &mut *call.prng;
+    match or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) {
+        Some(view) => match view.random(&mut |n| prng.below(n)) {
+            Some((field, _)) => reply_element(call.reply, field),
+            None => call.reply.null(),
+        },
+        None => {
+            call.reply.null();
+            call.missed(&key);
+        }
+    }
+    done()
+}
+
+/// `HRANDFIELD key count [WITHVALUES]`
+fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    let Some(wanted) = parse_i64(args.get(2)) else { return call.fail(errors::NOT_AN_INTEGER) };
+    if wanted == i64::MIN {
+        return call.fail(errors::out_of_range_between(-i64::MAX, i64::MAX));
+    }
+    let values = args.len() == 4 && is_word(args.get(3), "WITHVALUES");
+    if args.len() > 3 && !values {
+        return call.fail(errors::SYNTAX);
+    }
+    if values && wanted.unsigned_abs() > i64::MAX as u64 / 2 {
+        return call.fail(errors::OUT_OF_RANGE);
+    }
+    let Some(view) = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) else {
+        call.reply.array(0);
+        call.missed(&key);
+        return done();
+    };
+    let nested = values && call.reply.proto == Protocol::Resp3;
+    let (reply, prng) = (&mut *call.reply, &mut *call.prng);
+    let (open, mut count) = (reply.defer(), 0);
+    let mut tell = |field: Element<'_>, value: Element<'_>| {
+        if nested {
+            reply.array(2);
+        }
+        reply_element(reply, field);
+        if values {
+            reply_element(reply, value);
+        }
+        count += 1;
+    };
+    let wanted_count = wanted.unsigned_abs();
+    if wanted < 0 {
+        for _ in 0..wanted_count {
+            let Some((field, value)) = view.random(&mut |n| prng.below(n)) else { break };
+            tell(field, value);
+        }
+    } else if wanted_count >= view.len() {
+        view.for_each(&mut tell);
+    } else if wanted_count * 3 > view.len() {
+        // A large part: each of those left is taken with the chance that is left.
+        let mut pairs = Vec::new();
+        view.for_each(|field, value| pairs.push((field, value)));
+        for at in 0..(wanted_count as usize).min(pairs.len()) {
+            let other = at + prng.below((pairs.len() - at) as u64) as usize;
+            pairs.swap(at, other);
+            tell(pairs[at].0, pairs[at].1);
+        }
+    } else {
+        let mut seen = HashSet::new();
+        for _ in 0..wanted_count.saturating_mul(20) {
+            if seen.len() as u64 == wanted_count {
+                break;
+            }
+            let Some((field, value)) = view.random(&mut |n| prng.below(n)) else { break };
+            if seen.insert(field.to_vec()) {
+                tell(field, value);
+            }
+        }
+    }
+    let len = if values && !nested { count * 2 } else { count };
+    call.reply.close_array(open, len);
+    done()
+}

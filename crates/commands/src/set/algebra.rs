@@ -1,0 +1,316 @@
+//! Several sets at once: SINTER SINTERCARD SINTERSTORE SUNION SUNIONSTORE SDIFF SDIFFSTORE.
+//!
+//! Only one key can be looked at at a time, so members are copied out of one set and asked for in the others.
+
+use super::{done, finished, or_fail, set};
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Encoding, EventClass, Full, Lookup};
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+use std::collections::HashSet;
+use std::ops::Range;
+
+type Members = Vec<Vec<u8>>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Inter,
+    Union,
+    Diff,
+}
+
+/// The members of the result; the keys are the arguments `keys`.
+fn compute(
+    call: &mut Call<'_, '_, '_>,
+    keys: Range<usize>,
+    operation: Operation,
+) -> Result<Members, &'static str> {
+    // Types and lengths first: an error comes before anything else.
+    let (mut lens, mut all_ints) = (Vec::with_capacity(keys.len()), true);
+    for at in keys.clone() {
+        let key = call.key(at);
+        let found = set(call.txn.find(call.db, &key, Lookup::Read))?;
+        all_ints &= found.is_none_or(|view| view.encoding() == Encoding::Intset);
+        let len = found.map(|view| view.len());
+        if len.is_none() {
+            call.missed(&key);
+        }
+        lens.push((len, at));
+    }
+    let mut members = match operation {
+        Operation::Inter => {
+            if lens.iter().any(|(len, _)| len.is_none()) {
+                return Ok(Vec::new());
+            }
+            lens.sort();
+            let members = copy_of(call, lens[0].1);
+            keep(call, members, lens[1..].iter().map(|(_, at)| *at), true)
+        }
+        Operation::Diff => {
+            let members = copy_of(call, keys.start);
+            keep(call, members, keys.start + 1..keys.end, false)
+        }
+        Operation::Union => {
+            let mut seen = HashSet::new();
+            let mut members = Vec::new();
+            for at in keys {
+                for member in copy_of(call, at) {
+                    if seen.insert(member.clone()) {
+                        members.push(member);
+                    }
+                }
+            }
+            members
+        }
+    };
+    if all_ints && operation != Operation::Inter {
+        members.sort_by_cached_key(|member| parse_i64(member));
+    }
+    Ok(members)
+}
+
+fn copy_of(call: &mut Call<'_, '_, '_>, at: usize) -> Members {
+    let key = call.key(at);
+    let mut members = Vec::new();
+    if let Ok(Some(view)) = set(call.txn.find(call.db, &key, Lookup::Silent)) {
+        view.for_each(|member| members.push(member.to_vec()));
+    }
+    members
+}
+
+/// Those that are (or are not) in the other sets too.
+fn keep(
+    call: &mut Call<'_, '_, '_>,
+    mut members: Members,
+    others: impl Iterator<Item = usize>,
+    present: bool,
+) -> Members {
+    for at in others {
+        let key = call.key(at);
+        let found = call.txn.find(call.db, &key, Lookup::Silent);
+        if let Ok(Some(view)) = set(found) {
+            members.retain(|member| view.contains(member) == present);
+        }
+    }
+    members
+}
+
+fn reply_members(call: &mut Call<'_, '_, '_>, operation: Operation) -> Outcome {
+    let members = or_fail!(call, compute(call, 1..call.args.len(), operation));
+    call.reply.set(members.len());
+    members.iter().for_each(|member| call.reply.bulk(member));
+    done()
+}
+
+/// Stores the result under the first key, whatever was there.
+fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str) -> Outcome {
+    let members = or_fail!(call, compute(call, 2..call.args.len(), operation));
+    let target = call.key(1);
+    let existed = call.txn.remove(call.db, &target);
+    if members.is_empty() {
+        if existed {
+            call.event(EventClass::Generic, "del", target.bytes);
+            call.log_verbatim();
+        }
+        call.reply.integer(0);
+        return done();
+    }
+    let edited = call.txn.edit_set(call.db, &target, &call.settings.limits, |edit| {
+        edit.begin_ints();
+        for member in &members {
+            edit.add(member)?;
+        }
+        Ok::<_, Full>(())
+    });
+    or_fail!(call, finished(edited));
+    if !existed {
+        call.created(&target);
+    }
+    call.set_event(event, &target);
+    call.log_verbatim();
+    call.reply.integer(members.len() as i64);
+    done()
+}
+
+pub const SINTER: Command<Handler> = Command::new(
+    Spec {
+        name: "sinter",
+        summary: "Returns the intersect of multiple sets.",
+        group: Group::Set,
+        complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
+        arity: -2,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output_order"],
+        arguments: &[Argument::key("key", 0).multiple()],
+        ..Spec::BASE
+    },
+    sinter,
+);
+
+fn sinter(call: &mut Call<'_, '_, '_>) -> Outcome {
+    reply_members(call, Operation::Inter)
+}
+
+pub const SINTERCARD: Command<Handler> = Command::new(
+    Spec {
+        name: "sintercard",
+        summary: "Returns the number of members of the intersect of multiple sets.",
+        since: "7.0.0",
+        group: Group::Set,
+        complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
+        arity: -3,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec {
+            notes: "",
+            flags: KeyFlags::RO.or(KeyFlags::ACCESS),
+            begin: Begin::Index(1),
+            find: Find::KeyNum { at: 0, first: 1, step: 1 },
+        }],
+        arguments: &[
+            Argument::integer("numkeys"),
+            Argument::key("key", 0).multiple(),
+            Argument::integer("limit").token("LIMIT").optional(),
+        ],
+        ..Spec::BASE
+    },
+    sintercard,
+);
+
+fn sintercard(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let args = call.args;
+    let count = parse_i64(args.get(1)).and_then(|count| usize::try_from(count).ok()).filter(|n| *n > 0);
+    let Some(count) = count else { return call.fail("ERR numkeys should be greater than 0") };
+    if count > args.len() - 2 {
+        return call.fail("ERR Number of keys can't be greater than number of args");
+    }
+    let (mut at, mut limit) = (2 + count, 0);
+    while at < args.len() {
+        let next = args.try_get(at + 1).filter(|_| is_word(args.get(at), "LIMIT"));
+        let Some(next) = next else { return call.fail(errors::SYNTAX) };
+        let Some(number) = parse_i64(next).filter(|number| *number >= 0) else {
+            return call.fail("ERR LIMIT can't be negative");
+        };
+        limit = number;
+        at += 2;
+    }
+    let members = or_fail!(call, compute(call, 2..2 + count, Operation::Inter));
+    let len = members.len() as i64;
+    call.reply.integer(if limit > 0 { len.min(limit) } else { len });
+    done()
+}
+
+pub const SINTERSTORE: Command<Handler> = Command::new(
+    Spec {
+        name: "sinterstore",
+        summary: "Stores the intersect of multiple sets in a key.",
+        group: Group::Set,
+        complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::SET,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE)),
+            KeySpec::range(2, -1, 1, KeyFlags::RO.or(KeyFlags::ACCESS)),
+        ],
+        arguments: &[Argument::key("destination", 0), Argument::key("key", 1).multiple()],
+        ..Spec::BASE
+    },
+    sinterstore,
+);
+
+fn sinterstore(call: &mut Call<'_, '_, '_>) -> Outcome {
+    store(call, Operation::Inter, "sinterstore")
+}
+
+pub const SUNION: Command<Handler> = Command::new(
+    Spec {
+        name: "sunion",
+        summary: "Returns the union of multiple sets.",
+        group: Group::Set,
+        complexity: "O(N) where N is the total number of elements in all given sets.",
+        arity: -2,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output_order"],
+        arguments: &[Argument::key("key", 0).multiple()],
+        ..Spec::BASE
+    },
+    sunion,
+);
+
+fn sunion(call: &mut Call<'_, '_, '_>) -> Outcome {
+    reply_members(call, Operation::Union)
+}
+
+pub const SUNIONSTORE: Command<Handler> = Command::new(
+    Spec {
+        name: "sunionstore",
+        summary: "Stores the union of multiple sets in a key.",
+        group: Group::Set,
+        complexity: "O(N) where N is the total number of elements in all given sets.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::SET,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE)),
+            KeySpec::range(2, -1, 1, KeyFlags::RO.or(KeyFlags::ACCESS)),
+        ],
+        arguments: &[Argument::key("destination", 0), Argument::key("key", 1).multiple()],
+        ..Spec::BASE
+    },
+    sunionstore,
+);
+
+fn sunionstore(call: &mut Call<'_, '_, '_>) -> Outcome {
+    store(call, Operation::Union, "sunionstore")
+}
+
+pub const SDIFF: Command<Handler> = Command::new(
+    Spec {
+        name: "sdiff",
+        summary: "Returns the difference of multiple sets.",
+        group: Group::Set,
+        complexity: "O(N) where N is the total number of elements in all given sets.",
+        arity: -2,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output_order"],
+        arguments: &[Argument::key("key", 0).multiple()],
+        ..Spec::BASE
+    },
+    sdiff,
+);
+
+fn sdiff(call: &mut Call<'_, '_, '_>) -> Outcome {
+    reply_members(call, Operation::Diff)
+}
+
+pub const SDIFFSTORE: Command<Handler> = Command::new(
+    Spec {
+        name: "sdiffstore",
+        summary: "Stores the difference of multiple sets in a key.",
+        group: Group::Set,
+        complexity: "O(N) where N is the total number of elements in all given sets.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM),
+        acl: AclCategories::SET,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE)),
+            KeySpec::range(2, -1, 1, KeyFlags::RO.or(KeyFlags::ACCESS)),
+        ],
+        arguments: &[Argument::key("destination", 0), Argument::key("key", 1).multiple()],
+        ..Spec::BASE
+    },
+    sdiffstore,
+);
+
+fn sdiffstore(call: &mut Call<'_, '_, '_>) -> Outcome {
+    store(call, Operation::Diff, "sdiffstore")
+}

@@ -1,0 +1,249 @@
+//! Members come, go and are asked for: SADD SREM SMOVE SISMEMBER SMISMEMBER SCARD SMEMBERS.
+
+use super::{done, finished, or_fail, set};
+use crate::element::reply_element;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EventClass, Full, Lookup};
+
+pub const SADD: Command<Handler> = Command::new(
+    Spec {
+        name: "sadd",
+        summary: "Adds one or more members to a set. Creates the key if it doesn't exist.",
+        group: Group::Set,
+        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
+        history: &[("2.4.0", "Accepts multiple `member` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("member").multiple()],
+        ..Spec::BASE
+    },
+    sadd,
+);
+
+fn sadd(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
+        edit.expect(args.get(2), args.len() - 2)?;
+        let mut added = 0;
+        for member in args.from(2).iter() {
+            added += u64::from(edit.add(member)?);
+        }
+        Ok::<_, Full>(added)
+    });
+    let (added, edited) = or_fail!(call, finished(edited));
+    if edited.created {
+        call.created(&key);
+    }
+    if added > 0 {
+        call.set_event("sadd", &key);
+        call.log_changes(added);
+    }
+    call.reply.integer(added as i64);
+    done()
+}
+
+pub const SREM: Command<Handler> = Command::new(
+    Spec {
+        name: "srem",
+        summary: "Removes one or more members from a set. Deletes the set if the last member was removed.",
+        group: Group::Set,
+        complexity: "O(N) where N is the number of members to be removed.",
+        arity: -3,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
+        history: &[("2.4.0", "Accepts multiple `member` arguments.")],
+        arguments: &[Argument::key("key", 0), Argument::string("member").multiple()],
+        ..Spec::BASE
+    },
+    srem,
+);
+
+fn srem(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
+        Ok(args.from(2).iter().filter(|member| edit.remove(member)).count())
+    });
+    let (removed, edited) = or_fail!(call, finished(edited));
+    if removed > 0 {
+        call.set_event("srem", &key);
+        if edited.emptied {
+            call.event(EventClass::Generic, "del", key.bytes);
+        }
+        call.log_changes(removed as u64);
+    }
+    call.reply.integer(removed as i64);
+    done()
+}
+
+pub const SMOVE: Command<Handler> = Command::new(
+    Spec {
+        name: "smove",
+        summary: "Moves a member from one set to another.",
+        group: Group::Set,
+        complexity: "O(1)",
+        arity: 4,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[
+            KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
+            KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT)),
+        ],
+        arguments: &[Argument::key("source", 0), Argument::key("destination", 1), Argument::string("member")],
+        ..Spec::BASE
+    },
+    smove,
+);
+
+fn smove(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (from, to, member) = (call.key(1), call.key(2), call.args.get(3));
+    let source = set(call.txn.find(call.db, &from, Lookup::Write));
+    let Some(is_there) = or_fail!(call, source).map(|view| view.contains(member)) else {
+        call.reply.integer(0);
+        return done();
+    };
+    or_fail!(call, set(call.txn.find(call.db, &to, Lookup::Write)));
+    if from.bytes == to.bytes || !is_there {
+        call.reply.integer(i64::from(is_there));
+        return done();
+    }
+    // Added first, so that a full store loses nothing.
+    let added = call.txn.edit_set(call.db, &to, &call.settings.limits, |edit| {
+        edit.expect(member, 1)?;
+        edit.add(member)
+    });
+    let (added, target) = or_fail!(call, finished(added));
+    let removed = call.txn.edit_set(call.db, &from, &call.settings.limits, |edit| Ok(edit.remove(member)));
+    let (_, source) = or_fail!(call, finished(removed));
+    call.set_event("srem", &from);
+    if source.emptied {
+        call.event(EventClass::Generic, "del", from.bytes);
+    }
+    if target.created {
+        call.created(&to);
+    }
+    if added {
+        call.set_event("sadd", &to);
+    }
+    call.log_changes(1 + u64::from(added));
+    call.reply.integer(1);
+    done()
+}
+
+pub const SISMEMBER: Command<Handler> = Command::new(
+    Spec {
+        name: "sismember",
+        summary: "Determines whether a member belongs to a set.",
+        group: Group::Set,
+        complexity: "O(1)",
+        arity: 3,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO)],
+        arguments: &[Argument::key("key", 0), Argument::string("member")],
+        ..Spec::BASE
+    },
+    sismember,
+);
+
+fn sismember(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, member) = (call.key(1), call.args.get(2));
+    let found = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read)));
+    let is_member = found.map(|view| view.contains(member));
+    call.reply.integer(i64::from(is_member == Some(true)));
+    if is_member.is_none() {
+        call.missed(&key);
+    }
+    done()
+}
+
+pub const SMISMEMBER: Command<Handler> = Command::new(
+    Spec {
+        name: "smismember",
+        summary: "Determines whether multiple members belong to a set.",
+        since: "6.2.0",
+        group: Group::Set,
+        complexity: "O(N) where N is the number of elements being checked for membership",
+        arity: -3,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        arguments: &[Argument::key("key", 0), Argument::string("member").multiple()],
+        ..Spec::BASE
+    },
+    smismember,
+);
+
+fn smismember(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let (key, args) = (call.key(1), call.args);
+    let found = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read)));
+    call.reply.array(args.len() - 2);
+    for member in args.from(2).iter() {
+        call.reply.integer(i64::from(found.is_some_and(|view| view.contains(member))));
+    }
+    if found.is_none() {
+        call.missed(&key);
+    }
+    done()
+}
+
+pub const SCARD: Command<Handler> = Command::new(
+    Spec {
+        name: "scard",
+        summary: "Returns the number of members in a set.",
+        group: Group::Set,
+        complexity: "O(1)",
+        arity: 2,
+        flags: Flags::READONLY.or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO)],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BASE
+    },
+    scard,
+);
+
+fn scard(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    let len = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))).map(|view| view.len());
+    call.reply.integer(len.unwrap_or(0) as i64);
+    if len.is_none() {
+        call.missed(&key);
+    }
+    done()
+}
+
+pub const SMEMBERS: Command<Handler> = Command::new(
+    Spec {
+        name: "smembers",
+        summary: "Returns all members of a set.",
+        group: Group::Set,
+        complexity: "O(N) where N is the set cardinality.",
+        arity: 2,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output_order"],
+        arguments: &[Argument::key("key", 0)],
+        ..Spec::BASE
+    },
+    smembers,
+);
+
+fn smembers(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let key = call.key(1);
+    match or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) {
+        Some(view) => {
+            call.reply.set(view.len() as usize);
+            view.for_each(|member| reply_element(call.reply, member));
+        }
+        None => {
+            call.reply.set(0);
+            call.missed(&key);
+        }
+    }
+    done()
+}

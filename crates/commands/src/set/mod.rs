@@ -1,0 +1,72 @@
+//! The group `set`.
+
+mod algebra;
+mod member;
+mod random;
+
+use crate::spec::Command;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EditError, Edited, Entry, EventClass, Full, Key, SetView, Value};
+use isotherm_resp::errors;
+
+pub const COMMANDS: &[Command<Handler>] = &[
+    member::SADD,
+    member::SCARD,
+    algebra::SDIFF,
+    algebra::SDIFFSTORE,
+    algebra::SINTER,
+    algebra::SINTERCARD,
+    algebra::SINTERSTORE,
+    member::SISMEMBER,
+    member::SMEMBERS,
+    member::SMISMEMBER,
+    member::SMOVE,
+    random::SPOP,
+    random::SRANDMEMBER,
+    member::SREM,
+    random::SSCAN,
+    algebra::SUNION,
+    algebra::SUNIONSTORE,
+];
+
+/// The set that was found, if it is one.
+#[inline]
+fn set(found: Option<Entry<'_>>) -> Result<Option<SetView<'_>>, &'static str> {
+    match found.map(|entry| entry.value) {
+        None => Ok(None),
+        Some(Value::Set(view)) => Ok(Some(view)),
+        Some(_) => Err(errors::WRONG_TYPE),
+    }
+}
+
+/// What came of an edit whose closure may find no memory, or the error to reply.
+fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<(R, Edited<()>), &'static str> {
+    let edited = edited.map_err(|error| match error {
+        EditError::WrongType => errors::WRONG_TYPE,
+        EditError::Full => errors::OUT_OF_MEMORY,
+    })?;
+    let Edited { result, changed, created, emptied } = edited;
+    let result = result.map_err(|_| errors::OUT_OF_MEMORY)?;
+    Ok((result, Edited { result: (), changed, created, emptied }))
+}
+
+impl Call<'_, '_, '_> {
+    fn set_event(&mut self, name: &'static str, key: &Key<'_>) {
+        self.event(EventClass::Set, name, key.bytes);
+    }
+}
+
+/// Ends with the error.
+macro_rules! or_fail {
+    ($call:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return $call.fail(error),
+        }
+    };
+}
+use or_fail;
+
+fn done() -> Outcome {
+    Outcome::Done
+}

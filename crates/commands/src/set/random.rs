@@ -1,0 +1,229 @@
+//! A set at random, and piece by piece: SPOP SRANDMEMBER SSCAN.
+
+use super::{done, finished, or_fail, set};
+use crate::element::reply_element;
+use crate::scanning::{ScanKind, ScanOptions, write_scan};
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{Element, EventClass, Full, Lookup, TextRoom};
+use isotherm_resp::{Reply, errors};
+use isotherm_stdx::{parse_i64, parse_u64};
+use std::collections::HashSet;
+
+/// So many members go to the log in one SREM.
+const LOGGED_MAX: usize = 1024;
+
+pub const SPOP: Command<Handler> = Command::new(
+    Spec {
+        name: "spop",
+        summary: "Returns one or more random members from a set after removing them. Deletes the set if the last member was popped.",
+        group: Group::Set,
+        complexity: "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.",
+        arity: -2,
+        flags: Flags::WRITE.or(Flags::FAST),
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
+        tips: &["nondeterministic_output"],
+        history: &[("3.2.0", "Added the `count` argument.")],
+        arguments: &[Argument::key("key", 0), Argument::integer("count").since("3.2.0").optional()],
+        ..Spec::BASE
+    },
+    spop,
+);
+
+fn spop(call: &mut Call<'_, '_, '_>) -> Outcome {
+    match call.args.len() {
+        2 => {}
+        3 => return pop_several(call),
+        _ => return call.fail(errors::SYNTAX),
+    }
+    let key = call.key(1);
+    let prng = &mut *call.prng;
+    let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
+        Ok::<_, Full>((!edit.is_empty()).then(|| edit.pop(&mut |n| prng.below(n))))
+    });
+    let (popped, edited) = or_fail!(call, finished(edited));
+    let Some(member) = popped else {
+        call.reply.null();
+        return done();
+    };
+    call.set_event("spop", &key);
+    call.log(&[b"SREM", key.bytes, &member]);
+    call.reply.bulk(&member);
+    if edited.emptied {
+        call.event(EventClass::Generic, "del", key.bytes);
+    }
+    done()
+}
+
+/// `SPOP key count`
+fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(count) = parse_i64(call.args.get(2)) else { return call.fail(errors::NOT_AN_INTEGER) };
+    let Ok(count) = u64::try_from(count) else { return call.fail(errors::MUST_BE_POSITIVE) };
+    let key = call.key(1);
+    let len = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Write))).map(|view| view.len());
+    let Some(len) = len.filter(|_| count > 0) else {
+        call.reply.set(0);
+        return done();
+    };
+    if count >= len {
+        return pop_all(call, len);
+    }
+    let prng = &mut *call.prng;
+    let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
+        Ok::<_, Full>((0..count).map(|_| edit.pop(&mut |n| prng.below(n))).collect::<Vec<_>>())
+    });
+    let (popped, _) = or_fail!(call, finished(edited));
+    call.set_event("spop", &key);
+    call.reply.set(popped.len());
+    popped.iter().for_each(|member| call.reply.bulk(member));
+    let dirty = call.txn.dirty + count;
+    for some in popped.chunks(LOGGED_MAX) {
+        call.log_words(|words| {
+            words.extend([b"SREM", key.bytes]);
+            words.extend(some.iter().map(Vec::as_slice));
+        });
+    }
+    call.txn.dirty = dirty;
+    done()
+}
+
+/// Everything leaves, and the key with it.
+fn pop_all(call: &mut Call<'_, '_, '_>, len: u64) -> Outcome {
+    let key = call.key(1);
+    if let Some(view) = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Write))) {
+        call.reply.set(view.len() as usize);
+        view.for_each(|member| reply_element(call.reply, member));
+    }
+    call.set_event("spop", &key);
+    call.txn.remove(call.db, &key);
+    call.event(EventClass::Generic, "del", key.bytes);
+    call.txn.dirty += len - 1;
+    call.log(&[b"UNLINK", key.bytes]);
+    done()
+}
+
+pub const SRANDMEMBER: Command<Handler> = Command::new(
+    Spec {
+        name: "srandmember",
+        summary: "Gets one or multiple random members from a set.",
+        group: Group::Set,
+        complexity: "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.",
+        arity: -2,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        history: &[("2.6.0", "Added the optional `count` argument.")],
+        arguments: &[Argument::key("key", 0), Argument::integer("count").since("2.6.0").optional()],
+        ..Spec::BASE
+    },
+    srandmember,
+);
+
+fn srandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
+    match call.args.len() {
+        2 => {}
+        3 => return several(call),
+        _ => return call.fail(errors::SYNTAX),
+    }
+    let key = call.key(1);
+    let prng = &mut *call.prng;
+    match or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) {
+        Some(view) => reply_element(call.reply, view.random(&mut |n| prng.below(n))),
+        None => {
+            call.reply.null();
+            call.missed(&key);
+        }
+    }
+    done()
+}
+
+/// `SRANDMEMBER key count`
+fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(wanted) = parse_i64(call.args.get(2)) else { return call.fail(errors::NOT_AN_INTEGER) };
+    if wanted == i64::MIN {
+        return call.fail(errors::out_of_range_between(-i64::MAX, i64::MAX));
+    }
+    let key = call.key(1);
+    let Some(view) = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) else {
+        call.reply.array(0);
+        call.missed(&key);
+        return done();
+    };
+    let (reply, prng) = (&mut *call.reply, &mut *call.prng);
+    let (open, mut told) = (reply.defer(), 0);
+    let mut tell = |member: Element<'_>| {
+        reply_element(reply, member);
+        told += 1;
+    };
+    let count = wanted.unsigned_abs();
+    if wanted < 0 {
+        (0..count).for_each(|_| tell(view.random(&mut |n| prng.below(n))));
+    } else if count >= view.len() {
+        view.for_each(&mut tell);
+    } else if count * 3 > view.len() {
+        let mut members = Vec::new();
+        view.for_each(|member| members.push(member));
+        for at in 0..count as usize {
+            let other = at + prng.below((members.len() - at) as u64) as usize;
+            members.swap(at, other);
+            tell(members[at]);
+        }
+    } else {
+        let mut seen = HashSet::new();
+        while (seen.len() as u64) < count {
+            let member = view.random(&mut |n| prng.below(n));
+            if seen.insert(member.to_vec()) {
+                tell(member);
+            }
+        }
+    }
+    call.reply.close_array(open, told);
+    done()
+}
+
+pub const SSCAN: Command<Handler> = Command::new(
+    Spec {
+        name: "sscan",
+        summary: "Iterates over members of a set.",
+        since: "2.8.0",
+        group: Group::Set,
+        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        arity: -3,
+        flags: Flags::READONLY,
+        acl: AclCategories::SET,
+        key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
+        tips: &["nondeterministic_output"],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("cursor"),
+            Argument::pattern("pattern").token("MATCH").optional(),
+            Argument::integer("count").token("COUNT").optional(),
+        ],
+        ..Spec::BASE
+    },
+    sscan,
+);
+
+fn sscan(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let Some(cursor) = parse_u64(call.args.get(2)) else {
+        return call.fail(errors::INVALID_CURSOR);
+    };
+    let (key, args) = (call.key(1), call.args);
+    let Some(view) = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) else {
+        write_scan(call.reply, 0, 0, &[]);
+        call.missed(&key);
+        return done();
+    };
+    let options = or_fail!(call, ScanOptions::parse(args, ScanKind::Set));
+    let (mut found, mut count) = (Reply::new(call.reply.proto), 0);
+    let next = view.scan(cursor, options.count, |member| {
+        if options.takes(member.text(&mut TextRoom::default())) {
+            reply_element(&mut found, member);
+            count += 1;
+        }
+    });
+    write_scan(call.reply, next, count, &found.out);
+    done()
+}
