@@ -33,6 +33,8 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"CLIENT", b"ID" | b"INFO" | b"LIST" | b"HELP") => Rule::Kind,
         (b"COMMAND", b"") | (b"COMMAND", b"COUNT" | b"LIST" | b"HELP") => Rule::Kind,
         (b"COMMAND", b"INFO" | b"DOCS") => Rule::Unordered,
+        (b"HGETALL" | b"HKEYS" | b"HVALS" | b"HSCAN", _) => Rule::Unordered,
+        (b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF" | b"SSCAN", _) => Rule::Unordered,
         (b"CONFIG", b"GET") => Rule::Unordered,
         (b"CONFIG" | b"MEMORY", b"HELP") | (b"INFO", _) => Rule::Kind,
         (b"HELLO", _) => Rule::Hello,
