@@ -58,8 +58,8 @@ fn spop(call: &mut Call<'_, '_, '_>) -> Outcome {
 
 /// `SPOP key count`
 fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let Some(count) = parse_i64(call.args.get(2)) else { return call.fail(errors::NOT_AN_INTEGER) };
-    let Ok(count) = u64::try_from(count) else { return call.fail(errors::MUST_BE_POSITIVE) };
+    let count = parse_i64(call.args.get(2)).and_then(|count| u64::try_from(count).ok());
+    let Some(count) = count else { return call.fail(errors::MUST_BE_POSITIVE) };
     let key = call.key(1);
     let len = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Write))).map(|view| view.len());
     let Some(len) = len.filter(|_| count > 0) else {
