@@ -11,7 +11,6 @@ pub mod spec;
 mod element;
 mod scanning;
 mod text;
-pub mod wait;
 
 pub mod bitmap;
 pub mod database;
@@ -22,8 +21,10 @@ pub mod hyperloglog;
 pub mod list;
 pub mod set;
 pub mod sorted_set;
+pub mod stream;
 pub mod string;
 pub mod transfer;
+pub mod wait;
 
 pub use call::{Call, CallSettings, Outcome, TransferSettings};
 pub use spec::{Command, Flags, KeySpec, Spec};
@@ -41,6 +42,7 @@ pub const COMMANDS: &[&[Command<Handler>]] = &[
     geo::COMMANDS,
     hash::COMMANDS,
     set::COMMANDS,
+    stream::COMMANDS,
     generic::COMMANDS,
     database::COMMANDS,
     transfer::COMMANDS,

@@ -22,15 +22,16 @@ use isotherm_stdx::parse_i64;
 use std::fmt::Debug;
 
 const TRANSCRIPTS: &[(&str, &str)] = &[
-    ("sort", include_str!("transcripts/sort.txt")),
     ("bitmap", include_str!("transcripts/bitmap.txt")),
-    ("geo", include_str!("transcripts/geo.txt")),
     ("generic", include_str!("transcripts/generic.txt")),
+    ("geo", include_str!("transcripts/geo.txt")),
     ("hash", include_str!("transcripts/hash.txt")),
     ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
     ("list", include_str!("transcripts/list.txt")),
-    ("sorted_set", include_str!("transcripts/sorted_set.txt")),
     ("set", include_str!("transcripts/set.txt")),
+    ("sort", include_str!("transcripts/sort.txt")),
+    ("sorted_set", include_str!("transcripts/sorted_set.txt")),
+    ("stream", include_str!("transcripts/stream.txt")),
     ("string", include_str!("transcripts/string.txt")),
     ("transfer", include_str!("transcripts/transfer.txt")),
 ];

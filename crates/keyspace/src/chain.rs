@@ -138,7 +138,6 @@ impl<T: Counted> Chain<T> {
     }
 
     /// The first item that is not `before`: items are ordered so that those come first. `None` if all are.
-    #[allow(dead_code, reason = "streams come next")]
     pub fn partition_point(&self, before: impl Fn(&T) -> bool) -> Option<At> {
         let last_is_before = |group: &Group<T>| group.items.last().is_some_and(&before);
         let group = self.groups.partition_point(last_is_before);

@@ -80,7 +80,10 @@ pub use packed::{Element, TextRoom};
 pub use prefetch::{PREFETCH_STAGES, Prefetch};
 pub use set::{SetEdit, SetView};
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
-pub use stream::{StreamEdit, StreamView};
+pub use stream::{
+    Consumer, ConsumerGroup, ConsumerGroups, Pending, StreamEdit, StreamEntry, StreamId, StreamState,
+    StreamView, Trim,
+};
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
 pub use waiter::Waiter;

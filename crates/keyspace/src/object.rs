@@ -16,7 +16,7 @@ use crate::fields::Fields;
 use crate::list::List;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
-use crate::stream::StreamTree;
+use crate::stream::Stream;
 use crate::value::{Encoding, Full};
 use crate::zset::ZsetTree;
 use isotherm_arena::Handle;
@@ -70,7 +70,7 @@ pub(crate) enum Object {
     Set(Fields),
     Zset(ZsetTree),
     List(List),
-    Stream(StreamTree),
+    Stream(Stream),
 }
 
 impl Object {

@@ -82,6 +82,9 @@ impl Server {
             ("DEBUG", _) => {}
             ("SELECT", _) => self.db = Db(number(1).expect("a database") as u16),
             ("CONFIG", "PROTO-MAX-BULK-LEN") => self.settings.bulk_bytes_max = number(3).unwrap() as usize,
+            ("CONFIG", "STREAM-NODE-MAX-ENTRIES") => {
+                self.settings.limits.stream_node_max_entries = number(3).unwrap() as usize;
+            }
             ("CONFIG", "MAXMEMORY-POLICY") => self.settings.lfu = word(3).ends_with("LFU"),
             _ => return false,
         }

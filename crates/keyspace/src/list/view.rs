@@ -10,6 +10,7 @@ use crate::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::nodes::{Era, Reading, Room};
 use crate::object::{Object, Structure};
 use crate::packed::{Element, Packed, PackedBuf};
+use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
 use isotherm_arena::Handle;
@@ -429,6 +430,29 @@ impl Structure for List {
                 Err(full)
             }
         }
+    }
+
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        let mut copy = List::new(number, store.era());
+        copy.quick = self.quick;
+        let mut room = room_of(store);
+        for element in self.iter(reading(from), 0, End::Front) {
+            if let Err(full) = copy.push(&mut room, End::Back, element) {
+                while !copy.free_pieces(&mut room, usize::MAX) {}
+                return Err(full);
+            }
+        }
+        Ok(Object::List(copy))
+    }
+
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        _: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        self.emit_cut(&mut room_of(store), nodes_max, &mut |element| visit(SnapshotPart::Item(element)))
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {

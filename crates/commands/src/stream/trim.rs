@@ -1,0 +1,218 @@
+//! Which entries XADD and XTRIM take away: the options of both, and XTRIM.
+
+use super::id::{parse_new, parse_strict};
+use crate::call::is_word;
+use crate::spec::*;
+use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::{EditError, EventClass, ExpiryMode, StreamEdit, StreamId, Trim};
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::parse_i64;
+
+#[derive(Clone, Copy)]
+pub(super) struct Trimming {
+    pub keep: Trim,
+    /// Where the number or id stands; `=` or `~` before it.
+    pub at: usize,
+    /// `~`: only whole blocks.
+    pub whole: bool,
+    pub limit: u64,
+}
+
+pub(super) struct Options {
+    /// The id of XADD: `None` for `*`; its number may be open.
+    pub id: Option<(u64, Option<u64>)>,
+    pub id_at: usize,
+    pub create: bool,
+    pub trimming: Option<Trimming>,
+}
+
+const TWO_STRATEGIES: &str = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible";
+
+impl Options {
+    /// `[MAXLEN|MINID [=|~] threshold [LIMIT count]] [NOMKSTREAM] id` of XADD, the first two parts of XTRIM.
+    pub(super) fn parse(call: &Call<'_, '_, '_>, is_add: bool) -> Result<Options, &'static str> {
+        let args = call.args;
+        let mut options = Options { id: None, id_at: args.len(), create: true, trimming: None };
+        let mut limit = None;
+        let mut at = 2;
+        while at < args.len() {
+            let (word, more) = (args.get(at), args.len() - 1 - at);
+            if is_add && word == b"*" {
+                options.id_at = at;
+                break;
+            } else if (is_word(word, "MAXLEN") || is_word(word, "MINID")) && more > 0 {
+                if options.trimming.is_some() {
+                    return Err(TWO_STRATEGIES);
+                }
+                let trimming = Trimming::parse(args, at, more)?;
+                at = trimming.at;
+                options.trimming = Some(trimming);
+            } else if is_word(word, "LIMIT") && more > 0 {
+                let number = parse_i64(args.get(at + 1)).ok_or(errors::NOT_AN_INTEGER)?;
+                limit = Some(u64::try_from(number).map_err(|_| "ERR The LIMIT argument must be >= 0.")?);
+                at += 1;
+            } else if is_add && is_word(word, "NOMKSTREAM") {
+                options.create = false;
+            } else if is_add {
+                options.id = Some(parse_new(word)?);
+                options.id_at = at;
+                break;
+            } else {
+                return Err(errors::SYNTAX);
+            }
+            at += 1;
+        }
+        options.limit(call, limit, is_add)?;
+        Ok(options)
+    }
+
+    fn limit(
+        &mut self,
+        call: &Call<'_, '_, '_>,
+        limit: Option<u64>,
+        is_add: bool,
+    ) -> Result<(), &'static str> {
+        let Some(trimming) = &mut self.trimming else {
+            if limit.is_some_and(|limit| limit > 0) {
+                return Err("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
+            }
+            return if is_add {
+                Ok(())
+            } else {
+                Err("ERR syntax error, XTRIM must be called with a trimming strategy")
+            };
+        };
+        // What a primary sends is exact already.
+        if call.txn.conditions.expiry_mode == ExpiryMode::Keep {
+            return Ok(());
+        }
+        if limit.is_some() && !trimming.whole {
+            return Err("ERR syntax error, LIMIT cannot be used without the special ~ option");
+        }
+        if trimming.whole {
+            const BLOCKS: u64 = 100;
+            const LIMIT_WITHOUT_BLOCKS: u64 = 10_000;
+            const LIMIT_MAX: u64 = 1_000_000;
+            let blocks = BLOCKS.saturating_mul(call.settings.limits.stream_node_max_entries as u64);
+            let usual = if blocks == 0 { LIMIT_WITHOUT_BLOCKS } else { blocks.min(LIMIT_MAX) };
+            trimming.limit = limit.unwrap_or(usual);
+        }
+        Ok(())
+    }
+}
+
+impl Trimming {
+    /// From the word MAXLEN or MINID at `at` on, behind which `more` arguments stand.
+    fn parse(args: Args<'_>, at: usize, more: usize) -> Result<Trimming, &'static str> {
+        let sign = Some(args.get(at + 1)).filter(|sign| more >= 2 && matches!(*sign, b"~" | b"="));
+        let number_at = at + 1 + usize::from(sign.is_some());
+        let text = args.get(number_at);
+        let keep = if is_word(args.get(at), "MAXLEN") {
+            let len = parse_i64(text).ok_or(errors::NOT_AN_INTEGER)?;
+            Trim::Len(u64::try_from(len).map_err(|_| "ERR The MAXLEN argument must be >= 0.")?)
+        } else {
+            Trim::From(parse_strict(text, 0)?)
+        };
+        Ok(Trimming { keep, at: number_at, whole: sign == Some(b"~"), limit: 0 })
+    }
+
+    /// Takes away what has to go; how many entries.
+    pub(super) fn run(&self, stream: &mut StreamEdit<'_, '_>) -> Result<u64, EditError> {
+        Ok(stream.trim(self.keep, self.whole, self.limit)?)
+    }
+
+    /// What `threshold` has become: the log gets exactly what has happened.
+    pub(super) fn logged(&self, len: u64, first_of_blocks: StreamId) -> Vec<u8> {
+        match self.keep {
+            Trim::Len(_) => len.to_string().into_bytes(),
+            Trim::From(_) => first_of_blocks.to_text(),
+        }
+    }
+}
+
+/// What the log gets of a request whose trimming was not exact, and whose id is `id`.
+pub(super) fn log_words<'a>(
+    args: Args<'a>,
+    id: Option<(usize, &'a [u8])>,
+    trimming: Option<(&Trimming, &'a [u8])>,
+    words: &mut Vec<&'a [u8]>,
+) {
+    words.extend(args.iter());
+    if let Some((at, text)) = id {
+        words[at] = text;
+    }
+    if let Some((trimming, text)) = trimming.filter(|(trimming, _)| trimming.whole) {
+        words[trimming.at - 1] = b"=";
+        words[trimming.at] = text;
+    }
+}
+
+pub const XTRIM: Command<Handler> = Command::new(
+    Spec {
+        name: "xtrim",
+        summary: "Deletes messages from the beginning of a stream.",
+        since: "5.0.0",
+        group: Group::Stream,
+        complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
+        arity: -4,
+        flags: Flags::WRITE,
+        acl: AclCategories::STREAM,
+        key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
+        tips: &["nondeterministic_output"],
+        history: &[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "trim",
+                &[
+                    Argument::one_of(
+                        "strategy",
+                        &[
+                            Argument::pure_token("maxlen", "MAXLEN"),
+                            Argument::pure_token("minid", "MINID").since("6.2.0"),
+                        ],
+                    ),
+                    Argument::one_of(
+                        "operator",
+                        &[Argument::pure_token("equal", "="), Argument::pure_token("approximately", "~")],
+                    )
+                    .optional(),
+                    Argument::string("threshold"),
+                    Argument::integer("count").token("LIMIT").since("6.2.0").optional(),
+                ],
+            ),
+        ],
+        ..Spec::BASE
+    },
+    xtrim,
+);
+
+fn xtrim(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let options = match Options::parse(call, false) {
+        Ok(options) => options,
+        Err(error) => return call.fail(error),
+    };
+    let trimming = options.trimming.expect("XTRIM has one");
+    let key = call.key(1);
+    match super::kind_of(call, &key) {
+        super::Found::Absent => {
+            call.reply.integer(0);
+            return Outcome::Done;
+        }
+        super::Found::Other => return call.fail(errors::WRONG_TYPE),
+        super::Found::Stream => {}
+    }
+    let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
+        let gone = trimming.run(stream)?;
+        Ok::<_, EditError>((gone, trimming.logged(stream.len(), stream.first_of_blocks())))
+    });
+    let Ok((gone, text)) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
+    if gone > 0 {
+        call.event(EventClass::Stream, "xtrim", key.bytes);
+        let args = call.args;
+        call.txn.dirty += gone - 1;
+        call.log_words(|words| log_words(args, None, Some((&trimming, &text)), words));
+    }
+    call.reply.integer(gone as i64);
+    Outcome::Done
+}

@@ -1,0 +1,48 @@
+//! The id of an entry: milliseconds and a number within them. Ids only rise.
+
+use isotherm_stdx::number::push_u64;
+use isotherm_stdx::parse_u64;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct StreamId {
+    pub ms: u64,
+    pub seq: u64,
+}
+
+impl StreamId {
+    pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
+    pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
+
+    /// `None` behind the last possible one.
+    pub fn next(self) -> Option<StreamId> {
+        match self.seq.checked_add(1) {
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => Some(StreamId { ms: self.ms.checked_add(1)?, seq: 0 }),
+        }
+    }
+
+    /// `None` before the first possible one.
+    pub fn previous(self) -> Option<StreamId> {
+        match self.seq.checked_sub(1) {
+            Some(seq) => Some(StreamId { seq, ..self }),
+            None => Some(StreamId { ms: self.ms.checked_sub(1)?, seq: u64::MAX }),
+        }
+    }
+
+    /// `ms-seq`, or `ms` alone, which leaves the number open.
+    pub fn parse(text: &[u8]) -> Option<(u64, Option<u64>)> {
+        match text.iter().position(|&byte| byte == b'-') {
+            None => Some((parse_u64(text)?, None)),
+            Some(at) => Some((parse_u64(&text[..at])?, Some(parse_u64(&text[at + 1..])?))),
+        }
+    }
+
+    /// `ms-seq`
+    pub fn to_text(self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(42);
+        push_u64(&mut text, self.ms);
+        text.push(b'-');
+        push_u64(&mut text, self.seq);
+        text
+    }
+}
