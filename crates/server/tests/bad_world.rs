@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Client, PATIENCE, Server, binary, encode, free_port};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,12 +23,17 @@ fn limited(limits: &str, arguments: &str) -> Server {
     Server::spawn(port, shell)
 }
 
+fn answers(mut stream: TcpStream) -> bool {
+    let mut reply = [0; 7];
+    let asked = stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut reply));
+    asked.is_ok() && reply == *b"+PONG\r\n"
+}
+
 /// Whether it answers (true) or has ended (false).
 fn starts(server: &mut Server) -> bool {
     let begun = Instant::now();
     loop {
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", server.port)) {
-            Client::over(stream).check("PING", "+PONG\r\n");
+        if TcpStream::connect(("127.0.0.1", server.port)).is_ok_and(answers) {
             return true;
         }
         if !server.is_alive() {

@@ -14,6 +14,7 @@
 //! at last    xor("!!expire!!") if the key expires
 //! ```
 
+use super::stream;
 use isotherm_keyspace::{Element, Encoding, End, Entry, TextRoom, Type, Value};
 use isotherm_stdx::sha1::{Digest, sha1};
 
@@ -74,7 +75,7 @@ pub fn add_value(digest: &mut Digest, entry: &Entry<'_>) {
             });
         }
         Value::List(list) => list.iter(0, End::Front).for_each(|element| mix_element(digest, element)),
-        Value::Stream(_) => {}
+        Value::Stream(view) => stream::add_to_digest(digest, view),
     }
     if entry.expiry.is_some() {
         xor(digest, b"!!expire!!");

@@ -1,6 +1,7 @@
 //! From a decoded value to a key that holds it, by the same edits that commands make: which encoding comes of it is decided
 //! by the limits in force here, not by the payload.
 
+use super::stream;
 use isotherm_keyspace::{
     Db, EditError, Edited, End, Expiry, Full, HashEdit, Key, Limits, ListEdit, NewValue, SetEdit, Txn, UnixMs,
 };
@@ -41,7 +42,9 @@ fn load_parts(
             zset.iter().try_for_each(|(member, score)| edit.set(member, score).map(|_| ()))
         })),
         RdbValue::List(texts) => finished(txn.edit_list(db, key, limits, |list| load_list(list, texts))),
-        RdbValue::Stream(_) => Err(Full),
+        RdbValue::Stream(value) => {
+            finished(txn.edit_stream(db, key, limits, |edit| stream::load(edit, value)))
+        }
     }
 }
 

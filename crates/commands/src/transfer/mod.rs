@@ -10,6 +10,7 @@
 mod digest;
 mod load;
 mod save;
+mod stream;
 
 mod dump;
 mod restore;

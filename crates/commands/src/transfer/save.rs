@@ -1,5 +1,6 @@
 //! From an entry to the bytes that DUMP sends: in the encoding that a server of the field would have the value in.
 
+use super::stream;
 use isotherm_keyspace::{
     Element, Encoding, End, Entry, HashView, Limits, ListView, SetView, TextRoom, Value, ZsetView,
 };
@@ -37,7 +38,7 @@ pub fn save(writer: &mut Writer, entry: &Entry<'_>, limits: &Limits) {
         Value::Set(set) => save_set(writer, set, entry.encoding()),
         Value::Zset(zset) => save_zset(writer, zset, compact),
         Value::List(list) => save_list(writer, list, compact, limits),
-        Value::Stream(_) => save_string(writer, Element::Int(0)),
+        Value::Stream(view) => stream::save(writer, view, limits),
     }
 }
 

@@ -40,6 +40,11 @@ impl Server {
         }
     }
 
+    #[allow(dead_code, reason = "not every test asks")]
+    pub fn check_invariants(&self) {
+        self.keyspace.check_invariants();
+    }
+
     pub fn run(&mut self, args: Args<'_>, told: &mut dyn EffectSink) -> Reply {
         let mut reply = Reply::new(self.proto);
         if self.run_of_session(args) {
@@ -117,6 +122,7 @@ fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Op
 }
 
 /// A command line; `@20xa` stands for twenty times the letter a.
+#[allow(dead_code, reason = "not every test writes its requests as lines")]
 pub fn words(line: &str) -> ArgsBuf {
     let words = args_split(line.as_bytes(), Dialect::File).expect("balanced quotes");
     let expand = |word: &Vec<u8>| {

@@ -121,7 +121,7 @@ fn entry(
     }
     let id = StreamId { ms, seq };
     let rises = stream.entries.last().is_none_or(|last| last.id < id);
-    if fields == 0 || !rises {
+    if fields == 0 || id == StreamId::default() || !rises {
         return Err(RdbError::Corrupt("stream entries out of order"));
     }
     stream.entries.push(StreamEntry {

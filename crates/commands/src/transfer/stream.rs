@@ -1,0 +1,135 @@
+//! Streams on their way: entries one by one, then what the stream and its groups remember.
+
+use super::digest::mix;
+use isotherm_keyspace::{
+    Consumer, ConsumerGroup, Element, Full, Limits, Pending, StreamEdit, StreamId, StreamState, StreamView,
+    TextRoom,
+};
+use isotherm_persist::rdb::{self, RdbStream, Shape, StreamCounters, StreamWriter, Writer};
+use isotherm_stdx::number::push_u64;
+use isotherm_stdx::sha1::Digest;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// In the bytes: how much a group has read is not known.
+const ENTRIES_READ_UNKNOWN: i64 = -1;
+
+fn to_rdb(id: StreamId) -> rdb::StreamId {
+    rdb::StreamId { ms: id.ms, seq: id.seq }
+}
+
+fn from_rdb(id: rdb::StreamId) -> StreamId {
+    StreamId { ms: id.ms, seq: id.seq }
+}
+
+// ---- out ----
+
+pub(super) fn save(writer: &mut Writer, stream: StreamView<'_>, limits: &Limits) {
+    let shape = Shape {
+        stream_node_bytes: limits.stream_node_max_bytes as u64,
+        stream_node_entries: limits.stream_node_max_entries as u64,
+        ..Shape::default()
+    };
+    let mut out = StreamWriter::new(writer, &shape);
+    for entry in stream.range(StreamId::MIN, StreamId::MAX) {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(name, value)| (&**name, &**value)).collect();
+        out.push(to_rdb(entry.id), &pairs);
+    }
+    let StreamState { first_id, last_id, max_deleted_id, entries_added } = stream.state();
+    let counters = StreamCounters {
+        length: stream.len(),
+        last_id: to_rdb(last_id),
+        first_id: to_rdb(first_id),
+        max_deleted_id: to_rdb(max_deleted_id),
+        entries_added,
+    };
+    let groups: Vec<rdb::Group> =
+        stream.groups().iter().map(|(name, group)| group_to_rdb(name, group)).collect();
+    out.finish(&counters, &groups);
+}
+
+fn group_to_rdb(name: &[u8], group: &ConsumerGroup) -> rdb::Group {
+    let numbers: HashMap<&[u8], usize> =
+        group.consumers.keys().enumerate().map(|(number, name)| (&**name, number)).collect();
+    let pending = group.pending_from(StreamId::MIN).map(|pending| rdb::Pending {
+        id: to_rdb(pending.id),
+        consumer: numbers[&*pending.consumer],
+        delivered_ms: pending.delivered_ms,
+        deliveries: pending.deliveries,
+    });
+    let consumers = group.consumers.iter().map(|(name, consumer)| rdb::Consumer {
+        name: name.to_vec(),
+        seen_ms: consumer.seen_ms,
+        active_ms: consumer.active_ms,
+    });
+    rdb::Group {
+        name: name.to_vec(),
+        last_id: to_rdb(group.last_id),
+        entries_read: group.entries_read.map_or(ENTRIES_READ_UNKNOWN, |read| read as i64),
+        pending: pending.collect(),
+        consumers: consumers.collect(),
+    }
+}
+
+// ---- in ----
+
+pub(super) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
+    edit.create()?;
+    let mut fields: Vec<&[u8]> = Vec::new();
+    for entry in stream.entries() {
+        fields.clear();
+        stream.pairs(entry).for_each(|(name, value)| fields.extend([name, value]));
+        edit.add(from_rdb(entry.id), &fields)?;
+    }
+    *edit.state_mut() = StreamState {
+        first_id: from_rdb(stream.first_id()),
+        last_id: from_rdb(stream.last_id),
+        max_deleted_id: from_rdb(stream.max_deleted_id),
+        entries_added: stream.entries_added,
+    };
+    for group in &stream.groups {
+        edit.groups_mut().insert(group.name.clone(), group_from_rdb(group));
+    }
+    Ok(())
+}
+
+fn group_from_rdb(group: &rdb::Group) -> ConsumerGroup {
+    let mut loaded = ConsumerGroup::new(from_rdb(group.last_id), u64::try_from(group.entries_read).ok());
+    let names: Vec<Arc<[u8]>> =
+        group.consumers.iter().map(|consumer| consumer.name.as_slice().into()).collect();
+    for (name, consumer) in names.iter().zip(&group.consumers) {
+        let mut own = Consumer::new(consumer.seen_ms);
+        own.active_ms = consumer.active_ms;
+        loaded.consumers.insert(Arc::clone(name), own);
+    }
+    for pending in &group.pending {
+        loaded.deliver(Pending {
+            id: from_rdb(pending.id),
+            delivered_ms: pending.delivered_ms,
+            deliveries: pending.deliveries,
+            consumer: Arc::clone(&names[pending.consumer]),
+        });
+    }
+    loaded
+}
+
+// ---- the signature ----
+
+pub(super) fn add_to_digest(digest: &mut Digest, stream: StreamView<'_>) {
+    let mut text = Vec::new();
+    for entry in stream.range(StreamId::MIN, StreamId::MAX) {
+        text.clear();
+        push_u64(&mut text, entry.id.ms);
+        text.push(b'.');
+        push_u64(&mut text, entry.id.seq);
+        mix(digest, &text);
+        let add =
+            |digest: &mut Digest, element: Element<'_>| mix(digest, element.text(&mut TextRoom::default()));
+        for (name, value) in entry.fields() {
+            add(digest, name);
+            add(digest, value);
+        }
+    }
+}
