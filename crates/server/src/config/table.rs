@@ -29,7 +29,7 @@ const UINT_MAX: i64 = u32::MAX as i64;
 const NO_ACL: &str = "there are no users but the default one yet";
 const NO_AFFINITY: &str = "threads are not bound to CPUs";
 const NO_CLUSTER: &str = "there is no cluster yet";
-const NO_COLLECTIONS: &str = "there are only strings yet";
+const NO_COMPRESSION: &str = "the blocks of a list are not compressed";
 const NO_COMMANDLOG: &str = "there is no log of slow or large commands yet";
 const NO_DEFRAG: &str = "memory is always compacted";
 const NO_EVENTS: &str = "there is no pub/sub and no tracking yet";
@@ -179,8 +179,8 @@ pub const PARAMS: &[Param] = &[
     choice("enable-module-command", PROTECTED_ACTION, "no").immutable().no_effect(NO_MODULES),
     choice("enable-protected-configs", PROTECTED_ACTION, "no").immutable().works("Who may change protected parameters: no, yes, or local connections."),
     flag("extended-redis-compatibility", false).works("HELLO reports server redis and version 7.2.4."),
-    unsigned("hash-max-listpack-entries", 512, 0, i64::MAX).alias("hash-max-ziplist-entries").no_effect(NO_COLLECTIONS),
-    unsigned("hash-max-listpack-value", 64, 0, i64::MAX).memory().alias("hash-max-ziplist-value").no_effect(NO_COLLECTIONS),
+    unsigned("hash-max-listpack-entries", 512, 0, i64::MAX).alias("hash-max-ziplist-entries"),
+    unsigned("hash-max-listpack-value", 64, 0, i64::MAX).memory().alias("hash-max-ziplist-value"),
     bytes("hash-seed", "").immutable().check(check::hash_seed).no_effect("keys are hashed under a random secret of the process"),
     flag("hide-user-data-from-log", true).no_effect("no user data is ever written to the log"),
     unsigned("hll-sparse-max-bytes", 3000, 0, i64::MAX).memory().works("A HyperLogLog whose sparse form would be longer than this becomes dense."),
@@ -201,8 +201,8 @@ pub const PARAMS: &[Param] = &[
     flag("lazyfree-lazy-user-flush", true).no_effect(LAZYFREE),
     signed("lfu-decay-time", 1, 0, INT_MAX).apply(Apply::EvictionPolicy).works("Minutes after which an LFU counter loses one."),
     signed("lfu-log-factor", 10, 0, INT_MAX).apply(Apply::EvictionPolicy).works("How slowly an LFU counter grows."),
-    signed("list-compress-depth", 0, 0, INT_MAX).no_effect(NO_COLLECTIONS),
-    signed("list-max-listpack-size", -2, INT_MIN, INT_MAX).alias("list-max-ziplist-size").no_effect(NO_COLLECTIONS),
+    signed("list-compress-depth", 0, 0, INT_MAX).no_effect(NO_COMPRESSION),
+    signed("list-max-listpack-size", -2, INT_MIN, INT_MAX).alias("list-max-ziplist-size"),
     signed("loading-process-events-interval-bytes", 2 << 20, 1024, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
     text("locale-collate", "").no_effect(NO_SORT),
     choice("log-format", LOG_FORMAT, "legacy").no_effect("the log has the legacy format only"),
@@ -270,9 +270,9 @@ pub const PARAMS: &[Param] = &[
     bytes("requirepass", "").sensitive().apply(Apply::Password).works("The password of the default user."),
     special("save", &special::SAVE).multi_arg().fixed(NO_PERSISTENCE),
     text("server-cpulist", "").alias("server_cpulist").immutable().no_effect(NO_AFFINITY),
-    unsigned("set-max-intset-entries", 512, 0, i64::MAX).no_effect(NO_COLLECTIONS),
-    unsigned("set-max-listpack-entries", 128, 0, i64::MAX).no_effect(NO_COLLECTIONS),
-    unsigned("set-max-listpack-value", 64, 0, i64::MAX).no_effect(NO_COLLECTIONS),
+    unsigned("set-max-intset-entries", 512, 0, i64::MAX),
+    unsigned("set-max-listpack-entries", 128, 0, i64::MAX),
+    unsigned("set-max-listpack-value", 64, 0, i64::MAX),
     flag("set-proc-title", true).immutable().no_effect(NO_TITLE),
     choice("shutdown-on-sigint", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).no_effect(NO_SHUTDOWN),
     choice("shutdown-on-sigterm", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).no_effect(NO_SHUTDOWN),
@@ -280,8 +280,8 @@ pub const PARAMS: &[Param] = &[
     signed("slot-migration-max-failover-repl-bytes", 0, -1, i64::MAX).memory_or_negative().no_effect(NO_CLUSTER),
     unsigned("socket-mark-id", 0, 0, UINT_MAX).immutable().no_effect("sockets are not marked"),
     flag("stop-writes-on-bgsave-error", true).no_effect(NO_PERSISTENCE),
-    unsigned("stream-node-max-bytes", 4096, 0, i64::MAX).memory().no_effect(NO_COLLECTIONS),
-    signed("stream-node-max-entries", 100, 0, i64::MAX).no_effect(NO_COLLECTIONS),
+    unsigned("stream-node-max-bytes", 4096, 0, i64::MAX).memory(),
+    signed("stream-node-max-entries", 100, 0, i64::MAX),
     choice("supervised", SUPERVISED_MODE, "no").immutable().fixed("the server tells no supervisor that it is ready"),
     flag("syslog-enabled", false).immutable().fixed(NO_SYSLOG),
     choice("syslog-facility", SYSLOG_FACILITY, "local0").immutable().no_effect(NO_SYSLOG),
@@ -317,8 +317,8 @@ pub const PARAMS: &[Param] = &[
     unsigned("unixsocketperm", 0, 0, 0o777).octal().immutable().works("The unix socket's permissions."),
     flag("use-exit-on-panic", false).hidden().no_effect("a broken invariant always aborts"),
     signed("watchdog-period", 0, 0, INT_MAX).hidden().no_effect("there is no watchdog"),
-    unsigned("zset-max-listpack-entries", 128, 0, i64::MAX).alias("zset-max-ziplist-entries").no_effect(NO_COLLECTIONS),
-    unsigned("zset-max-listpack-value", 64, 0, i64::MAX).memory().alias("zset-max-ziplist-value").no_effect(NO_COLLECTIONS),
+    unsigned("zset-max-listpack-entries", 128, 0, i64::MAX).alias("zset-max-ziplist-entries"),
+    unsigned("zset-max-listpack-value", 64, 0, i64::MAX).memory().alias("zset-max-ziplist-value"),
 ];
 
 const _: () = {
