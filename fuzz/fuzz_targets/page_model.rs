@@ -219,7 +219,8 @@ impl World<'_, '_> {
 
 impl Walk<'_> {
     fn step(&mut self, pages_max: usize) -> bool {
-        self.snapshot.step(pages_max, &mut |entry| {
+        self.snapshot.step(pages_max, &mut |item| {
+            let SnapshotItem::Entry(entry) = item else { panic!("this target stores strings only") };
             let stored = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
             let old = self.told.insert((entry.db.0, entry.key.to_vec()), stored);
             assert!(old.is_none(), "an entry is told once");
