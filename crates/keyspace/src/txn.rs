@@ -602,8 +602,10 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
     }
 
+    /// Whoever waits for `key` is to look again. Every change does so by itself; a handler asks for it where the field
+    /// wakes waiters without telling watchers (XGROUP DESTROY).
     #[cold]
-    fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
+    pub fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
         if self.held.partition(key.slot).waiters.has(db, key.bytes) {
             self.held.note_ready(db, key.bytes);
         }

@@ -309,3 +309,18 @@ fn many_at_once() {
         assert!(taken == expected, "{} of {} were taken", taken.len(), expected.len());
     });
 }
+
+#[test]
+fn a_group_that_is_destroyed_ends_the_waiting_for_it() {
+    on_both(|server| {
+        let mut client = server.client();
+        client.check("XGROUP CREATE s g $ MKSTREAM", OK);
+        let mut reader = waiting(server, "XREADGROUP GROUP g A BLOCK 0 STREAMS s >");
+        let mut other = waiting(server, "XREAD BLOCK 0 STREAMS s $");
+        client.check("XGROUP DESTROY s g", ":1\r\n");
+        let reply = reader.read_reply();
+        assert!(reply.starts_with(b"-NOGROUP "), "{}", String::from_utf8_lossy(&reply));
+        client.check("XADD s 1-1 f v", "$3\r\n1-1\r\n");
+        assert!(other.read_reply().starts_with(b"*1\r\n*2\r\n$1\r\ns\r\n"));
+    });
+}

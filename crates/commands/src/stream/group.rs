@@ -218,6 +218,7 @@ fn destroy(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok(removed) => {
             call.reply.integer(i64::from(removed));
             if removed {
+                call.txn.note_waiters(call.db, &call.key(2));
                 done(call, "xgroup-destroy");
             }
         }
