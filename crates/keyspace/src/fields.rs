@@ -4,7 +4,7 @@
 //!   Root -> Fields { record } -> page | directory -> pages       entry: [klen][meta][expiry][field][value]
 //! ```
 //!
-//! Entries, pages, directory and linear hashing are those of a slot (`table`), so is the cost: 2 B in the entry, 2 B of
+//! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 2 B in the entry, 2 B of
 //! columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a page names its owner (the
 //! object) behind its columns, has no access column, and long values are nodes of the arena, so that compaction finds
 //! the way back. A member of a set is a field without a value.
@@ -16,14 +16,15 @@ use crate::entry::{
     BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
 };
 use crate::key::Key;
+use crate::linear;
 use crate::object::{Object, Structure};
 use crate::packed::Element;
 use crate::page::{self, ENTRIES_MAX, Spot};
-use crate::record::{NEVER, Record, bound_of, buddy, is_due, page_index};
+use crate::record::{NEVER, Record, bound_of, is_due, page_index};
 use crate::scan::advance;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
-use crate::table::{PAGE_BYTES_TARGET, PAGE_ENTRIES_TARGET, tag_of};
+use crate::table::tag_of;
 use crate::value::{Encoding, Full, NewValue};
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, UnixMs};
@@ -214,7 +215,7 @@ impl Fields {
         self.record.keys -= 1;
         self.record.volatile -= u32::from(volatile);
         let left = store.remove_entry(page, spot);
-        self.settle_removal(store, place.index, (page, used), left);
+        linear::settle_removal(store, &mut self.record, place.index, (page, used), left);
         if self.record.keys > 0 {
             self.shrink(store, now);
         }
@@ -275,7 +276,7 @@ impl Fields {
         directory::set_bound(&mut store.heap, &mut self.record, index, bound);
         if count > 0 {
             let left = store.remove_entries(handle, &dead);
-            self.settle_removal(store, index, (handle, used), left);
+            linear::settle_removal(store, &mut self.record, index, (handle, used), left);
             let mut merges = count;
             while self.record.keys > 0 && merges > 0 && self.shrink(store, now) {
                 merges -= 1;
@@ -360,23 +361,6 @@ impl Fields {
         Ok(())
     }
 
-    fn settle_removal(
-        &mut self,
-        store: &mut Store,
-        index: u32,
-        (page, used): (Handle, u64),
-        left: Option<Handle>,
-    ) {
-        self.record.page_bytes -= used - left.map_or(0, |page| store.heap.page(page).used() as u64);
-        if left != Some(page) {
-            directory::set_page(&mut store.heap, &mut self.record, index, left);
-        }
-        if self.record.keys == 0 {
-            directory::free(&mut store.heap, &self.record);
-            self.record = Record::EMPTY;
-        }
-    }
-
     /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
     fn before_change(&self, store: &mut Store, page: Handle) {
         if self.saving && store.heap.page(page).version() != store.snapshot.version() {
@@ -391,71 +375,22 @@ impl Fields {
     // ---- growth ----
 
     fn grow(&mut self, store: &mut Store, now: UnixMs) {
-        let (pages, keys) = (u64::from(self.record.pages), u64::from(self.record.keys));
-        if self.record.page_bytes > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages {
+        if linear::is_overfull(&self.record) {
+            let mut record = self.record;
             // A split that finds no memory is left for the next insert: pages may be larger.
-            let _ = self.split(store, now);
+            let _ = linear::split(store, &mut record, |store, page| self.before_change(store, page), now);
+            self.record = record;
         }
-    }
-
-    fn split(&mut self, store: &mut Store, now: UnixMs) -> Result<(), Full> {
-        let new_index = self.record.pages;
-        let source_index = buddy(new_index);
-        let (source, bound) = directory::get(&store.heap, &self.record, source_index);
-        let Some(source) = source else {
-            return directory::push(&mut store.heap, &mut self.record, None, NEVER);
-        };
-        self.before_change(store, source);
-        let used = store.heap.page(source).used() as u64;
-        let halves = store.split_page(source, |hash| page_index(hash, new_index + 1) == new_index, now)?;
-        if let Err(full) = directory::push(&mut store.heap, &mut self.record, halves[1].0, halves[1].1) {
-            halves.iter().filter_map(|half| half.0).for_each(|page| store.heap.release(page));
-            return Err(full);
-        }
-        directory::set_page(&mut store.heap, &mut self.record, source_index, halves[0].0);
-        if halves[0].1 != bound {
-            directory::set_bound(&mut store.heap, &mut self.record, source_index, halves[0].1);
-        }
-        store.heap.release(source);
-        let used_now: usize =
-            halves.iter().filter_map(|half| half.0).map(|page| store.heap.page(page).used()).sum();
-        self.record.page_bytes = self.record.page_bytes + used_now as u64 - used;
-        Ok(())
     }
 
     fn shrink(&mut self, store: &mut Store, now: UnixMs) -> bool {
-        if self.record.pages <= 1 {
+        if !linear::is_sparse(&self.record) {
             return false;
         }
-        // A fifth below the point where it would split again, so that it does not go to and fro.
-        let fewer = u64::from(self.record.pages - 1);
-        let small = self.record.page_bytes * 5 < PAGE_BYTES_TARGET * fewer * 4;
-        let few = u64::from(self.record.keys) * 5 < PAGE_ENTRIES_TARGET * fewer * 4;
-        (small || few) && self.merge(store, now).is_ok()
-    }
-
-    fn merge(&mut self, store: &mut Store, now: UnixMs) -> Result<(), Full> {
-        let last = self.record.pages - 1;
-        let target = buddy(last);
-        let (from, from_bound) = directory::get(&store.heap, &self.record, last);
-        let (into, _) = directory::get(&store.heap, &self.record, target);
-        if let Some(from) = from {
-            self.before_change(store, from);
-            let mut used = store.heap.page(from).used() as u64;
-            let merged = match into {
-                None => from,
-                Some(into) => {
-                    self.before_change(store, into);
-                    used += store.heap.page(into).used() as u64;
-                    store.merge_pages(into, from, now)?
-                }
-            };
-            self.record.page_bytes = self.record.page_bytes + store.heap.page(merged).used() as u64 - used;
-            directory::set_page(&mut store.heap, &mut self.record, target, Some(merged));
-            directory::lower_bound(&mut store.heap, &mut self.record, target, from_bound);
-        }
-        directory::pop(&mut store.heap, &mut self.record);
-        Ok(())
+        let mut record = self.record;
+        let merged = linear::merge(store, &mut record, |store, page| self.before_change(store, page), now);
+        self.record = record;
+        merged.is_ok()
     }
 
     /// Gives everything back at once: of one that was never stored.

@@ -21,6 +21,7 @@ mod page;
 mod record;
 
 mod directory;
+mod linear;
 mod store;
 mod table;
 

@@ -9,26 +9,23 @@
 //! Beside them, sums over each run (keys, volatile keys, expiry bound), so that SCAN, RANDOMKEY, eviction and expiry
 //! skip 64 slots at a time: 12 B a run, 3 KB for 16384 slots.
 //!
-//! Growth: after an insert, if the mean page is larger than `PAGE_BYTES_TARGET`, one page is split (about 1 us); after
+//! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1 us); after
 //! a removal, if it is well below, the last page is merged into its buddy. Nothing is ever rehashed as a whole.
 
 use crate::directory;
 use crate::entry::{BodyRef, Draft, EntryBytes, Place, Plan, form_of, value_bytes};
 use crate::heap::Heap;
 use crate::key::Key;
+use crate::linear;
 use crate::lock::Shared;
 use crate::page::{self, Spot};
-use crate::record::{NEVER, RECORD_BYTES, Record, bound_of, buddy, page_index};
+use crate::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
 use crate::store::{OldEntry, Store};
 use crate::value::{Expiry, Full, NewValue};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
 use std::sync::Arc;
 
-/// The mean page: 17 entries of 16 + 16 B. 320 would make inserts 20 % cheaper for 1.3 B a key (research: memory 2.5).
-pub(crate) const PAGE_BYTES_TARGET: u64 = 640;
-/// Larger entries get larger pages: with fewer than this many, header and rounding weigh too much.
-pub(crate) const PAGE_ENTRIES_TARGET: u64 = 8;
 pub(crate) const RUN_SLOTS_MAX: usize = 64;
 
 pub(crate) struct Table {
@@ -410,21 +407,14 @@ impl Table {
         mut slot: SlotRef,
         before: &Record,
         index: u32,
-        (page, used): (Handle, u64),
+        page: (Handle, u64),
         left: Option<Handle>,
     ) {
-        slot.record.page_bytes -= used - left.map_or(0, |page| store.heap.page(page).used() as u64);
-        if left != Some(page) {
-            directory::set_page(&mut store.heap, &mut slot.record, index, left);
-        }
-        if slot.record.keys > 0 {
-            return self.store(&mut store.heap, &slot, before);
-        }
-        debug_assert_eq!(slot.record.page_bytes, 0);
-        directory::free(&mut store.heap, &slot.record);
-        slot.record = Record::EMPTY;
+        linear::settle_removal(store, &mut slot.record, index, page, left);
         self.store(&mut store.heap, &slot, before);
-        self.release_run_if_empty(&mut store.heap, &slot);
+        if slot.record.keys == 0 {
+            self.release_run_if_empty(&mut store.heap, &slot);
+        }
     }
 
     /// Sets or clears the expiry of an entry that was just found.
@@ -469,37 +459,13 @@ impl Table {
     /// Splits one page if the slot's pages have become too full. Whether it did.
     #[inline]
     fn grow(&mut self, store: &mut Store, slot: &SlotRef, now: UnixMs) -> bool {
-        let (pages, keys) = (u64::from(slot.record.pages), u64::from(slot.record.keys));
-        let full = slot.record.page_bytes > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages;
         // A split that finds no memory is left for the next insert: pages may be larger.
-        full && self.split(store, *slot, now).is_ok()
+        linear::is_overfull(&slot.record) && self.split(store, *slot, now).is_ok()
     }
 
     fn split(&mut self, store: &mut Store, mut slot: SlotRef, now: UnixMs) -> Result<(), Full> {
-        let before = slot.record;
-        let new_index = slot.record.pages;
-        let source_index = buddy(new_index);
-        let (source, bound) = directory::get(&store.heap, &slot.record, source_index);
-        let Some(source) = source else {
-            directory::push(&mut store.heap, &mut slot.record, None, NEVER)?;
-            self.store(&mut store.heap, &slot, &before);
-            return Ok(());
-        };
-        store.before_change(self.snapshot_db, slot.at, source);
-        let used = store.heap.page(source).used() as u64;
-        let halves = store.split_page(source, |hash| page_index(hash, new_index + 1) == new_index, now)?;
-        if let Err(full) = directory::push(&mut store.heap, &mut slot.record, halves[1].0, halves[1].1) {
-            halves.iter().filter_map(|half| half.0).for_each(|page| store.heap.release(page));
-            return Err(full);
-        }
-        directory::set_page(&mut store.heap, &mut slot.record, source_index, halves[0].0);
-        if halves[0].1 != bound {
-            directory::set_bound(&mut store.heap, &mut slot.record, source_index, halves[0].1);
-        }
-        store.heap.release(source);
-        let used_now: usize =
-            halves.iter().filter_map(|half| half.0).map(|page| store.heap.page(page).used()).sum();
-        slot.record.page_bytes = slot.record.page_bytes + used_now as u64 - used;
+        let (before, db, at) = (slot.record, self.snapshot_db, slot.at);
+        linear::split(store, &mut slot.record, |store, page| store.before_change(db, at, page), now)?;
         self.store(&mut store.heap, &slot, &before);
         Ok(())
     }
@@ -507,40 +473,12 @@ impl Table {
     /// Merges the last page into its buddy if the slot's pages have become too empty. Whether it did.
     fn shrink(&mut self, store: &mut Store, at: usize, now: UnixMs) -> bool {
         let mut slot = self.slot(&store.heap, at);
-        let record = slot.record;
-        if record.pages <= 1 {
-            return false;
-        }
-        // A fifth below the point where it would split again, so that it does not go to and fro.
-        let fewer = u64::from(record.pages - 1);
-        let small = record.page_bytes * 5 < PAGE_BYTES_TARGET * fewer * 4;
-        let few = u64::from(record.keys) * 5 < PAGE_ENTRIES_TARGET * fewer * 4;
-        // Without memory for the merged page both stay.
-        (small || few) && self.merge(store, &mut slot, now).is_ok()
+        linear::is_sparse(&slot.record) && self.merge(store, &mut slot, now).is_ok()
     }
 
     fn merge(&mut self, store: &mut Store, slot: &mut SlotRef, now: UnixMs) -> Result<(), Full> {
-        let before = slot.record;
-        let last = slot.record.pages - 1;
-        let target = buddy(last);
-        let (from, from_bound) = directory::get(&store.heap, &slot.record, last);
-        let (into, _) = directory::get(&store.heap, &slot.record, target);
-        if let Some(from) = from {
-            store.before_change(self.snapshot_db, slot.at, from);
-            let mut used = store.heap.page(from).used() as u64;
-            let merged = match into {
-                None => from,
-                Some(into) => {
-                    store.before_change(self.snapshot_db, slot.at, into);
-                    used += store.heap.page(into).used() as u64;
-                    store.merge_pages(into, from, now)?
-                }
-            };
-            slot.record.page_bytes = slot.record.page_bytes + store.heap.page(merged).used() as u64 - used;
-            directory::set_page(&mut store.heap, &mut slot.record, target, Some(merged));
-            directory::lower_bound(&mut store.heap, &mut slot.record, target, from_bound);
-        }
-        directory::pop(&mut store.heap, &mut slot.record);
+        let (before, db, at) = (slot.record, self.snapshot_db, slot.at);
+        linear::merge(store, &mut slot.record, |store, page| store.before_change(db, at, page), now)?;
         self.store(&mut store.heap, slot, &before);
         Ok(())
     }
