@@ -1,6 +1,7 @@
 //! The group `geo`: sorted sets whose scores are positions.
 
 mod hash;
+mod query;
 mod shape;
 mod text;
 
