@@ -116,22 +116,13 @@ fn about(options: &Options) -> String {
         .map_or(0.0, |kb| kb / 1024.0 / 1024.0);
     let load = word("/proc/loadavg").split(' ').next().unwrap_or_default().to_string();
     format!(
-        "{}, cores {cores}, {memory_gb:.0} GB, Linux {}, load average {load}; {} ({}); {}; {}.",
+        "{}, cores {cores}, {memory_gb:.0} GB, Linux {}, load average {load}; {}; {}; {}.",
         processor,
         word("/proc/sys/kernel/osrelease"),
         first_words(&mut Command::new(options.program(Side::Isotherm)), "--version"),
-        commit(),
         first_words(&mut Command::new(options.program(Side::Valkey)), "--version"),
         said(Command::new("date").args(["-u", "+%F"])),
     )
-}
-
-fn commit() -> String {
-    let id = said(Command::new("git").args(["rev-parse", "--short", "HEAD"]));
-    // The document itself may have changed: that is what a run with --write does.
-    let changed =
-        said(Command::new("git").args(["status", "--porcelain", "--", "crates", "Cargo.toml", "Cargo.lock"]));
-    if changed.is_empty() { id } else { format!("{id} and changes") }
 }
 
 fn first_words(command: &mut Command, argument: &str) -> String {

@@ -17,6 +17,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that this was built from, and whether its sources differ from it ("1") or not ("0").
+pub const COMMIT: &str = env!("ISOTHERM_COMMIT");
+pub const CHANGED: &str = env!("ISOTHERM_CHANGED");
 
 /// A file that includes itself ends here.
 const INCLUDE_DEPTH_MAX: usize = 16;
@@ -52,7 +55,9 @@ pub enum StartError {
 pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
-        Some(&b"-v" | &b"--version") => return Ok(Start::Say(format!("Isotherm server v={VERSION}\n"))),
+        Some(&b"-v" | &b"--version") => {
+            return Ok(Start::Say(format!("Isotherm server v={VERSION} sha={COMMIT}:{CHANGED}\n")));
+        }
         Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE.into())),
         _ => {}
     }

@@ -4,7 +4,7 @@ use isotherm_stdx::units::human_bytes;
 
 use super::snapshot::{Snapshot, memory_rss_bytes};
 use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
-use crate::config::file::VERSION;
+use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::node::Tasks;
 
 /// A name, and how its value is found.
@@ -21,8 +21,8 @@ pub const SERVER: &[Field] = &[
     ("isotherm_version", |_| VERSION.into()),
     ("valkey_version", |_| VALKEY_VERSION.into()),
     ("valkey_release_stage", |_| "ga".into()),
-    ("redis_git_sha1", |_| "00000000".into()),
-    ("redis_git_dirty", none),
+    ("redis_git_sha1", |_| COMMIT.into()),
+    ("redis_git_dirty", |_| CHANGED.into()),
     ("server_mode", |_| "standalone".into()),
     ("os", |_| {
         let name = rustix::system::uname();
