@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::histogram::Histogram;
 use crate::process::Server;
 use crate::reply::{Scanner, Seen};
-use crate::shape::Shape;
+use crate::shape::Commands;
 use crate::{Fallible, progress};
 
 pub struct Load {
@@ -44,8 +44,17 @@ impl Ran {
 }
 
 /// Sends all commands of a shape, in ten parts with a line of progress each if that takes long.
-pub fn fill(server: &Server, shape: &mut Shape, commands: u64, name: &str) -> Fallible {
-    let load = Load::fifty(server.port, 64);
+pub fn fill(server: &Server, shape: &mut dyn Commands, commands: u64, name: &str) -> Fallible {
+    send_all(&Load::fifty(server.port, 64), server, shape, commands, name)
+}
+
+/// The same over one connection, where the commands have to come in the order that they have.
+pub fn fill_in_order(server: &Server, shape: &mut dyn Commands, commands: u64, name: &str) -> Fallible {
+    let load = Load { port: server.port, connections: 1, pipeline: 128 };
+    send_all(&load, server, shape, commands, name)
+}
+
+fn send_all(load: &Load, server: &Server, shape: &mut dyn Commands, commands: u64, name: &str) -> Fallible {
     let part = if commands >= 2_000_000 { commands.div_ceil(10) } else { commands };
     let mut sent = 0;
     while sent < commands {
@@ -77,7 +86,7 @@ impl Load {
         Load { port, connections: 50, pipeline }
     }
 
-    pub fn run(&self, shape: &mut Shape, until: Until) -> Fallible<Ran> {
+    pub fn run(&self, shape: &mut dyn Commands, until: Until) -> Fallible<Ran> {
         let told = |why: std::io::Error| format!("load on port {}: {why}", self.port);
         let mut poll = Poll::new().map_err(told)?;
         let mut connections = Vec::with_capacity(self.connections);
@@ -136,7 +145,7 @@ impl Load {
 }
 
 struct Running<'a> {
-    shape: &'a mut Shape,
+    shape: &'a mut dyn Commands,
     until: Until,
     start: Instant,
     started: u64,

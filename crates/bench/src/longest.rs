@@ -12,7 +12,7 @@ use crate::histogram::Histogram;
 use crate::options::Options;
 use crate::process::{SIDES, Server, Setting, Side};
 use crate::report::Table;
-use crate::shape::{Shape, Verb};
+use crate::shape::{Commands, Shape, Verb};
 use crate::{Fallible, progress};
 
 pub const ROWS: [&str; 1] = ["longest"];

@@ -5,7 +5,8 @@
 //! or faster in between does so for both.
 //!
 //! * `process` starts and watches a server, `client` asks it, `load` works it with a `shape` of commands.
-//! * `memory`, `speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest` are the kinds of measurement, each a list of rows.
+//! * `elements` is the same for lists, hashes, sets, sorted sets and streams.
+//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -14,12 +15,15 @@ mod options;
 mod process;
 
 mod client;
+mod elements;
 mod histogram;
 mod load;
 mod reply;
 mod shape;
 mod zipf;
 
+mod collections;
+mod collections_speed;
 mod expiry;
 mod hits;
 mod longest;
@@ -50,7 +54,17 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 7] = ["memory", "speed", "threads", "hits", "expiry", "maxmemory", "longest"];
+const KINDS: [&str; 9] = [
+    "memory",
+    "speed",
+    "collections",
+    "collections-speed",
+    "threads",
+    "hits",
+    "expiry",
+    "maxmemory",
+    "longest",
+];
 
 fn run(args: &[String]) -> Fallible {
     let options = Options::parse(args)?;
@@ -86,6 +100,8 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
     match kind {
         "memory" => memory::ROWS.to_vec(),
         "speed" => speed::rows().iter().map(|row| row.name).collect(),
+        "collections" => collections::rows().iter().map(|row| row.name).collect(),
+        "collections-speed" => collections_speed::rows().iter().map(|row| row.name).collect(),
         "threads" => threads::ROWS.to_vec(),
         "hits" => hits::ROWS.to_vec(),
         "expiry" => expiry::ROWS.to_vec(),
@@ -102,6 +118,8 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
     match kind {
         "memory" => memory::measure(options),
         "speed" => speed::measure(options),
+        "collections" => collections::measure(options),
+        "collections-speed" => collections_speed::measure(options),
         "threads" => threads::measure(options),
         "hits" => hits::measure(options),
         "expiry" => expiry::measure(options),

@@ -160,14 +160,14 @@ fn fill_and_weigh(side: Side, row: &Row, workers: usize, options: &Options) -> F
     Ok(taken)
 }
 
-struct Weight {
-    used_bytes: u64,
-    resident_bytes: u64,
+pub struct Weight {
+    pub used_bytes: u64,
+    pub resident_bytes: u64,
 }
 
 impl Weight {
     /// After the server's memory has come to rest.
-    fn of(server: &Server) -> Fallible<Weight> {
+    pub fn of(server: &Server) -> Fallible<Weight> {
         server.settle(Duration::from_secs(20))?;
         Ok(Weight {
             used_bytes: server.client()?.used_memory_bytes()?,
@@ -176,7 +176,7 @@ impl Weight {
     }
 }
 
-fn above(full: u64, empty: u64, keys: u64) -> f64 {
+pub fn above(full: u64, empty: u64, keys: u64) -> f64 {
     (full as f64 - empty as f64) / keys as f64
 }
 

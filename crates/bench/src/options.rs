@@ -11,6 +11,8 @@ isotherm-bench KIND [options]     (cargo xtask bench KIND [options] builds and i
 kinds
   memory    bytes per key, by keys, values and workers; sawtooth; churn; idle connections
   speed     CPU per operation on one core, A B A B
+  collections        bytes per element of lists, hashes, sets, sorted sets, streams
+  collections-speed  CPU per operation on them, one core, A B A B
   threads   two threads over one, the keyspace without sockets
   hits      hit ratio under maxmemory
   expiry    a million keys that expire in the same second

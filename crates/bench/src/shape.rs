@@ -53,6 +53,12 @@ pub enum Values {
     Number,
 }
 
+/// Whatever writes one command after the other.
+pub trait Commands {
+    /// Appends the next command.
+    fn write(&mut self, out: &mut Vec<u8>);
+}
+
 /// A stream of commands.
 pub struct Shape {
     verb: Verb,
@@ -113,14 +119,6 @@ impl Shape {
     pub fn seed(mut self, seed: u64) -> Shape {
         self.prng = Prng::new(seed);
         self
-    }
-
-    /// Appends the next command.
-    pub fn write(&mut self, out: &mut Vec<u8>) {
-        match self.verb {
-            Verb::Mset(keys) => self.write_mset(keys, out),
-            _ => self.write_with_key(out),
-        }
     }
 
     fn write_with_key(&mut self, out: &mut Vec<u8>) {
@@ -184,6 +182,15 @@ impl Shape {
     }
 }
 
+impl Commands for Shape {
+    fn write(&mut self, out: &mut Vec<u8>) {
+        match self.verb {
+            Verb::Mset(keys) => self.write_mset(keys, out),
+            _ => self.write_with_key(out),
+        }
+    }
+}
+
 /// The size that `Values::ByKey` gives to a key.
 pub fn size_by_key(number: u64, least: usize, most: usize) -> usize {
     least + (scramble(!number) % (most - least + 1) as u64) as usize
@@ -220,7 +227,7 @@ pub fn scramble(number: u64) -> u64 {
 }
 
 /// A step that meets every number below `count` once: near the golden section of it, and without a common divisor.
-fn stride_through(count: u64) -> u64 {
+pub fn stride_through(count: u64) -> u64 {
     let mut stride = (count as f64 * 0.618) as u64 | 1;
     while divisor(stride, count) != 1 {
         stride += 2;

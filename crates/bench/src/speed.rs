@@ -70,28 +70,29 @@ pub fn rows() -> Vec<Row> {
 }
 
 /// What one server needed in one round.
-struct Cost {
-    cpu_us: f64,
+pub struct Cost {
+    pub cpu_us: f64,
     per_second: f64,
     /// How much of the time its core was busy: far below 1, requests per second measure the load generator.
     busy: f64,
 }
 
+pub const HEAD: [&str; 8] = [
+    "what",
+    "Valkey CPU us/op",
+    "Isotherm CPU us/op",
+    "best / best",
+    "median ratio",
+    "Valkey k/s",
+    "Isotherm k/s",
+    "core busy, V / I",
+];
+
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
-    let head = [
-        "what",
-        "Valkey CPU us/op",
-        "Isotherm CPU us/op",
-        "best / best",
-        "median ratio",
-        "Valkey k/s",
-        "Isotherm k/s",
-        "core busy, V / I",
-    ];
     let mut table = Table::new(
         "speed",
         format!("CPU per operation, one worker, one core{}", options.scale_note()),
-        &head,
+        &HEAD,
     );
     table.note(format!(
         "50 connections, 16 B keys and values, {} rounds A B. The ratio is Isotherm over Valkey: below 1, Isotherm needs less.",
@@ -148,13 +149,24 @@ impl Pair {
 }
 
 fn measure_row(row: &Row, pair: &Pair, options: &Options) -> Fallible<[String; 8]> {
+    let costs =
+        in_turns(&pair.0, row.name, options.rounds, |server, round| run_once(row, server, round, options))?;
+    Ok(cells(row.what, &costs))
+}
+
+/// The costs of both servers, round by round: A B A B.
+pub fn in_turns(
+    servers: &[Server; 2],
+    name: &str,
+    rounds: usize,
+    mut run: impl FnMut(&Server, u64) -> Fallible<Cost>,
+) -> Fallible<[Vec<Cost>; 2]> {
     let mut costs: [Vec<Cost>; 2] = [Vec::new(), Vec::new()];
-    for round in 1..=options.rounds {
-        for (server, costs) in pair.0.iter().zip(&mut costs) {
-            let cost = run_once(row, server, round as u64, options)?;
+    for round in 1..=rounds {
+        for (server, costs) in servers.iter().zip(&mut costs) {
+            let cost = run(server, round as u64)?;
             progress(&format!(
-                "{} round {round} {}: {:.3} us CPU, {:.0} k/s, core {:.0} % busy",
-                row.name,
+                "{name} round {round} {}: {:.3} us CPU, {:.0} k/s, core {:.0} % busy",
                 server.side.name(),
                 cost.cpu_us,
                 cost.per_second / 1e3,
@@ -163,13 +175,18 @@ fn measure_row(row: &Row, pair: &Pair, options: &Options) -> Fallible<[String; 8
             costs.push(cost);
         }
     }
-    let [valkey, isotherm] = &costs;
+    Ok(costs)
+}
+
+/// A row of the table.
+pub fn cells(what: &str, costs: &[Vec<Cost>; 2]) -> [String; 8] {
+    let [valkey, isotherm] = costs;
     let mut ratios: Vec<f64> =
         isotherm.iter().zip(valkey).map(|(ours, theirs)| ours.cpu_us / theirs.cpu_us).collect();
     ratios.sort_by(f64::total_cmp);
     let (best_valkey, best_isotherm) = (best(valkey), best(isotherm));
-    Ok([
-        row.what.to_string(),
+    [
+        what.to_string(),
         format!("{:.3}", best_valkey.cpu_us),
         format!("{:.3}", best_isotherm.cpu_us),
         format!("{:.2}", best_isotherm.cpu_us / best_valkey.cpu_us),
@@ -177,10 +194,10 @@ fn measure_row(row: &Row, pair: &Pair, options: &Options) -> Fallible<[String; 8
         format!("{:.0}", best_valkey.per_second / 1e3),
         format!("{:.0}", best_isotherm.per_second / 1e3),
         format!("{:.0} % / {:.0} %", best_valkey.busy * 100.0, best_isotherm.busy * 100.0),
-    ])
+    ]
 }
 
-fn best(costs: &[Cost]) -> &Cost {
+pub fn best(costs: &[Cost]) -> &Cost {
     costs.iter().min_by(|a, b| a.cpu_us.total_cmp(&b.cpu_us)).expect("at least one round")
 }
 
@@ -210,7 +227,7 @@ fn run_once(row: &Row, server: &Server, round: u64, options: &Options) -> Fallib
     Ok(cost)
 }
 
-fn cost_of(ran: &Ran, cpu_ns: u64) -> Cost {
+pub fn cost_of(ran: &Ran, cpu_ns: u64) -> Cost {
     Cost {
         cpu_us: cpu_ns as f64 / 1e3 / ran.commands as f64,
         per_second: ran.per_second(),
