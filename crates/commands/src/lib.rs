@@ -8,6 +8,7 @@ pub mod call;
 pub mod help;
 pub mod spec;
 
+mod arguments;
 mod element;
 mod scanning;
 mod text;

@@ -1,5 +1,6 @@
 //! A key gets a moment at which it leaves: EXPIRE PEXPIRE EXPIREAT PEXPIREAT.
 
+use crate::arguments::CONDITION;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
@@ -30,17 +31,7 @@ pub const EXPIRE: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("seconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("7.0.0")
-            .optional(),
+            CONDITION.since("7.0.0").optional(),
         ],
         ..Spec::BASE
     },
@@ -65,17 +56,7 @@ pub const PEXPIRE: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("milliseconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("7.0.0")
-            .optional(),
+            CONDITION.since("7.0.0").optional(),
         ],
         ..Spec::BASE
     },
@@ -100,17 +81,7 @@ pub const EXPIREAT: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::unix_time("unix-time-seconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("7.0.0")
-            .optional(),
+            CONDITION.since("7.0.0").optional(),
         ],
         ..Spec::BASE
     },
@@ -135,17 +106,7 @@ pub const PEXPIREAT: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::unix_time("unix-time-milliseconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("7.0.0")
-            .optional(),
+            CONDITION.since("7.0.0").optional(),
         ],
         ..Spec::BASE
     },

@@ -1,6 +1,7 @@
 //! Fields are stored, counted up and removed: HSET HMSET HSETNX HINCRBY HINCRBYFLOAT HDEL HGETDEL.
 
 use super::{NUM_FIELDS, done, fields_at, finished, or_fail};
+use crate::arguments::FIELDS;
 use crate::call::is_word;
 use crate::element::reply_element;
 use crate::spec::*;
@@ -334,14 +335,7 @@ pub const HGETDEL: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), FIELDS],
         ..Spec::BASE
     },
     hgetdel,

@@ -1,6 +1,7 @@
 //! Fields have times of their own: HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT HPERSIST HTTL HPTTL HEXPIRETIME HPEXPIRETIME.
 
 use super::{NUM_FIELDS, done, fields_at, finished, hash, or_fail};
+use crate::arguments::{CONDITION, FIELDS};
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
@@ -143,25 +144,7 @@ pub const HEXPIRE: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::integer("seconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .optional(),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), Argument::integer("seconds"), CONDITION.optional(), FIELDS],
         ..Spec::BASE
     },
     hexpire,
@@ -185,22 +168,8 @@ pub const HPEXPIRE: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("milliseconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("9.0.0")
-            .optional(),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
+            CONDITION.since("9.0.0").optional(),
+            FIELDS,
         ],
         ..Spec::BASE
     },
@@ -225,22 +194,8 @@ pub const HEXPIREAT: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("unix-time-seconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("9.0.0")
-            .optional(),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
+            CONDITION.since("9.0.0").optional(),
+            FIELDS,
         ],
         ..Spec::BASE
     },
@@ -265,22 +220,8 @@ pub const HPEXPIREAT: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("unix-time-milliseconds"),
-            Argument::one_of(
-                "condition",
-                &[
-                    Argument::pure_token("nx", "NX"),
-                    Argument::pure_token("xx", "XX"),
-                    Argument::pure_token("gt", "GT"),
-                    Argument::pure_token("lt", "LT"),
-                ],
-            )
-            .since("9.0.0")
-            .optional(),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
+            CONDITION.since("9.0.0").optional(),
+            FIELDS,
         ],
         ..Spec::BASE
     },
@@ -302,14 +243,7 @@ pub const HPERSIST: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), FIELDS],
         ..Spec::BASE
     },
     hpersist,
@@ -383,14 +317,7 @@ pub const HTTL: Command<Handler> = Command::new(
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), FIELDS],
         ..Spec::BASE
     },
     httl,
@@ -411,14 +338,7 @@ pub const HPTTL: Command<Handler> = Command::new(
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), FIELDS],
         ..Spec::BASE
     },
     hpttl,
@@ -439,14 +359,7 @@ pub const HEXPIRETIME: Command<Handler> = Command::new(
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), FIELDS],
         ..Spec::BASE
     },
     hexpiretime,
@@ -467,14 +380,7 @@ pub const HPEXPIRETIME: Command<Handler> = Command::new(
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
-        ],
+        arguments: &[Argument::key("key", 0), FIELDS],
         ..Spec::BASE
     },
     hpexpiretime,

@@ -2,6 +2,7 @@
 
 use super::expiry::Form;
 use super::{NUM_FIELDS, done, fields_at, finished, hash, or_fail};
+use crate::arguments::FIELDS;
 use crate::call::is_word;
 use crate::element::reply_element;
 use crate::spec::*;
@@ -269,11 +270,7 @@ pub const HGETEX: Command<Handler> = Command::new(
                 ],
             )
             .optional(),
-            Argument::block(
-                "fields",
-                &[Argument::integer("numfields"), Argument::string("field").multiple()],
-            )
-            .token("FIELDS"),
+            FIELDS,
         ],
         ..Spec::BASE
     },

@@ -6,6 +6,7 @@
 
 use super::reply::{write_members_head, write_scored};
 use super::store::{Scored, store_members};
+use crate::arguments::AGGREGATE;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
@@ -37,16 +38,7 @@ pub const ZUNION: Command<Handler> = Command::new(
             Argument::integer("numkeys"),
             Argument::key("key", 0).multiple(),
             Argument::integer("weight").token("WEIGHTS").optional().multiple(),
-            Argument::one_of(
-                "aggregate",
-                &[
-                    Argument::pure_token("sum", "SUM"),
-                    Argument::pure_token("min", "MIN"),
-                    Argument::pure_token("max", "MAX"),
-                ],
-            )
-            .token("AGGREGATE")
-            .optional(),
+            AGGREGATE,
             Argument::pure_token("withscores", "WITHSCORES").optional(),
         ],
         ..Spec::BASE
@@ -78,16 +70,7 @@ pub const ZINTER: Command<Handler> = Command::new(
             Argument::integer("numkeys"),
             Argument::key("key", 0).multiple(),
             Argument::integer("weight").token("WEIGHTS").optional().multiple(),
-            Argument::one_of(
-                "aggregate",
-                &[
-                    Argument::pure_token("sum", "SUM"),
-                    Argument::pure_token("min", "MIN"),
-                    Argument::pure_token("max", "MAX"),
-                ],
-            )
-            .token("AGGREGATE")
-            .optional(),
+            AGGREGATE,
             Argument::pure_token("withscores", "WITHSCORES").optional(),
         ],
         ..Spec::BASE
@@ -153,16 +136,7 @@ pub const ZUNIONSTORE: Command<Handler> = Command::new(
             Argument::integer("numkeys"),
             Argument::key("key", 1).multiple(),
             Argument::integer("weight").token("WEIGHTS").optional().multiple(),
-            Argument::one_of(
-                "aggregate",
-                &[
-                    Argument::pure_token("sum", "SUM"),
-                    Argument::pure_token("min", "MIN"),
-                    Argument::pure_token("max", "MAX"),
-                ],
-            )
-            .token("AGGREGATE")
-            .optional(),
+            AGGREGATE,
         ],
         ..Spec::BASE
     },
@@ -197,16 +171,7 @@ pub const ZINTERSTORE: Command<Handler> = Command::new(
             Argument::integer("numkeys"),
             Argument::key("key", 1).multiple(),
             Argument::integer("weight").token("WEIGHTS").optional().multiple(),
-            Argument::one_of(
-                "aggregate",
-                &[
-                    Argument::pure_token("sum", "SUM"),
-                    Argument::pure_token("min", "MIN"),
-                    Argument::pure_token("max", "MAX"),
-                ],
-            )
-            .token("AGGREGATE")
-            .optional(),
+            AGGREGATE,
         ],
         ..Spec::BASE
     },

@@ -3,6 +3,7 @@
 use super::bound::{Between, NOT_A_LEX_RANGE, NOT_A_SCORE_RANGE, parse_ranks, ranks};
 use super::reply::{write_members_head, write_scored};
 use super::store::{Scored, store_members};
+use crate::arguments::LIMIT;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
@@ -94,9 +95,7 @@ pub const ZRANGEBYSCORE: Command<Handler> = Command::new(
             Argument::double("min"),
             Argument::double("max"),
             Argument::pure_token("withscores", "WITHSCORES").since("2.0.0").optional(),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
+            LIMIT,
         ],
         ..Spec::BASE
     },
@@ -124,9 +123,7 @@ pub const ZREVRANGEBYSCORE: Command<Handler> = Command::new(
             Argument::double("max"),
             Argument::double("min"),
             Argument::pure_token("withscores", "WITHSCORES").optional(),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
+            LIMIT,
         ],
         ..Spec::BASE
     },
@@ -148,14 +145,7 @@ pub const ZRANGEBYLEX: Command<Handler> = Command::new(
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::string("min"),
-            Argument::string("max"),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
-        ],
+        arguments: &[Argument::key("key", 0), Argument::string("min"), Argument::string("max"), LIMIT],
         ..Spec::BASE
     },
     zrangebylex,
@@ -176,14 +166,7 @@ pub const ZREVRANGEBYLEX: Command<Handler> = Command::new(
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::string("max"),
-            Argument::string("min"),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
-        ],
+        arguments: &[Argument::key("key", 0), Argument::string("max"), Argument::string("min"), LIMIT],
         ..Spec::BASE
     },
     zrevrangebylex,
@@ -218,9 +201,7 @@ pub const ZRANGESTORE: Command<Handler> = Command::new(
             )
             .optional(),
             Argument::pure_token("rev", "REV").optional(),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
+            LIMIT,
         ],
         ..Spec::BASE
     },

@@ -15,6 +15,7 @@ mod options;
 mod partial;
 mod pattern;
 
+use crate::arguments::LIMIT;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, Value};
@@ -55,9 +56,7 @@ pub const SORT: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::pattern("by-pattern").token("BY").optional().display("pattern"),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
+            LIMIT,
             Argument::pattern("get-pattern").token("GET").optional().multiple_token().display("pattern"),
             Argument::one_of(
                 "order",
@@ -103,9 +102,7 @@ pub const SORT_RO: Command<Handler> = Command::new(
         arguments: &[
             Argument::key("key", 0),
             Argument::pattern("by-pattern").token("BY").optional().display("pattern"),
-            Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
-                .token("LIMIT")
-                .optional(),
+            LIMIT,
             Argument::pattern("get-pattern").token("GET").optional().multiple_token().display("pattern"),
             Argument::one_of(
                 "order",

@@ -1,0 +1,34 @@
+//! Arguments that several commands share, as COMMAND DOCS tells them.
+
+use crate::spec::Argument;
+
+/// Of hashes: `FIELDS numfields field [field ...]`.
+pub const FIELDS: Argument =
+    Argument::block("fields", &[Argument::integer("numfields"), Argument::string("field").multiple()])
+        .token("FIELDS");
+/// When a new time replaces the old one.
+pub const CONDITION: Argument = Argument::one_of(
+    "condition",
+    &[
+        Argument::pure_token("nx", "NX"),
+        Argument::pure_token("xx", "XX"),
+        Argument::pure_token("gt", "GT"),
+        Argument::pure_token("lt", "LT"),
+    ],
+);
+/// What becomes of the scores of a member of several sorted sets.
+pub const AGGREGATE: Argument = Argument::one_of(
+    "aggregate",
+    &[
+        Argument::pure_token("sum", "SUM"),
+        Argument::pure_token("min", "MIN"),
+        Argument::pure_token("max", "MAX"),
+    ],
+)
+.token("AGGREGATE")
+.optional();
+/// `LIMIT offset count` of a range.
+pub const LIMIT: Argument =
+    Argument::block("limit", &[Argument::integer("offset"), Argument::integer("count")])
+        .token("LIMIT")
+        .optional();
