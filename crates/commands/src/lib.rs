@@ -11,6 +11,7 @@ pub mod spec;
 mod arguments;
 mod element;
 mod scanning;
+mod several;
 mod text;
 
 pub mod bitmap;

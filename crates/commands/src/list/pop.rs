@@ -1,11 +1,10 @@
 //! Elements leave at an end: LPOP RPOP LMPOP, and the immediate part of BLPOP BRPOP BLMPOP.
 
-use crate::call::is_word;
 use crate::element::reply_element;
+use crate::several::{Several, keys_behind};
 use crate::spec::*;
-use crate::wait::Wait;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EditError, End, EventClass, Key, ListEdit, Lookup, Type, UnixMs, Value};
+use isotherm_keyspace::{EditError, End, EventClass, Key, ListEdit, Lookup, Type, Value};
 use isotherm_resp::errors;
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
@@ -186,12 +185,7 @@ pub const LMPOP: Command<Handler> = Command::new(
         arity: -4,
         flags: Flags::WRITE,
         acl: AclCategories::LIST,
-        key_specs: &[KeySpec {
-            notes: "",
-            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
-            begin: Begin::Index(1),
-            find: Find::KeyNum { at: 0, first: 1, step: 1 },
-        }],
+        key_specs: &[keys_behind(1)],
         arguments: &[
             Argument::integer("numkeys"),
             Argument::key("key", 0).multiple(),
@@ -207,17 +201,14 @@ pub const LMPOP: Command<Handler> = Command::new(
 );
 
 fn lmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let (keys, end, count) = match several(call, 1) {
-        Ok(parsed) => parsed,
+    let several = match Several::parse(call, 1, super::end) {
+        Ok(several) => several,
         Err(error) => return call.fail(error),
     };
-    match pop_first(call, keys, end, Some(count)) {
-        Some(outcome) => outcome,
-        None => {
-            call.reply.null_array();
-            Outcome::Done
-        }
-    }
+    pop_first(call, several.keys, several.end, Some(several.count)).unwrap_or_else(|| {
+        call.reply.null_array();
+        Outcome::Done
+    })
 }
 
 pub const BLMPOP: Command<Handler> = Command::new(
@@ -230,12 +221,7 @@ pub const BLMPOP: Command<Handler> = Command::new(
         arity: -5,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         acl: AclCategories::LIST,
-        key_specs: &[KeySpec {
-            notes: "",
-            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
-            begin: Begin::Index(2),
-            find: Find::KeyNum { at: 0, first: 1, step: 1 },
-        }],
+        key_specs: &[keys_behind(2)],
         arguments: &[
             Argument::double("timeout"),
             Argument::integer("numkeys"),
@@ -252,15 +238,16 @@ pub const BLMPOP: Command<Handler> = Command::new(
 );
 
 fn blmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let (keys, end, count) = match several(call, 2) {
-        Ok(parsed) => parsed,
+    let several = match Several::parse(call, 2, super::end) {
+        Ok(several) => several,
         Err(error) => return call.fail(error),
     };
     let deadline = match call.deadline_of_seconds(1) {
         Ok(deadline) => deadline,
         Err(error) => return call.fail(error),
     };
-    pop_first(call, keys.clone(), end, Some(count)).unwrap_or_else(|| wait_for_list(call, keys, deadline))
+    pop_first(call, several.keys.clone(), several.end, Some(several.count))
+        .unwrap_or_else(|| call.wait_for_one_of(Type::List, several.keys, deadline))
 }
 
 pub const BLPOP: Command<Handler> = Command::new(
@@ -314,36 +301,8 @@ fn pop_or_block(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let keys = 1..timeout_at;
-    pop_first(call, keys.clone(), end, None).unwrap_or_else(|| wait_for_list(call, keys, deadline))
-}
-
-/// None of the keys is there.
-fn wait_for_list(call: &mut Call<'_, '_, '_>, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
-    if !call.may_wait {
-        call.reply.null_array();
-        return Outcome::Done;
-    }
-    call.wait_for(Wait { kind: Type::List, keys, deadline, on_removal: false, instead: None })
-}
-
-/// `numkeys key [key ...] LEFT|RIGHT [COUNT count]`, numkeys at `at`: where the keys are, which end, how many.
-fn several(call: &Call<'_, '_, '_>, at: usize) -> Result<(Range<usize>, End, u64), &'static str> {
-    let args = call.args;
-    let count = parse_i64(args.get(at)).filter(|count| *count > 0);
-    let count = count.ok_or("ERR numkeys should be greater than 0")?;
-    let where_at = usize::try_from(count).ok().and_then(|count| count.checked_add(at + 1));
-    let where_at = where_at.filter(|where_at| *where_at < args.len()).ok_or(errors::SYNTAX)?;
-    let end = super::end(args.get(where_at)).ok_or(errors::SYNTAX)?;
-    let mut wanted = None;
-    let mut at_option = where_at + 1;
-    while at_option < args.len() {
-        let value = args.try_get(at_option + 1).filter(|_| is_word(args.get(at_option), "COUNT"));
-        let value = value.filter(|_| wanted.is_none()).ok_or(errors::SYNTAX)?;
-        let number = parse_i64(value).filter(|number| *number > 0);
-        wanted = Some(number.ok_or("ERR count should be greater than 0")? as u64);
-        at_option += 2;
-    }
-    Ok((at + 1..where_at, end, wanted.unwrap_or(1)))
+    pop_first(call, keys.clone(), end, None)
+        .unwrap_or_else(|| call.wait_for_one_of(Type::List, keys, deadline))
 }
 
 /// Pops of the first of these keys that is there: one element, or up to a number of them. `None` if no key is. Keys out

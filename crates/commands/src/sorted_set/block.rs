@@ -1,11 +1,10 @@
 //! Members leave from one end, and whoever finds none waits: BZPOPMIN BZPOPMAX BZMPOP.
 
-use super::pop::{End, Several, Shape, pop_first};
+use super::pop::{End, Shape, pop_first};
+use crate::several::{Several, keys_behind};
 use crate::spec::*;
-use crate::wait::Wait;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{Type, UnixMs};
-use std::ops::Range;
+use isotherm_keyspace::Type;
 
 pub const BZPOPMIN: Command<Handler> = Command::new(
     Spec {
@@ -58,7 +57,8 @@ fn pop_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let keys = 1..timeout_at;
-    pop_first(call, keys.clone(), end, 1, Shape::Flat).unwrap_or_else(|| wait(call, keys, deadline))
+    pop_first(call, keys.clone(), end, 1, Shape::Flat)
+        .unwrap_or_else(|| call.wait_for_one_of(Type::Zset, keys, deadline))
 }
 
 pub const BZMPOP: Command<Handler> = Command::new(
@@ -71,12 +71,7 @@ pub const BZMPOP: Command<Handler> = Command::new(
         arity: -5,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         acl: AclCategories::SORTEDSET,
-        key_specs: &[KeySpec {
-            notes: "",
-            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
-            begin: Begin::Index(2),
-            find: Find::KeyNum { at: 0, first: 1, step: 1 },
-        }],
+        key_specs: &[keys_behind(2)],
         arguments: &[
             Argument::double("timeout"),
             Argument::integer("numkeys"),
@@ -93,7 +88,7 @@ pub const BZMPOP: Command<Handler> = Command::new(
 );
 
 fn bzmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let several = match Several::parse(call, 2) {
+    let several = match Several::parse(call, 2, End::of_word) {
         Ok(several) => several,
         Err(error) => return call.fail(error),
     };
@@ -101,16 +96,6 @@ fn bzmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok(deadline) => deadline,
         Err(error) => return call.fail(error),
     };
-    let keys = 3..3 + several.keys;
-    pop_first(call, keys.clone(), several.end, several.count, Shape::Nested)
-        .unwrap_or_else(|| wait(call, keys, deadline))
-}
-
-/// None of the keys is there.
-fn wait(call: &mut Call<'_, '_, '_>, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
-    if !call.may_wait {
-        call.reply.null_array();
-        return Outcome::Done;
-    }
-    call.wait_for(Wait { kind: Type::Zset, keys, deadline, on_removal: false, instead: None })
+    pop_first(call, several.keys.clone(), several.end, several.count, Shape::Nested)
+        .unwrap_or_else(|| call.wait_for_one_of(Type::Zset, several.keys, deadline))
 }

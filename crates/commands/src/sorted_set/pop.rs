@@ -2,6 +2,7 @@
 
 use super::reply::write_scored;
 use crate::call::is_word;
+use crate::several::{Several, keys_behind};
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Element, EventClass, Key, Lookup, Value};
@@ -9,9 +10,6 @@ use isotherm_resp::{Protocol, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
 use isotherm_stdx::parse_i64;
 use std::ops::Range;
-
-const NUMKEYS_POSITIVE: &str = "ERR numkeys should be greater than 0";
-const COUNT_POSITIVE: &str = "ERR count should be greater than 0";
 
 pub const ZPOPMIN: Command<Handler> = Command::new(
     Spec {
@@ -65,12 +63,7 @@ pub const ZMPOP: Command<Handler> = Command::new(
         arity: -4,
         flags: Flags::WRITE,
         acl: AclCategories::SORTEDSET,
-        key_specs: &[KeySpec {
-            notes: "",
-            flags: KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE),
-            begin: Begin::Index(1),
-            find: Find::KeyNum { at: 0, first: 1, step: 1 },
-        }],
+        key_specs: &[keys_behind(1)],
         arguments: &[
             Argument::integer("numkeys"),
             Argument::key("key", 0).multiple(),
@@ -86,12 +79,11 @@ pub const ZMPOP: Command<Handler> = Command::new(
 );
 
 fn zmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let several = match Several::parse(call, 1) {
+    let several = match Several::parse(call, 1, End::of_word) {
         Ok(several) => several,
         Err(error) => return call.fail(error),
     };
-    let keys = 2..2 + several.keys;
-    pop_first(call, keys, several.end, several.count, Shape::Nested).unwrap_or_else(|| {
+    pop_first(call, several.keys, several.end, several.count, Shape::Nested).unwrap_or_else(|| {
         call.reply.null_array();
         Outcome::Done
     })
@@ -158,6 +150,14 @@ pub(super) enum End {
 }
 
 impl End {
+    pub(super) fn of_word(word: &[u8]) -> Option<End> {
+        match word {
+            _ if is_word(word, "MIN") => Some(End::Min),
+            _ if is_word(word, "MAX") => Some(End::Max),
+            _ => None,
+        }
+    }
+
     fn event(self) -> &'static str {
         match self {
             End::Min => "zpopmin",
@@ -170,45 +170,6 @@ impl End {
             End::Min => b"ZPOPMIN",
             End::Max => b"ZPOPMAX",
         }
-    }
-}
-
-/// `numkeys key [key ...] MIN|MAX [COUNT count]`
-pub(super) struct Several {
-    pub keys: usize,
-    pub end: End,
-    pub count: u64,
-}
-
-impl Several {
-    /// `numkeys` stands at argument `at`.
-    pub fn parse(call: &Call<'_, '_, '_>, at: usize) -> Result<Several, &'static str> {
-        let args = call.args;
-        let keys =
-            parse_i64(args.get(at)).and_then(|keys| usize::try_from(keys).ok()).filter(|keys| *keys > 0);
-        let keys = keys.ok_or(NUMKEYS_POSITIVE)?;
-        let end_at = keys.checked_add(at + 1).ok_or(errors::SYNTAX)?;
-        let end = match args.try_get(end_at) {
-            Some(word) if is_word(word, "MIN") => End::Min,
-            Some(word) if is_word(word, "MAX") => End::Max,
-            _ => return Err(errors::SYNTAX),
-        };
-        let count = match args.len() - end_at {
-            1 => 1,
-            3 if is_word(args.get(end_at + 1), "COUNT") => {
-                let count = parse_i64(args.get(end_at + 2)).filter(|count| *count > 0);
-                count.ok_or(COUNT_POSITIVE)? as u64
-            }
-            // A count that is no count is said before what follows it is looked at.
-            more if more > 3 && is_word(args.get(end_at + 1), "COUNT") => {
-                match parse_i64(args.get(end_at + 2)).filter(|count| *count > 0) {
-                    Some(_) => return Err(errors::SYNTAX),
-                    None => return Err(COUNT_POSITIVE),
-                }
-            }
-            _ => return Err(errors::SYNTAX),
-        };
-        Ok(Several { keys, end, count })
     }
 }
 
