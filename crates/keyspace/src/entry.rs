@@ -1,9 +1,12 @@
 //! One entry, as it lies in a page.
 //!
 //! ```text
+//!   [191 + klen][key klen][value ...]                                  short: plain bytes inline, klen <= 63, no expiry
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][value ...]          value inline
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
 //!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
+//!
+//!   klen is at most 190. An entry is short if it can be: what it holds determines its bytes.
 //!
 //!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
 //!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream
@@ -18,7 +21,7 @@
 //!   expiry, 5 B       milliseconds since 2020-01-01 UTC, to 2054-11; anything outside takes the 8-byte form (Unix ms)
 //! ```
 //!
-//! 16 B key and 16 B value: 2 + 16 + 16 = 34 B, 39 with an expiry.
+//! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 2 + 5 + 16 + 16 = 39 with an expiry.
 
 use crate::page::ENTRY_BYTES_MAX;
 use crate::value::{NewValue, Type};
@@ -37,6 +40,12 @@ pub(crate) const BLOB_BODY_BYTES_MAX: usize = 4096;
 pub(crate) const BLOB_HEAD_BYTES: usize = 8;
 const REF_BYTES: usize = 8;
 const KLEN_ELSEWHERE: u8 = 255;
+/// The head of a short entry is this and its klen.
+const SHORT_HEAD: u8 = 191;
+const SHORT_KEY_BYTES_MAX: usize = 63;
+
+const _: () = assert!(INLINE_KEY_BYTES_MAX < SHORT_HEAD as usize);
+const _: () = assert!(SHORT_HEAD as usize + SHORT_KEY_BYTES_MAX < KLEN_ELSEWHERE as usize);
 
 // The largest entry: a key that just fits, a late expiry, and a reference.
 const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES <= ENTRY_BYTES_MAX);
@@ -103,9 +112,20 @@ pub(crate) struct BodyRef {
 pub(crate) struct EntryBytes<'a>(pub &'a [u8]);
 
 impl<'a> EntryBytes<'a> {
+    /// The length of the key, if the entry is short.
+    #[inline]
+    fn short_klen(self) -> Option<usize> {
+        let klen = usize::from(self.0[0].wrapping_sub(SHORT_HEAD));
+        (klen <= SHORT_KEY_BYTES_MAX).then_some(klen)
+    }
+    /// A short entry's is what all zeros say: plain bytes, no expiry, inline.
+    #[inline]
+    fn meta(self) -> u8 {
+        if self.short_klen().is_some() { 0 } else { self.0[1] }
+    }
     #[inline]
     pub fn form(self) -> Form {
-        match self.0[1] & 15 {
+        match self.meta() & 15 {
             0 => Form::Bytes,
             1 => Form::Int,
             2 => Form::Raw,
@@ -120,7 +140,7 @@ impl<'a> EntryBytes<'a> {
     }
     #[inline]
     pub fn place(self) -> Place {
-        match self.0[1] >> 6 {
+        match self.meta() >> 6 {
             0 => Place::Inline,
             1 => Place::Blob,
             2 => Place::Large,
@@ -129,11 +149,11 @@ impl<'a> EntryBytes<'a> {
     }
     #[inline]
     fn expiry_bytes(self) -> usize {
-        [0, 5, 8, 8][usize::from(self.0[1] >> 4 & 3)]
+        [0, 5, 8, 8][usize::from(self.meta() >> 4 & 3)]
     }
     #[inline]
     pub fn is_volatile(self) -> bool {
-        self.0[1] & 0x30 != 0
+        self.meta() & 0x30 != 0
     }
     #[inline]
     pub fn expiry(self) -> Option<UnixMs> {
@@ -147,18 +167,30 @@ impl<'a> EntryBytes<'a> {
             _ => Some(UnixMs(i64::from_le_bytes(self.0[2..10].try_into().expect("eight bytes")))),
         }
     }
+    /// Where the key begins and ends; one that lies elsewhere has no bytes here.
+    #[inline]
+    fn key_range(self) -> std::ops::Range<usize> {
+        if let Some(klen) = self.short_klen() {
+            return 1..1 + klen;
+        }
+        let at = 2 + self.expiry_bytes();
+        at..at + if self.0[0] == KLEN_ELSEWHERE { 0 } else { usize::from(self.0[0]) }
+    }
     /// The key, if it lies in the page.
     #[inline]
     pub fn inline_key(self) -> Option<&'a [u8]> {
-        let klen = self.0[0];
-        let at = 2 + self.expiry_bytes();
-        (klen != KLEN_ELSEWHERE).then(|| &self.0[at..at + usize::from(klen)])
+        (self.0[0] != KLEN_ELSEWHERE).then(|| &self.0[self.key_range()])
     }
     /// What stands behind the key: the value if it is inline.
     #[inline]
     pub fn tail(self) -> &'a [u8] {
-        let klen = if self.0[0] == KLEN_ELSEWHERE { 0 } else { usize::from(self.0[0]) };
-        &self.0[2 + self.expiry_bytes() + klen..]
+        &self.0[self.key_range().end..]
+    }
+    /// Whether the entry stays where it is when its inline value becomes one of the same length and of this form.
+    #[inline]
+    pub fn keeps_head(self, form: Form) -> bool {
+        let key = self.inline_key();
+        self.short_klen().is_some() == is_short(form, self.place(), key, self.is_volatile())
     }
     /// The reference to the body, unless the value is inline.
     #[inline]
@@ -174,10 +206,20 @@ impl<'a> EntryBytes<'a> {
     }
 }
 
-/// Gives an entry's value another form; where it lies stays.
+/// Gives an entry's value another form, under which it `keeps_head`.
 #[inline]
 pub(crate) fn set_form(entry: &mut [u8], form: Form) {
-    entry[1] = entry[1] & !15 | form as u8;
+    debug_assert!(EntryBytes(entry).keeps_head(form));
+    if EntryBytes(entry).short_klen().is_none() {
+        entry[1] = entry[1] & !15 | form as u8;
+    }
+}
+
+/// Whether an entry needs no meta byte.
+#[inline]
+fn is_short(form: Form, place: Place, key: Option<&[u8]>, is_volatile: bool) -> bool {
+    let short_key = key.is_some_and(|key| key.len() <= SHORT_KEY_BYTES_MAX);
+    form == Form::Bytes && place == Place::Inline && !is_volatile && short_key
 }
 
 /// Splits a keyed body.
@@ -219,10 +261,10 @@ impl Plan {
     /// `tight`: the page has no room for an inline entry; as little as possible is to lie in it.
     #[inline]
     pub fn new(key_bytes: usize, value_bytes: usize, tight: bool) -> Plan {
-        if !tight && 2 + 5 + key_bytes + value_bytes <= INLINE_BYTES_MAX {
-            return Plan { place: Place::Inline, keyed: false };
-        }
         let keyed = tight || key_bytes > INLINE_KEY_BYTES_MAX;
+        if !keyed && 2 + 5 + key_bytes + value_bytes <= INLINE_BYTES_MAX {
+            return Plan { place: Place::Inline, keyed };
+        }
         let body = body_head_bytes(keyed, key_bytes) + value_bytes;
         let place = if body <= BLOB_BODY_BYTES_MAX { Place::Blob } else { Place::Large };
         Plan { place, keyed }
@@ -249,10 +291,16 @@ impl Draft {
 
     #[inline]
     fn head(form: Form, place: Place, key: Option<&[u8]>, expiry: Option<UnixMs>) -> Draft {
-        let mut draft = Draft { bytes: [0; 256], len: 2 };
-        let width = draft.push_expiry(expiry);
+        debug_assert!(key.is_none_or(|key| key.len() <= INLINE_KEY_BYTES_MAX));
+        let mut draft = Draft { bytes: [0; 256], len: 1 };
         draft.bytes[0] = key.map_or(KLEN_ELSEWHERE, |key| key.len() as u8);
-        draft.bytes[1] = form as u8 | width << 4 | (place as u8) << 6;
+        if is_short(form, place, key, expiry.is_some()) {
+            draft.bytes[0] += SHORT_HEAD;
+        } else {
+            draft.len = 2;
+            let width = draft.push_expiry(expiry);
+            draft.bytes[1] = form as u8 | width << 4 | (place as u8) << 6;
+        }
         if let Some(key) = key {
             draft.push(key);
         }
@@ -281,11 +329,8 @@ impl Draft {
 
     /// The same entry with another expiry.
     pub fn with_expiry(entry: EntryBytes<'_>, expiry: Option<UnixMs>) -> Draft {
-        let mut draft = Draft { bytes: [0; 256], len: 2 };
-        let width = draft.push_expiry(expiry);
-        draft.bytes[0] = entry.0[0];
-        draft.bytes[1] = entry.0[1] & !0x30 | width << 4;
-        draft.push(&entry.0[2 + entry.expiry_bytes()..]);
+        let mut draft = Draft::head(entry.form(), entry.place(), entry.inline_key(), expiry);
+        draft.push(entry.tail());
         draft
     }
 
@@ -371,8 +416,45 @@ mod tests {
             assert_eq!(entry.expiry(), Some(UnixMs(at)));
             assert_eq!((entry.inline_key(), entry.tail()), (Some(&b"key"[..]), &b"value"[..]));
             let draft = Draft::with_expiry(entry, None);
+            assert_eq!(draft.as_bytes(), [&[SHORT_HEAD + 3], &b"keyvalue"[..]].concat());
             let entry = EntryBytes(draft.as_bytes());
             assert_eq!((entry.expiry(), entry.tail()), (None, &b"value"[..]));
+            let draft = Draft::with_expiry(entry, Some(UnixMs(at)));
+            let entry = EntryBytes(draft.as_bytes());
+            assert_eq!((entry.expiry(), entry.tail()), (Some(UnixMs(at)), &b"value"[..]));
+        }
+    }
+
+    /// Every length of a key on both sides of what is short, with values that are and are not plain.
+    #[test]
+    fn an_entry_is_short_if_it_can_be() {
+        let key = [b'k'; INLINE_KEY_BYTES_MAX];
+        let values: [(NewValue<'_>, &[u8], Form); 4] = [
+            (NewValue::Bytes(b""), b"", Form::Bytes),
+            (NewValue::Bytes(b"value"), b"value", Form::Bytes),
+            (NewValue::Raw(b"value"), b"value", Form::Raw),
+            (NewValue::Int(-2), &[254], Form::Int),
+        ];
+        for (klen, (value, bytes, form)) in (0..=key.len()).flat_map(|klen| values.map(|value| (klen, value)))
+        {
+            for expiry in [None, Some(UnixMs(EPOCH_MS))] {
+                let draft = Draft::inline(&key[..klen], value, expiry);
+                let entry = EntryBytes(draft.as_bytes());
+                assert_eq!((entry.inline_key(), entry.tail()), (Some(&key[..klen]), bytes));
+                assert_eq!((entry.form(), entry.place(), entry.expiry()), (form, Place::Inline, expiry));
+                let short = form == Form::Bytes && expiry.is_none() && klen <= SHORT_KEY_BYTES_MAX;
+                let head = if short { 1 } else { 2 + if expiry.is_some() { 5 } else { 0 } };
+                assert_eq!(entry.0.len(), head + klen + bytes.len());
+                for other in [Form::Bytes, Form::Raw, Form::Int] {
+                    let may = expiry.is_some() || klen > SHORT_KEY_BYTES_MAX;
+                    let both_long = form != Form::Bytes && other != Form::Bytes;
+                    assert_eq!(
+                        entry.keeps_head(other),
+                        may || both_long || form == other,
+                        "{klen} {other:?}"
+                    );
+                }
+            }
         }
     }
 }

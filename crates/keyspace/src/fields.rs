@@ -1,10 +1,10 @@
 //! The large form of hashes and sets: pages of entries, as the keyspace's own, under one record.
 //!
 //! ```text
-//!   Root -> Fields { record } -> page | directory -> pages       entry: [klen][meta][expiry][field][value]
+//!   Root -> Fields { record } -> page | directory -> pages       entry: see `entry`
 //! ```
 //!
-//! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 2 B in the entry, 2 B of
+//! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 1 B in the entry, 2 B of
 //! columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a page names its owner (the
 //! object) behind its columns, has no access column, and long values are nodes of the arena, so that compaction finds
 //! the way back. A member of a set is a field without a value.

@@ -310,6 +310,7 @@ impl Store {
             || self.snapshot.is_active()
             || entry.place() != Place::Inline
             || old_len != value_bytes(value)
+            || !entry.keeps_head(form_of(value))
         {
             return false;
         }

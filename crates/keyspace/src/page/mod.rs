@@ -4,7 +4,7 @@
 //!   0      1         2       4       5         6       8
 //!   [n u8][cap/width][used u16][class u8][version u8][stamp u16]   header
 //!   [tag x cap]                8 bits of each entry's hash, never 0
-//!   [len x cap]                bytes of each entry, 2..=254
+//!   [len x cap]                bytes of each entry, 1..=254
 //!   [access x cap x width]     width 0, 1 (LFU) or 2 (LRU)
 //!   [owner u32]                only in a page of an object (a large hash or set): its number
 //!   [entry 0][entry 1] ... [entry n-1]                             see `entry`
@@ -13,7 +13,7 @@
 //!
 //! cap is a multiple of 8 (column words), in bits 0-4 of its byte; width in bits 5-6; bit 7 says that there is an owner.
 //! Entry i begins at `8 + (2 + width) cap + (4 with an owner) + sum(len[0..i])`.
-//! 17 entries of 2 + 16 + 16 B: 8 + 2 x 24 + 17 x 34 = 634 B; 37.3 B an entry, 38 with the class's rounding.
+//! 17 entries of 1 + 16 + 16 B: 8 + 2 x 24 + 17 x 33 = 617 B; 36.3 B an entry, 37 with the class's rounding.
 //!
 //! Invariants: n <= cap <= 248; used = end of the last entry <= 32 class <= `PAGE_BYTES_MAX`; tags and lens of absent
 //! entries are 0. The functions here know bytes of entries only as runs of bytes; whoever changes a page has made sure
@@ -173,7 +173,7 @@ impl<'a> Page<'a> {
         assert!(self.used() <= self.0.len() && self.0.len() == usize::from(self.0[CLASS]) * CLASS_UNIT_BYTES);
         assert!(self.tags()[..self.len()].iter().all(|&tag| tag != 0));
         assert!(self.tags()[self.len()..].iter().all(|&tag| tag == 0));
-        assert!(self.lens()[..self.len()].iter().all(|&len| (2..=254).contains(&len)));
+        assert!(self.lens()[..self.len()].iter().all(|&len| (1..=254).contains(&len)));
     }
 }
 
