@@ -27,7 +27,7 @@ impl Span {
 }
 
 /// The arguments of one request, the command's name first.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Args<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],
@@ -76,6 +76,24 @@ impl<'a> Args<'a> {
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let bytes = self.bytes;
         self.spans.iter().map(move |span| &bytes[span.range()])
+    }
+
+    /// Where the last argument ends, counted from the request's first byte.
+    #[inline]
+    pub fn end(&self) -> usize {
+        self.spans.last().map_or(0, |span| span.range().end)
+    }
+
+    /// The length of a request of these arguments, each told with its length.
+    pub fn wire_bytes(&self) -> usize {
+        const LINE_END: usize = 2;
+        let header = |number: usize| 1 + number.checked_ilog10().unwrap_or(0) as usize + 1 + LINE_END;
+        header(self.len())
+            + self
+                .spans
+                .iter()
+                .map(|span| header(span.len as usize) + span.len as usize + LINE_END)
+                .sum::<usize>()
     }
 
     /// The sum of the arguments' lengths.
@@ -179,5 +197,14 @@ mod tests {
         assert!(args.from(4).is_empty());
         assert_eq!(ArgsBuf::from(args), owned);
         assert_eq!(format!("{args:?}"), r#"["SET", "", "a\0b"]"#);
+    }
+
+    #[test]
+    fn sizes_on_the_wire() {
+        let check = |words: &[&[u8]], wire: &str| {
+            assert_eq!(ArgsBuf::from_slices(words).args().wire_bytes(), wire.len(), "{words:?}");
+        };
+        check(&[b"GET", b""], "*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
+        check(&[b"ECHO", b"0123456789"], "*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n");
     }
 }

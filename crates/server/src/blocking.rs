@@ -21,8 +21,10 @@ use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::dispatch::Dispatcher;
+use crate::latency::monitor::Event;
 use crate::node::Node;
 use crate::registry::{Entry, Handler};
 use crate::session::{ClientShared, ReplyMode, Session};
@@ -185,7 +187,9 @@ impl Dispatcher {
         self.held.forget_here(waiter);
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
-        counters.ticks.add(self.clock.lap());
+        let taken = self.clock.lap();
+        self.count_time(&client.shared, command, args, taken, reply.len());
+        self.node.note_latency(Event::CommandUnblocking, Duration::from_nanos(self.clock.nanos(taken)));
         if reply.error_count() > 0 {
             counters.failed.add(1);
             self.stats.count_error(reply.last_error().as_bytes());
@@ -232,7 +236,7 @@ impl Dispatcher {
     /// Its keys may be there, and whoever saw it did not hold all of them.
     pub fn look_for(&mut self, waiter: &Arc<Waiter>) {
         let client = Client::of(waiter);
-        self.hot.refresh(self.node);
+        self.hot.refresh(self.node, &self.clock);
         self.clock.begin();
         let now = self.clock.now();
         waiter.has_heard();
@@ -257,9 +261,10 @@ impl Dispatcher {
     }
 
     /// Writes the reply of a session that was not served.
-    pub fn answer_without(&mut self, session: &mut Session, how: Without) {
+    pub fn answer_without(&mut self, session: &mut Session, waiter: &Waiter, how: Without) {
         let mut reply = Reply::new(session.proto);
-        let counters = &self.stats.commands[usize::from(session.last_command)];
+        let client = Client::of(waiter);
+        let counters = &self.stats.commands[usize::from(client.command.index)];
         counters.calls.add(1);
         match how {
             Without::TimedOut => reply.null_array(),
@@ -269,6 +274,7 @@ impl Dispatcher {
                 self.stats.count_error(reply.last_error().as_bytes());
             }
         }
+        self.count_time(&client.shared, client.command, client.args.args(), 0, reply.len());
         self.answer(session, &reply.out);
     }
 }

@@ -10,9 +10,14 @@
 use isotherm_stdx::UnixMs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Ticks are scaled by this many bits to become nanoseconds.
+const SCALE_BITS: u32 = 32;
+
 pub struct CommandClock {
     ticks: quanta::Clock,
     ticks_per_ms: f64,
+    /// Nanoseconds of 2^32 ticks.
+    ns_scale: u64,
     /// When the command under way began.
     began: u64,
     /// What the wall clock showed, and the ticks within which that holds.
@@ -27,7 +32,8 @@ impl CommandClock {
         // 2^40 ticks are some minutes, so the quotient is exact to nine digits.
         let sample = 1u64 << 40;
         let ticks_per_ms = sample as f64 / ticks.delta_as_nanos(0, sample) as f64 * 1e6;
-        CommandClock { ticks, ticks_per_ms, began: 0, now: UnixMs(0), read_at: 0, flips_at: 0 }
+        let ns_scale = ticks.delta_as_nanos(0, 1 << SCALE_BITS);
+        CommandClock { ticks, ticks_per_ms, ns_scale, began: 0, now: UnixMs(0), read_at: 0, flips_at: 0 }
     }
 
     /// A batch begins.
@@ -44,6 +50,17 @@ impl CommandClock {
         let taken = end.saturating_sub(self.began);
         self.began = end;
         taken
+    }
+
+    #[inline]
+    pub fn nanos(&self, ticks: u64) -> u64 {
+        ((u128::from(ticks) * u128::from(self.ns_scale)) >> SCALE_BITS) as u64
+    }
+
+    /// How many ticks `micros` take at least, as `nanos` counts them.
+    pub fn ticks_of_micros(&self, micros: u64) -> u64 {
+        let ticks = ((u128::from(micros) * 1000) << SCALE_BITS).div_ceil(u128::from(self.ns_scale.max(1)));
+        u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
     /// The moment at which the command under way began.
@@ -68,6 +85,17 @@ impl CommandClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_in_ticks_are_limits_in_time() {
+        let clock = CommandClock::new();
+        for micros in [0, 1, 2, 10_000, 3_600_000_000] {
+            let ticks = clock.ticks_of_micros(micros);
+            assert_eq!(clock.nanos(ticks) / 1000, micros);
+            assert!(ticks == 0 || clock.nanos(ticks - 1) / 1000 < micros);
+        }
+        assert_eq!(clock.ticks_of_micros(i64::MAX as u64), u64::MAX);
+    }
 
     #[test]
     fn follows_the_wall_clock() {

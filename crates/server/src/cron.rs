@@ -17,6 +17,7 @@ use isotherm_stdx::Prng;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::latency::monitor::Event;
 use crate::memory::Room;
 use crate::node::{Node, Tasks, unix_now};
 use crate::pump::Pump;
@@ -80,6 +81,7 @@ impl Cron {
         let mut undone = false;
         if !paused && self.node.active_expire.load(Ordering::Relaxed) && !self.node.config.import_mode() {
             undone |= self.expire(begun + period * self.expire_percent() / 100);
+            self.node.note_latency(Event::ExpireCycle, begun.elapsed());
         }
         self.node.evict_clients(self.node.control_stats());
         if !paused {
@@ -87,7 +89,9 @@ impl Cron {
             undone |= self.node.make_room(&mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
         undone |= self.free_removed(Instant::now() + period / 10);
-        undone |= self.compact(Instant::now() + period / 10);
+        let compaction = Instant::now();
+        undone |= self.compact(compaction + period / 10);
+        self.node.note_latency(Event::ActiveDefragCycle, compaction.elapsed());
         self.trim(Instant::now() + period / 10);
         self.age();
         // Undone work goes on after a rest three times as long as what was done.

@@ -17,17 +17,20 @@ use isotherm_resp::{Args, ArgsBuf, ProtocolError, Reply, errors};
 use isotherm_stdx::Prng;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::admin::AdminCall;
 use crate::allocator::class_bytes;
 use crate::clock::CommandClock;
+use crate::command_log::{Kind, Ran};
 use crate::hot::{Hot, OUTPUT_BYTES_FREE};
+use crate::latency::monitor::Event;
 use crate::log;
 use crate::memory::Room;
-use crate::node::{Node, Tasks};
+use crate::node::{Node, Tasks, unix_now};
 use crate::pump::Pump;
 use crate::registry::{Entry, Handler, Locks};
-use crate::session::{Attention, Queued, ReplyMode, Session};
+use crate::session::{Attention, ClientShared, Queued, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::transaction;
 use crate::wanted::Wanted;
@@ -93,13 +96,14 @@ enum Admitted {
 
 impl Dispatcher {
     pub fn new(node: &'static Node, worker: usize) -> Dispatcher {
+        let clock = CommandClock::new();
         Dispatcher {
             node,
             stats: node.stats.thread(worker),
             held: Held::new(&node.keyspace),
             reply: Reply::default(),
-            clock: CommandClock::new(),
-            hot: Hot::new(node),
+            hot: Hot::new(node, &clock),
+            clock,
             pump: Pump::default(),
             wanted: Wanted::default(),
             prng: Prng::new(node.seed ^ (worker as u64 + 1)),
@@ -398,9 +402,15 @@ impl Dispatcher {
         keys: HashedKeys<'_>,
     ) {
         let now = self.clock.now();
+        let mark = self.reply.len();
         self.call(session, command, args, keys, now, true);
         let taken = self.clock.lap();
-        self.stats.commands[usize::from(command.index)].ticks.add(taken);
+        if session.blocked.is_none() {
+            self.count_time(&session.shared, command, args, taken, self.reply.len() - mark);
+        } else {
+            // What it is measured by is how long it takes when its key is there.
+            self.stats.commands[usize::from(command.index)].ticks.add(taken);
+        }
         if self.held.has_ready() {
             self.serve_waiters();
         }
@@ -465,7 +475,8 @@ impl Dispatcher {
         let in_commands = self.exec(session);
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
-        counters.ticks.add(in_commands + self.clock.lap());
+        let taken = in_commands + self.clock.lap();
+        self.count_time(&session.shared, command, Args::default(), taken, 0);
         // Errors of the commands inside were counted with them; EXEC's own come before any of them is run.
         if in_commands == 0 && self.reply.error_count() > errors {
             counters.failed.add(1);
@@ -476,10 +487,62 @@ impl Dispatcher {
 
     /// One command of a transaction; its partitions are held. Returns its ticks.
     pub(crate) fn run_queued(&mut self, session: &mut Session, queued: &Queued, now: UnixMs) -> u64 {
-        self.call(session, queued.command, queued.args.args(), HashedKeys::NONE, now, false);
+        let (command, args, mark) = (queued.command, queued.args.args(), self.reply.len());
+        self.call(session, command, args, HashedKeys::NONE, now, false);
         let taken = self.clock.lap();
-        self.stats.commands[usize::from(queued.command.index)].ticks.add(taken);
+        self.count_time(&session.shared, command, args, taken, self.reply.len() - mark);
         taken
+    }
+
+    /// Counts how long a command took, and notes it where it is worth a note.
+    #[inline]
+    pub(crate) fn count_time(
+        &self,
+        client: &ClientShared,
+        command: &'static Entry,
+        args: Args<'_>,
+        ticks: u64,
+        reply_bytes: usize,
+    ) {
+        let counters = &self.stats.commands[usize::from(command.index)];
+        counters.ticks.add(ticks);
+        if self.hot.tracks_latency {
+            counters.latency.record(self.clock.nanos(ticks));
+        }
+        let notable = self.hot.notable;
+        // Rather too much than too little: what a queued request needs on the wire is not kept.
+        let request_bytes_max = args.end() + HEADER_BYTES_MAX * args.len();
+        if ticks >= notable.ticks
+            || reply_bytes >= notable.reply_bytes
+            || request_bytes_max >= notable.request_bytes
+        {
+            self.note_command(client, command, args, ticks, reply_bytes);
+        }
+    }
+
+    #[cold]
+    fn note_command(
+        &self,
+        client: &ClientShared,
+        command: &'static Entry,
+        args: Args<'_>,
+        ticks: u64,
+        reply_bytes: usize,
+    ) {
+        let node = self.node;
+        let taken = Duration::from_nanos(self.clock.nanos(ticks));
+        let is_fast = command.spec.flags.has(Flags::FAST);
+        node.note_latency(if is_fast { Event::FastCommand } else { Event::Command }, taken);
+        if command.spec.flags.has(Flags::SKIP_SLOWLOG) {
+            return;
+        }
+        let name = client.names().name.clone();
+        let unix_seconds = unix_now().0.div_euclid(1000);
+        let ran = Ran { command, args, addr: &client.addr, name: &name, unix_seconds };
+        let note = |kind, value| node.command_log.note(&node.config, kind, value, &ran);
+        note(Kind::Slow, taken.as_micros() as u64);
+        note(Kind::LargeRequest, args.wire_bytes() as u64);
+        note(Kind::LargeReply, reply_bytes as u64);
     }
 
     #[inline]
@@ -517,18 +580,23 @@ impl Dispatcher {
                 }
                 outcome
             }
-            Some(Handler::Admin(handler)) => handler(&mut AdminCall {
-                node: self.node,
-                session,
-                args,
-                command,
-                reply: &mut self.reply,
-                now,
-                conditions,
-                held: &mut self.held,
-                sink: &mut self.pump,
-                prng: &mut self.prng,
-            }),
+            Some(Handler::Admin(handler)) => {
+                let outcome = handler(&mut AdminCall {
+                    node: self.node,
+                    session,
+                    args,
+                    command,
+                    reply: &mut self.reply,
+                    now,
+                    conditions,
+                    held: &mut self.held,
+                    sink: &mut self.pump,
+                    prng: &mut self.prng,
+                });
+                // What CONFIG SET has changed holds from here on, for itself too.
+                self.hot.refresh(self.node, &self.clock);
+                outcome
+            }
             Some(Handler::Exec) | None => unreachable!("{} has no code of its own", command.name),
         };
         assert_eq!(outcome, Outcome::Done, "{} waits for nothing", command.name);
@@ -602,6 +670,9 @@ impl Dispatcher {
 
 /// Keys of one command that are hashed once only, 32 B each.
 const KEYS_HASHED_MAX: usize = 128;
+
+/// What precedes and follows an argument on the wire: `$536870912\r\n` and `\r\n`.
+const HEADER_BYTES_MAX: usize = 14;
 
 /// Kept between batches.
 const REPLY_CAPACITY_MAX: usize = 1 << 20;

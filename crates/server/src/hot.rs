@@ -5,7 +5,9 @@ use isotherm_commands::call::{CallSettings, TransferSettings};
 use isotherm_persist::dump::Checks;
 use isotherm_resp::Limits;
 
-use crate::config::{Id, OutputLimit, id};
+use crate::clock::CommandClock;
+use crate::command_log::Kind;
+use crate::config::{Config, Id, OutputLimit, id};
 use crate::node::Node;
 use std::sync::atomic::Ordering;
 
@@ -38,12 +40,38 @@ pub struct Hot {
     /// Idle connections are closed after so many seconds; 0 for never.
     pub timeout_seconds: u64,
     pub import_mode: bool,
+    /// The times of commands are recorded.
+    pub tracks_latency: bool,
+    pub notable: Notable,
     /// What data commands ask for.
     pub settings: CallSettings,
 }
 
+/// What reaches one of these is looked at more closely: it may belong into a log of commands, or be an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Notable {
+    pub ticks: u64,
+    pub request_bytes: usize,
+    pub reply_bytes: usize,
+}
+
+impl Notable {
+    fn new(config: &Config, clock: &CommandClock) -> Notable {
+        let threshold = |kind: Kind| kind.threshold(config);
+        let bytes =
+            |kind| threshold(kind).map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let event_us = config.latency_threshold_ms().map(|ms| ms.saturating_mul(1000));
+        let slow_us = threshold(Kind::Slow).into_iter().chain(event_us).min();
+        Notable {
+            ticks: slow_us.map_or(u64::MAX, |us| clock.ticks_of_micros(us)),
+            request_bytes: bytes(Kind::LargeRequest),
+            reply_bytes: bytes(Kind::LargeReply),
+        }
+    }
+}
+
 impl Hot {
-    pub fn new(node: &Node) -> Hot {
+    pub fn new(node: &Node, clock: &CommandClock) -> Hot {
         let config = &node.config;
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
         let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
@@ -61,6 +89,8 @@ impl Hot {
             calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
+            tracks_latency: config.tracks_latency(),
+            notable: Notable::new(config, clock),
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),
                 hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
@@ -80,9 +110,9 @@ impl Hot {
 
     /// Takes over what was changed since.
     #[inline]
-    pub fn refresh(&mut self, node: &Node) {
+    pub fn refresh(&mut self, node: &Node, clock: &CommandClock) {
         if node.config.generation() != self.generation {
-            *self = Hot::new(node);
+            *self = Hot::new(node, clock);
         }
     }
 }

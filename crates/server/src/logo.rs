@@ -29,6 +29,20 @@ fn picture(port: u16, pid: u32) -> String {
     )
 }
 
+/// The same lines, for LOLWUT: the isotherms of a hot spot.
+pub fn lolwut() -> String {
+    const LINES: &str = r"
+       .-----------.
+    .-'  .-------.  '-.
+   /   .'  .---.  '.   \
+  |   |   |  *  |   |   |
+   \   '.  '---'  .'   /
+    '-.  '-------'  .-'
+       '-----------'
+";
+    format!("{LINES}\nIsotherm ver. {VERSION}\n")
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

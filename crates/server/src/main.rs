@@ -17,6 +17,9 @@ mod worker;
 mod clock;
 mod hot;
 
+mod command_log;
+mod latency;
+
 mod blocking;
 mod dispatch;
 mod session;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::allocator;
 use crate::config::EvictionPolicy;
+use crate::latency::monitor::Event;
 use crate::node::{Node, Tasks, unix_now};
 use crate::stats::ThreadStats;
 
@@ -69,18 +70,20 @@ impl Node {
         }
         let (begun, patience) = (Instant::now(), patience(self.config.eviction_tenacity()));
         let now = unix_now();
-        loop {
+        let room = loop {
             if !self.keyspace.evict_one(order, now, prng, sink) {
-                return Room::None;
+                break Room::None;
             }
             stats.values.evicted_keys.add(1);
             if self.used_memory_bytes() <= limit {
-                return Room::Enough;
+                break Room::Enough;
             }
             if patience.is_some_and(|patience| begun.elapsed() > patience) {
-                return Room::Soon;
+                break Room::Soon;
             }
-        }
+        };
+        self.note_latency(Event::EvictionCycle, begun.elapsed());
+        room
     }
 
     /// The policy has changed, or the server starts: access stamps are kept accordingly.

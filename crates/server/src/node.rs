@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::command_log::CommandLog;
 use crate::config::Config;
 use crate::control;
+use crate::latency::monitor::{Event, Monitor};
 use crate::listeners::Listeners;
 use crate::log;
 use crate::memory::Memory;
@@ -25,6 +27,8 @@ pub struct Node {
     pub commands: Commands,
     pub clients: Clients,
     pub stats: Stats,
+    pub command_log: CommandLog,
+    pub latency: Monitor,
     pub memory: Memory,
     pub pause: Pause,
     pub listeners: Listeners,
@@ -95,6 +99,8 @@ impl Node {
             commands,
             clients: Clients::default(),
             stats,
+            command_log: CommandLog::default(),
+            latency: Monitor::default(),
             memory: Memory::default(),
             pause: Pause::default(),
             listeners: Listeners::default(),
@@ -171,6 +177,15 @@ impl Node {
              This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Isotherm \
              instance. Connection from {addr} aborted."
         ));
+    }
+
+    // ---- watching ----
+
+    /// Notes an event if it took as long as `latency-monitor-threshold`.
+    pub fn note_latency(&self, event: Event, took: Duration) {
+        if self.config.latency_threshold_ms().is_some_and(|ms| took.as_millis() >= u128::from(ms)) {
+            self.latency.add(event, took, unix_now().0.div_euclid(1000));
+        }
     }
 
     // ---- connections ----

@@ -140,6 +140,14 @@ impl Commands {
         None
     }
 
+    /// A command or a subcommand ("config|get") by its full name, in any case.
+    pub fn find_full(&self, name: &[u8]) -> Option<&'static Entry> {
+        match name.iter().position(|&byte| byte == b'|') {
+            Some(bar) => self.find(&name[..bar])?.subcommand(&name[bar + 1..]),
+            None => self.find(name),
+        }
+    }
+
     #[cold]
     fn find_long(&self, name: &[u8]) -> Option<&'static Entry> {
         /// Longer than any command's name; what is longer need not be copied.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::latency::{Histogram, Recorder};
+
 /// A counter with one writer.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
@@ -29,9 +31,10 @@ pub struct CommandCounters {
     pub ticks: Counter,
     pub rejected: Counter,
     pub failed: Counter,
+    pub latency: Recorder,
 }
 
-/// The same, added up; time in microseconds.
+/// The counts of the same, added up; time in microseconds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CommandTotals {
     pub calls: u64,
@@ -76,6 +79,8 @@ pub struct Totals {
     pub commands: Vec<CommandTotals>,
     pub values: Values<u64>,
     pub errors: BTreeMap<Box<[u8]>, u64>,
+    /// By command; in a baseline only (`Stats::latency` adds up those that are asked for).
+    latency: BTreeMap<u16, Histogram>,
 }
 
 pub struct Stats {
@@ -111,9 +116,27 @@ impl Stats {
         totals
     }
 
+    /// The times of a command, since the start or the last reset.
+    pub fn latency(&self, command: u16) -> Histogram {
+        let mut sum = self.raw_latency(usize::from(command));
+        let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = baseline.latency.get(&command) {
+            sum.subtract(before);
+        }
+        sum
+    }
+
+    fn raw_latency(&self, command: usize) -> Histogram {
+        let mut sum = Histogram::default();
+        self.threads.iter().for_each(|thread| thread.commands[command].latency.add_to(&mut sum));
+        sum
+    }
+
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
-        let totals = self.raw_totals();
+        let mut totals = self.raw_totals();
+        let measured = (0..totals.commands.len()).map(|command| (command as u16, self.raw_latency(command)));
+        totals.latency = measured.filter(|(_, times)| times.calls() > 0).collect();
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
     }

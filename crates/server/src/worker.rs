@@ -504,7 +504,7 @@ impl Inner {
             self.dispatcher.clock.begin();
             match answer {
                 Answer::Reply(reply) => self.dispatcher.answer(session, &reply),
-                Answer::Without(how) => self.dispatcher.answer_without(session, how),
+                Answer::Without(how) => self.dispatcher.answer_without(session, waiter, how),
             }
             self.finish(&mut connection);
             self.run_kept(&mut connection);
@@ -594,7 +594,8 @@ impl Inner {
 
     /// Closes connections that were silent for too long, or exceed the soft limit of output for too long.
     fn scan_idle(&mut self) {
-        self.dispatcher.hot.refresh(self.node);
+        let dispatcher = &mut self.dispatcher;
+        dispatcher.hot.refresh(self.node, &dispatcher.clock);
         let timeout_ms = self.dispatcher.hot.timeout_seconds as i64 * 1000;
         if timeout_ms == 0 && self.dispatcher.hot.output.soft_bytes == 0 {
             return;

@@ -5,9 +5,11 @@ pub mod specs;
 mod client;
 mod cluster;
 mod command;
+mod command_log;
 mod config;
 pub mod connection;
 mod debug;
+mod latency;
 mod memory;
 mod server;
 
@@ -59,8 +61,10 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     client::COMMANDS,
     cluster::COMMANDS,
     command::COMMANDS,
+    command_log::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
+    latency::COMMANDS,
     memory::COMMANDS,
     server::COMMANDS,
 ];

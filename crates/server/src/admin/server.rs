@@ -1,19 +1,43 @@
-//! Commands about the server as a whole: TIME, INFO, SHUTDOWN.
+//! Commands about the server as a whole: TIME, INFO, SHUTDOWN, ROLE, LOLWUT.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::{Command, Reach, Spec};
 use isotherm_keyspace::Db;
 use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::info::{self, DatabaseSize, Snapshot};
+use crate::logo;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::TIME, time),
     // The keyspace section counts keys, for which all must stand still.
     Command::new(Spec { reach: Reach::All, ..specs::INFO }, info),
     Command::new(specs::SHUTDOWN, shutdown),
+    Command::new(specs::ROLE, role),
+    Command::new(specs::LOLWUT, lolwut),
 ];
+
+/// A primary, what it has sent, and its replicas.
+fn role(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Outcome::Done
+}
+
+/// A picture. `VERSION n` would choose one of several.
+fn lolwut(call: &mut AdminCall<'_>) -> Outcome {
+    let asks_version = call.args.len() >= 3 && call.args.get(1).eq_ignore_ascii_case(b"version");
+    if asks_version && parse_i64(call.args.get(2)).is_none() {
+        call.reply.error(errors::NOT_AN_INTEGER);
+        return Outcome::Done;
+    }
+    call.reply.verbatim("txt", logo::lolwut().as_bytes());
+    Outcome::Done
+}
 
 fn time(call: &mut AdminCall<'_>) -> Outcome {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

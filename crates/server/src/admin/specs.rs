@@ -5,9 +5,11 @@
 mod client;
 mod cluster;
 mod connection;
+mod observe;
 mod server;
 
 pub use client::*;
 pub use cluster::*;
 pub use connection::*;
+pub use observe::*;
 pub use server::*;

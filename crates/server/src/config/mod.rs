@@ -112,12 +112,17 @@ impl Config {
     }
 }
 
+/// Its value is nobody's business.
+pub fn is_sensitive(id: Id) -> bool {
+    PARAMS[id.index()].flags.sensitive
+}
+
 fn is_text(param: &Param) -> bool {
     matches!(param.kind, Kind::Text { .. } | Kind::Special(_))
 }
 
 /// A parameter by its name or its alias, in any case, and that name as it is declared.
-fn find(name: &[u8]) -> Option<(Id, &'static str)> {
+pub fn find(name: &[u8]) -> Option<(Id, &'static str)> {
     let named = |declared: &'static str| declared.as_bytes().eq_ignore_ascii_case(name).then_some(declared);
     PARAMS.iter().enumerate().find_map(|(at, param)| {
         let shown = named(param.name).or_else(|| param.alias.and_then(named))?;

@@ -30,10 +30,8 @@ const NO_ACL: &str = "there are no users but the default one yet";
 const NO_AFFINITY: &str = "threads are not bound to CPUs";
 const NO_CLUSTER: &str = "there is no cluster yet";
 const NO_COMPRESSION: &str = "the blocks of a list are not compressed";
-const NO_COMMANDLOG: &str = "there is no log of slow or large commands yet";
 const NO_DEFRAG: &str = "memory is always compacted";
 const NO_EVENTS: &str = "there is no pub/sub and no tracking yet";
-const NO_LATENCY: &str = "latencies are not tracked yet";
 const LAZYFREE: &str = "freeing is quick in any case, so nothing is left to the background";
 const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
@@ -159,12 +157,12 @@ pub const PARAMS: &[Param] = &[
     flag("cluster-require-full-coverage", true).no_effect(NO_CLUSTER),
     unsigned("cluster-slot-migration-log-max-len", 1000, 0, i64::MAX).no_effect(NO_CLUSTER),
     flag("cluster-slot-stats-enabled", false).no_effect(NO_CLUSTER),
-    signed("commandlog-execution-slower-than", 10000, -1, i64::MAX).alias("slowlog-log-slower-than").no_effect(NO_COMMANDLOG),
-    unsigned("commandlog-large-reply-max-len", 128, 0, i64::MAX).no_effect(NO_COMMANDLOG),
-    unsigned("commandlog-large-request-max-len", 128, 0, i64::MAX).no_effect(NO_COMMANDLOG),
-    signed("commandlog-reply-larger-than", 1 << 20, -1, i64::MAX).no_effect(NO_COMMANDLOG),
-    signed("commandlog-request-larger-than", 1 << 20, -1, i64::MAX).no_effect(NO_COMMANDLOG),
-    unsigned("commandlog-slow-execution-max-len", 128, 0, i64::MAX).alias("slowlog-max-len").no_effect(NO_COMMANDLOG),
+    signed("commandlog-execution-slower-than", 10000, -1, i64::MAX).alias("slowlog-log-slower-than").works("Commands that take so many microseconds are in the slow log; -1 for none."),
+    unsigned("commandlog-large-reply-max-len", 128, 0, i64::MAX).works("How many commands with large replies are remembered."),
+    unsigned("commandlog-large-request-max-len", 128, 0, i64::MAX).works("How many large requests are remembered."),
+    signed("commandlog-reply-larger-than", 1 << 20, -1, i64::MAX).works("Replies of so many bytes are logged; -1 for none."),
+    signed("commandlog-request-larger-than", 1 << 20, -1, i64::MAX).works("Requests of so many bytes are logged; -1 for none."),
+    unsigned("commandlog-slow-execution-max-len", 128, 0, i64::MAX).alias("slowlog-max-len").works("How many slow commands are remembered."),
     flag("crash-log-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("crash-memcheck-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("daemonize", false).immutable().works("The server goes into the background."),
@@ -191,9 +189,9 @@ pub const PARAMS: &[Param] = &[
     flag("io-threads-always-active", false).hidden().no_effect("workers are always there"),
     flag("jemalloc-bg-thread", true).apply(Apply::Allocator).works("Whether the allocator has a thread that gives freed memory back."),
     signed("key-load-delay", 0, INT_MIN, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
-    signed("latency-monitor-threshold", 0, 0, i64::MAX).no_effect(NO_COMMANDLOG),
-    flag("latency-tracking", true).no_effect(NO_LATENCY),
-    special("latency-tracking-info-percentiles", &special::LATENCY_TRACKING_INFO_PERCENTILES).multi_arg().no_effect(NO_LATENCY),
+    signed("latency-monitor-threshold", 0, 0, i64::MAX).works("Milliseconds from which on an event is kept for LATENCY; 0 for none."),
+    flag("latency-tracking", true).works("How long commands take is recorded, for INFO latencystats and LATENCY HISTOGRAM."),
+    special("latency-tracking-info-percentiles", &special::LATENCY_TRACKING_INFO_PERCENTILES).multi_arg().works("The percentiles that INFO latencystats shows."),
     flag("lazyfree-lazy-eviction", true).no_effect(LAZYFREE),
     flag("lazyfree-lazy-expire", true).no_effect(LAZYFREE),
     flag("lazyfree-lazy-server-del", true).no_effect(LAZYFREE),

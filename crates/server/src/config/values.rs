@@ -210,6 +210,26 @@ impl Config {
         self.permission(ENABLE_PROTECTED_CONFIGS)
     }
 
+    // ---- watching ----
+
+    #[inline]
+    pub fn tracks_latency(&self) -> bool {
+        const LATENCY_TRACKING: Id = id("latency-tracking");
+        self.flag(LATENCY_TRACKING)
+    }
+
+    /// Shown by INFO latencystats, in percent.
+    pub fn latency_percentiles(&self) -> Vec<String> {
+        const PERCENTILES: Id = id("latency-tracking-info-percentiles");
+        self.words(PERCENTILES)
+    }
+
+    /// What takes so long is an event; `None` if nothing is.
+    pub fn latency_threshold_ms(&self) -> Option<u64> {
+        const THRESHOLD: Id = id("latency-monitor-threshold");
+        u64::try_from(self.number(THRESHOLD)).ok().filter(|ms| *ms > 0)
+    }
+
     // ---- memory ----
 
     /// 0 for no limit.

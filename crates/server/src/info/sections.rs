@@ -29,7 +29,7 @@ pub const SECTIONS: &[Section] = &[
     section("modules", "Modules", Body::Fields(&[])),
     only_asked(section("commandstats", "Commandstats", Body::Lines(command_stats))),
     section("errorstats", "Errorstats", Body::Lines(error_stats)),
-    only_asked(section("latencystats", "Latencystats", Body::Fields(&[]))),
+    only_asked(section("latencystats", "Latencystats", Body::Lines(latency_stats))),
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
 ];
@@ -77,6 +77,22 @@ fn command_stats(snapshot: &Snapshot<'_>, out: &mut String) {
                 entry.name, total.calls, total.usec, total.rejected, total.failed
             ),
         );
+    }
+}
+
+fn latency_stats(snapshot: &Snapshot<'_>, out: &mut String) {
+    let percentiles = snapshot.node.config.latency_percentiles();
+    for entry in snapshot.node.commands.all() {
+        let times = snapshot.node.stats.latency(entry.index);
+        if times.calls() == 0 {
+            continue;
+        }
+        let value = |text: &String| {
+            let percent = text.parse().expect("the parameter is checked when it is set");
+            format!("p{text}={:.3}", times.percentile_ns(percent) as f64 / 1000.0)
+        };
+        let values: Vec<String> = percentiles.iter().map(value).collect();
+        line(out, format_args!("latency_percentiles_usec_{}:{}", entry.name, values.join(",")));
     }
 }
 

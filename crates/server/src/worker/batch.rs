@@ -201,7 +201,7 @@ pub fn parse(
     mut at: usize,
     requests: &mut Requests,
 ) -> (usize, Ended) {
-    dispatcher.hot.refresh(dispatcher.node);
+    dispatcher.hot.refresh(dispatcher.node, &dispatcher.clock);
     let stranger;
     let (limits, requests_max) = match connection.session.authenticated || !dispatcher.node.auth_required() {
         true => (&dispatcher.hot.limits, REQUESTS_MAX),

@@ -1,0 +1,167 @@
+//! SLOWLOG and COMMANDLOG: reading the logs of commands.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::Command;
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::command_log::Kind;
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::container(
+        specs::SLOWLOG,
+        &[
+            Command::new(specs::SLOWLOG_GET, slow_get),
+            Command::new(specs::SLOWLOG_HELP, slow_help),
+            Command::new(specs::SLOWLOG_LEN, slow_len),
+            Command::new(specs::SLOWLOG_RESET, slow_reset),
+        ],
+    ),
+    Command::container(
+        specs::COMMANDLOG,
+        &[
+            Command::new(specs::COMMANDLOG_GET, get),
+            Command::new(specs::COMMANDLOG_HELP, help),
+            Command::new(specs::COMMANDLOG_LEN, len),
+            Command::new(specs::COMMANDLOG_RESET, reset),
+        ],
+    ),
+];
+
+const SLOW_ENTRIES_DEFAULT: usize = 10;
+
+fn slow_get(call: &mut AdminCall<'_>) -> Outcome {
+    if call.args.len() > 3 {
+        call.reply.error(errors::subcommand_syntax(call.args));
+        return Outcome::Done;
+    }
+    let count = match call.args.try_get(2) {
+        Some(count) => read_count(count),
+        None => Ok(SLOW_ENTRIES_DEFAULT),
+    };
+    write_entries(call, Ok(Kind::Slow), count)
+}
+
+fn slow_len(call: &mut AdminCall<'_>) -> Outcome {
+    write_len(call, Kind::Slow)
+}
+
+fn slow_reset(call: &mut AdminCall<'_>) -> Outcome {
+    forget(call, Kind::Slow)
+}
+
+fn get(call: &mut AdminCall<'_>) -> Outcome {
+    let (count, kind) = (read_count(call.args.get(2)), read_kind(call.args.get(3)));
+    write_entries(call, kind, count)
+}
+
+fn len(call: &mut AdminCall<'_>) -> Outcome {
+    match read_kind(call.args.get(2)) {
+        Ok(kind) => write_len(call, kind),
+        Err(text) => refuse(call, text),
+    }
+}
+
+fn reset(call: &mut AdminCall<'_>) -> Outcome {
+    match read_kind(call.args.get(2)) {
+        Ok(kind) => forget(call, kind),
+        Err(text) => refuse(call, text),
+    }
+}
+
+fn refuse(call: &mut AdminCall<'_>, text: &str) -> Outcome {
+    call.reply.error(text);
+    Outcome::Done
+}
+
+fn read_kind(word: &[u8]) -> Result<Kind, &'static str> {
+    Kind::named(word).ok_or("ERR type should be one of the following: slow, large-request, large-reply")
+}
+
+/// -1 is as many as there are.
+fn read_count(word: &[u8]) -> Result<usize, &'static str> {
+    match parse_i64(word) {
+        Some(-1) => Ok(usize::MAX),
+        Some(count @ 0..) => Ok(count as usize),
+        _ => Err("ERR count should be greater than or equal to -1"),
+    }
+}
+
+fn write_entries(
+    call: &mut AdminCall<'_>,
+    kind: Result<Kind, &'static str>,
+    count: Result<usize, &'static str>,
+) -> Outcome {
+    let (count, kind) = match (count, kind) {
+        (Ok(count), Ok(kind)) => (count, kind),
+        (Err(text), _) | (_, Err(text)) => return refuse(call, text),
+    };
+    let entries = call.node.command_log.newest(&call.node.config, kind, count);
+    call.reply.array(entries.len());
+    for entry in &entries {
+        call.reply.array(6);
+        call.reply.integer(entry.id as i64);
+        call.reply.integer(entry.unix_seconds);
+        call.reply.integer(entry.value as i64);
+        call.reply.array(entry.arguments.len());
+        entry.arguments.iter().for_each(|argument| call.reply.bulk(argument));
+        call.reply.bulk(entry.addr.as_bytes());
+        call.reply.bulk(entry.name.as_bytes());
+    }
+    Outcome::Done
+}
+
+fn write_len(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
+    call.reply.integer(call.node.command_log.len(&call.node.config, kind) as i64);
+    Outcome::Done
+}
+
+fn forget(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
+    call.node.command_log.reset(kind);
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn slow_help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "SLOWLOG",
+        &[
+            "GET [<count>]",
+            "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+            "    Entries are made of:",
+            "    id, timestamp, time in microseconds, arguments array, client IP and port,",
+            "    client name",
+            "LEN",
+            "    Return the length of the slowlog.",
+            "RESET",
+            "    Reset the slowlog.",
+        ],
+    );
+    Outcome::Done
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "COMMANDLOG",
+        &[
+            "GET <count> <type>",
+            "    Return top <count> entries of the specified <type> from the commandlog (-1 mean all).",
+            "    Entries are made of:",
+            "    id, timestamp,",
+            "        time in microseconds for type of slow,",
+            "        or size in bytes for type of large-request,",
+            "        or size in bytes for type of large-reply",
+            "    arguments array, client IP and port,",
+            "    client name",
+            "LEN <type>",
+            "    Return the length of the specified type of commandlog.",
+            "RESET <type>",
+            "    Reset the specified type of commandlog.",
+        ],
+    );
+    Outcome::Done
+}

@@ -1,0 +1,155 @@
+//! What the server tells of its commands over a socket: the logs of slow and large ones, how long they take, what is
+//! counted.
+
+mod common;
+
+use common::{Client, Server, encode};
+
+const OK: &str = "+OK\r\n";
+
+#[track_caller]
+fn contains(client: &mut Client, request: &str, parts: &[&str]) {
+    let reply = client.ask(request);
+    for part in parts {
+        assert!(reply.contains(part), "{request}: {part:?} is not in {reply:?}");
+    }
+}
+
+#[test]
+fn slow_commands_are_logged_with_who_ran_them() {
+    let server = Server::start(&["--slowlog-log-slower-than", "-1", "--slowlog-max-len", "3"]);
+    let mut client = server.client();
+    client.check("CLIENT SETNAME ann", OK);
+    client.check("SLOWLOG LEN", ":0\r\n");
+    // It is the first that it logs, as it holds for itself.
+    client.check("CONFIG SET slowlog-log-slower-than 0", OK);
+    client.check("SET k v", OK);
+    client.check("MULTI", OK);
+    client.check("INCR n", "+QUEUED\r\n");
+    client.check("EXEC", "*1\r\n:1\r\n");
+    client.check("CONFIG SET slowlog-log-slower-than -1", OK);
+    client.check("SLOWLOG LEN", ":3\r\n");
+    // EXEC is not there, what it ran is.
+    let words = [
+        "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n",
+        "$5\r\nMULTI\r\n",
+        "*3\r\n$3\r\nSET\r\n",
+        "$3\r\nann\r\n",
+        "127.0.0.1:",
+    ];
+    contains(&mut client, "SLOWLOG GET", &words);
+    contains(&mut client, "SLOWLOG GET 1", &["*1\r\n*6\r\n:3\r\n"]);
+    client.check("SLOWLOG GET -2", "-ERR count should be greater than or equal to -1\r\n");
+    client.check("SLOWLOG GET x", "-ERR count should be greater than or equal to -1\r\n");
+    client.check(
+        "slowlog get 1 2",
+        "-ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.\r\n",
+    );
+    client.check("CONFIG SET slowlog-max-len 1 slowlog-log-slower-than 1000000", OK);
+    client.check("COMMANDLOG LEN slow", ":1\r\n");
+    client.check("SLOWLOG RESET", OK);
+    client.check("SLOWLOG GET", "*0\r\n");
+}
+
+#[test]
+fn large_requests_and_replies_are_logged() {
+    let server = Server::start(&[
+        "--commandlog-request-larger-than",
+        "1024",
+        "--commandlog-reply-larger-than",
+        "1000",
+    ]);
+    let mut client = server.client();
+    let value = "x".repeat(1000);
+    client.check(&format!("SET k {value}"), OK);
+    client.check("COMMANDLOG LEN large-request", ":1\r\n");
+    client.check("COMMANDLOG LEN large-reply", ":0\r\n");
+    client.ask("GET k");
+    client.check("COMMANDLOG LEN large-reply", ":1\r\n");
+    // *3 $3 SET $1 k $1000 with its line ends, and the value.
+    let wire = encode(&["SET", "k", &value]).len();
+    contains(
+        &mut client,
+        "COMMANDLOG GET -1 large-request",
+        &[&format!(":{wire}\r\n"), "... (872 more bytes)"],
+    );
+    contains(&mut client, "COMMANDLOG GET -1 large-reply", &[":1009\r\n", "$3\r\nGET\r\n"]);
+    let wrong = "-ERR type should be one of the following: slow, large-request, large-reply\r\n";
+    client.check("COMMANDLOG LEN fast", wrong);
+    client.check("COMMANDLOG RESET large-reply", OK);
+    client.check("COMMANDLOG GET 5 large-reply", "*0\r\n");
+}
+
+#[test]
+fn whoever_waited_is_logged_when_he_is_answered() {
+    let server = Server::with_workers(2, &["--slowlog-log-slower-than", "0"]);
+    let (mut client, mut waiter) = (server.client(), server.client());
+    waiter.send(encode(&["BLPOP", "list", "0"]));
+    while !client.ask("INFO clients").contains("blocked_clients:1\r\n") {}
+    assert!(!client.ask("SLOWLOG GET -1").contains("BLPOP"));
+    client.check("RPUSH list a", ":1\r\n");
+    waiter.expect("*2\r\n$4\r\nlist\r\n$1\r\na\r\n");
+    contains(&mut client, "SLOWLOG GET -1", &["*3\r\n$5\r\nBLPOP\r\n$4\r\nlist\r\n$1\r\n0\r\n"]);
+    contains(&mut client, "INFO latencystats", &["latency_percentiles_usec_blpop:p50="]);
+}
+
+#[test]
+fn latencies_of_commands() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("CONFIG RESETSTAT", OK);
+    client.check("SET a b", OK);
+    client.check("SET a b", OK);
+    client.ask("CLIENT ID");
+    contains(
+        &mut client,
+        "LATENCY HISTOGRAM set",
+        &["*2\r\n$3\r\nset\r\n*4\r\n$5\r\ncalls\r\n:2\r\n$14\r\nhistogram_usec\r\n"],
+    );
+    contains(&mut client, "LATENCY HISTOGRAM client", &["$9\r\nclient|id\r\n"]);
+    contains(&mut client, "LATENCY HISTOGRAM CLIENT|ID nothing", &["*2\r\n$9\r\nclient|id\r\n"]);
+    client.check("LATENCY HISTOGRAM nothing", "*0\r\n");
+    client.check(
+        "CONFIG SET latency-tracking-info-percentiles",
+        "-ERR wrong number of arguments for 'config|set' command\r\n",
+    );
+    client.send(encode(&["CONFIG", "SET", "latency-tracking-info-percentiles", "0.0 50 100"]));
+    client.expect(OK);
+    contains(
+        &mut client,
+        "INFO latencystats",
+        &["latency_percentiles_usec_set:p0=", ",p50=", ",p100=", "_client|id:"],
+    );
+    client.check("CONFIG SET latency-tracking no", OK);
+    client.check("CONFIG RESETSTAT", OK);
+    client.check("SET a b", OK);
+    assert!(!client.ask("INFO latencystats").contains("usec_set"));
+}
+
+#[test]
+fn slow_events() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    contains(&mut client, "LATENCY DOCTOR", &["I'm sorry, Dave"]);
+    client.check("CONFIG SET latency-monitor-threshold 20", OK);
+    client.check("DEBUG SLEEP 0.03", OK);
+    // The housekeeping may have waited for the same.
+    contains(&mut client, "LATENCY LATEST", &["\r\n*6\r\n$7\r\ncommand\r\n:"]);
+    contains(&mut client, "LATENCY HISTORY command", &["*1\r\n*2\r\n:"]);
+    contains(&mut client, "LATENCY GRAPH command", &["command - high ", " ms)\n-----"]);
+    contains(&mut client, "LATENCY DOCTOR", &["1. command: 1 latency spikes (average "]);
+    client.check("LATENCY GRAPH x", "-ERR No samples available for event 'x'\r\n");
+    client.check("LATENCY HISTORY x", "*0\r\n");
+    client.check("LATENCY RESET x command", ":1\r\n");
+    client.ask("LATENCY RESET");
+    client.check("LATENCY LATEST", "*0\r\n");
+}
+
+#[test]
+fn a_primary_and_a_picture() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
+    contains(&mut client, "LOLWUT", &["Isotherm ver. "]);
+    client.check("LOLWUT VERSION x", "-ERR value is not an integer or out of range\r\n");
+}
