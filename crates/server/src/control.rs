@@ -20,6 +20,7 @@ use crate::cron::Cron;
 use crate::log;
 use crate::node::{Node, unix_now};
 use crate::session::ClientShared;
+use crate::supervisor;
 use crate::worker;
 
 /// A letter to the control thread.
@@ -224,6 +225,7 @@ impl Control {
 
     fn end(&self) {
         log::notice("User requested shutdown...");
+        supervisor::tell("STOPPING=1\n");
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()
         {

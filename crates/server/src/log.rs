@@ -4,7 +4,8 @@
 //! 4711:M 21 Nov 2026 02:33:41.017 * Ready to accept connections tcp
 //! pid  role      local time       level
 //! ```
-//! Levels: `.` debug, `-` verbose, `*` notice, `#` warning. Writing is done by whoever logs, one `write` a line, so that
+//! Levels: `.` debug, `-` verbose, `*` notice, `#` warning. The formats logfmt and json say the same by name:
+//! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by whoever logs, one `write` a line, so that
 //! lines of several threads never mix.
 
 use std::fs::{File, OpenOptions};
@@ -26,11 +27,43 @@ pub enum Level {
 
 /// Lines below it are not written.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Notice as u8);
+/// The numbers are those of the words of `log-format`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Format {
+    Legacy,
+    Logfmt,
+    Json,
+}
+
+/// The numbers are those of the words of `log-timestamp-format`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Timestamp {
+    Legacy,
+    Iso8601,
+    Milliseconds,
+}
+
+static FORMAT: AtomicU8 = AtomicU8::new(Format::Legacy as u8);
+static TIMESTAMP: AtomicU8 = AtomicU8::new(Timestamp::Legacy as u8);
+
 /// None: standard output.
 static FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+pub fn set_format(format: Format, timestamp: Timestamp) {
+    FORMAT.store(format as u8, Ordering::Relaxed);
+    TIMESTAMP.store(timestamp as u8, Ordering::Relaxed);
+}
+
+fn format() -> (Format, Timestamp) {
+    let format = [Format::Legacy, Format::Logfmt, Format::Json][usize::from(FORMAT.load(Ordering::Relaxed))];
+    let timestamps = [Timestamp::Legacy, Timestamp::Iso8601, Timestamp::Milliseconds];
+    (format, timestamps[usize::from(TIMESTAMP.load(Ordering::Relaxed))])
 }
 
 /// Lines go to this file from now on; without one, to standard output. Opened once here to learn whether it can be.
@@ -61,11 +94,59 @@ fn line(level: Level, message: &str) {
     if !is_on(level) {
         return;
     }
-    let sign = ['.', '-', '*', '#', '#'][level as usize];
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let moment = local_time(since.as_secs() as i64);
-    let text = format!("{}:M {moment}.{:03} {sign} {message}\n", std::process::id(), since.subsec_millis());
-    write(&text);
+    let (format, timestamp) = format();
+    let moment = moment(timestamp, since.as_secs() as i64, since.subsec_millis());
+    write(&formatted(format, level, &moment, std::process::id(), message));
+}
+
+fn moment(format: Timestamp, unix_seconds: i64, millis: u32) -> String {
+    match format {
+        Timestamp::Legacy => format!("{}.{millis:03}", local_time(unix_seconds)),
+        Timestamp::Iso8601 => {
+            let (year, month, day) = civil_date(unix_seconds.div_euclid(86_400));
+            let (hour, minute, second) = time_of_day(unix_seconds);
+            format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}+00:00")
+        }
+        Timestamp::Milliseconds => format!("{}", unix_seconds * 1000 + i64::from(millis)),
+    }
+}
+
+fn formatted(format: Format, level: Level, moment: &str, pid: u32, message: &str) -> String {
+    const SIGNS: [char; 5] = ['.', '-', '*', '#', '#'];
+    const NAMES: [&str; 5] = ["debug", "info", "notice", "warning", "warning"];
+    let (sign, name) = (SIGNS[level as usize], NAMES[level as usize]);
+    match format {
+        Format::Legacy => format!("{pid}:M {moment} {sign} {message}\n"),
+        Format::Logfmt => {
+            let message = message.replace('"', "'").replace(['\n', '\r'], " ");
+            format!("pid={pid} role=primary timestamp=\"{moment}\" level={name} message=\"{message}\"\n")
+        }
+        Format::Json => {
+            let message = json_string(message);
+            format!(
+                "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{moment}\",\"level\":\"{name}\",\"message\":{message}}}\n"
+            )
+        }
+    }
+}
+
+fn json_string(text: &str) -> String {
+    let mut out = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '\\' | '"' => out.extend(['\\', letter]),
+            '\n' => out.push_str("\\n"),
+            '\x0c' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x08' => out.push_str("\\b"),
+            ..='\x1f' => out.push_str(&format!("\\u{:04x}", letter as u32)),
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Writes `text` as it is, at the level notice.
@@ -93,10 +174,14 @@ fn open(path: &PathBuf) -> io::Result<File> {
 fn local_time(unix_seconds: i64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (days, second) = (unix_seconds.div_euclid(86_400), unix_seconds.rem_euclid(86_400));
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let (year, month, day) = civil_date(unix_seconds.div_euclid(86_400));
+    let (hour, minute, second) = time_of_day(unix_seconds);
     format!("{day:02} {} {year} {hour:02}:{minute:02}:{second:02}", MONTHS[month as usize - 1])
+}
+
+fn time_of_day(unix_seconds: i64) -> (i64, i64, i64) {
+    let second = unix_seconds.rem_euclid(86_400);
+    (second / 3600, second / 60 % 60, second % 60)
 }
 
 /// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is a year's last; 400
@@ -116,6 +201,25 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn formats() {
+        let check = |format, message, expected: &str| {
+            assert_eq!(formatted(format, Level::Verbose, "NOW", 7, message), expected);
+        };
+        check(Format::Legacy, "a \"b\"", "7:M NOW - a \"b\"\n");
+        let logfmt = "pid=7 role=primary timestamp=\"NOW\" level=info message=\"a 'b' c\"\n";
+        check(Format::Logfmt, "a \"b\"\nc", logfmt);
+        let json = "{\"pid\":7,\"role\":\"primary\",\"timestamp\":\"NOW\",\"level\":\"info\",\"message\":\"a \\\"\\n\\u0001\"}\n";
+        check(Format::Json, "a \"\n\x01", json);
+    }
+
+    #[test]
+    fn timestamps() {
+        assert_eq!(moment(Timestamp::Iso8601, 951_782_400, 7), "2000-02-29T00:00:00.007+00:00");
+        assert_eq!(moment(Timestamp::Milliseconds, 951_782_400, 7), "951782400007");
+        assert_eq!(moment(Timestamp::Legacy, 951_782_400, 7), "29 Feb 2000 00:00:00.007");
+    }
 
     #[test]
     fn dates() {

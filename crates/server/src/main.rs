@@ -8,6 +8,8 @@ mod detach;
 mod logo;
 mod node;
 mod start;
+mod supervisor;
+mod system;
 
 mod control;
 mod cron;

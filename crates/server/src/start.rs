@@ -15,6 +15,8 @@ use crate::listeners::os_text;
 use crate::log;
 use crate::logo;
 use crate::node::{Node, Parts};
+use crate::supervisor;
+use crate::system;
 use crate::worker::{self, Worker};
 
 /// File descriptors that are not clients: listeners, epoll sets, the log and what libraries open.
@@ -41,7 +43,9 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if loaded.config.daemonize() {
+    supervisor::find(&loaded.config);
+    // Who is supervised stays where he was started.
+    if loaded.config.daemonize() && !supervisor::is_there() {
         if !detach::is_detached() {
             return match detach::start_again(arguments, &folder, loaded.stdin.as_deref()) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -93,7 +97,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     write_pid_file(node);
     let control = Control::new(node, events, mailbox).map_err(no_events)?;
     log::notice("Server initialized");
-    warn_of_the_system();
+    system::warn(&node.config);
     for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
         spawn(number, move || Worker::new(node, events, mailbox, number))?;
     }
@@ -104,6 +108,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         let kind = if listener.is_unix() { "unix" } else { "tcp" };
         log::notice(format!("Ready to accept connections {kind}"));
     }
+    supervisor::tell("STATUS=Ready to accept connections\nREADY=1\n");
     Ok(control)
 }
 
@@ -122,6 +127,8 @@ fn spawn(number: usize, make: impl FnOnce() -> Worker + Send + 'static) -> Resul
 
 fn set_up_log(config: &Config) -> Result<(), String> {
     log::set_level(config.log_level());
+    let (format, timestamp) = config.log_format();
+    log::set_format(format, timestamp);
     let path = config.log_file();
     log::set_file(path.as_deref()).map_err(|error| format!("Can't open the log file: {}", os_text(&error)))
 }
@@ -178,7 +185,7 @@ fn arenas_for(config: &Config, workers: usize, reserve_bytes: u64) -> usize {
 /// Addresses cost nothing, so there are twice as many of them as there can be bytes. Where they are limited (`ulimit -v`),
 /// half of what is left is for everything else: large values, buffers, the stacks of threads.
 fn reserve_bytes() -> u64 {
-    let wanted = 2 * memory_bytes();
+    let wanted = 2 * system::memory_bytes();
     match address_space_left() {
         Some(left) => wanted.min(left / 2),
         None => wanted,
@@ -211,15 +218,6 @@ fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(pages * rustix::param::page_size() as u64))
 }
 
-/// The machine's memory; a guess where the system does not say.
-pub fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    match info.totalram as u64 * u64::from(info.mem_unit) {
-        0 => 64 << 30,
-        bytes => bytes,
-    }
-}
-
 fn random_bytes() -> Result<[u8; 32], String> {
     let mut bytes = [0; 32];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
@@ -230,15 +228,6 @@ fn write_pid_file(node: &Node) {
     let Some(path) = node.config.pid_file() else { return };
     if let Err(error) = std::fs::write(&path, format!("{}\n", std::process::id())) {
         log::warning(format!("Failed to write PID file: {}", os_text(&error)));
-    }
-}
-
-fn warn_of_the_system() {
-    let setting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
-    if setting.trim() == "2" {
-        log::notice(
-            "The system does not overcommit memory (vm.overcommit_memory=2): memory is committed in steps.",
-        );
     }
 }
 

@@ -136,3 +136,43 @@ fn the_log_goes_to_a_file() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
+
+#[test]
+fn systemd_hears_when_the_server_is_ready_and_when_it_ends() {
+    let folder = std::env::temp_dir().join(format!("isotherm-notify-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("socket");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    let heard = |word: &str| {
+        let mut bytes = [0; 256];
+        while !String::from_utf8_lossy(&bytes).contains(word) {
+            bytes = [0; 256];
+            socket.recv(&mut bytes).unwrap_or_else(|error| panic!("{word} was not heard: {error}"));
+        }
+    };
+    let port = common::free_port();
+    let mut command = common::command(&["--port", &port.to_string(), "--supervised", "systemd"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut server = Server::spawn(port, command);
+    heard("READY=1\n");
+    assert!(server.client().ask("INFO server").contains("process_supervised:systemd\r\n"));
+    server.signal("TERM");
+    heard("STOPPING=1\n");
+    assert!(server.wait().success());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_log_changes_its_format() {
+    let server = Server::start(&["--log-format", "logfmt", "--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    client.check("DEBUG LOG one", "+OK\r\n");
+    client.check("CONFIG SET log-format json log-timestamp-format milliseconds", "+OK\r\n");
+    client.check("DEBUG LOG \"two\"", "+OK\r\n");
+    let log = server.log();
+    let pid = server.pid();
+    assert!(log.contains(&format!("\npid={pid} role=primary timestamp=\"")), "{log}");
+    assert!(log.contains("level=warning message=\"DEBUG LOG: one\"\n"), "{log}");
+    assert!(log.contains("\"level\":\"warning\",\"message\":\"DEBUG LOG: \\\"two\\\"\"}\n"), "{log}");
+}

@@ -8,6 +8,7 @@ use isotherm_resp::errors;
 use super::{AdminCall, AdminHandler, specs};
 use crate::allocator;
 use crate::config::{Apply, Reason};
+use crate::listeners::os_text;
 use crate::node::Node;
 use crate::start::RESERVED_FILES;
 use crate::{control, log};
@@ -67,6 +68,10 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             node.post_control(control::Letter::Listen);
         }
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
+        Apply::LogFormat => {
+            let (format, timestamp) = node.config.log_format();
+            log::set_format(format, timestamp);
+        }
         Apply::LogLevel => log::set_level(node.config.log_level()),
         Apply::MaxClients => return check_max_clients(node),
         Apply::MaxMemory => warn_of_little_memory(node),
@@ -120,10 +125,26 @@ fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn rewrite(call: &mut AdminCall<'_>) -> Outcome {
-    call.reply.error(match call.node.config_file {
-        None => "ERR The server is running without a config file",
-        Some(_) => "ERR Rewriting config file: not supported yet",
-    });
+    rewrite_file(call, false)
+}
+
+/// `all`: every parameter gets a line, also with its default (DEBUG CONFIG-REWRITE-FORCE-ALL).
+pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
+    let Some(path) = &call.node.config_file else {
+        call.reply.error("ERR The server is running without a config file");
+        return Outcome::Done;
+    };
+    match call.node.config.rewrite(path, all) {
+        Ok(()) => {
+            log::notice("CONFIG REWRITE executed with success.");
+            call.reply.ok();
+        }
+        Err(error) => {
+            let why = os_text(&error);
+            log::warning(format!("CONFIG REWRITE failed: {why}"));
+            call.reply.error(format!("ERR Rewriting config file: {why}"));
+        }
+    }
     Outcome::Done
 }
 

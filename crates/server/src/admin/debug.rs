@@ -49,6 +49,7 @@ const WORDS: &[Word] = &[
     word("protect-client", 3..=3, protect_client),
     word("reload", 2..=usize::MAX, reload::reload),
     word("loadaof", 2..=usize::MAX, ok),
+    word("config-rewrite-force-all", 2..=2, rewrite_all),
     word("panic", 2..=usize::MAX, crash),
     word("segfault", 2..=usize::MAX, crash),
     word("assert", 2..=usize::MAX, crash),
@@ -71,6 +72,10 @@ const fn word(
     run: fn(&mut AdminCall<'_>),
 ) -> Word {
     Word { name, arguments, run }
+}
+
+fn rewrite_all(call: &mut AdminCall<'_>) {
+    let Outcome::Done = super::config::rewrite_file(call, true) else { unreachable!("it is done at once") };
 }
 
 fn debug(call: &mut AdminCall<'_>) -> Outcome {

@@ -154,7 +154,7 @@ fn command_line(arguments: &[&[u8]], first_counts: bool) -> Options {
 }
 
 /// Any bytes as one word of a line.
-fn quote(word: &[u8], out: &mut Vec<u8>) {
+pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in word {
         match byte {

@@ -4,6 +4,7 @@
 //! table   one declaration per parameter: name, alias, type, range, default, what it does
 //! value   argument -> value -> shown text, by type        check, special   rules and syntaxes of single parameters
 //! file    configuration file and command line             set              CONFIG GET and CONFIG SET
+//! rewrite the file again (CONFIG REWRITE)                 docs             docs/config.md and isotherm.conf
 //! ```
 //! Every number, flag and choice is one atomic at a place that is known at compile time, so a worker reads
 //! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Whoever derives something from
@@ -19,6 +20,7 @@ mod table;
 mod value;
 
 pub mod file;
+mod rewrite;
 mod set;
 mod values;
 

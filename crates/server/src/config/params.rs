@@ -125,6 +125,7 @@ pub enum Apply {
     /// The same, for other addresses.
     Bind,
     LogLevel,
+    LogFormat,
     Allocator,
     MaxClients,
     MaxMemory,

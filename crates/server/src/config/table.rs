@@ -73,7 +73,7 @@ const REPL_DISKLESS_LOAD: Words =
 /// Bits: several words may be given.
 const SHUTDOWN_ON_SIG: Words =
     &[("default", 0), ("save", 1), ("nosave", 2), ("now", 4), ("force", 8), ("safe", 16), ("failover", 32)];
-const SUPERVISED_MODE: Words = &[("upstart", 0), ("systemd", 1), ("auto", 2), ("no", 3)];
+pub const SUPERVISED_MODE: Words = &[("upstart", 0), ("systemd", 1), ("auto", 2), ("no", 3)];
 const SYSLOG_FACILITY: Words = &[
     ("user", 0),
     ("local0", 1),
@@ -170,7 +170,7 @@ pub const PARAMS: &[Param] = &[
     text("dbfilename", "dump.rdb").protected().check(check::db_filename).no_effect(NO_PERSISTENCE),
     text("debug-context", "").hidden().no_effect("a note for whoever reads it back"),
     special("dir", &special::DIR).protected().works("The working directory; logfile and unixsocket are relative to it."),
-    flag("disable-thp", true).immutable().no_effect("the system's setting is left alone"),
+    flag("disable-thp", true).immutable().no_effect("the keyspace never uses huge pages, and the rest is left to the system's setting"),
     flag("dual-channel-replication-enabled", false).no_effect(NO_REPLICATION),
     flag("enable-debug-assert", false).immutable().hidden().no_effect("there is no DEBUG ASSERT"),
     choice("enable-debug-command", PROTECTED_ACTION, "no").immutable().works("Who may use DEBUG: no, yes, or local connections."),
@@ -203,8 +203,8 @@ pub const PARAMS: &[Param] = &[
     signed("list-max-listpack-size", -2, INT_MIN, INT_MAX).alias("list-max-ziplist-size").works("A list above this is a quicklist: so many elements, or from -1 to -5 so many bytes (4 KB to 64 KB)."),
     signed("loading-process-events-interval-bytes", 2 << 20, 1024, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
     text("locale-collate", "").no_effect(NO_SORT),
-    choice("log-format", LOG_FORMAT, "legacy").no_effect("the log has the legacy format only"),
-    choice("log-timestamp-format", LOG_TIMESTAMP_FORMAT, "legacy").no_effect("the log has the legacy time stamps only"),
+    choice("log-format", LOG_FORMAT, "legacy").apply(Apply::LogFormat).works("How a line of the log looks."),
+    choice("log-timestamp-format", LOG_TIMESTAMP_FORMAT, "legacy").apply(Apply::LogFormat).works("How a line of the log tells the time, which is UTC."),
     text("logfile", "").immutable().works("Where the log goes; standard output if empty."),
     choice("loglevel", LOGLEVEL, "notice").apply(Apply::LogLevel).works("The least level that is logged."),
     flag("lua-enable-insecure-api", false).alias("lua-enable-deprecated-api").hidden().protected().no_effect(NO_SCRIPTS),
@@ -280,7 +280,7 @@ pub const PARAMS: &[Param] = &[
     flag("stop-writes-on-bgsave-error", true).no_effect(NO_PERSISTENCE),
     unsigned("stream-node-max-bytes", 4096, 0, i64::MAX).memory().works("A block of a stream ends before it is longer than this."),
     signed("stream-node-max-entries", 100, 0, i64::MAX).works("A block of a stream ends at so many entries."),
-    choice("supervised", SUPERVISED_MODE, "no").immutable().fixed("the server tells no supervisor that it is ready"),
+    choice("supervised", SUPERVISED_MODE, "no").immutable().works("With systemd or auto, systemd is told when the server is ready and when it ends. There is nothing for upstart."),
     flag("syslog-enabled", false).immutable().fixed(NO_SYSLOG),
     choice("syslog-facility", SYSLOG_FACILITY, "local0").immutable().no_effect(NO_SYSLOG),
     text("syslog-ident", "isotherm").immutable().no_effect(NO_SYSLOG),

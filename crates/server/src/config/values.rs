@@ -1,9 +1,9 @@
 //! The values that the process reads while it works, with their types.
 
 use super::special::{self, OutputLimit};
-use super::table::MAXMEMORY_POLICY;
+use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, id, value};
-use crate::log::Level;
+use crate::log::{Format, Level, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -303,6 +303,34 @@ impl Config {
             3 => Level::Warning,
             _ => Level::Nothing,
         }
+    }
+
+    pub fn log_format(&self) -> (Format, Timestamp) {
+        let format = match self.number(const { id("log-format") }) {
+            0 => Format::Legacy,
+            1 => Format::Logfmt,
+            _ => Format::Json,
+        };
+        let timestamp = match self.number(const { id("log-timestamp-format") }) {
+            0 => Timestamp::Legacy,
+            1 => Timestamp::Iso8601,
+            _ => Timestamp::Milliseconds,
+        };
+        (format, timestamp)
+    }
+
+    // ---- supervision ----
+
+    /// systemd may be told about this process, if it asks.
+    pub fn supervised_by_systemd(&self) -> bool {
+        const SUPERVISED: Id = id("supervised");
+        matches!(value::word(SUPERVISED_MODE, self.number(SUPERVISED)), "systemd" | "auto")
+    }
+
+    /// It has to be told.
+    pub fn demands_systemd(&self) -> bool {
+        const SUPERVISED: Id = id("supervised");
+        value::word(SUPERVISED_MODE, self.number(SUPERVISED)) == "systemd"
     }
 
     // ---- helpers ----
