@@ -81,6 +81,7 @@ impl Partition {
                 let empty = root.body.structure().len() == 0 && left.form != Form::Stream;
                 self.store.objects.put(number, root);
                 self.store.list_bound(number);
+                self.store.objects.note_untidy(number);
                 match (is_old, empty) {
                     (true, true) => {
                         self.remove_at(db, &found.expect("it existed"), now);
@@ -212,6 +213,21 @@ impl Partition {
             let key = self.store.key_of(EntryBytes(view.entry(spot))).to_vec();
             Some((db, Location { slot, page_index, page: Some(page), spot: Some(spot) }, key))
         })
+    }
+
+    /// Frees about `nodes_max` nodes of what was cut off a collection. False if there is none.
+    fn sweep(&mut self, nodes_max: usize) -> bool {
+        let Some(number) = self.store.objects.take_untidy() else { return false };
+        let mut root = self.store.open_object(number);
+        root.body.structure_mut().sweep_step(&mut self.store, nodes_max);
+        self.store.objects.put(number, root);
+        self.store.objects.note_untidy(number);
+        if self.store.objects.get(number).references > 0
+            && let Some((db, location, _)) = self.find_object(number)
+        {
+            self.recount(db, &location, number);
+        }
+        true
     }
 
     /// After a change of an object that stays where it is: what its slot counts for it.
@@ -404,9 +420,10 @@ impl Store {
 }
 
 impl Keyspace {
-    /// Frees up to about `nodes_max` nodes of removed collections of one partition, under its lock. False when none is
-    /// left that may go.
+    /// Frees up to about `nodes_max` nodes of removed collections of one partition, and of what was cut off others,
+    /// under its lock. False when none is left that may go.
     pub fn free_step(&self, partition: u16, nodes_max: usize) -> bool {
-        self.lock(partition).store.free_doomed(nodes_max)
+        let mut partition = self.lock(partition);
+        partition.store.free_doomed(nodes_max) || partition.sweep(nodes_max)
     }
 }

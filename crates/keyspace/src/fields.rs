@@ -16,6 +16,7 @@ use crate::entry::{
     BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
 };
 use crate::key::Key;
+use crate::large::Shared;
 use crate::linear;
 use crate::object::{Object, Structure};
 use crate::packed::Element;
@@ -364,9 +365,11 @@ impl Fields {
     /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
     fn before_change(&self, store: &mut Store, page: Handle) {
         if self.saving && store.heap.page(page).version() != store.snapshot.version() {
-            let mut saved = Vec::new();
-            self.tell_page(store, page, &mut |field| saved.push(SavedField::of(field)));
-            store.snapshot.save_fields(self.number, saved);
+            let mut saved = std::mem::take(store.snapshot.fields_of(self.number));
+            let view = store.heap.page(page);
+            view.spots()
+                .for_each(|spot| saved.push(SavedField::of_entry(store, EntryBytes(view.entry(spot)))));
+            *store.snapshot.fields_of(self.number) = saved;
             let epoch = store.snapshot.version();
             page::set_version(store.heap.page_mut(page), epoch);
         }
@@ -407,6 +410,7 @@ impl Fields {
                 let value = match &saved.value {
                     SavedText::Int(int) => NewValue::Int(*int),
                     SavedText::Bytes(bytes) => NewValue::Bytes(bytes),
+                    SavedText::Shared(..) => unreachable!("it was copied"),
                 };
                 let now = UnixMs(0);
                 if let Err(full) = copy.set(store, &saved.name, value, saved.expiry, false, now) {
@@ -455,6 +459,8 @@ pub(crate) struct SavedField {
 pub(crate) enum SavedText {
     Int(i64),
     Bytes(Box<[u8]>),
+    /// A large value, shared; it begins behind so many bytes.
+    Shared(Shared, usize),
 }
 
 impl SavedField {
@@ -466,10 +472,29 @@ impl SavedField {
         SavedField { name: field.name.into(), value, expiry: field.expiry }
     }
 
+    /// A large value is shared, not copied.
+    fn of_entry(store: &Store, entry: EntryBytes<'_>) -> SavedField {
+        let field = field_of(store, entry.0);
+        match entry.body() {
+            Some(body) if body.place == Place::Large && entry.form() != Form::Int => {
+                let skip = body.len as usize - store.value_bytes_of(entry).len();
+                let value = SavedText::Shared(store.large.share(body.raw), skip);
+                SavedField { name: field.name.into(), value, expiry: field.expiry }
+            }
+            _ => SavedField::of(field),
+        }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let value = if let SavedText::Bytes(bytes) = &self.value { bytes.len() } else { 0 };
+        size_of::<SavedField>() + self.name.len() + value
+    }
+
     pub fn field(&self) -> Field<'_> {
         let value = match &self.value {
             SavedText::Int(int) => Element::Int(*int),
             SavedText::Bytes(bytes) => Element::Bytes(bytes),
+            SavedText::Shared(body, skip) => Element::Bytes(&body[*skip..]),
         };
         Field { name: &self.name, value, expiry: self.expiry }
     }
@@ -561,8 +586,11 @@ impl Structure for Fields {
                 false => SnapshotPart::Field(name, field.value, field.expiry),
             });
         };
-        store.snapshot.take_fields(self.number).iter().for_each(|saved| tell(saved.field()));
         for _ in 0..nodes_max {
+            if let Some(some) = store.snapshot.take_fields(self.number) {
+                some.iter().for_each(|saved| tell(saved.field()));
+                continue;
+            }
             let index = *cursor as u32;
             if index >= self.record.pages {
                 return true;
@@ -575,7 +603,7 @@ impl Structure for Fields {
             }
             *cursor += 1;
         }
-        *cursor >= u64::from(self.record.pages)
+        false
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {

@@ -39,6 +39,7 @@ mod snapshot;
 
 mod chain;
 mod collection;
+mod cut;
 mod edit;
 mod fields;
 mod hash;
@@ -46,6 +47,7 @@ mod hash;
 mod list;
 mod listpack;
 mod nodes;
+mod pile;
 mod set;
 #[allow(dead_code, reason = "its users come one by one")]
 mod stream;
@@ -82,8 +84,8 @@ pub use prefetch::{PREFETCH_STAGES, Prefetch};
 pub use set::{SetEdit, SetView};
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{
-    Consumer, ConsumerGroup, ConsumerGroups, Pending, StreamEdit, StreamEntry, StreamId, StreamState,
-    StreamView, Trim,
+    Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending, StreamEdit, StreamEntry, StreamId,
+    StreamPart, StreamState, StreamView, Trim,
 };
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};

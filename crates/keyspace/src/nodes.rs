@@ -16,20 +16,12 @@ use isotherm_arena::{Handle, Kind, class_bytes};
 /// Bytes at the beginning of every node.
 pub(crate) const NODE_HEAD_BYTES: usize = 9;
 
-/// The snapshot under way, as far as a structure has to know of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Era {
-    /// Carried by whatever the latest snapshot has seen.
-    pub epoch: u8,
-    /// Whether it is still under way.
-    pub active: bool,
-}
-
 /// Where a structure keeps its nodes and its large elements, to change them.
 pub(crate) struct Room<'a> {
     pub heap: &'a mut Heap,
     pub large: &'a mut Large,
-    pub era: Era,
+    /// Carried by whatever the latest snapshot has seen, and by what was born since it began.
+    pub epoch: u8,
 }
 
 /// The same to read.
@@ -98,7 +90,7 @@ impl Nodes {
     }
 
     fn write_head(&self, room: &mut Room<'_>, handle: Handle, id: NodeId) {
-        let epoch = room.era.epoch;
+        let epoch = room.epoch;
         let head = room.heap.bytes_mut(handle, NODE_HEAD_BYTES);
         head[..4].copy_from_slice(&self.object.to_le_bytes());
         head[4..8].copy_from_slice(&id.to_le_bytes());

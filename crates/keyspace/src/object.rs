@@ -20,6 +20,7 @@ use crate::stream::Stream;
 use crate::value::{Encoding, Full};
 use crate::zset::ZsetTree;
 use isotherm_arena::Handle;
+use std::collections::BTreeSet;
 
 const CHUNK: usize = 1024;
 /// What a root and its place in the table take.
@@ -44,7 +45,7 @@ pub(crate) trait Structure {
     fn duplicate_from(&self, _from: &Store, _store: &mut Store, _number: u32) -> Result<Object, Full> {
         Err(Full)
     }
-    /// From now on every node is saved before its first change (`store.snapshot.save_node`), or no longer.
+    /// From now on every node is saved before its first change, or no longer.
     fn set_saving(&mut self, _saving: bool) {}
     /// Tells about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
     /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all was told.
@@ -55,6 +56,18 @@ pub(crate) trait Structure {
         _nodes_max: usize,
         _visit: &mut dyn FnMut(SnapshotPart<'_>),
     ) -> bool {
+        true
+    }
+    /// Bytes that it keeps for a snapshot beside those that it counts as its own.
+    fn kept_bytes(&self) -> u64 {
+        0
+    }
+    /// Whether something was cut off it that is still to be freed.
+    fn is_untidy(&self) -> bool {
+        false
+    }
+    /// Frees about `nodes_max` nodes of what was cut off it. True when nothing is left of that.
+    fn sweep_step(&mut self, _store: &mut Store, _nodes_max: usize) -> bool {
         true
     }
     /// Asserts its invariants; how many objects of the arena it has.
@@ -132,6 +145,7 @@ pub(crate) struct Objects {
     free: Vec<u32>,
     len: u32,
     doomed: Vec<u32>,
+    untidy: BTreeSet<u32>,
 }
 
 impl Objects {
@@ -191,8 +205,22 @@ impl Objects {
     /// A doomed object was freed.
     pub fn bury(&mut self, at: usize) {
         let number = self.doomed.swap_remove(at);
+        self.untidy.remove(&number);
         self.slot_mut(number).take();
         self.free.push(number);
+    }
+
+    /// Notes whether cron has something to free of it.
+    #[inline]
+    pub fn note_untidy(&mut self, number: u32) {
+        if self.get(number).body.structure().is_untidy() {
+            self.untidy.insert(number);
+        }
+    }
+
+    /// One of which something is to be freed; from now on it is no longer listed.
+    pub fn take_untidy(&mut self) -> Option<u32> {
+        self.untidy.pop_first()
     }
 
     /// Every object, doomed ones included.

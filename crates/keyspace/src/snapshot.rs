@@ -25,11 +25,13 @@ use crate::lock::{Held, Keyspace, Want};
 use crate::object::Root;
 use crate::packed::Element;
 use crate::partition::Partition;
+use crate::pile::Pile;
 use crate::store::Store;
+use crate::stream::StreamPart;
 use crate::value::{Db, Encoding, Type, Value};
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -39,13 +41,11 @@ pub(crate) struct SnapshotState {
     epoch: u8,
     active: bool,
     /// Entries that were saved before their page changed.
-    saved: Vec<Saved>,
+    saved: Pile<Saved>,
     /// Objects whose entries were met or saved, still to be told.
     pending: VecDeque<Pending>,
     /// Fields and members of objects that were saved before their page changed.
-    fields: HashMap<u32, Vec<SavedField>>,
-    /// Nodes of objects that were saved before they changed, by object and id.
-    nodes: BTreeMap<(u32, u32), Box<[u8]>>,
+    fields: HashMap<u32, Pile<SavedField>>,
 }
 
 struct Pending {
@@ -62,6 +62,13 @@ struct Saved {
     key: Box<[u8]>,
     value: SavedValue,
     expiry: Option<UnixMs>,
+}
+
+impl Saved {
+    fn memory_bytes(&self) -> usize {
+        let value = if let SavedValue::Bytes(_, bytes) = &self.value { bytes.len() } else { 0 };
+        size_of::<Saved>() + self.key.len() + value
+    }
 }
 
 enum SavedValue {
@@ -82,24 +89,16 @@ impl SnapshotState {
     pub fn version(&self) -> u8 {
         self.epoch
     }
-    // ---- nodes of objects ----
-
-    /// A node that is about to change for the first time since the cut.
-    #[allow(dead_code, reason = "for the trees and blocks to come")]
-    pub fn save_node(&mut self, number: u32, id: u32, bytes: &[u8]) {
-        let old = self.nodes.insert((number, id), bytes.into());
-        assert!(old.is_none(), "a node is saved once");
+    pub fn fields_of(&mut self, number: u32) -> &mut Pile<SavedField> {
+        self.fields.entry(number).or_default()
     }
-    /// The node as it was at the cut, if it was saved.
-    #[allow(dead_code, reason = "for the trees and blocks to come")]
-    pub fn take_node(&mut self, number: u32, id: u32) -> Option<Box<[u8]>> {
-        self.nodes.remove(&(number, id))
-    }
-    pub fn save_fields(&mut self, number: u32, fields: Vec<SavedField>) {
-        self.fields.entry(number).or_default().extend(fields);
-    }
-    pub fn take_fields(&mut self, number: u32) -> Vec<SavedField> {
-        self.fields.remove(&number).unwrap_or_default()
+    /// Some of the fields that were saved of an object; `None` if there are no more.
+    pub fn take_fields(&mut self, number: u32) -> Option<Vec<SavedField>> {
+        let some = self.fields.get_mut(&number)?.take_some();
+        if some.is_none() {
+            self.fields.remove(&number);
+        }
+        some
     }
     /// Outside a snapshot all pages carry the same version; during one, those that were not seen the one before.
     pub fn check_version(&self, version: u8) {
@@ -136,8 +135,8 @@ pub enum SnapshotPart<'a> {
     Scored(Element<'a>, f64),
     /// Of a list.
     Item(Element<'a>),
-    /// Of a stream, which knows its own parts.
-    Stream(&'a [u8]),
+    /// Of a stream, which has several.
+    Stream(StreamPart<'a>),
 }
 
 /// An entry as it was at the cut.
@@ -168,6 +167,11 @@ impl Keyspace {
         held.partitions().for_each(Partition::begin_snapshot);
         Some(Snapshot { keyspace: self, partition: 0, db: 0, slot: 0 })
     }
+
+    /// Bytes that the snapshot under way keeps because of what was written since its cut. It goes through all of them.
+    pub fn snapshot_bytes(&self) -> u64 {
+        (0..self.partition_count() as u16).map(|partition| self.lock(partition).snapshot_bytes()).sum()
+    }
 }
 
 impl Snapshot<'_> {
@@ -179,9 +183,12 @@ impl Snapshot<'_> {
         let mut held = Held::new(self.keyspace);
         held.acquire(Want::One(self.partition));
         let partition = held.numbered(self.partition);
-        partition.emit_saved(visit);
         let mut pages = 0;
         while pages < pages_max {
+            if partition.emit_saved(visit) {
+                pages += 1;
+                continue;
+            }
             if partition.tell_pending(&mut pages, pages_max, visit) {
                 continue;
             }
@@ -276,7 +283,7 @@ impl Partition {
     fn end_snapshot(&mut self) {
         let state = &self.store.snapshot;
         debug_assert!(state.saved.is_empty() && state.pending.is_empty());
-        debug_assert!(state.fields.is_empty() && state.nodes.is_empty());
+        debug_assert!(state.fields.is_empty());
         self.store.snapshot.active = false;
         self.free_detached();
     }
@@ -320,8 +327,10 @@ impl Partition {
         true
     }
 
-    fn emit_saved(&mut self, visit: &mut dyn FnMut(SnapshotItem<'_>)) {
-        for saved in std::mem::take(&mut self.store.snapshot.saved) {
+    /// Emits some of the entries that were saved. False if there are none.
+    fn emit_saved(&mut self, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
+        let Some(some) = self.store.snapshot.saved.take_some() else { return false };
+        for saved in some {
             let value = match &saved.value {
                 SavedValue::Int(int) => Value::Int(*int),
                 SavedValue::Bytes(form, bytes) => saved_value(*form, bytes),
@@ -330,6 +339,16 @@ impl Partition {
             let (key, expiry) = (&*saved.key, saved.expiry);
             visit(SnapshotItem::Entry(SnapshotEntry { db: saved.db, key, value, expiry }));
         }
+        true
+    }
+
+    /// What is kept for the snapshot because it was written since the cut.
+    fn snapshot_bytes(&self) -> u64 {
+        let state = &self.store.snapshot;
+        let entries = state.saved.iter().map(Saved::memory_bytes);
+        let fields = state.fields.values().flat_map(Pile::iter).map(SavedField::memory_bytes);
+        let objects = self.store.objects.iter().map(|(_, root)| root.body.structure().kept_bytes());
+        entries.chain(fields).chain(objects.map(|bytes| bytes as usize)).sum::<usize>() as u64
     }
 
     /// The next slot from `from` on that has keys in a database that was `db` at the cut.

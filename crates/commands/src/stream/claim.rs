@@ -129,9 +129,10 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
     let reply = &mut *call.reply;
     let mut log = Log::default();
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
-        let group = stream.group_mut(name).expect("it was found");
+        let mut group = stream.group_mut(name).expect("it was found");
         let mut tell_last_id = wanted.last_id > group.last_id;
         group.last_id = group.last_id.max(wanted.last_id);
+        drop(group);
         let created = super::consumer(stream, name, consumer, now_ms);
         let open = reply.defer();
         let mut claimed = 0;
@@ -161,7 +162,7 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
         reply.close_array(open, claimed);
         if tell_last_id {
             let group = stream.group_mut(name).expect("it was found");
-            log.push_all(group_id(key.bytes, name, group));
+            log.push_all(group_id(key.bytes, name, &group));
         }
         created
     });
@@ -180,7 +181,7 @@ fn finish(call: &mut Call<'_, '_, '_>, key: &Key<'_>, created: bool, log: Log) {
 
 /// A pending entry is no longer in the stream.
 fn forget(stream: &mut StreamEdit<'_, '_>, name: &[u8], key: &Key<'_>, old: &Pending, log: &mut Log) {
-    let group = stream.group_mut(name).expect("it was found");
+    let mut group = stream.group_mut(name).expect("it was found");
     log.push_all(claim(key.bytes, name, group.last_id, old));
     group.acknowledge(old.id);
 }
@@ -194,13 +195,13 @@ fn give(
     now_ms: i64,
     log: &mut Log,
 ) {
-    let group = stream.group_mut(name).expect("it was found");
-    let consumer = group.consumers.get_key_value(consumer).map(|(name, _)| Arc::clone(name));
+    let mut group = stream.group_mut(name).expect("it was found");
+    let consumer = group.consumers().get_key_value(consumer).map(|(name, _)| Arc::clone(name));
     let consumer = consumer.expect("it was made if it was not there");
     let pending = Pending { id, delivered_ms, deliveries, consumer: Arc::clone(&consumer) };
     log.push_all(claim(key.bytes, name, group.last_id, &pending));
     group.deliver(pending);
-    group.consumers.get_mut(&consumer).expect("it is there").active_ms = now_ms;
+    group.consumer_mut(&consumer).expect("it is there").active_ms = now_ms;
 }
 
 fn reply_claimed(stream: &StreamEdit<'_, '_>, reply: &mut Reply, id: StreamId, just_id: bool) {

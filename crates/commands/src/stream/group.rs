@@ -127,7 +127,7 @@ fn create(call: &mut Call<'_, '_, '_>) -> Outcome {
         let id = id.unwrap_or(stream.state().last_id);
         let is_new = !stream.groups().is_some_and(|groups| groups.contains_key(name));
         if is_new {
-            stream.groups_mut().insert(name.to_vec(), ConsumerGroup::new(id, entries_read));
+            stream.add_group(name, ConsumerGroup::new(id, entries_read));
         }
         Ok::<bool, EditError>(is_new)
     });
@@ -176,7 +176,7 @@ fn setid(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (name, text) = (call.args.get(3), call.args.get(4));
     let changed = change(call, true, |stream| {
         let id = if text == b"$" { stream.state().last_id } else { parse(text, 0)? };
-        let group = stream.group_mut(name).expect("it was found");
+        let mut group = stream.group_mut(name).expect("it was found");
         (group.last_id, group.entries_read) = (id, entries_read);
         Ok::<_, &'static str>(())
     });
@@ -209,10 +209,7 @@ pub const XGROUP_DESTROY: Command<Handler> = Command::new(
 
 fn destroy(call: &mut Call<'_, '_, '_>) -> Outcome {
     let name = call.args.get(3);
-    let removed = change(call, false, |stream| {
-        stream.groups().is_some_and(|groups| groups.contains_key(name))
-            && stream.groups_mut().remove(name).is_some()
-    });
+    let removed = change(call, false, |stream| stream.remove_group(name));
     match removed {
         Err(error) => return call.fail(error),
         Ok(removed) => {
@@ -249,7 +246,7 @@ fn createconsumer(call: &mut Call<'_, '_, '_>) -> Outcome {
         let there = stream
             .groups()
             .and_then(|groups| groups.get(group))
-            .is_some_and(|group| group.consumers.contains_key(name));
+            .is_some_and(|group| group.consumers().contains_key(name));
         !there && super::consumer(stream, group, name, now_ms)
     });
     match created {
@@ -283,8 +280,9 @@ pub const XGROUP_DELCONSUMER: Command<Handler> = Command::new(
 
 fn delconsumer(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (group, name) = (call.args.get(3), call.args.get(4));
-    let removed =
-        change(call, true, |stream| stream.group_mut(group).and_then(|group| group.remove_consumer(name)));
+    let removed = change(call, true, |stream| {
+        stream.group_mut(group).and_then(|mut group| group.remove_consumer(name))
+    });
     match removed {
         Err(error) => return call.fail(error),
         Ok(removed) => {
@@ -373,7 +371,7 @@ fn xack(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
-        let group = stream.group_mut(name).expect("it was found");
+        let mut group = stream.group_mut(name).expect("it was found");
         ids.into_iter().filter(|id| group.acknowledge(*id)).count() as u64
     });
     let Ok(acknowledged) = edited.map(|edited| edited.result) else { return call.out_of_memory() };

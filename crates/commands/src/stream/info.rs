@@ -119,8 +119,8 @@ fn consumers(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, name, now_ms) = (call.key(2), call.args.get(3), call.txn.now().get());
     about(call, |reply, stream| {
         let group = stream.group(name).ok_or_else(|| no_group(name, key.bytes))?;
-        reply.array(group.consumers.len());
-        for (name, consumer) in &group.consumers {
+        reply.array(group.consumers().len());
+        for (name, consumer) in group.consumers() {
             reply.map(4);
             reply.bulk(b"name");
             reply.bulk(name);
@@ -154,11 +154,11 @@ pub const XINFO_GROUPS: Command<Handler> = Command::new(
 fn groups(call: &mut Call<'_, '_, '_>) -> Outcome {
     about(call, |reply, stream| {
         reply.array(stream.groups().len());
-        for (name, group) in stream.groups() {
+        for (name, group) in stream.groups().iter() {
             reply.map(6);
             reply.bulk(b"name");
             reply.bulk(name);
-            number(reply, "consumers", group.consumers.len() as u64);
+            number(reply, "consumers", group.consumers().len() as u64);
             number(reply, "pending", group.pending_len());
             id(reply, "last-delivered-id", group.last_id);
             progress(reply, stream, group);
@@ -262,7 +262,7 @@ fn tell_all(reply: &mut Reply, stream: StreamView<'_>, count: usize) {
     reply_entries(reply, stream.range(StreamId::MIN, StreamId::MAX).take(count));
     reply.bulk(b"groups");
     reply.array(stream.groups().len());
-    for (name, group) in stream.groups() {
+    for (name, group) in stream.groups().iter() {
         reply.map(7);
         reply.bulk(b"name");
         reply.bulk(name);
@@ -280,8 +280,8 @@ fn tell_all(reply: &mut Reply, stream: StreamView<'_>, count: usize) {
             reply.integer(pending.deliveries as i64);
         }
         reply.bulk(b"consumers");
-        reply.array(group.consumers.len());
-        for (name, consumer) in &group.consumers {
+        reply.array(group.consumers().len());
+        for (name, consumer) in group.consumers() {
             tell_consumer(reply, group, name, consumer, count);
         }
     }

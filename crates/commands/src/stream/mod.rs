@@ -89,14 +89,14 @@ fn reply_entries<'a>(reply: &mut Reply, entries: impl Iterator<Item = StreamEntr
 
 /// Notes that a consumer of a group, which is there, tries something; makes it if it is new. Whether it is.
 fn consumer(stream: &mut StreamEdit<'_, '_>, group: &[u8], name: &[u8], now_ms: i64) -> bool {
-    let group = stream.group_mut(group).expect("it was found");
-    match group.consumers.get_mut(name) {
+    let mut group = stream.group_mut(group).expect("it was found");
+    match group.consumer_mut(name) {
         Some(consumer) => {
             consumer.seen_ms = now_ms;
             false
         }
         None => {
-            group.consumers.insert(Arc::from(name), Consumer::new(now_ms));
+            group.add_consumer(Arc::from(name), Consumer::new(now_ms));
             true
         }
     }

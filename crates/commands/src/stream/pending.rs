@@ -106,7 +106,7 @@ fn summary(reply: &mut Reply, group: &ConsumerGroup) {
     };
     reply_id(reply, first.id);
     reply_id(reply, last.id);
-    let busy = group.consumers.iter().filter(|(_, consumer)| consumer.pending_len() > 0);
+    let busy = group.consumers().iter().filter(|(_, consumer)| consumer.pending_len() > 0);
     reply.array(busy.clone().count());
     for (name, consumer) in busy {
         reply.array(2);
@@ -124,8 +124,11 @@ fn list(reply: &mut Reply, group: &ConsumerGroup, wanted: &Wanted<'_>, now_ms: i
             all.filter(old_enough).take(wanted.count).collect()
         }
         Some(name) => {
-            let ids =
-                group.consumers.get(name).into_iter().flat_map(|consumer| consumer.pending_from(wanted.from));
+            let ids = group
+                .consumers()
+                .get(name)
+                .into_iter()
+                .flat_map(|consumer| consumer.pending_from(wanted.from));
             let ids = ids.take_while(|id| *id <= wanted.to);
             let all = ids.filter_map(|id| group.pending(id));
             all.filter(old_enough).take(wanted.count).collect()

@@ -357,7 +357,7 @@ fn history(
     most: usize,
     now_ms: i64,
 ) {
-    let found = stream.groups().and_then(|groups| groups.get(group)?.consumers.get(consumer));
+    let found = stream.groups().and_then(|groups| groups.get(group)?.consumers().get(consumer));
     let from = behind.next().unwrap_or(StreamId::MIN);
     let ids: Vec<StreamId> =
         found.map(|consumer| consumer.pending_from(from).take(most).collect()).unwrap_or_default();
@@ -368,7 +368,7 @@ fn history(
             continue;
         };
         reply_entry(reply, &entry);
-        let group = stream.group_mut(group).expect("it was found");
+        let mut group = stream.group_mut(group).expect("it was found");
         let mut pending = group.pending(id).expect("what a consumer has is pending").clone();
         (pending.delivered_ms, pending.deliveries) = (now_ms, pending.deliveries + 1);
         group.deliver(pending);
@@ -386,19 +386,19 @@ fn deliver(
     log: &mut Log,
 ) {
     let (state, len) = (stream.state(), stream.len());
-    let group = stream.group_mut(group_name).expect("it was found");
-    let name = group.consumers.get_key_value(consumer).map(|(name, _)| Arc::clone(name));
+    let mut group = stream.group_mut(group_name).expect("it was found");
+    let name = group.consumers().get_key_value(consumer).map(|(name, _)| Arc::clone(name));
     let name = name.expect("it was made if it was not there");
     for &id in ids {
-        progress::advance(group, &state, len, id);
+        progress::advance(&mut group, &state, len, id);
         if no_ack {
             continue;
         }
         let pending = Pending { id, delivered_ms: now_ms, deliveries: 1, consumer: Arc::clone(&name) };
         log.push_all(claim(key.bytes, group_name, group.last_id, &pending));
         group.deliver(pending);
-        let consumer: &mut Consumer = group.consumers.get_mut(&name).expect("it is there");
+        let consumer: &mut Consumer = group.consumer_mut(&name).expect("it is there");
         consumer.active_ms = now_ms;
     }
-    log.push_all(group_id(key.bytes, group_name, group));
+    log.push_all(group_id(key.bytes, group_name, &group));
 }

@@ -52,14 +52,14 @@ pub(super) fn save(writer: &mut Writer, stream: StreamView<'_>, limits: &Limits)
 
 fn group_to_rdb(name: &[u8], group: &ConsumerGroup) -> rdb::Group {
     let numbers: HashMap<&[u8], usize> =
-        group.consumers.keys().enumerate().map(|(number, name)| (&**name, number)).collect();
+        group.consumers().keys().enumerate().map(|(number, name)| (&**name, number)).collect();
     let pending = group.pending_from(StreamId::MIN).map(|pending| rdb::Pending {
         id: to_rdb(pending.id),
         consumer: numbers[&*pending.consumer],
         delivered_ms: pending.delivered_ms,
         deliveries: pending.deliveries,
     });
-    let consumers = group.consumers.iter().map(|(name, consumer)| rdb::Consumer {
+    let consumers = group.consumers().iter().map(|(name, consumer)| rdb::Consumer {
         name: name.to_vec(),
         seen_ms: consumer.seen_ms,
         active_ms: consumer.active_ms,
@@ -90,7 +90,7 @@ pub(super) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<
         entries_added: stream.entries_added,
     };
     for group in &stream.groups {
-        edit.groups_mut().insert(group.name.clone(), group_from_rdb(group));
+        edit.add_group(&group.name, group_from_rdb(group));
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ fn group_from_rdb(group: &rdb::Group) -> ConsumerGroup {
     for (name, consumer) in names.iter().zip(&group.consumers) {
         let mut own = Consumer::new(consumer.seen_ms);
         own.active_ms = consumer.active_ms;
-        loaded.consumers.insert(Arc::clone(name), own);
+        loaded.add_consumer(Arc::clone(name), own);
     }
     for pending in &group.pending {
         loaded.deliver(Pending {

@@ -22,7 +22,6 @@ const DEBRIS_LATER: usize = 16;
 
 impl List {
     pub fn push(&mut self, room: &mut Room<'_>, end: End, element: Element<'_>) -> Result<(), Full> {
-        self.before_change(room);
         self.sweep(room, DEBRIS_LATER);
         let coded = Coded::element(element);
         let piece = if block::data_bytes(&coded) > DATA_BYTES_MAX {
@@ -59,7 +58,7 @@ impl List {
         if usize::from(count) == BLOCK_ELEMENTS_MAX {
             return Ok(false);
         }
-        self.before_block_change(room, node);
+        self.before_change(room, node);
         let view = self.block(room.reading(), node);
         let appends = view.is_reversed() == (end == End::Front);
         let need = view.bytes_with(coded);
@@ -91,21 +90,19 @@ impl List {
             assert_eq!(index, self.len(), "an element is put among the others");
             return self.push(room, End::Back, element);
         };
-        self.before_change(room);
         self.splice(room, at, rest as usize, 0, Some(element))
     }
 
     /// Puts an element in the place of element `index`.
     pub fn set(&mut self, room: &mut Room<'_>, index: u64, element: Element<'_>) -> Result<(), Full> {
         let (at, rest) = self.chain.find(index).expect("the element is there");
-        self.before_change(room);
         let coded = Coded::element(element);
         if let Piece::Block { node, .. } = *self.chain.get(at) {
             let view = self.block(room.reading(), node);
             let cell = view.get(rest as usize);
             if cell.tag == coded.tag() && cell.tag != LONG_TAG {
                 let change = entry_bytes(element) as i64 - entry_bytes(view.element(cell)) as i64;
-                self.before_block_change(room, node);
+                self.before_change(room, node);
                 block::overwrite(self.block_mut(room, node), cell, &coded);
                 self.count_in(at, 0, change);
                 return Ok(());
@@ -117,7 +114,6 @@ impl List {
     /// Takes out `count` elements from `index` on; they are there.
     pub fn remove(&mut self, room: &mut Room<'_>, index: u64, count: u64) -> Result<(), Full> {
         assert!(index + count <= self.len(), "the elements are there");
-        self.before_change(room);
         self.sweep(room, DEBRIS_LATER);
         if count == 0 {
             return Ok(());
@@ -177,7 +173,6 @@ impl List {
         count: u64,
         element: Element<'_>,
     ) -> Result<u64, Full> {
-        self.before_change(room);
         let coded = Coded::element(element);
         let (mut removed, mut passed) = (0, 0);
         while removed < count && passed < self.len() {
@@ -237,6 +232,10 @@ impl List {
     /// Frees what was cut off, up to `pieces_max` pieces. True when there is nothing left of it.
     pub fn sweep(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         for _ in 0..pieces_max {
+            if let Some(piece) = self.cut.as_mut().and_then(|cut| cut.take_waste()) {
+                self.release(room, piece);
+                continue;
+            }
             let Some(at) = self.debris.last() else { return true };
             let piece = self.debris.remove(at);
             self.free_piece(room, piece);
@@ -246,7 +245,6 @@ impl List {
 
     /// Frees everything in steps of `pieces_max` pieces. True when it is done.
     pub fn free_pieces(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
-        self.before_change(room);
         self.debris.append(std::mem::replace(&mut self.chain, crate::chain::Chain::new()));
         self.listpack_bytes = 0;
         self.sweep(room, pieces_max)
@@ -309,14 +307,18 @@ impl List {
     }
 
     fn free_piece(&mut self, room: &mut Room<'_>, piece: Piece) {
+        if !self.is_kept(room, piece) {
+            self.release(room, piece);
+        }
+    }
+
+    fn release(&mut self, room: &mut Room<'_>, piece: Piece) {
         match piece {
             Piece::Block { node, .. } => {
-                self.before_block_change(room, node);
                 let size = self.block(room.reading(), node).room();
                 self.nodes.release(room, node, size);
             }
             Piece::Large { number, .. } => {
-                self.before_large_change(room, number);
                 let bytes = room.large.get(number).len() as u64;
                 (self.large, self.large_bytes) = (self.large - 1, self.large_bytes - bytes);
                 room.large.remove(number);
@@ -329,7 +331,7 @@ impl List {
         let Piece::Block { node, count: len, .. } = *self.chain.get(at) else {
             unreachable!("part of one element is not taken")
         };
-        self.before_block_change(room, node);
+        self.before_change(room, node);
         let view = self.block(room.reading(), node);
         let from = if end == End::Front { 0 } else { usize::from(len) - count };
         let bytes: u64 = cells_from(view, from).take(count).map(|cell| entry_bytes(view.element(cell))).sum();

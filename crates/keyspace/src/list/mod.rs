@@ -27,11 +27,11 @@ mod view;
 mod tests;
 
 use crate::chain::{At, Chain, Counted};
+use crate::cut::Cut;
 use crate::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
-use crate::nodes::{Era, NodeId, Nodes, Reading};
+use crate::nodes::{NodeId, Nodes, Reading};
 use crate::packed::Element;
 use block::Block;
-use cut::Cut;
 use isotherm_arena::Handle;
 
 pub use iter::Iter;
@@ -92,15 +92,13 @@ pub(crate) struct List {
     listpack_bytes: u64,
     /// What OBJECT ENCODING reports: a quicklist (see `view`).
     quick: bool,
-    /// The snapshot that has seen the whole list last.
-    version: u8,
-    /// The list as it was when the snapshot under way began, if it has changed since.
-    cut: Option<Box<Cut>>,
+    /// The list as it was when the snapshot under way began, if that has yet to tell it.
+    cut: Option<Box<Cut<Piece>>>,
 }
 
 impl List {
     /// `object`: the number by which nodes name their list.
-    pub fn new(object: u32, era: Era) -> List {
+    pub fn new(object: u32) -> List {
         List {
             nodes: Nodes::new(object),
             chain: Chain::new(),
@@ -109,7 +107,6 @@ impl List {
             large_bytes: 0,
             listpack_bytes: 0,
             quick: false,
-            version: era.epoch,
             cut: None,
         }
     }
@@ -192,7 +189,8 @@ impl List {
         self.chain.check_invariants();
         self.debris.check_invariants();
         let (mut nodes, mut sizes, mut large) = (0, 0, (0, 0));
-        for piece in self.chain.iter().chain(self.debris.iter()) {
+        let waste = self.cut.iter().flat_map(|cut| cut.waste());
+        for piece in self.chain.iter().chain(self.debris.iter()).chain(waste) {
             match *piece {
                 Piece::Block { node, count, listpack } => {
                     self.nodes.check(reading.heap, node);
@@ -209,6 +207,10 @@ impl List {
                     large = (large.0 + 1, large.1 + len as u64);
                 }
             }
+        }
+        for node in self.cut.iter().flat_map(|cut| cut.orphans()) {
+            self.nodes.check(reading.heap, node);
+            (nodes, sizes) = (nodes + 1, sizes + self.block(reading, node).room());
         }
         self.nodes.check_sum(nodes, sizes);
         assert_eq!((self.large, self.large_bytes), large);

@@ -12,20 +12,19 @@ use std::sync::Arc;
 struct World {
     heap: Heap,
     large: Large,
-    era: Era,
+    epoch: u8,
     list: List,
 }
 
 impl World {
     fn new() -> World {
         let arena = Arena::new(ArenaConfig { reserve_bytes: 256 << 20 }).expect("address space");
-        let era = Era { epoch: 1, active: false };
         let (heap, large) = (Heap::new(Arc::new(arena), 0), Large::default());
-        World { heap, large, era, list: List::new(7, era) }
+        World { heap, large, epoch: 1, list: List::new(7) }
     }
 
     fn with<R>(&mut self, work: impl FnOnce(&mut List, &mut Room<'_>) -> R) -> R {
-        let mut room = Room { heap: &mut self.heap, large: &mut self.large, era: self.era };
+        let mut room = Room { heap: &mut self.heap, large: &mut self.large, epoch: self.epoch };
         work(&mut self.list, &mut room)
     }
 
@@ -161,18 +160,16 @@ impl Run {
     fn snapshot(&mut self) {
         match &mut self.cut {
             None => {
-                self.world.era = Era { epoch: self.world.era.epoch.wrapping_add(1), active: true };
+                self.world.epoch += 1;
                 self.cut = Some(Seen { wanted: self.model.iter().cloned().collect(), seen: Vec::new() });
+                self.world.list.keep_cut(true);
             }
             Some(Seen { wanted, seen }) => {
-                let done = self.world.with(|list, room| {
-                    assert!(list.is_unseen(room));
-                    assert_eq!(list.cut_len(), wanted.len() as u64);
-                    list.emit_cut(room, 1, &mut |element| seen.push(element.to_vec()))
-                });
+                let done = self
+                    .world
+                    .with(|list, room| list.tell_cut(room, 1, &mut |element| seen.push(element.to_vec())));
                 if done {
                     assert!(wanted == seen, "the snapshot shows the list as it was at the cut");
-                    self.world.era.active = false;
                     self.cut = None;
                 }
             }

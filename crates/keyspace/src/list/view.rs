@@ -7,7 +7,7 @@
 use super::{End, Iter, List};
 use crate::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
-use crate::nodes::{Era, Reading, Room};
+use crate::nodes::{Reading, Room};
 use crate::object::{Object, Structure};
 use crate::packed::{Element, Packed, PackedBuf};
 use crate::snapshot::SnapshotPart;
@@ -260,7 +260,7 @@ impl ListEdit<'_, '_> {
 
     fn make_blocks(&mut self, quick: bool) -> Result<(), Full> {
         self.editing.promote(|store, number, buf| {
-            let mut list = List::new(number, store.era());
+            let mut list = List::new(number);
             list.quick = quick;
             let mut room = room_of(store);
             for cell in buf.view().cells() {
@@ -350,15 +350,7 @@ fn remove_equal_packed(buf: &mut PackedBuf, from: End, count: u64, element: Elem
 
 #[inline]
 fn room_of(store: &mut Store) -> Room<'_> {
-    let era = store.era();
-    Room { heap: &mut store.heap, large: &mut store.large, era }
-}
-
-impl Store {
-    #[inline]
-    pub(crate) fn era(&self) -> Era {
-        Era { epoch: self.snapshot.version(), active: self.snapshot.is_active() }
-    }
+    Room { epoch: store.snapshot.version(), heap: &mut store.heap, large: &mut store.large }
 }
 
 /// What one listpack may hold.
@@ -420,7 +412,7 @@ impl Structure for List {
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = List::new(number, store.era());
+        let mut copy = List::new(number);
         copy.quick = self.quick;
         let mut room = room_of(store);
         match copy.copy_pieces(&mut room, self) {
@@ -433,7 +425,7 @@ impl Structure for List {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = List::new(number, store.era());
+        let mut copy = List::new(number);
         copy.quick = self.quick;
         let mut room = room_of(store);
         for element in self.iter(reading(from), 0, End::Front) {
@@ -445,6 +437,10 @@ impl Structure for List {
         Ok(Object::List(copy))
     }
 
+    fn set_saving(&mut self, saving: bool) {
+        self.keep_cut(saving);
+    }
+
     fn tell_step(
         &mut self,
         store: &mut Store,
@@ -452,7 +448,19 @@ impl Structure for List {
         nodes_max: usize,
         visit: &mut dyn FnMut(SnapshotPart<'_>),
     ) -> bool {
-        self.emit_cut(&mut room_of(store), nodes_max, &mut |element| visit(SnapshotPart::Item(element)))
+        self.tell_cut(&mut room_of(store), nodes_max, &mut |element| visit(SnapshotPart::Item(element)))
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.cut.as_ref().map_or(0, |cut| cut.kept_bytes())
+    }
+
+    fn is_untidy(&self) -> bool {
+        !self.debris.is_empty()
+    }
+
+    fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.sweep(&mut room_of(store), nodes_max)
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {

@@ -111,7 +111,7 @@ impl<'a> Block<'a> {
 }
 
 /// One entry of a block.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct StreamEntry<'a> {
     pub id: StreamId,
     bytes: &'a [u8],

@@ -1,16 +1,20 @@
 //! Changes of a stream's entries. Whatever can fail for want of memory comes before the first change.
 
 use super::block::{self, Block, HEAD_BYTES};
+use super::group::ConsumerGroups;
 use super::id::StreamId;
 use super::{Piece, Stream};
 use crate::chain::{At, Chain};
 use crate::nodes::{NODE_HEAD_BYTES, Reading, Room, node_bytes};
 use crate::value::Full;
 use isotherm_arena::OBJECT_BYTES_MAX;
+use std::sync::Arc;
 
 /// Pieces of debris that are freed with the command that made them, and with each one after it.
 const DEBRIS_AT_ONCE: usize = 256;
 const DEBRIS_LATER: usize = 16;
+/// Groups of pending entries that count as a piece.
+const PENDING_AT_ONCE: usize = 8;
 /// The field's block is never larger, whatever the configuration says.
 const LISTPACK_BYTES_MAX: usize = 1 << 30;
 
@@ -65,6 +69,7 @@ impl Stream {
         fields: &[&[u8]],
         bytes: &mut Vec<u8>,
     ) -> Result<(), Full> {
+        self.before_change(room, *self.chain.get(at));
         let block = self.block(room.reading(), self.chain.get(at));
         let addition = block::addition(block, id, fields, bytes);
         let need = block.used() + addition.bytes.len();
@@ -154,6 +159,7 @@ impl Stream {
         let block = self.block(room.reading(), &piece);
         let (used, size) = (block.used(), block.0.len());
         if !piece.large && node_bytes(used) < size {
+            self.before_change(room, piece);
             // Without memory for a smaller block the larger one stays.
             let _ = self.resize(room, piece.number, size, used, used);
         }
@@ -192,6 +198,7 @@ impl Stream {
             self.free_piece(room, piece);
             return Ok(());
         }
+        self.before_change(room, *self.chain.get(at));
         block::delete(self.bytes_mut(room, at)?, start);
         self.chain.update(at, |piece| piece.live -= 1);
         Ok(())
@@ -269,21 +276,52 @@ impl Stream {
     /// Frees what was cut off, up to `pieces_max` pieces. True when there is nothing left of it.
     pub fn sweep(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         for _ in 0..pieces_max {
-            let Some(at) = self.debris.last() else { return true };
-            let piece = self.debris.remove(at);
-            self.free_piece(room, piece);
+            if let Some(piece) = self.cut.as_mut().and_then(|cut| cut.blocks.take_waste()) {
+                self.release(room, piece);
+            } else if let Some(at) = self.debris.last() {
+                let piece = self.debris.remove(at);
+                self.free_piece(room, piece);
+            } else if !self.drop_gone() {
+                return true;
+            }
         }
-        self.debris.is_empty()
+        self.debris.is_empty() && self.gone.is_empty()
+    }
+
+    /// Drops some of the groups that are gone. False if there are none.
+    fn drop_gone(&mut self) -> bool {
+        let Some(last) = self.gone.last_mut() else { return false };
+        // One that a snapshot shares is the snapshot's to drop.
+        if Arc::get_mut(last).is_none_or(|group| group.drop_step(PENDING_AT_ONCE)) {
+            self.gone.pop();
+        }
+        true
+    }
+
+    /// Removes a group. Whether it was there.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        let removed = Arc::make_mut(&mut self.groups).remove(name);
+        let there = removed.is_some();
+        self.gone.extend(removed);
+        there
     }
 
     /// Frees everything in steps of `pieces_max` pieces. True when it is done.
     pub fn free_pieces(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         self.debris.append(std::mem::replace(&mut self.chain, Chain::new()));
         self.state.first_id = StreamId::MIN;
+        let groups = std::mem::take(&mut self.groups);
+        self.gone.extend(Arc::into_inner(groups).into_iter().flat_map(ConsumerGroups::into_groups));
         self.sweep(room, pieces_max)
     }
 
     fn free_piece(&mut self, room: &mut Room<'_>, piece: Piece) {
+        if !self.is_kept(room, piece) {
+            self.release(room, piece);
+        }
+    }
+
+    fn release(&mut self, room: &mut Room<'_>, piece: Piece) {
         let size = self.block(room.reading(), &piece).0.len();
         if piece.large {
             (self.large, self.large_bytes) = (self.large - 1, self.large_bytes - size as u64);

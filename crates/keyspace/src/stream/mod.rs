@@ -9,9 +9,11 @@
 //! A stream is never packed: it is made to grow. A block that one long entry has made too large for the arena lies with
 //! the global allocator. What XTRIM cuts off is freed in steps, as a list's.
 //!
-//! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `view` what commands see.
+//! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `cut` the state at a
+//! snapshot, `view` what commands see.
 
 mod block;
+mod cut;
 mod edit;
 mod group;
 mod id;
@@ -21,13 +23,15 @@ mod view;
 mod tests;
 
 use crate::chain::{At, Chain, Counted};
-use crate::nodes::{Era, Nodes, Reading};
+use crate::nodes::{Nodes, Reading};
 use block::Block;
+use cut::StreamCut;
 use std::sync::Arc;
 
 pub use block::StreamEntry;
+pub use cut::StreamPart;
 pub use edit::Trim;
-pub use group::{Consumer, ConsumerGroup, ConsumerGroups, Pending};
+pub use group::{Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending};
 pub use id::StreamId;
 pub use view::{StreamEdit, StreamView};
 
@@ -70,11 +74,15 @@ pub(crate) struct Stream {
     large_bytes: u64,
     pub state: StreamState,
     pub groups: Arc<ConsumerGroups>,
+    /// Groups that are gone, to be freed.
+    gone: Vec<Arc<ConsumerGroup>>,
+    /// The stream as it was when the snapshot under way began, if that has yet to tell it.
+    cut: Option<Box<StreamCut>>,
 }
 
 impl Stream {
     /// `object`: the number by which nodes name their stream.
-    pub fn new(object: u32, _: Era) -> Stream {
+    pub fn new(object: u32) -> Stream {
         Stream {
             nodes: Nodes::new(object),
             chain: Chain::new(),
@@ -83,6 +91,8 @@ impl Stream {
             large_bytes: 0,
             state: StreamState::default(),
             groups: Arc::default(),
+            gone: Vec::new(),
+            cut: None,
         }
     }
 
@@ -91,13 +101,14 @@ impl Stream {
         self.chain.count()
     }
 
-    /// Bytes of everything but the groups, which are counted when asked for.
+    /// Bytes of everything: classes of nodes, large blocks, tables, groups.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Stream>()
             + self.nodes.memory_bytes()
             + self.chain.memory_bytes()
             + self.debris.memory_bytes()
             + self.large_bytes as usize
+            + self.groups.memory_bytes()
     }
 
     fn block<'a>(&self, reading: Reading<'a>, piece: &Piece) -> Block<'a> {
@@ -146,7 +157,8 @@ impl Stream {
             assert!(piece.live > 0, "a block without entries is freed");
             last = Some(block.last());
         }
-        for piece in self.chain.iter().chain(self.debris.iter()) {
+        let waste = self.cut.iter().flat_map(|cut| cut.blocks.waste());
+        for piece in self.chain.iter().chain(self.debris.iter()).chain(waste) {
             if piece.large {
                 large = (large.0 + 1, large.1 + reading.large.get(piece.number).len() as u64);
             } else {
@@ -154,11 +166,16 @@ impl Stream {
                 (nodes, sizes) = (nodes + 1, sizes + self.block(reading, piece).room());
             }
         }
+        for number in self.cut.iter().flat_map(|cut| cut.blocks.orphans()) {
+            self.nodes.check(reading.heap, number);
+            let orphan = Piece { first: StreamId::MIN, number, large: false, live: 0 };
+            (nodes, sizes) = (nodes + 1, sizes + self.block(reading, &orphan).room());
+        }
         self.nodes.check_sum(nodes, sizes);
         assert_eq!((self.large, self.large_bytes), large);
         let first = self.range(reading, StreamId::MIN, StreamId::MAX).next();
         assert_eq!(self.state.first_id, first.map_or(StreamId::MIN, |entry| entry.id));
-        self.groups.values().for_each(ConsumerGroup::check_invariants);
+        self.groups.check_invariants();
     }
 }
 

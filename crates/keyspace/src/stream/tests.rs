@@ -19,13 +19,11 @@ struct World {
 impl World {
     fn new() -> World {
         let arena = Arena::new(ArenaConfig { reserve_bytes: 256 << 20 }).expect("address space");
-        let era = Era { epoch: 1, active: false };
-        World { heap: Heap::new(Arc::new(arena), 0), large: Large::default(), stream: Stream::new(7, era) }
+        World { heap: Heap::new(Arc::new(arena), 0), large: Large::default(), stream: Stream::new(7) }
     }
 
     fn with<R>(&mut self, work: impl FnOnce(&mut Stream, &mut Room<'_>) -> R) -> R {
-        let era = Era { epoch: 1, active: false };
-        work(&mut self.stream, &mut Room { heap: &mut self.heap, large: &mut self.large, era })
+        work(&mut self.stream, &mut Room { heap: &mut self.heap, large: &mut self.large, epoch: 1 })
     }
 
     fn reading(&self) -> Reading<'_> {
@@ -164,13 +162,15 @@ fn pending_entries_have_one_owner() {
             0..5 => {
                 let pending =
                     Pending { id, delivered_ms: step, deliveries: 1, consumer: Arc::clone(&consumer) };
-                group.consumers.entry(consumer).or_insert_with(|| Consumer::new(0));
+                if !group.consumers().contains_key(&consumer) {
+                    group.add_consumer(consumer, Consumer::new(0));
+                }
                 group.deliver(pending.clone());
                 model.insert(id, pending);
             }
             5 if prng.one_in(50) => {
                 let owned = |_: &StreamId, pending: &mut Pending| pending.consumer != consumer;
-                let (before, there) = (model.len(), group.consumers.contains_key(&consumer));
+                let (before, there) = (model.len(), group.consumers().contains_key(&consumer));
                 model.retain(owned);
                 let gone = there.then_some((before - model.len()) as u64);
                 assert_eq!(group.remove_consumer(&consumer), gone);

@@ -1,12 +1,13 @@
 //! A stream as commands see it.
 
 use super::edit::Trim;
-use super::group::{ConsumerGroup, ConsumerGroups};
+use super::group::{ConsumerGroup, ConsumerGroups, GroupEdit};
 use super::id::StreamId;
 use super::{Range, RangeBack, Stream, StreamState};
 use crate::collection::{EditBody, Editing, Stored};
 use crate::nodes::{Reading, Room};
 use crate::object::{Object, Structure};
+use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
 use isotherm_arena::Handle;
@@ -78,7 +79,7 @@ impl StreamEdit<'_, '_> {
     /// Makes the stream if it is not there: from now on the key is.
     pub fn create(&mut self) -> Result<(), Full> {
         self.editing.changed |= self.is_absent();
-        self.editing.promote(|store, number, _| Ok(Object::Stream(Stream::new(number, store.era()))))
+        self.editing.promote(|_, number, _| Ok(Object::Stream(Stream::new(number))))
     }
 
     /// Whether it is not there (yet).
@@ -97,8 +98,7 @@ impl StreamEdit<'_, '_> {
             unreachable!("a stream is never packed")
         };
         let Object::Stream(stream) = &mut root.body else { unreachable!("a stream's entry names a stream") };
-        let era = self.editing.store.era();
-        (stream, Room { heap: &mut self.editing.store.heap, large: &mut self.editing.store.large, era })
+        (stream, room_of(self.editing.store))
     }
 
     pub fn len(&self) -> u64 {
@@ -123,16 +123,21 @@ impl StreamEdit<'_, '_> {
         (!self.is_absent()).then(|| &*self.stream().groups)
     }
 
-    /// To change groups; the stream is there. Who watches the key is not told, as the field does not.
-    pub fn groups_mut(&mut self) -> &mut ConsumerGroups {
-        Arc::make_mut(&mut self.parts().0.groups)
+    /// A new group; the stream is there. Who watches the key is not told of changes of groups, as the field does not.
+    pub fn add_group(&mut self, name: &[u8], group: ConsumerGroup) {
+        Arc::make_mut(&mut self.parts().0.groups).insert(name, group);
     }
 
-    pub fn group_mut(&mut self, name: &[u8]) -> Option<&mut ConsumerGroup> {
+    pub fn group_mut(&mut self, name: &[u8]) -> Option<GroupEdit<'_>> {
         if self.groups().is_none_or(|groups| !groups.contains_key(name)) {
             return None;
         }
-        self.groups_mut().get_mut(name)
+        Arc::make_mut(&mut self.parts().0.groups).edit(name)
+    }
+
+    /// Removes a group. Whether it was there.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        self.groups().is_some_and(|groups| groups.contains_key(name)) && self.parts().0.remove_group(name)
     }
 
     /// Puts an entry behind all others: names and values in turns.
@@ -181,8 +186,7 @@ fn reading(store: &Store) -> Reading<'_> {
 }
 
 fn room_of(store: &mut Store) -> Room<'_> {
-    let era = store.era();
-    Room { heap: &mut store.heap, large: &mut store.large, era }
+    Room { epoch: store.snapshot.version(), heap: &mut store.heap, large: &mut store.large }
 }
 
 impl Structure for Stream {
@@ -208,12 +212,25 @@ impl Structure for Stream {
     }
 
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.groups = Arc::default();
         self.free_pieces(&mut room_of(store), nodes_max)
     }
 
+    fn set_saving(&mut self, saving: bool) {
+        self.keep_cut(saving);
+    }
+
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        _: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        self.tell_cut(&mut room_of(store), nodes_max, &mut |part| visit(SnapshotPart::Stream(part)))
+    }
+
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = Stream::new(number, store.era());
+        let mut copy = Stream::new(number);
         let mut room = room_of(store);
         match copy.copy_of(&mut room, self) {
             Ok(()) => Ok(Object::Stream(copy)),
@@ -225,7 +242,7 @@ impl Structure for Stream {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = Stream::new(number, store.era());
+        let mut copy = Stream::new(number);
         let mut room = room_of(store);
         match copy.copy_from(&mut room, self, reading(from)) {
             Ok(()) => Ok(Object::Stream(copy)),
@@ -234,6 +251,18 @@ impl Structure for Stream {
                 Err(full)
             }
         }
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.cut.as_ref().map_or(0, |cut| cut.blocks.kept_bytes())
+    }
+
+    fn is_untidy(&self) -> bool {
+        !self.debris.is_empty() || !self.gone.is_empty()
+    }
+
+    fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.sweep(&mut room_of(store), nodes_max)
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {

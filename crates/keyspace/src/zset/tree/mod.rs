@@ -48,6 +48,7 @@ use cursor::Members;
 
 use crate::heap::Heap;
 use crate::key::KeyHasher;
+use crate::pile::Pile;
 use crate::value::Full;
 use crate::zset::ZsetBound;
 use leaf::{Cell, INLINE_BYTES_MAX, LONG};
@@ -69,7 +70,7 @@ pub(crate) struct ZsetTree {
     longs: Longs,
     /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it changes.
     saving: bool,
-    saved: Vec<SavedLeaf>,
+    saved: Pile<SavedLeaf>,
     /// Still within the limits of a listpack: what OBJECT ENCODING says, and nothing else, follows from it.
     pub compact: bool,
 }
@@ -87,7 +88,7 @@ impl ZsetTree {
             pages: Table::default(),
             longs: Longs::default(),
             saving: false,
-            saved: Vec::new(),
+            saved: Pile::default(),
             compact: false,
         }
     }
@@ -272,6 +273,7 @@ impl ZsetTree {
 
     /// Frees up to `nodes_max` nodes of a set that nobody will ask again. Whether nothing is left.
     fn free_nodes(&mut self, heap: &mut Heap, nodes_max: usize) -> bool {
+        self.len = 0;
         for _ in 0..nodes_max {
             let tables = [&mut self.pages, &mut self.inners, &mut self.leaves];
             match tables.into_iter().find_map(Table::pop) {

@@ -2,6 +2,7 @@
 
 use super::ZsetTree;
 use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room, Table};
+use super::saved::SavedLeaf;
 use crate::object::{Object, Structure};
 use crate::packed::Element;
 use crate::snapshot::SnapshotPart;
@@ -73,9 +74,16 @@ impl Structure for ZsetTree {
         })
     }
 
+    fn kept_bytes(&self) -> u64 {
+        self.saved.iter().map(SavedLeaf::memory_bytes).sum::<usize>() as u64
+    }
+
     fn check_invariants(&self, store: &Store, number: u32) -> u64 {
         assert_eq!(self.nodes.object, number);
-        self.check_tree(&store.heap, &store.hasher);
+        // One that is being freed is no longer a tree.
+        if self.len > 0 {
+            self.check_tree(&store.heap, &store.hasher);
+        }
         [&self.leaves, &self.inners, &self.pages].map(Table::live).iter().sum::<usize>() as u64
     }
 }

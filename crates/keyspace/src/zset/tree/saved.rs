@@ -29,6 +29,10 @@ impl SavedLeaf {
         SavedLeaf(bytes.into())
     }
 
+    pub fn memory_bytes(&self) -> usize {
+        self.0.len()
+    }
+
     fn tell(&self, visit: &mut dyn FnMut(&[u8], f64)) {
         let mut rest = &self.0[..];
         while let Some((bits, tail)) = rest.split_first_chunk::<8>() {
@@ -70,8 +74,13 @@ impl ZsetTree {
         leaves_max: usize,
         visit: &mut dyn FnMut(&[u8], f64),
     ) -> bool {
-        for saved in std::mem::take(&mut self.saved) {
-            saved.tell(visit);
+        let mut leaves_max = leaves_max;
+        while let Some(some) = self.saved.take_some() {
+            some.iter().for_each(|saved| saved.tell(visit));
+            leaves_max = leaves_max.saturating_sub(some.len());
+            if leaves_max == 0 {
+                return false;
+            }
         }
         let numbers = u64::from(self.leaves.len());
         let end = numbers.min(at.saturating_add(leaves_max as u64));
