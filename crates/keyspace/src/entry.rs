@@ -1,12 +1,13 @@
 //! One entry, as it lies in a page.
 //!
 //! ```text
-//!   [191 + klen][key klen][value ...]                                  short: plain bytes inline, klen <= 63, no expiry
+//!   [159 + klen][key klen][value ...]                                  short: plain bytes inline, klen <= 47
+//!   [207 + klen][expiry 5][key klen][value ...]                        short, with an expiry
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][value ...]          value inline
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
 //!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
 //!
-//!   klen is at most 190. An entry is short if it can be: what it holds determines its bytes.
+//!   klen is at most 158. An entry is short if it can be: what it holds determines its bytes.
 //!
 //!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
 //!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream
@@ -21,7 +22,7 @@
 //!   expiry, 5 B       milliseconds since 2020-01-01 UTC, to 2054-11; anything outside takes the 8-byte form (Unix ms)
 //! ```
 //!
-//! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 2 + 5 + 16 + 16 = 39 with an expiry.
+//! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 1 + 5 + 16 + 16 = 38 with an expiry.
 
 use crate::page::ENTRY_BYTES_MAX;
 use crate::value::{NewValue, Type};
@@ -34,18 +35,23 @@ const SHORT_EXPIRY_MAX: i64 = (1 << 40) - 1;
 /// An entry up to this size lies in its page.
 pub(crate) const INLINE_BYTES_MAX: usize = 208;
 /// A key up to this size lies in the page, whatever its value's size.
-const INLINE_KEY_BYTES_MAX: usize = 190;
+const INLINE_KEY_BYTES_MAX: usize = 158;
 /// A body up to this size is a blob.
 pub(crate) const BLOB_BODY_BYTES_MAX: usize = 4096;
 pub(crate) const BLOB_HEAD_BYTES: usize = 8;
 const REF_BYTES: usize = 8;
 const KLEN_ELSEWHERE: u8 = 255;
-/// The head of a short entry is this and its klen.
-const SHORT_HEAD: u8 = 191;
-const SHORT_KEY_BYTES_MAX: usize = 63;
+/// The head of a short entry is this and its klen,
+const SHORT_HEAD: u8 = 159;
+/// or this if it has an expiry.
+const SHORT_VOLATILE_HEAD: u8 = 207;
+const SHORT_KEY_BYTES_MAX: usize = 47;
+/// The meta byte that a short entry with an expiry does without.
+const SHORT_VOLATILE_META: u8 = 1 << 4;
 
 const _: () = assert!(INLINE_KEY_BYTES_MAX < SHORT_HEAD as usize);
-const _: () = assert!(SHORT_HEAD as usize + SHORT_KEY_BYTES_MAX < KLEN_ELSEWHERE as usize);
+const _: () = assert!(SHORT_HEAD as usize + SHORT_KEY_BYTES_MAX < SHORT_VOLATILE_HEAD as usize);
+const _: () = assert!(SHORT_VOLATILE_HEAD as usize + SHORT_KEY_BYTES_MAX < KLEN_ELSEWHERE as usize);
 
 // The largest entry: a key that just fits, a late expiry, and a reference.
 const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES <= ENTRY_BYTES_MAX);
@@ -112,16 +118,23 @@ pub(crate) struct BodyRef {
 pub(crate) struct EntryBytes<'a>(pub &'a [u8]);
 
 impl<'a> EntryBytes<'a> {
-    /// The length of the key, if the entry is short.
     #[inline]
-    fn short_klen(self) -> Option<usize> {
-        let klen = usize::from(self.0[0].wrapping_sub(SHORT_HEAD));
-        (klen <= SHORT_KEY_BYTES_MAX).then_some(klen)
+    fn is_short(self) -> bool {
+        (SHORT_HEAD..KLEN_ELSEWHERE).contains(&self.0[0])
     }
-    /// A short entry's is what all zeros say: plain bytes, no expiry, inline.
+    /// A short entry's says: plain bytes, inline.
     #[inline]
     fn meta(self) -> u8 {
-        if self.short_klen().is_some() { 0 } else { self.0[1] }
+        match self.0[0] {
+            KLEN_ELSEWHERE | ..SHORT_HEAD => self.0[1],
+            SHORT_HEAD..SHORT_VOLATILE_HEAD => 0,
+            SHORT_VOLATILE_HEAD.. => SHORT_VOLATILE_META,
+        }
+    }
+    /// Where the expiry begins, or what follows if there is none.
+    #[inline]
+    fn expiry_at(self) -> usize {
+        if self.is_short() { 1 } else { 2 }
     }
     #[inline]
     pub fn form(self) -> Form {
@@ -161,7 +174,8 @@ impl<'a> EntryBytes<'a> {
             0 => None,
             5 => {
                 let mut word = [0; 8];
-                word[..5].copy_from_slice(&self.0[2..7]);
+                let at = self.expiry_at();
+                word[..5].copy_from_slice(&self.0[at..at + 5]);
                 Some(UnixMs(EPOCH_MS + i64::from_le_bytes(word)))
             }
             _ => Some(UnixMs(i64::from_le_bytes(self.0[2..10].try_into().expect("eight bytes")))),
@@ -170,11 +184,14 @@ impl<'a> EntryBytes<'a> {
     /// Where the key begins and ends; one that lies elsewhere has no bytes here.
     #[inline]
     fn key_range(self) -> std::ops::Range<usize> {
-        if let Some(klen) = self.short_klen() {
-            return 1..1 + klen;
-        }
-        let at = 2 + self.expiry_bytes();
-        at..at + if self.0[0] == KLEN_ELSEWHERE { 0 } else { usize::from(self.0[0]) }
+        let head = self.0[0];
+        let (at, klen) = match head {
+            KLEN_ELSEWHERE => (2 + self.expiry_bytes(), 0),
+            ..SHORT_HEAD => (2 + self.expiry_bytes(), head),
+            SHORT_HEAD..SHORT_VOLATILE_HEAD => (1, head - SHORT_HEAD),
+            SHORT_VOLATILE_HEAD.. => (1 + 5, head - SHORT_VOLATILE_HEAD),
+        };
+        at..at + usize::from(klen)
     }
     /// The key, if it lies in the page.
     #[inline]
@@ -189,8 +206,7 @@ impl<'a> EntryBytes<'a> {
     /// Whether the entry stays where it is when its inline value becomes one of the same length and of this form.
     #[inline]
     pub fn keeps_head(self, form: Form) -> bool {
-        let key = self.inline_key();
-        self.short_klen().is_some() == is_short(form, self.place(), key, self.is_volatile())
+        self.is_short() == is_short(form, self.place(), self.inline_key(), self.meta() >> 4 & 3)
     }
     /// The reference to the body, unless the value is inline.
     #[inline]
@@ -210,16 +226,26 @@ impl<'a> EntryBytes<'a> {
 #[inline]
 pub(crate) fn set_form(entry: &mut [u8], form: Form) {
     debug_assert!(EntryBytes(entry).keeps_head(form));
-    if EntryBytes(entry).short_klen().is_none() {
+    if !EntryBytes(entry).is_short() {
         entry[1] = entry[1] & !15 | form as u8;
     }
 }
 
-/// Whether an entry needs no meta byte.
+/// Whether an entry needs no meta byte. `width` is the code of its expiry's.
 #[inline]
-fn is_short(form: Form, place: Place, key: Option<&[u8]>, is_volatile: bool) -> bool {
+fn is_short(form: Form, place: Place, key: Option<&[u8]>, width: u8) -> bool {
     let short_key = key.is_some_and(|key| key.len() <= SHORT_KEY_BYTES_MAX);
-    form == Form::Bytes && place == Place::Inline && !is_volatile && short_key
+    form == Form::Bytes && place == Place::Inline && width <= 1 && short_key
+}
+
+/// The code of an expiry's width: 0 none, 1: 5 B, 2: 8 B.
+#[inline]
+fn expiry_width(expiry: Option<UnixMs>) -> u8 {
+    match expiry {
+        None => 0,
+        Some(at) if (EPOCH_MS..=EPOCH_MS + SHORT_EXPIRY_MAX).contains(&at.0) => 1,
+        Some(_) => 2,
+    }
 }
 
 /// Splits a keyed body.
@@ -293,13 +319,18 @@ impl Draft {
     fn head(form: Form, place: Place, key: Option<&[u8]>, expiry: Option<UnixMs>) -> Draft {
         debug_assert!(key.is_none_or(|key| key.len() <= INLINE_KEY_BYTES_MAX));
         let mut draft = Draft { bytes: [0; 256], len: 1 };
+        let width = expiry_width(expiry);
         draft.bytes[0] = key.map_or(KLEN_ELSEWHERE, |key| key.len() as u8);
-        if is_short(form, place, key, expiry.is_some()) {
-            draft.bytes[0] += SHORT_HEAD;
+        if is_short(form, place, key, width) {
+            draft.bytes[0] += [SHORT_HEAD, SHORT_VOLATILE_HEAD][usize::from(width)];
         } else {
             draft.len = 2;
-            let width = draft.push_expiry(expiry);
             draft.bytes[1] = form as u8 | width << 4 | (place as u8) << 6;
+        }
+        match expiry {
+            None => {}
+            Some(at) if width == 1 => draft.push(&(at.0 - EPOCH_MS).to_le_bytes()[..5]),
+            Some(at) => draft.push(&at.0.to_le_bytes()),
         }
         if let Some(key) = key {
             draft.push(key);
@@ -338,20 +369,6 @@ impl Draft {
     fn push(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
-    }
-
-    /// Returns the width code.
-    #[inline]
-    fn push_expiry(&mut self, expiry: Option<UnixMs>) -> u8 {
-        let Some(at) = expiry else { return 0 };
-        let short = at.0.wrapping_sub(EPOCH_MS);
-        if at.0 >= EPOCH_MS && short <= SHORT_EXPIRY_MAX {
-            self.push(&short.to_le_bytes()[..5]);
-            1
-        } else {
-            self.push(&at.0.to_le_bytes());
-            2
-        }
     }
 }
 
@@ -437,16 +454,16 @@ mod tests {
         ];
         for (klen, (value, bytes, form)) in (0..=key.len()).flat_map(|klen| values.map(|value| (klen, value)))
         {
-            for expiry in [None, Some(UnixMs(EPOCH_MS))] {
+            for (width, expiry) in [None, Some(UnixMs(EPOCH_MS)), Some(UnixMs(0))].into_iter().enumerate() {
                 let draft = Draft::inline(&key[..klen], value, expiry);
                 let entry = EntryBytes(draft.as_bytes());
                 assert_eq!((entry.inline_key(), entry.tail()), (Some(&key[..klen]), bytes));
                 assert_eq!((entry.form(), entry.place(), entry.expiry()), (form, Place::Inline, expiry));
-                let short = form == Form::Bytes && expiry.is_none() && klen <= SHORT_KEY_BYTES_MAX;
-                let head = if short { 1 } else { 2 + if expiry.is_some() { 5 } else { 0 } };
+                let short = form == Form::Bytes && width < 2 && klen <= SHORT_KEY_BYTES_MAX;
+                let head = if short { 1 } else { 2 } + [0, 5, 8][width];
                 assert_eq!(entry.0.len(), head + klen + bytes.len());
                 for other in [Form::Bytes, Form::Raw, Form::Int] {
-                    let may = expiry.is_some() || klen > SHORT_KEY_BYTES_MAX;
+                    let may = width == 2 || klen > SHORT_KEY_BYTES_MAX;
                     let both_long = form != Form::Bytes && other != Form::Bytes;
                     assert_eq!(
                         entry.keeps_head(other),
