@@ -125,6 +125,56 @@ pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// What the allocator says of itself, in bytes: what lives, the pages with something alive, and the pages that are there.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Figures {
+    pub allocated: u64,
+    pub active: u64,
+    pub resident: u64,
+}
+
+#[cfg(feature = "jemalloc")]
+pub fn figures() -> Figures {
+    use tikv_jemalloc_ctl::{epoch, stats};
+    // The figures are those of the last epoch. An allocator without statistics has none.
+    let _ = epoch::advance();
+    let bytes = |read: Result<usize, tikv_jemalloc_ctl::Error>| read.unwrap_or_default() as u64;
+    Figures {
+        allocated: bytes(stats::allocated::read()),
+        active: bytes(stats::active::read()),
+        resident: bytes(stats::resident::read()),
+    }
+}
+
+/// The C library's allocator has no such figures.
+#[cfg(not(feature = "jemalloc"))]
+pub fn figures() -> Figures {
+    let allocated = allocated_bytes();
+    Figures { allocated, active: allocated, resident: allocated }
+}
+
+/// The allocator's own report.
+#[cfg(feature = "jemalloc")]
+pub fn report() -> String {
+    use std::ffi::{CStr, c_char, c_void};
+    extern "C" fn append(text: *mut c_void, part: *const c_char) {
+        // SAFETY: `text` is the String below, which nobody else touches meanwhile; `part` ends with NUL.
+        let (text, part) = unsafe { (&mut *text.cast::<String>(), CStr::from_ptr(part)) };
+        text.push_str(&part.to_string_lossy());
+    }
+    let mut text = String::new();
+    // SAFETY: the callback gets the pointer that stands beside it, and the options may be none.
+    unsafe {
+        tikv_jemalloc_sys::malloc_stats_print(Some(append), (&raw mut text).cast(), std::ptr::null());
+    }
+    text
+}
+
+#[cfg(not(feature = "jemalloc"))]
+pub fn report() -> String {
+    "Stats not supported for the current allocator".into()
+}
+
 /// Gives freed pages back now.
 #[cfg(feature = "jemalloc")]
 pub fn purge() {

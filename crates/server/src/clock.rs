@@ -36,6 +36,12 @@ impl CommandClock {
         CommandClock { ticks, ticks_per_ms, ns_scale, began: 0, now: UnixMs(0), read_at: 0, flips_at: 0 }
     }
 
+    /// Now, in ticks.
+    #[inline]
+    pub fn raw(&self) -> u64 {
+        self.ticks.raw()
+    }
+
     /// A batch begins.
     #[inline]
     pub fn begin(&mut self) {

@@ -47,6 +47,8 @@ pub struct Cron {
     age_due: f64,
     aged_at: Instant,
     sampled_at: Instant,
+    /// Memory is above its limit, and was counted so up to here.
+    exceeded_at: Option<Instant>,
 }
 
 impl Cron {
@@ -61,6 +63,7 @@ impl Cron {
             age_due: 0.0,
             aged_at: now,
             sampled_at: now,
+            exceeded_at: None,
         }
     }
 
@@ -76,11 +79,17 @@ impl Cron {
             self.node.stats.sample_rates(self.sampled_at.elapsed());
             self.sampled_at = Instant::now();
         }
+        self.node.control_stats().values.eventloop_cycles.add(1);
+        self.note_memory();
         let paused = self.node.tasks().has(Tasks::PAUSES);
         let begun = Instant::now();
         let mut undone = false;
         if !paused && self.node.active_expire.load(Ordering::Relaxed) && !self.node.config.import_mode() {
-            undone |= self.expire(begun + period * self.expire_percent() / 100);
+            let out_of_time = self.expire(begun + period * self.expire_percent() / 100);
+            undone |= out_of_time;
+            let values = &self.node.control_stats().values;
+            values.expire_time_caps.add(u64::from(out_of_time));
+            values.expire_cycle_us.add(begun.elapsed().as_micros() as u64);
             self.node.note_latency(Event::ExpireCycle, begun.elapsed());
         }
         self.node.evict_clients(self.node.control_stats());
@@ -91,11 +100,24 @@ impl Cron {
         undone |= self.free_removed(Instant::now() + period / 10);
         let compaction = Instant::now();
         undone |= self.compact(compaction + period / 10);
+        self.node.control_stats().values.compaction_us.add(compaction.elapsed().as_micros() as u64);
         self.node.note_latency(Event::ActiveDefragCycle, compaction.elapsed());
         self.trim(Instant::now() + period / 10);
         self.age();
         // Undone work goes on after a rest three times as long as what was done.
         if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }
+    }
+
+    /// Since when more memory is used than there should be.
+    fn note_memory(&mut self) {
+        let limit = self.node.config.maxmemory_bytes();
+        if limit == 0 || self.node.used_memory_bytes() <= limit {
+            self.exceeded_at = None;
+            return;
+        }
+        let since = *self.exceeded_at.get_or_insert_with(Instant::now);
+        self.node.control_stats().values.eviction_exceeded_ms.add(since.elapsed().as_millis() as u64);
+        self.exceeded_at = Some(Instant::now());
     }
 
     fn expire_percent(&self) -> u32 {

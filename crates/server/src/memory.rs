@@ -18,12 +18,22 @@ use crate::stats::ThreadStats;
 #[derive(Default)]
 pub struct Memory {
     peak_bytes: AtomicU64,
+    startup_bytes: AtomicU64,
 }
 
 impl Memory {
     /// The most that the cron has seen.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the empty server used.
+    pub fn startup_bytes(&self) -> u64 {
+        self.startup_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn note_startup(&self, used_bytes: u64) {
+        self.startup_bytes.store(used_bytes, Ordering::Relaxed);
     }
 
     pub fn note(&self, used_bytes: u64) {

@@ -46,6 +46,8 @@ pub struct Node {
     pub cron_paused: AtomicBool,
     /// DEBUG SET-SKIP-CHECKSUM-VALIDATION.
     pub skip_checksums: AtomicBool,
+    /// Attempts to authenticate that failed, since the start or CONFIG RESETSTAT.
+    pub auth_denied: AtomicU64,
     tasks: AtomicU32,
     /// The default user has a password.
     password: AtomicBool,
@@ -112,6 +114,7 @@ impl Node {
             active_expire: AtomicBool::new(true),
             cron_paused: AtomicBool::new(false),
             skip_checksums: AtomicBool::new(false),
+            auth_denied: AtomicU64::new(0),
             tasks: AtomicU32::new(0),
             password: AtomicBool::new(!parts.config.password().is_empty()),
             config: parts.config,

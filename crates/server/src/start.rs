@@ -97,6 +97,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     write_pid_file(node);
     let control = Control::new(node, events, mailbox).map_err(no_events)?;
     log::notice("Server initialized");
+    node.memory.note_startup(node.used_memory_bytes());
     system::warn(&node.config);
     for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
         spawn(number, move || Worker::new(node, events, mailbox, number))?;

@@ -71,6 +71,15 @@ pub struct Values<T> {
     pub writes_processed: T,
     pub query_buffer_limit_disconnections: T,
     pub output_buffer_limit_disconnections: T,
+    /// Turns of event loops, and how long they took without the waiting.
+    pub eventloop_cycles: T,
+    pub eventloop_ticks: T,
+    /// Of the housekeeping.
+    pub expire_time_caps: T,
+    pub expire_cycle_us: T,
+    pub compaction_us: T,
+    /// How long more memory was used than there should be.
+    pub eviction_exceeded_ms: T,
 }
 
 /// Everything, added up.
@@ -141,6 +150,16 @@ impl Stats {
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
     }
 
+    /// Microseconds of ticks.
+    pub fn micros(&self, ticks: u64) -> u64 {
+        self.clock.delta_as_nanos(0, ticks) / 1000
+    }
+
+    /// The threads one by one: workers, then the control thread.
+    pub fn threads(&self) -> &[ThreadStats] {
+        &self.threads
+    }
+
     /// What has happened per second lately.
     pub fn rates(&self) -> PerSecond {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).mean()
@@ -155,6 +174,8 @@ impl Stats {
             commands: sum(&calls),
             input_bytes: sum(&|thread| thread.values.net_input_bytes.get()),
             output_bytes: sum(&|thread| thread.values.net_output_bytes.get()),
+            cycles: sum(&|thread| thread.values.eventloop_cycles.get()),
+            busy_us: self.micros(sum(&|thread| thread.values.eventloop_ticks.get())),
         };
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).add(now, interval);
     }
@@ -165,7 +186,7 @@ impl Stats {
         for thread in &self.threads {
             for (total, counters) in totals.commands.iter_mut().zip(&thread.commands) {
                 total.calls += counters.calls.get();
-                total.usec += self.clock.delta_as_nanos(0, counters.ticks.get()) / 1000;
+                total.usec += self.micros(counters.ticks.get());
                 total.rejected += counters.rejected.get();
                 total.failed += counters.failed.get();
             }
@@ -184,6 +205,9 @@ pub struct PerSecond {
     pub commands: u64,
     pub input_bytes: u64,
     pub output_bytes: u64,
+    /// Turns of event loops, and what they took.
+    pub cycles: u64,
+    pub busy_us: u64,
 }
 
 /// The field shows the mean of so many samples.
@@ -204,6 +228,8 @@ impl Rates {
                 commands: rate(now.commands, last.commands),
                 input_bytes: rate(now.input_bytes, last.input_bytes),
                 output_bytes: rate(now.output_bytes, last.output_bytes),
+                cycles: rate(now.cycles, last.cycles),
+                busy_us: rate(now.busy_us, last.busy_us),
             };
             self.next = (self.next + 1) % RATE_SAMPLES;
         }
@@ -215,6 +241,8 @@ impl Rates {
             commands: mean(|sample| sample.commands),
             input_bytes: mean(|sample| sample.input_bytes),
             output_bytes: mean(|sample| sample.output_bytes),
+            cycles: mean(|sample| sample.cycles),
+            busy_us: mean(|sample| sample.busy_us),
         }
     }
 }
@@ -294,4 +322,10 @@ each_value!(
     writes_processed,
     query_buffer_limit_disconnections,
     output_buffer_limit_disconnections,
+    eventloop_cycles,
+    eventloop_ticks,
+    expire_time_caps,
+    expire_cycle_us,
+    compaction_us,
+    eviction_exceeded_ms,
 );

@@ -140,6 +140,7 @@ impl Worker {
                 false => Some(Duration::ZERO),
             };
             self.events.wait(timeout)?;
+            let woken = self.inner.dispatcher.clock.raw();
             for ready in self.events.ready().filter(|ready| ready.token != Token::MAILBOX) {
                 self.inner.serve(ready);
             }
@@ -148,6 +149,9 @@ impl Worker {
                 self.read_letters();
             }
             self.inner.turn();
+            let Dispatcher { stats, clock, .. } = &self.inner.dispatcher;
+            stats.values.eventloop_cycles.add(1);
+            stats.values.eventloop_ticks.add(clock.raw().saturating_sub(woken));
         }
     }
 

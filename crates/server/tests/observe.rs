@@ -153,3 +153,50 @@ fn a_primary_and_a_picture() {
     contains(&mut client, "LOLWUT", &["Isotherm ver. "]);
     client.check("LOLWUT VERSION x", "-ERR value is not an integer or out of range\r\n");
 }
+
+/// INFO has each field once, and those that dashboards of the field look for.
+#[test]
+fn fields_of_info() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.check("AUTH default x", OK);
+    client.check("CONFIG SET requirepass y", OK);
+    client.check("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    let text = client.ask("INFO everything");
+    let names: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    let mut once = names.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "a field is there twice: {text}");
+    for name in [
+        "uptime_in_seconds",
+        "lru_clock",
+        "used_memory_startup",
+        "allocator_active",
+        "allocator_rss_ratio",
+        "rss_overhead_bytes",
+        "rdb_last_save_time",
+        "aof_last_write_status",
+        "expire_cycle_cpu_milliseconds",
+        "eventloop_duration_cmd_sum",
+        "used_active_time_io_thread_2",
+        "engines_count",
+    ] {
+        assert!(names.contains(&name), "{name} is not in {text}");
+    }
+    assert!(text.contains("\r\nacl_access_denied_auth:1\r\n"), "{text}");
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|value| value.parse::<f64>().ok())
+            .unwrap_or_else(|| panic!("{name} is no number in {text}"))
+    };
+    assert!(value("used_memory_startup") > 0.0 && value("used_memory_startup") <= value("used_memory_peak"));
+    assert!(value("allocator_allocated") <= value("allocator_active"));
+    assert!(
+        value("eventloop_cycles") > 0.0
+            && value("eventloop_duration_sum") >= value("eventloop_duration_cmd_sum")
+    );
+    let report = client.ask("MEMORY MALLOC-STATS");
+    assert!(report.len() > 100, "{report}");
+    assert!(client.ask("MEMORY STATS").contains("allocator-fragmentation.ratio"));
+}

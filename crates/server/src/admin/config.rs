@@ -12,6 +12,7 @@ use crate::listeners::os_text;
 use crate::node::Node;
 use crate::start::RESERVED_FILES;
 use crate::{control, log};
+use std::sync::atomic::Ordering;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::CONFIG,
@@ -120,6 +121,7 @@ fn warn_of_little_memory(node: &Node) {
 
 fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.stats.reset();
+    call.node.auth_denied.store(0, Ordering::Relaxed);
     call.reply.ok();
     Outcome::Done
 }

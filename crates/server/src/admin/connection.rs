@@ -9,6 +9,7 @@ use isotherm_stdx::parse_i64;
 use super::{AdminCall, AdminHandler, specs};
 use crate::session::ReplyMode;
 use crate::transaction;
+use std::sync::atomic::Ordering;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::PING, ping),
@@ -110,6 +111,7 @@ fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool 
     if right {
         call.session.authenticated = true;
     } else {
+        call.node.auth_denied.fetch_add(1, Ordering::Relaxed);
         call.reply.error(errors::WRONG_PASS);
     }
     right

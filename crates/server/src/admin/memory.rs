@@ -39,7 +39,7 @@ fn usage(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// `SAMPLES count`, which says how many elements of a collection are measured; nothing has elements yet.
+/// `SAMPLES count` says how many elements of a collection are measured; here a collection knows its size.
 fn check_samples(call: &AdminCall<'_>) -> Result<(), &'static str> {
     let options = call.args.from(3);
     for at in (0..options.len()).step_by(2) {
@@ -52,6 +52,11 @@ fn check_samples(call: &AdminCall<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
+enum Figure {
+    Integer(i64),
+    Double(f64),
+}
+
 fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let databases = call.node.config.databases();
     let mut txn = call.txn();
@@ -61,34 +66,54 @@ fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let (arenas, clients) = (snapshot.arenas(), snapshot.clients());
     let peak = call.node.memory.peak_bytes().max(used);
     let rss = memory_rss_bytes();
-    let integers = [
-        ("peak.allocated", peak),
-        ("total.allocated", used),
-        ("replication.backlog", 0),
-        ("clients.slaves", 0),
-        ("clients.normal", clients.input_bytes + clients.output_bytes),
-        ("cluster.links", 0),
-        ("aof.buffer", 0),
-        ("overhead.total", used.saturating_sub(arenas.live)),
-        ("keys.count", keys),
-        ("keys.bytes-per-key", arenas.live.checked_div(keys).unwrap_or_default()),
-        ("dataset.bytes", arenas.live),
-        ("fragmentation.bytes", rss.saturating_sub(used)),
-    ];
-    let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let doubles = [
-        ("dataset.percentage", ratio(arenas.live, used) * 100.0),
-        ("peak.percentage", ratio(used, peak) * 100.0),
+    let figures = *snapshot.allocators();
+    let ratio = |part: u64, whole: u64| Figure::Double(part as f64 / whole.max(1) as f64);
+    let excess = |part: u64, whole: u64| Figure::Integer(part as i64 - whole as i64);
+    let bytes = |bytes: u64| Figure::Integer(bytes as i64);
+    let percent = |part: u64, whole: u64| Figure::Double(part as f64 * 100.0 / whole.max(1) as f64);
+    let fields = [
+        ("peak.allocated", bytes(peak)),
+        ("total.allocated", bytes(used)),
+        ("startup.allocated", bytes(call.node.memory.startup_bytes())),
+        ("replication.backlog", bytes(0)),
+        ("replicas.repl.buffer", bytes(0)),
+        ("clients.slaves", bytes(0)),
+        ("clients.normal", bytes(clients.input_bytes + clients.output_bytes)),
+        ("cluster.links", bytes(0)),
+        ("cluster.slot_import", bytes(0)),
+        ("cluster.slot_export", bytes(0)),
+        ("aof.buffer", bytes(0)),
+        ("lua.caches", bytes(0)),
+        ("functions.caches", bytes(0)),
+        ("overhead.db.hashtable.lut", bytes(arenas.metadata)),
+        ("overhead.db.hashtable.rehashing", bytes(0)),
+        ("overhead.total", bytes(used.saturating_sub(arenas.live))),
+        ("db.dict.rehashing.count", bytes(0)),
+        ("keys.count", bytes(keys)),
+        ("keys.bytes-per-key", bytes(arenas.live.checked_div(keys).unwrap_or_default())),
+        ("dataset.bytes", bytes(arenas.live)),
+        ("dataset.percentage", percent(arenas.live, used)),
+        ("peak.percentage", percent(used, peak)),
+        ("allocator.allocated", bytes(figures.allocated)),
+        ("allocator.active", bytes(figures.active)),
+        ("allocator.resident", bytes(figures.resident)),
+        ("allocator.muzzy", bytes(0)),
+        ("allocator-fragmentation.ratio", ratio(figures.active, figures.allocated)),
+        ("allocator-fragmentation.bytes", excess(figures.active, figures.allocated)),
+        ("allocator-rss.ratio", ratio(figures.resident, figures.active)),
+        ("allocator-rss.bytes", excess(figures.resident, figures.active)),
+        ("rss-overhead.ratio", ratio(rss, figures.resident)),
+        ("rss-overhead.bytes", excess(rss, figures.resident)),
         ("fragmentation", ratio(rss, used)),
+        ("fragmentation.bytes", excess(rss, used)),
     ];
-    call.reply.map(integers.len() + doubles.len());
-    for (name, value) in integers {
+    call.reply.map(fields.len());
+    for (name, figure) in fields {
         call.reply.bulk(name.as_bytes());
-        call.reply.integer(value as i64);
-    }
-    for (name, value) in doubles {
-        call.reply.bulk(name.as_bytes());
-        call.reply.double(value);
+        match figure {
+            Figure::Integer(value) => call.reply.integer(value),
+            Figure::Double(value) => call.reply.double(value),
+        }
     }
     Outcome::Done
 }
@@ -104,7 +129,7 @@ fn purge(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn malloc_stats(call: &mut AdminCall<'_>) -> Outcome {
-    call.reply.bulk(b"Stats not supported for the current allocator");
+    call.reply.verbatim("txt", allocator::report().as_bytes());
     Outcome::Done
 }
 

@@ -6,6 +6,7 @@ use super::snapshot::{Snapshot, memory_rss_bytes};
 use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::node::Tasks;
+use std::sync::atomic::Ordering;
 
 /// A name, and how its value is found.
 pub type Field = (&'static str, fn(&Snapshot<'_>) -> String);
@@ -31,6 +32,7 @@ pub const SERVER: &[Field] = &[
             .join(" ")
     }),
     ("arch_bits", |_| usize::BITS.to_string()),
+    ("monotonic_clock", |_| "TSC".into()),
     ("multiplexing_api", |_| "epoll".into()),
     ("process_id", |_| std::process::id().to_string()),
     ("process_supervised", |_| if crate::supervisor::is_there() { "systemd" } else { "no" }.into()),
@@ -41,6 +43,9 @@ pub const SERVER: &[Field] = &[
     ("uptime_in_days", |s| (uptime_seconds(s) / 86_400).to_string()),
     ("hz", |s| s.node.config.hz().to_string()),
     ("configured_hz", |s| s.node.config.hz().to_string()),
+    ("clients_hz", |s| s.node.config.hz().to_string()),
+    // The field's clock of seconds in 24 bits.
+    ("lru_clock", |s| (s.now.0 / 1000 & 0xff_ffff).to_string()),
     ("executable", |s| s.node.executable.display().to_string()),
     ("config_file", |s| {
         s.node.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
@@ -95,28 +100,52 @@ pub const MEMORY: &[Field] = &[
     ("used_memory_peak_perc", |s| format!("{:.2}%", percent(s.node.used_memory_bytes(), peak(s)))),
     // Keys and values with what their pages add are the dataset; the rest is overhead.
     ("used_memory_overhead", |s| overhead(s).to_string()),
+    ("used_memory_startup", |s| s.node.memory.startup_bytes().to_string()),
     ("used_memory_dataset", |s| s.arenas().live.to_string()),
     ("used_memory_dataset_perc", |s| format!("{:.2}%", percent(s.arenas().live, s.node.used_memory_bytes()))),
+    ("allocator_allocated", |s| s.allocators().allocated.to_string()),
+    ("allocator_active", |s| s.allocators().active.to_string()),
+    ("allocator_resident", |s| s.allocators().resident.to_string()),
+    ("allocator_muzzy", none),
     ("total_system_memory", |_| crate::system::machine_memory_bytes().to_string()),
     ("total_system_memory_human", |_| human_bytes(crate::system::machine_memory_bytes())),
+    ("used_memory_lua", none),
+    ("used_memory_vm_eval", none),
+    ("used_memory_lua_human", |_| human_bytes(0)),
+    ("used_memory_scripts_eval", none),
+    ("number_of_cached_scripts", none),
+    ("number_of_functions", none),
+    ("number_of_libraries", none),
+    ("used_memory_vm_functions", none),
+    ("used_memory_vm_total", none),
+    ("used_memory_vm_total_human", |_| human_bytes(0)),
+    ("used_memory_functions", none),
+    ("used_memory_scripts", none),
+    ("used_memory_scripts_human", |_| human_bytes(0)),
     ("isotherm_memory_limit_bytes", |_| crate::system::memory_bytes().to_string()),
     ("maxmemory", |s| s.node.config.maxmemory_bytes().to_string()),
     ("maxmemory_human", |s| human_bytes(s.node.config.maxmemory_bytes())),
     ("maxmemory_policy", |s| s.node.config.eviction_policy().name().into()),
-    ("mem_fragmentation_ratio", |s| {
-        format!("{:.2}", memory_rss_bytes() as f64 / s.node.used_memory_bytes().max(1) as f64)
-    }),
-    ("mem_fragmentation_bytes", |s| {
-        (memory_rss_bytes() as i64 - s.node.used_memory_bytes() as i64).to_string()
-    }),
+    ("allocator_frag_ratio", |s| ratio(s.allocators().active, s.allocators().allocated)),
+    ("allocator_frag_bytes", |s| excess(s.allocators().active, s.allocators().allocated)),
+    ("allocator_rss_ratio", |s| ratio(s.allocators().resident, s.allocators().active)),
+    ("allocator_rss_bytes", |s| excess(s.allocators().resident, s.allocators().active)),
+    ("rss_overhead_ratio", |s| ratio(memory_rss_bytes(), s.allocators().resident)),
+    ("rss_overhead_bytes", |s| excess(memory_rss_bytes(), s.allocators().resident)),
+    ("mem_fragmentation_ratio", |s| ratio(memory_rss_bytes(), s.node.used_memory_bytes())),
+    ("mem_fragmentation_bytes", |s| excess(memory_rss_bytes(), s.node.used_memory_bytes())),
     ("mem_not_counted_for_evict", none),
     ("mem_replication_backlog", none),
     ("mem_total_replication_buffers", none),
+    ("mem_replicas_repl_buffer", none),
     ("mem_clients_slaves", none),
     ("mem_clients_normal", |s| (s.clients().input_bytes + s.clients().output_bytes).to_string()),
     ("mem_cluster_links", none),
+    ("mem_cluster_slot_import", none),
+    ("mem_cluster_slot_export", none),
     ("mem_aof_buffer", none),
     ("mem_allocator", |_| crate::allocator::NAME.into()),
+    ("mem_overhead_db_hashtable_rehashing", none),
     ("active_defrag_running", none),
     ("lazyfree_pending_objects", none),
     ("lazyfreed_objects", none),
@@ -130,6 +159,14 @@ pub const MEMORY: &[Field] = &[
     ("isotherm_arena_reserved_bytes", |s| s.arenas().reserved.to_string()),
     ("isotherm_malloc_bytes", |_| crate::allocator::allocated_bytes().to_string()),
 ];
+
+fn ratio(part: u64, whole: u64) -> String {
+    format!("{:.2}", part as f64 / whole.max(1) as f64)
+}
+
+fn excess(part: u64, whole: u64) -> String {
+    (part as i64 - whole as i64).to_string()
+}
 
 /// The cron looks now and then; what is used now may be more than it has ever seen.
 fn peak(snapshot: &Snapshot<'_>) -> u64 {
@@ -148,12 +185,35 @@ pub const PERSISTENCE: &[Field] = &[
     ("isotherm_persistence", |_| "none".into()),
     ("loading", none),
     ("async_loading", none),
+    ("current_cow_peak", none),
+    ("current_cow_size", none),
+    ("current_cow_size_age", none),
+    ("current_fork_perc", |_| "0.00".into()),
+    ("current_save_keys_processed", none),
+    ("current_save_keys_total", none),
     ("rdb_changes_since_last_save", |s| s.totals().values.dirty.to_string()),
     ("rdb_bgsave_in_progress", none),
+    ("rdb_last_save_time", |s| (s.node.started.0 / 1000).to_string()),
+    ("rdb_last_bgsave_status", |_| "ok".into()),
+    ("rdb_last_bgsave_time_sec", |_| "-1".into()),
+    ("rdb_current_bgsave_time_sec", |_| "-1".into()),
     ("rdb_saves", none),
+    ("rdb_last_cow_size", none),
+    ("rdb_last_load_keys_expired", none),
+    ("rdb_last_load_keys_loaded", none),
     ("aof_enabled", none),
     ("aof_rewrite_in_progress", none),
     ("aof_rewrite_scheduled", none),
+    ("aof_last_rewrite_time_sec", |_| "-1".into()),
+    ("aof_current_rewrite_time_sec", |_| "-1".into()),
+    ("aof_last_bgrewrite_status", |_| "ok".into()),
+    ("aof_rewrites", none),
+    ("aof_rewrites_consecutive_failures", none),
+    ("aof_last_write_status", |_| "ok".into()),
+    ("aof_last_cow_size", none),
+    ("module_fork_in_progress", none),
+    ("module_fork_last_cow_size", none),
+    ("slot_migration_fork_in_progress", none),
 ];
 
 pub const STATS: &[Field] = &[
@@ -166,6 +226,8 @@ pub const STATS: &[Field] = &[
     ("total_net_output_bytes", |s| s.totals().values.net_output_bytes.to_string()),
     ("total_net_repl_input_bytes", none),
     ("total_net_repl_output_bytes", none),
+    ("total_net_cluster_slot_import_bytes", none),
+    ("total_net_cluster_slot_export_bytes", none),
     ("instantaneous_input_kbps", |s| kilobytes(s.node.stats.rates().input_bytes)),
     ("instantaneous_output_kbps", |s| kilobytes(s.node.stats.rates().output_bytes)),
     ("instantaneous_input_repl_kbps", |_| kilobytes(0)),
@@ -176,9 +238,16 @@ pub const STATS: &[Field] = &[
     ("sync_partial_err", none),
     ("expired_keys", |s| s.totals().values.expired_keys.to_string()),
     ("expired_fields", |s| s.totals().values.expired_fields.to_string()),
+    // Every page knows what is due first: nothing is found by sampling, and nothing stale is estimated.
+    ("expired_stale_perc", |_| "0.00".into()),
+    ("expired_keys_with_volatile_items_stale_perc", |_| "0.00".into()),
+    ("expired_time_cap_reached_count", |s| s.totals().values.expire_time_caps.to_string()),
+    ("expire_cycle_cpu_milliseconds", |s| (s.totals().values.expire_cycle_us / 1000).to_string()),
     ("evicted_keys", |s| s.totals().values.evicted_keys.to_string()),
     ("evicted_clients", |s| s.totals().values.evicted_clients.to_string()),
     ("evicted_scripts", none),
+    ("total_eviction_exceeded_time", |s| s.totals().values.eviction_exceeded_ms.to_string()),
+    ("current_eviction_exceeded_time", none),
     ("keyspace_hits", |s| s.totals().values.keyspace_hits.to_string()),
     ("keyspace_misses", |s| s.totals().values.keyspace_misses.to_string()),
     ("pubsub_channels", none),
@@ -192,6 +261,8 @@ pub const STATS: &[Field] = &[
     ("active_defrag_misses", none),
     ("active_defrag_key_hits", none),
     ("active_defrag_key_misses", none),
+    ("total_active_defrag_time", |s| (s.totals().values.compaction_us / 1000).to_string()),
+    ("current_active_defrag_time", none),
     ("tracking_total_keys", none),
     ("tracking_total_items", none),
     ("tracking_total_prefixes", none),
@@ -200,13 +271,36 @@ pub const STATS: &[Field] = &[
     ("dump_payload_sanitizations", none),
     ("total_reads_processed", |s| s.totals().values.reads_processed.to_string()),
     ("total_writes_processed", |s| s.totals().values.writes_processed.to_string()),
+    ("io_threaded_reads_processed", |s| by_threads(s, s.totals().values.reads_processed)),
+    ("io_threaded_writes_processed", |s| by_threads(s, s.totals().values.writes_processed)),
     ("client_query_buffer_limit_disconnections", |s| {
         s.totals().values.query_buffer_limit_disconnections.to_string()
     }),
     ("client_output_buffer_limit_disconnections", |s| {
         s.totals().values.output_buffer_limit_disconnections.to_string()
     }),
+    ("eventloop_cycles", |s| s.totals().values.eventloop_cycles.to_string()),
+    ("eventloop_duration_sum", |s| s.node.stats.micros(s.totals().values.eventloop_ticks).to_string()),
+    ("eventloop_duration_cmd_sum", |s| {
+        s.totals().commands.iter().map(|command| command.usec).sum::<u64>().to_string()
+    }),
+    ("instantaneous_eventloop_cycles_per_sec", |s| s.node.stats.rates().cycles.to_string()),
+    ("instantaneous_eventloop_duration_usec", |s| {
+        let rates = s.node.stats.rates();
+        rates.busy_us.checked_div(rates.cycles).unwrap_or_default().to_string()
+    }),
+    ("acl_access_denied_auth", |s| s.node.auth_denied.load(Ordering::Relaxed).to_string()),
+    ("acl_access_denied_cmd", none),
+    ("acl_access_denied_key", none),
+    ("acl_access_denied_channel", none),
+    ("acl_access_denied_tls_cert", none),
+    ("acl_access_denied_db", none),
 ];
+
+/// A single worker does its reading and writing itself; several are what `io-threads` asked for.
+fn by_threads(snapshot: &Snapshot<'_>, count: u64) -> String {
+    if snapshot.node.worker_count() > 1 { count.to_string() } else { "0".into() }
+}
 
 fn kilobytes(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / 1024.0)
@@ -215,6 +309,7 @@ fn kilobytes(bytes: u64) -> String {
 pub const REPLICATION: &[Field] = &[
     ("role", |_| "master".into()),
     ("connected_slaves", none),
+    ("replicas_waiting_psync", none),
     ("master_failover_state", |_| "no-failover".into()),
     ("master_replid", |s| s.node.run_id.to_string()),
     ("master_replid2", |_| "0".repeat(40)),
@@ -233,6 +328,15 @@ pub const CPU: &[Field] = &[
     ("used_cpu_user", |s| format!("{:.6}", s.cpu().user)),
     ("used_cpu_sys_children", |_| "0.000000".into()),
     ("used_cpu_user_children", |_| "0.000000".into()),
+    ("used_cpu_sys_main_thread", |s| format!("{:.6}", s.control_cpu().system)),
+    ("used_cpu_user_main_thread", |s| format!("{:.6}", s.control_cpu().user)),
+    ("used_active_time_main_thread", |s| {
+        let cpu = s.control_cpu();
+        format!("{:.6}", cpu.user + cpu.system)
+    }),
 ];
+
+pub const SCRIPTING_ENGINES: &[Field] =
+    &[("engines_count", none), ("engines_total_used_memory", none), ("engines_total_memory_overhead", none)];
 
 pub const CLUSTER: &[Field] = &[("cluster_enabled", none)];

@@ -1,6 +1,8 @@
 //! The sections of INFO, in their order, and those whose lines are not known beforehand.
 
-use super::fields::{CLIENTS, CLUSTER, CPU, Field, MEMORY, PERSISTENCE, REPLICATION, SERVER, STATS};
+use super::fields::{
+    CLIENTS, CLUSTER, CPU, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
+};
 use super::snapshot::Snapshot;
 use std::fmt::Write;
 
@@ -25,12 +27,13 @@ pub const SECTIONS: &[Section] = &[
     section("persistence", "Persistence", Body::Fields(PERSISTENCE)),
     section("stats", "Stats", Body::Fields(STATS)),
     section("replication", "Replication", Body::Fields(REPLICATION)),
-    section("cpu", "CPU", Body::Fields(CPU)),
+    section("cpu", "CPU", Body::Lines(cpu)),
     section("modules", "Modules", Body::Fields(&[])),
     only_asked(section("commandstats", "Commandstats", Body::Lines(command_stats))),
     section("errorstats", "Errorstats", Body::Lines(error_stats)),
     only_asked(section("latencystats", "Latencystats", Body::Lines(latency_stats))),
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
+    section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
 ];
 
@@ -60,6 +63,18 @@ fn server(snapshot: &Snapshot<'_>, out: &mut String) {
     }
     for (at, listener) in listeners.iter().enumerate() {
         line(out, format_args!("listener{at}:{listener}"));
+    }
+}
+
+fn cpu(snapshot: &Snapshot<'_>, out: &mut String) {
+    for (name, value) in CPU {
+        line(out, format_args!("{name}:{}", value(snapshot)));
+    }
+    // Workers are what the field calls I/O threads; the first of its threads is the main thread, ours the control thread.
+    let stats = &snapshot.node.stats;
+    for (number, thread) in stats.threads().iter().take(snapshot.node.worker_count()).enumerate() {
+        let busy_us = stats.micros(thread.values.eventloop_ticks.get());
+        line(out, format_args!("used_active_time_io_thread_{}:{:.6}", number + 1, busy_us as f64 / 1e6));
     }
 }
 

@@ -4,6 +4,7 @@ use isotherm_keyspace::{Db, UnixMs};
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::allocator::{self, Figures};
 use crate::node::Node;
 use crate::stats::Totals;
 
@@ -16,6 +17,7 @@ pub struct Snapshot<'a> {
     clients: OnceCell<ClientSums>,
     cpu: OnceCell<Cpu>,
     arenas: OnceCell<ArenaSums>,
+    allocators: OnceCell<Figures>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +70,7 @@ impl<'a> Snapshot<'a> {
             clients: OnceCell::new(),
             cpu: OnceCell::new(),
             arenas: OnceCell::new(),
+            allocators: OnceCell::new(),
         }
     }
 
@@ -100,6 +103,23 @@ impl<'a> Snapshot<'a> {
         *self.cpu.get_or_init(cpu_seconds)
     }
 
+    /// The arenas and the allocator together.
+    pub fn allocators(&self) -> &Figures {
+        self.allocators.get_or_init(|| {
+            let (arenas, heap) = (self.arenas(), allocator::figures());
+            Figures {
+                allocated: arenas.live + heap.allocated,
+                active: arenas.slabs + heap.active,
+                resident: arenas.committed + heap.resident,
+            }
+        })
+    }
+
+    /// The processor time of the control thread, whose number is that of the process.
+    pub fn control_cpu(&self) -> Cpu {
+        cpu_ticks(&format!("/proc/self/task/{}/stat", std::process::id()))
+    }
+
     pub fn arenas(&self) -> &ArenaSums {
         self.arenas.get_or_init(|| {
             let mut sums = ArenaSums::default();
@@ -129,16 +149,22 @@ pub fn memory_rss_bytes() -> u64 {
 
 /// User and system time as the kernel samples them, drawn to the sum that it measures exactly.
 fn cpu_seconds() -> Cpu {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let sampled_parts = cpu_ticks("/proc/self/stat");
+    let sampled = sampled_parts.user + sampled_parts.system;
+    let exact = exact_cpu_seconds().unwrap_or(sampled);
+    let share = if sampled > 0.0 { sampled_parts.user / sampled } else { 0.5 };
+    Cpu { user: exact * share, system: exact * (1.0 - share) }
+}
+
+/// As the kernel samples it.
+fn cpu_ticks(path: &str) -> Cpu {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
     // The process's name may hold anything; what follows its closing parenthesis is the state, field 3.
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
     let per_second = rustix::param::clock_ticks_per_second() as f64;
     let ticks = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
-    let (user, system) = (ticks(14).unwrap_or_default(), ticks(15).unwrap_or_default());
-    let sampled = (user + system) / per_second;
-    let exact = exact_cpu_seconds().unwrap_or(sampled);
-    let share = if sampled > 0.0 { user / (user + system) } else { 0.5 };
-    Cpu { user: exact * share, system: exact * (1.0 - share) }
+    let seconds = |number| ticks(number).unwrap_or_default() / per_second;
+    Cpu { user: seconds(14), system: seconds(15) }
 }
 
 /// The run time of all threads, in nanoseconds by the scheduler. Threads of this server do not end before it does.
