@@ -39,6 +39,7 @@ mod memory;
 mod admin;
 mod config;
 mod info;
+mod metrics;
 
 use std::process::ExitCode;
 

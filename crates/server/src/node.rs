@@ -40,6 +40,8 @@ pub struct Node {
     /// The executable and the configuration file as absolute paths.
     pub executable: PathBuf,
     pub config_file: Option<PathBuf>,
+    /// Where metrics are served.
+    pub metrics: Option<(String, u16)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
     /// DEBUG PAUSE-CRON.
@@ -111,6 +113,7 @@ impl Node {
             seed: seed.iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
             executable: std::env::current_exe().unwrap_or_default(),
             config_file: parts.config_file,
+            metrics: parts.config.metrics_address(),
             active_expire: AtomicBool::new(true),
             cron_paused: AtomicBool::new(false),
             skip_checksums: AtomicBool::new(false),

@@ -14,6 +14,7 @@ use crate::detach;
 use crate::listeners::os_text;
 use crate::log;
 use crate::logo;
+use crate::metrics;
 use crate::node::{Node, Parts};
 use crate::supervisor;
 use crate::system;
@@ -102,6 +103,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
         spawn(number, move || Worker::new(node, events, mailbox, number))?;
     }
+    metrics::start(node)?;
     if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {
         log::warning(format!("Freed memory goes back late: {why}"));
     }

@@ -200,3 +200,49 @@ fn fields_of_info() {
     assert!(report.len() > 100, "{report}");
     assert!(client.ask("MEMORY STATS").contains("allocator-fragmentation.ratio"));
 }
+
+#[test]
+fn metrics_over_http() {
+    use std::io::{Read, Write};
+    let port = common::free_port();
+    let server = Server::with_workers(2, &["--metrics-port", &port.to_string()]);
+    let mut client = server.client();
+    client.check("SET k v EX 100", OK);
+    client.check("GET k", "$1\r\nv\r\n");
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
+    assert!(get("/").starts_with("HTTP/1.1 404 "));
+    let page = get("/metrics");
+    for line in [
+        "\nredis_up 1\n",
+        "\n# TYPE redis_memory_used_bytes gauge\n",
+        "\n# TYPE redis_commands_processed_total counter\n",
+        "\nredis_commands_total{cmd=\"get\"} 1\n",
+        "\nredis_db_keys{db=\"db0\"} 1\n",
+        "\nredis_db_keys_expiring{db=\"db0\"} 1\n",
+        "\nredis_keyspace_hits_total 1\n",
+        "\nredis_rdb_last_bgsave_status 1\n",
+        "\nredis_instance_info{role=\"master\",",
+        "\nisotherm_arena_live_bytes ",
+    ] {
+        assert!(page.contains(line), "{line:?} is not in {page}");
+    }
+    // Each metric is introduced once, and its values stand together.
+    let mut seen: Vec<&str> = Vec::new();
+    for line in page.lines().skip_while(|line| !line.starts_with('#')).filter(|line| !line.starts_with('#')) {
+        let name = line.split([' ', '{']).next().unwrap();
+        assert!(seen.last() == Some(&name) || !seen.contains(&name), "{name} is scattered");
+        seen.push(name);
+    }
+    client.check(
+        "CONFIG SET metrics-port 1",
+        "-ERR CONFIG SET failed (possibly related to argument 'metrics-port') - the port for metrics can only be set at \
+         start\r\n",
+    );
+}

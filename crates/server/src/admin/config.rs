@@ -85,6 +85,11 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             return Err("the number of workers can only be set at start".into());
         }
         Apply::Workers => {}
+        // After a failure it is applied again, with the values of before.
+        Apply::Metrics if node.config.metrics_address() != node.metrics => {
+            return Err("the port for metrics can only be set at start".into());
+        }
+        Apply::Metrics => {}
     }
     Ok(())
 }

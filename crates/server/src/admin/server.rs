@@ -2,12 +2,11 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::{Command, Reach, Spec};
-use isotherm_keyspace::Db;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::info::{self, DatabaseSize, Snapshot};
+use crate::info::{self, Snapshot};
 use crate::logo;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -51,17 +50,10 @@ fn info(call: &mut AdminCall<'_>) -> Outcome {
     let asked: Vec<&[u8]> = call.args.from(1).iter().collect();
     let mut snapshot = Snapshot::new(call.node, call.now);
     if info::wants_keyspace(&asked) {
-        snapshot.databases = database_sizes(call);
+        snapshot.databases = info::database_sizes(call.node, &mut call.txn());
     }
     call.reply.verbatim("txt", info::text(&snapshot, &asked).as_bytes());
     Outcome::Done
-}
-
-fn database_sizes(call: &mut AdminCall<'_>) -> Vec<DatabaseSize> {
-    let databases = call.node.config.databases();
-    let mut txn = call.txn();
-    let size = |db| DatabaseSize { db, keys: txn.len(db), volatile: txn.volatile_len(db), average_ttl_ms: 0 };
-    (0..databases).map(Db).map(size).collect()
 }
 
 /// Nothing is ever saved, so every way of ending is the same; SAVE asks for what does not exist.

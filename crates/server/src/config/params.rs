@@ -126,6 +126,7 @@ pub enum Apply {
     Bind,
     LogLevel,
     LogFormat,
+    Metrics,
     Allocator,
     MaxClients,
     MaxMemory,

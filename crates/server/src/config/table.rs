@@ -216,6 +216,8 @@ pub const PARAMS: &[Param] = &[
     signed("maxmemory-eviction-tenacity", 10, 0, 100).works("How long one command may evict before it gives up; 100 for as long as it takes."),
     choice("maxmemory-policy", MAXMEMORY_POLICY, "noeviction").apply(Apply::EvictionPolicy).works("What is evicted above maxmemory."),
     signed("maxmemory-samples", 5, 1, 64).no_effect("two whole pages compete, some 34 keys, whatever is asked for"),
+    text("metrics-bind", "127.0.0.1").apply(Apply::Metrics).works("The address of the port for metrics, set at start. Of Isotherm only."),
+    signed("metrics-port", 0, 0, 65535).apply(Apply::Metrics).works("A port for HTTP with /metrics for Prometheus and /healthz, set at start; 0 for none. Of Isotherm only."),
     signed("min-io-threads-avoid-copy-reply", 7, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),
     signed("min-replicas-max-lag", 10, 0, INT_MAX).alias("min-slaves-max-lag").works("0 switches min-replicas-to-write off."),
     signed("min-replicas-to-write", 0, 0, INT_MAX).alias("min-slaves-to-write").works("With fewer good replicas writes are refused; there are none yet."),

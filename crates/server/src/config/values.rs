@@ -319,6 +319,13 @@ impl Config {
         (format, timestamp)
     }
 
+    /// Where metrics are served, if they are.
+    pub fn metrics_address(&self) -> Option<(String, u16)> {
+        let address = String::from_utf8_lossy(&self.text(const { id("metrics-bind") })).into_owned();
+        let port = self.number(const { id("metrics-port") }) as u16;
+        (port != 0).then_some((address, port))
+    }
+
     // ---- supervision ----
 
     /// systemd may be told about this process, if it asks.

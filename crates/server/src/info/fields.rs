@@ -45,7 +45,7 @@ pub const SERVER: &[Field] = &[
     ("configured_hz", |s| s.node.config.hz().to_string()),
     ("clients_hz", |s| s.node.config.hz().to_string()),
     // The field's clock of seconds in 24 bits.
-    ("lru_clock", |s| (s.now.0 / 1000 & 0xff_ffff).to_string()),
+    ("lru_clock", |s| ((s.now.0 / 1000) & 0xff_ffff).to_string()),
     ("executable", |s| s.node.executable.display().to_string()),
     ("config_file", |s| {
         s.node.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()

@@ -11,7 +11,7 @@ mod fields;
 mod sections;
 mod snapshot;
 
-pub use snapshot::{DatabaseSize, Snapshot, memory_rss_bytes};
+pub use snapshot::{Snapshot, database_sizes, memory_rss_bytes};
 
 use sections::{Body, SECTIONS, Section};
 

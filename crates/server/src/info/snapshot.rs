@@ -1,6 +1,6 @@
 //! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
 
-use isotherm_keyspace::{Db, UnixMs};
+use isotherm_keyspace::{Db, Txn, UnixMs};
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,6 +26,12 @@ pub struct DatabaseSize {
     pub keys: u64,
     pub volatile: u64,
     pub average_ttl_ms: u64,
+}
+
+/// How many keys there are, of what a transaction holds everything of.
+pub fn database_sizes(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseSize> {
+    let size = |db| DatabaseSize { db, keys: txn.len(db), volatile: txn.volatile_len(db), average_ttl_ms: 0 };
+    (0..node.config.databases()).map(Db).map(size).collect()
 }
 
 /// All connections together.
