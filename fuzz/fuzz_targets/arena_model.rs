@@ -74,7 +74,7 @@ impl Model {
         let len =
             if object.kind == Kind::Blob { len % (isotherm_arena::BLOB_BYTES_MAX + 1) } else { len % 8225 };
         let used = object.len.min(len);
-        match self.arena.reallocate(handle, used, len) {
+        match self.arena.reallocate(handle, object.owner, used, len) {
             Ok(block) => {
                 self.expect(block.handle, used, object.stamp);
                 self.put(block.handle, Object { len, ..object });
@@ -99,7 +99,7 @@ impl Model {
             let mut handle = victim.handle;
             if skip >> (i % 16) & 1 == 0 {
                 handle =
-                    self.arena.reallocate(handle, object.len, victim.bytes).expect("within its class").handle;
+                    self.arena.reallocate(handle, object.owner, object.len, victim.bytes).expect("within its class").handle;
                 self.expect(handle, object.len, object.stamp);
             }
             assert!(self.objects.insert(handle, object).is_none());

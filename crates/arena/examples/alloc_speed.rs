@@ -81,7 +81,7 @@ fn random_replace(live: usize) {
 type Grow = fn(&Arena, Handle, usize, usize) -> Block;
 
 fn reallocate(arena: &Arena, handle: Handle, used: usize, wanted: usize) -> Block {
-    arena.reallocate(handle, used, wanted).unwrap()
+    arena.reallocate(handle, 0, used, wanted).unwrap()
 }
 
 fn by_hand(arena: &Arena, handle: Handle, used: usize, wanted: usize) -> Block {
@@ -164,7 +164,7 @@ fn fill_and_compact() {
     while arena.victims(&mut victims, 32) {
         for victim in victims.drain(..) {
             assert!(arena.is_live(victim.handle, victim.owner));
-            arena.reallocate(victim.handle, victim.bytes, victim.bytes).unwrap();
+            arena.reallocate(victim.handle, victim.owner, victim.bytes, victim.bytes).unwrap();
             moves += 1;
         }
     }

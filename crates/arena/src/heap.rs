@@ -96,20 +96,24 @@ impl Heap {
     pub fn release(&mut self, memory: &Region, raw: u32) -> &'static Shape {
         let place = Place::of(&self.table, raw);
         self.assert_live(memory, place, raw);
+        self.release_at(memory, place);
+        place.shape
+    }
+
+    /// Frees a live object.
+    pub fn release_at(&mut self, memory: &Region, place: Place) {
         let class = place.class();
         self.classes[class].live -= 1;
         if self.table.get(place.chunk).state == state::EVACUATING {
-            self.put_back(memory, place);
-            return place.shape;
+            return self.put_back(memory, place);
         }
         self.flush_hot(memory, class);
         self.classes[class].free += 1;
         if self.table.get(place.chunk).live == 1 {
             self.put_back(memory, place);
         } else {
-            self.classes[class].hot = raw;
+            self.classes[class].hot = place.handle_raw();
         }
-        place.shape
     }
 
     /// Whether an object whose class stays the same may stay where it is: unless its slab is being emptied.

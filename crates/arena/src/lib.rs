@@ -153,12 +153,14 @@ impl Arena {
         self.count(-(shape.bytes as i64));
     }
 
-    /// Moves an object to the class of `new_bytes`, with its first `used_bytes` bytes, its kind and its owner. The
-    /// handle stays the same if the class does, unless the object lies in a slab that is being emptied. After an error
-    /// the object is where it was. Within a class there is no error.
+    /// Moves an object to the class of `new_bytes`, with its first `used_bytes` bytes and its kind. The handle stays
+    /// the same if the class does, unless the object lies in a slab that is being emptied. After an error the object
+    /// is where it was. Within a class there is no error. The owner is the one given at allocation: who moves an
+    /// object knows it, and reading it from the slab's front would wait for memory.
     pub fn reallocate(
         &self,
         handle: Handle,
+        owner: u16,
         used_bytes: usize,
         new_bytes: usize,
     ) -> Result<Block, Exhausted> {
@@ -172,11 +174,11 @@ impl Arena {
         if class == place.class() && heap.may_stay(place) {
             return Ok(block(handle.raw(), class));
         }
-        let owner = place.owner(&self.memory);
+        debug_assert_eq!(place.owner(&self.memory), owner, "an object is moved by its owner");
         let raw = heap.allocate(&self.memory, class, owner)?;
         let target = block(raw, class);
         self.copy(handle, target.handle, used_bytes);
-        heap.release(&self.memory, handle.raw());
+        heap.release_at(&self.memory, place);
         self.count(new.bytes as i64 - old.bytes as i64);
         Ok(target)
     }

@@ -49,7 +49,11 @@ impl Store {
         let (mut victims, mut moves) = (Vec::new(), 0);
         while self.arena.victims(&mut victims, 64) {
             for victim in victims.drain(..) {
-                let moved = self.arena.reallocate(victim.handle, victim.bytes, victim.bytes).unwrap().handle;
+                let moved = self
+                    .arena
+                    .reallocate(victim.handle, victim.owner, victim.bytes, victim.bytes)
+                    .unwrap()
+                    .handle;
                 let at = self.position.remove(&victim.handle).unwrap();
                 self.position.insert(moved, at);
                 self.handles[at] = moved;

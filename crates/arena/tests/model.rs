@@ -78,7 +78,7 @@ impl Model {
         let Some((handle, mut object)) = self.pick() else { return };
         let new_len = self.len(object.kind);
         let used = object.len.min(new_len);
-        let Ok(block) = self.arena.reallocate(handle, used, new_len) else {
+        let Ok(block) = self.arena.reallocate(handle, object.owner, used, new_len) else {
             self.check(handle, &object, object.len);
             return;
         };
@@ -108,7 +108,7 @@ impl Model {
             if self.random.below(10) == 0 {
                 continue; // its owner is busy
             }
-            let block = self.arena.reallocate(victim.handle, object.len, victim.bytes);
+            let block = self.arena.reallocate(victim.handle, victim.owner, object.len, victim.bytes);
             let block = block.expect("moving within a class needs no new slab");
             if block.handle == victim.handle {
                 continue; // other allocations took the room meanwhile, and the slab is back in service
@@ -207,7 +207,7 @@ fn exhaustion_is_an_error_and_freeing_cures_it() {
         assert!(handles.len() > 63 * 22, "only {} objects fit", handles.len());
     }
     assert_eq!(arena.allocate(Kind::Blob, 100, 3), Err(Exhausted));
-    assert_eq!(arena.reallocate(handles[0], 700, 800), Err(Exhausted));
+    assert_eq!(arena.reallocate(handles[0], 3, 700, 800), Err(Exhausted));
     assert!(arena.is_live(handles[0], 3), "a failed move leaves the object where it was");
     arena.check_invariants();
     arena.release(handles.pop().unwrap());

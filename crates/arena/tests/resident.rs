@@ -19,7 +19,8 @@ fn settle(arena: &Arena, moved: &mut HashMap<Handle, Handle>) {
     let mut victims = Vec::new();
     while arena.victims(&mut victims, 64) {
         for victim in victims.drain(..) {
-            let to = arena.reallocate(victim.handle, victim.bytes, victim.bytes).unwrap().handle;
+            let to =
+                arena.reallocate(victim.handle, victim.owner, victim.bytes, victim.bytes).unwrap().handle;
             let from = moved.remove(&victim.handle).unwrap();
             moved.insert(to, from);
         }

@@ -70,7 +70,8 @@ fn compact(arena: &Arena, stripes: &[Stripe], stop: &AtomicBool, moves: &AtomicU
                 continue;
             }
             let object = objects.remove(&victim.handle).expect("a live object of this owner is in its map");
-            let moved = arena.reallocate(victim.handle, object.len, victim.bytes).unwrap().handle;
+            let moved =
+                arena.reallocate(victim.handle, victim.owner, object.len, victim.bytes).unwrap().handle;
             // SAFETY: live, and its owner's lock is held.
             assert!(holds(unsafe { arena.bytes(moved, object.len) }, object.pattern));
             assert!(objects.insert(moved, object).is_none());

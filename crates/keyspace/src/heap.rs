@@ -76,6 +76,15 @@ impl Heap {
         unsafe { (self.arena.bytes(from.0, from.1), self.arena.bytes_mut(to.0, to.1)) }
     }
 
+    /// A page to read and another to write.
+    #[inline]
+    pub fn page_pair(&mut self, from: Handle, to: Handle) -> (Page<'_>, &mut [u8]) {
+        let size = |handle| page::class_size(self.bytes(handle, HEADER_BYTES));
+        let (from_size, to_size) = (size(from), size(to));
+        let (from, to) = self.bytes_pair((from, from_size), (to, to_size));
+        (Page(from), to)
+    }
+
     /// A new object; the bytes it really has.
     #[inline]
     pub fn allocate(&mut self, kind: Kind, bytes: usize) -> Result<(Handle, usize), Full> {
@@ -85,7 +94,7 @@ impl Heap {
 
     #[inline]
     pub fn reallocate(&mut self, handle: Handle, used: usize, bytes: usize) -> Result<(Handle, usize), Full> {
-        let block = self.arena.reallocate(handle, used, bytes).map_err(|_| Full)?;
+        let block = self.arena.reallocate(handle, self.owner, used, bytes).map_err(|_| Full)?;
         Ok((block.handle, block.bytes))
     }
 

@@ -357,13 +357,15 @@ impl Store {
 
     /// Moves a page that has lost entries to a smaller class, once that saves enough to be worth a copy.
     fn tighten(&mut self, handle: Handle) -> Handle {
-        /// Two classes: deleting entries of 36 B copies the page every second time.
+        /// Of a page: deleting entries of 36 B copies one of 640 B every third time.
+        const SAVING_SHARE_MIN: usize = 6;
         const SAVING_BYTES_MIN: usize = 64;
         let page = self.heap.page(handle);
         let bytes = page.owner_bytes() + page::entry_bytes(page);
         let (need_cap, need) = page::size_for(page.len(), page.width(), bytes);
         let class = class_bytes(Kind::Page, need);
-        if class + SAVING_BYTES_MIN > page.0.len() {
+        let saving_min = SAVING_BYTES_MIN.max(page.0.len() / SAVING_SHARE_MIN);
+        if class + saving_min > page.0.len() {
             return handle;
         }
         if need_cap < page.cap() {
@@ -381,9 +383,7 @@ impl Store {
         moves: impl Fn(u64) -> bool,
         now: UnixMs,
     ) -> Result<[(Option<Handle>, u32); 2], Full> {
-        let mut copy = [0u8; page::PAGE_BYTES_MAX];
-        let size = self.copy_page(source, &mut copy);
-        let page = Page(&copy[..size]);
+        let page = self.heap.page(source);
         let mut goes = [false; page::ENTRIES_MAX];
         let (mut count, mut bytes) = ([0; 2], [0; 2]);
         for spot in page.spots() {
@@ -398,7 +398,7 @@ impl Store {
             if count[side] == 0 {
                 continue;
             }
-            match self.new_page_like(page, count[side], bytes[side]) {
+            match self.new_page_like(source, count[side], bytes[side]) {
                 Ok(new) => halves[side].0 = Some(new),
                 Err(full) => {
                     halves.iter().filter_map(|half| half.0).for_each(|page| self.heap.release(page));
@@ -406,63 +406,50 @@ impl Store {
                 }
             }
         }
-        for spot in page.spots() {
-            let half = &mut halves[usize::from(goes[spot.index])];
-            let target = half.0.expect("it has entries");
-            half.1 = half.1.min(self.append_copy(target, page, spot, now));
+        let (width, fresh) = (self.access.width(), access::fresh(self.access, now));
+        for (side, (target, bound)) in halves.iter_mut().enumerate() {
+            let Some(target) = *target else { continue };
+            let (page, target) = self.heap.page_pair(source, target);
+            for spot in page.spots().filter(|spot| usize::from(goes[spot.index]) == side) {
+                let (entry, tag) = (page.entry(spot), page.tag(spot.index));
+                page::append(target, tag, entry, page.access(spot.index, width).unwrap_or(fresh));
+                *bound = EntryBytes(entry).expiry().map_or(*bound, |at| bound_of(at).min(*bound));
+            }
         }
         Ok(halves)
     }
 
-    /// An empty page that belongs to whom `page` does.
-    fn new_page_like(&mut self, page: Page<'_>, entries: usize, bytes: usize) -> Result<Handle, Full> {
+    /// An empty page that belongs to whom page `like` does.
+    fn new_page_like(&mut self, like: Handle, entries: usize, bytes: usize) -> Result<Handle, Full> {
         let version = self.snapshot.version();
+        let page = self.heap.page(like);
         if let Some(owner) = page.owner() {
             return self.heap.new_owned_page(owner, entries, bytes, version);
         }
         // Where (nearly) all entries stay in a page at its limit, columns that have become wider find no room.
         let (_, need) = page::size_for(entries, self.access.width(), bytes);
         let width = if need > page::PAGE_BYTES_MAX { page.width() } else { self.access.width() };
-        self.heap.new_page(entries, width, bytes, version, page.stamp())
+        let stamp = page.stamp();
+        self.heap.new_page(entries, width, bytes, version, stamp)
     }
 
     /// All entries of two pages in one new one; both are freed.
     pub fn merge_pages(&mut self, into: Handle, from: Handle, now: UnixMs) -> Result<Handle, Full> {
-        let (mut first, mut second) = ([0u8; page::PAGE_BYTES_MAX], [0u8; page::PAGE_BYTES_MAX]);
-        let first_size = self.copy_page(into, &mut first);
-        let second_size = self.copy_page(from, &mut second);
-        let (first, second) = (Page(&first[..first_size]), Page(&second[..second_size]));
+        let (first, second) = (self.heap.page(into), self.heap.page(from));
         let entries = first.len() + second.len();
         let bytes = page::entry_bytes(first) + page::entry_bytes(second);
         let (_, need) = page::size_for(entries, self.access.width(), bytes + first.owner_bytes());
         if entries > page::ENTRIES_MAX || need > page::PAGE_BYTES_MAX {
             return Err(Full);
         }
-        let merged = self.new_page_like(first, entries, bytes)?;
-        for page in [first, second] {
-            for spot in page.spots() {
-                self.append_copy(merged, page, spot, now);
-            }
+        let merged = self.new_page_like(into, entries, bytes)?;
+        let fresh = access::fresh(self.access, now);
+        for source in [into, from] {
+            let (page, target) = self.heap.page_pair(source, merged);
+            page::append_all(target, page, fresh);
+            self.heap.release(source);
         }
-        self.heap.release(into);
-        self.heap.release(from);
         Ok(merged)
-    }
-
-    /// Appends a copy of another page's entry; its bound.
-    fn append_copy(&mut self, target: Handle, page: Page<'_>, spot: Spot, now: UnixMs) -> u32 {
-        let access = page.access(spot.index, self.access.width()).unwrap_or(access::fresh(self.access, now));
-        let entry = page.entry(spot);
-        page::append(self.heap.page_mut(target), page.tag(spot.index), entry, access);
-        EntryBytes(entry).expiry().map_or(NEVER, bound_of)
-    }
-
-    /// Copies a page out, so that the arena can be changed while it is read.
-    pub fn copy_page(&self, page: Handle, copy: &mut [u8; page::PAGE_BYTES_MAX]) -> usize {
-        let page = self.heap.page(page);
-        let used = page.used();
-        copy[..used].copy_from_slice(&page.0[..used]);
-        page.0.len()
     }
 
     /// Has to be called before a page changes: a snapshot that has not seen it yet gets its entries first.

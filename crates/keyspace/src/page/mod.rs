@@ -301,6 +301,26 @@ pub(crate) fn append(bytes: &mut [u8], tag: u8, entry: &[u8], access: u16) -> Sp
     Spot { index, offset }
 }
 
+/// Adds all entries of another page at the end, column by column; columns and class have room. Stamps of another width
+/// become `fresh`.
+pub(crate) fn append_all(bytes: &mut [u8], source: Page<'_>, fresh: u16) {
+    let page = Page(bytes);
+    let (at, cap, width, offset) = (page.len(), page.cap(), page.width(), page.used());
+    let (n, entries) = (source.len(), &source.0[source.entries_start()..source.used()]);
+    debug_assert!(at + n <= cap);
+    bytes[HEADER_BYTES + at..][..n].copy_from_slice(&source.tags()[..n]);
+    bytes[HEADER_BYTES + cap + at..][..n].copy_from_slice(&source.lens()[..n]);
+    bytes[offset..offset + entries.len()].copy_from_slice(entries);
+    bytes[N] += n as u8;
+    set_used(bytes, offset + entries.len());
+    if width == source.width() {
+        let stamps = &source.0[HEADER_BYTES + 2 * source.cap()..][..n * width];
+        bytes[HEADER_BYTES + 2 * cap + at * width..][..n * width].copy_from_slice(stamps);
+    } else {
+        (at..at + n).for_each(|index| set_access(bytes, index, fresh));
+    }
+}
+
 /// Replaces an entry by another of any length; the class has room.
 #[inline]
 pub(crate) fn replace(bytes: &mut [u8], spot: Spot, entry: &[u8]) {
