@@ -365,6 +365,14 @@ impl Draft {
         draft
     }
 
+    /// The same entry, its text raw and `len` long: zeros follow what was there.
+    pub fn stretched(entry: EntryBytes<'_>, len: usize) -> Draft {
+        let mut draft = Draft::head(Form::Raw, Place::Inline, entry.inline_key(), entry.expiry());
+        draft.push(entry.tail());
+        draft.len += len.checked_sub(entry.tail().len()).expect("an edit never shortens");
+        draft
+    }
+
     #[inline]
     fn push(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);

@@ -120,6 +120,13 @@ impl Partition {
         Some(table.locate(&self.store, self.geometry.place_of(key.slot), key))
     }
 
+    /// The same for a key that was just looked up: its entry is at `spot`, or it has none.
+    #[inline]
+    pub fn locate_seen(&self, db: Db, key: &Key<'_>, spot: Option<Spot>) -> Option<Location> {
+        let table = self.table(db)?;
+        Some(table.locate_seen(&self.store, self.geometry.place_of(key.slot), key, spot))
+    }
+
     #[inline]
     pub fn presence_at(&self, location: Option<&Location>, now: UnixMs) -> Presence {
         let Some((page, spot)) = location.and_then(|location| location.page.zip(location.spot)) else {
@@ -283,6 +290,10 @@ impl Partition {
         let mut integer = [0; 20];
         let mut location = self.location_in_table(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
+        if let Some(draft) = store.stretched(&location, len) {
+            table.put(store, &mut location, key, &draft, now)?;
+            return Ok(location);
+        }
         let old: &[u8] = match location.page.zip(location.spot) {
             None => &[],
             Some((page, spot)) => match store.value_of(EntryBytes(store.heap.page(page).entry(spot)), now) {
@@ -613,6 +624,14 @@ impl Store {
         if let Some(stamp) = note.stamp(self.access, now).filter(|_| has_column) {
             page::set_access(self.heap.page_mut(page), index, stamp);
         }
+    }
+
+    /// The entry at a location with zeros behind its value, raw: where a text lies in the page and may stay there.
+    fn stretched(&self, location: &Location, len: usize) -> Option<Draft> {
+        let entry = EntryBytes(self.heap.page(location.page?).entry(location.spot?));
+        let stays = entry.place() == Place::Inline && entry.form() != Form::Int;
+        let plan = Plan::new(entry.inline_key()?.len(), len, self.is_tight(location));
+        (stays && plan.place == Place::Inline).then(|| Draft::stretched(entry, len))
     }
 
     /// The bytes of a string's value, to write. Not of an integer.

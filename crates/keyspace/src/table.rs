@@ -204,14 +204,33 @@ impl Table {
 
     #[inline]
     pub fn locate(&self, store: &Store, at: usize, key: &Key<'_>) -> Location {
+        self.locate_by(store, at, key, |page| store.find(page, key))
+    }
+
+    /// The location of a key that was just looked up: its entry is at `spot`, or it has none.
+    #[inline]
+    pub fn locate_seen(&self, store: &Store, at: usize, key: &Key<'_>, spot: Option<Spot>) -> Location {
+        self.locate_by(store, at, key, |page| {
+            debug_assert_eq!(store.find(page, key), spot);
+            spot
+        })
+    }
+
+    #[inline(always)]
+    fn locate_by(
+        &self,
+        store: &Store,
+        at: usize,
+        key: &Key<'_>,
+        find: impl FnOnce(Handle) -> Option<Spot>,
+    ) -> Location {
         let slot = self.slot(&store.heap, at);
         if slot.record.pages == 0 {
             return Location { slot, page_index: 0, page: None, spot: None };
         }
         let page_index = page_index(key.hash, slot.record.pages);
         let (page, _) = directory::get(&store.heap, &slot.record, page_index);
-        let spot = page.and_then(|page| store.find(page, key));
-        Location { slot, page_index, page, spot }
+        Location { slot, page_index, page, spot: page.and_then(find) }
     }
 
     // ---- changing ----

@@ -75,7 +75,7 @@ pub struct Txn<'t, 'k> {
 enum Overwrite {
     Done,
     /// The entry is there, but has to be made anew.
-    Misfit,
+    Misfit(Spot),
     /// There is no live entry.
     Absent,
 }
@@ -169,16 +169,16 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Stores `value` under `key`, whatever was there. Returns whether a live entry was there before.
     #[inline]
     pub fn set(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<bool, Full> {
-        let existed = match self.overwrite(db, key, value, expiry) {
+        let spot = match self.overwrite(db, key, value, expiry) {
             Overwrite::Done => {
                 self.touch_watchers(db, key);
                 return Ok(true);
             }
-            Overwrite::Misfit => true,
-            Overwrite::Absent => false,
+            Overwrite::Misfit(spot) => Some(spot),
+            Overwrite::Absent => None,
         };
-        self.set_anew(db, key, value, expiry, existed)?;
-        Ok(existed)
+        self.set_anew(db, key, value, expiry, spot)?;
+        Ok(spot.is_some())
     }
 
     /// The usual SET of a key that is there: where the value takes the place of the old one, nothing else changes.
@@ -199,24 +199,26 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
         match partition.store.overwrite(place, value, expiry, now) {
             true => Overwrite::Done,
-            false => Overwrite::Misfit,
+            false => Overwrite::Misfit(place.1),
         }
     }
 
-    /// The same for all others. `existed`: the entry is live.
+    /// The same for all others. `spot`: where the live entry is, if there is one.
     fn set_anew(
         &mut self,
         db: Db,
         key: &Key<'_>,
         value: NewValue<'_>,
         expiry: Expiry,
-        existed: bool,
+        spot: Option<Spot>,
     ) -> Result<(), Full> {
         // An expired entry that stays hidden is replaced; its expiry is not inherited.
-        let expiry = if expiry == Expiry::Keep && !existed { Expiry::Clear } else { expiry };
+        let hidden = spot.is_none() && self.conditions.expiry_mode == ExpiryMode::Hide;
+        let expiry = if expiry == Expiry::Keep && spot.is_none() { Expiry::Clear } else { expiry };
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
-        partition.set_at(db, partition.locate(db, key), key, value, expiry, now)?;
+        let location = if hidden { partition.locate(db, key) } else { partition.locate_seen(db, key, spot) };
+        partition.set_at(db, location, key, value, expiry, now)?;
         self.touch_watchers(db, key);
         Ok(())
     }
@@ -363,7 +365,10 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// As `edit`, but nobody who watches the key is told: whoever then changes a byte says so by `touch`.
     pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
-        let live = self.locate_live(db, key);
+        let live = match self.recall(db, key) {
+            Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
+            None => self.locate_live(db, key),
+        };
         self.found = None;
         let now = self.conditions.now;
         let location = match live {
