@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use isotherm_keyspace::{
-    Conditions, Config, Db, Expiry, ExpiryMode, Held, Key, Keyspace, Lookup, NewValue, NoEffects,
-    PREFETCH_STAGES, Prefetch, Txn, UnixMs, Want,
+    Conditions, Config, Db, Expiry, ExpiryMode, Held, Intent, Key, Keyspace, Lookup, NewValue, NoEffects,
+    Txn, UnixMs, Want,
 };
 use isotherm_stdx::Prng;
 
@@ -134,11 +134,10 @@ fn work(keyspace: &Keyspace, keys: u64, writes: bool, seed: u64) -> Fallible<Spe
     let (begun, mut done) = (Instant::now(), 0u64);
     while begun.elapsed() < RUN {
         names.iter_mut().for_each(|name| *name = named(prng.below(keys)));
-        let mut batch = names.each_ref().map(|name| (keyspace.key(name), Prefetch::default()));
-        for stage in 0..PREFETCH_STAGES {
-            batch.iter_mut().for_each(|(key, state)| keyspace.prefetch(stage, Db(0), key, state));
-        }
-        for (key, _) in &batch {
+        let keys = names.each_ref().map(|name| keyspace.key(name));
+        let intent = Intent { adds: writes, moves: false };
+        keyspace.prefetch(Db(0), &keys.each_ref().map(|key| (key, intent)));
+        for key in &keys {
             if writes { set(&mut held, key) } else { get(&mut held, key) }
         }
         held.release();

@@ -1,13 +1,17 @@
 //! What a key of 16 B with a value of 16 B costs, without a server: bytes a key by the arena's books and by RSS, and
-//! nanoseconds an operation in batches of 32 with prefetch.
+//! nanoseconds of CPU an operation in batches of 32 with prefetch.
 //!
 //! `cargo run --release -p isotherm-keyspace --example kv16 -- [keys] [partitions] [arenas]`
 
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
-use std::time::Instant;
+use std::time::Duration;
 
 const BATCH: usize = 32;
+
+const READS: Intent = Intent { adds: false, moves: false };
+const ADDS: Intent = Intent { adds: true, moves: false };
+const MOVES: Intent = Intent { adds: false, moves: true };
 
 fn main() {
     let argument = |at: usize, default: u64| {
@@ -24,15 +28,15 @@ fn main() {
     };
     let keyspace = Keyspace::new(config).expect("address space");
     let empty = rss_bytes();
-    let report = |what: &str, took: std::time::Duration, operations: u64| {
+    let report = |what: &str, took: Duration, operations: u64| {
         println!("{what:<24} {:>8.1} ns", took.as_nanos() as f64 / operations as f64);
     };
 
-    let start = Instant::now();
-    run(&keyspace, keys, true, |txn, key, number| {
+    let start = cpu_time();
+    run(&keyspace, keys, Some(ADDS), |txn, key, number| {
         txn.set(Db(0), key, NewValue::Bytes(&value(number)), Expiry::Clear).expect("room");
     });
-    report("insert", start.elapsed(), keys);
+    report("insert", cpu_time() - start, keys);
     let live: u64 = keyspace.arenas().iter().map(|arena| arena.live_bytes()).sum();
     let per_key = |bytes: u64| bytes as f64 / keys as f64;
     println!("live {:.2} B/key, RSS {:.2} B/key", per_key(live), per_key(rss_bytes() - empty));
@@ -43,36 +47,36 @@ fn main() {
         println!("{:?}", arena.stats());
     }
 
-    for prefetch in [false, true] {
-        let start = Instant::now();
+    for prefetch in [None, Some(READS)] {
+        let start = cpu_time();
         run(&keyspace, keys, prefetch, |txn, key, _| {
             assert!(txn.find(Db(0), key, Lookup::Read).is_some());
         });
-        report(if prefetch { "get, prefetched" } else { "get" }, start.elapsed(), keys);
+        report(if prefetch.is_some() { "get, prefetched" } else { "get" }, cpu_time() - start, keys);
     }
-    let start = Instant::now();
-    run(&keyspace, keys, true, |txn, key, number| {
+    let start = cpu_time();
+    run(&keyspace, keys, Some(ADDS), |txn, key, number| {
         txn.set(Db(0), key, NewValue::Bytes(&value(number + 1)), Expiry::Clear).expect("room");
     });
-    report("overwrite, prefetched", start.elapsed(), keys);
-    let start = Instant::now();
-    run(&keyspace, keys, true, |txn, key, _| {
+    report("overwrite, prefetched", cpu_time() - start, keys);
+    let start = cpu_time();
+    run(&keyspace, keys, Some(MOVES), |txn, key, _| {
         txn.set_expiry(Db(0), key, Some(UnixMs(1_900_000_000_000))).expect("room");
     });
-    report("expire, prefetched", start.elapsed(), keys);
+    report("expire, prefetched", cpu_time() - start, keys);
     while (0..arenas).any(|arena| keyspace.compact_step(arena, 64).more) {}
     keyspace.trim(0);
     println!("with a TTL on each: RSS {:.2} B/key", per_key(rss_bytes() - empty));
-    let start = Instant::now();
-    run(&keyspace, keys, true, |txn, key, _| assert!(txn.remove(Db(0), key)));
-    report("delete, prefetched", start.elapsed(), keys);
+    let start = cpu_time();
+    run(&keyspace, keys, Some(MOVES), |txn, key, _| assert!(txn.remove(Db(0), key)));
+    report("delete, prefetched", cpu_time() - start, keys);
 }
 
 /// Keys in an order that looks random: an odd multiplier permutes the numbers.
 fn run(
     keyspace: &Keyspace,
     keys: u64,
-    prefetch: bool,
+    prefetch: Option<Intent>,
     mut work: impl FnMut(&mut Txn<'_, '_>, &Key<'_>, u64),
 ) {
     let mut held = Held::new(keyspace);
@@ -88,13 +92,9 @@ fn run(
         }
         let names: [[u8; 16]; BATCH] = std::array::from_fn(|at| name(numbers[at]));
         let keys: [Key<'_>; BATCH] = std::array::from_fn(|at| keyspace.key(&names[at]));
-        if prefetch {
-            let mut states = [Prefetch::default(); BATCH];
-            for stage in 0..PREFETCH_STAGES {
-                for (key, state) in keys.iter().zip(&mut states).take(count) {
-                    keyspace.prefetch(stage, Db(0), key, state);
-                }
-            }
+        if let Some(intent) = prefetch {
+            let batch: [(&Key<'_>, Intent); BATCH] = std::array::from_fn(|at| (&keys[at], intent));
+            keyspace.prefetch(Db(0), &batch[..count]);
         }
         let mut sink = NoEffects;
         for (key, number) in keys.iter().zip(numbers).take(count) {
@@ -117,6 +117,13 @@ fn value(number: u64) -> [u8; 16] {
     let mut value = name(number);
     value[0] = b'x';
     value
+}
+
+/// This thread's CPU time: the machine may have other work.
+fn cpu_time() -> Duration {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let ns = schedstat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number");
+    Duration::from_nanos(ns)
 }
 
 fn rss_bytes() -> u64 {

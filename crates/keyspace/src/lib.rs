@@ -80,7 +80,7 @@ pub use key::{Key, KeyHasher};
 pub use list::{Elements, End, ListEdit, ListView};
 pub use lock::{Config, Held, Keyspace, Want};
 pub use packed::{Element, TextRoom};
-pub use prefetch::{PREFETCH_STAGES, Prefetch};
+pub use prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use set::{SetEdit, SetView};
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{

@@ -29,6 +29,7 @@ pub(crate) fn is_overfull(record: &Record) -> bool {
 
 /// Whether one page less would do: a fifth below the point where it would be split again, so that it does not go to and
 /// fro.
+#[inline]
 pub(crate) fn is_sparse(record: &Record) -> bool {
     let Some(fewer @ 1..) = u64::from(record.pages).checked_sub(1) else { return false };
     let small = record.page_bytes * 5 < PAGE_BYTES_TARGET * fewer * 4;

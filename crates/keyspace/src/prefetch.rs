@@ -4,96 +4,216 @@
 //! through the stages together, so that the misses of different commands overlap: at 10 M keys a GET costs 213 ns
 //! without, 97 with (research: spike). Everything read here is a hint, read without locks: it decides only which line
 //! to ask for, and the lookup is done again under the lock.
+//!
+//! ```text
+//!   stage     asks for                      a command that changes the length of a page asks for more
+//!   0         slot record
+//!   1         directory entry               that of the page that is split or merged next, if it comes to that now
+//!   2         page: header and columns
+//!   3         entry                         the rest of the page (it will be copied), and those other pages
+//! ```
 
 use crate::directory::{CHILD_BYTES, digit, levels};
 use crate::key::Key;
+use crate::linear::{is_overfull, is_sparse};
 use crate::lock::Keyspace;
 use crate::page::HEADER_BYTES;
 use crate::page::words::{equal_bytes, sum_bytes, sum_first};
-use crate::record::{RECORD_BYTES, page_index};
+use crate::record::{RECORD_BYTES, Record, buddy, page_index};
 use crate::table::{RUN_SLOTS_MAX, tag_of};
 use crate::value::Db;
+use isotherm_arena::Arena;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What the stages of one key's prefetch hand on.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Prefetch {
-    raw: u32,
-    offset: u32,
-    index: u32,
+/// What a command may do to its keys, as far as that says which memory it will touch.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Intent {
+    /// May store a key that is not there: its page is copied to a larger place.
+    pub adds: bool,
+    /// Removes a key or changes its length: what lies behind its entry moves.
+    pub moves: bool,
 }
 
+/// Keys that go through the stages together: 32 x 4 lines, and some whole pages, are what the first level holds.
+pub const PREFETCH_KEYS_MAX: usize = 32;
+
+const LINE_BYTES: usize = 64;
 const TYPICAL_ENTRY_BYTES: usize = 33;
 /// 17 to 24 entries: 8 + 2 x 24.
 const TYPICAL_COLUMNS_END: usize = HEADER_BYTES + 2 * 24;
+/// Of a page of which nothing is known yet: the mean page.
+const TYPICAL_PAGE_BYTES: usize = 640;
+/// Of a page, however long it is.
+const PAGE_BYTES_AHEAD_MAX: usize = 1024;
 
-/// Stages of `Keyspace::prefetch`.
-pub const PREFETCH_STAGES: usize = 4;
+/// Bytes of an object; raw 0: nothing.
+#[derive(Clone, Copy, Default, Debug)]
+struct Place {
+    raw: u32,
+    offset: u32,
+}
+
+/// The offset of a page that has no directory: a slot's only one.
+const NO_DIRECTORY: u32 = u32::MAX;
 
 impl Keyspace {
-    /// Stage 0 to 3 for one key, in order.
+    /// Asks for the memory that commands with these keys will touch.
     #[inline]
-    pub fn prefetch(&self, stage: usize, db: Db, key: &Key<'_>, state: &mut Prefetch) {
-        let partition = self.geometry.partition_of(key.slot);
-        let arena = self.arena_of(partition);
-        match stage {
-            0 => {
-                let run_slots = self.geometry.slots_per_partition().min(RUN_SLOTS_MAX);
-                let place = self.geometry.place_of(key.slot);
-                let index = self.shared().root(partition, db).load(Relaxed);
-                if index == 0 {
-                    *state = Prefetch::default();
-                    return;
-                }
-                // A power of two: no command is to wait for a division.
-                state.raw = arena.hint_u32(index, (place >> run_slots.trailing_zeros()) * 4);
-                state.offset = ((place & (run_slots - 1)) * RECORD_BYTES) as u32;
-                arena.prefetch(state.raw, state.offset as usize);
-            }
-            1 if state.raw != 0 => {
-                let root = arena.hint_u32(state.raw, state.offset as usize);
-                let pages = arena.hint_u32(state.raw, state.offset as usize + 4);
-                state.raw = 0;
-                if pages == 0 || root == 0 {
-                    return;
-                }
-                state.index = page_index(key.hash, pages);
-                let mut node = root;
-                for level in (1..levels(pages).min(4)).rev() {
-                    node = arena.hint_u32(node, digit(state.index, level) * CHILD_BYTES);
-                }
-                state.raw = node;
-                // One page has no directory: the root is the page.
-                state.offset =
-                    if pages == 1 { u32::MAX } else { (digit(state.index, 0) * CHILD_BYTES) as u32 };
-                arena.prefetch(node, if pages == 1 { 0 } else { state.offset as usize });
-            }
-            2 if state.raw != 0 => {
-                if state.offset != u32::MAX {
-                    state.raw = arena.hint_u32(state.raw, state.offset as usize);
-                }
-                if state.raw != 0 {
-                    arena.prefetch(state.raw, 0);
-                    // Header and columns of a page that begins in the first half of a line take no second one.
-                    arena.prefetch(state.raw, TYPICAL_COLUMNS_END - 1);
-                }
-            }
-            3 if state.raw != 0 => {
-                let offset = hinted_offset(|at| arena.hint_u64(state.raw, at), tag_of(key.hash));
-                arena.prefetch(state.raw, offset);
-                // An entry of 34 B lies across two lines every second time.
-                arena.prefetch(state.raw, offset + TYPICAL_ENTRY_BYTES);
-            }
-            _ => {}
+    pub fn prefetch(&self, db: Db, keys: &[(&Key<'_>, Intent)]) {
+        for some in keys.chunks(PREFETCH_KEYS_MAX) {
+            self.prefetch_together(db, some);
         }
+    }
+
+    fn prefetch_together(&self, db: Db, keys: &[(&Key<'_>, Intent)]) {
+        let mut places = [Place::default(); PREFETCH_KEYS_MAX];
+        // Directory entries of the pages that the next split or merge goes through.
+        let mut others = [[Place::default(); 2]; PREFETCH_KEYS_MAX];
+        for ((key, _), place) in keys.iter().zip(&mut places) {
+            *place = self.prefetch_record(db, key);
+        }
+        for (((key, intent), place), others) in keys.iter().zip(&mut places).zip(&mut others) {
+            if place.raw != 0 {
+                let arena = self.arena_near(key);
+                let record = *place;
+                *place = prefetch_directory(arena, record, key.hash);
+                if *intent != Intent::default() && place.raw != 0 {
+                    *others = prefetch_others(arena, record, *intent);
+                }
+            }
+        }
+        for ((key, _), place) in keys.iter().zip(&mut places) {
+            if place.raw != 0 {
+                let arena = self.arena_near(key);
+                place.raw = hinted_page(arena, *place);
+                arena.prefetch(place.raw, 0);
+                // Header and columns of a page that begins in the first half of a line take no second one.
+                arena.prefetch(place.raw, TYPICAL_COLUMNS_END - 1);
+            }
+        }
+        for (((key, intent), place), others) in keys.iter().zip(&places).zip(&others) {
+            if place.raw != 0 {
+                prefetch_entry(self.arena_near(key), place.raw, tag_of(key.hash), *intent, others);
+            }
+        }
+    }
+
+    #[inline]
+    fn arena_near(&self, key: &Key<'_>) -> &Arena {
+        self.arena_of(self.geometry.partition_of(key.slot))
+    }
+
+    #[inline]
+    fn prefetch_record(&self, db: Db, key: &Key<'_>) -> Place {
+        let run_slots = self.geometry.slots_per_partition().min(RUN_SLOTS_MAX);
+        let place = self.geometry.place_of(key.slot);
+        let partition = self.geometry.partition_of(key.slot);
+        let index = self.shared().root(partition, db).load(Relaxed);
+        if index == 0 {
+            return Place::default();
+        }
+        let arena = self.arena_of(partition);
+        // A power of two: no command is to wait for a division.
+        let raw = arena.hint_u32(index, (place >> run_slots.trailing_zeros()) * 4);
+        let offset = (place & (run_slots - 1)) * RECORD_BYTES;
+        arena.prefetch(raw, offset);
+        Place { raw, offset: offset as u32 }
     }
 }
 
-/// Where the first entry with this tag begins, if the page is what it seems to be; without one, where the page ends,
-/// which is where a new entry goes.
+/// Where the handle of the key's page stands.
 #[inline]
-fn hinted_offset(read: impl Fn(usize) -> u64, tag: u8) -> usize {
-    let header = read(0);
+fn prefetch_directory(arena: &Arena, record: Place, hash: u64) -> Place {
+    let root = arena.hint_u32(record.raw, record.offset as usize);
+    let pages = arena.hint_u32(record.raw, record.offset as usize + 4);
+    if pages == 0 || root == 0 {
+        return Place::default();
+    }
+    prefetch_child(arena, root, pages, page_index(hash, pages))
+}
+
+/// Where the handles of the pages stand that this command's change will split or merge, if the slot is that far.
+#[inline]
+fn prefetch_others(arena: &Arena, at: Place, intent: Intent) -> [Place; 2] {
+    let record = hinted_record(arena, at);
+    let Record { root, pages, keys, page_bytes, .. } = record;
+    let mut others = [Place::default(); 2];
+    // A slot of one page splits just that one.
+    if pages < 2 {
+        return others;
+    }
+    let entry_bytes = TYPICAL_ENTRY_BYTES as u64;
+    if intent.adds {
+        let (keys, page_bytes) = (keys.saturating_add(1), page_bytes + entry_bytes);
+        if is_overfull(&Record { keys, page_bytes, ..record }) {
+            others[0] = prefetch_child(arena, root, pages, buddy(pages));
+        }
+    } else {
+        let (keys, page_bytes) = (keys.saturating_sub(1), page_bytes.saturating_sub(entry_bytes));
+        if is_sparse(&Record { keys, page_bytes, ..record }) {
+            others = [pages - 1, buddy(pages - 1)].map(|index| prefetch_child(arena, root, pages, index));
+        }
+    }
+    others
+}
+
+/// What growth is decided by. Any number may stand there; of the bytes the lower half is read, so that sums hold them.
+#[inline]
+fn hinted_record(arena: &Arena, at: Place) -> Record {
+    let word = |offset: usize| arena.hint_u32(at.raw, at.offset as usize + offset);
+    Record { root: word(0), pages: word(4), keys: word(8), page_bytes: u64::from(word(16)), ..Record::EMPTY }
+}
+
+/// Where the handle of page `index` stands.
+#[inline]
+fn prefetch_child(arena: &Arena, root: u32, pages: u32, index: u32) -> Place {
+    if pages == 1 {
+        arena.prefetch(root, 0);
+        return Place { raw: root, offset: NO_DIRECTORY };
+    }
+    let mut node = root;
+    for level in (1..levels(pages).min(4)).rev() {
+        node = arena.hint_u32(node, digit(index, level) * CHILD_BYTES);
+    }
+    let offset = digit(index, 0) * CHILD_BYTES;
+    arena.prefetch(node, offset);
+    Place { raw: node, offset: offset as u32 }
+}
+
+#[inline]
+fn hinted_page(arena: &Arena, at: Place) -> u32 {
+    if at.offset == NO_DIRECTORY { at.raw } else { arena.hint_u32(at.raw, at.offset as usize) }
+}
+
+/// The entry; and where the command will change the length of the page, all that it copies.
+#[inline]
+fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[Place; 2]) {
+    let header = arena.hint_u64(page, 0);
+    let used = (header >> 16) as u16 as usize;
+    let entry = hinted_entry(header, |at| arena.hint_u64(page, at), tag);
+    let sweeps = if entry.is_some() { intent.moves } else { intent.adds };
+    if sweeps {
+        sweep(arena, page, TYPICAL_COLUMNS_END, used.min(PAGE_BYTES_AHEAD_MAX));
+        for other in others.iter().filter(|other| other.raw != 0) {
+            sweep(arena, hinted_page(arena, *other), 0, TYPICAL_PAGE_BYTES);
+        }
+    }
+    // A new entry goes where the page ends.
+    let offset = entry.unwrap_or(used);
+    arena.prefetch(page, offset);
+    // An entry of 33 B lies across two lines every second time.
+    arena.prefetch(page, offset + TYPICAL_ENTRY_BYTES - 1);
+}
+
+/// Asks for all lines of an object from byte `from` to `to`.
+#[inline]
+fn sweep(arena: &Arena, raw: u32, from: usize, to: usize) {
+    (from..to).step_by(LINE_BYTES).for_each(|at| arena.prefetch(raw, at));
+}
+
+/// Where the first entry with this tag begins, if the page is what it seems to be.
+#[inline]
+fn hinted_entry(header: u64, read: impl Fn(usize) -> u64, tag: u8) -> Option<usize> {
     let cap = (header >> 8 & 31) as usize * 8;
     let width = (header >> 13 & 7) as usize;
     for word in 0..cap / 8 {
@@ -102,8 +222,8 @@ fn hinted_offset(read: impl Fn(usize) -> u64, tag: u8) -> usize {
             let lens = HEADER_BYTES + cap;
             let whole: usize = (0..word).map(|word| sum_bytes(read(lens + word * 8))).sum();
             let part = sum_first(read(lens + word * 8), (hits.trailing_zeros() / 8) as usize);
-            return HEADER_BYTES + (2 + width) * cap + whole + part;
+            return Some(HEADER_BYTES + (2 + width) * cap + whole + part);
         }
     }
-    (header >> 16) as u16 as usize
+    None
 }

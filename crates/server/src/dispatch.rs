@@ -386,7 +386,7 @@ impl Dispatcher {
                 self.lock_keys(command, request.args);
                 if command.locks == Locks::Keys {
                     let names = self.positions.iter().map(|(at, _)| request.args.get(*at));
-                    crate::prefetch::prefetch_names(&self.node.keyspace, session.db, names);
+                    crate::prefetch::prefetch_names(&self.node.keyspace, session.db, names, command.intent);
                 }
             }
         }
@@ -440,8 +440,8 @@ impl Dispatcher {
             names.clone().for_each(|name| self.wanted.add(keyspace.partition_of(Slot::of_key(name))));
         }
         self.wanted.acquire(&mut self.held);
-        crate::prefetch::prefetch_keys(keyspace, session.db, &keys);
-        crate::prefetch::prefetch_names(keyspace, session.db, names);
+        crate::prefetch::prefetch_keys(keyspace, session.db, &keys, command.intent);
+        crate::prefetch::prefetch_names(keyspace, session.db, names, command.intent);
         self.call_timed(session, command, args, HashedKeys { first, step, keys: &keys });
     }
 

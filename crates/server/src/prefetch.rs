@@ -5,60 +5,54 @@
 
 use crate::dispatch::{Found, Request};
 use arrayvec::ArrayVec;
-use isotherm_keyspace::{Db, Key, Keyspace, PREFETCH_STAGES, Prefetch};
+use isotherm_keyspace::{Db, Intent, Key, Keyspace, PREFETCH_KEYS_MAX};
 
-/// Keys that go through the stages together.
-const KEYS_MAX: usize = 32;
 /// Keys of one command that are fetched ahead: five lines each, 160 KB.
 const COMMAND_KEYS_MAX: usize = 512;
 
-/// Walks the keys of a batch through the stages together. Commands of several keys fetch theirs when they run
-/// (`prefetch_keys`): a batch of them would be too many lines at once.
+/// Prefetches for the keys of a batch together. Commands of several keys fetch theirs when they run (`prefetch_keys`): a
+/// batch of them would be too many lines at once.
 #[inline]
 pub fn prefetch(keyspace: &Keyspace, db: Db, requests: &[Request<'_>]) {
-    let mut keys: ArrayVec<&Key<'_>, KEYS_MAX> = ArrayVec::new();
+    let mut keys: ArrayVec<(&Key<'_>, Intent), PREFETCH_KEYS_MAX> = ArrayVec::new();
     for request in requests {
         if let (Some(key), Found::Command(command)) = (&request.key, request.found)
             && command.has_one_key(request.args.len())
             && !keys.is_full()
         {
-            keys.push(key);
+            keys.push((key, command.intent));
         }
     }
     if keys.len() > 1 {
-        stages(keyspace, db, &keys);
+        keyspace.prefetch(db, &keys);
     }
 }
 
 /// The keys of one command of several (MSET, MGET, DEL), as far as the near caches hold what they lead to.
 #[inline]
-pub fn prefetch_keys(keyspace: &Keyspace, db: Db, keys: &[Key<'_>]) {
-    for some in keys[..keys.len().min(COMMAND_KEYS_MAX)].chunks(KEYS_MAX) {
-        let some: ArrayVec<&Key<'_>, KEYS_MAX> = some.iter().collect();
-        stages(keyspace, db, &some);
+pub fn prefetch_keys(keyspace: &Keyspace, db: Db, keys: &[Key<'_>], intent: Intent) {
+    for some in keys[..keys.len().min(COMMAND_KEYS_MAX)].chunks(PREFETCH_KEYS_MAX) {
+        let some: ArrayVec<(&Key<'_>, Intent), PREFETCH_KEYS_MAX> =
+            some.iter().map(|key| (key, intent)).collect();
+        keyspace.prefetch(db, &some);
     }
 }
 
 /// The same for keys that are not hashed yet.
 #[inline]
-pub fn prefetch_names<'b>(keyspace: &Keyspace, db: Db, names: impl Iterator<Item = &'b [u8]>) {
+pub fn prefetch_names<'b>(
+    keyspace: &Keyspace,
+    db: Db,
+    names: impl Iterator<Item = &'b [u8]>,
+    intent: Intent,
+) {
     let mut names = names.take(COMMAND_KEYS_MAX);
     loop {
-        let keys: ArrayVec<Key<'_>, KEYS_MAX> =
-            names.by_ref().take(KEYS_MAX).map(|name| keyspace.key(name)).collect();
+        let keys: ArrayVec<Key<'_>, PREFETCH_KEYS_MAX> =
+            names.by_ref().take(PREFETCH_KEYS_MAX).map(|name| keyspace.key(name)).collect();
         if keys.len() < 2 {
             return;
         }
-        prefetch_keys(keyspace, db, &keys);
-    }
-}
-
-#[inline]
-fn stages(keyspace: &Keyspace, db: Db, keys: &[&Key<'_>]) {
-    let mut states = [Prefetch::default(); KEYS_MAX];
-    for stage in 0..PREFETCH_STAGES {
-        for (key, state) in keys.iter().zip(&mut states) {
-            keyspace.prefetch(stage, db, key, state);
-        }
+        prefetch_keys(keyspace, db, &keys, intent);
     }
 }

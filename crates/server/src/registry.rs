@@ -12,7 +12,8 @@
 //! ```
 //! Both words and the length say exactly which name it is, so no bytes are compared behind them.
 
-use isotherm_commands::spec::{Begin, Command, Find, KeySpec, Reach, Spec};
+use isotherm_commands::spec::{Begin, Command, Find, Flags, KeyFlags, KeySpec, Reach, Spec};
+use isotherm_keyspace::Intent;
 use std::collections::HashMap;
 
 use crate::admin::AdminHandler;
@@ -53,6 +54,8 @@ pub struct Entry {
     pub first_key: u16,
     /// All arguments from `first_key` on, every so many, are its keys (DEL, MGET: 1; MSET: 2); else 0.
     pub key_step: u16,
+    /// What it may do to its keys.
+    pub intent: Intent,
 }
 
 pub struct Commands {
@@ -181,6 +184,7 @@ impl Entry {
             locks,
             first_key,
             key_step,
+            intent: intent_of(spec),
         }))
     }
 
@@ -204,6 +208,14 @@ impl Entry {
         let arity = self.spec.arity;
         if arity >= 0 { arguments == arity as usize } else { arguments >= arity.unsigned_abs() as usize }
     }
+}
+
+/// What may take memory may add a key. What writes and takes none removes or shortens, or is about expiry; of what takes
+/// some, the declared flags tell what makes a value longer (APPEND) from what writes over it (SET).
+fn intent_of(spec: &Spec) -> Intent {
+    let (writes, adds) = (spec.flags.has(Flags::WRITE), spec.flags.has(Flags::DENYOOM));
+    let declared = |flag| spec.key_specs.iter().any(|key_spec| key_spec.flags.has(flag));
+    Intent { adds, moves: writes && (!adds || declared(KeyFlags::INSERT) || declared(KeyFlags::DELETE)) }
 }
 
 fn step_of(spec: &Spec) -> u16 {
