@@ -19,7 +19,7 @@
 //! Bound, asserted by `tests/bound.rs`: at rest after compaction, free room in slabs and tails is at most 1.5 MB + 2 %
 //! of the live bytes.
 //!
-//! Reading order: `handle`, `class`, `reserve`, `slab`, `pool`, `heap`, `evacuate`, `trim`, `access`, `stats`, `check`.
+//! Reading order: `handle`, `class`, `reserve`, `slab`, `pool`, `heap`, `evacuate`, `trim`, `huge`, `access`, `stats`, `check`.
 
 mod access;
 mod check;
@@ -27,6 +27,7 @@ mod class;
 mod evacuate;
 mod handle;
 mod heap;
+mod huge;
 mod lock;
 mod pool;
 mod reserve;
@@ -42,10 +43,12 @@ pub use stats::{ArenaStats, KindStats};
 
 use class::{CHUNK_BYTES, CLASSES, class_of};
 use heap::Heap;
+use huge::Huge;
 use lock::{Guard, Lock};
 use reserve::Region;
 use slab::Place;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Memory is opened by this much at a time: one mprotect per 64 chunks.
 #[cfg(not(miri))]
@@ -97,6 +100,8 @@ pub struct Arena {
     live_bytes: AtomicU64,
     halvings: u32,
     heap: Lock<Heap>,
+    /// Held while the kernel works, so no lock that a command waits for.
+    huge: Mutex<Huge>,
 }
 
 impl Arena {
@@ -111,7 +116,8 @@ impl Arena {
             match Arena::reserve(bytes as usize) {
                 Ok((memory, heap)) => {
                     let heap = Lock::new(heap);
-                    return Ok(Arena { memory, live_bytes: AtomicU64::new(0), halvings, heap });
+                    let (live_bytes, huge) = (AtomicU64::new(0), Mutex::default());
+                    return Ok(Arena { memory, live_bytes, halvings, heap, huge });
                 }
                 Err(error) if bytes / 2 < RESERVE_BYTES_MIN => return Err(error),
                 Err(_) => bytes = (bytes / 2).next_multiple_of(COMMIT_STEP_BYTES as u64),
@@ -225,9 +231,14 @@ impl Arena {
         if leaving.is_empty() {
             return 0;
         }
-        let bytes = trim::discard(&self.memory, &mut leaving);
+        let bytes = trim::discard(&self.memory, &mut leaving, &mut self.huge());
         self.lock().trim_end(&leaving);
         bytes
+    }
+
+    /// Puts full ranges on huge pages, some at a time. How many: as long as there are any, more may follow.
+    pub fn collapse(&self) -> usize {
+        self.huge().step(&self.memory)
     }
 
     pub fn stats(&self) -> ArenaStats {
@@ -243,6 +254,10 @@ impl Arena {
     pub fn check_invariants(&self) {
         let heap = self.lock();
         heap.check_invariants(&self.memory, self.live_bytes());
+    }
+
+    fn huge(&self) -> MutexGuard<'_, Huge> {
+        self.huge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]

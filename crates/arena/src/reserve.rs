@@ -26,6 +26,21 @@ pub(crate) const GUARD_BYTES: usize = 128 << 10;
 
 const _: () = assert!(GUARD_BYTES >= 64 << 10);
 
+/// What a huge page of x86-64 and aarch64 (with pages of 4 KB) takes.
+pub(crate) const HUGE_BYTES: usize = 2 << 20;
+
+/// What became of a range that should lie on a huge page.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Collapsed {
+    Done,
+    /// Some of its pages are not there: a huge page would take memory.
+    HasHoles,
+    /// The kernel has no huge page at hand, or is busy.
+    NotNow,
+    /// This kernel, or its setting, does not do it; or something is odd about the range.
+    Refused,
+}
+
 /// The kernel refused the address space, even at the smallest size tried.
 #[derive(Debug)]
 pub struct ReserveError {
@@ -102,6 +117,30 @@ impl Region {
         unsafe { system::discard(self.base.as_ptr().add(offset), bytes) }
     }
 
+    /// Bytes before the first whole huge page.
+    fn huge_start(&self) -> usize {
+        self.base.as_ptr().align_offset(HUGE_BYTES)
+    }
+
+    /// Whole huge pages in what is committed.
+    pub fn huge_ranges(&self) -> usize {
+        self.committed().saturating_sub(self.huge_start()) / HUGE_BYTES
+    }
+
+    /// Those that these bytes touch.
+    pub fn huge_ranges_of(&self, offset: usize, bytes: usize) -> std::ops::Range<usize> {
+        let start = self.huge_start();
+        let end = (offset + bytes).saturating_sub(start).div_ceil(HUGE_BYTES);
+        offset.saturating_sub(start) / HUGE_BYTES..end
+    }
+
+    /// Puts a range on a huge page, if all its pages are there. Its bytes stay what they are.
+    pub fn collapse(&self, range: usize) -> Collapsed {
+        assert!(range < self.huge_ranges());
+        // SAFETY: the range is committed; neither call changes what is read there.
+        unsafe { system::collapse(self.base.as_ptr().add(self.huge_start() + range * HUGE_BYTES)) }
+    }
+
     /// The address of a byte; `offset` is checked against what is committed.
     pub fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         assert!(offset + bytes <= self.committed(), "the address lies outside the arena");
@@ -119,6 +158,7 @@ impl Drop for Region {
 
 #[cfg(not(miri))]
 mod system {
+    use super::{Collapsed, HUGE_BYTES};
     use std::ptr::NonNull;
 
     pub fn map(bytes: usize) -> Result<NonNull<u8>, i32> {
@@ -128,8 +168,8 @@ mod system {
         if address == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
         }
-        // Huge pages gain nothing once prefetch works and keep 2 MB resident for a few live bytes. A kernel without
-        // them refuses the advice, which is as good.
+        // A huge page would keep 2 MB resident for a few live bytes; full ranges get theirs later (`huge`). A kernel
+        // without them refuses the advice, which is as good.
         // SAFETY: advice on the mapping just made.
         unsafe { libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE) };
         Ok(NonNull::new(address.cast()).expect("mmap returned an address"))
@@ -153,6 +193,34 @@ mod system {
     }
 
     /// # Safety
+    /// The `HUGE_BYTES` at the address lie inside a mapping made by `map`, and were opened.
+    pub unsafe fn collapse(address: *mut u8) -> Collapsed {
+        let (range, mut there) = (address.cast(), [0u8; HUGE_BYTES / 4096]);
+        // SAFETY: by the caller; a byte is written for each page of the system, of 4 KB at least.
+        let told = unsafe { libc::mincore(range, HUGE_BYTES, there.as_mut_ptr().cast()) };
+        if told != 0 || there.iter().any(|page| page & 1 == 0) {
+            return Collapsed::HasHoles;
+        }
+        // The range is open to huge pages for just this moment: later ones would be taken for a first byte.
+        // SAFETY: by the caller; what the kernel copies reads the same before and after.
+        let result = unsafe {
+            libc::madvise(range, HUGE_BYTES, libc::MADV_HUGEPAGE);
+            let result = libc::madvise(range, HUGE_BYTES, MADV_COLLAPSE);
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            libc::madvise(range, HUGE_BYTES, libc::MADV_NOHUGEPAGE);
+            if result == 0 { Ok(()) } else { Err(errno) }
+        };
+        match result {
+            Ok(()) => Collapsed::Done,
+            Err(Some(libc::EINVAL)) => Collapsed::Refused,
+            Err(_) => Collapsed::NotNow,
+        }
+    }
+
+    /// Since Linux 6.1; older ones refuse it.
+    const MADV_COLLAPSE: i32 = 25;
+
+    /// # Safety
     /// The mapping was made by `map(bytes)` and is no longer used.
     pub unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
         // SAFETY: by the caller.
@@ -163,6 +231,7 @@ mod system {
 /// Miri knows no mprotect: there the reservation is a zeroed allocation.
 #[cfg(miri)]
 mod system {
+    use super::Collapsed;
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 
@@ -182,6 +251,10 @@ mod system {
     pub unsafe fn discard(address: *mut u8, bytes: usize) {
         // SAFETY: by the caller.
         unsafe { std::ptr::write_bytes(address, 0, bytes) }
+    }
+
+    pub unsafe fn collapse(_: *mut u8) -> Collapsed {
+        Collapsed::Refused
     }
 
     pub unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
@@ -208,6 +281,30 @@ mod tests {
         region.discard(48 << 10, 16 << 10);
         // SAFETY: as above.
         assert_eq!(unsafe { region.at(65535, 1).read() }, 0);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn only_a_range_without_holes_is_collapsed_and_its_bytes_stay() {
+        let region = Region::reserve(8 << 20, 1 << 20).unwrap();
+        region.commit_to(8 << 20).unwrap();
+        assert!(region.huge_ranges() >= 3);
+        let start = region.huge_start();
+        assert_eq!(region.huge_ranges_of(start, HUGE_BYTES + 1), 0..2);
+        assert_eq!(region.huge_ranges_of(start + HUGE_BYTES - 1, 1), 0..1);
+        assert_eq!(region.collapse(0), Collapsed::HasHoles);
+        for page in (0..HUGE_BYTES).step_by(4096) {
+            // SAFETY: committed, and nobody else knows the region.
+            unsafe { region.at(start + page, 1).write((page / 4096) as u8) };
+        }
+        // Whether it works is the system's business; what is read is ours.
+        assert_ne!(region.collapse(0), Collapsed::HasHoles);
+        for page in (0..HUGE_BYTES).step_by(4096) {
+            // SAFETY: as above.
+            assert_eq!(unsafe { region.at(start + page, 1).read() }, (page / 4096) as u8);
+        }
+        region.discard(start, 16 << 10);
+        assert_eq!(region.collapse(0), Collapsed::HasHoles);
     }
 
     #[test]

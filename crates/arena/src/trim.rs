@@ -6,6 +6,7 @@
 
 use crate::class::CHUNK_BYTES;
 use crate::heap::Heap;
+use crate::huge::Huge;
 use crate::reserve::Region;
 
 /// One step gives back at most this much; who wants more calls again.
@@ -40,13 +41,15 @@ impl Heap {
 }
 
 /// Drops the pages of the blocks, a run of neighbours at a time; the bytes that left.
-pub(crate) fn discard(memory: &Region, leaving: &mut [Leaving]) -> usize {
+pub(crate) fn discard(memory: &Region, leaving: &mut [Leaving], huge: &mut Huge) -> usize {
     leaving.sort_unstable();
     let mut total = 0;
     for run in leaving.chunk_by(|a, b| a.chunk + (1 << a.order) == b.chunk) {
         let chunks: usize = run.iter().map(|block| 1 << block.order).sum();
-        memory.discard(run[0].chunk as usize * CHUNK_BYTES, chunks * CHUNK_BYTES);
-        total += chunks * CHUNK_BYTES;
+        let (offset, bytes) = (run[0].chunk as usize * CHUNK_BYTES, chunks * CHUNK_BYTES);
+        memory.discard(offset, bytes);
+        huge.forget(memory, offset, bytes);
+        total += bytes;
     }
     total
 }

@@ -7,6 +7,7 @@
 //! | lazy free | every tick                 | a tenth of the time: what removed collections had                        |
 //! | compaction| every tick                 | a tenth of the time, some objects under a lock at a time                 |
 //! | trimming  | every tick                 | free slabs beyond a reserve go back to the system                        |
+//! | huge pages| every tick                 | some ranges of 2 MB that are full                                       |
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
 //! | rates     | ten times a second         | what INFO calls instantaneous                                           |
 //!
@@ -103,6 +104,7 @@ impl Cron {
         self.node.control_stats().values.compaction_us.add(compaction.elapsed().as_micros() as u64);
         self.node.note_latency(Event::ActiveDefragCycle, compaction.elapsed());
         self.trim(Instant::now() + period / 10);
+        self.collapse(Instant::now() + period / 10);
         self.age();
         // Undone work goes on after a rest three times as long as what was done.
         if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }
@@ -180,6 +182,16 @@ impl Cron {
                 if Instant::now() >= deadline {
                     return;
                 }
+            }
+        }
+    }
+
+    /// Puts memory that is full on huge pages.
+    fn collapse(&self, deadline: Instant) {
+        for arena in self.node.keyspace.arenas() {
+            arena.collapse();
+            if Instant::now() >= deadline {
+                return;
             }
         }
     }

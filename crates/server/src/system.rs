@@ -78,8 +78,8 @@ pub fn warn(config: &Config) {
     }
     if read("/sys/kernel/mm/transparent_hugepage/enabled").contains("[always]") {
         log::warning(
-            "WARNING You have Transparent Huge Pages (THP) support enabled in your kernel. Keys do not use them, but \
-             buffers and large values do, and then take more memory than they need. To fix this issue run the command \
+            "WARNING You have Transparent Huge Pages (THP) support enabled in your kernel. Keys use them \
+             only where they take no memory, but buffers and large values take more than they need. To fix this issue run the command \
              'echo madvise > /sys/kernel/mm/transparent_hugepage/enabled' as root, and add it to your /etc/rc.local in \
              order to retain the setting after a reboot.",
         );

@@ -170,7 +170,7 @@ pub const PARAMS: &[Param] = &[
     text("dbfilename", "dump.rdb").protected().check(check::db_filename).no_effect(NO_PERSISTENCE),
     text("debug-context", "").hidden().no_effect("a note for whoever reads it back"),
     special("dir", &special::DIR).protected().works("The working directory; logfile and unixsocket are relative to it."),
-    flag("disable-thp", true).immutable().no_effect("the keyspace never uses huge pages, and the rest is left to the system's setting"),
+    flag("disable-thp", true).immutable().no_effect("full ranges of the keyspace lie on huge pages, which takes no memory; the rest is left to the system's setting"),
     flag("dual-channel-replication-enabled", false).no_effect(NO_REPLICATION),
     flag("enable-debug-assert", false).immutable().hidden().no_effect("there is no DEBUG ASSERT"),
     choice("enable-debug-command", PROTECTED_ACTION, "no").immutable().works("Who may use DEBUG: no, yes, or local connections."),
