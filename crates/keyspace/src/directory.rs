@@ -83,6 +83,16 @@ pub(crate) fn get(heap: &Heap, record: &Record, index: u32) -> (Option<Handle>, 
     (Handle::from_raw(page), bound)
 }
 
+/// Asks for the line that `get` will read the page's handle from.
+#[inline]
+pub(crate) fn prefetch(heap: &Heap, record: &Record, index: u32) {
+    let mut at = record.root;
+    for level in (1..levels(record.pages)).rev() {
+        at = read(heap, node(at), digit(index, level)).0;
+    }
+    heap.arena().prefetch(at, digit(index, 0) * CHILD_BYTES);
+}
+
 /// Puts a page where another was (or none).
 #[inline]
 pub(crate) fn set_page(heap: &mut Heap, record: &mut Record, index: u32, page: Option<Handle>) {

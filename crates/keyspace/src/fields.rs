@@ -154,14 +154,37 @@ impl Fields {
     ) -> Result<bool, Full> {
         let key = self.key(store, field);
         let place = self.locate(store, field, key.hash);
+        self.put(store, &key, place, value, (expiry, keep), now)
+    }
+
+    /// Stores a field without a value, unless it is there. Returns whether it is new.
+    pub fn add(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> Result<bool, Full> {
+        let key = self.key(store, field);
+        let place = self.locate(store, field, key.hash);
+        if place.spot.is_some() {
+            return Ok(false);
+        }
+        self.put(store, &key, place, NewValue::Bytes(b""), (None, false), now)
+    }
+
+    /// `set`, where the field was found, or would have been.
+    fn put(
+        &mut self,
+        store: &mut Store,
+        key: &Key<'_>,
+        place: FieldPlace,
+        value: NewValue<'_>,
+        (expiry, keep): (Option<UnixMs>, bool),
+        now: UnixMs,
+    ) -> Result<bool, Full> {
         let old = place.page.zip(place.spot).map(|(page, spot)| {
             let entry = EntryBytes(store.heap.page(page).entry(spot));
             (entry.expiry(), entry.body())
         });
         let expiry = if keep { old.and_then(|(expiry, _)| expiry) } else { expiry };
-        let draft = self.draft(store, &key, place.page, value, expiry)?;
+        let draft = self.draft(store, key, place.page, value, expiry)?;
         let entry = EntryBytes(draft.as_bytes());
-        if let Err(full) = self.put_bytes(store, &place, &key, draft.as_bytes(), now) {
+        if let Err(full) = self.put_bytes(store, &place, key, draft.as_bytes(), now) {
             entry.body().into_iter().for_each(|body| store.free_body(body));
             return Err(full);
         }

@@ -232,7 +232,9 @@ impl HashEdit<'_, '_> {
             return self.keep_small().map(|()| FieldSet { is_new: false, was_expired: false });
         }
         let (now, (fields, store)) = (self.editing.now, self.fields());
-        let is_expired = fields.get(store, field).is_some_and(|old| old.expiry.is_some_and(|at| at <= now));
+        // Most hashes have no field with a time, and need no look at the old one.
+        let is_over = |old: Field<'_>| old.expiry.is_some_and(|at| at <= now);
+        let is_expired = fields.record.volatile > 0 && fields.get(store, field).is_some_and(is_over);
         let new = match new {
             Element::Int(int) => NewValue::Int(int),
             Element::Bytes(bytes) => NewValue::Bytes(bytes),

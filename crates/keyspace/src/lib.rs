@@ -31,6 +31,7 @@ mod geometry;
 mod partition;
 
 mod compact;
+mod element_prefetch;
 mod evict;
 mod expire;
 mod prefetch;

@@ -234,6 +234,14 @@ impl SetEdit<'_, '_> {
 
     /// Adds a member. Returns whether it is new.
     pub fn add(&mut self, member: &[u8]) -> Result<bool, Full> {
+        if self.encoding() == Encoding::Hashtable {
+            // The last of the encodings: it stays, and one look tells all.
+            let now = self.editing.now;
+            let (fields, store) = self.fields();
+            let added = fields.add(store, member, now)?;
+            self.editing.changed |= added;
+            return Ok(added);
+        }
         if self.contains(member) {
             return Ok(false);
         }

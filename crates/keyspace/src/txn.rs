@@ -287,8 +287,12 @@ impl<'t, 'k> Txn<'t, 'k> {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
-        let was_touched = self.recall(db, key).is_some_and(|found| found.touched) || self.conditions.no_touch;
-        let live = self.locate_live(db, key);
+        let seen = self.recall(db, key);
+        let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;
+        let live = match seen {
+            Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
+            None => self.locate_live(db, key),
+        };
         let partition = self.held.partition(key.slot);
         let location = match live {
             Some(location) => match location.page.zip(location.spot).filter(|_| !was_touched) {

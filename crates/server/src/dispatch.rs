@@ -167,6 +167,9 @@ impl Dispatcher {
                 Next::Wait => return (at, Next::Wait),
                 stopped => return (at + 1, stopped),
             }
+            if at == 0 && requests.len() > 2 {
+                crate::prefetch::prefetch_elements(&mut self.held, session.db, requests);
+            }
             if self.reply.len() - of_others >= self.hot.reply_bytes_max {
                 self.book_reply(session);
                 if at + 1 < requests.len() {

@@ -4,8 +4,9 @@
 //! costs twice one that waits in company.
 
 use crate::dispatch::{Found, Request};
+use crate::registry::Entry;
 use arrayvec::ArrayVec;
-use isotherm_keyspace::{Db, Intent, Key, Keyspace, PREFETCH_KEYS_MAX};
+use isotherm_keyspace::{Db, Held, Intent, Key, Keyspace, PREFETCH_KEYS_MAX};
 
 /// Keys of one command that are fetched ahead: five lines each, 160 KB.
 const COMMAND_KEYS_MAX: usize = 512;
@@ -54,5 +55,26 @@ pub fn prefetch_names<'b>(
             return;
         }
         prefetch_keys(keyspace, db, &keys, intent);
+    }
+}
+
+/// Where a batch goes to one collection, the elements that its commands name. The first of them has run, so the key's
+/// partition is held.
+#[inline]
+pub fn prefetch_elements(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
+    let Some((key, first)) = names_elements(&requests[0]).filter(|(key, _)| held.holds(key)) else { return };
+    let elements = requests[1..].iter().map_while(|request| {
+        let (other, command) = names_elements(request)?;
+        (other.bytes == key.bytes).then(|| request.args.try_get(usize::from(command.element)))?
+    });
+    held.prefetch_elements(db, &key, elements, first.intent);
+}
+
+/// A command that names fields or members of its key's collection.
+#[inline]
+fn names_elements<'b>(request: &Request<'b>) -> Option<(Key<'b>, &'static Entry)> {
+    match request.found {
+        Found::Command(command) if command.element > 0 => Some((request.key?, command)),
+        _ => None,
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 //! Both words and the length say exactly which name it is, so no bytes are compared behind them.
 
-use isotherm_commands::spec::{Begin, Command, Find, Flags, KeyFlags, KeySpec, Reach, Spec};
+use isotherm_commands::spec::{Begin, Command, Find, Flags, Group, KeyFlags, KeySpec, Reach, Spec};
 use isotherm_keyspace::Intent;
 use std::collections::HashMap;
 
@@ -56,6 +56,8 @@ pub struct Entry {
     pub key_step: u16,
     /// What it may do to its keys.
     pub intent: Intent,
+    /// The argument that is the first field or member which it names of its one key's collection; else 0.
+    pub element: u16,
 }
 
 pub struct Commands {
@@ -172,6 +174,7 @@ impl Entry {
     ) -> &'static Entry {
         let (locks, first_key) = locks_of(spec);
         let key_step = step_of(spec);
+        let element = if locks == Locks::One { element_of(spec) } else { 0 };
         let index = u16::try_from(index).expect("some hundreds of commands");
         let name = name.into();
         Box::leak(Box::new(Entry {
@@ -185,6 +188,7 @@ impl Entry {
             first_key,
             key_step,
             intent: intent_of(spec),
+            element,
         }))
     }
 
@@ -211,11 +215,14 @@ impl Entry {
 }
 
 /// What may take memory may add a key. What writes and takes none removes or shortens, or is about expiry; of what takes
-/// some, the declared flags tell what makes a value longer (APPEND) from what writes over it (SET).
+/// some, the declared flags tell what makes a value longer (APPEND) from what writes over it (SET). A small collection changes
+/// its length with nearly every change.
 fn intent_of(spec: &Spec) -> Intent {
     let (writes, adds) = (spec.flags.has(Flags::WRITE), spec.flags.has(Flags::DENYOOM));
     let declared = |flag| spec.key_specs.iter().any(|key_spec| key_spec.flags.has(flag));
-    Intent { adds, moves: writes && (!adds || declared(KeyFlags::INSERT) || declared(KeyFlags::DELETE)) }
+    let collection = matches!(spec.group, Group::List | Group::Hash | Group::Set | Group::SortedSet);
+    let longer = collection || declared(KeyFlags::INSERT) || declared(KeyFlags::DELETE);
+    Intent { adds, moves: writes && (!adds || longer) }
 }
 
 fn step_of(spec: &Spec) -> u16 {
@@ -226,6 +233,20 @@ fn step_of(spec: &Spec) -> u16 {
     };
     assert!(matches!(step, 1 | 2), "HashedKeys takes half the distance");
     *step as u16
+}
+
+/// Options come in front of it too, seldom: who uses this only guesses what will be asked for.
+fn element_of(spec: &Spec) -> u16 {
+    if !matches!(spec.group, Group::Hash | Group::Set | Group::SortedSet) {
+        return 0;
+    }
+    let needed = spec.arguments.iter().filter(|argument| !argument.optional);
+    let words = needed.flat_map(|argument| match argument.arguments {
+        [] => std::slice::from_ref(argument),
+        parts => parts,
+    });
+    let at = words.map(|word| word.name).position(|name| matches!(name, "field" | "member"));
+    at.map_or(0, |at| at as u16 + 1)
 }
 
 fn locks_of(spec: &Spec) -> (Locks, u16) {
