@@ -87,6 +87,13 @@ impl Arena {
     }
 }
 
+/// Asks the processor for all lines of a value, which is not read.
+#[inline]
+pub fn prefetch_value<T>(value: &T) {
+    let address = std::ptr::from_ref(value).cast::<u8>();
+    (0..size_of::<T>()).step_by(64).for_each(|at| prefetch_line(address.wrapping_add(at)));
+}
+
 #[inline]
 fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -35,6 +35,7 @@ mod slab;
 mod stats;
 mod trim;
 
+pub use access::prefetch_value;
 pub use class::{BLOB_BYTES_MAX, Kind, OBJECT_BYTES_MAX, class_bytes};
 pub use evacuate::Victim;
 pub use handle::{Handle, UNIT_BYTES};

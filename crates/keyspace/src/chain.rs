@@ -16,10 +16,13 @@
 //!
 //! Invariants: no group or bunch is empty or longer than 64; counts are the sums of what is below.
 
+use isotherm_arena::prefetch_value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 const ROW_ITEMS_MAX: usize = 64;
+/// Steps of `Chain::prefetch_last`.
+pub(crate) const PREFETCH_STEPS: usize = 5;
 /// Rows that would be this full together become one.
 const ROW_ITEMS_MERGED_MAX: usize = 48;
 
@@ -188,6 +191,19 @@ impl<T: Counted> Chain<T> {
             return Some(At { group, item: self.group(at.bunch, group).len() - 1, ..at });
         }
         Some(self.last_of(at.bunch.checked_sub(1)?))
+    }
+
+    /// Asks for the memory of the last item, in `PREFETCH_STEPS` steps: each reads what the ones before have asked for.
+    pub fn prefetch_last(&self, step: usize) {
+        let Some(bunch) = self.bunches.back() else { return };
+        let group = || bunch.items.last();
+        match step {
+            0 => prefetch_value(bunch),
+            1 => prefetch_value(&*bunch.items),
+            2 => group().into_iter().for_each(prefetch_value),
+            3 => group().into_iter().for_each(|group| prefetch_value(&*group.items)),
+            _ => group().and_then(|group| group.items.last()).into_iter().for_each(prefetch_value),
+        }
     }
 
     #[inline]

@@ -8,6 +8,9 @@
 //!   sorted set   page of the member index -> leaf
 //! ```
 //!
+//! A stream is never packed, and what leads to its end are pointers: root, chain, block. Where a batch goes to many
+//! streams, their ends are walked together (`prefetch_streams`).
+//!
 //! Unlike `prefetch` this runs under the lock of the partition, which a batch keeps, so what it reads is true. What
 //! changes between here and the command costs a wait, nothing else.
 
@@ -17,16 +20,20 @@ use crate::heap::Heap;
 use crate::key::Key;
 use crate::lock::Held;
 use crate::object::Object;
+use crate::page::Spot;
 use crate::prefetch::Intent;
-use crate::record::{Record, page_index};
+use crate::record::{Record, buddy, page_index};
+use crate::store::Store;
+use crate::stream;
 use crate::table::tag_of;
 use crate::value::Db;
-use isotherm_arena::Handle;
+use isotherm_arena::{Handle, prefetch_value};
 
 /// Elements that are walked together.
 pub const PREFETCH_ELEMENTS_MAX: usize = 32;
 /// Smaller collections lie in the near caches as a whole: 8192 x 40 B = 320 KB.
 const ELEMENTS_MIN: u64 = 8192;
+const TYPICAL_PAGE_BYTES: usize = 640;
 /// Header and columns of 17 to 24 entries: 8 + 2 x 24.
 const COLUMNS_END: usize = 56;
 /// From the first byte of an entry to its last, if it has 34 B.
@@ -42,11 +49,10 @@ impl Held<'_> {
         intent: Intent,
     ) {
         let partition = self.partition(key.slot);
-        let Some((page, spot)) = partition.look_up(db, key) else { return };
+        let Some(place) = partition.look_up(db, key) else { return };
         let store = &partition.store;
-        let body = EntryBytes(store.heap.page(page).entry(spot)).body();
-        let Some(body) = body.filter(|body| body.place == Place::Object) else { return };
-        let object = &store.objects.get(body.raw).body;
+        let Some(number) = object_at(store, place) else { return };
+        let object = &store.objects.get(number).body;
         if object.structure().len() < ELEMENTS_MIN {
             return;
         }
@@ -65,11 +71,57 @@ impl Held<'_> {
     }
 }
 
+impl Held<'_> {
+    /// Asks for the lines that XADD to the streams under these keys will touch. Keys whose partition is not held are left
+    /// out.
+    pub fn prefetch_streams<'b>(&mut self, db: Db, keys: impl Iterator<Item = &'b Key<'b>>) {
+        let (mut found, mut count) = ([(0, 0); PREFETCH_ELEMENTS_MAX], 0);
+        for key in keys.take(PREFETCH_ELEMENTS_MAX) {
+            if self.holds(key) {
+                let partition = self.partition(key.slot);
+                if let Some(number) =
+                    partition.look_up(db, key).and_then(|place| object_at(&partition.store, place))
+                {
+                    partition.store.objects.prefetch(number);
+                    found[count] = (partition.number, number);
+                    count += 1;
+                }
+            }
+        }
+        for &(partition, number) in &found[..count] {
+            prefetch_value(self.numbered(partition).store.objects.get(number));
+        }
+        for step in 0..stream::PREFETCH_STEPS {
+            for &(partition, number) in &found[..count] {
+                let store = &self.numbered(partition).store;
+                if let Object::Stream(stream) = &store.objects.get(number).body {
+                    stream.prefetch(&store.heap, step);
+                }
+            }
+        }
+    }
+}
+
+/// The number of the object that an entry names.
+#[inline]
+fn object_at(store: &Store, (page, spot): (Handle, Spot)) -> Option<u32> {
+    let body = EntryBytes(store.heap.page(page).entry(spot)).body()?;
+    (body.place == Place::Object).then_some(body.raw)
+}
+
 /// Entries under one record, by their hashes.
 fn prefetch_entries(heap: &Heap, record: &Record, hashes: &[u64], intent: Intent) {
     let line = |page: Handle, at: usize| heap.arena().prefetch(page.raw(), at);
     for &hash in hashes {
         directory::prefetch(heap, record, page_index(hash, record.pages));
+    }
+    if intent.adds {
+        // The next to split: 32 new entries split two pages.
+        for next in record.pages..record.pages + 2 {
+            let page = directory::get(heap, record, buddy(next)).0;
+            page.into_iter()
+                .for_each(|page| (0..TYPICAL_PAGE_BYTES).step_by(64).for_each(|at| line(page, at)));
+        }
     }
     let mut pages = [None; PREFETCH_ELEMENTS_MAX];
     for (page, &hash) in pages.iter_mut().zip(hashes) {

@@ -11,7 +11,7 @@
 use crate::heap::Heap;
 use crate::large::Large;
 use crate::value::Full;
-use isotherm_arena::{Handle, Kind, class_bytes};
+use isotherm_arena::{Handle, Kind, class_bytes, prefetch_value};
 
 /// Bytes at the beginning of every node.
 pub(crate) const NODE_HEAD_BYTES: usize = 9;
@@ -66,6 +66,12 @@ impl Nodes {
     #[inline]
     pub fn handle(&self, id: NodeId) -> Handle {
         Handle::from_raw(self.handles[id as usize]).expect("the node is there")
+    }
+
+    /// Asks for the line from which `handle` reads.
+    #[inline]
+    pub fn prefetch_handle(&self, id: NodeId) {
+        self.handles.get(id as usize).into_iter().for_each(prefetch_value);
     }
 
     /// A new node of at least `bytes`: its number and what it really has. Only its head is written.

@@ -19,7 +19,7 @@ use crate::store::Store;
 use crate::stream::Stream;
 use crate::value::{Encoding, Full};
 use crate::zset::ZsetTree;
-use isotherm_arena::Handle;
+use isotherm_arena::{Handle, prefetch_value};
 use std::collections::BTreeSet;
 
 const CHUNK: usize = 1024;
@@ -168,6 +168,12 @@ impl Objects {
     pub fn put(&mut self, number: u32, root: Box<Root>) {
         let old = self.slot_mut(number).replace(root);
         debug_assert!(old.is_none(), "it was taken out");
+    }
+
+    /// Asks for the line from which `get` reads where a root is.
+    #[inline]
+    pub fn prefetch(&self, number: u32) {
+        prefetch_value(self.slot(number));
     }
 
     /// A number for a new object; `put` or `give_back` comes next.

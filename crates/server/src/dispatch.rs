@@ -168,7 +168,7 @@ impl Dispatcher {
                 stopped => return (at + 1, stopped),
             }
             if at == 0 && requests.len() > 2 {
-                crate::prefetch::prefetch_elements(&mut self.held, session.db, requests);
+                crate::prefetch::prefetch_collections(&mut self.held, session.db, requests);
             }
             if self.reply.len() - of_others >= self.hot.reply_bytes_max {
                 self.book_reply(session);

@@ -6,6 +6,7 @@
 use crate::dispatch::{Found, Request};
 use crate::registry::Entry;
 use arrayvec::ArrayVec;
+use isotherm_commands::spec::Group;
 use isotherm_keyspace::{Db, Held, Intent, Key, Keyspace, PREFETCH_KEYS_MAX};
 
 /// Keys of one command that are fetched ahead: five lines each, 160 KB.
@@ -58,10 +59,24 @@ pub fn prefetch_names<'b>(
     }
 }
 
-/// Where a batch goes to one collection, the elements that its commands name. The first of them has run, so the key's
-/// partition is held.
+/// What lies behind the keys of a batch, of which the first command has run: its partition is held.
 #[inline]
-pub fn prefetch_elements(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
+pub fn prefetch_collections(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
+    match requests[0].found {
+        Found::Command(first) if first.element > 0 => prefetch_elements(held, db, requests),
+        Found::Command(first) if first.spec.group == Group::Stream => {
+            let [first, rest @ ..] = requests else { return };
+            let others = rest.iter().filter_map(|request| request.key.as_ref());
+            let is_other = |key: &&Key<'_>| first.key.is_none_or(|first| first.bytes != key.bytes);
+            held.prefetch_streams(db, others.filter(is_other));
+        }
+        _ => {}
+    }
+}
+
+/// Where a batch goes to one collection, the elements that its commands name.
+#[inline]
+fn prefetch_elements(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
     let Some((key, first)) = names_elements(&requests[0]).filter(|(key, _)| held.holds(key)) else { return };
     let elements = requests[1..].iter().map_while(|request| {
         let (other, command) = names_elements(request)?;

@@ -22,7 +22,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use crate::chain::{At, Chain, Counted};
+use crate::chain::{self, At, Chain, Counted};
+use crate::heap::Heap;
 use crate::nodes::{Nodes, Reading};
 use block::Block;
 use cut::StreamCut;
@@ -34,6 +35,11 @@ pub use edit::Trim;
 pub use group::{Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending};
 pub use id::StreamId;
 pub use view::{StreamEdit, StreamView};
+
+/// Steps of `Stream::prefetch`.
+pub(crate) const PREFETCH_STEPS: usize = chain::PREFETCH_STEPS + 3;
+/// Two values of 16 B.
+const TYPICAL_ENTRY_BYTES: usize = 34;
 
 /// What stands for the entries of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +124,28 @@ impl Stream {
         let handle = self.nodes.handle(piece.number);
         let room = Block(reading.heap.bytes(handle, block::HEAD_BYTES)).room();
         Block(reading.heap.bytes(handle, room))
+    }
+
+    /// Asks for the memory that `add` will touch, in `PREFETCH_STEPS` steps: each reads what the ones before have asked for.
+    pub fn prefetch(&self, heap: &Heap, step: usize) {
+        if step < chain::PREFETCH_STEPS {
+            return self.chain.prefetch_last(step);
+        }
+        let Some(piece) = self.chain.last().map(|at| self.chain.get(at)).filter(|piece| !piece.large) else {
+            return;
+        };
+        if step == chain::PREFETCH_STEPS {
+            return self.nodes.prefetch_handle(piece.number);
+        }
+        let node = self.nodes.handle(piece.number);
+        let line = |at: usize| heap.arena().prefetch(node.raw(), at);
+        if step == chain::PREFETCH_STEPS + 1 {
+            // The head, and the names behind it.
+            [0, block::HEAD_BYTES].into_iter().for_each(line);
+        } else {
+            let used = Block(heap.bytes(node, block::HEAD_BYTES)).used();
+            [used, used + TYPICAL_ENTRY_BYTES].into_iter().for_each(line);
+        }
     }
 
     /// The last block that may hold `id`.
