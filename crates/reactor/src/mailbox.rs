@@ -62,13 +62,26 @@ impl<T> Mailbox<T> {
 }
 
 impl<T> Sender<T> {
+    /// For the reader himself: he looks before he sleeps, and need not be woken.
+    pub fn leave(&self, letter: T) {
+        self.push(letter);
+    }
+
+    /// Whether there is something to take.
+    #[inline]
+    pub fn has_letters(&self) -> bool {
+        self.shared.waiting.load(Ordering::Acquire)
+    }
+
+    /// Whether it is the first since the last emptying.
+    fn push(&self, letter: T) -> bool {
+        let mut letters = self.shared.letters();
+        letters.push(letter);
+        !self.shared.waiting.swap(true, Ordering::AcqRel)
+    }
+
     pub fn post(&self, letter: T) {
-        let first = {
-            let mut letters = self.shared.letters();
-            letters.push(letter);
-            !self.shared.waiting.swap(true, Ordering::AcqRel)
-        };
-        if first {
+        if self.push(letter) {
             // It can fail only if the counter behind it overflows, and then the reader is awake anyway.
             let _ = self.shared.waker.wake();
         }

@@ -100,6 +100,14 @@ pub fn not_in_transaction(command: &str) -> String {
     format!("ERR Command '{command}' not allowed inside a transaction")
 }
 
+/// For a RESP2 connection that is subscribed to something.
+pub fn not_for_subscribers(command: &str) -> String {
+    format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+         this context"
+    )
+}
+
 /// A text of which parts are a client's bytes: `Reply::error` takes bytes as well.
 pub fn with_bytes(before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
     [before.as_bytes(), bytes, after.as_bytes()].concat()

@@ -236,7 +236,7 @@ impl Dispatcher {
     /// Its keys may be there, and whoever saw it did not hold all of them.
     pub fn look_for(&mut self, waiter: &Arc<Waiter>) {
         let client = Client::of(waiter);
-        self.hot.refresh(self.node, &self.clock);
+        self.refresh();
         self.clock.begin();
         let now = self.clock.now();
         waiter.has_heard();

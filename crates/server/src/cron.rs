@@ -57,7 +57,7 @@ impl Cron {
         let now = Instant::now();
         Cron {
             node,
-            pump: Pump::default(),
+            pump: Pump::new(node, None),
             prng: Prng::new(node.seed),
             expire_at: 0,
             hand: AgeHand::default(),
@@ -74,6 +74,7 @@ impl Cron {
         if self.node.cron_paused.load(Ordering::Acquire) {
             return period;
         }
+        self.pump.listen(self.node.config.events());
         self.node.end_pause_if_over(unix_now());
         self.node.memory.note(self.node.used_memory_bytes());
         if self.sampled_at.elapsed() >= RATE_INTERVAL {

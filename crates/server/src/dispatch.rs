@@ -13,7 +13,7 @@ use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::key_positions;
 use isotherm_commands::{Call, Flags, Outcome};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Key, Slot, Txn, UnixMs, Want};
-use isotherm_resp::{Args, ArgsBuf, ProtocolError, Reply, errors};
+use isotherm_resp::{Args, ArgsBuf, Protocol, ProtocolError, Reply, errors};
 use isotherm_stdx::Prng;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,7 @@ use crate::latency::monitor::Event;
 use crate::log;
 use crate::memory::Room;
 use crate::node::{Node, Tasks, unix_now};
+use crate::pubsub::Audience;
 use crate::pump::Pump;
 use crate::registry::{Entry, Handler, Locks};
 use crate::session::{Attention, ClientShared, Queued, ReplyMode, Session};
@@ -61,6 +62,8 @@ pub enum Next {
     Write,
     /// Nothing was run: again when the pause is over.
     Wait,
+    /// Nothing was run: again when the messages that wait for the session are handed out.
+    Hear,
     /// The session waits for a key.
     Block,
     /// Close the connection, after its replies if `after_replies`.
@@ -76,6 +79,7 @@ pub struct Dispatcher {
     pub clock: CommandClock,
     pub hot: Hot,
     pub(crate) pump: Pump,
+    pub audience: Audience,
     pub(crate) wanted: Wanted,
     pub(crate) prng: Prng,
     /// Of the session in hand: replies that wait in its outbox, and what of the reply buffer is not its own.
@@ -90,6 +94,7 @@ enum Admitted {
     Queue(&'static Entry),
     Refuse(Option<&'static Entry>, Cow<'static, [u8]>),
     Wait,
+    Hear,
     /// An HTTP request: somebody tricks a browser into talking to us.
     Attack,
 }
@@ -97,19 +102,31 @@ enum Admitted {
 impl Dispatcher {
     pub fn new(node: &'static Node, worker: usize) -> Dispatcher {
         let clock = CommandClock::new();
+        let hot = Hot::new(node, &clock);
+        let mut pump = Pump::new(node, Some(worker as u16));
+        pump.listen(hot.events);
         Dispatcher {
             node,
             stats: node.stats.thread(worker),
             held: Held::new(&node.keyspace),
             reply: Reply::default(),
-            hot: Hot::new(node, &clock),
+            hot,
             clock,
-            pump: Pump::default(),
+            pump,
+            audience: Audience::default(),
             wanted: Wanted::default(),
             prng: Prng::new(node.seed ^ (worker as u64 + 1)),
             unsent_before: 0,
             replies_of_others: 0,
             positions: Vec::new(),
+        }
+    }
+
+    /// Takes over what was changed in the configuration.
+    #[inline]
+    pub fn refresh(&mut self) {
+        if self.hot.refresh(self.node, &self.clock) {
+            self.pump.listen(self.hot.events);
         }
     }
 
@@ -164,7 +181,7 @@ impl Dispatcher {
         for (at, request) in requests.iter().enumerate() {
             match self.run(session, request) {
                 Next::Go => {}
-                Next::Wait => return (at, Next::Wait),
+                stopped @ (Next::Wait | Next::Hear) => return (at, stopped),
                 stopped => return (at + 1, stopped),
             }
             if at == 0 && requests.len() > 2 {
@@ -210,6 +227,7 @@ impl Dispatcher {
                 Admitted::Queue(command) => self.queue(session, command, request.args),
                 Admitted::Refuse(command, text) => self.refuse(session, command, &text),
                 Admitted::Wait => return Next::Wait,
+                Admitted::Hear => return Next::Hear,
                 Admitted::Attack => return self.attack(session),
             },
         }
@@ -252,11 +270,18 @@ impl Dispatcher {
     /// Whether nothing stands between this session and any command that exists.
     #[inline]
     fn is_calm(&self, session: &Session) -> bool {
-        session.authenticated && session.multi.is_none() && self.hot.calm && self.node.tasks().is_none()
+        session.authenticated
+            && session.multi.is_none()
+            && session.listening.is_none()
+            && self.hot.calm
+            && self.node.tasks().is_none()
     }
 
     #[cold]
     fn admit(&mut self, session: &mut Session, request: &Request<'_>) -> Admitted {
+        if self.hears_first(session) {
+            return Admitted::Hear;
+        }
         let args = request.args;
         let command = match request.found {
             Found::Command(command) | Found::WrongArity(command) => Some(command),
@@ -293,6 +318,12 @@ impl Dispatcher {
         if self.hot.lacks_replicas && flags.has(Flags::WRITE) {
             return refuse(errors::NO_REPLICAS.as_bytes().into());
         }
+        if session.is_subscriber() && session.proto == Protocol::Resp2 && !suits_subscribers(command) {
+            return refuse(errors::not_for_subscribers(&command.name).into_bytes().into());
+        }
+        if flags.has(Flags::WRITE.or(Flags::PUBSUB)) && self.node.is_crowded() {
+            return Admitted::Wait;
+        }
         let tasks = self.node.tasks();
         let may_write = flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE));
         if tasks.has(Tasks::PAUSE_ALL) || tasks.has(Tasks::PAUSE_WRITE) && may_write {
@@ -303,6 +334,14 @@ impl Dispatcher {
         }
         let runs_at_once = matches!(&*command.name, "exec" | "discard" | "quit" | "reset");
         if in_multi && !runs_at_once { Admitted::Queue(command) } else { Admitted::Run(command) }
+    }
+
+    /// Whether the session is to hear what lies in the mailbox before its next command runs. Behind each look one
+    /// command runs, so that it gets on whatever is published meanwhile.
+    fn hears_first(&self, session: &mut Session) -> bool {
+        let worker = session.shared.worker;
+        let Some(listening) = &mut session.listening else { return false };
+        !std::mem::take(&mut listening.heard) && self.node.has_letters(worker)
     }
 
     fn make_room(&mut self) -> Room {
@@ -355,8 +394,11 @@ impl Dispatcher {
     /// CLIENT REPLY has been used.
     #[cold]
     pub(crate) fn drop_reply(&mut self, session: &mut Session, mark: usize) {
+        let pushed = std::mem::take(&mut session.pushed);
         match session.reply_mode {
             ReplyMode::On => {}
+            ReplyMode::Skip if pushed => session.reply_mode = ReplyMode::On,
+            ReplyMode::Off if pushed => {}
             ReplyMode::Off => self.reply.truncate(mark),
             ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
             ReplyMode::Skip => {
@@ -595,9 +637,10 @@ impl Dispatcher {
                     held: &mut self.held,
                     sink: &mut self.pump,
                     prng: &mut self.prng,
+                    audience: &mut self.audience,
                 });
                 // What CONFIG SET has changed holds from here on, for itself too.
-                self.hot.refresh(self.node, &self.clock);
+                self.refresh();
                 outcome
             }
             Some(Handler::Exec) | None => unreachable!("{} has no code of its own", command.name),
@@ -669,6 +712,22 @@ impl Dispatcher {
             self.reply.out = Vec::new();
         }
     }
+}
+
+/// What a session that can only be sent messages may ask for.
+fn suits_subscribers(command: &Entry) -> bool {
+    const WORDS: [&str; 9] = [
+        "ping",
+        "subscribe",
+        "unsubscribe",
+        "psubscribe",
+        "punsubscribe",
+        "ssubscribe",
+        "sunsubscribe",
+        "quit",
+        "reset",
+    ];
+    WORDS.contains(&&*command.name)
 }
 
 /// Keys of one command that are hashed once only, 32 B each.

@@ -8,6 +8,7 @@ use isotherm_resp::Limits;
 use crate::clock::CommandClock;
 use crate::command_log::Kind;
 use crate::config::{Config, Id, OutputLimit, id};
+use crate::events::Events;
 use crate::node::Node;
 use std::sync::atomic::Ordering;
 
@@ -26,8 +27,9 @@ pub struct Hot {
     /// For sessions that have authenticated.
     pub limits: Limits,
     pub query_bytes_max: usize,
-    /// Of normal clients.
+    /// Of normal clients, and of those that listen to channels.
     pub output: OutputLimit,
+    pub output_of_subscribers: OutputLimit,
     /// Replies are written when so many bytes have come together.
     pub reply_bytes_max: usize,
     /// So many bytes that a client has not read stop it: no further request of it runs.
@@ -43,6 +45,7 @@ pub struct Hot {
     /// The times of commands are recorded.
     pub tracks_latency: bool,
     pub notable: Notable,
+    pub events: Events,
     /// What data commands ask for.
     pub settings: CallSettings,
 }
@@ -75,13 +78,14 @@ impl Hot {
         let config = &node.config;
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
         let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
-        let output = config.output_limits()[0];
+        let [output, _, output_of_subscribers] = config.output_limits();
         Hot {
             // Read first: what changes meanwhile is read again.
             generation: config.generation(),
             limits: Limits { bulk_bytes_max: config.bulk_bytes_max(), ..Limits::default() },
             query_bytes_max: config.query_buffer_bytes_max(),
             output,
+            output_of_subscribers,
             reply_bytes_max: bound(REPLY_BYTES_MAX, output.hard_bytes),
             unsent_bytes_max: bound(UNSENT_BYTES_MAX, output.hard_bytes.max(output.soft_bytes)),
             maxmemory_bytes: config.maxmemory_bytes(),
@@ -91,6 +95,7 @@ impl Hot {
             import_mode: config.import_mode(),
             tracks_latency: config.tracks_latency(),
             notable: Notable::new(config, clock),
+            events: config.events(),
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),
                 hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
@@ -108,12 +113,14 @@ impl Hot {
         }
     }
 
-    /// Takes over what was changed since.
+    /// Takes over what was changed since. Whether there was something.
     #[inline]
-    pub fn refresh(&mut self, node: &Node, clock: &CommandClock) {
-        if node.config.generation() != self.generation {
+    pub fn refresh(&mut self, node: &Node, clock: &CommandClock) -> bool {
+        let changed = node.config.generation() != self.generation;
+        if changed {
             *self = Hot::new(node, clock);
         }
+        changed
     }
 }
 

@@ -28,7 +28,9 @@ mod session;
 mod transaction;
 mod wanted;
 
+mod events;
 mod prefetch;
+mod pubsub;
 mod pump;
 mod registry;
 mod stats;

@@ -16,6 +16,7 @@ use crate::latency::monitor::{Event, Monitor};
 use crate::listeners::Listeners;
 use crate::log;
 use crate::memory::Memory;
+use crate::pubsub::PubSub;
 use crate::registry::{Commands, Entry};
 use crate::session::{Attention, ClientShared, Session};
 use crate::stats::Stats;
@@ -31,6 +32,7 @@ pub struct Node {
     pub latency: Monitor,
     pub memory: Memory,
     pub pause: Pause,
+    pub pubsub: PubSub,
     pub listeners: Listeners,
     pub started: UnixMs,
     /// 40 hexadecimal digits, new with every start.
@@ -75,7 +77,9 @@ impl Tasks {
     /// CLIENT PAUSE.
     pub const PAUSE_ALL: Tasks = Tasks(1);
     pub const PAUSE_WRITE: Tasks = Tasks(2);
-    /// Either.
+    /// Letters wait that take much memory: what causes more of them waits too.
+    pub const CROWDED: Tasks = Tasks(4);
+    /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
 
     pub const fn or(self, other: Tasks) -> Tasks {
@@ -107,6 +111,7 @@ impl Node {
             latency: Monitor::default(),
             memory: Memory::default(),
             pause: Pause::default(),
+            pubsub: PubSub::default(),
             listeners: Listeners::default(),
             started: unix_now(),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
@@ -144,6 +149,17 @@ impl Node {
 
     pub fn post(&self, worker: usize, letter: worker::Letter) {
         self.workers[worker].post(letter);
+    }
+
+    /// The same; a letter to the worker `from`, who posts it, does not wake it.
+    pub fn post_from(&self, from: Option<u16>, worker: u16, letter: worker::Letter) {
+        let sender = &self.workers[usize::from(worker)];
+        if from == Some(worker) { sender.leave(letter) } else { sender.post(letter) }
+    }
+
+    /// Whether something lies in the mailbox of `worker`.
+    pub fn has_letters(&self, worker: u16) -> bool {
+        self.workers[usize::from(worker)].has_letters()
     }
 
     pub fn post_control(&self, letter: control::Letter) {
@@ -232,6 +248,20 @@ impl Node {
         if self.tasks().has(Tasks::PAUSES) && !self.pause.is_on(now) {
             self.unpause();
         }
+    }
+
+    /// Whether letters take too much. Whoever sets the task may come late: the bytes decide.
+    pub fn is_crowded(&self) -> bool {
+        if self.tasks().has(Tasks::CROWDED) && !self.pubsub.is_crowded() {
+            self.set_crowded(false);
+        }
+        self.tasks().has(Tasks::CROWDED)
+    }
+
+    pub fn set_crowded(&self, crowded: bool) {
+        let bit = if crowded { Tasks::CROWDED.0 } else { 0 };
+        let set = |tasks: u32| Some(tasks & !Tasks::CROWDED.0 | bit);
+        let _ = self.tasks.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
     }
 
     fn set_pauses(&self, kind: Tasks) {

@@ -225,9 +225,15 @@ fn intent_of(spec: &Spec) -> Intent {
     Intent { adds, moves: writes && (!adds || longer) }
 }
 
+/// Its keys; the channels of SPUBLISH are none.
+fn keys_of(spec: &Spec) -> &[KeySpec] {
+    let are_keys = spec.key_specs.iter().all(|keys| !keys.flags.has(KeyFlags::NOT_KEY));
+    if are_keys { spec.key_specs } else { &[] }
+}
+
 fn step_of(spec: &Spec) -> u16 {
     let [KeySpec { begin: Begin::Index(_), find: Find::Range { last: -1, step, limit: 0 }, .. }] =
-        spec.key_specs
+        keys_of(spec)
     else {
         return 0;
     };
@@ -250,18 +256,18 @@ fn element_of(spec: &Spec) -> u16 {
 }
 
 fn locks_of(spec: &Spec) -> (Locks, u16) {
-    let first_key = match spec.key_specs.first().map(|keys| (keys.begin, keys.find)) {
+    let first_key = match keys_of(spec).first().map(|keys| (keys.begin, keys.find)) {
         Some((Begin::Index(at), Find::Range { .. })) => {
             u16::try_from(at).expect("few arguments precede a key")
         }
         _ => 0,
     };
     let single = |spec: &Spec| {
-        matches!(spec.key_specs, [only] if matches!(only.find, Find::Range { last: 0, .. })) && first_key > 0
+        matches!(keys_of(spec), [only] if matches!(only.find, Find::Range { last: 0, .. })) && first_key > 0
     };
     let locks = match spec.reach {
         Reach::All => Locks::All,
-        Reach::Keys if spec.key_specs.is_empty() => Locks::None,
+        Reach::Keys if keys_of(spec).is_empty() => Locks::None,
         Reach::Keys if single(spec) => Locks::One,
         Reach::Keys => Locks::Keys,
     };

@@ -12,6 +12,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::blocking::Blocked;
+use crate::pubsub::{Listening, SeenListening};
 use crate::registry::Entry;
 
 /// What CLIENT REPLY has asked for.
@@ -46,6 +47,10 @@ pub struct Session {
     pub watch: Option<Box<WatchList>>,
     /// It waits for a key.
     pub blocked: Option<Box<Blocked>>,
+    /// It listens to channels.
+    pub listening: Option<Box<Listening>>,
+    /// The command has answered with pushes, which CLIENT REPLY does not drop.
+    pub pushed: bool,
     /// Commands run so far, and the last of them (`Entry::index`); copied to `shared` once a batch.
     pub commands: u64,
     pub last_command: u16,
@@ -97,6 +102,8 @@ impl Session {
             multi: None,
             watch: None,
             blocked: None,
+            listening: None,
+            pushed: false,
             commands: 0,
             last_command: NO_COMMAND,
         }
@@ -165,6 +172,8 @@ pub struct ClientShared {
     waiter: Mutex<Option<Arc<Waiter>>>,
     /// What CLIENT LIST shows; written by the owner, once a batch.
     pub seen: Seen,
+    /// The same, written when it changes.
+    pub listening: SeenListening,
 }
 
 /// What a client says of itself.
@@ -238,6 +247,7 @@ impl ClientShared {
             names: Mutex::new(Names::default()),
             waiter: Mutex::new(None),
             seen,
+            listening: SeenListening::default(),
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod batch;
 mod connection;
+mod delivery;
 mod group;
 mod outbox;
 
@@ -27,10 +28,12 @@ use crate::blocking::{Without, owner};
 use crate::dispatch::Dispatcher;
 use crate::log;
 use crate::node::{Node, unix_now};
+use crate::pubsub::{Message, Name};
 use crate::session::{Attention, ClientShared, Session};
 use crate::transaction;
 use batch::{Requests, run_requests, write_replies};
 use connection::Connection;
+use delivery::Said;
 use group::{Group, Join};
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
@@ -76,6 +79,11 @@ pub enum Letter {
     Look {
         waiter: Arc<Waiter>,
     },
+    /// Some of yours listen to its channel, or to these patterns.
+    Message {
+        message: Arc<Message>,
+        patterns: Box<[Name]>,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -102,6 +110,9 @@ struct Inner {
     group: Group,
     /// Connections that have more to read, without a further event.
     again: Vec<usize>,
+    /// Connections whose requests wait until the mailbox is empty.
+    hearing: Vec<usize>,
+    said: Said,
     timers: Timers<Due>,
     /// When those who wait for a key are to be answered without it.
     deadlines: BTreeSet<(UnixMs, usize)>,
@@ -126,6 +137,8 @@ impl Worker {
             requests: Requests::default(),
             group: Group::new(),
             again: Vec::new(),
+            hearing: Vec::new(),
+            said: Said::default(),
             timers,
             deadlines: BTreeSet::new(),
         };
@@ -135,9 +148,10 @@ impl Worker {
     /// Runs for ever; the process ends it.
     pub fn run(mut self) -> io::Result<()> {
         loop {
-            let timeout = match self.inner.again.is_empty() {
-                true => self.inner.next_in(),
-                false => Some(Duration::ZERO),
+            // A worker leaves letters for itself without waking itself.
+            let timeout = match self.inner.has_work() || self.mailbox.has_letters() {
+                true => Some(Duration::ZERO),
+                false => self.inner.next_in(),
             };
             self.events.wait(timeout)?;
             let woken = self.inner.dispatcher.clock.raw();
@@ -148,6 +162,7 @@ impl Worker {
             if self.mailbox.has_letters() {
                 self.read_letters();
             }
+            self.inner.resume_hearing();
             self.inner.turn();
             let Dispatcher { stats, clock, .. } = &self.inner.dispatcher;
             stats.values.eventloop_cycles.add(1);
@@ -180,12 +195,19 @@ impl Worker {
                 Letter::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
                 Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 Letter::Look { waiter } => self.inner.dispatcher.look_for(&waiter),
+                Letter::Message { message, patterns } => self.inner.deliver(&message, &patterns),
             }
         }
+        self.inner.write_said();
     }
 }
 
 impl Inner {
+    /// Whether there is something to do without waiting for an event.
+    fn has_work(&self) -> bool {
+        !self.again.is_empty() || !self.hearing.is_empty()
+    }
+
     // ---- connections come and go ----
 
     fn add(&mut self, stream: Stream, shared: Arc<ClientShared>) -> usize {
@@ -213,6 +235,7 @@ impl Inner {
         transaction::leave(&mut connection.session, &mut self.dispatcher.held);
         self.dispatcher.held.release();
         self.stop_waiting(&mut connection, token);
+        connection.session.stop_listening(self.node, &mut self.dispatcher.audience);
         self.node.disconnected(&connection.session.shared);
         self.free.push(token);
         // Dropping the stream closes the socket, which takes it out of the set of events.
@@ -303,7 +326,7 @@ impl Inner {
     fn read(&mut self, connection: &mut Connection, token: usize, ended: bool) {
         connection.readable = true;
         for _ in 0..READS_PER_TURN_MAX {
-            if connection.waits || connection.closing {
+            if connection.waits || connection.hears || connection.closing {
                 return;
             }
             let aside = connection.reads_too_little() || connection.is_blocked();
@@ -433,6 +456,9 @@ impl Inner {
         if connection.waits {
             self.wait_for_pause();
         }
+        if connection.hears {
+            self.hearing.push(connection.session.shared.token.load(Ordering::Relaxed));
+        }
         if connection.is_blocked() {
             self.note_deadline(connection);
         }
@@ -463,7 +489,10 @@ impl Inner {
     }
 
     fn check_output(&mut self, connection: &mut Connection) {
-        let limit = self.dispatcher.hot.output;
+        let limit = match connection.session.is_subscriber() {
+            true => self.dispatcher.hot.output_of_subscribers,
+            false => self.dispatcher.hot.output,
+        };
         let Some(outbox) = &mut connection.outbox else { return };
         let bytes = outbox.bytes() as u64;
         let above = |limit_bytes: u64| limit_bytes > 0 && bytes >= limit_bytes;
@@ -598,10 +627,14 @@ impl Inner {
 
     /// Closes connections that were silent for too long, or exceed the soft limit of output for too long.
     fn scan_idle(&mut self) {
-        let dispatcher = &mut self.dispatcher;
-        dispatcher.hot.refresh(self.node, &dispatcher.clock);
+        self.dispatcher.refresh();
         let timeout_ms = self.dispatcher.hot.timeout_seconds as i64 * 1000;
-        if timeout_ms == 0 && self.dispatcher.hot.output.soft_bytes == 0 {
+        let hot = &self.dispatcher.hot;
+        let soft_bytes = match self.dispatcher.audience.is_empty() {
+            true => hot.output.soft_bytes,
+            false => hot.output.soft_bytes.max(hot.output_of_subscribers.soft_bytes),
+        };
+        if timeout_ms == 0 && soft_bytes == 0 {
             return;
         }
         let now_ms = unix_now().0;
@@ -609,7 +642,9 @@ impl Inner {
             let Some(mut connection) = self.connections[token].take() else { continue };
             let silent_ms =
                 now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
-            if timeout_ms > 0 && silent_ms > timeout_ms && !connection.waits && !connection.is_blocked() {
+            let may_be_silent =
+                connection.waits || connection.is_blocked() || connection.session.is_subscriber();
+            if timeout_ms > 0 && silent_ms > timeout_ms && !may_be_silent {
                 log::verbose("Closing idle client");
                 connection.break_off();
             }

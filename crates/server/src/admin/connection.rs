@@ -29,6 +29,13 @@ pub const REDIS_VERSION: &str = "7.2.4";
 const USER: &[u8] = b"default";
 
 fn ping(call: &mut AdminCall<'_>) -> Outcome {
+    // Whoever can only be sent messages gets something that looks like one.
+    if call.session.is_subscriber() && call.session.proto == Protocol::Resp2 && call.args.len() <= 2 {
+        call.reply.array(2);
+        call.reply.bulk(b"pong");
+        call.reply.bulk(call.args.try_get(1).unwrap_or_default());
+        return Outcome::Done;
+    }
     match call.args.len() {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.args.get(1)),
@@ -69,6 +76,7 @@ fn select(call: &mut AdminCall<'_>) -> Outcome {
 /// Back to what a new connection is; only what the library says of itself stays.
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
     transaction::leave(call.session, call.held);
+    call.session.stop_listening(call.node, call.audience);
     let session = &mut *call.session;
     session.db = Db(0);
     session.authenticated = !call.node.auth_required();

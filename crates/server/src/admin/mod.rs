@@ -11,6 +11,7 @@ pub mod connection;
 mod debug;
 mod latency;
 mod memory;
+mod pubsub;
 mod server;
 
 use isotherm_commands::Outcome;
@@ -20,6 +21,7 @@ use isotherm_resp::{Args, Reply};
 use isotherm_stdx::Prng;
 
 use crate::node::Node;
+use crate::pubsub::Audience;
 use crate::registry::Entry;
 use crate::session::Session;
 
@@ -40,6 +42,8 @@ pub struct AdminCall<'c> {
     pub held: &'c mut Held<'static>,
     pub sink: &'c mut dyn EffectSink,
     pub prng: &'c mut Prng,
+    /// Who of this worker listens to what.
+    pub audience: &'c mut Audience,
 }
 
 impl AdminCall<'_> {
@@ -66,5 +70,6 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     debug::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    pubsub::COMMANDS,
     server::COMMANDS,
 ];

@@ -6,10 +6,12 @@ mod client;
 mod cluster;
 mod connection;
 mod observe;
+mod pubsub;
 mod server;
 
 pub use client::*;
 pub use cluster::*;
 pub use connection::*;
 pub use observe::*;
+pub use pubsub::*;
 pub use server::*;

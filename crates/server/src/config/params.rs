@@ -84,11 +84,13 @@ pub enum Format {
     Octal,
 }
 
-/// A parameter with an own syntax. Its value is kept as the text that CONFIG GET shows.
+/// A parameter with an own syntax. Its value is kept as text, mostly that which CONFIG GET shows.
 pub struct Special {
     pub default: fn() -> Vec<u8>,
     /// `current` is the value so far: some parameters change only in parts.
     pub parse: Parse,
+    /// What CONFIG GET makes of it.
+    pub show: fn(&[u8]) -> Vec<u8>,
 }
 
 pub type Parse = fn(arguments: &[&[u8]], current: &[u8]) -> Result<Vec<u8>, Reason>;

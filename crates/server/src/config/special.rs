@@ -11,8 +11,8 @@ const PORT_MAX: i64 = 65535;
 
 // ---- bind ----
 
-pub static BIND: Special = Special { default: || b"* -::*".to_vec(), parse: parse_bind };
-pub static RDMA_BIND: Special = Special { default: Vec::new, parse: parse_bind };
+pub static BIND: Special = Special { default: || b"* -::*".to_vec(), parse: parse_bind, show: as_kept };
+pub static RDMA_BIND: Special = Special { default: Vec::new, parse: parse_bind, show: as_kept };
 
 fn parse_bind(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if arguments.len() > BIND_ADDRESSES_MAX {
@@ -23,7 +23,7 @@ fn parse_bind(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- dir ----
 
-pub static DIR: Special = Special { default: working_directory, parse: change_directory };
+pub static DIR: Special = Special { default: working_directory, parse: change_directory, show: as_kept };
 
 fn working_directory() -> Vec<u8> {
     use std::os::unix::ffi::OsStringExt;
@@ -45,7 +45,7 @@ fn change_directory(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 // ---- save ----
 
 /// Always empty (`Effect::Fixed`): the parser is there for the errors.
-pub static SAVE: Special = Special { default: Vec::new, parse: parse_save };
+pub static SAVE: Special = Special { default: Vec::new, parse: parse_save, show: as_kept };
 
 fn parse_save(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if matches!(arguments, [only] if only.is_empty()) {
@@ -80,8 +80,11 @@ const OUTPUT_LIMITS_DEFAULT: [OutputLimit; 3] = [
     OutputLimit { hard_bytes: 32 << 20, soft_bytes: 8 << 20, soft_seconds: 60 },
 ];
 
-pub static CLIENT_OUTPUT_BUFFER_LIMIT: Special =
-    Special { default: || show_output_limits(&OUTPUT_LIMITS_DEFAULT), parse: parse_output_limits_argument };
+pub static CLIENT_OUTPUT_BUFFER_LIMIT: Special = Special {
+    default: || show_output_limits(&OUTPUT_LIMITS_DEFAULT),
+    parse: parse_output_limits_argument,
+    show: as_kept,
+};
 
 fn parse_output_limits_argument(arguments: &[&[u8]], current: &[u8]) -> Result<Vec<u8>, Reason> {
     let mut limits = output_limits(current);
@@ -138,7 +141,7 @@ fn show_output_limits(limits: &[OutputLimit; 3]) -> Vec<u8> {
 // ---- oom-score-adj-values ----
 
 pub static OOM_SCORE_ADJ_VALUES: Special =
-    Special { default: || b"0 200 800".to_vec(), parse: parse_oom_scores };
+    Special { default: || b"0 200 800".to_vec(), parse: parse_oom_scores, show: as_kept };
 
 fn parse_oom_scores(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if arguments.len() != OOM_SCORES {
@@ -156,18 +159,28 @@ fn parse_oom_scores(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- notify-keyspace-events ----
 
-pub static NOTIFY_KEYSPACE_EVENTS: Special = Special { default: Vec::new, parse: parse_event_classes };
+pub static NOTIFY_KEYSPACE_EVENTS: Special =
+    Special { default: Vec::new, parse: parse_event_classes, show: show_event_classes };
 
-/// All classes but key misses, in the order in which they are shown; `A` stands for them together.
-const EVENT_CLASSES: &[u8] = b"g$lshzxetdn";
+/// The classes that `A` stands for together, in the order in which they are shown.
+const EVENT_CLASSES: &[u8] = b"g$lshzxetd";
+/// New keys are none of these; behind `A` the field keeps them without showing them.
+const NEW_KEYS: u8 = b'n';
 /// Shown after the others.
 const EVENT_CHANNELS: &[u8] = b"KEm";
+
+fn show_event_classes(kept: &[u8]) -> Vec<u8> {
+    let all = kept.contains(&b'A');
+    kept.iter().copied().filter(|letter| !(all && *letter == NEW_KEYS)).collect()
+}
 
 fn parse_event_classes(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     let [classes] = arguments else { return Err("wrong number of arguments".into()) };
     let end = classes.iter().position(|&byte| byte == 0).unwrap_or(classes.len());
     let classes = &classes[..end];
-    let known = |byte: &u8| *byte == b'A' || EVENT_CLASSES.contains(byte) || EVENT_CHANNELS.contains(byte);
+    let known = |byte: &u8| {
+        matches!(*byte, b'A' | NEW_KEYS) || EVENT_CLASSES.contains(byte) || EVENT_CHANNELS.contains(byte)
+    };
     if !classes.iter().all(known) {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
     }
@@ -178,6 +191,7 @@ fn parse_event_classes(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason>
     } else {
         shown.extend(EVENT_CLASSES.iter().filter(|class| classes.contains(class)));
     }
+    shown.extend(classes.contains(&NEW_KEYS).then_some(NEW_KEYS));
     shown.extend(EVENT_CHANNELS.iter().filter(|class| classes.contains(class)));
     Ok(shown)
 }
@@ -185,7 +199,7 @@ fn parse_event_classes(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason>
 // ---- latency-tracking-info-percentiles ----
 
 pub static LATENCY_TRACKING_INFO_PERCENTILES: Special =
-    Special { default: || b"50 99 99.9".to_vec(), parse: parse_percentiles };
+    Special { default: || b"50 99 99.9".to_vec(), parse: parse_percentiles, show: as_kept };
 
 fn parse_percentiles(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if matches!(arguments, [only] if only.is_empty()) {
@@ -206,7 +220,7 @@ fn parse_percentiles(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 // ---- replicaof ----
 
 /// Always empty (`Effect::Fixed`): the parser is there for the errors.
-pub static REPLICAOF: Special = Special { default: Vec::new, parse: parse_replicaof };
+pub static REPLICAOF: Special = Special { default: Vec::new, parse: parse_replicaof, show: as_kept };
 
 fn parse_replicaof(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     let [host, port] = arguments else { return Err("wrong number of arguments".into()) };
@@ -220,6 +234,10 @@ fn parse_replicaof(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 }
 
 // ---- helpers ----
+
+fn as_kept(text: &[u8]) -> Vec<u8> {
+    text.to_vec()
+}
 
 /// A number as C's `strtoll` reads it, up to the end of the text: blanks and a plus sign may precede it, and nothing
 /// at all is 0.

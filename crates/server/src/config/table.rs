@@ -124,7 +124,7 @@ pub const PARAMS: &[Param] = &[
     text("bind-source-addr", "").no_effect(NO_REPLICATION),
     text("bio-cpulist", "").alias("bio_cpulist").immutable().no_effect(NO_AFFINITY),
     signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").no_effect(NO_SCRIPTS),
-    special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("A client whose unread replies exceed it is closed. The classes slave and pubsub have no members yet."),
+    special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("A client whose unread replies exceed it is closed. The class replica has no members yet."),
     unsigned("client-query-buffer-limit", 1 << 30, 1 << 20, i64::MAX).memory().works("A client whose incomplete request exceeds it is closed."),
     flag("cluster-allow-pubsubshard-when-down", true).no_effect(NO_CLUSTER),
     flag("cluster-allow-reads-when-down", false).no_effect(NO_CLUSTER),
@@ -225,7 +225,8 @@ pub const PARAMS: &[Param] = &[
     signed("min-string-size-avoid-copy-reply-threaded", 65536, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),
     flag("mptcp", false).immutable().check(check::no_mptcp).fixed(NO_MPTCP),
     flag("no-appendfsync-on-rewrite", false).no_effect(NO_PERSISTENCE),
-    special("notify-keyspace-events", &special::NOTIFY_KEYSPACE_EVENTS).no_effect(NO_EVENTS),
+    special("notify-keyspace-events", &special::NOTIFY_KEYSPACE_EVENTS)
+        .works("Which events of keys are published, and to which channels."),
     choice("oom-score-adj", OOM_SCORE_ADJ, "no").no_effect("the score is left alone"),
     special("oom-score-adj-values", &special::OOM_SCORE_ADJ_VALUES).multi_arg().no_effect("the score is left alone"),
     text("pidfile", "").immutable().works("The file that holds the process id while the server runs."),

@@ -31,7 +31,12 @@ pub fn parse(param: &Param, arguments: &[&[u8]], current: &Value) -> Result<Valu
 /// As CONFIG GET shows it.
 pub fn show(param: &Param, value: &Value) -> Vec<u8> {
     let number = match value {
-        Value::Text(text) => return text.clone(),
+        Value::Text(text) => {
+            return match param.kind {
+                Kind::Special(special) => (special.show)(text),
+                _ => text.clone(),
+            };
+        }
         Value::Number(number) => *number,
     };
     match param.kind {

@@ -3,6 +3,7 @@
 use super::special::{self, OutputLimit};
 use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, id, value};
+use crate::events::Events;
 use crate::log::{Format, Level, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -185,6 +186,12 @@ impl Config {
     }
 
     /// For the classes normal, replica and pubsub.
+    /// What `notify-keyspace-events` chooses.
+    pub fn events(&self) -> Events {
+        const NOTIFY_KEYSPACE_EVENTS: Id = id("notify-keyspace-events");
+        Events::of(&self.text(NOTIFY_KEYSPACE_EVENTS))
+    }
+
     pub fn output_limits(&self) -> [OutputLimit; 3] {
         const CLIENT_OUTPUT_BUFFER_LIMIT: Id = id("client-output-buffer-limit");
         special::output_limits(&self.text(CLIENT_OUTPUT_BUFFER_LIMIT))

@@ -6,6 +6,7 @@ use super::snapshot::{Snapshot, memory_rss_bytes};
 use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::node::Tasks;
+use crate::pubsub::Kind;
 use std::sync::atomic::Ordering;
 
 /// A name, and how its value is found.
@@ -66,7 +67,7 @@ pub const CLIENTS: &[Field] = &[
     ("client_recent_max_output_buffer", |s| s.clients().output_bytes_max.to_string()),
     ("blocked_clients", |s| s.clients().waiting.to_string()),
     ("tracking_clients", none),
-    ("pubsub_clients", none),
+    ("pubsub_clients", |s| s.node.pubsub.sessions.load(Ordering::Acquire).to_string()),
     ("watching_clients", |s| s.clients().watching.to_string()),
     ("clients_in_timeout_table", none),
     ("total_watched_keys", |s| s.clients().watched_keys.to_string()),
@@ -250,9 +251,9 @@ pub const STATS: &[Field] = &[
     ("current_eviction_exceeded_time", none),
     ("keyspace_hits", |s| s.totals().values.keyspace_hits.to_string()),
     ("keyspace_misses", |s| s.totals().values.keyspace_misses.to_string()),
-    ("pubsub_channels", none),
-    ("pubsub_patterns", none),
-    ("pubsubshard_channels", none),
+    ("pubsub_channels", |s| s.node.pubsub.count(Kind::Channel).to_string()),
+    ("pubsub_patterns", |s| s.node.pubsub.count(Kind::Pattern).to_string()),
+    ("pubsubshard_channels", |s| s.node.pubsub.count(Kind::ShardChannel).to_string()),
     ("latest_fork_usec", none),
     ("total_forks", none),
     ("migrate_cached_sockets", none),

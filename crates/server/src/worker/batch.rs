@@ -156,7 +156,7 @@ fn run_found(
                     return Some(ran);
                 }
             }
-            Next::Wait | Next::Block | Next::Close { .. } => {
+            Next::Wait | Next::Hear | Next::Block | Next::Close { .. } => {
                 if next == (Next::Close { after_replies: false }) {
                     dispatcher.reply.out.clear();
                 }
@@ -201,7 +201,7 @@ pub fn parse(
     mut at: usize,
     requests: &mut Requests,
 ) -> (usize, Ended) {
-    dispatcher.hot.refresh(dispatcher.node, &dispatcher.clock);
+    dispatcher.refresh();
     let stranger;
     let (limits, requests_max) = match connection.session.authenticated || !dispatcher.node.auth_required() {
         true => (&dispatcher.hot.limits, REQUESTS_MAX),

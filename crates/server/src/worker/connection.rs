@@ -33,6 +33,10 @@ pub struct Connection {
     pub sends_much: bool,
     /// The connection waits for the end of CLIENT PAUSE.
     pub waits: bool,
+    /// Its next request waits until what lies in the mailbox is handed out.
+    pub hears: bool,
+    /// It is listed among those that something was said to.
+    pub is_spoken_to: bool,
     /// The peer sends no more, or we read no more; closed when the outbox is empty.
     pub closing: bool,
 }
@@ -53,6 +57,8 @@ impl Connection {
             readable: false,
             sends_much: false,
             waits: false,
+            hears: false,
+            is_spoken_to: false,
             closing: false,
         }
     }
@@ -60,7 +66,12 @@ impl Connection {
     /// Whether it may be read and run together with others: it has nothing of its own that comes first.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.input.is_empty() && self.outbox.is_none() && !self.waits && !self.closing && !self.sends_much
+        self.input.is_empty()
+            && self.outbox.is_none()
+            && !self.waits
+            && !self.hears
+            && !self.closing
+            && !self.sends_much
     }
 
     /// Bytes of an unfinished or unrun request.
@@ -86,6 +97,10 @@ impl Connection {
                 self.waits = true;
                 self.unrun = true;
             }
+            Next::Hear => {
+                self.hears = true;
+                self.unrun = true;
+            }
             Next::Close { after_replies: true } => self.closing = true,
             Next::Close { after_replies: false } => self.break_off(),
         }
@@ -100,7 +115,7 @@ impl Connection {
 
     /// Whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
-        self.waits || self.is_blocked() || self.closing || self.reads_too_little()
+        self.waits || self.hears || self.is_blocked() || self.closing || self.reads_too_little()
     }
 
     /// Whether it waits for a key.
@@ -111,6 +126,11 @@ impl Connection {
     /// Whether so much waits for the client that no further command may run.
     pub fn reads_too_little(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| outbox.is_full())
+    }
+
+    /// Puts a message behind what waits; it is written later.
+    pub fn say(&mut self, bytes: &[u8], unsent_bytes_max: usize) {
+        self.outbox.get_or_insert_default().push(bytes, unsent_bytes_max);
     }
 
     /// Writes what waits, then `reply` from `start` on; what the socket does not take is kept, and stops the connection

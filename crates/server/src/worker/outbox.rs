@@ -17,7 +17,7 @@ use crate::allocator::class_bytes;
 /// A chunk of this size is moved rather than copied.
 const MOVE_BYTES_MIN: usize = 16 << 10;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Outbox {
     chunks: VecDeque<Vec<u8>>,
     /// Bytes of the first chunk that are written.
@@ -69,6 +69,17 @@ impl Outbox {
                 self.chunks.push_back(chunk);
             }
             _ => self.chunks.push_back(std::mem::take(reply)),
+        }
+        self.full |= self.bytes >= bytes_max;
+    }
+
+    /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are moved.
+    pub fn push(&mut self, bytes: &[u8], bytes_max: usize) {
+        self.bytes_max = bytes_max;
+        self.bytes += bytes.len();
+        match self.chunks.back_mut() {
+            Some(last) if last.len() + bytes.len() <= MOVE_BYTES_MIN => last.extend_from_slice(bytes),
+            _ => self.chunks.push_back(bytes.to_vec()),
         }
         self.full |= self.bytes >= bytes_max;
     }

@@ -156,7 +156,7 @@ impl<'a> Traits<'a> {
             self.ids.as_ref().map(|ids| ids.contains(&client.id)),
             self.addr.map(|addr| client.addr.as_bytes() == addr),
             self.laddr.map(|laddr| client.laddr.as_bytes() == laddr),
-            self.kind.map(|kind| kind == Kind::Normal),
+            self.kind.map(|kind| kind == Kind::of(client)),
             self.user.then_some(true),
             has_letters(self.flags, &flags_of(client)),
             is_named(self.name, &names.name),
@@ -171,6 +171,10 @@ impl<'a> Traits<'a> {
 }
 
 impl Kind {
+    fn of(client: &ClientShared) -> Kind {
+        if client.listening.any() { Kind::PubSub } else { Kind::Normal }
+    }
+
     fn named(word: &[u8]) -> Result<Kind, Vec<u8>> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Kind::Normal),

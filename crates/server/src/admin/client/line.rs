@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::node::Node;
+use crate::pubsub::Kind;
 use crate::session::{Attention, ClientShared, Seen, Session};
 
 /// Appends the line of `client`.
@@ -17,14 +18,15 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs) 
     let multi = if seen.in_multi.load(Relaxed) { i64::from(seen.multi_queued.load(Relaxed)) } else { -1 };
     let (query, output) = (seen.query_bytes.load(Relaxed), seen.output_bytes.load(Relaxed));
     let command = node.commands.all().get(usize::from(seen.command.load(Relaxed)));
+    let [sub, psub, ssub] = Kind::ALL.map(|kind| client.listening.count(kind));
     let own = size_of::<ClientShared>() + size_of::<Session>();
-    let total = query + output + seen.multi_bytes.load(Relaxed) + own as u64;
+    let total = query + output + seen.multi_bytes.load(Relaxed) + client.listening.bytes() + own as u64;
     let parts = [
         format!("id={} addr={} laddr={} fd={}", client.id, client.addr, client.laddr, client.fd),
         format!("name={} age={}", names.name, seconds_since(client.created_ms)),
         format!("idle={} flags={}", seconds_since(seen.last_interaction_ms.load(Relaxed)), flags_of(client)),
         format!("capa={} db={}", if redirects { "r" } else { "" }, seen.db.load(Relaxed)),
-        format!("sub=0 psub=0 ssub=0 multi={multi} watch={}", seen.watched.load(Relaxed)),
+        format!("sub={sub} psub={psub} ssub={ssub} multi={multi} watch={}", seen.watched.load(Relaxed)),
         // What a client has sent and not been answered lies in one piece; replies lie elsewhere than in a fixed buffer.
         format!("qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={}", seen.multi_bytes.load(Relaxed)),
         format!("rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={total}", u8::from(output > 0)),
@@ -43,6 +45,7 @@ pub fn flags_of(client: &ClientShared) -> String {
     let seen = &client.seen;
     let marks = seen.marks.load(Relaxed);
     let letters: String = [
+        ('P', client.listening.any()),
         ('x', seen.in_multi.load(Relaxed)),
         ('b', seen.waits.load(Relaxed) || client.is_blocked()),
         ('d', marks & Seen::DIRTY != 0),

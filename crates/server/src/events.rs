@@ -1,0 +1,104 @@
+//! Events of the keyspace: what happened to a key, as messages of two channels.
+//!
+//! ```text
+//! SET k v in database 0     __keyspace@0__:k   "set"        if `K` is chosen
+//!                           __keyevent@0__:set "k"          if `E` is chosen
+//! ```
+//! `notify-keyspace-events` chooses the channels and the classes of events. Without a channel or without a class
+//! nothing is ever made: a worker then does not even hear of its events.
+
+use isotherm_keyspace::{Db, EventClass};
+
+use crate::node::Node;
+
+/// Classes and channels, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Events(u16);
+
+const KEYSPACE: u16 = 1 << 14;
+const KEYEVENT: u16 = 1 << 15;
+const CHANNELS: u16 = KEYSPACE | KEYEVENT;
+/// What `A` stands for: every class but misses and new keys.
+const ALL: &[u8] = b"g$lshzxetd";
+
+impl Events {
+    /// What the text of the parameter chooses.
+    pub fn of(text: &[u8]) -> Events {
+        let letters = text.iter().flat_map(|letter| match letter {
+            b'A' => ALL,
+            letter => std::slice::from_ref(letter),
+        });
+        Events(letters.map(|letter| bit(*letter)).fold(0, |bits, bit| bits | bit))
+    }
+
+    /// Whether any event would be told to anybody.
+    pub fn any(self) -> bool {
+        self.0 & CHANNELS != 0 && self.0 & !CHANNELS != 0
+    }
+
+    pub fn has(self, class: EventClass) -> bool {
+        self.0 & bit(letter(class)) != 0
+    }
+}
+
+fn letter(class: EventClass) -> u8 {
+    match class {
+        EventClass::Generic => b'g',
+        EventClass::String => b'$',
+        EventClass::List => b'l',
+        EventClass::Set => b's',
+        EventClass::Hash => b'h',
+        EventClass::Zset => b'z',
+        EventClass::Stream => b't',
+        EventClass::Expired => b'x',
+        EventClass::Evicted => b'e',
+        EventClass::New => b'n',
+        EventClass::KeyMiss => b'm',
+    }
+}
+
+fn bit(letter: u8) -> u16 {
+    match letter {
+        b'K' => KEYSPACE,
+        b'E' => KEYEVENT,
+        letter => b"g$lshzxetdnm".iter().position(|&known| known == letter).map_or(0, |at| 1 << at),
+    }
+}
+
+impl Node {
+    /// Tells an event that `events` has chosen; `from` as for `publish`.
+    #[cold]
+    pub fn notify(&self, events: Events, from: Option<u16>, name: &str, db: Db, key: &[u8]) {
+        let channel = |kind: &str, rest: &[u8]| [format!("__{kind}@{}__:", db.0).as_bytes(), rest].concat();
+        if events.0 & KEYSPACE != 0 {
+            self.publish(from, &channel("keyspace", key), name.as_bytes(), false);
+        }
+        if events.0 & KEYEVENT != 0 {
+            self.publish(from, &channel("keyevent", name.as_bytes()), key, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_choose() {
+        let check = |text: &[u8], any: bool, class: EventClass, has: bool| {
+            let events = Events::of(text);
+            assert_eq!((events.any(), events.has(class)), (any, has), "{}", text.escape_ascii());
+        };
+        check(b"", false, EventClass::String, false);
+        check(b"KE", false, EventClass::String, false);
+        check(b"A", false, EventClass::String, true);
+        check(b"AK", true, EventClass::Evicted, true);
+        check(b"AE", true, EventClass::Stream, true);
+        check(b"AKE", true, EventClass::New, false);
+        check(b"AKE", true, EventClass::KeyMiss, false);
+        check(b"mnE", true, EventClass::New, true);
+        check(b"mnE", true, EventClass::KeyMiss, true);
+        check(b"lK", true, EventClass::List, true);
+        check(b"lK", true, EventClass::Set, false);
+    }
+}

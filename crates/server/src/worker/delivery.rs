@@ -1,0 +1,113 @@
+//! Deliveries: messages that come by mailbox, handed to the connections of this worker.
+//!
+//! ```text
+//! replies of a batch    all written, or in the outbox          no batch is under way while letters are read,
+//! message, message      behind them, in the outbox             so a push never tears a reply
+//! written               once, when the letters are read
+//! ```
+//! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
+//! out (`Next::Hear`): whoever knows that a message was published, and then unsubscribes, has got it before.
+
+use std::sync::Arc;
+
+use super::Inner;
+use super::connection::Connection;
+use crate::pubsub::{Frame, Kind, Message, Name};
+
+/// What is handed out before it is written: the outboxes of connections that read would grow for nothing.
+const SAID_BYTES_MAX: usize = 1 << 20;
+
+/// Connections that something was said to since the last writing.
+#[derive(Default)]
+pub struct Said {
+    tokens: Vec<usize>,
+    bytes: usize,
+}
+
+impl Inner {
+    /// A message of a channel, and the patterns among this worker's that match it.
+    pub fn deliver(&mut self, message: &Arc<Message>, patterns: &[Name]) {
+        let (channel, payload) = (&*message.channel, &*message.payload);
+        let (kind, word) = match message.sharded {
+            true => (Kind::ShardChannel, &b"smessage"[..]),
+            false => (Kind::Channel, &b"message"[..]),
+        };
+        self.say_to_hearers(kind, channel, message, &[word, channel, payload]);
+        for pattern in patterns {
+            let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
+            self.say_to_hearers(Kind::Pattern, pattern, message, &parts);
+        }
+        self.node.uncrowd_message(message);
+        self.write_said_if_much();
+    }
+
+    fn say_to_hearers(&mut self, kind: Kind, name: &[u8], message: &Message, parts: &[&[u8]]) {
+        let mut frame = None;
+        let unsent_bytes_max = self.dispatcher.hot.unsent_bytes_max;
+        for token in self.dispatcher.audience.hearers(kind, name, message) {
+            let frame = frame.get_or_insert_with(|| Frame::new(parts));
+            let Some(connection) = &mut self.connections[token] else { continue };
+            let bytes = frame.bytes(connection.session.proto);
+            say(connection, token, bytes, unsent_bytes_max, &mut self.said);
+        }
+    }
+
+    // ---- writing ----
+
+    fn write_said_if_much(&mut self) {
+        if self.said.bytes >= SAID_BYTES_MAX {
+            self.write_said();
+        }
+    }
+
+    /// Writes what was said, and looks at the limits of those who do not read it.
+    pub fn write_said(&mut self) {
+        self.said.bytes = 0;
+        let mut tokens = std::mem::take(&mut self.said.tokens);
+        for token in tokens.drain(..) {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            connection.is_spoken_to = false;
+            match connection.write_outbox() {
+                Ok(written) => self.dispatcher.count_written(&connection.session, written),
+                Err(()) => connection.break_off(),
+            }
+            connection.publish_buffers();
+            self.check_output(&mut connection);
+            self.settle(connection, token);
+        }
+        // The list keeps its memory, unless many were spoken to.
+        if tokens.capacity() <= TOKENS_KEPT_MAX && self.said.tokens.is_empty() {
+            self.said.tokens = tokens;
+        }
+    }
+
+    // ---- requests that wait for the mailbox ----
+
+    /// Those who listen go on: they have heard what there was.
+    pub fn resume_hearing(&mut self) {
+        for token in std::mem::take(&mut self.hearing) {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            connection.hears = false;
+            if let Some(listening) = &mut connection.session.listening {
+                listening.heard = true;
+            }
+            self.run_kept(&mut connection);
+            self.settle(connection, token);
+        }
+    }
+}
+
+const TOKENS_KEPT_MAX: usize = 1024;
+
+fn say(connection: &mut Connection, token: usize, bytes: &[u8], unsent_bytes_max: usize, said: &mut Said) {
+    // Whoever is about to leave hears nothing more.
+    if connection.closing {
+        return;
+    }
+    connection.say(bytes, unsent_bytes_max);
+    said.bytes += bytes.len();
+    if !connection.is_spoken_to {
+        connection.is_spoken_to = true;
+        said.tokens.push(token);
+    }
+}

@@ -1,0 +1,285 @@
+//! Channels: who subscribes hears everything, in order, and nothing else.
+
+mod common;
+
+use common::{Client, PATIENCE, Server, encode};
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+
+fn array(proto: u8, words: &[&str]) -> String {
+    let sigil = if proto == 3 { '>' } else { '*' };
+    let bulks: String = words
+        .iter()
+        .map(|word| match word.strip_prefix(':') {
+            Some(number) => format!(":{number}\r\n"),
+            None => format!("${}\r\n{word}\r\n", word.len()),
+        })
+        .collect();
+    format!("{sigil}{}\r\n{bulks}", words.len())
+}
+
+fn field(text: &str, name: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).to_string()
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn messages_of_every_kind() {
+    for workers in [1, 3] {
+        for proto in [2, 3] {
+            let server = Server::with_workers(workers, &[]);
+            let (mut hears, mut says) = (server.client(), server.client());
+            if proto == 3 {
+                assert!(hears.ask("HELLO 3").starts_with('%'));
+            }
+            hears.check("SUBSCRIBE a", &array(proto, &["subscribe", "a", ":1"]));
+            hears.send(encode(&["SUBSCRIBE", "a", "b"]));
+            hears.expect(&array(proto, &["subscribe", "a", ":1"]));
+            hears.expect(&array(proto, &["subscribe", "b", ":2"]));
+            hears.check("PSUBSCRIBE a*", &array(proto, &["psubscribe", "a*", ":3"]));
+            hears.check("SSUBSCRIBE a", &array(proto, &["ssubscribe", "a", ":1"]));
+            says.check("PUBLISH a one", ":2\r\n");
+            hears.expect(&array(proto, &["message", "a", "one"]));
+            hears.expect(&array(proto, &["pmessage", "a*", "a", "one"]));
+            says.check("PUBLISH abc two", ":1\r\n");
+            hears.expect(&array(proto, &["pmessage", "a*", "abc", "two"]));
+            says.check("SPUBLISH a three", ":1\r\n");
+            hears.expect(&array(proto, &["smessage", "a", "three"]));
+            says.check("PUBLISH c nobody", ":0\r\n");
+            says.check("PUBSUB NUMSUB a b c", "*6\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n:1\r\n$1\r\nc\r\n:0\r\n");
+            says.check("PUBSUB NUMPAT", ":1\r\n");
+            says.check("PUBSUB SHARDCHANNELS", "*1\r\n$1\r\na\r\n");
+            says.check("PUBSUB CHANNELS b*", "*1\r\n$1\r\nb\r\n");
+            says.check("PUBSUB SHARDNUMSUB a", "*2\r\n$1\r\na\r\n:1\r\n");
+            let stats = says.ask("INFO stats");
+            for (name, count) in
+                [("pubsub_channels", "2"), ("pubsub_patterns", "1"), ("pubsubshard_channels", "1")]
+            {
+                assert_eq!(field(&stats, name), count);
+            }
+            let list = says.ask("CLIENT LIST TYPE pubsub");
+            assert!(list.contains("flags=P ") && list.contains("sub=2 psub=1 ssub=1 "), "{list}");
+            hears.check("UNSUBSCRIBE a", &array(proto, &["unsubscribe", "a", ":2"]));
+            hears.check("UNSUBSCRIBE", &array(proto, &["unsubscribe", "b", ":1"]));
+            hears.check("PUNSUBSCRIBE", &array(proto, &["punsubscribe", "a*", ":0"]));
+            let null = if proto == 3 {
+                ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n"
+            } else {
+                "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"
+            };
+            hears.check("UNSUBSCRIBE", null);
+            assert_eq!(field(&says.ask("INFO clients"), "pubsub_clients"), "1");
+            hears.check("SUNSUBSCRIBE a", &array(proto, &["sunsubscribe", "a", ":0"]));
+            assert_eq!(field(&says.ask("INFO clients"), "pubsub_clients"), "0");
+            hears.check("GET k", if proto == 3 { "_\r\n" } else { "$-1\r\n" });
+        }
+    }
+}
+
+/// A RESP2 connection that is subscribed can be sent messages only.
+#[test]
+fn subscribers_in_resp2_may_do_little() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("SUBSCRIBE a", &array(2, &["subscribe", "a", ":1"]));
+    let refused = |name: &str| {
+        format!(
+            "-ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+             this context\r\n"
+        )
+    };
+    client.check("GET k", &refused("get"));
+    client.check("CONFIG GET port", &refused("config|get"));
+    client.check("PUBLISH a b", &refused("publish"));
+    client.check("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+    client.check("PING hi", "*2\r\n$4\r\npong\r\n$2\r\nhi\r\n");
+    client.check("RESET", "+RESET\r\n");
+    client.check("PING", "+PONG\r\n");
+    client.check("PUBLISH a b", ":0\r\n");
+    client.check("SUBSCRIBE a", &array(2, &["subscribe", "a", ":1"]));
+    client.check("QUIT", OK);
+    client.expect_end();
+}
+
+/// Whoever publishes to himself is answered first; inside a transaction, after all of it.
+#[test]
+fn publishing_to_oneself() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.ask("HELLO 3");
+    client.check("SUBSCRIBE foo", &array(3, &["subscribe", "foo", ":1"]));
+    client.check("PUBLISH foo bar", ":1\r\n");
+    client.expect(&array(3, &["message", "foo", "bar"]));
+    client.check("MULTI", OK);
+    client.check("PING", "+QUEUED\r\n");
+    client.check("PUBLISH foo one", "+QUEUED\r\n");
+    client.check("PUBLISH foo two", "+QUEUED\r\n");
+    client.check("EXEC", "*3\r\n+PONG\r\n:1\r\n:1\r\n");
+    client.expect(&array(3, &["message", "foo", "one"]));
+    client.expect(&array(3, &["message", "foo", "two"]));
+    // In one piece: what was published comes before the end of the subscription.
+    client.send(
+        [encode(&["PUBLISH", "foo", "three"]), encode(&["UNSUBSCRIBE", "foo"]), encode(&["PING"])].concat(),
+    );
+    client.expect(":1\r\n");
+    client.expect(&array(3, &["message", "foo", "three"]));
+    client.expect(&array(3, &["unsubscribe", "foo", ":0"]));
+    client.expect("+PONG\r\n");
+}
+
+/// CLIENT REPLY drops replies, not messages.
+#[test]
+fn messages_come_without_replies() {
+    let server = Server::start(&[]);
+    let (mut hears, mut says) = (server.client(), server.client());
+    hears.ask("HELLO 3");
+    hears.send(encode(&["CLIENT", "REPLY", "OFF"]));
+    hears.send(encode(&["SUBSCRIBE", "a"]));
+    hears.expect(&array(3, &["subscribe", "a", ":1"]));
+    hears.send(encode(&["PING"]));
+    says.check("PUBLISH a m", ":1\r\n");
+    hears.expect(&array(3, &["message", "a", "m"]));
+    hears.check("CLIENT REPLY ON", OK);
+}
+
+/// Several publishers and subscribers on several workers, with replies between the messages: nothing is lost, torn or out
+/// of order, and all subscribers of a channel hear one and the same order.
+#[test]
+fn order_across_workers() {
+    const SUBSCRIBERS: usize = 6;
+    const PUBLISHERS: usize = 4;
+    const MESSAGES: usize = 2000;
+    let server = Server::with_workers(3, &[]);
+    let mut subscribers: Vec<Client> = (0..SUBSCRIBERS)
+        .map(|_| {
+            let mut client = server.client();
+            client.ask("HELLO 3");
+            client.check("SUBSCRIBE c", &array(3, &["subscribe", "c", ":1"]));
+            client
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for publisher in 0..PUBLISHERS {
+            let mut client = server.client();
+            scope.spawn(move || {
+                let requests: Vec<u8> = (0..MESSAGES)
+                    .flat_map(|at| encode(&["PUBLISH", "c", &format!("{publisher}:{at}")]))
+                    .collect();
+                for part in requests.chunks(10_000) {
+                    client.send(part);
+                }
+                for _ in 0..MESSAGES {
+                    client.expect(&format!(":{SUBSCRIBERS}\r\n"));
+                }
+            });
+        }
+        let heard: Vec<_> = subscribers
+            .iter_mut()
+            .map(|client| {
+                scope.spawn(move || {
+                    let mut heard = Vec::new();
+                    let mut pongs = 0;
+                    while heard.len() < PUBLISHERS * MESSAGES {
+                        if heard.len() % 100 == 0 && pongs < heard.len() / 100 {
+                            client.send(encode(&["PING"]));
+                        }
+                        match String::from_utf8(client.read_reply()).unwrap() {
+                            pong if pong == "+PONG\r\n" => pongs += 1,
+                            message => {
+                                assert!(
+                                    message.starts_with(">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n"),
+                                    "{message}"
+                                );
+                                heard.push(message);
+                            }
+                        }
+                    }
+                    heard
+                })
+            })
+            .collect();
+        let heard: Vec<Vec<String>> = heard.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(heard.iter().all(|other| *other == heard[0]), "one order for all");
+        for publisher in 0..PUBLISHERS {
+            let mine = format!("\r\n{publisher}:");
+            let own = heard[0].iter().filter(|message| message.contains(&mine));
+            let numbers: Vec<usize> =
+                own.map(|message| message.trim_end().rsplit(':').next().unwrap().parse().unwrap()).collect();
+            assert_eq!(numbers, (0..MESSAGES).collect::<Vec<_>>());
+        }
+    });
+}
+
+/// Whoever has learnt that something was published, and unsubscribes then, has got it before.
+#[test]
+fn nothing_is_lost_before_unsubscribe() {
+    let server = Server::with_workers(2, &[]);
+    let (mut hears, mut says) = (server.client(), server.client());
+    for round in 0..200 {
+        hears.check("SUBSCRIBE c", &array(2, &["subscribe", "c", ":1"]));
+        let text = round.to_string();
+        says.check(&format!("PUBLISH c {text}"), ":1\r\n");
+        hears.send(encode(&["UNSUBSCRIBE", "c"]));
+        hears.expect(&array(2, &["message", "c", &text]));
+        hears.expect(&array(2, &["unsubscribe", "c", ":0"]));
+        says.check("PUBLISH c x", ":0\r\n");
+    }
+}
+
+#[test]
+fn subscribers_who_do_not_read_are_closed() {
+    let server = Server::with_workers(2, &["--client-output-buffer-limit", "pubsub 1mb 0 0"]);
+    let (mut deaf, mut hears, mut says) = (server.client(), server.client(), server.client());
+    deaf.check("SUBSCRIBE c", &array(2, &["subscribe", "c", ":1"]));
+    hears.check("SUBSCRIBE c", &array(2, &["subscribe", "c", ":1"]));
+    let payload = "x".repeat(100_000);
+    let mut receivers = 2;
+    for round in 0.. {
+        assert!(round < 1000, "the deaf one is still there");
+        receivers =
+            says.ask(&format!("PUBLISH c {payload}")).trim_matches([':', '\r', '\n']).parse().unwrap();
+        hears.expect(&array(2, &["message", "c", &payload]));
+        if receivers == 1 {
+            break;
+        }
+    }
+    assert_eq!(receivers, 1);
+    assert!(server.log().contains("closed for overcoming of output buffer limits"), "{}", server.log());
+    let mut left = deaf.read_to_end();
+    left.truncate(40);
+    assert!(left.starts_with(b"*3\r\n$7\r\nmessage"), "{:?}", String::from_utf8_lossy(&left));
+    assert_eq!(field(&says.ask("INFO stats"), "client_output_buffer_limit_disconnections"), "1");
+}
+
+/// Many channels are subscribed to, listed, and leave with their session.
+#[test]
+fn many_channels() {
+    const CHANNELS: usize = 100_000;
+    let server = Server::with_workers(2, &[]);
+    let (mut hears, mut says) = (server.client(), server.client());
+    says.check("PING", "+PONG\r\n");
+    let names: Vec<String> = (0..CHANNELS).map(|at| format!("channel:{at}")).collect();
+    let request: Vec<&str> = std::iter::once("SUBSCRIBE").chain(names.iter().map(String::as_str)).collect();
+    hears.send(encode(&request));
+    for (at, name) in names.iter().enumerate() {
+        hears.expect(&array(2, &["subscribe", name, &format!(":{}", at + 1)]));
+    }
+    assert_eq!(field(&says.ask("INFO stats"), "pubsub_channels"), CHANNELS.to_string());
+    says.check("PUBLISH channel:77777 m", ":1\r\n");
+    hears.expect(&array(2, &["message", "channel:77777", "m"]));
+    let list = says.ask("CLIENT LIST TYPE pubsub");
+    let total: usize = list.split("tot-mem=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(total > CHANNELS * 16, "what it listens to is booked: {list}");
+    drop(hears);
+    wait_until("nobody listens", || field(&says.ask("INFO stats"), "pubsub_channels") == "0");
+    says.check("PUBLISH channel:77777 m", ":0\r\n");
+}
