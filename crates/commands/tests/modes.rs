@@ -184,6 +184,7 @@ impl EffectSink for Log {
             }
             Effect::LogVerbatim { .. } => self.given += 1,
             Effect::Event { .. } | Effect::Expired { .. } | Effect::Evicted { .. } => {}
+            Effect::Touched { .. } | Effect::Flushed { .. } => panic!("nobody has asked for changes"),
         }
     }
 }

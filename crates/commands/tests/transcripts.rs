@@ -182,6 +182,7 @@ impl EffectSink for Told {
             }
             Effect::Log { db, command } => self.push(db, command),
             Effect::Evicted { .. } => panic!("a command never evicts"),
+            Effect::Touched { .. } | Effect::Flushed { .. } => panic!("nobody has asked for changes"),
         }
     }
 }

@@ -46,6 +46,11 @@ pub enum Effect<'a> {
     Expired { db: Db, key: &'a [u8] },
     /// A key left because memory was short.
     Evicted { db: Db, key: &'a [u8] },
+    /// A key was changed or has left by a command. Told only while somebody has asked for changes, whatever the mask
+    /// (`Held::tell_changes`); then expired and evicted keys are told in any case too.
+    Touched { db: Db, key: &'a [u8] },
+    /// All keys of a database, or of all of them, have left. Told as `Touched` is.
+    Flushed { db: Option<Db> },
 }
 
 /// The kinds of effects that somebody listens to.
@@ -64,6 +69,7 @@ impl EffectMask {
             Effect::Event { .. } => EffectMask::EVENTS.0,
             Effect::LogVerbatim { .. } | Effect::Log { .. } => EffectMask::LOG.0,
             Effect::Expired { .. } | Effect::Evicted { .. } => EffectMask::ALL.0,
+            Effect::Touched { .. } | Effect::Flushed { .. } => EffectMask::ALL.0,
         };
         self.0 & needed != 0
     }

@@ -104,6 +104,9 @@ fn tell_gone(
         partition.recount(db, &location, number);
     }
     partition.watches.touch(db, &key);
+    if partition.tells_changes {
+        sink.effect(Effect::Touched { db, key: &key });
+    }
 }
 
 fn expire_database(

@@ -318,6 +318,13 @@ impl<'k> Held<'k> {
         (&mut a.1, &mut b.1)
     }
 
+    /// From now on every change of a key is told (`Effect::Touched`), or no longer. All partitions are held, so that no
+    /// command falls between.
+    pub fn tell_changes(&mut self, tell: bool) {
+        assert!(self.holds_all(), "whoever asks for changes holds the gate");
+        self.partitions().for_each(|partition| partition.tells_changes = tell);
+    }
+
     // ---- waiters ----
 
     /// Somebody waits for this key, and it was changed.

@@ -33,6 +33,8 @@ pub(crate) struct Partition {
     detached: Vec<Table>,
     pub watches: Watches,
     pub waiters: Waiters,
+    /// Every change of a key is told.
+    pub tells_changes: bool,
     shared: Arc<lock::Shared>,
 }
 
@@ -80,6 +82,7 @@ impl Partition {
             detached: Vec::new(),
             watches: Watches::default(),
             waiters: Waiters::default(),
+            tells_changes: false,
             shared,
         }
     }

@@ -542,6 +542,9 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Empties one database, or all. Returns how many keys left.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
         self.found = None;
+        if self.held.partitions().any(|partition| partition.tells_changes) {
+            self.sink.effect(Effect::Flushed { db });
+        }
         let now = self.conditions.now;
         let targets = match db {
             Some(db) => db.0..db.0 + 1,
@@ -603,11 +606,15 @@ impl<'t, 'k> Txn<'t, 'k> {
     #[inline]
     fn touch_watchers(&mut self, db: Db, key: &Key<'_>) {
         let partition = self.held.partition(key.slot);
+        let tells = partition.tells_changes;
         if !partition.watches.is_empty() {
             partition.watches.touch(db, key.bytes);
         }
         if !partition.waiters.is_empty() {
             self.note_waiters(db, key);
+        }
+        if tells {
+            self.sink.effect(Effect::Touched { db, key: key.bytes });
         }
     }
 
@@ -674,9 +681,13 @@ impl<'t, 'k> Txn<'t, 'k> {
         let partition = self.held.partition(key.slot);
         partition.remove_at(db, &location, now);
         partition.watches.expire(db, key.bytes);
+        let tells = partition.tells_changes;
         self.note_waiters(db, key);
         self.expired += 1;
-        self.effect(Effect::Expired { db, key: key.bytes });
+        let effect = Effect::Expired { db, key: key.bytes };
+        if tells || self.mask.wants(&effect) {
+            self.sink.effect(effect);
+        }
         None
     }
 }

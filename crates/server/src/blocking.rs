@@ -15,7 +15,7 @@
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::key_positions;
 use isotherm_commands::wait::Wait;
-use isotherm_commands::{Call, Outcome};
+use isotherm_commands::{Call, Flags, Outcome};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Key, Lookup, Txn, UnixMs, Waiter};
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
@@ -28,6 +28,7 @@ use crate::latency::monitor::Event;
 use crate::node::Node;
 use crate::registry::{Entry, Handler};
 use crate::session::{ClientShared, ReplyMode, Session};
+use crate::tracking::Tracker;
 use crate::worker::Letter;
 
 /// What a session keeps of its waiting.
@@ -48,6 +49,8 @@ struct Client {
     proto: Protocol,
     no_touch: bool,
     import_source: bool,
+    /// It tracks what it reads.
+    reader: Option<Tracker>,
 }
 
 impl Client {
@@ -111,6 +114,7 @@ impl Dispatcher {
             proto: session.proto,
             no_touch: session.no_touch,
             import_source: session.import_source,
+            reader: session.reader(),
         };
         let wake = |waiter: &Arc<Waiter>| {
             Client::of(waiter).post(Letter::Look { waiter: Arc::clone(waiter) });
@@ -215,6 +219,7 @@ impl Dispatcher {
             no_touch: client.no_touch,
         };
         let mut reply = Reply::new(client.proto);
+        let author = std::mem::replace(&mut self.pump.author, client.shared.id);
         let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
         let outcome = handler(&mut Call {
             txn: &mut txn,
@@ -228,7 +233,14 @@ impl Dispatcher {
             wait: None,
         });
         self.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
-        (outcome == Outcome::Done).then_some(reply)
+        self.pump.author = author;
+        if outcome != Outcome::Done {
+            return None;
+        }
+        if let Some(reader) = client.reader.filter(|_| client.command.spec.flags.has(Flags::READONLY)) {
+            self.note_reads(reader, client.command, client.args.args());
+        }
+        Some(reply)
     }
 
     // ---- what the waiter's own worker does ----
@@ -247,7 +259,7 @@ impl Dispatcher {
         // Those behind it had to wait for this.
         self.held.pass_on(waiter);
         self.serve_waiters();
-        self.held.release();
+        self.release();
     }
 
     /// Writes the reply of a session that was served.

@@ -106,6 +106,8 @@ impl Cron {
         self.node.note_latency(Event::ActiveDefragCycle, compaction.elapsed());
         self.trim(Instant::now() + period / 10);
         self.collapse(Instant::now() + period / 10);
+        self.node.forget_some_reads();
+        self.pump.flush();
         self.age();
         // Undone work goes on after a rest three times as long as what was done.
         if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }

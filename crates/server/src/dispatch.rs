@@ -33,6 +33,7 @@ use crate::pump::Pump;
 use crate::registry::{Entry, Handler, Locks};
 use crate::session::{Attention, ClientShared, Queued, ReplyMode, Session};
 use crate::stats::ThreadStats;
+use crate::tracking::Tracker;
 use crate::transaction;
 use crate::wanted::Wanted;
 
@@ -223,9 +224,12 @@ impl Dispatcher {
             // The usual command of the usual session: nothing to ask.
             Found::Command(command) if self.is_calm(session) => self.call_locked(session, command, request),
             _ => match self.admit(session, request) {
-                Admitted::Run(command) => self.call_locked(session, command, request),
+                Admitted::Run(command) => {
+                    self.call_locked(session, command, request);
+                    self.follow(session, command, request.args);
+                }
                 Admitted::Queue(command) => self.queue(session, command, request.args),
-                Admitted::Refuse(command, text) => self.refuse(session, command, &text),
+                Admitted::Refuse(command, text) => self.refuse(session, command, &text, request.args),
                 Admitted::Wait => return Next::Wait,
                 Admitted::Hear => return Next::Hear,
                 Admitted::Attack => return self.attack(session),
@@ -321,10 +325,11 @@ impl Dispatcher {
         if session.is_subscriber() && session.proto == Protocol::Resp2 && !suits_subscribers(command) {
             return refuse(errors::not_for_subscribers(&command.name).into_bytes().into());
         }
-        if flags.has(Flags::WRITE.or(Flags::PUBSUB)) && self.node.is_crowded() {
+        let tasks = self.node.tasks();
+        let makes_letters = flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
+        if tasks.has(Tasks::CROWDED) && makes_letters && self.node.is_crowded() {
             return Admitted::Wait;
         }
-        let tasks = self.node.tasks();
         let may_write = flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE));
         if tasks.has(Tasks::PAUSE_ALL) || tasks.has(Tasks::PAUSE_WRITE) && may_write {
             let now = self.clock.now();
@@ -339,6 +344,9 @@ impl Dispatcher {
     /// Whether the session is to hear what lies in the mailbox before its next command runs. Behind each look one
     /// command runs, so that it gets on whatever is published meanwhile.
     fn hears_first(&self, session: &mut Session) -> bool {
+        if !session.is_subscriber() {
+            return false;
+        }
         let worker = session.shared.worker;
         let Some(listening) = &mut session.listening else { return false };
         !std::mem::take(&mut listening.heard) && self.node.has_letters(worker)
@@ -365,13 +373,23 @@ impl Dispatcher {
         self.clock.lap();
     }
 
-    fn refuse(&mut self, session: &mut Session, command: Option<&'static Entry>, text: &[u8]) {
+    fn refuse(
+        &mut self,
+        session: &mut Session,
+        command: Option<&'static Entry>,
+        text: &[u8],
+        args: Args<'_>,
+    ) {
         let is_exec = command.is_some_and(|command| matches!(command.handler, Some(Handler::Exec)));
         // As the field does, even if there is no transaction to discard.
         if is_exec {
             transaction::leave(session, &mut self.held);
             let why = text.strip_prefix(b"ERR ").unwrap_or(text);
             self.reply.error([&b"EXECABORT Transaction discarded because of: "[..], why].concat());
+            // Who monitors has seen MULTI, and sees that it is over.
+            if let Some(command) = command.filter(|_| self.node.tasks().has(Tasks::MONITORED)) {
+                self.node.feed_monitors(session, &command.name, args);
+            }
         } else {
             if let Some(multi) = &mut session.multi {
                 multi.abort();
@@ -382,8 +400,43 @@ impl Dispatcher {
         if let Some(command) = command {
             self.stats.commands[usize::from(command.index)].rejected.add(1);
             session.last_command = command.index;
+            session.end_caching(command.parent == Some("client"));
         }
         self.clock.lap();
+    }
+
+    /// A command of a session that tracks, or that somebody monitors, has run; what it has read is still held.
+    #[cold]
+    fn follow(&mut self, session: &mut Session, command: &'static Entry, args: Args<'_>) {
+        const HIDDEN: Flags = Flags::ADMIN.or(Flags::SKIP_MONITOR);
+        if self.node.tasks().has(Tasks::MONITORED) && !command.spec.flags.has(HIDDEN) {
+            self.node.feed_monitors(session, &command.name, args);
+        }
+        if command.spec.flags.has(Flags::READONLY)
+            && let Some(reader) = session.reader()
+        {
+            self.note_reads(reader, command, args);
+        }
+        if !session.in_exec {
+            session.end_caching(command.parent == Some("client"));
+        }
+    }
+
+    /// Whoever has read these keys is told when they change.
+    pub(crate) fn note_reads(&mut self, reader: Tracker, command: &Entry, args: Args<'_>) {
+        self.positions.clear();
+        if key_positions(command.spec, args, &mut self.positions).is_ok() {
+            for (at, _) in &self.positions {
+                self.node.note_read(reader, args.get(*at));
+            }
+        }
+    }
+
+    /// A batch is over: what it has changed is told, and others may have what it held.
+    #[inline]
+    pub fn release(&mut self) {
+        self.pump.flush();
+        self.held.release();
     }
 
     fn attack(&mut self, session: &Session) -> Next {
@@ -534,6 +587,7 @@ impl Dispatcher {
     pub(crate) fn run_queued(&mut self, session: &mut Session, queued: &Queued, now: UnixMs) -> u64 {
         let (command, args, mark) = (queued.command, queued.args.args(), self.reply.len());
         self.call(session, command, args, HashedKeys::NONE, now, false);
+        self.follow(session, command, args);
         let taken = self.clock.lap();
         self.count_time(&session.shared, command, args, taken, self.reply.len() - mark);
         taken
@@ -603,6 +657,7 @@ impl Dispatcher {
         let errors_before = self.reply.error_count();
         let conditions = self.conditions(session, now);
         session.last_command = command.index;
+        self.pump.author = session.shared.id;
         let outcome = match command.handler {
             Some(Handler::Data(handler)) => {
                 let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);

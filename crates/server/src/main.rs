@@ -29,11 +29,13 @@ mod transaction;
 mod wanted;
 
 mod events;
+mod monitor;
 mod prefetch;
 mod pubsub;
 mod pump;
 mod registry;
 mod stats;
+mod tracking;
 
 mod client_eviction;
 mod memory;

@@ -16,10 +16,12 @@ use crate::latency::monitor::{Event, Monitor};
 use crate::listeners::Listeners;
 use crate::log;
 use crate::memory::Memory;
+use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::registry::{Commands, Entry};
 use crate::session::{Attention, ClientShared, Session};
 use crate::stats::Stats;
+use crate::tracking::Trackers;
 use crate::worker;
 
 pub struct Node {
@@ -33,6 +35,8 @@ pub struct Node {
     pub memory: Memory,
     pub pause: Pause,
     pub pubsub: PubSub,
+    pub monitors: Monitors,
+    pub trackers: Trackers,
     pub listeners: Listeners,
     pub started: UnixMs,
     /// 40 hexadecimal digits, new with every start.
@@ -79,6 +83,8 @@ impl Tasks {
     pub const PAUSE_WRITE: Tasks = Tasks(2);
     /// Letters wait that take much memory: what causes more of them waits too.
     pub const CROWDED: Tasks = Tasks(4);
+    /// Somebody wants a line for every command.
+    pub const MONITORED: Tasks = Tasks(8);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
 
@@ -112,6 +118,8 @@ impl Node {
             memory: Memory::default(),
             pause: Pause::default(),
             pubsub: PubSub::default(),
+            monitors: Monitors::default(),
+            trackers: Trackers::default(),
             listeners: Listeners::default(),
             started: unix_now(),
             run_id: id.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
@@ -253,14 +261,14 @@ impl Node {
     /// Whether letters take too much. Whoever sets the task may come late: the bytes decide.
     pub fn is_crowded(&self) -> bool {
         if self.tasks().has(Tasks::CROWDED) && !self.pubsub.is_crowded() {
-            self.set_crowded(false);
+            self.set_task(Tasks::CROWDED, false);
         }
         self.tasks().has(Tasks::CROWDED)
     }
 
-    pub fn set_crowded(&self, crowded: bool) {
-        let bit = if crowded { Tasks::CROWDED.0 } else { 0 };
-        let set = |tasks: u32| Some(tasks & !Tasks::CROWDED.0 | bit);
+    pub fn set_task(&self, task: Tasks, on: bool) {
+        let bit = if on { task.0 } else { 0 };
+        let set = |tasks: u32| Some(tasks & !task.0 | bit);
         let _ = self.tasks.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
     }
 

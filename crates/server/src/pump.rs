@@ -1,13 +1,15 @@
 //! The pump: where effects go on their way from a command to whoever follows it.
 //!
 //! One pump a thread that changes keys: each worker's, and the cron's. It hears of effects while the partitions are
-//! locked, so what it tells of a key is told in the order in which it happened. WATCH is served inside the keyspace, and
-//! what is counted (hits, expired keys) comes with the transaction. The log attaches here.
+//! locked, so what it tells of a key is told in the order in which it happened. Only what is broadcast to prefixes is
+//! gathered until the batch is over: many keys make one message. WATCH is served inside the keyspace, and what is counted
+//! (hits, expired keys) comes with the transaction. The log attaches here.
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
 
 use crate::events::Events;
 use crate::node::Node;
+use crate::tracking::{Author, Changes};
 
 pub struct Pump {
     node: &'static Node,
@@ -15,11 +17,15 @@ pub struct Pump {
     worker: Option<u16>,
     mask: EffectMask,
     events: Events,
+    /// The session whose command runs; 0 if it is none's.
+    pub author: Author,
+    changes: Changes,
 }
 
 impl Pump {
     pub fn new(node: &'static Node, worker: Option<u16>) -> Pump {
-        Pump { node, worker, mask: EffectMask::NONE, events: Events::default() }
+        let (mask, events) = (EffectMask::NONE, Events::default());
+        Pump { node, worker, mask, events, author: 0, changes: Changes::new() }
     }
 
     /// Which events are to be told from now on.
@@ -28,9 +34,24 @@ impl Pump {
         self.mask = if events.any() { EffectMask::EVENTS } else { EffectMask::NONE };
     }
 
+    /// A batch is over, and its replies are not written yet.
+    #[inline]
+    pub fn flush(&mut self) {
+        if !self.changes.is_empty() {
+            self.node.broadcast(self.worker, std::mem::take(&mut self.changes));
+        }
+    }
+
     fn event(&self, class: EventClass, name: &str, db: Db, key: &[u8]) {
         if self.events.has(class) {
             self.node.notify(self.events, self.worker, name, db, key);
+        }
+    }
+
+    /// Whoever has read the key is told.
+    fn changed(&mut self, key: &[u8], author: Author) {
+        if self.node.key_changed(self.worker, key, author) {
+            self.changes.insert(key.into(), author);
         }
     }
 }
@@ -44,8 +65,17 @@ impl EffectSink for Pump {
     fn effect(&mut self, effect: Effect<'_>) {
         match effect {
             Effect::Event { class, name, db, key } => self.event(class, name, db, key),
-            Effect::Expired { db, key } => self.event(EventClass::Expired, "expired", db, key),
-            Effect::Evicted { db, key } => self.event(EventClass::Evicted, "evicted", db, key),
+            // These are nobody's doing: NOLOOP does not hold for them.
+            Effect::Expired { db, key } => {
+                self.event(EventClass::Expired, "expired", db, key);
+                self.changed(key, 0);
+            }
+            Effect::Evicted { db, key } => {
+                self.changed(key, 0);
+                self.event(EventClass::Evicted, "evicted", db, key);
+            }
+            Effect::Touched { key, .. } => self.changed(key, self.author),
+            Effect::Flushed { .. } => self.node.keys_flushed(self.worker),
             Effect::LogVerbatim { .. } | Effect::Log { .. } => {}
         }
     }

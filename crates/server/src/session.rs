@@ -47,7 +47,9 @@ pub struct Session {
     pub watch: Option<Box<WatchList>>,
     /// It waits for a key.
     pub blocked: Option<Box<Blocked>>,
-    /// It listens to channels.
+    /// Its transaction is being run.
+    pub in_exec: bool,
+    /// It listens to channels, to commands, or to changes of keys.
     pub listening: Option<Box<Listening>>,
     /// The command has answered with pushes, which CLIENT REPLY does not drop.
     pub pushed: bool,
@@ -102,6 +104,7 @@ impl Session {
             multi: None,
             watch: None,
             blocked: None,
+            in_exec: false,
             listening: None,
             pushed: false,
             commands: 0,

@@ -124,10 +124,12 @@ impl Dispatcher {
         }
         unwatch_all(session, &mut self.held);
         self.reply.array(multi.queue.len());
+        session.in_exec = true;
         let mut taken = 0;
         for queued in &multi.queue {
             taken += self.run_queued(session, queued, now);
         }
+        session.in_exec = false;
         if self.held.has_ready() {
             self.serve_waiters();
         }

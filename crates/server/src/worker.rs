@@ -12,6 +12,7 @@ mod batch;
 mod connection;
 mod delivery;
 mod group;
+mod invalidation;
 mod outbox;
 
 use isotherm_keyspace::{UnixMs, Waiter};
@@ -30,11 +31,13 @@ use crate::log;
 use crate::node::{Node, unix_now};
 use crate::pubsub::{Message, Name};
 use crate::session::{Attention, ClientShared, Session};
+use crate::tracking::{Author, Changes};
 use crate::transaction;
 use batch::{Requests, run_requests, write_replies};
 use connection::Connection;
 use delivery::Said;
 use group::{Group, Join};
+use invalidation::Body;
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
 /// bulk load.
@@ -83,6 +86,24 @@ pub enum Letter {
     Message {
         message: Arc<Message>,
         patterns: Box<[Name]>,
+    },
+    /// For those of yours that monitor.
+    Line(Arc<[u8]>),
+    /// A key has changed that these have read.
+    Stale {
+        key: Arc<[u8]>,
+        ids: Box<[u64]>,
+        author: Author,
+    },
+    /// These keys have changed: some of yours may have named their prefixes.
+    Changes(Arc<Changes>),
+    /// All keys have left.
+    Flushed,
+    /// This one is told in the place of another.
+    Redirected {
+        token: usize,
+        id: u64,
+        body: Body,
     },
 }
 
@@ -196,6 +217,11 @@ impl Worker {
                 Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 Letter::Look { waiter } => self.inner.dispatcher.look_for(&waiter),
                 Letter::Message { message, patterns } => self.inner.deliver(&message, &patterns),
+                Letter::Line(line) => self.inner.tell_monitors(&line),
+                Letter::Stale { key, ids, author } => self.inner.tell_stale(&key, &ids, author),
+                Letter::Changes(changes) => self.inner.tell_changes(&changes),
+                Letter::Flushed => self.inner.tell_flushed(),
+                Letter::Redirected { token, id, body } => self.inner.tell_redirected(token, id, &body),
             }
         }
         self.inner.write_said();
@@ -235,7 +261,9 @@ impl Inner {
         transaction::leave(&mut connection.session, &mut self.dispatcher.held);
         self.dispatcher.held.release();
         self.stop_waiting(&mut connection, token);
-        connection.session.stop_listening(self.node, &mut self.dispatcher.audience);
+        let Dispatcher { held, audience, .. } = &mut self.dispatcher;
+        connection.session.stop_listening(self.node, held, audience);
+        self.dispatcher.held.release();
         self.node.disconnected(&connection.session.shared);
         self.free.push(token);
         // Dropping the stream closes the socket, which takes it out of the set of events.
@@ -643,7 +671,7 @@ impl Inner {
             let silent_ms =
                 now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
             let may_be_silent =
-                connection.waits || connection.is_blocked() || connection.session.is_subscriber();
+                connection.waits || connection.is_blocked() || connection.session.may_be_silent();
             if timeout_ms > 0 && silent_ms > timeout_ms && !may_be_silent {
                 log::verbose("Closing idle client");
                 connection.break_off();

@@ -1,10 +1,11 @@
 //! CLIENT and its subcommands.
 //!
-//! What reaches into other connections (KILL, PAUSE) holds the gate: when its reply leaves, no command that it should
+//! What reaches into other connections (KILL, PAUSE, TRACKING) holds the gate: when its reply leaves, no command that it should
 //! have stopped is running any more.
 
 mod filter;
 mod line;
+mod tracking;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -21,8 +22,10 @@ use filter::Filter;
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::CLIENT,
     &[
+        Command::new(specs::CLIENT_CACHING, tracking::caching),
         Command::new(specs::CLIENT_CAPA, capa),
         Command::new(specs::CLIENT_GETNAME, get_name),
+        Command::new(specs::CLIENT_GETREDIR, tracking::get_redir),
         Command::new(specs::CLIENT_HELP, help),
         Command::new(specs::CLIENT_ID, id),
         Command::new(specs::CLIENT_IMPORT_SOURCE, import_source),
@@ -35,6 +38,8 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::CLIENT_REPLY, reply),
         Command::new(specs::CLIENT_SETINFO, set_info),
         Command::new(specs::CLIENT_SETNAME, set_name),
+        Command::new(Spec { reach: Reach::All, ..specs::CLIENT_TRACKING }, tracking::tracking),
+        Command::new(specs::CLIENT_TRACKINGINFO, tracking::tracking_info),
         Command::new(specs::CLIENT_UNBLOCK, unblock),
         Command::new(specs::CLIENT_UNPAUSE, unpause),
     ],

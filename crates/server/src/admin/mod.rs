@@ -11,6 +11,7 @@ pub mod connection;
 mod debug;
 mod latency;
 mod memory;
+mod monitor;
 mod pubsub;
 mod server;
 
@@ -70,6 +71,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     debug::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    monitor::COMMANDS,
     pubsub::COMMANDS,
     server::COMMANDS,
 ];

@@ -31,7 +31,6 @@ const NO_AFFINITY: &str = "threads are not bound to CPUs";
 const NO_CLUSTER: &str = "there is no cluster yet";
 const NO_COMPRESSION: &str = "the blocks of a list are not compressed";
 const NO_DEFRAG: &str = "memory is always compacted";
-const NO_EVENTS: &str = "there is no pub/sub and no tracking yet";
 const LAZYFREE: &str = "freeing is quick in any case, so nothing is left to the background";
 const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
@@ -312,7 +311,7 @@ pub const PARAMS: &[Param] = &[
     signed("tls-session-cache-size", 20 << 10, 0, INT_MAX).no_effect(NO_TLS),
     signed("tls-session-cache-timeout", 300, 0, INT_MAX).no_effect(NO_TLS),
     flag("tls-session-caching", true).no_effect(NO_TLS),
-    unsigned("tracking-table-max-keys", 1000000, 0, i64::MAX).no_effect(NO_EVENTS),
+    unsigned("tracking-table-max-keys", 1000000, 0, i64::MAX).works("Keys that are remembered for clients that track; beyond it some are said to have changed."),
     text("unixsocket", "").immutable().works("The path of a unix socket to listen on."),
     text("unixsocketgroup", "").immutable().no_effect("the socket's group is left alone"),
     unsigned("unixsocketperm", 0, 0, 0o777).octal().immutable().works("The unix socket's permissions."),

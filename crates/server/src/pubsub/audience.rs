@@ -2,13 +2,18 @@
 //!
 //! Only the worker touches it: messages come by mailbox, so nobody waits for a lock while they are handed out.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{Kind, Message, Moment, Name, shrink};
 
 #[derive(Default)]
 pub struct Audience {
     rooms: [HashMap<Name, Room>; Kind::COUNT],
+    monitors: Vec<usize>,
+    /// Sessions that track: their connections, by id.
+    trackers: HashMap<u64, usize>,
+    /// Those with prefixes.
+    prefixes: BTreeMap<Box<[u8]>, Vec<usize>>,
 }
 
 /// A session that listens to one name.
@@ -78,5 +83,54 @@ impl Audience {
         let moment = if kind == Kind::Pattern { message.pattern_moment } else { message.channel_moment };
         let seats = self.rooms[kind as usize].get(name).map(Room::seats).unwrap_or_default();
         seats.iter().filter(move |seat| seat.since <= moment).map(|seat| seat.token)
+    }
+
+    // ---- monitors ----
+
+    pub fn add_monitor(&mut self, token: usize) {
+        self.monitors.push(token);
+    }
+
+    pub fn remove_monitor(&mut self, token: usize) {
+        self.monitors.retain(|other| *other != token);
+    }
+
+    pub fn monitors(&self) -> &[usize] {
+        &self.monitors
+    }
+
+    // ---- trackers ----
+
+    pub fn add_tracker(&mut self, id: u64, token: usize) {
+        self.trackers.insert(id, token);
+    }
+
+    pub fn remove_tracker(&mut self, id: u64) {
+        self.trackers.remove(&id);
+    }
+
+    pub fn tracker(&self, id: u64) -> Option<usize> {
+        self.trackers.get(&id).copied()
+    }
+
+    pub fn trackers(&self) -> Vec<usize> {
+        self.trackers.values().copied().collect()
+    }
+
+    pub fn add_prefix(&mut self, prefix: Box<[u8]>, token: usize) {
+        self.prefixes.entry(prefix).or_default().push(token);
+    }
+
+    pub fn remove_prefix(&mut self, prefix: &[u8], token: usize) {
+        let tokens = self.prefixes.get_mut(prefix).expect("the session has named it");
+        tokens.retain(|other| *other != token);
+        if tokens.is_empty() {
+            self.prefixes.remove(prefix);
+        }
+    }
+
+    /// Prefixes, and who has named each.
+    pub fn prefixes(&self) -> Vec<(Box<[u8]>, Vec<usize>)> {
+        self.prefixes.iter().map(|(prefix, tokens)| (prefix.clone(), tokens.clone())).collect()
     }
 }

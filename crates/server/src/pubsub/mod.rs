@@ -25,6 +25,7 @@ mod listening;
 
 pub use audience::Audience;
 pub use frame::Frame;
+pub use hearers::Hearers;
 pub use listening::{Listening, SeenListening};
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,9 +33,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::node::Node;
+use crate::node::{Node, Tasks};
 use crate::worker::Letter;
-use hearers::Hearers;
 use isotherm_stdx::glob_match;
 
 /// The name of a channel or a pattern: one text, shared by the registry, the worker and the sessions.
@@ -60,7 +60,7 @@ const SHARDS: usize = 64;
 const CROWD_BYTES_MAX: usize = 64 << 20;
 const CROWD_BYTES_LOW: usize = CROWD_BYTES_MAX / 2;
 /// What a letter takes beside the bytes of its message.
-const LETTER_BYTES: usize = 128;
+pub const LETTER_BYTES: usize = 128;
 
 /// When somebody subscribed, in the order of the lock.
 type Moment = u64;
@@ -258,7 +258,7 @@ impl Node {
     pub fn crowd(&self, bytes: usize) {
         let before = self.pubsub.crowd_bytes.fetch_add(bytes, Ordering::AcqRel);
         if before + bytes > CROWD_BYTES_MAX {
-            self.set_crowded(true);
+            self.set_task(Tasks::CROWDED, true);
         }
     }
 
@@ -266,7 +266,7 @@ impl Node {
     pub fn uncrowd(&self, bytes: usize) {
         let before = self.pubsub.crowd_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if before > CROWD_BYTES_LOW && before - bytes <= CROWD_BYTES_LOW {
-            self.set_crowded(false);
+            self.set_task(Tasks::CROWDED, false);
         }
     }
 

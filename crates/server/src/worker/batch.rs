@@ -251,6 +251,6 @@ fn run_batch(
     dispatcher.clock.begin();
     let waiting = connection.outbox.as_ref().map_or(0, |outbox| outbox.bytes());
     let ran = dispatcher.run_all(&mut connection.session, &resolved, waiting, 0);
-    dispatcher.held.release();
+    dispatcher.release();
     ran
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::Inner;
 use super::connection::Connection;
 use crate::pubsub::{Frame, Kind, Message, Name};
+use crate::session::ReplyMode;
 
 /// What is handed out before it is written: the outboxes of connections that read would grow for nothing.
 const SAID_BYTES_MAX: usize = 1 << 20;
@@ -52,9 +53,29 @@ impl Inner {
         }
     }
 
+    /// The line of a command.
+    pub fn tell_monitors(&mut self, line: &[u8]) {
+        for token in self.dispatcher.audience.monitors().to_vec() {
+            let connection = self.connections[token].as_ref();
+            // A line is a reply to MONITOR, and no push.
+            if connection.is_some_and(|connection| connection.session.reply_mode == ReplyMode::On) {
+                self.say_to(token, line);
+            }
+        }
+        self.node.uncrowd(line.len());
+        self.write_said_if_much();
+    }
+
+    pub fn say_to(&mut self, token: usize, bytes: &[u8]) {
+        let unsent_bytes_max = self.dispatcher.hot.unsent_bytes_max;
+        if let Some(connection) = &mut self.connections[token] {
+            say(connection, token, bytes, unsent_bytes_max, &mut self.said);
+        }
+    }
+
     // ---- writing ----
 
-    fn write_said_if_much(&mut self) {
+    pub fn write_said_if_much(&mut self) {
         if self.said.bytes >= SAID_BYTES_MAX {
             self.write_said();
         }

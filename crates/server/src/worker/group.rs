@@ -146,13 +146,13 @@ impl Group {
             }
             all.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
             if dispatcher.has_much_to_write() {
-                dispatcher.held.release();
+                dispatcher.release();
                 write_members(dispatcher, &mut self.members[written..=at], &all[written..]);
                 written = at + 1;
                 dispatcher.clock.begin();
             }
         }
-        dispatcher.held.release();
+        dispatcher.release();
         write_members(dispatcher, &mut self.members[written..], &all[written..]);
         all
     }

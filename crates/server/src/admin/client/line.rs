@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::node::Node;
-use crate::pubsub::Kind;
+use crate::pubsub::{Kind, SeenListening};
 use crate::session::{Attention, ClientShared, Seen, Session};
 
 /// Appends the line of `client`.
@@ -31,7 +31,11 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs) 
         format!("qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={}", seen.multi_bytes.load(Relaxed)),
         format!("rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={total}", u8::from(output > 0)),
         format!("events=r{}", if output > 0 { "w" } else { "" }),
-        format!("cmd={} user=default redir=-1", command.map_or("NULL", |command| &command.name)),
+        format!(
+            "cmd={} user=default redir={}",
+            command.map_or("NULL", |command| &command.name),
+            client.listening.redirect()
+        ),
         format!("resp={} lib-name={} lib-ver={}", seen.resp.load(Relaxed), names.lib_name, names.lib_ver),
         format!("tot-net-in={}", seen.input_total_bytes.load(Relaxed)),
         format!("tot-net-out={}", seen.output_total_bytes.load(Relaxed)),
@@ -44,10 +48,15 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs) 
 pub fn flags_of(client: &ClientShared) -> String {
     let seen = &client.seen;
     let marks = seen.marks.load(Relaxed);
+    let listens = |mark: u8| client.listening.marks() & mark != 0;
     let letters: String = [
+        ('O', listens(SeenListening::MONITORS)),
         ('P', client.listening.any()),
         ('x', seen.in_multi.load(Relaxed)),
         ('b', seen.waits.load(Relaxed) || client.is_blocked()),
+        ('t', listens(SeenListening::TRACKS)),
+        ('R', listens(SeenListening::BROKEN)),
+        ('B', listens(SeenListening::BROADCAST)),
         ('d', marks & Seen::DIRTY != 0),
         ('c', marks & Seen::CLOSES != 0),
         ('A', client.is_asked(Attention::KILL)),

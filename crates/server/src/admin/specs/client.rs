@@ -12,6 +12,22 @@ pub const CLIENT: Spec = Spec {
     ..Spec::BASE
 };
 
+pub const CLIENT_CACHING: Spec = Spec {
+    name: "caching",
+    summary: "Instructs the server whether to track the keys in the next request.",
+    since: "6.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::one_of(
+        "mode",
+        &[Argument::pure_token("yes", "YES"), Argument::pure_token("no", "NO")],
+    )],
+    ..Spec::BASE
+};
+
 pub const CLIENT_CAPA: Spec = Spec {
     name: "capa",
     summary: "A client claims its capability.",
@@ -29,6 +45,18 @@ pub const CLIENT_GETNAME: Spec = Spec {
     name: "getname",
     summary: "Returns the name of the connection.",
     since: "2.6.9",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
+
+pub const CLIENT_GETREDIR: Spec = Spec {
+    name: "getredir",
+    summary: "Returns the client ID to which the connection's tracking notifications are redirected.",
+    since: "6.0.0",
     group: Group::Connection,
     complexity: "O(1)",
     arity: 2,
@@ -386,6 +414,39 @@ pub const CLIENT_SETNAME: Spec = Spec {
     acl: AclCategories::CONNECTION,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     arguments: &[Argument::string("connection-name")],
+    ..Spec::BASE
+};
+
+pub const CLIENT_TRACKING: Spec = Spec {
+    name: "tracking",
+    summary: "Controls server-assisted client-side caching for the connection.",
+    since: "6.0.0",
+    group: Group::Connection,
+    complexity: "O(1). Some options may introduce additional complexity.",
+    arity: -3,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[
+        Argument::one_of("status", &[Argument::pure_token("on", "ON"), Argument::pure_token("off", "OFF")]),
+        Argument::integer("client-id").token("REDIRECT").optional(),
+        Argument::string("prefix").token("PREFIX").optional().multiple_token(),
+        Argument::pure_token("BCAST", "BCAST").optional(),
+        Argument::pure_token("OPTIN", "OPTIN").optional(),
+        Argument::pure_token("OPTOUT", "OPTOUT").optional(),
+        Argument::pure_token("NOLOOP", "NOLOOP").optional(),
+    ],
+    ..Spec::BASE
+};
+
+pub const CLIENT_TRACKINGINFO: Spec = Spec {
+    name: "trackinginfo",
+    summary: "Returns information about server-assisted client-side caching for the connection.",
+    since: "6.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
     ..Spec::BASE
 };
 

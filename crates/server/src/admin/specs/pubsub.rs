@@ -1,4 +1,4 @@
-//! What is said of the commands of pub/sub.
+//! What is said of the commands of pub/sub, and of MONITOR.
 
 use isotherm_commands::spec::*;
 
@@ -178,5 +178,14 @@ pub const PUBSUB_SHARDNUMSUB: Spec = Spec {
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
     arguments: &[Argument::string("shardchannel").optional().multiple()],
+    ..Spec::BASE
+};
+
+pub const MONITOR: Spec = Spec {
+    name: "monitor",
+    summary: "Listens for all requests received by the server in real-time.",
+    group: Group::Server,
+    arity: 1,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     ..Spec::BASE
 };

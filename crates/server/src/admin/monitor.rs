@@ -1,0 +1,19 @@
+//! MONITOR.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::Command;
+
+use super::{AdminCall, AdminHandler, specs};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(specs::MONITOR, monitor)];
+
+/// Who monitors already gets no answer, as the field has it.
+fn monitor(call: &mut AdminCall<'_>) -> Outcome {
+    if call.session.in_exec {
+        call.reply.error("ERR MONITOR isn't allowed for DENY BLOCKING client");
+    } else if !call.session.monitors() {
+        call.session.monitor(call.node, call.audience);
+        call.reply.ok();
+    }
+    Outcome::Done
+}

@@ -1,0 +1,193 @@
+//! CLIENT TRACKING: clients that keep values of their own are told when these are no longer right.
+//!
+//! ```text
+//! GET k, by a session that tracks     k's partition is locked: table { k: 17 at worker 0 }
+//! SET k, by anybody                   the same lock: k leaves the table, letter { k, 17 } to worker 0
+//! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
+//! ```
+//! What a session has read is noted under the lock of the key's partition, and every change is told under it
+//! (`Effect::Touched`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
+//! that lies beside what a change looks at anyway, so without trackers it costs nothing.
+//!
+//! With BCAST a session names prefixes instead of reading. Keys that were changed are gathered by the pump for one batch
+//! and go to every worker where somebody has a prefix; it knows which.
+//!
+//! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
+
+mod state;
+mod table;
+
+pub use state::{Mode, Tracking};
+pub use table::Tracker;
+
+use isotherm_keyspace::Held;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::config::{Id, id};
+use crate::node::Node;
+use crate::pubsub::{Hearers, LETTER_BYTES};
+use crate::worker::Letter;
+use table::Table;
+
+/// Who has changed a key: the id of a session, or 0.
+pub type Author = u64;
+
+/// Keys that were changed within one batch, and who was the last to change each.
+pub type Changes = BTreeMap<Box<[u8]>, Author>;
+
+/// Keys that leave a table that is too large, for one that is noted.
+const FORGOTTEN_PER_NOTE_MAX: usize = 100;
+/// And in one turn of the cron.
+const FORGOTTEN_PER_TURN_MAX: usize = 10_000;
+
+/// What all workers share.
+#[derive(Default)]
+pub struct Trackers {
+    table: Table,
+    /// Sessions that track.
+    sessions: AtomicUsize,
+    /// Prefixes, and how many sessions of each worker want them.
+    prefixes: RwLock<BTreeMap<Box<[u8]>, Hearers>>,
+    prefix_count: AtomicUsize,
+}
+
+impl Trackers {
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Acquire)
+    }
+
+    pub fn keys(&self) -> usize {
+        self.table.keys()
+    }
+
+    pub fn items(&self) -> usize {
+        self.table.items()
+    }
+
+    pub fn prefixes(&self) -> usize {
+        self.prefix_count.load(Ordering::Acquire)
+    }
+
+    pub fn add_prefix(&self, prefix: &[u8], worker: u16) {
+        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+        prefixes.entry(prefix.into()).or_default().add(worker);
+        self.prefix_count.store(prefixes.len(), Ordering::Release);
+    }
+
+    pub fn remove_prefix(&self, prefix: &[u8], worker: u16) {
+        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+        let hearers = prefixes.get_mut(prefix).expect("the session has named it");
+        hearers.remove(worker);
+        if hearers.total() == 0 {
+            prefixes.remove(prefix);
+        }
+        self.prefix_count.store(prefixes.len(), Ordering::Release);
+    }
+}
+
+/// What letters are booked with.
+pub fn stale_bytes(key: &[u8]) -> usize {
+    LETTER_BYTES + key.len()
+}
+
+pub fn changes_bytes(changes: &Changes) -> usize {
+    changes.keys().map(|key| stale_bytes(key)).sum()
+}
+
+impl Node {
+    /// One more session tracks. All partitions are held, and tell what changes from now on.
+    pub fn add_tracker(&self, held: &mut Held<'static>) {
+        if self.trackers.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
+            held.tell_changes(true);
+        }
+    }
+
+    /// One less, by its own word or its end. With the last one the changes are told no longer.
+    pub fn remove_tracker(&self, held: &mut Held<'static>) {
+        if self.trackers.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        held.acquire(isotherm_keyspace::Want::All);
+        // Somebody may have begun meanwhile.
+        if self.trackers.sessions() == 0 {
+            held.tell_changes(false);
+            self.trackers.table.clear();
+        }
+    }
+
+    /// A session has read a key, whose partition is held.
+    pub fn note_read(&self, tracker: Tracker, key: &[u8]) {
+        self.trackers.table.note(key, tracker);
+        self.forget_reads(tracker.worker(), FORGOTTEN_PER_NOTE_MAX);
+    }
+
+    /// `tracking-table-max-keys`: whoever has read what is forgotten is told that it may have changed.
+    fn forget_reads(&self, from: u16, count_max: usize) {
+        const KEYS_MAX: Id = id("tracking-table-max-keys");
+        let keys_max = self.config.number(KEYS_MAX) as usize;
+        for _ in 0..count_max {
+            if keys_max == 0 || self.trackers.keys() <= keys_max {
+                return;
+            }
+            let Some((key, trackers)) = self.trackers.table.take_any() else { return };
+            self.post_stale(Some(from), &key, trackers, 0);
+        }
+    }
+
+    /// The same from time to time, for a limit that was lowered.
+    pub fn forget_some_reads(&self) {
+        if self.trackers.keys() > 0 {
+            // The control thread is no worker: whoever it tells is woken.
+            self.forget_reads(u16::MAX, FORGOTTEN_PER_TURN_MAX);
+        }
+    }
+
+    /// A key was changed, and its partition is held. True if the change is to be broadcast.
+    pub fn key_changed(&self, from: Option<u16>, key: &[u8], author: Author) -> bool {
+        if let Some(trackers) = self.trackers.table.take(key) {
+            self.post_stale(from, key, trackers, author);
+        }
+        self.trackers.prefixes() > 0
+    }
+
+    fn post_stale(&self, from: Option<u16>, key: &[u8], trackers: Vec<Tracker>, author: Author) {
+        let mut workers: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        for tracker in trackers {
+            workers.entry(tracker.worker()).or_default().push(tracker.id());
+        }
+        let key: Arc<[u8]> = key.into();
+        for (worker, ids) in workers {
+            self.crowd(stale_bytes(&key));
+            self.post_from(from, worker, Letter::Stale { key: Arc::clone(&key), ids: ids.into(), author });
+        }
+    }
+
+    /// All keys have left: nothing that anybody has read is right.
+    pub fn keys_flushed(&self, from: Option<u16>) {
+        self.trackers.table.clear();
+        if self.trackers.sessions() > 0 {
+            (0..self.worker_count() as u16).for_each(|worker| self.post_from(from, worker, Letter::Flushed));
+        }
+    }
+
+    /// What was changed in a batch goes to the workers where somebody has named a prefix.
+    pub fn broadcast(&self, from: Option<u16>, changes: Changes) {
+        let prefixes = self.trackers.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+        let fits = |prefix: &[u8]| changes.keys().any(|key| key.starts_with(prefix));
+        let mut workers: Vec<u16> = prefixes
+            .iter()
+            .filter(|(prefix, _)| fits(prefix))
+            .flat_map(|(_, hearers)| hearers.by_worker().map(|(worker, _)| worker))
+            .collect();
+        drop(prefixes);
+        workers.sort_unstable();
+        workers.dedup();
+        let changes = Arc::new(changes);
+        for worker in workers {
+            self.crowd(changes_bytes(&changes));
+            self.post_from(from, worker, Letter::Changes(Arc::clone(&changes)));
+        }
+    }
+}

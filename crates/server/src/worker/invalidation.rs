@@ -1,0 +1,150 @@
+//! What sessions that track are told: that keys have changed, or that all have left.
+//!
+//! ```text
+//! RESP3                       >2 invalidate [k]
+//! redirected to RESP3         >2 invalidate [k]                        on the other connection
+//! redirected to RESP2         *3 message __redis__:invalidate [k]      there, if it is subscribed to anything
+//! redirected to nobody        >2 tracking-redir-broken 17              RESP3 only
+//! ```
+
+use isotherm_resp::{Protocol, Reply};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Inner, Letter};
+use crate::session::{Attention, ClientShared, Seen};
+use crate::tracking::{Author, Changes, Mode, changes_bytes, stale_bytes};
+
+const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+/// An array of keys, or a null for all of them, as it is sent.
+pub type Body = Arc<[u8]>;
+
+impl Inner {
+    /// Sessions that have read a key are told that it has changed.
+    pub fn tell_stale(&mut self, key: &[u8], ids: &[u64], author: Author) {
+        let body = body_of([key].into_iter());
+        for &id in ids {
+            let Some(token) = self.dispatcher.audience.tracker(id) else { continue };
+            let tracking =
+                self.connections[token].as_ref().and_then(|connection| connection.session.tracking());
+            let wants = tracking.is_some_and(|tracking| {
+                tracking.mode != Mode::Broadcast && !(tracking.noloop && author == id)
+            });
+            if wants {
+                self.invalidate(token, &body);
+            }
+        }
+        self.node.uncrowd(stale_bytes(key));
+        self.write_said_if_much();
+    }
+
+    /// Sessions with a prefix are told what has changed under it.
+    pub fn tell_changes(&mut self, changes: &Changes) {
+        for (prefix, tokens) in self.dispatcher.audience.prefixes() {
+            let keys: Vec<_> =
+                changes.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)).collect();
+            if keys.is_empty() {
+                continue;
+            }
+            let all = body_of(keys.iter().map(|(key, _)| &***key));
+            for token in tokens {
+                let Some(connection) = &self.connections[token] else { continue };
+                let id = connection.session.id();
+                if connection.session.tracking().is_some_and(|tracking| tracking.noloop) {
+                    let others: Vec<_> = keys.iter().filter(|(_, author)| **author != id).collect();
+                    if !others.is_empty() {
+                        self.invalidate(token, &body_of(others.iter().map(|(key, _)| &***key)));
+                    }
+                } else {
+                    self.invalidate(token, &all);
+                }
+            }
+        }
+        self.node.uncrowd(changes_bytes(changes));
+        self.write_said_if_much();
+    }
+
+    /// Everybody who tracks is told that all keys have left.
+    pub fn tell_flushed(&mut self) {
+        for token in self.dispatcher.audience.trackers() {
+            let Some(connection) = &self.connections[token] else { continue };
+            let mut null = Reply::new(connection.session.proto);
+            null.null();
+            self.invalidate(token, &null.out.into());
+        }
+    }
+
+    /// One of ours is told in the place of another.
+    pub fn tell_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
+        let connection = self.connections.get(token).and_then(Option::as_ref);
+        let Some(session) = connection.map(|connection| &connection.session).filter(|its| its.id() == id)
+        else {
+            return;
+        };
+        match session.proto {
+            Protocol::Resp3 => self.say_to(token, &push_of(body)),
+            Protocol::Resp2 if session.is_subscriber() => {
+                let mut reply = Reply::new(Protocol::Resp2);
+                reply.push(3);
+                reply.bulk(b"message");
+                reply.bulk(CHANNEL);
+                reply.raw(body);
+                self.say_to(token, &reply.out);
+            }
+            Protocol::Resp2 => {}
+        }
+    }
+
+    /// Tells a session that tracks, or whoever is to be told for it.
+    fn invalidate(&mut self, token: usize, body: &Body) {
+        let Some(connection) = &mut self.connections[token] else { return };
+        let session = &mut connection.session;
+        let Some(redirect) = session.tracking().map(|tracking| tracking.redirect) else { return };
+        if redirect == 0 {
+            if session.proto == Protocol::Resp3 {
+                self.say_to(token, &push_of(body));
+            }
+            return;
+        }
+        match self.node.clients.get(redirect).filter(|target| !is_leaving(target)) {
+            Some(target) if target.worker == session.shared.worker => {
+                self.tell_redirected(target.token.load(Ordering::Acquire), redirect, body);
+            }
+            Some(target) => {
+                let token = target.token.load(Ordering::Acquire);
+                let letter = Letter::Redirected { token, id: redirect, body: Arc::clone(body) };
+                self.node.post(usize::from(target.worker), letter);
+            }
+            None => {
+                session.redirect_is_broken();
+                if session.proto == Protocol::Resp3 {
+                    let mut reply = Reply::new(Protocol::Resp3);
+                    reply.push(2);
+                    reply.bulk(b"tracking-redir-broken");
+                    reply.integer(redirect as i64);
+                    self.say_to(token, &reply.out);
+                }
+            }
+        }
+    }
+}
+
+fn is_leaving(client: &ClientShared) -> bool {
+    client.is_asked(Attention::KILL) || client.seen.marks.load(Ordering::Relaxed) & Seen::CLOSES != 0
+}
+
+fn body_of<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>) -> Body {
+    let mut reply = Reply::default();
+    reply.array(keys.len());
+    keys.for_each(|key| reply.bulk(key));
+    reply.out.into()
+}
+
+fn push_of(body: &[u8]) -> Vec<u8> {
+    let mut reply = Reply::new(Protocol::Resp3);
+    reply.push(2);
+    reply.bulk(b"invalidate");
+    reply.raw(body);
+    reply.out
+}

@@ -1,0 +1,309 @@
+//! CLIENT TRACKING: whoever keeps values is told when they are no longer right.
+
+mod common;
+
+use common::{Client, PATIENCE, Server, encode};
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+
+fn field(text: &str, name: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).to_string()
+}
+
+fn id_of(client: &mut Client) -> u64 {
+    client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).parse().unwrap()
+}
+
+fn array(words: &[&str]) -> String {
+    let bulks: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{bulks}", words.len())
+}
+
+fn stale(keys: &[&str]) -> String {
+    format!(">2\r\n$10\r\ninvalidate\r\n{}", array(keys))
+}
+
+const ALL_STALE: &str = ">2\r\n$10\r\ninvalidate\r\n_\r\n";
+
+/// A session in RESP3.
+fn third(server: &Server) -> Client {
+    let mut client = server.client();
+    assert!(client.ask("HELLO 3").starts_with('%'));
+    client
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_was_read_is_told_once() {
+    for workers in [1, 2] {
+        let server = Server::with_workers(workers, &[]);
+        let (mut reads, mut writes) = (third(&server), server.client());
+        writes.check("MSET a 1 b 2 c 3", OK);
+        reads.check("CLIENT TRACKING ON", OK);
+        reads.check("MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
+        assert_eq!(field(&writes.ask("INFO stats"), "tracking_total_keys"), "2");
+        writes.check("SET a 2", OK);
+        reads.expect(&stale(&["a"]));
+        writes.check("SET a 3", OK);
+        writes.check("SET c 3", OK);
+        writes.check("EXPIRE b 100", ":1\r\n");
+        reads.expect(&stale(&["b"]));
+        // Its own changes too, behind the reply.
+        reads.check("GET a", "$1\r\n3\r\n");
+        reads.check("SET a 4", OK);
+        reads.expect(&stale(&["a"]));
+        // What is absent can be kept as well.
+        reads.check("GET missing", "_\r\n");
+        writes.check("SET missing 1", OK);
+        reads.expect(&stale(&["missing"]));
+        // Collections, and several keys at once.
+        writes.check("RPUSH l 1", ":1\r\n");
+        reads.check("LRANGE l 0 -1", "*1\r\n$1\r\n1\r\n");
+        writes.check("RPUSH l 2", ":2\r\n");
+        reads.expect(&stale(&["l"]));
+        reads.check("GET a", "$1\r\n4\r\n");
+        reads.check("GET c", "$1\r\n3\r\n");
+        writes.check("DEL a c", ":2\r\n");
+        let mut told = [reads.read_reply(), reads.read_reply()].map(|told| String::from_utf8(told).unwrap());
+        told.sort();
+        assert_eq!(told, [stale(&["a"]), stale(&["c"])]);
+        // In a transaction, behind all of it.
+        reads.check("GET b", "$1\r\n2\r\n");
+        reads.check("MULTI", OK);
+        reads.check("SET b 1", "+QUEUED\r\n");
+        reads.check("PING", "+QUEUED\r\n");
+        reads.check("EXEC", "*2\r\n+OK\r\n+PONG\r\n");
+        reads.expect(&stale(&["b"]));
+        reads.check("GET b", "$1\r\n1\r\n");
+        reads.check("CLIENT TRACKING OFF", OK);
+        writes.check("SET b 5", OK);
+        reads.check("PING", "+PONG\r\n");
+        reads.expect_silence();
+    }
+}
+
+#[test]
+fn keys_that_leave_by_themselves() {
+    let server = Server::with_workers(2, &[]);
+    let (mut reads, mut writes) = (third(&server), server.client());
+    reads.check("CLIENT TRACKING ON NOLOOP", OK);
+    writes.check("SET k v PX 30", OK);
+    reads.check("GET k", "$1\r\nv\r\n");
+    reads.expect(&stale(&["k"]));
+    // A field of a hash.
+    writes.check("HSET h f v g w", ":2\r\n");
+    reads.check("HGET h g", "$1\r\nw\r\n");
+    writes.check("HPEXPIRE h 30 FIELDS 1 f", "*1\r\n:1\r\n");
+    reads.expect(&stale(&["h"]));
+    reads.check("HGET h g", "$1\r\nw\r\n");
+    reads.expect(&stale(&["h"]));
+    // All of them.
+    for flush in ["FLUSHALL", "FLUSHDB", "FLUSHALL ASYNC"] {
+        writes.check(flush, OK);
+        reads.expect(ALL_STALE);
+        reads.check(flush, OK);
+        reads.expect(ALL_STALE);
+    }
+}
+
+#[test]
+fn evicted_keys() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-random"]);
+    let (mut reads, mut writes) = (third(&server), server.client());
+    reads.check("CLIENT TRACKING ON BCAST PREFIX k", OK);
+    writes.check("SET k v", OK);
+    reads.expect(&stale(&["k"]));
+    writes.check("CONFIG SET maxmemory 1", OK);
+    assert!(writes.ask("SET other v").starts_with("-OOM"));
+    reads.expect(&stale(&["k"]));
+}
+
+#[test]
+fn a_table_that_is_too_large() {
+    let server = Server::with_workers(2, &["--tracking-table-max-keys", "100"]);
+    let (mut reads, mut looks) = (third(&server), server.client());
+    reads.check("CLIENT TRACKING ON", OK);
+    for at in 0..500 {
+        reads.send(encode(&["GET", &at.to_string()]));
+    }
+    let (mut nulls, mut told) = (0, 0);
+    while nulls < 500 || told < 400 {
+        match reads.read_reply().as_slice() {
+            b"_\r\n" => nulls += 1,
+            push if push.starts_with(b">2\r\n$10\r\ninvalidate\r\n*1\r\n") => told += 1,
+            other => panic!("{}", String::from_utf8_lossy(other)),
+        }
+    }
+    let stats = looks.ask("INFO stats");
+    assert_eq!(
+        (field(&stats, "tracking_total_keys"), field(&stats, "tracking_total_items")),
+        ("100".into(), "100".into())
+    );
+    looks.check("CONFIG SET tracking-table-max-keys 40", OK);
+    (0..60).for_each(|_| assert!(reads.read_reply().starts_with(b">2")));
+    wait_until("the cron forgets", || field(&looks.ask("INFO stats"), "tracking_total_keys") == "40");
+    drop(reads);
+    wait_until("nobody tracks", || field(&looks.ask("INFO clients"), "tracking_clients") == "0");
+    assert_eq!(field(&looks.ask("INFO stats"), "tracking_total_keys"), "0");
+}
+
+#[test]
+fn opting_in_and_out() {
+    let server = Server::start(&[]);
+    let (mut reads, mut writes) = (third(&server), server.client());
+    reads.check(
+        "CLIENT CACHING YES",
+        "-ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled\r\n",
+    );
+    reads.check("CLIENT TRACKING ON OPTIN", OK);
+    reads.check(
+        "CLIENT CACHING NO",
+        "-ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.\r\n",
+    );
+    reads.check("GET a", "_\r\n");
+    reads.check("CLIENT CACHING YES", OK);
+    reads.check("GET b", "_\r\n");
+    reads.check("GET c", "_\r\n");
+    writes.check("MSET a 1 b 1 c 1", OK);
+    reads.expect(&stale(&["b"]));
+    // For a whole transaction.
+    reads.check("CLIENT CACHING YES", OK);
+    reads.check("MULTI", OK);
+    reads.check("GET a", "+QUEUED\r\n");
+    reads.check("GET b", "+QUEUED\r\n");
+    reads.check("EXEC", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    reads.check("GET c", "$1\r\n1\r\n");
+    writes.check("MSET a 1 b 1 c 1", OK);
+    reads.expect(&stale(&["a"]));
+    reads.expect(&stale(&["b"]));
+    assert!(reads.ask("CLIENT TRACKING ON OPTOUT").starts_with("-ERR You can't switch OPTIN/OPTOUT mode"));
+    reads.check("CLIENT TRACKING OFF", OK);
+    reads.check("CLIENT TRACKING ON OPTOUT", OK);
+    reads.check("GET a", "$1\r\n1\r\n");
+    reads.check("CLIENT CACHING NO", OK);
+    reads.check("GET b", "$1\r\n1\r\n");
+    writes.check("MSET a 1 b 1", OK);
+    reads.expect(&stale(&["a"]));
+    reads.check("PING", "+PONG\r\n");
+}
+
+#[test]
+fn broadcasts_by_prefix() {
+    for workers in [1, 2] {
+        let server = Server::with_workers(workers, &[]);
+        let (mut hears, mut writes) = (third(&server), third(&server));
+        hears.check("CLIENT TRACKING ON BCAST PREFIX a: PREFIX b:", OK);
+        writes.check("MULTI", OK);
+        for key in ["a:1", "a:2", "b:1", "c:1", "a:1"] {
+            writes.check(&format!("INCR {key}"), "+QUEUED\r\n");
+        }
+        writes.check("EXEC", "*5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:2\r\n");
+        hears.expect(&stale(&["a:1", "a:2"]));
+        hears.expect(&stale(&["b:1"]));
+        let stats = writes.ask("INFO stats");
+        assert!(stats.contains("tracking_total_prefixes:2"), "{stats}");
+        let list = writes.ask("CLIENT LIST");
+        assert!(list.contains("flags=tB "), "{list}");
+        // Whoever is told of every key, but not of his own changes.
+        writes.check("CLIENT TRACKING ON BCAST NOLOOP", OK);
+        writes.check("SET a:3 1", OK);
+        hears.expect(&stale(&["a:3"]));
+        hears.check("SET zz 1", OK);
+        writes.expect(&stale(&["zz"]));
+        hears.check(
+            "CLIENT TRACKING ON BCAST PREFIX a:x",
+            "-ERR Prefix 'a:x' overlaps with an existing prefix 'a:'. Prefixes for a single client must not overlap.\r\n",
+        );
+        hears.check("CLIENT TRACKING ON BCAST PREFIX d:", OK);
+        writes.check("SET d:1 1", OK);
+        hears.expect(&stale(&["d:1"]));
+        hears.check("RESET", "+RESET\r\n");
+        writes.check("SET d:1 2", OK);
+        hears.check("PING", "+PONG\r\n");
+    }
+}
+
+#[test]
+fn invalidations_for_another_connection() {
+    for workers in [1, 3] {
+        let server = Server::with_workers(workers, &[]);
+        let (mut reads, mut hears, mut writes) = (server.client(), server.client(), server.client());
+        let id = id_of(&mut hears);
+        reads.check("CLIENT GETREDIR", ":-1\r\n");
+        assert!(reads.ask("CLIENT TRACKING ON REDIRECT 99999").starts_with("-ERR The client ID you want"));
+        reads.check(&format!("CLIENT TRACKING ON REDIRECT {id}"), OK);
+        reads.check("CLIENT GETREDIR", &format!(":{id}\r\n"));
+        let info = format!(
+            "*6\r\n$5\r\nflags\r\n*1\r\n$2\r\non\r\n$8\r\nredirect\r\n:{id}\r\n$8\r\nprefixes\r\n*0\r\n"
+        );
+        reads.check("CLIENT TRACKINGINFO", &info);
+        hears.check(
+            "SUBSCRIBE __redis__:invalidate",
+            "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n",
+        );
+        let message = |body: &str| format!("*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n{body}");
+        reads.check("GET k", "$-1\r\n");
+        writes.check("SET k 1", OK);
+        hears.expect(&message(&array(&["k"])));
+        writes.check("FLUSHALL", OK);
+        hears.expect(&message("$-1\r\n"));
+        // In RESP3 it is a push.
+        hears.check("RESET", "+RESET\r\n");
+        hears.ask("HELLO 3");
+        reads.check("GET k", "$-1\r\n");
+        writes.check("SET k 2", OK);
+        hears.expect(&stale(&["k"]));
+        // When it is gone, the session that tracks learns it.
+        reads.ask("HELLO 3");
+        drop(hears);
+        wait_until("it is gone", || !writes.ask("CLIENT LIST").contains(&format!("id={id} ")));
+        reads.check("GET k", "$1\r\n2\r\n");
+        writes.check("SET k 3", OK);
+        reads.expect(&format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{id}\r\n"));
+        let info = reads.ask("CLIENT TRACKINGINFO");
+        assert!(info.contains("broken_redirect"), "{info}");
+        let list = writes.ask("CLIENT LIST");
+        assert!(list.contains("flags=tR ") && list.contains(&format!("redir={id} ")), "{list}");
+    }
+}
+
+/// Readers and writers on several workers: a value that is kept is never older than what its last invalidation allows.
+/// Each writer changes its key to a larger number, each reader keeps the last value that it read until it is told.
+#[test]
+fn no_change_falls_between() {
+    const ROUNDS: usize = 300;
+    let server = Server::with_workers(3, &[]);
+    let mut readers: Vec<Client> = (0..4).map(|_| third(&server)).collect();
+    let mut writer = server.client();
+    for reader in &mut readers {
+        reader.check("CLIENT TRACKING ON", OK);
+    }
+    for round in 1..=ROUNDS {
+        let value = round.to_string();
+        writer.send(encode(&["SET", "k", &value]));
+        for reader in &mut readers {
+            reader.send(encode(&["GET", "k"]));
+        }
+        writer.expect(OK);
+        for reader in &mut readers {
+            // The value is kept; if it is the old one, an invalidation must come behind it.
+            let mut kept = None;
+            let fresh = format!("${}\r\n{value}\r\n", value.len());
+            while kept.as_deref() != Some(&*fresh) {
+                match String::from_utf8(reader.read_reply()).unwrap() {
+                    push if push == stale(&["k"]) => reader.send(encode(&["GET", "k"])),
+                    read => kept = Some(read),
+                }
+            }
+        }
+    }
+}
