@@ -316,8 +316,17 @@ impl Dispatcher {
         let is_exec = matches!(command.handler, Some(Handler::Exec));
         let queued_flags = session.multi.as_ref().filter(|_| is_exec).map_or(Flags(0), |multi| multi.flags);
         let flags = command.spec.flags.or(queued_flags);
-        if self.hot.maxmemory_bytes > 0 && self.make_room() == Room::None && flags.has(Flags::DENYOOM) {
-            return refuse(errors::OUT_OF_MEMORY.as_bytes().into());
+        if self.hot.maxmemory_bytes > 0 {
+            let evicted = self.stats.values.evicted_keys.get();
+            let room = self.make_room();
+            let has_evicted = self.stats.values.evicted_keys.get() != evicted;
+            // What it has read of that is stale before it is answered.
+            if has_evicted && session.tracking().is_some() && self.node.has_letters(session.shared.worker) {
+                return Admitted::Hear;
+            }
+            if room == Room::None && flags.has(Flags::DENYOOM) {
+                return refuse(errors::OUT_OF_MEMORY.as_bytes().into());
+            }
         }
         if self.hot.lacks_replicas && flags.has(Flags::WRITE) {
             return refuse(errors::NO_REPLICAS.as_bytes().into());
@@ -357,7 +366,9 @@ impl Dispatcher {
             return Room::Enough;
         }
         self.held.release();
-        self.node.make_room(&mut self.prng, &mut self.pump, self.stats)
+        let room = self.node.make_room(&mut self.prng, &mut self.pump, self.stats);
+        self.pump.flush();
+        room
     }
 
     fn queue(&mut self, session: &mut Session, command: &'static Entry, args: Args<'_>) {

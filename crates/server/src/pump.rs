@@ -1,15 +1,15 @@
 //! The pump: where effects go on their way from a command to whoever follows it.
 //!
 //! One pump a thread that changes keys: each worker's, and the cron's. It hears of effects while the partitions are
-//! locked, so what it tells of a key is told in the order in which it happened. Only what is broadcast to prefixes is
-//! gathered until the batch is over: many keys make one message. WATCH is served inside the keyspace, and what is counted
+//! locked, so events of a key are told in the order in which they happened. What trackers are told is gathered until the
+//! batch is over: many keys make one broadcast, and whoever waited for a key is answered before his copy of it is stale. WATCH is served inside the keyspace, and what is counted
 //! (hits, expired keys) comes with the transaction. The log attaches here.
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
 
 use crate::events::Events;
 use crate::node::Node;
-use crate::tracking::{Author, Changes};
+use crate::tracking::{Author, Changes, Stale};
 
 pub struct Pump {
     node: &'static Node,
@@ -19,13 +19,15 @@ pub struct Pump {
     events: Events,
     /// The session whose command runs; 0 if it is none's.
     pub author: Author,
+    /// For those who have read a key, and for those who have named a prefix.
+    stale: Vec<Stale>,
     changes: Changes,
 }
 
 impl Pump {
     pub fn new(node: &'static Node, worker: Option<u16>) -> Pump {
         let (mask, events) = (EffectMask::NONE, Events::default());
-        Pump { node, worker, mask, events, author: 0, changes: Changes::new() }
+        Pump { node, worker, mask, events, author: 0, stale: Vec::new(), changes: Changes::new() }
     }
 
     /// Which events are to be told from now on.
@@ -37,6 +39,9 @@ impl Pump {
     /// A batch is over, and its replies are not written yet.
     #[inline]
     pub fn flush(&mut self) {
+        if !self.stale.is_empty() {
+            self.stale.drain(..).for_each(|stale| self.node.tell_stale(self.worker, stale));
+        }
         if !self.changes.is_empty() {
             self.node.broadcast(self.worker, std::mem::take(&mut self.changes));
         }
@@ -50,7 +55,9 @@ impl Pump {
 
     /// Whoever has read the key is told.
     fn changed(&mut self, key: &[u8], author: Author) {
-        if self.node.key_changed(self.worker, key, author) {
+        let trackers = &self.node.trackers;
+        self.stale.extend(trackers.take(key, author));
+        if trackers.prefixes() > 0 {
             self.changes.insert(key.into(), author);
         }
     }

@@ -4,6 +4,7 @@
 #[derive(Default, Debug)]
 pub struct Hearers {
     first: (u16, u32),
+    #[expect(clippy::box_collection, reason = "mostly there is none, and 8 B say so")]
     more: Option<Box<Vec<(u16, u32)>>>,
 }
 

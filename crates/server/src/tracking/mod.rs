@@ -9,8 +9,8 @@
 //! (`Effect::Touched`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
 //! that lies beside what a change looks at anyway, so without trackers it costs nothing.
 //!
-//! With BCAST a session names prefixes instead of reading. Keys that were changed are gathered by the pump for one batch
-//! and go to every worker where somebody has a prefix; it knows which.
+//! Letters leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
+//! keys that a batch has changed go to every worker where somebody has named one; it knows who.
 //!
 //! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
 
@@ -36,6 +36,13 @@ pub type Author = u64;
 
 /// Keys that were changed within one batch, and who was the last to change each.
 pub type Changes = BTreeMap<Box<[u8]>, Author>;
+
+/// A key that has changed, and who has read it.
+pub struct Stale {
+    key: Arc<[u8]>,
+    readers: Vec<Tracker>,
+    author: Author,
+}
 
 /// Keys that leave a table that is too large, for one that is noted.
 const FORGOTTEN_PER_NOTE_MAX: usize = 100;
@@ -68,6 +75,11 @@ impl Trackers {
 
     pub fn prefixes(&self) -> usize {
         self.prefix_count.load(Ordering::Acquire)
+    }
+
+    /// A key has changed, whose partition is held. Whoever has read it is to be told, and reads it anew.
+    pub fn take(&self, key: &[u8], author: Author) -> Option<Stale> {
+        self.table.take(key).map(|readers| Stale { key: key.into(), readers, author })
     }
 
     pub fn add_prefix(&self, prefix: &[u8], worker: u16) {
@@ -131,8 +143,8 @@ impl Node {
             if keys_max == 0 || self.trackers.keys() <= keys_max {
                 return;
             }
-            let Some((key, trackers)) = self.trackers.table.take_any() else { return };
-            self.post_stale(Some(from), &key, trackers, 0);
+            let Some((key, readers)) = self.trackers.table.take_any() else { return };
+            self.tell_stale(Some(from), Stale { key: key.into(), readers, author: 0 });
         }
     }
 
@@ -144,23 +156,16 @@ impl Node {
         }
     }
 
-    /// A key was changed, and its partition is held. True if the change is to be broadcast.
-    pub fn key_changed(&self, from: Option<u16>, key: &[u8], author: Author) -> bool {
-        if let Some(trackers) = self.trackers.table.take(key) {
-            self.post_stale(from, key, trackers, author);
-        }
-        self.trackers.prefixes() > 0
-    }
-
-    fn post_stale(&self, from: Option<u16>, key: &[u8], trackers: Vec<Tracker>, author: Author) {
+    /// Tells the workers of those who have read a key.
+    pub fn tell_stale(&self, from: Option<u16>, stale: Stale) {
         let mut workers: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
-        for tracker in trackers {
+        for tracker in stale.readers {
             workers.entry(tracker.worker()).or_default().push(tracker.id());
         }
-        let key: Arc<[u8]> = key.into();
         for (worker, ids) in workers {
-            self.crowd(stale_bytes(&key));
-            self.post_from(from, worker, Letter::Stale { key: Arc::clone(&key), ids: ids.into(), author });
+            self.crowd(stale_bytes(&stale.key));
+            let letter = Letter::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
+            self.post_from(from, worker, letter);
         }
     }
 

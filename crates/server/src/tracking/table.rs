@@ -32,6 +32,7 @@ impl Tracker {
     }
 }
 
+#[expect(clippy::box_collection, reason = "mostly there is one reader, and 16 B are enough for it")]
 enum Readers {
     One(Tracker),
     Several(Box<HashSet<Tracker>>),
