@@ -49,6 +49,8 @@ pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previou
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+/// Who monitors is a kind of replica in the field.
+pub const NOT_FOR_MONITORS: &str = "ERR Replica can't interact with the keyspace";
 pub const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 pub const PRIMARY_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";

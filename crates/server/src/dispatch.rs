@@ -334,6 +334,10 @@ impl Dispatcher {
         if session.is_subscriber() && session.proto == Protocol::Resp2 && !suits_subscribers(command) {
             return refuse(errors::not_for_subscribers(&command.name).into_bytes().into());
         }
+        let looks_at_keys = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
+        if session.monitors() && flags.has(looks_at_keys) {
+            return refuse(errors::NOT_FOR_MONITORS.as_bytes().into());
+        }
         let tasks = self.node.tasks();
         let makes_letters = flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
         if tasks.has(Tasks::CROWDED) && makes_letters && self.node.is_crowded() {

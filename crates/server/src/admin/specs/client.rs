@@ -430,10 +430,10 @@ pub const CLIENT_TRACKING: Spec = Spec {
         Argument::one_of("status", &[Argument::pure_token("on", "ON"), Argument::pure_token("off", "OFF")]),
         Argument::integer("client-id").token("REDIRECT").optional(),
         Argument::string("prefix").token("PREFIX").optional().multiple_token(),
-        Argument::pure_token("BCAST", "BCAST").optional(),
-        Argument::pure_token("OPTIN", "OPTIN").optional(),
-        Argument::pure_token("OPTOUT", "OPTOUT").optional(),
-        Argument::pure_token("NOLOOP", "NOLOOP").optional(),
+        Argument::pure_token("bcast", "BCAST").optional(),
+        Argument::pure_token("optin", "OPTIN").optional(),
+        Argument::pure_token("optout", "OPTOUT").optional(),
+        Argument::pure_token("noloop", "NOLOOP").optional(),
     ],
     ..Spec::BASE
 };
