@@ -283,3 +283,44 @@ fn many_channels() {
     wait_until("nobody listens", || field(&says.ask("INFO stats"), "pubsub_channels") == "0");
     says.check("PUBLISH channel:77777 m", ":0\r\n");
 }
+
+/// What a command does to a key is told in order, in the channels and classes that are chosen.
+#[test]
+fn events_of_keys() {
+    let server = Server::with_workers(2, &["--notify-keyspace-events", "KEA"]);
+    let (mut hears, mut works) = (server.client(), server.client());
+    hears.check("PSUBSCRIBE __key*", &array(2, &["psubscribe", "__key*", ":1"]));
+    let mut expect = |events: &[(&str, &str)]| {
+        for (event, key) in events {
+            let (keyspace, keyevent) = (format!("__keyspace@0__:{key}"), format!("__keyevent@0__:{event}"));
+            hears.expect(&array(2, &["pmessage", "__key*", &keyspace, event]));
+            hears.expect(&array(2, &["pmessage", "__key*", &keyevent, key]));
+        }
+    };
+    works.check("SET a 1", OK);
+    expect(&[("set", "a")]);
+    works.check("RENAME a b", OK);
+    expect(&[("rename_from", "a"), ("rename_to", "b")]);
+    works.check("SET b 2 PX 20", OK);
+    expect(&[("set", "b"), ("expire", "b"), ("expired", "b")]);
+    works.check("HSET h f v", ":1\r\n");
+    works.check("HDEL h f", ":1\r\n");
+    expect(&[("hset", "h"), ("hdel", "h"), ("del", "h")]);
+    // Misses and new keys are told only when they are asked for.
+    works.check("CONFIG SET notify-keyspace-events KEAnm", OK);
+    works.check("CONFIG GET notify-keyspace-events", "*2\r\n$22\r\nnotify-keyspace-events\r\n$4\r\nAKEm\r\n");
+    works.check("GET missing", "$-1\r\n");
+    works.check("SET c 1", OK);
+    expect(&[("keymiss", "missing"), ("new", "c"), ("set", "c")]);
+    works.check("CONFIG SET maxmemory-policy allkeys-random", OK);
+    works.check("CONFIG SET maxmemory 1", OK);
+    assert!(works.ask("SET d 1").starts_with("-OOM"));
+    expect(&[("evicted", "c")]);
+    works.check("CONFIG SET maxmemory 0 notify-keyspace-events Kl", OK);
+    works.check("SET a 1", OK);
+    works.check("RPUSH l 1", ":1\r\n");
+    hears.expect(&array(2, &["pmessage", "__key*", "__keyspace@0__:l", "rpush"]));
+    works.check("CONFIG SET notify-keyspace-events A", OK);
+    works.check("RPUSH l 1", ":2\r\n");
+    hears.expect_silence();
+}

@@ -1,5 +1,21 @@
 use super::*;
 
+impl PubSub {
+    /// The counts are those of the tables, and nobody's name is kept.
+    fn check_invariants(&self) {
+        let mut counts = [0; Kind::COUNT];
+        for shard in &self.shards {
+            let shard = lock(shard);
+            counts[Kind::Channel as usize] += shard.channels.all.len();
+            counts[Kind::ShardChannel as usize] += shard.shard_channels.all.len();
+            let mut all = shard.channels.all.values().chain(shard.shard_channels.all.values());
+            assert!(all.all(|hearers| hearers.total() > 0));
+        }
+        counts[Kind::Pattern as usize] = self.patterns.read().unwrap().all.len();
+        assert_eq!(Kind::ALL.map(|kind| self.count(kind)), counts);
+    }
+}
+
 #[test]
 fn names_are_counted_by_kind() {
     let pubsub = PubSub::default();
@@ -9,6 +25,7 @@ fn names_are_counted_by_kind() {
     pubsub.subscribe(Kind::ShardChannel, b"news", 1);
     pubsub.subscribe(Kind::Pattern, b"n*", 1);
     assert_eq!(Kind::ALL.map(|kind| pubsub.count(kind)), [1, 1, 1]);
+    pubsub.check_invariants();
     assert_eq!(pubsub.hearers(Kind::Channel, b"news"), 2);
     assert_eq!(pubsub.channels(Kind::Channel, Some(b"n?ws")), [Name::from(&b"news"[..])]);
     assert!(pubsub.channels(Kind::Channel, Some(b"x*")).is_empty());
@@ -53,6 +70,7 @@ fn many_names_leave_nothing() {
     assert_eq!(pubsub.count(Kind::Channel), 100_000);
     (0..100_000).for_each(|at| pubsub.unsubscribe(Kind::Channel, &name(at), 0));
     assert_eq!(pubsub.count(Kind::Channel), 0);
+    pubsub.check_invariants();
     let capacity: usize = pubsub.shards.iter().map(|shard| lock(shard).channels.all.capacity()).sum();
     assert!(capacity <= SHARDS * 128, "{capacity}");
 }

@@ -161,8 +161,25 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    impl Table {
+        /// The counts are those of the shards, and no key lies in another's.
+        fn check_invariants(&self) {
+            let (mut keys, mut items) = (0, 0);
+            for (at, shard) in self.shards.iter().enumerate() {
+                for (key, readers) in lock(shard).iter() {
+                    assert_eq!(self.hasher.hash_one(&**key) as usize % SHARDS, at);
+                    keys += 1;
+                    items += match readers {
+                        Readers::One(_) => 1,
+                        Readers::Several(all) => all.len(),
+                    };
+                }
+            }
+            assert_eq!((self.keys(), self.items()), (keys, items));
+        }
+    }
 
     #[test]
     fn it_remembers_as_a_map_does() {
@@ -190,7 +207,9 @@ mod tests {
             assert_eq!(table.keys(), model.len());
             assert_eq!(table.items(), model.values().map(BTreeSet::len).sum::<usize>());
         }
+        table.check_invariants();
         table.clear();
+        table.check_invariants();
         assert_eq!((table.keys(), table.items()), (0, 0));
     }
 }
