@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("stdx", &[]),
     ("arena", &["stdx"]),
     ("resp", &["stdx"]),
@@ -16,6 +16,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("server", &["stdx", "arena", "resp", "reactor", "persist", "keyspace", "commands"]),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
     ("bench", &["stdx", "arena", "keyspace", "resp"]),
+    ("cli", &["stdx", "resp"]),
     ("conformance", &["stdx", "resp"]),
     ("xtask", &[]),
 ];
