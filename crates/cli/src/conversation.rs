@@ -48,15 +48,23 @@ pub fn talk(session: &mut Session) -> Fallible<i32> {
             }
             return Ok(0);
         };
-        if !line.is_empty()
-            && let Some(code) = talk.line(&line, &mut lines)
-        {
-            return Ok(code);
-        }
-        if talk.session.subscribed && !talk.wait_for_messages(&lines)? {
-            return Ok(1);
+        let next = if line.is_empty() { Next::Messages } else { talk.line(&line, &mut lines) };
+        match next {
+            Next::End(code) => return Ok(code),
+            Next::Prompt => {}
+            Next::Messages if talk.session.subscribed && !talk.wait_for_messages(&lines)? => return Ok(1),
+            Next::Messages => {}
         }
     }
+}
+
+/// What comes after a line.
+enum Next {
+    End(i32),
+    /// The line was not for the server: there may be another one at once.
+    Prompt,
+    /// Messages, if the connection has subscribed to some; then the prompt.
+    Messages,
 }
 
 struct Talk<'a> {
@@ -67,34 +75,35 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Does what a line says; the exit code if that is to end the program.
-    fn line(&mut self, line: &str, lines: &mut Lines) -> Option<i32> {
+    fn line(&mut self, line: &str, lines: &mut Lines) -> Next {
         let Ok(words) = args_split(line.as_bytes(), Dialect::File) else {
             put("Invalid argument(s)\n");
             lines.remember(line, false);
-            return None;
+            return Next::Prompt;
         };
         let (repeat, words) = match split_repeat(&words) {
             Ok(split) => split,
             Err(why) => {
                 put(why);
-                return None;
+                return Next::Prompt;
             }
         };
-        let first = String::from_utf8_lossy(words.first()?).to_ascii_lowercase();
+        let Some(first) = words.first() else { return Next::Prompt };
+        let first = String::from_utf8_lossy(first).to_ascii_lowercase();
         lines.remember(line, is_secret(words));
         match first.as_str() {
-            "quit" | "exit" => return Some(0),
+            "quit" | "exit" => return Next::End(0),
             _ if first.starts_with(':') => {
                 put(self.preferences.apply(words, self.session.subscribed, ""));
+                return Next::Prompt;
             }
             "restart" => put("Use 'restart' only in Lua debugging mode.\n"),
             "connect" if words.len() == 3 => self.connect_to(&words[1], &words[2]),
             "clear" if words.len() == 1 => put("\x1b[H\x1b[2J"),
             "help" | "?" => self.help(&words[1..]),
-            _ => return self.command(words, repeat),
+            _ => return self.command(words, repeat).map_or(Next::Messages, Next::End),
         }
-        None
+        Next::Messages
     }
 
     fn connect_to(&mut self, host: &[u8], port: &[u8]) {
@@ -111,6 +120,7 @@ impl Talk<'_> {
         put(help(&self.docs, words));
     }
 
+    /// Runs a command of the server; the exit code if that is to end the program.
     fn command(&mut self, words: &[Vec<u8>], repeat: i64) -> Option<i32> {
         let begun = Instant::now();
         self.interrupted.store(false, Ordering::Relaxed);

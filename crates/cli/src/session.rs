@@ -44,12 +44,6 @@ enum Trouble {
     End(i32),
 }
 
-impl From<Broken> for Trouble {
-    fn from(_: Broken) -> Trouble {
-        Trouble::Lost
-    }
-}
-
 pub struct Session {
     pub options: Options,
     pub address: Address,
