@@ -345,8 +345,8 @@ impl Reading {
             }
             "-r" => self.options.repeat = self.number(),
             "-i" => {
-                let seconds = leading_f64(&self.text()).clamp(0.0, 1e9);
-                self.options.interval = Duration::from_secs_f64(seconds);
+                let seconds = leading_f64(&self.text());
+                self.options.interval = Duration::try_from_secs_f64(seconds).unwrap_or_default();
             }
             "-d" => self.options.style.part_end = self.bytes(),
             "-D" => self.options.style.reply_end = self.bytes(),
@@ -491,6 +491,9 @@ mod tests {
         assert_eq!((options.db, options.repeat, options.interval), (3, -1, Duration::from_millis(500)));
         assert_eq!((options.protocol, options.style.format), (WantedProtocol::Resp3, Format::Csv));
         assert_eq!(options.command, [b"set".to_vec(), b"-x".to_vec(), b"--raw".to_vec()]);
+        for odd in ["-1", "nan", "inf", "x"] {
+            assert_eq!(parse(&format!("-i {odd} get k")).unwrap().interval, Duration::ZERO, "{odd}");
+        }
         assert_eq!(parse("--json get k").unwrap().protocol, WantedProtocol::PreferResp3);
         assert_eq!(parse("--json -2 get k").unwrap().protocol, WantedProtocol::Resp2);
     }
