@@ -6,6 +6,7 @@ mod fake;
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -140,7 +141,6 @@ fn every_reply_in_every_form() {
     ];
     let fake = Fake::start(|_, args| match args[0].as_slice() {
         b"reply" => REPLIES[String::from_utf8_lossy(&args[1]).parse::<usize>().unwrap()].to_vec(),
-        b"HELLO" => fake::HELLO_3.to_vec(),
         _ => b"-ERR unknown command\r\n".to_vec(),
     });
     let port = fake.port.to_string();
@@ -158,7 +158,6 @@ fn every_reply_in_every_form() {
 fn few_words(_: u64, args: &[Vec<u8>]) -> Vec<u8> {
     let word = |at: usize| args.get(at).map(|arg| arg.to_ascii_lowercase()).unwrap_or_default();
     match word(0).as_slice() {
-        b"hello" => fake::HELLO_3.to_vec(),
         b"echo" => [format!("${}\r\n", args[1].len()).as_bytes(), &args[1], b"\r\n"].concat(),
         b"auth" if args.last().unwrap() != b"secret" => {
             b"-WRONGPASS invalid username-password pair\r\n".to_vec()
@@ -263,7 +262,7 @@ fn conversations_over_a_pipe() {
 #[test]
 fn the_built_in_list_of_commands_is_that_of_valkey() {
     let Some(valkey) = peer("valkey-server") else { return };
-    let port = fake::free_port();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let mut server = Command::new(valkey)
         .args(["--port", &port.to_string(), "--save", ""])
         .stdout(Stdio::null())
