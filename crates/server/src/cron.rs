@@ -81,7 +81,7 @@ impl Cron {
             self.node.stats.sample_rates(self.sampled_at.elapsed());
             self.sampled_at = Instant::now();
         }
-        self.node.control_stats().values.eventloop_cycles.add(1);
+        let woken = self.node.stats.now_ticks();
         self.note_memory();
         let paused = self.node.tasks().has(Tasks::PAUSES);
         let begun = Instant::now();
@@ -109,6 +109,9 @@ impl Cron {
         self.node.forget_some_reads();
         self.pump.flush();
         self.age();
+        let values = &self.node.control_stats().values;
+        values.eventloop_cycles.add(1);
+        values.eventloop_ticks.add(self.node.stats.now_ticks().saturating_sub(woken));
         // Undone work goes on after a rest three times as long as what was done.
         if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }
     }

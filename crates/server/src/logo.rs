@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, stdout};
 
+use crate::admin::connection::REDIS_VERSION;
 use crate::config::Config;
 use crate::config::file::VERSION;
 use crate::log;
@@ -29,8 +30,8 @@ fn picture(port: u16, pid: u32) -> String {
     )
 }
 
-/// The same lines, for LOLWUT: the isotherms of a hot spot.
-pub fn lolwut() -> String {
+/// The same lines, for LOLWUT: the isotherms of a hot spot. Whoever only knows Redis looks for its name.
+pub fn lolwut(config: &Config) -> String {
     const LINES: &str = r"
        .-----------.
     .-'  .-------.  '-.
@@ -40,7 +41,11 @@ pub fn lolwut() -> String {
     '-.  '-------'  .-'
        '-----------'
 ";
-    format!("{LINES}\nIsotherm ver. {VERSION}\n")
+    let (name, version) = match config.extended_redis_compatibility() {
+        true => ("Redis", REDIS_VERSION),
+        false => ("Isotherm", VERSION),
+    };
+    format!("{LINES}\n{name} ver. {version}\n")
 }
 
 #[cfg(test)]

@@ -150,6 +150,11 @@ impl Stats {
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
     }
 
+    /// Now, in ticks.
+    pub fn now_ticks(&self) -> u64 {
+        self.clock.raw()
+    }
+
     /// Microseconds of ticks.
     pub fn micros(&self, ticks: u64) -> u64 {
         self.clock.delta_as_nanos(0, ticks) / 1000

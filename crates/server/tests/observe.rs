@@ -151,6 +151,8 @@ fn a_primary_and_a_picture() {
     let mut client = server.client();
     client.check("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
     contains(&mut client, "LOLWUT", &["Isotherm ver. "]);
+    client.check("CONFIG SET extended-redis-compatibility yes", OK);
+    contains(&mut client, "LOLWUT VERSION 5", &["Redis ver. 7.2.4\n"]);
     client.check("LOLWUT VERSION x", "-ERR value is not an integer or out of range\r\n");
 }
 
@@ -192,10 +194,7 @@ fn fields_of_info() {
     };
     assert!(value("used_memory_startup") > 0.0 && value("used_memory_startup") <= value("used_memory_peak"));
     assert!(value("allocator_allocated") <= value("allocator_active"));
-    assert!(
-        value("eventloop_cycles") > 0.0
-            && value("eventloop_duration_sum") >= value("eventloop_duration_cmd_sum")
-    );
+    assert!(value("eventloop_cycles") > 0.0 && value("eventloop_duration_sum") > 0.0);
     let report = client.ask("MEMORY MALLOC-STATS");
     assert!(report.len() > 100, "{report}");
     assert!(client.ask("MEMORY STATS").contains("allocator-fragmentation.ratio"));

@@ -34,7 +34,7 @@ fn lolwut(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.error(errors::NOT_AN_INTEGER);
         return Outcome::Done;
     }
-    call.reply.verbatim("txt", logo::lolwut().as_bytes());
+    call.reply.verbatim("txt", logo::lolwut(&call.node.config).as_bytes());
     Outcome::Done
 }
 

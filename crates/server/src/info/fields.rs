@@ -331,10 +331,7 @@ pub const CPU: &[Field] = &[
     ("used_cpu_user_children", |_| "0.000000".into()),
     ("used_cpu_sys_main_thread", |s| format!("{:.6}", s.control_cpu().system)),
     ("used_cpu_user_main_thread", |s| format!("{:.6}", s.control_cpu().user)),
-    ("used_active_time_main_thread", |s| {
-        let cpu = s.control_cpu();
-        format!("{:.6}", cpu.user + cpu.system)
-    }),
+    ("used_active_time_main_thread", |s| format!("{:.6}", s.control_cpu_seconds())),
 ];
 
 pub const SCRIPTING_ENGINES: &[Field] =

@@ -126,6 +126,12 @@ impl<'a> Snapshot<'a> {
         cpu_ticks(&format!("/proc/self/task/{}/stat", std::process::id()))
     }
 
+    /// The same exactly, in seconds.
+    pub fn control_cpu_seconds(&self) -> f64 {
+        run_time_ns(&format!("/proc/self/task/{}/schedstat", std::process::id())).unwrap_or_default() as f64
+            / 1e9
+    }
+
     pub fn arenas(&self) -> &ArenaSums {
         self.arenas.get_or_init(|| {
             let mut sums = ArenaSums::default();
@@ -177,10 +183,14 @@ fn cpu_ticks(path: &str) -> Cpu {
 fn exact_cpu_seconds() -> Option<f64> {
     let mut sum_ns = 0u64;
     for task in std::fs::read_dir("/proc/self/task").ok()? {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        sum_ns += text.split(' ').next()?.parse::<u64>().ok()?;
+        sum_ns += run_time_ns(task.ok()?.path().join("schedstat"))?;
     }
     Some(sum_ns as f64 / 1e9)
+}
+
+/// How long a thread has run.
+fn run_time_ns(schedstat: impl AsRef<std::path::Path>) -> Option<u64> {
+    std::fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]
