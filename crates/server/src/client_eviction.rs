@@ -1,7 +1,7 @@
 //! maxmemory-clients: connections together may take so much; above it those that take most are closed.
 //!
-//! What a connection takes (requests that are not complete, replies that are not read, a queued transaction,
-//! subscriptions) is what it
+//! What a connection takes (requests that are not complete, replies that are not read, a queued transaction, watched
+//! keys, subscriptions) is what it
 //! has published last. A connection is closed by its owner, a moment later: until then what it takes is counted as
 //! leaving, so that nobody evicts a key, or a second connection, for it.
 
@@ -41,7 +41,7 @@ impl Node {
 
 fn memory_bytes(client: &ClientShared) -> u64 {
     let seen = &client.seen;
-    let buffers = [&seen.query_bytes, &seen.output_bytes, &seen.multi_bytes];
+    let buffers = [&seen.query_bytes, &seen.output_bytes, &seen.multi_bytes, &seen.watch_bytes];
     buffers.iter().map(|bytes| bytes.load(Relaxed)).sum::<u64>() + client.listening.bytes()
 }
 

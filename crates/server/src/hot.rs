@@ -35,6 +35,8 @@ pub struct Hot {
     /// So many bytes that a client has not read stop it: no further request of it runs.
     pub unsent_bytes_max: usize,
     pub maxmemory_bytes: u64,
+    /// All clients together may take only so much.
+    pub limits_clients: bool,
     /// There should be replicas, and there are none yet: nothing may be written.
     pub lacks_replicas: bool,
     /// Nothing in the configuration stands between a session and its command.
@@ -89,6 +91,7 @@ impl Hot {
             reply_bytes_max: bound(REPLY_BYTES_MAX, output.hard_bytes),
             unsent_bytes_max: bound(UNSENT_BYTES_MAX, output.hard_bytes.max(output.soft_bytes)),
             maxmemory_bytes: config.maxmemory_bytes(),
+            limits_clients: config.client_memory_bytes_max().is_some(),
             lacks_replicas,
             calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
             timeout_seconds: config.idle_timeout_seconds(),

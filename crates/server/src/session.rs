@@ -86,6 +86,8 @@ pub struct Queued {
 pub struct WatchList {
     pub watcher: Arc<Watcher>,
     pub keys: Vec<(Db, Box<[u8]>)>,
+    /// What the keys take, here and where they are watched.
+    pub bytes: usize,
 }
 
 impl Session {
@@ -135,6 +137,7 @@ impl Session {
         seen.multi_queued.store(multi.map_or(0, |multi| multi.queue.len() as u32), Ordering::Relaxed);
         seen.multi_bytes.store(multi.map_or(0, |multi| multi.bytes as u64), Ordering::Relaxed);
         seen.watched.store(watch.map_or(0, |watch| watch.keys.len() as u32), Ordering::Relaxed);
+        seen.watch_bytes.store(watch.map_or(0, |watch| watch.bytes as u64), Ordering::Relaxed);
         seen.marks.store(self.marks(), Ordering::Relaxed);
     }
 
@@ -197,6 +200,7 @@ pub struct Seen {
     pub query_bytes: AtomicU64,
     pub output_bytes: AtomicU64,
     pub multi_bytes: AtomicU64,
+    pub watch_bytes: AtomicU64,
     pub multi_queued: AtomicU32,
     pub watched: AtomicU32,
     pub db: AtomicU16,

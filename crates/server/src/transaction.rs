@@ -19,6 +19,10 @@ use crate::dispatch::Dispatcher;
 use crate::registry::Handler;
 use crate::session::{Multi, Session, WatchList};
 
+/// What a watched key takes beside its name, which lies here and in its partition: a `Box` and a number of a database,
+/// and an entry of the partition's table with the watcher's `Arc`.
+const WATCHED_KEY_BYTES: usize = 24 + 48;
+
 pub const COMMANDS: &[Command<Handler>] = &[
     Command { spec: specs::MULTI, handler: Some(Handler::Admin(multi)), subcommands: &[] },
     Command { spec: specs::EXEC, handler: Some(Handler::Exec), subcommands: &[] },
@@ -58,12 +62,13 @@ fn watch(call: &mut AdminCall<'_>) -> Outcome {
 fn watch_key(call: &mut AdminCall<'_>, name: &[u8]) {
     let db = call.session.db;
     let list = call.session.watch.get_or_insert_with(|| {
-        Box::new(WatchList { watcher: Arc::new(Watcher::default()), keys: Vec::new() })
+        Box::new(WatchList { watcher: Arc::new(Watcher::default()), keys: Vec::new(), bytes: 0 })
     });
     if list.keys.iter().any(|(watched_db, key)| *watched_db == db && **key == *name) {
         return;
     }
     list.keys.push((db, name.into()));
+    list.bytes += WATCHED_KEY_BYTES + 2 * name.len();
     let watcher = Arc::clone(&list.watcher);
     let mut txn = call.txn();
     let key = txn.key(name);

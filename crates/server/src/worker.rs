@@ -55,6 +55,8 @@ const READS_PER_TURN_MAX: usize = 16;
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
 /// Nor may so much of its replies wait.
 const STRANGER_OUTPUT_BYTES_MAX: u64 = 1024;
+/// A connection that takes less does not make its worker look for those that take most.
+const EVICTION_BYTES_MIN: usize = 64 << 10;
 /// How often idle connections are looked for.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -492,7 +494,8 @@ impl Inner {
         }
         connection.session.publish(self.dispatcher.clock.now().0);
         connection.publish_buffers();
-        if !connection.input.is_empty() || connection.session.multi.is_some() {
+        let session = &connection.session;
+        if !connection.input.is_empty() || session.multi.is_some() || session.watch.is_some() {
             self.check_query(connection);
         }
         if connection.outbox.is_some() {
@@ -503,8 +506,14 @@ impl Inner {
     // ---- limits ----
 
     fn check_query(&mut self, connection: &mut Connection) {
-        let queued = connection.session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        let session = &connection.session;
+        let queued = session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        let watched = session.watch.as_ref().map_or(0, |watch| watch.bytes);
         let bytes = connection.input.len() - connection.input_done + queued;
+        // The housekeeping looks at all clients; one that takes much is not left until then.
+        if self.dispatcher.hot.limits_clients && bytes + watched > EVICTION_BYTES_MIN {
+            self.node.evict_clients(self.dispatcher.stats);
+        }
         let stranger = !connection.session.authenticated && self.node.auth_required();
         if bytes > self.dispatcher.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
             self.dispatcher.stats.values.query_buffer_limit_disconnections.add(1);

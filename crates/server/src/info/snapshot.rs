@@ -128,7 +128,7 @@ impl<'a> Snapshot<'a> {
 
     /// The same exactly, in seconds.
     pub fn control_cpu_seconds(&self) -> f64 {
-        run_time_ns(&format!("/proc/self/task/{}/schedstat", std::process::id())).unwrap_or_default() as f64
+        run_time_ns(format!("/proc/self/task/{}/schedstat", std::process::id())).unwrap_or_default() as f64
             / 1e9
     }
 

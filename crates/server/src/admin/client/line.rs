@@ -20,7 +20,12 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs) 
     let command = node.commands.all().get(usize::from(seen.command.load(Relaxed)));
     let [sub, psub, ssub] = Kind::ALL.map(|kind| client.listening.count(kind));
     let own = size_of::<ClientShared>() + size_of::<Session>();
-    let total = query + output + seen.multi_bytes.load(Relaxed) + client.listening.bytes() + own as u64;
+    let total = query
+        + output
+        + seen.multi_bytes.load(Relaxed)
+        + seen.watch_bytes.load(Relaxed)
+        + client.listening.bytes()
+        + own as u64;
     let parts = [
         format!("id={} addr={} laddr={} fd={}", client.id, client.addr, client.laddr, client.fd),
         format!("name={} age={}", names.name, seconds_since(client.created_ms)),
