@@ -200,6 +200,14 @@ impl<'c> Call<'c, '_, '_> {
         self.log(&words);
     }
 
+    /// The log gets the first `words` words of this request: memory ended behind them, after so many changes.
+    #[cold]
+    pub fn log_first(&mut self, words: usize, changes: u64) {
+        let args = self.args;
+        self.txn.dirty += changes - 1;
+        self.log_words(|logged| logged.extend(args.iter().take(words)));
+    }
+
     // ---- expiry ----
 
     /// Whether a key that is given this moment has no time left. Only who deletes expired keys asks: elsewhere the key

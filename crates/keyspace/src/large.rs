@@ -5,6 +5,7 @@
 //!
 //! Cost beside the body: 8 B here, 40 B of shared vector (counts 16, vector 24), 8 B of reference in the page.
 
+use crate::pile::Pile;
 use crate::value::Full;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub(crate) type Shared = Arc<Vec<u8>>;
 #[derive(Default)]
 pub(crate) struct Large {
     chunks: Vec<Box<[Option<Shared>]>>,
-    free: Vec<u32>,
+    free: Pile<u32>,
     len: u32,
 }
 

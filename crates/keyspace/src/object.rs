@@ -14,6 +14,7 @@
 use crate::entry::Form;
 use crate::fields::Fields;
 use crate::list::List;
+use crate::pile::Pile;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::stream::Stream;
@@ -142,7 +143,7 @@ impl Root {
 #[derive(Default)]
 pub(crate) struct Objects {
     chunks: Vec<Box<[Option<Box<Root>>]>>,
-    free: Vec<u32>,
+    free: Pile<u32>,
     len: u32,
     doomed: Vec<u32>,
     untidy: BTreeSet<u32>,

@@ -1,11 +1,13 @@
-//! A pile: things are put on it one by one and taken off some at a time. What lies there is never moved, so that
-//! putting the ten-millionth costs as much as the first.
+//! A pile: things are put on it one by one and taken off again. What lies there is never moved, so that putting the
+//! ten-millionth costs as much as the first.
 
 use std::collections::LinkedList;
 
 const CHUNK: usize = 64;
 
+#[derive(Clone)]
 pub(crate) struct Pile<T> {
+    /// None is empty.
     chunks: LinkedList<Vec<T>>,
 }
 
@@ -20,11 +22,34 @@ impl<T> Pile<T> {
         self.chunks.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        let last = self.chunks.back().map_or(0, Vec::len);
+        self.chunks.len().saturating_sub(1) * CHUNK + last
+    }
+
+    /// Bytes in the global allocator, about.
+    pub fn memory_bytes(&self) -> usize {
+        self.chunks.len() * (CHUNK * size_of::<T>() + size_of::<Vec<T>>() + 16)
+    }
+
     pub fn push(&mut self, item: T) {
         match self.chunks.back_mut().filter(|chunk| chunk.len() < CHUNK) {
             Some(chunk) => chunk.push(item),
             None => self.chunks.push_back(vec![item]),
         }
+    }
+
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.chunks.back_mut()?;
+        let item = last.pop();
+        if last.is_empty() {
+            self.chunks.pop_back();
+        }
+        item
+    }
+
+    pub fn last(&self) -> Option<&T> {
+        self.chunks.back()?.last()
     }
 
     /// Takes off up to 64 of them.

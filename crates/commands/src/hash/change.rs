@@ -78,15 +78,17 @@ fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Out
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
         let longest = args.from(2).iter().map(<[u8]>::len).max().unwrap_or(0);
         edit.expect(args.len() / 2 - 1, longest)?;
-        let (mut created, mut expired) = (0, false);
-        for at in (2..args.len()).step_by(2) {
-            let set = edit.set(args.get(at), args.get(at + 1), None, false)?;
-            created += i64::from(set.is_new);
-            expired |= set.was_expired;
+        let (mut created, mut expired, mut at) = (0, false, 2);
+        while at < args.len() {
+            let Ok(set) = edit.set(args.get(at), args.get(at + 1), None, false) else { break };
+            (created, expired, at) = (created + i64::from(set.is_new), expired | set.was_expired, at + 2);
         }
-        Ok::<_, Full>((created, expired))
+        Ok::<_, Full>((created, expired, at))
     });
-    let ((created, expired), edited) = finished(edited).map_err(|error| call.fail(error))?;
+    let ((created, expired, end), edited) = finished(edited).map_err(|error| call.fail(error))?;
+    if end == 2 {
+        return Err(call.out_of_memory());
+    }
     if edited.created {
         call.created(&key);
     }
@@ -94,6 +96,10 @@ fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Out
         call.hash_event("hexpired", &key);
     }
     call.hash_event("hset", &key);
+    if end < args.len() {
+        call.log_first(end, end as u64 / 2 - 1);
+        return Err(call.out_of_memory());
+    }
     call.log_changes(args.len() as u64 / 2 - 1);
     Ok(created)
 }

@@ -97,16 +97,21 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
             } else if over {
                 edit.remove(field, false);
                 OVER
-            } else {
-                edit.set_expiry(field, Some(moment))?;
+            } else if edit.set_expiry(field, Some(moment)).is_ok() {
                 SET
+            } else {
+                break;
             });
         }
         Ok(results)
     });
     let (results, edited) = or_fail!(call, finished(edited));
-    call.reply.array(results.len());
-    results.iter().for_each(|result| call.reply.integer(*result));
+    if results.len() < args.len() - first {
+        _ = call.out_of_memory();
+    } else {
+        call.reply.array(results.len());
+        results.iter().for_each(|result| call.reply.integer(*result));
+    }
     let count = |wanted| results.iter().filter(|result| **result == wanted).count() as u64;
     let (set, expired) = (count(SET), count(OVER));
     if expired > 0 {
@@ -121,9 +126,13 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
         call.txn.dirty += set - 1;
         let mut room = [0; I64_BYTES_MAX];
         let number = write_i64(moment.get(), &mut room);
+        let (mut count, tried) = ([0; I64_BYTES_MAX], results.len());
+        let count = write_i64(tried as i64, &mut count);
         call.log_words(|words| {
             words.extend([b"HPEXPIREAT", args.get(1), number]);
-            words.extend(args.from(3).iter());
+            words.extend(args.from(3).iter().take(first - 4));
+            words.push(count);
+            words.extend(args.from(first).iter().take(tried));
         });
         call.hash_event("hexpire", &key);
     }

@@ -138,6 +138,8 @@ struct Stored<'a> {
     gone: Vec<&'a [u8]>,
     /// Fields that were past their time.
     expired: Vec<&'a [u8]>,
+    /// Where the arguments end that were dealt with: memory may have ended first.
+    end: usize,
 }
 
 fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
@@ -156,15 +158,17 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         if conditional && pairs().any(|(field, _)| edit.contains(field) != options.fxx) {
             return Ok::<_, Full>(None);
         }
-        let mut stored = Stored { gone: Vec::new(), expired: Vec::new() };
+        let mut stored = Stored { gone: Vec::new(), expired: Vec::new(), end: options.first };
         for (field, value) in pairs() {
             if over {
                 if edit.remove(field, true) {
                     stored.gone.push(field);
                 }
-            } else if edit.set(field, value, moment, options.keep)?.was_expired {
-                stored.expired.push(field);
+            } else {
+                let Ok(set) = edit.set(field, value, moment, options.keep) else { break };
+                stored.expired.extend(set.was_expired.then_some(field));
             }
+            stored.end += 2;
         }
         Ok(Some(stored))
     });
@@ -173,6 +177,9 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.reply.integer(0);
         return done();
     };
+    if stored.end == options.first {
+        return call.out_of_memory();
+    }
     if edited.created || !exists {
         call.created(&key);
     }
@@ -197,6 +204,9 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     if edited.emptied || over && !exists {
         call.emptied(&key);
     }
+    if stored.end < args.len() {
+        return call.out_of_memory();
+    }
     call.reply.integer(1);
     done()
 }
@@ -220,18 +230,19 @@ fn log_hsetex(
             words.extend(&stored.gone);
         });
     }
-    let fields = (args.len() - options.first) as u64 / 2;
+    let fields = (stored.end - options.first) as u64 / 2;
     let conditional = options.nx || options.xx || options.fnx || options.fxx;
     let is_canonical = options.time.is_none_or(|time| !time.seconds && !time.relative);
-    if !conditional && is_canonical {
+    if !conditional && is_canonical && stored.end == args.len() {
         return call.log_changes(fields);
     }
     call.txn.dirty += fields - 1;
-    let mut room = [0; I64_BYTES_MAX];
+    let (mut room, mut count) = ([0; I64_BYTES_MAX], [0; I64_BYTES_MAX]);
     let number = write_i64(moment.map_or(0, UnixMs::get), &mut room);
+    let count = write_i64(fields as i64, &mut count);
     call.log_words(|words| {
         let mut at = 0;
-        while at < args.len() {
+        while at < stored.end {
             let is_option = at >= 2 && at < options.first;
             if is_option && ["NX", "XX", "FNX", "FXX"].iter().any(|name| is_word(args.get(at), name)) {
                 at += 1;
@@ -239,7 +250,7 @@ fn log_hsetex(
                 words.extend([&b"PXAT"[..], number]);
                 at += 2;
             } else {
-                words.push(args.get(at));
+                words.push(if at + 1 == options.first { count } else { args.get(at) });
                 at += 1;
             }
         }
@@ -290,7 +301,7 @@ fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     call.reply.array(args.len() - options.first);
     let reply = &mut *call.reply;
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
-        let mut changed = Vec::new();
+        let (mut changed, mut full) = (Vec::new(), false);
         for field in args.from(options.first).iter() {
             let Some((value, old)) = edit.get(field) else {
                 reply.null();
@@ -298,25 +309,31 @@ fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
             };
             reply_element(reply, value);
             let change = if over {
-                edit.remove(field, false)
-            } else if moment.is_some() {
-                edit.set_expiry(field, moment)?
+                Ok(edit.remove(field, false))
+            } else if moment.is_some() || options.persist && old.is_some() {
+                edit.set_expiry(field, moment)
             } else {
-                options.persist && old.is_some() && edit.set_expiry(field, None)?
+                Ok(false)
             };
-            if change {
-                changed.push(field);
+            full = change.is_err();
+            if full {
+                break;
             }
+            changed.extend((change == Ok(true)).then_some(field));
         }
-        Ok::<_, Full>(changed)
+        Ok::<_, Full>((changed, full))
     });
-    let (changed, edited) = match finished(edited) {
+    let ((changed, full), edited) = match finished(edited) {
         Ok(done) => done,
         Err(error) => {
             call.reply.truncate(mark);
             return call.fail(error);
         }
     };
+    if full {
+        call.reply.truncate(mark);
+        _ = call.out_of_memory();
+    }
     if changed.is_empty() {
         return done();
     }

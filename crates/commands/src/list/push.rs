@@ -132,8 +132,7 @@ fn push(call: &mut Call<'_, '_, '_>, end: End, only_present: bool) -> Outcome {
     }
     if pushed > 0 {
         // The log gets what is there.
-        call.txn.dirty += pushed - 1;
-        call.log_words(|words| words.extend(args.iter().take(2 + pushed as usize)));
+        call.log_first(2 + pushed as usize, pushed);
     }
     call.out_of_memory()
 }

@@ -21,32 +21,66 @@ enum Operation {
     Diff,
 }
 
+/// The sets of a command: how many members each has, if it is there, and which argument names it.
+struct Operands {
+    sets: Vec<(Option<u64>, usize)>,
+    all_ints: bool,
+}
+
+impl Operands {
+    /// Types and lengths first: an error comes before anything else.
+    fn of(call: &mut Call<'_, '_, '_>, keys: Range<usize>) -> Result<Operands, &'static str> {
+        let mut operands = Operands { sets: Vec::with_capacity(keys.len()), all_ints: true };
+        for at in keys {
+            let key = call.key(at);
+            let found = set(call.txn.find(call.db, &key, Lookup::Read))?;
+            operands.all_ints &= found.is_none_or(|view| view.encoding() == Encoding::Intset);
+            let len = found.map(|view| view.len());
+            if len.is_none() {
+                call.missed(&key);
+            }
+            operands.sets.push((len, at));
+        }
+        Ok(operands)
+    }
+
+    /// Calls `visit` with members that all sets have, some at a time, until it has enough: goes through the smallest set
+    /// and asks the others.
+    fn for_each_common(mut self, call: &mut Call<'_, '_, '_>, mut visit: impl FnMut(Members) -> bool) {
+        const MEMBERS_AT_ONCE: u64 = 100;
+        self.sets.sort();
+        let (Some(_), smallest) = self.sets[0] else { return };
+        let mut cursor = 0;
+        loop {
+            let key = call.key(smallest);
+            let mut some = Members::new();
+            if let Ok(Some(view)) = set(call.txn.find(call.db, &key, Lookup::Silent)) {
+                cursor = view.scan(cursor, MEMBERS_AT_ONCE, |member| some.push(member.to_vec()));
+            }
+            let some = keep(call, some, self.sets[1..].iter().map(|(_, at)| *at), true);
+            if !visit(some) || cursor == 0 {
+                return;
+            }
+        }
+    }
+}
+
 /// The members of the result; the keys are the arguments `keys`.
 fn compute(
     call: &mut Call<'_, '_, '_>,
     keys: Range<usize>,
     operation: Operation,
 ) -> Result<Members, &'static str> {
-    // Types and lengths first: an error comes before anything else.
-    let (mut lens, mut all_ints) = (Vec::with_capacity(keys.len()), true);
-    for at in keys.clone() {
-        let key = call.key(at);
-        let found = set(call.txn.find(call.db, &key, Lookup::Read))?;
-        all_ints &= found.is_none_or(|view| view.encoding() == Encoding::Intset);
-        let len = found.map(|view| view.len());
-        if len.is_none() {
-            call.missed(&key);
-        }
-        lens.push((len, at));
-    }
+    let operands = Operands::of(call, keys.clone())?;
+    let all_ints = operands.all_ints;
     let mut members = match operation {
         Operation::Inter => {
-            if lens.iter().any(|(len, _)| len.is_none()) {
-                return Ok(Vec::new());
-            }
-            lens.sort();
-            let members = copy_of(call, lens[0].1);
-            keep(call, members, lens[1..].iter().map(|(_, at)| *at), true)
+            let mut members = Members::new();
+            operands.for_each_common(call, |some| {
+                members.extend(some);
+                true
+            });
+            members
         }
         Operation::Diff => {
             let members = copy_of(call, keys.start);
@@ -124,7 +158,15 @@ fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str)
         }
         Ok::<_, Full>(())
     });
-    or_fail!(call, finished(edited));
+    if let Err(error) = finished(edited) {
+        // Half a result is none.
+        call.txn.remove(call.db, &target);
+        if existed {
+            call.event(EventClass::Generic, "del", target.bytes);
+            call.log(&[b"DEL", target.bytes]);
+        }
+        return call.fail(error);
+    }
     if !existed {
         call.created(&target);
     }
@@ -198,9 +240,14 @@ fn sintercard(call: &mut Call<'_, '_, '_>) -> Outcome {
         limit = number;
         at += 2;
     }
-    let members = or_fail!(call, compute(call, 2..2 + count, Operation::Inter));
-    let len = members.len() as i64;
-    call.reply.integer(if limit > 0 { len.min(limit) } else { len });
+    let operands = or_fail!(call, Operands::of(call, 2..2 + count));
+    let most = if limit > 0 { limit } else { i64::MAX };
+    let mut found = 0;
+    operands.for_each_common(call, |some| {
+        found += some.len() as i64;
+        found < most
+    });
+    call.reply.integer(found.min(most));
     done()
 }
 

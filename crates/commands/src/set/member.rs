@@ -27,18 +27,27 @@ fn sadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, args) = (call.key(1), call.args);
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
         edit.expect(args.get(2), args.len() - 2)?;
-        let mut added = 0;
+        let (mut added, mut tried) = (0, 0);
         for member in args.from(2).iter() {
-            added += u64::from(edit.add(member)?);
+            let Ok(is_new) = edit.add(member) else { break };
+            (added, tried) = (added + u64::from(is_new), tried + 1);
         }
-        Ok::<_, Full>(added)
+        Ok::<_, Full>((added, tried))
     });
-    let (added, edited) = or_fail!(call, finished(edited));
+    let ((added, tried), edited) = or_fail!(call, finished(edited));
     if edited.created {
         call.created(&key);
     }
     if added > 0 {
         call.set_event("sadd", &key);
+    }
+    if tried < args.len() - 2 {
+        if added > 0 {
+            call.log_first(2 + tried, added);
+        }
+        return call.out_of_memory();
+    }
+    if added > 0 {
         call.log_changes(added);
     }
     call.reply.integer(added as i64);
@@ -117,7 +126,15 @@ fn smove(call: &mut Call<'_, '_, '_>) -> Outcome {
     });
     let (added, target) = or_fail!(call, finished(added));
     let removed = call.txn.edit_set(call.db, &from, &call.settings.limits, |edit| Ok(edit.remove(member)));
-    let (_, source) = or_fail!(call, finished(removed));
+    let source = match finished(removed) {
+        Ok((_, source)) => source,
+        Err(error) => {
+            if added {
+                call.log(&[b"SADD", to.bytes, member]);
+            }
+            return call.fail(error);
+        }
+    };
     call.set_event("srem", &from);
     if source.emptied {
         call.event(EventClass::Generic, "del", from.bytes);

@@ -48,12 +48,13 @@ use cursor::Members;
 
 use crate::heap::Heap;
 use crate::key::KeyHasher;
+use crate::nodes::Table;
 use crate::pile::Pile;
 use crate::value::Full;
 use crate::zset::ZsetBound;
 use leaf::{Cell, INLINE_BYTES_MAX, LONG};
 use long::Longs;
-use node::{Nodes, Table};
+use node::Nodes;
 use saved::SavedLeaf;
 use seek::{ByMember, ByScore, UpTo};
 

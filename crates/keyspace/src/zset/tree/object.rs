@@ -1,8 +1,9 @@
 //! The tree as one of the large collections of a partition.
 
 use super::ZsetTree;
-use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room, Table};
+use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
 use super::saved::SavedLeaf;
+use crate::nodes::Table;
 use crate::object::{Object, Structure};
 use crate::packed::Element;
 use crate::snapshot::SnapshotPart;
