@@ -9,7 +9,7 @@
 //! | trimming  | every tick                 | free slabs beyond a reserve go back to the system                        |
 //! | huge pages| every tick                 | some ranges of 2 MB that are full                                       |
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
-//! | rates     | ten times a second         | what INFO calls instantaneous                                           |
+//! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
 //! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
 
@@ -79,6 +79,7 @@ impl Cron {
         self.node.memory.note(self.node.used_memory_bytes());
         if self.sampled_at.elapsed() >= RATE_INTERVAL {
             self.node.stats.sample_rates(self.sampled_at.elapsed());
+            self.node.note_excess();
             self.sampled_at = Instant::now();
         }
         let woken = self.node.stats.now_ticks();

@@ -366,7 +366,7 @@ impl Dispatcher {
     }
 
     fn make_room(&mut self) -> Room {
-        if self.node.used_memory_bytes() <= self.hot.maxmemory_bytes {
+        if self.node.counted_memory_bytes() <= self.hot.maxmemory_bytes {
             return Room::Enough;
         }
         self.held.release();
