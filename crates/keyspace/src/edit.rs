@@ -164,6 +164,7 @@ impl Partition {
         if root.references == 1 {
             root.key = plan.keyed.then(|| key.bytes.into());
             root.units = units_of(root);
+            root.timed = root.has_timed_fields();
         }
         let body = BodyRef { place: Place::Object, raw: number, len: 0, keyed: plan.keyed };
         let draft = Draft::outside(key.bytes, form, body, expiry);
@@ -230,15 +231,17 @@ impl Partition {
         true
     }
 
-    /// After a change of an object that stays where it is: what its slot counts for it.
+    /// After a change of an object that stays where it is: what its slot and its table count for it.
     pub fn recount(&mut self, db: Db, location: &Location, number: u32) {
         let root = self.store.objects.get_mut(number);
         let (old, new) = (root.units, units_of(root));
-        if old == new {
+        let (was_timed, timed) = (root.timed, root.has_timed_fields());
+        if (old, was_timed) == (new, timed) {
             return;
         }
-        root.units = new;
+        (root.units, root.timed) = (new, timed);
         let (table, store) = self.table_and_store(db).expect("it was found");
+        table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.outside = slot.record.outside - old + new;
@@ -326,7 +329,8 @@ impl Store {
             }
         };
         let seen = self.snapshot.version();
-        let copy = Root { home: 0, key: None, references: 0, seen, cut_len: None, units: 0, body };
+        let copy =
+            Root { home: 0, key: None, references: 0, seen, cut_len: None, units: 0, timed: false, body };
         self.objects.put(number, Box::new(copy));
         self.list_bound(number);
         Ok(number)

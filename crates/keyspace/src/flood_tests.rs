@@ -228,7 +228,7 @@ fn walks_and_choices_in_a_flooded_slot() {
     let mut cursor = 0;
     loop {
         let mut visit = |key: &[u8], _: &Entry<'_>| met.push((0, key.to_vec()));
-        cursor = txn(&keyspace, START, |txn| txn.scan(Db(0), cursor, 10, None, &mut visit));
+        cursor = txn(&keyspace, START, |txn| txn.scan(Db(0), cursor, 10, None, |_, _| true, &mut visit));
         if cursor == 0 {
             break;
         }

@@ -130,10 +130,16 @@ pub(crate) struct Root {
     pub cut_len: Option<u64>,
     /// What its slot's record counts for it, in units of 16 B.
     pub units: u32,
+    /// Whether its table counts it among the hashes that have fields with a time.
+    pub timed: bool,
     pub body: Object,
 }
 
 impl Root {
+    pub fn has_timed_fields(&self) -> bool {
+        matches!(&self.body, Object::Hash(fields) if fields.record.volatile > 0)
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         let key = self.key.as_ref().map_or(0, |key| key.len() as u64);
         ROOT_BYTES + key + self.body.structure().memory_bytes()

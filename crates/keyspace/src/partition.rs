@@ -408,6 +408,11 @@ impl Partition {
         self.table(db).map_or(0, |table| table.volatile)
     }
 
+    /// Hashes that have fields with a time.
+    pub fn timed_hashes(&self, db: Db) -> u64 {
+        self.table(db).map_or(0, |table| table.timed_hashes)
+    }
+
     /// Calls `visit` with every entry of a slot, or of all slots.
     pub fn for_each(
         &self,

@@ -81,6 +81,11 @@ impl Store {
         }
     }
 
+    /// Whether a body is a hash that has fields with a time, as its table counts it.
+    pub fn is_timed(&self, body: BodyRef) -> bool {
+        body.place == Place::Object && self.objects.get(body.raw).timed
+    }
+
     /// What a body takes, in units of 16 B.
     pub fn body_units(&self, body: BodyRef) -> u32 {
         let bytes = match body.place {

@@ -35,6 +35,8 @@ pub(crate) struct Table {
     pub sums: Vec<RunSum>,
     pub keys: u64,
     pub volatile: u64,
+    /// Hashes that have fields with a time.
+    pub timed_hashes: u64,
     /// Told apart by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::value::Db,
     partition: u16,
@@ -96,6 +98,7 @@ impl Table {
             sums: vec![NO_SUM; runs],
             keys: 0,
             volatile: 0,
+            timed_hashes: 0,
             snapshot_db,
             partition,
             shared,
@@ -300,12 +303,14 @@ impl Table {
         let record = &mut location.slot.record;
         if let Some(body) = entry.body() {
             record.outside += store.body_units(body);
+            self.timed_hashes += u64::from(store.is_timed(body));
         }
         match &old {
             None => record.keys += 1,
             Some(old) => {
                 if let Some(body) = old.body {
                     record.outside -= store.body_units(body);
+                    self.timed_hashes -= u64::from(store.is_timed(body));
                     store.free_body(body);
                 }
                 record.volatile -= u32::from(old.expiry.is_some());
@@ -372,6 +377,7 @@ impl Table {
         };
         if let Some(body) = body {
             slot.record.outside -= store.body_units(body);
+            self.timed_hashes -= u64::from(store.is_timed(body));
             store.free_body(body);
         }
         slot.record.keys -= 1;
@@ -406,6 +412,7 @@ impl Table {
         }
         for body in bodies {
             slot.record.outside -= store.body_units(body);
+            self.timed_hashes -= u64::from(store.is_timed(body));
             store.free_body(body);
         }
         slot.record.keys -= gone;
@@ -558,12 +565,12 @@ impl Table {
 
     /// Returns how many objects of the arena and how many large values the table refers to.
     pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 2] {
-        let (mut keys, mut volatile, mut referred) = (0, 0, [1, 0]);
+        let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0]);
         for (run, sum) in self.sums.iter().enumerate() {
             let (mut run_keys, mut run_volatile) = (0, 0);
             for at in run * self.run_slots()..(run + 1) * self.run_slots() {
                 let record = self.slot(&store.heap, at).record;
-                self.check_slot(store, at, &record, &slot_of, &mut referred);
+                timed_hashes += u64::from(self.check_slot(store, at, &record, &slot_of, &mut referred));
                 assert!(record.bound >= sum.bound, "a run's bound is a lower bound");
                 run_keys += record.keys;
                 run_volatile += record.volatile;
@@ -578,7 +585,7 @@ impl Table {
             volatile += u64::from(run_volatile);
             referred[0] += u64::from(run_keys > 0);
         }
-        assert_eq!((self.keys, self.volatile), (keys, volatile));
+        assert_eq!((self.keys, self.volatile, self.timed_hashes), (keys, volatile, timed_hashes));
         referred
     }
 
@@ -589,7 +596,8 @@ impl Table {
         record: &Record,
         slot_of: &impl Fn(&[u8]) -> usize,
         referred: &mut [u64; 2],
-    ) {
+    ) -> u32 {
+        let mut timed_hashes = 0;
         referred[0] += directory::check_invariants(&store.heap, record) as u64;
         let (mut keys, mut volatile, mut bytes, mut outside) = (0, 0, 0, 0);
         for index in 0..record.pages {
@@ -612,6 +620,7 @@ impl Table {
                     assert!(bound_of(expiry) >= bound, "a page's bound is a lower bound");
                 }
                 outside += entry.body().map_or(0, |body| store.body_units(body));
+                timed_hashes += u32::from(entry.body().is_some_and(|body| store.is_timed(body)));
                 referred[0] += u64::from(entry.place() == Place::Blob);
                 referred[1] += u64::from(entry.place() == Place::Large);
             }
@@ -619,5 +628,6 @@ impl Table {
         let counted = (keys, volatile, bytes, outside);
         assert_eq!(counted, (record.keys, record.volatile, record.page_bytes, record.outside));
         assert!(record.bound == NEVER || record.pages > 0);
+        timed_hashes
     }
 }

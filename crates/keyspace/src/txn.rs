@@ -467,6 +467,11 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.held.partitions().map(|partition| partition.volatile_len(db)).sum()
     }
 
+    /// Hashes that have fields with a time.
+    pub fn timed_hashes(&mut self, db: Db) -> u64 {
+        self.held.partitions().map(|partition| partition.timed_hashes(db)).sum()
+    }
+
     /// Calls `visit` with every live key of `db`; in one slot only if it is given.
     pub fn for_each_key(&mut self, db: Db, slot: Option<Slot>, mut visit: impl FnMut(&[u8])) {
         let now = self.conditions.now;
@@ -488,12 +493,16 @@ impl<'t, 'k> Txn<'t, 'k> {
         cursor: u64,
         count: u64,
         slot: Option<Slot>,
+        wanted: impl Fn(&[u8], &Entry<'_>) -> bool,
         mut visit: impl FnMut(&[u8], &Entry<'_>),
     ) -> u64 {
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         let mut stale: Vec<Vec<u8>> = Vec::new();
         let next = crate::scan::scan(self.held, db, cursor, count, slot, now, &mut |key, entry| {
+            if !wanted(key, entry) {
+                return;
+            }
             if keep || entry.expiry.is_none_or(|at| at >= now) {
                 visit(key, entry);
             } else {

@@ -224,9 +224,16 @@ impl World {
         loop {
             let count = 1 + self.prng.below(30);
             cursor = self.txn(|txn| {
-                txn.scan(db, cursor, count, None, |key, _| {
-                    seen.insert(key.to_vec());
-                })
+                txn.scan(
+                    db,
+                    cursor,
+                    count,
+                    None,
+                    |_, _| true,
+                    |key, _| {
+                        seen.insert(key.to_vec());
+                    },
+                )
             });
             if cursor == 0 {
                 break;

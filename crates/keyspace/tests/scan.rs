@@ -27,7 +27,7 @@ fn remove(keyspace: &Keyspace, db: u16, key: &str) {
 fn call(keyspace: &Keyspace, db: u16, cursor: u64, count: u64, slot: Option<Slot>) -> (u64, Vec<Vec<u8>>) {
     let mut keys = Vec::new();
     let visit = |key: &[u8], _: &Entry<'_>| keys.push(key.to_vec());
-    let next = txn(keyspace, START, |txn| txn.scan(Db(db), cursor, count, slot, visit));
+    let next = txn(keyspace, START, |txn| txn.scan(Db(db), cursor, count, slot, |_, _| true, visit));
     assert!(next < CURSOR_LIMIT);
     (next, keys)
 }
@@ -258,9 +258,16 @@ fn stale_entries_are_not_returned() {
         let mut txn = Txn::new(&mut held, Conditions { expiry_mode, ..conditions(START) }, &mut sink);
         let (mut cursor, mut met) = (0, BTreeSet::new());
         loop {
-            cursor = txn.scan(Db(0), cursor, 10, None, |key, _| {
-                met.insert(key.to_vec());
-            });
+            cursor = txn.scan(
+                Db(0),
+                cursor,
+                10,
+                None,
+                |_, _| true,
+                |key, _| {
+                    met.insert(key.to_vec());
+                },
+            );
             if cursor == 0 {
                 break;
             }

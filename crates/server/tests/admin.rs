@@ -171,6 +171,21 @@ fn information() {
     client.check("CONFIG RESETSTAT", OK);
     assert_eq!(field(&client.ask("INFO stats"), "keyspace_misses:", '\r'), "0");
     assert!(!client.ask("INFO").contains("# Commandstats"));
+    let timed = |client: &mut Client| {
+        let line = field(&client.ask("INFO keyspace"), "db0:", '\r').to_string();
+        line.rsplit('=').next().unwrap().to_string()
+    };
+    client.check("HSET h f v g w", ":2\r\n");
+    client.check("HEXPIRE h 100 FIELDS 2 f g", "*2\r\n:1\r\n:1\r\n");
+    assert_eq!(timed(&mut client), "1");
+    client.check("COPY h i", ":1\r\n");
+    client.check("RENAME i j", OK);
+    assert_eq!(timed(&mut client), "2");
+    client.check("HPERSIST h FIELDS 1 f", "*1\r\n:1\r\n");
+    assert_eq!(timed(&mut client), "2");
+    client.check("HDEL h g", ":1\r\n");
+    client.check("SET j string", OK);
+    assert_eq!(timed(&mut client), "0");
 }
 
 #[test]

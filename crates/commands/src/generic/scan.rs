@@ -4,6 +4,7 @@ use super::keys::slot_of_pattern;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
+use isotherm_keyspace::Entry;
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
 use isotherm_stdx::{glob_match, parse_i64, parse_u64};
@@ -97,13 +98,13 @@ fn scan(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut keys = Reply::new(call.reply.proto);
     let mut found = 0;
     let slot = options.pattern.and_then(slot_of_pattern);
-    let next = call.txn.scan(call.db, cursor, options.count, slot, |key, entry| {
-        let wanted = options.kind.is_none_or(|kind| kind == entry.kind().name())
-            && options.pattern.is_none_or(|pattern| glob_match(pattern, key, false));
-        if wanted {
-            keys.bulk(key);
-            found += 1;
-        }
+    let wanted = |key: &[u8], entry: &Entry<'_>| {
+        options.kind.is_none_or(|kind| kind == entry.kind().name())
+            && options.pattern.is_none_or(|pattern| glob_match(pattern, key, false))
+    };
+    let next = call.txn.scan(call.db, cursor, options.count, slot, wanted, |key, _| {
+        keys.bulk(key);
+        found += 1;
     });
     call.reply.array(2);
     call.reply.bulk(write_u64(next, &mut [0; I64_BYTES_MAX]));

@@ -124,8 +124,8 @@ fn keyspace(snapshot: &Snapshot<'_>, out: &mut String) {
         line(
             out,
             format_args!(
-                "db{}:keys={},expires={},avg_ttl={},keys_with_volatile_items=0",
-                size.db.0, size.keys, size.volatile, size.average_ttl_ms
+                "db{}:keys={},expires={},avg_ttl={},keys_with_volatile_items={}",
+                size.db.0, size.keys, size.volatile, size.average_ttl_ms, size.timed_hashes
             ),
         );
     }

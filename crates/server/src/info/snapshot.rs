@@ -26,11 +26,19 @@ pub struct DatabaseSize {
     pub keys: u64,
     pub volatile: u64,
     pub average_ttl_ms: u64,
+    /// Hashes that have fields with a time.
+    pub timed_hashes: u64,
 }
 
 /// How many keys there are, of what a transaction holds everything of.
 pub fn database_sizes(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseSize> {
-    let size = |db| DatabaseSize { db, keys: txn.len(db), volatile: txn.volatile_len(db), average_ttl_ms: 0 };
+    let size = |db| DatabaseSize {
+        db,
+        keys: txn.len(db),
+        volatile: txn.volatile_len(db),
+        average_ttl_ms: 0,
+        timed_hashes: txn.timed_hashes(db),
+    };
     (0..node.config.databases()).map(Db).map(size).collect()
 }
 

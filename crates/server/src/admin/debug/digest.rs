@@ -23,12 +23,19 @@ pub fn all(call: &mut AdminCall<'_>) {
         mix(&mut digest, &u32::from(db.0).to_be_bytes());
         let mut cursor = 0;
         loop {
-            cursor = txn.scan(db, cursor, SCAN_COUNT, None, |key, entry| {
-                let mut own = Digest::default();
-                mix(&mut own, key);
-                add_value(&mut own, entry);
-                xor(&mut digest, &own);
-            });
+            cursor = txn.scan(
+                db,
+                cursor,
+                SCAN_COUNT,
+                None,
+                |_, _| true,
+                |key, entry| {
+                    let mut own = Digest::default();
+                    mix(&mut own, key);
+                    add_value(&mut own, entry);
+                    xor(&mut digest, &own);
+                },
+            );
             if cursor == 0 {
                 break;
             }

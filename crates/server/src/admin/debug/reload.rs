@@ -55,16 +55,23 @@ fn save_all(call: &mut AdminCall<'_>) -> Vec<Saved> {
     for db in (0..databases).map(Db) {
         let mut cursor = 0;
         loop {
-            cursor = txn.scan(db, cursor, SCAN_COUNT, None, |key, entry| {
-                writer.clear();
-                transfer::save(&mut writer, entry, &limits);
-                all.push(Saved {
-                    db,
-                    key: key.to_vec(),
-                    bytes: writer.bytes().to_vec(),
-                    expiry: entry.expiry,
-                });
-            });
+            cursor = txn.scan(
+                db,
+                cursor,
+                SCAN_COUNT,
+                None,
+                |_, _| true,
+                |key, entry| {
+                    writer.clear();
+                    transfer::save(&mut writer, entry, &limits);
+                    all.push(Saved {
+                        db,
+                        key: key.to_vec(),
+                        bytes: writer.bytes().to_vec(),
+                        expiry: entry.expiry,
+                    });
+                },
+            );
             if cursor == 0 {
                 break;
             }
