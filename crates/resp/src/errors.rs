@@ -110,9 +110,10 @@ pub fn not_for_subscribers(command: &str) -> String {
     )
 }
 
-/// A text of which parts are a client's bytes: `Reply::error` takes bytes as well.
+/// A text of which parts are a client's bytes, up to the first NUL as in the field: `Reply::error` takes bytes as well.
 pub fn with_bytes(before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
-    [before.as_bytes(), bytes, after.as_bytes()].concat()
+    let shown = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    [before.as_bytes(), shown, after.as_bytes()].concat()
 }
 
 /// Names and arguments are shown up to this many bytes.

@@ -199,8 +199,11 @@ fn count_one(call: &mut Call<'_, '_, '_>) -> Result<(), Wrong> {
             number
         }
         None => {
-            let number = estimate::estimate(&sketch::histogram(bytes, form)?);
-            sketch::store_estimate(call.txn.room(call.db, &key, len)?, number);
+            let counted = sketch::histogram(bytes, form);
+            // It is raw from now on, damaged or not.
+            let room = call.txn.room(call.db, &key, len)?;
+            let number = estimate::estimate(&counted?);
+            sketch::store_estimate(room, number);
             call.txn.touch(call.db, &key);
             call.log_verbatim();
             number

@@ -56,15 +56,18 @@ fn zrandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
         4 if is_word(call.args.get(3), "WITHSCORES") => true,
         _ => return call.fail(errors::SYNTAX),
     };
-    let too_many = count < 0 && count.unsigned_abs() > REPEATED_MEMBERS_MAX;
-    if too_many || with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
+    if with_scores && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return call.fail(errors::OUT_OF_RANGE);
     }
+    let too_many = count < 0 && count.unsigned_abs() > REPEATED_MEMBERS_MAX;
     let mut prng = Prng::new(call.prng.next_u64());
     read_zset(
         call,
         |reply| reply.array(0),
         |reply, view| {
+            if too_many {
+                return reply.error(errors::OUT_OF_RANGE);
+            }
             let ranks = match count {
                 0.. => different_ranks(&mut prng, count as u64, view.len()),
                 _ => (0..count.unsigned_abs()).map(|_| prng.below(view.len())).collect(),

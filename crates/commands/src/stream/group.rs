@@ -115,6 +115,9 @@ fn create(call: &mut Call<'_, '_, '_>) -> Outcome {
         Found::Absent if !make => return call.fail(NO_KEY),
         _ => {}
     }
+    if call.args.len() > 8 {
+        return call.fail(errors::subcommand_syntax(call.args));
+    }
     let id = match call.args.get(4) {
         b"$" => None,
         text => match parse_strict(text, 0) {
@@ -173,12 +176,16 @@ fn setid(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok((_, entries_read)) => entries_read,
         Err(error) => return call.fail(error),
     };
-    let (name, text) = (call.args.get(3), call.args.get(4));
+    let args = call.args;
+    let (name, text) = (args.get(3), args.get(4));
     let changed = change(call, true, |stream| {
+        if args.len() > 7 {
+            return Err(errors::subcommand_syntax(args));
+        }
         let id = if text == b"$" { stream.state().last_id } else { parse(text, 0)? };
         let mut group = stream.group_mut(name).expect("it was found");
         (group.last_id, group.entries_read) = (id, entries_read);
-        Ok::<_, &'static str>(())
+        Ok(())
     });
     match changed {
         Ok(Ok(())) => {}

@@ -28,6 +28,8 @@ pub(super) struct Options {
 
 const TWO_STRATEGIES: &str = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible";
 
+const LIMIT_OF_EXACT: &str = "ERR syntax error, LIMIT cannot be used without the special ~ option";
+
 impl Options {
     /// `[MAXLEN|MINID [=|~] threshold [LIMIT count]] [NOMKSTREAM] id` of XADD, the first two parts of XTRIM.
     pub(super) fn parse(call: &Call<'_, '_, '_>, is_add: bool) -> Result<Options, &'static str> {
@@ -76,10 +78,13 @@ impl Options {
             if limit.is_some_and(|limit| limit > 0) {
                 return Err("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy");
             }
-            return if is_add {
-                Ok(())
+            if !is_add {
+                return Err("ERR syntax error, XTRIM must be called with a trimming strategy");
+            }
+            return if limit.is_some() && call.txn.conditions.expiry_mode != ExpiryMode::Keep {
+                Err(LIMIT_OF_EXACT)
             } else {
-                Err("ERR syntax error, XTRIM must be called with a trimming strategy")
+                Ok(())
             };
         };
         // What a primary sends is exact already.
@@ -87,7 +92,7 @@ impl Options {
             return Ok(());
         }
         if limit.is_some() && !trimming.whole {
-            return Err("ERR syntax error, LIMIT cannot be used without the special ~ option");
+            return Err(LIMIT_OF_EXACT);
         }
         if trimming.whole {
             const BLOCKS: u64 = 100;

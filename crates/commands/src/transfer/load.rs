@@ -1,5 +1,5 @@
 //! From a decoded value to a key that holds it, by the same edits that commands make: which encoding comes of it is decided
-//! by the limits in force here, not by the payload.
+//! by the limits in force here. Of a payload that came packed only the number of elements is looked at, as in the field.
 
 use super::stream;
 use isotherm_keyspace::{
@@ -16,11 +16,26 @@ pub fn load(
     (code, value): (u8, &RdbValue),
     limits: &Limits,
 ) -> Result<(), Full> {
-    let loaded = load_parts(txn, db, key, (code, value), limits);
+    let loaded = load_parts(txn, db, key, (code, value), &as_it_came(code, limits));
     if loaded.is_err() {
         txn.remove(db, key);
     }
     loaded
+}
+
+/// The limits without those of an element's bytes, if the payload is of a packed type.
+fn as_it_came(code: u8, limits: &Limits) -> Limits {
+    const HASHES: [u8; 2] = [RdbType::HashZiplist as u8, RdbType::HashListpack as u8];
+    const ZSETS: [u8; 2] = [RdbType::ZsetZiplist as u8, RdbType::ZsetListpack as u8];
+    let mut limits = *limits;
+    if HASHES.contains(&code) {
+        limits.hash_max_listpack_value = usize::MAX;
+    } else if ZSETS.contains(&code) {
+        limits.zset_max_listpack_value = usize::MAX;
+    } else if code == RdbType::SetListpack as u8 {
+        limits.set_max_listpack_value = usize::MAX;
+    }
+    limits
 }
 
 fn load_parts(
@@ -63,14 +78,14 @@ fn load_hash(hash: &mut HashEdit<'_, '_>, pairs: &Texts, expiries_ms: &[i64]) ->
     Ok(())
 }
 
-/// A set that came as a listpack stays one, even of integers; others begin as integers.
+/// A set that came as a listpack stays one, even of integers; others begin as integers, or as a hash table.
 fn load_set(set: &mut SetEdit<'_, '_>, code: u8, members: &Texts, limits: &Limits) -> Result<(), Full> {
     const NO_INTEGER: &[u8] = b"";
     let was_listpack = code == RdbType::SetListpack as u8;
     let entries_max =
         if was_listpack { limits.set_max_listpack_entries } else { limits.set_max_intset_entries };
     if members.len() > entries_max {
-        set.expect(NO_INTEGER, members.len())?;
+        set.expect(NO_INTEGER, usize::MAX)?;
     } else if !was_listpack {
         set.begin_ints();
     }

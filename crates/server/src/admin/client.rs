@@ -221,7 +221,8 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn pause(call: &mut AdminCall<'_>) -> Outcome {
-    let mode = call.args.try_get(3).unwrap_or(b"all");
+    // With more arguments the field looks at none of them.
+    let mode = if call.args.len() == 4 { call.args.get(3) } else { b"all" };
     let writes_only = mode.eq_ignore_ascii_case(b"write");
     if !writes_only && !mode.eq_ignore_ascii_case(b"all") {
         call.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL");
@@ -235,6 +236,8 @@ fn pause(call: &mut AdminCall<'_>) -> Outcome {
     match end_ms {
         Ok(end_ms) => {
             call.node.pause(end_ms, writes_only);
+            // One of no time at all is over before the next command.
+            call.node.end_pause_if_over(call.now);
             call.reply.ok();
         }
         Err(text) => call.reply.error(text),

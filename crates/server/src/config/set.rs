@@ -6,6 +6,7 @@
 
 use super::params::{Apply, Flags, Id, Reason, Value};
 use super::{Config, PARAMS, find, is_text, value};
+use isotherm_resp::errors::with_bytes;
 use isotherm_stdx::glob_match;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -26,11 +27,13 @@ impl SetError {
     pub fn text(&self) -> Vec<u8> {
         match self {
             SetError::Unknown(name) => {
-                [b"ERR Unknown option or number of arguments for CONFIG SET - '", &name[..], b"'"].concat()
+                with_bytes("ERR Unknown option or number of arguments for CONFIG SET - '", name, "'")
             }
             SetError::Failed { name, reason } => {
-                let before = b"ERR CONFIG SET failed (possibly related to argument '";
-                [&before[..], name, b"') - ", reason.as_bytes()].concat()
+                let before = "ERR CONFIG SET failed (possibly related to argument '";
+                let mut text = with_bytes(before, name, "') - ");
+                text.extend_from_slice(reason.as_bytes());
+                text
             }
         }
     }
