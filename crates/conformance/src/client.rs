@@ -52,6 +52,14 @@ impl Client {
         self.read()
     }
 
+    /// All in one write.
+    pub fn call_all(&mut self, commands: &[Vec<Vec<u8>>]) -> io::Result<Vec<Value>> {
+        let mut requests = Vec::new();
+        commands.iter().for_each(|command| push_request(&mut requests, command));
+        self.write(&requests)?;
+        commands.iter().map(|_| self.read()).collect()
+    }
+
     /// Exactly `length` bytes that are no reply: the transfer at the start of a replication.
     pub fn read_exact(&mut self, length: usize) -> io::Result<Vec<u8>> {
         while self.buffer.len() < length {

@@ -115,7 +115,21 @@ fn describe(step: &Step) -> String {
         Step::ShortExpiry { db, key } => {
             format!("[control] SELECT {db} ; SET {} x PX 1 ; wait", key.escape_ascii())
         }
-        Step::FullScan { db, options } => format!("[control] whole scan of {db} {}", shown(options)),
+        Step::FullScan { db, scan, options } => {
+            format!("[control] SELECT {db} ; whole {} {}", shown(scan), shown(options))
+        }
+        Step::Setting { name, value } => format!("[control] CONFIG SET {name} {value}"),
+        Step::Transfer { db, from, to } => format!(
+            "[control] SELECT {db} ; {} dumped, restored by the other server as {}",
+            from.escape_ascii(),
+            to.escape_ascii()
+        ),
+        Step::Damage { db, from, to, seed } => format!(
+            "[control] SELECT {db} ; {} dumped, damaged ({seed}), restored by both as {}",
+            from.escape_ascii(),
+            to.escape_ascii()
+        ),
+        Step::Reload => "[control] DEBUG RELOAD".to_string(),
         Step::Raw { pieces } => {
             let pieces: Vec<String> = pieces.iter().map(|piece| piece.escape_ascii().to_string()).collect();
             format!("[new] {:.300}", pieces.join(" | "))

@@ -29,13 +29,39 @@ enum Part {
     Word(String),
     Named(String),
     Perhaps(Vec<Sequence>),
-    Repeated(Vec<Sequence>),
+    /// None to so many times.
+    Repeated(Vec<Sequence>, u64),
     OneOf(Vec<Sequence>),
 }
 
 const REPEATS_MAX: u64 = 3;
+/// Of `{{ ... }}`: enough for a collection to leave its first form.
+const MANY_REPEATS_MAX: u64 = 150;
+
+/// What a session draws from: each entry's chance, in the order of the grammar.
+pub struct Theme {
+    tickets: Vec<u64>,
+}
 
 impl Grammar {
+    /// One in three sessions mixes all groups, so that types collide; the others dwell on one or two, so that something
+    /// grows, and meet the rest now and then. A group's chance does not depend on how many lines it has.
+    pub fn theme(&self, prng: &mut Prng) -> Theme {
+        let mut groups: Vec<&str> = self.commands.iter().map(|entry| entry.group.as_str()).collect();
+        groups.dedup();
+        let dwelt = if prng.one_in(3) { [""; 2] } else { [*prng.pick(&groups), *prng.pick(&groups)] };
+        let total = |group: &str| {
+            self.commands.iter().filter(|entry| entry.group == group).map(|entry| entry.weight).sum::<u64>()
+        };
+        const SCALE: u64 = 100_000;
+        const DWELLING: u64 = 12;
+        let tickets = self.commands.iter().map(|entry| {
+            let factor = if dwelt.contains(&entry.group.as_str()) { DWELLING } else { 1 };
+            factor * SCALE * entry.weight / total(&entry.group)
+        });
+        Theme { tickets: tickets.collect() }
+    }
+
     /// The grammar of this crate, restricted to `groups` (all of them if there are none).
     pub fn of_groups(groups: &[String]) -> Result<Grammar, String> {
         let mut grammar = Grammar::parse(include_str!("grammar.txt"))?;
@@ -87,25 +113,25 @@ impl Grammar {
                             return Err(format!("grammar: <{name}> is nothing"));
                         }
                     }
-                    Part::Perhaps(body) | Part::Repeated(body) | Part::OneOf(body) => bodies.push(body),
+                    Part::Perhaps(body) | Part::Repeated(body, _) | Part::OneOf(body) => bodies.push(body),
                 }
             }
         }
         Ok(())
     }
 
-    pub fn draw(&self, prng: &mut Prng, vocabulary: &Vocabulary) -> Command {
-        let total = self.commands.iter().map(|entry| entry.weight).sum();
-        let mut ticket = prng.below(total);
-        let drawn = self.commands.iter().find(|entry| match ticket.checked_sub(entry.weight) {
+    pub fn draw(&self, theme: &Theme, prng: &mut Prng, vocabulary: &Vocabulary) -> Command {
+        let mut ticket = prng.below(theme.tickets.iter().sum());
+        let drawn = theme.tickets.iter().position(|tickets| match ticket.checked_sub(*tickets) {
             Some(rest) => {
                 ticket = rest;
                 false
             }
             None => true,
         });
+        let drawn = &self.commands[drawn.expect("the ticket is below the sum")];
         let mut command = Command::new();
-        self.expand(&drawn.expect("the ticket is below the sum").body, prng, vocabulary, &mut command);
+        self.expand(&drawn.body, prng, vocabulary, &mut command);
         command
     }
 
@@ -124,8 +150,8 @@ impl Grammar {
                         self.expand(body, prng, vocabulary, command);
                     }
                 }
-                Part::Repeated(body) => {
-                    for _ in 0..prng.below(REPEATS_MAX + 1) {
+                Part::Repeated(body, times_max) => {
+                    for _ in 0..prng.below(times_max + 1) {
                         self.expand(body, prng, vocabulary, command);
                     }
                 }
@@ -143,17 +169,18 @@ fn parse_body(text: &str) -> Option<Vec<Sequence>> {
 /// Reads up to the end, or to a closing bracket, which stays.
 fn parse_alternatives<'t>(tokens: &mut Peekable<impl Iterator<Item = &'t str>>) -> Option<Vec<Sequence>> {
     let mut body = vec![Sequence::new()];
-    while let Some(token) = tokens.next_if(|token| !matches!(*token, "]" | "}" | ")")) {
+    while let Some(token) = tokens.next_if(|token| !matches!(*token, "]" | "}" | "}}" | ")")) {
         let part = match token {
             "|" => {
                 body.push(Sequence::new());
                 continue;
             }
-            "[" | "{" | "(" => {
+            "[" | "{" | "{{" | "(" => {
                 let inner = parse_alternatives(tokens)?;
                 match (token, tokens.next()?) {
                     ("[", "]") => Part::Perhaps(inner),
-                    ("{", "}") => Part::Repeated(inner),
+                    ("{", "}") => Part::Repeated(inner, REPEATS_MAX),
+                    ("{{", "}}") => Part::Repeated(inner, MANY_REPEATS_MAX),
                     ("(", ")") => Part::OneOf(inner),
                     _ => return None,
                 }
@@ -178,11 +205,14 @@ mod tests {
         let mut prng = Prng::new(1);
         let vocabulary = Vocabulary::new(1_700_000_000_000);
         let mut names = std::collections::HashSet::new();
-        for _ in 0..20_000 {
-            let command = grammar.draw(&mut prng, &vocabulary);
-            names.insert(command[0].to_ascii_uppercase());
+        for _ in 0..200 {
+            let theme = grammar.theme(&mut prng);
+            for _ in 0..200 {
+                let command = grammar.draw(&theme, &mut prng, &vocabulary);
+                names.insert(command[0].to_ascii_uppercase());
+            }
         }
-        assert!(names.len() > 60, "{}", names.len());
+        assert!(names.len() > 200, "{}", names.len());
     }
 
     #[test]
@@ -195,6 +225,7 @@ mod tests {
             "x: GET",
             "x one: GET",
             "<x = A",
+            "x 1: {{ GET }",
         ] {
             assert!(Grammar::parse(text).is_err(), "{text}");
         }
@@ -206,9 +237,10 @@ mod tests {
         let grammar = Grammar::parse("<y> = B | C\ng 1: A ( <y> | { D } ) [ E ]").unwrap();
         let mut prng = Prng::new(3);
         let vocabulary = Vocabulary::new(0);
+        let theme = grammar.theme(&mut prng);
         let drawn: std::collections::BTreeSet<String> = (0..500)
             .map(|_| {
-                let command = grammar.draw(&mut prng, &vocabulary);
+                let command = grammar.draw(&theme, &mut prng, &vocabulary);
                 command.iter().map(|arg| String::from_utf8_lossy(arg).to_uppercase()).collect()
             })
             .collect();

@@ -3,7 +3,7 @@
 //! **Architecture invariant:** this tool does not know the server's insides. It talks to both over sockets.
 //!
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
-//! `vocabulary`), what is done with them (`session`, `runner`, `rules`), how a difference is explained (`shrink`,
+//! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
 //! values dumped and restored both ways (`transfer`), and the clients of the field at work (`clients`).
 
@@ -13,6 +13,7 @@ pub mod process;
 pub mod grammar;
 pub mod vocabulary;
 
+pub mod audit;
 pub mod rules;
 pub mod runner;
 pub mod session;

@@ -19,7 +19,7 @@ isotherm-conformance: compares Isotherm with Valkey
     --ours-arg ARG                       one more argument for our server; may be repeated
     --commands N                         how many to compare (default 20000)
     --seed S  --session I                what to compare, again (default: seed 1, all sessions)
-    --group NAME                         string, generic, transactions, connection, server; may be repeated
+    --group NAME                         one of src/grammar.txt; may be repeated (default: all)
     --fault NAME                         a bug on purpose: keepttl-ignored, range-ends-early, conditions-ignored,
                                          discard-runs
     --shown N                            kinds of differences that are explained (default 20)
@@ -104,12 +104,12 @@ fn differential(args: &[String]) -> Fallible<bool> {
             other => return Err(format!("unknown option: {other}\n{HELP}")),
         }
     }
-    options.ours = match ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
+    options.ours = debuggable(match ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
         Some(Target::Binary(path, _)) => Target::Binary(path, ours_args),
         Some(port) => port,
         None => return Err("where is Isotherm? --ours PORT or --ours-bin PATH".into()),
-    };
-    options.theirs = valkey(theirs)?;
+    });
+    options.theirs = thorough(debuggable(valkey(theirs)?));
     let report = run(&options)?;
     report.print();
     Ok(report.differences.is_empty())
@@ -224,7 +224,18 @@ fn valkey_option(args: &[String]) -> Fallible<(Target, Vec<String>)> {
     }
 }
 
-/// The cases switch the active expiry off and on.
+/// A Valkey that looks at a payload as deeply as we always do.
+fn thorough(target: Target) -> Target {
+    match target {
+        Target::Binary(path, mut args) => {
+            args.extend(["--sanitize-dump-payload".to_string(), "yes".to_string()]);
+            Target::Binary(path, args)
+        }
+        port => port,
+    }
+}
+
+/// DEBUG gives digests, reloads, and switches the active expiry off and on.
 fn debuggable(target: Target) -> Target {
     match target {
         Target::Binary(path, mut args) => {

@@ -14,6 +14,14 @@ pub enum Rule {
     Milliseconds,
     /// Only what kind of reply it is: RANDOMKEY, TIME, ids, sizes.
     Kind,
+    /// Names of encodings: where a list that shrinks becomes a listpack again differs on purpose.
+    Encoding,
+    /// Only how many there are: a choice of chance.
+    Count,
+    /// XPENDING: the third of each four is a time since.
+    Pending,
+    /// XINFO: moments and times since, by their names, and the moments of deliveries.
+    StreamInfo,
     /// A map of facts about the server, of which some must agree.
     Hello,
 }
@@ -24,17 +32,26 @@ const TOLERANCE_MS: i64 = 3000;
 pub fn rule_of(command: &Command) -> Rule {
     let word = |i: usize| command.get(i).map(|arg| arg.to_ascii_uppercase()).unwrap_or_default();
     match (word(0).as_slice(), word(1).as_slice()) {
-        (b"TTL" | b"EXPIRETIME", _) => Rule::Seconds,
-        (b"PTTL" | b"PEXPIRETIME", _) => Rule::Milliseconds,
+        (b"TTL" | b"EXPIRETIME" | b"HTTL" | b"HEXPIRETIME", _) => Rule::Seconds,
+        (b"PTTL" | b"PEXPIRETIME" | b"HPTTL" | b"HPEXPIRETIME", _) => Rule::Milliseconds,
         (b"KEYS", _) => Rule::Unordered,
+        (b"DUMP", _) => Rule::Kind,
+        (b"SPOP" | b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER", _) if word(2) == b"1000" => {
+            Rule::Unordered
+        }
+        (b"SPOP" | b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER", _) => Rule::Count,
+        (b"XPENDING", _) => Rule::Pending,
+        (b"XINFO", _) => Rule::StreamInfo,
         (b"RANDOMKEY" | b"TIME" | b"SCAN", _) => Rule::Kind,
+        (b"OBJECT", b"ENCODING") => Rule::Encoding,
         (b"OBJECT", b"IDLETIME" | b"FREQ" | b"HELP") => Rule::Kind,
         (b"MEMORY", b"USAGE") => Rule::Kind,
         (b"CLIENT", b"ID" | b"INFO" | b"LIST" | b"HELP") => Rule::Kind,
         (b"COMMAND", b"") | (b"COMMAND", b"COUNT" | b"LIST" | b"HELP") => Rule::Kind,
+        (b"COMMAND", b"INFO" | b"DOCS") if command.len() == 2 => Rule::Kind,
         (b"COMMAND", b"INFO" | b"DOCS") => Rule::Unordered,
         (b"HGETALL" | b"HKEYS" | b"HVALS" | b"HSCAN", _) => Rule::Unordered,
-        (b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF" | b"SSCAN", _) => Rule::Unordered,
+        (b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF" | b"SSCAN" | b"ZSCAN", _) => Rule::Unordered,
         (b"CONFIG", b"GET") => Rule::Unordered,
         (b"CONFIG" | b"MEMORY", b"HELP") | (b"INFO", _) => Rule::Kind,
         (b"HELLO", _) => Rule::Hello,
@@ -69,6 +86,10 @@ fn by_rule(rule: Rule, ours: &Value, theirs: &Value) -> bool {
         Rule::Seconds => near(ours, theirs, TOLERANCE_MS / 1000),
         Rule::Milliseconds => near(ours, theirs, TOLERANCE_MS),
         Rule::Kind => same_kind(ours, theirs),
+        Rule::Encoding => as_list(ours) == as_list(theirs),
+        Rule::Count => same_kind(ours, theirs) && count(ours) == count(theirs),
+        Rule::Pending => pending(ours, theirs),
+        Rule::StreamInfo => stream_info(ours, theirs),
         Rule::Hello => hello(ours) == hello(theirs),
     }
 }
@@ -79,6 +100,67 @@ fn near(ours: &Value, theirs: &Value, tolerance: i64) -> bool {
         (Value::Integer(ours), Value::Integer(theirs)) if *ours >= 0 && *theirs >= 0 => {
             ours.abs_diff(*theirs) <= tolerance as u64
         }
+        (Value::Array(ours), Value::Array(theirs)) => alike(ours, theirs, |a, b| near(a, b, tolerance)),
+        _ => ours == theirs,
+    }
+}
+
+fn alike(ours: &[Value], theirs: &[Value], agree: impl Fn(&Value, &Value) -> bool) -> bool {
+    ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| agree(ours, theirs))
+}
+
+fn as_list(value: &Value) -> Value {
+    let is_list = *value == Value::Bulk(b"quicklist".to_vec());
+    if is_list { Value::Bulk(b"listpack".to_vec()) } else { value.clone() }
+}
+
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) | Value::Set(items) => items.len(),
+        Value::Map(pairs) => pairs.len(),
+        _ => 1,
+    }
+}
+
+/// `[id, consumer, idle, deliveries]` of XPENDING, alone or in a list.
+fn pending(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Array(a), Value::Array(b)) => match (&a[..], &b[..]) {
+            ([a_id, a_name, a_idle @ Value::Integer(_), a_count], [b_id, b_name, b_idle, b_count]) => {
+                [a_id, a_name, a_count] == [b_id, b_name, b_count] && near(a_idle, b_idle, TOLERANCE_MS)
+            }
+            _ => alike(a, b, pending),
+        },
+        _ => ours == theirs,
+    }
+}
+
+/// Names and values alternate in RESP2. A delivery is `[id, consumer, moment, count]` of a group's, without the consumer in
+/// a consumer's own list.
+fn stream_info(ours: &Value, theirs: &Value) -> bool {
+    const TIMES: [&[u8]; 4] = [b"idle", b"inactive", b"seen-time", b"active-time"];
+    let pair = |name: &Value, a: &Value, b: &Value| match name {
+        Value::Bulk(name) if TIMES.contains(&name.as_slice()) => near(a, b, TOLERANCE_MS),
+        _ => stream_info(a, b),
+    };
+    match (ours, theirs) {
+        (Value::Map(a), Value::Map(b)) => {
+            a.len() == b.len()
+                && a.iter().zip(b).all(|((a_name, a), (b_name, b))| a_name == b_name && pair(a_name, a, b))
+        }
+        (Value::Array(a), Value::Array(b)) => match (&a[..], &b[..]) {
+            (
+                [before_a @ .., Value::Integer(a_at), a_count],
+                [before_b @ .., Value::Integer(b_at), b_count],
+            ) if matches!(a_count, Value::Integer(_)) && (1..=2).contains(&before_a.len()) => {
+                before_a == before_b && a_count == b_count && a_at.abs_diff(*b_at) <= TOLERANCE_MS as u64
+            }
+            _ if a.len() == b.len() => (0..a.len()).all(|i| match i.checked_sub(1) {
+                Some(before) => pair(&a[before], &a[i], &b[i]),
+                None => stream_info(&a[0], &b[0]),
+            }),
+            _ => false,
+        },
         _ => ours == theirs,
     }
 }
@@ -109,14 +191,14 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// The facts of HELLO that do not depend on the server's name, version, and number of connections.
+/// The facts of HELLO that do not depend on the server's name, version, modules and number of connections.
 fn hello(value: &Value) -> Vec<(String, String)> {
     let pairs: Vec<(&Value, &Value)> = match value {
         Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
         Value::Array(items) => items.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
         other => return vec![(String::new(), other.to_string())],
     };
-    let of_the_server = ["\"server\"", "\"version\"", "\"id\""];
+    let of_the_server = ["\"server\"", "\"version\"", "\"id\"", "\"modules\""];
     pairs
         .into_iter()
         .map(|(key, value)| (key.to_string(), value.to_string()))

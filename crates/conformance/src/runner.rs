@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use isotherm_resp::reply_parse::Value;
 
+use crate::audit::{facts, first_difference};
 use crate::client::{Client, push_request};
 use crate::faults::Fault;
 use crate::grammar::Command;
 use crate::rules::{Rule, agree, rule_of};
-use crate::session::{CONNECTIONS, DATABASES, Step};
+use crate::session::{CONNECTION_OF_RESP3, CONNECTIONS, DATABASES, SETTINGS, Step, damaged_value};
 
 /// What is put back between sessions because commands of the grammar change it.
-const SETTINGS: [[&str; 4]; 4] = [
+const DEFAULTS: [[&str; 4]; 4] = [
     ["CONFIG", "SET", "maxmemory", "0"],
     ["CONFIG", "SET", "maxmemory-policy", "noeviction"],
     ["CONFIG", "SET", "proto-max-bulk-len", "536870912"],
@@ -20,6 +21,12 @@ const SETTINGS: [[&str; 4]; 4] = [
 ];
 /// After this silence a raw stream has been answered.
 const RAW_QUIET: Duration = Duration::from_millis(60);
+/// More than the lengths that a damaged value of a session gives itself, mostly.
+const FILLER_BYTES: usize = 4096;
+/// As lengths, integers and terminators.
+const FILLERS: [u8; 5] = [0, 1, b'P', 0x7f, 0xff];
+/// Of RDB values. Ids and counters of a stream that do not fit together are refused on purpose.
+const STREAM_TYPES: [u8; 3] = [15, 19, 21];
 const EXPIRY_WAIT: Duration = Duration::from_millis(25);
 
 pub struct Pair {
@@ -86,11 +93,16 @@ impl Side {
     /// New connections to a server that has been emptied.
     fn fresh(port: u16) -> io::Result<Side> {
         let mut control = Client::connect(port)?;
-        for setting in SETTINGS {
+        for setting in DEFAULTS {
             control.call(&setting)?;
         }
+        for (name, values) in SETTINGS {
+            control.call(&["CONFIG", "SET", name, values[0]])?;
+        }
         control.call(&["FLUSHALL"])?;
-        let connections = (0..CONNECTIONS).map(|_| Client::connect(port)).collect::<io::Result<_>>()?;
+        let mut connections =
+            (0..CONNECTIONS).map(|_| Client::connect(port)).collect::<io::Result<Vec<_>>>()?;
+        connections[CONNECTION_OF_RESP3].call(&["HELLO", "3"])?;
         Ok(Side { port, connections, control })
     }
 }
@@ -124,7 +136,13 @@ impl Pair {
             let outcome = match step {
                 Step::Commands { connection, commands } => self.run_commands(*connection, commands)?,
                 Step::ShortExpiry { db, key } => self.run_short_expiry(*db, key)?,
-                Step::FullScan { db, options } => self.run_scan(*db, options)?,
+                Step::FullScan { db, scan, options } => self.run_scan(*db, scan, options)?,
+                Step::Setting { name, value } => self
+                    .on_control(&words(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()]))?
+                    .map(|_| 1),
+                Step::Transfer { db, from, to } => self.run_transfer(*db, from, to)?,
+                Step::Damage { db, from, to, seed } => self.run_damage(*db, from, to, *seed)?,
+                Step::Reload => self.on_control(&words(&[b"DEBUG", b"RELOAD"]))?.map(|_| 1),
                 Step::Raw { pieces } => self.run_raw(pieces)?,
                 Step::Audit => self.audit()?,
             };
@@ -195,26 +213,90 @@ impl Pair {
     }
 
     fn run_short_expiry(&mut self, db: u8, key: &[u8]) -> io::Result<Result<u64, Difference>> {
-        let word = |text: &str| text.as_bytes().to_vec();
-        let set = vec![word("SET"), key.to_vec(), word("soon gone"), word("PX"), word("1")];
-        let exists = vec![word("EXISTS"), key.to_vec()];
-        for command in [vec![word("SELECT"), word(&db.to_string())], set] {
-            if let Err(difference) = self.on_control(&command)? {
-                return Ok(Err(difference));
-            }
+        self.select(db)?;
+        if let Err(difference) = self.on_control(&words(&[b"SET", key, b"soon gone", b"PX", b"1"]))? {
+            return Ok(Err(difference));
         }
         std::thread::sleep(EXPIRY_WAIT);
-        Ok(self.on_control(&exists)?.map(|_| 3))
+        Ok(self.on_control(&words(&[b"EXISTS", key]))?.map(|_| 2))
     }
 
-    fn run_scan(&mut self, db: u8, options: &Command) -> io::Result<Result<u64, Difference>> {
-        let answers =
-            (scan_all(&mut self.ours.control, db, options), scan_all(&mut self.theirs.control, db, options));
-        let (values, ours, theirs) = both(answers, |keys| keys.join(" "));
+    fn select(&mut self, db: u8) -> io::Result<()> {
+        self.on_control_of_both(&words(&[b"SELECT", db.to_string().as_bytes()]))
+    }
+
+    fn run_scan(&mut self, db: u8, scan: &Command, options: &Command) -> io::Result<Result<u64, Difference>> {
+        self.select(db)?;
+        let of = |side: &mut Side| scan_all(&mut side.control, scan, options);
+        let (values, ours, theirs) = both((of(&mut self.ours), of(&mut self.theirs)), |keys| keys.join(" "));
         Ok(match values {
             Some((a, b)) if a == b => Ok(1),
-            _ => Err(Difference::new(format!("scan of {db}: {}", shown(options)), ours, theirs)),
+            _ => {
+                let command = [&scan[..], &[b"(whole)".to_vec()], options].concat();
+                Err(Difference::new(shown(&command), ours, theirs))
+            }
         })
+    }
+
+    /// Each restores what the other has dumped; the replies and, by the next audit, the values are compared.
+    fn run_transfer(&mut self, db: u8, from: &[u8], to: &[u8]) -> io::Result<Result<u64, Difference>> {
+        self.select(db)?;
+        let payloads = match self.on_control(&words(&[b"DUMP", from]))? {
+            Ok((Value::Bulk(ours), Value::Bulk(theirs))) => (ours, theirs),
+            Ok(_) => return Ok(Ok(1)),
+            Err(difference) => return Ok(Err(difference)),
+        };
+        let restore = |client: &mut Client, payload: &[u8]| {
+            client.call(&[b"RESTORE".as_slice(), to, b"0", payload, b"REPLACE"])
+        };
+        let ours = restore(&mut self.ours.control, &payloads.1)?;
+        let theirs = restore(&mut self.theirs.control, &payloads.0)?;
+        if ours == theirs {
+            return Ok(self.on_control(&words(&[b"DEBUG", b"DIGEST-VALUE", to]))?.map(|_| 3));
+        }
+        let command = shown(&words(&[b"RESTORE-OF-THE-OTHER", from, to]));
+        Ok(Err(Difference::new(command, ours.to_string(), theirs.to_string())))
+    }
+
+    fn run_damage(
+        &mut self,
+        db: u8,
+        from: &[u8],
+        to: &[u8],
+        seed: u64,
+    ) -> io::Result<Result<u64, Difference>> {
+        self.select(db)?;
+        let Value::Bulk(payload) = self.theirs.control.call(&[b"DUMP", from])? else { return Ok(Ok(0)) };
+        let restore = |filler: &[u8]| {
+            let damaged = damaged_value(payload.clone(), seed, filler);
+            words(&[b"RESTORE", to, b"0", &damaged, b"REPLACE"])
+        };
+        // What came of it is not compared: a value may be sound here and say something else of itself there.
+        let is_stream = STREAM_TYPES.contains(&payload[0]);
+        let filled = FILLERS.map(|filler| restore(&[filler; FILLER_BYTES]));
+        let compared = match self.on_control(&restore(&[]))? {
+            Err(difference) if is_refused_here_only(&difference) && is_stream => Ok(1),
+            Err(difference) if self.reads_into_the_footer(&difference, &filled)? => Ok(1),
+            compared => compared.map(|_| 1),
+        };
+        self.on_control_of_both(&words(&[b"DEL", to]))?;
+        Ok(compared)
+    }
+
+    /// Valkey takes the footer for a part of the value; with something else to read there we take it too.
+    fn reads_into_the_footer(&mut self, difference: &Difference, filled: &[Command]) -> io::Result<bool> {
+        if !is_refused_here_only(difference) {
+            return Ok(false);
+        }
+        Ok(self.ours.control.call_all(filled)?.iter().any(|reply| reply.as_error().is_none()))
+    }
+
+    /// Whatever they answer.
+    fn on_control_of_both(&mut self, command: &Command) -> io::Result<()> {
+        for side in [&mut self.ours, &mut self.theirs] {
+            side.control.call(command)?;
+        }
+        Ok(())
     }
 
     fn run_raw(&mut self, pieces: &[Vec<u8>]) -> io::Result<Result<u64, Difference>> {
@@ -246,78 +328,43 @@ impl Pair {
     fn audit(&mut self) -> io::Result<Result<u64, Difference>> {
         let mut compared = 0;
         for db in 0..DATABASES {
-            let ours = dump(&mut self.ours.control, db);
-            let theirs = dump(&mut self.theirs.control, db);
-            let (values, ours, theirs) = both((ours, theirs), |facts| format!("{} keys", facts.len()));
+            let ours = facts(&mut self.ours.control, db);
+            let theirs = facts(&mut self.theirs.control, db);
+            let (values, ours, theirs) = both((ours, theirs), |facts| format!("{} facts", facts.len()));
             let command = format!("audit of database {db}");
             let Some((a, b)) = values else {
                 return Ok(Err(Difference::new(command, ours, theirs)));
             };
             compared += 1;
-            if let Some((ours, theirs)) = first_difference(&a, &b) {
-                return Ok(Err(Difference::new(command, ours, theirs)));
+            if let Some((question, ours, theirs)) = first_difference(&a, &b) {
+                return Ok(Err(Difference::new(format!("audit: {question} (in {db})"), ours, theirs)));
             }
         }
         Ok(Ok(compared))
     }
 }
 
-struct Fact {
-    key: Value,
-    value: Value,
-    expires: Value,
+fn is_refused_here_only(difference: &Difference) -> bool {
+    difference.ours == "(error) ERR Bad data format" && difference.theirs == "+OK"
 }
 
-impl Fact {
-    fn shown(&self) -> String {
-        format!("{} = {} expires {}", self.key, self.value, self.expires)
-    }
+fn words(words: &[&[u8]]) -> Command {
+    words.iter().map(|word| word.to_vec()).collect()
 }
 
-/// All keys of a database with value and expiry, ordered by key.
-fn dump(control: &mut Client, db: u8) -> io::Result<Vec<Fact>> {
-    control.call(&["SELECT", &db.to_string()])?;
-    let Value::Array(mut keys) = control.call(&["KEYS", "*"])? else {
-        return Err(io::Error::other("KEYS gave no array"));
-    };
-    keys.sort_by_cached_key(Value::to_string);
-    let mut facts = Vec::new();
-    for key in keys {
-        let Value::Bulk(name) = &key else { return Err(io::Error::other("a key is no string")) };
-        let value = control.call(&[&b"GET"[..], name])?;
-        let expires = control.call(&[&b"PEXPIRETIME"[..], name])?;
-        facts.push(Fact { key, value, expires });
-    }
-    Ok(facts)
-}
-
-fn first_difference(ours: &[Fact], theirs: &[Fact]) -> Option<(String, String)> {
-    let time = vec![b"PEXPIRETIME".to_vec()];
-    let nothing = || "<no such key>".to_string();
-    for i in 0..ours.len().max(theirs.len()) {
-        match (ours.get(i), theirs.get(i)) {
-            (Some(a), Some(b))
-                if a.key == b.key && a.value == b.value && agree(&time, &[], &a.expires, &b.expires) => {}
-            (a, b) => {
-                return Some((a.map_or_else(nothing, Fact::shown), b.map_or_else(nothing, Fact::shown)));
-            }
-        }
-    }
-    None
-}
-
-/// Every key that a SCAN from 0 to 0 gives, once each, in order.
-fn scan_all(control: &mut Client, db: u8, options: &Command) -> io::Result<Vec<String>> {
+/// All that a scan from 0 to 0 gives, once each, in order; or the error that it ends with.
+fn scan_all(control: &mut Client, scan: &Command, options: &Command) -> io::Result<Vec<String>> {
     /// A database of the tests has a dozen keys in at most 16384 slots.
     const CALLS_MAX: usize = 40_000;
-    control.call(&["SELECT", &db.to_string()])?;
     let mut cursor = b"0".to_vec();
     let mut keys = std::collections::BTreeSet::new();
     for _ in 0..CALLS_MAX {
-        let mut command = vec![b"SCAN".to_vec(), cursor];
+        let mut command = scan.clone();
+        command.push(cursor);
         command.extend(options.iter().cloned());
-        let Value::Array(reply) = control.call(&command)? else {
-            return Err(io::Error::other("SCAN gave no array"));
+        let reply = match control.call(&command)? {
+            Value::Array(reply) => reply,
+            other => return Ok(vec![other.to_string()]),
         };
         let [Value::Bulk(next), Value::Array(found)] = &reply[..] else {
             return Err(io::Error::other("SCAN gave something else than a cursor and keys"));

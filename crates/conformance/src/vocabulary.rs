@@ -8,7 +8,14 @@ use isotherm_stdx::Prng;
 pub struct Vocabulary {
     /// The moment of the run's start, against which absolute times are drawn.
     now_ms: i64,
+    /// What DUMP of Valkey gave for a value of each encoding.
+    payloads: Vec<Vec<u8>>,
 }
+
+/// Those of the codec's own tests.
+const PAYLOADS: &str = include_str!("../../persist/tests/goldens/valkey-9.1.2.txt");
+/// Longer ones are collections that answer in an order of their own.
+const PAYLOAD_BYTES_MAX: usize = 600;
 
 const KEYS: [&[u8]; 12] = [
     b"a",
@@ -133,11 +140,22 @@ const COMMANDS: [&str; 30] = [
 
 impl Vocabulary {
     pub fn new(now_ms: i64) -> Vocabulary {
-        Vocabulary { now_ms }
+        let bytes = |hex: &str| -> Option<Vec<u8>> {
+            let digits: Option<Vec<u8>> =
+                hex.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+            Some(digits?.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect())
+        };
+        let payloads = PAYLOADS.lines().filter_map(|line| line.strip_prefix("= ").and_then(bytes));
+        // A list of more nodes than its length needs is a quicklist in Valkey only; and a sorted set with a long member
+        // keeps a -0 that is a 0 here.
+        let is_special = |bytes: &[u8]| bytes.starts_with(&[18]) && bytes[1] > 1 || bytes.starts_with(&[5]);
+        let payloads =
+            payloads.filter(|bytes| bytes.len() <= PAYLOAD_BYTES_MAX && !is_special(bytes)).collect();
+        Vocabulary { now_ms, payloads }
     }
 
     pub fn knows(name: &str) -> bool {
-        const NAMES: [&str; 19] = [
+        const NAMES: [&str; 21] = [
             "key",
             "value",
             "int",
@@ -157,6 +175,8 @@ impl Vocabulary {
             "junk",
             "command",
             "client-name",
+            "many",
+            "payload",
         ];
         NAMES.contains(&name)
     }
@@ -194,6 +214,10 @@ impl Vocabulary {
             "index" => number(below(prng, 40) - 20),
             "count" => prng.pick(&[&b"0"[..], b"1", b"2", b"10", b"1000", b"-1", b"x"]).to_vec(),
             "bit" => number(below(prng, 2)),
+            // Some hundred members for collections that grow large; `m1` to `m9` come most often.
+            "many" => format!("m{}", prng.below(500) >> prng.below(4)).into_bytes(),
+            "payload" if prng.one_in(4) => damaged(prng.pick(&self.payloads).clone(), prng),
+            "payload" => prng.pick(&self.payloads).clone(),
             "junk" => prng.pick(&JUNK).to_vec(),
             "command" => prng.pick(&COMMANDS).as_bytes().to_vec(),
             "client-name" => {
@@ -228,6 +252,17 @@ fn value(prng: &mut Prng) -> Vec<u8> {
             text(prng, length)
         }
     }
+}
+
+/// A payload that its checksum or its version gives away.
+pub fn damaged(mut payload: Vec<u8>, prng: &mut Prng) -> Vec<u8> {
+    let at = prng.below(payload.len() as u64) as usize;
+    match prng.below(3) {
+        0 => payload[at] ^= 1 << prng.below(8),
+        1 => payload.truncate(at),
+        _ => payload.insert(at, b'x'),
+    }
+    payload
 }
 
 fn text(prng: &mut Prng, length: u64) -> Vec<u8> {
