@@ -197,9 +197,9 @@ fn show_all(out: &mut String, args: &mut [Matched<'_>], between: &str) {
         // Optional arguments beside each other come in any order: the one that has been begun goes first.
         let end = at + args[at..].iter().take_while(|arg| arg.arg.optional).count();
         let mut begun = None;
-        for i in at..end {
-            if args[i].begun > 0 && !args[i].whole {
-                show(out, &mut args[i]);
+        for (i, arg) in args.iter_mut().enumerate().take(end).skip(at) {
+            if arg.begun > 0 && !arg.whole {
+                show(out, arg);
                 separate(out, &mut shown, at);
                 begun = Some(i);
             }

@@ -194,7 +194,7 @@ fn csv(out: &mut Vec<u8>, value: &Value) {
         Value::Null | Value::NullBulk | Value::NullArray => out.extend(b"NULL"),
         Value::Boolean(value) => out.extend(value.to_string().bytes()),
         Value::Array(items) | Value::Set(items) | Value::Push(items) => {
-            separated(out, items, |out, item| csv(out, item));
+            separated(out, items, csv);
         }
         // There are no maps in CSV: keys and values follow each other.
         Value::Map(pairs) => separated(out, pairs, |out, (key, value)| {

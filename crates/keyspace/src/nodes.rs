@@ -70,7 +70,7 @@ impl Nodes {
     /// Asks for the line from which `handle` reads.
     #[inline]
     pub fn prefetch_handle(&self, id: NodeId) {
-        self.handles.get(id as usize).into_iter().for_each(prefetch_value);
+        self.handles.prefetch(id);
     }
 
     /// A new node of at least `bytes`: its number and what it really has. Only its head is written.
@@ -188,6 +188,12 @@ impl Table {
     #[inline]
     pub fn find(&self, number: u32) -> Option<Handle> {
         Handle::from_raw(self.chunks[number as usize / CHUNK][number as usize % CHUNK])
+    }
+
+    /// Asks for the line from which `find` reads.
+    #[inline]
+    pub fn prefetch(&self, number: u32) {
+        prefetch_value(&self.chunks[number as usize / CHUNK][number as usize % CHUNK]);
     }
 
     #[inline]
