@@ -364,7 +364,7 @@ impl Store {
         }
         if self.objects.release(number) {
             let root = self.objects.get(number);
-            if root.body.structure().len() <= FREED_AT_ONCE_MAX && self.may_go(root) {
+            if root.body.structure().parts() <= FREED_AT_ONCE_MAX && self.may_go(root) {
                 let at = self.objects.doomed().len() - 1;
                 while !self.free_step(at, usize::MAX) {}
             }

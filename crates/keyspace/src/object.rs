@@ -63,6 +63,10 @@ pub(crate) trait Structure {
     fn kept_bytes(&self) -> u64 {
         0
     }
+    /// What has to be freed one by one: its elements, and whatever else there is as many of.
+    fn parts(&self) -> u64 {
+        self.len()
+    }
     /// Whether something was cut off it that is still to be freed.
     fn is_untidy(&self) -> bool {
         false

@@ -426,6 +426,29 @@ fn large_collections_are_told_as_they_were() {
     }
 }
 
+/// What is pending in a stream is as much as its entries, or more: it goes in steps too.
+#[test]
+fn a_stream_without_entries_is_freed_in_steps() {
+    let keyspace = keyspace(1, 1, 64 << 20, 1);
+    let mut writer = Writer::new(&keyspace, 1, ELEMENTS);
+    let name = key_of(Type::Stream, 0);
+    writer.grow(Type::Stream, &name, 0..ELEMENTS);
+    (0..9).for_each(|_| writer.change_groups(&name, ELEMENTS));
+    txn(&keyspace, START, |txn| {
+        let key = txn.key(&name);
+        let trimmed =
+            txn.edit_stream(Db(0), &key, &Limits::default(), |edit| edit.trim(Trim::Len(0), false, 0));
+        assert!(trimmed.is_ok_and(|edited| edited.result == Ok(ELEMENTS)));
+        assert!(txn.remove(Db(0), &key));
+    });
+    let mut steps = 0;
+    while keyspace.free_step(0, 3) {
+        steps += 1;
+    }
+    assert!(cfg!(miri) || steps > 5, "{steps}");
+    drain(&keyspace);
+}
+
 /// One write in ten thousand: what is kept for the snapshot is a few nodes for each, and nothing once it is over.
 #[test]
 fn what_is_kept_follows_what_was_written() {

@@ -241,6 +241,7 @@ fn elements_take_little_more_than_their_bytes() {
 
 /// Cutting nearly everything off is not felt: the rest is freed in steps.
 #[test]
+#[cfg_attr(miri, ignore = "it is about many blocks")]
 fn what_is_cut_off_goes_in_steps() {
     let mut world = World::new();
     for n in 0..200_000u64 {

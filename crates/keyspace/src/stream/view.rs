@@ -257,6 +257,11 @@ impl Structure for Stream {
         self.cut.as_ref().map_or(0, |cut| cut.blocks.kept_bytes())
     }
 
+    /// Pending entries outlive those of the stream.
+    fn parts(&self) -> u64 {
+        Stream::len(self) + self.groups.iter().map(|(_, group)| group.pending_len()).sum::<u64>()
+    }
+
     fn is_untidy(&self) -> bool {
         !self.debris.is_empty() || !self.gone.is_empty()
     }
