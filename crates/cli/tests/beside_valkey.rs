@@ -5,7 +5,7 @@
 mod fake;
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -100,7 +100,9 @@ fn run(program: &Path, terminal: bool, args: &[&str], input: &[u8], environment:
         command.env("FAKETTY", "1");
     }
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
+    // One that has no use for its input may be gone before it is written.
+    let written = child.stdin.take().unwrap().write_all(input);
+    assert!(written.is_ok() || written.is_err_and(|why| why.kind() == ErrorKind::BrokenPipe));
     let (sender, ended) = mpsc::channel();
     let id = child.id();
     std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
