@@ -154,10 +154,10 @@ pub const GEODIST: Command<Handler> = Command::new(
             Argument::one_of(
                 "unit",
                 &[
-                    Argument::pure_token("m", "m"),
-                    Argument::pure_token("km", "km"),
-                    Argument::pure_token("ft", "ft"),
-                    Argument::pure_token("mi", "mi"),
+                    Argument::pure_token("m", "M"),
+                    Argument::pure_token("km", "KM"),
+                    Argument::pure_token("ft", "FT"),
+                    Argument::pure_token("mi", "MI"),
                 ],
             )
             .optional(),

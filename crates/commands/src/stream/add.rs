@@ -167,7 +167,7 @@ pub const XDEL: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
-        arguments: &[Argument::key("key", 0), Argument::string("ID").multiple()],
+        arguments: &[Argument::key("key", 0), Argument::string("id").multiple()],
         ..Spec::BASE
     },
     xdel,

@@ -28,7 +28,7 @@ pub const XCLAIM: Command<Handler> = Command::new(
             Argument::string("group"),
             Argument::string("consumer"),
             Argument::string("min-idle-time"),
-            Argument::string("ID").multiple(),
+            Argument::string("id").multiple(),
             Argument::integer("ms").token("IDLE").optional(),
             Argument::unix_time("unix-time-milliseconds").token("TIME").optional(),
             Argument::integer("count").token("RETRYCOUNT").optional(),

@@ -352,7 +352,7 @@ pub const XACK: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        arguments: &[Argument::key("key", 0), Argument::string("group"), Argument::string("ID").multiple()],
+        arguments: &[Argument::key("key", 0), Argument::string("group"), Argument::string("id").multiple()],
         ..Spec::BASE
     },
     xack,

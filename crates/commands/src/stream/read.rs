@@ -35,7 +35,7 @@ pub const XREAD: Command<Handler> = Command::new(
             Argument::integer("milliseconds").token("BLOCK").optional(),
             Argument::block(
                 "streams",
-                &[Argument::key("key", 0).multiple(), Argument::string("ID").multiple()],
+                &[Argument::key("key", 0).multiple(), Argument::string("id").multiple()],
             )
             .token("STREAMS"),
         ],
@@ -72,7 +72,7 @@ pub const XREADGROUP: Command<Handler> = Command::new(
             Argument::pure_token("noack", "NOACK").optional(),
             Argument::block(
                 "streams",
-                &[Argument::key("key", 0).multiple(), Argument::string("ID").multiple()],
+                &[Argument::key("key", 0).multiple(), Argument::string("id").multiple()],
             )
             .token("STREAMS"),
         ],

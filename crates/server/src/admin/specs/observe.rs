@@ -26,9 +26,9 @@ pub const COMMANDLOG_GET: Spec = Spec {
         Argument::one_of(
             "type",
             &[
-                Argument::pure_token("slow", "slow"),
-                Argument::pure_token("large-request", "large-request"),
-                Argument::pure_token("large-reply", "large-reply"),
+                Argument::pure_token("slow", "SLOW"),
+                Argument::pure_token("large-request", "LARGE-REQUEST"),
+                Argument::pure_token("large-reply", "LARGE-REPLY"),
             ],
         ),
     ],
@@ -58,9 +58,9 @@ pub const COMMANDLOG_LEN: Spec = Spec {
     arguments: &[Argument::one_of(
         "type",
         &[
-            Argument::pure_token("slow", "slow"),
-            Argument::pure_token("large-request", "large-request"),
-            Argument::pure_token("large-reply", "large-reply"),
+            Argument::pure_token("slow", "SLOW"),
+            Argument::pure_token("large-request", "LARGE-REQUEST"),
+            Argument::pure_token("large-reply", "LARGE-REPLY"),
         ],
     )],
     ..Spec::BASE
@@ -78,9 +78,9 @@ pub const COMMANDLOG_RESET: Spec = Spec {
     arguments: &[Argument::one_of(
         "type",
         &[
-            Argument::pure_token("slow", "slow"),
-            Argument::pure_token("large-request", "large-request"),
-            Argument::pure_token("large-reply", "large-reply"),
+            Argument::pure_token("slow", "SLOW"),
+            Argument::pure_token("large-request", "LARGE-REQUEST"),
+            Argument::pure_token("large-reply", "LARGE-REPLY"),
         ],
     )],
     ..Spec::BASE
@@ -141,7 +141,7 @@ pub const LATENCY_HISTOGRAM: Spec = Spec {
     arity: -2,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
-    arguments: &[Argument::string("COMMAND").optional().multiple()],
+    arguments: &[Argument::string("command").optional().multiple()],
     ..Spec::BASE
 };
 
