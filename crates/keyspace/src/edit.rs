@@ -121,8 +121,15 @@ impl Partition {
         } else {
             buf.encode(&mut bytes);
         }
-        let value = NewValue::Packed(PackedValue { form, bytes: &bytes });
-        let done = self.set_at(db, location, key, value, Expiry::Keep, now);
+        let value = PackedValue { form, bytes: &bytes };
+        let inline = location.filter(|location| self.store.takes_inline(location, key, value));
+        let done = match inline {
+            Some(location) => {
+                let (table, store) = self.table_and_store(db).expect("the entry is there");
+                table.set_inline(store, location, value, now)
+            }
+            None => self.set_at(db, location, key, NewValue::Packed(value), Expiry::Keep, now),
+        };
         self.store.scratch_bytes = bytes;
         done
     }
@@ -254,6 +261,17 @@ fn units_of(root: &Root) -> u32 {
 }
 
 impl Store {
+    /// Whether there is an entry that keeps its head and key when its value, a collection's, becomes this one.
+    #[inline]
+    fn takes_inline(&self, location: &Location, key: &Key<'_>, value: PackedValue<'_>) -> bool {
+        if location.spot.is_none() || self.is_tight(location) {
+            return false;
+        }
+        let entry = self.entry_at(location);
+        let plan = Plan::new(key.bytes.len(), value.bytes.len(), false);
+        entry.place() == Place::Inline && plan.place == Place::Inline && entry.keeps_head(value.form)
+    }
+
     #[inline]
     fn entry_at(&self, location: &Location) -> EntryBytes<'_> {
         let (page, spot) = location.page.zip(location.spot).expect("it was found");

@@ -195,16 +195,29 @@ impl<'a> Coded<'a> {
         }
     }
 
+    /// Writes the data to the beginning of `target`; what is left of it.
+    fn write_to<'t>(&self, target: &'t mut [u8]) -> &'t mut [u8] {
+        let (own, rest) = target.split_at_mut(self.data_bytes());
+        if self.tag == LONG_TAG {
+            own[..4].copy_from_slice(&(self.text.len() as u32).to_le_bytes());
+            own[4..].copy_from_slice(self.text);
+        } else {
+            own.copy_from_slice(self.body());
+        }
+        rest
+    }
+
     fn data_bytes(&self) -> usize {
         if self.tag == LONG_TAG { 4 + self.text.len() } else { fixed_bytes(self.tag) }
     }
 
     #[inline]
     fn is(&self, cell: Cell<'_>) -> bool {
+        // Names begin alike more often than they end alike.
         cell.tag == self.tag
             && match self.tag {
                 LONG_TAG => cell.data[4..] == *self.text,
-                0..=191 => cell.data == self.text,
+                0..=191 => cell.data.last() == self.text.last() && cell.data == self.text,
                 tag => cell.data == &self.number[..fixed_bytes(tag)],
             }
     }
@@ -219,6 +232,12 @@ pub(crate) fn fixed_bytes(tag: u8) -> usize {
         SCORE_TAG => 8,
         _ => 0,
     }
+}
+
+/// Bytes of data behind these tags, none of which is `LONG_TAG`.
+#[inline]
+fn sum_fixed(tags: &[u8]) -> usize {
+    tags.iter().map(|&tag| fixed_bytes(tag)).sum()
 }
 
 #[inline]
@@ -266,21 +285,47 @@ impl<'a> Packed<'a> {
         Cells { packed: *self, at: 0, data: self.data }
     }
 
+    /// The column of element `index`. There are one or two: no loop is to wait for a division.
+    #[inline]
+    fn column(&self, index: usize) -> usize {
+        index & (self.stride - 1)
+    }
+
+    #[inline]
+    fn tag(&self, index: usize) -> u8 {
+        self.tags[if self.uniform { self.column(index) } else { index }]
+    }
+
     /// Element `index`: behind all those before it.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Cell<'a>> {
         if index >= self.count {
             return None;
         }
-        if self.uniform && !self.tags.contains(&LONG_TAG) {
-            let row: usize = self.tags.iter().map(|&tag| fixed_bytes(tag)).sum();
-            let column = index % self.stride;
-            let before: usize = self.tags[..column].iter().map(|&tag| fixed_bytes(tag)).sum();
-            let at = index / self.stride * row + before;
-            let tag = self.tags[column];
-            return Some(Cell { tag, data: &self.data[at..at + fixed_bytes(tag)] });
+        let (tag, data) = (self.tag(index), &self.data[self.offset(index)..]);
+        Some(Cell { tag, data: &data[..data_bytes(tag, data)] })
+    }
+
+    /// Where the data of element `index` begins, or ends if there are no more.
+    #[inline]
+    fn offset(&self, index: usize) -> usize {
+        if self.uniform {
+            return self.offset_by_rows(index);
         }
-        self.cells().nth(index)
+        // From the nearer end; a long string tells its length only from in front.
+        let behind = &self.tags[index..];
+        if behind.len() < index && !behind.contains(&LONG_TAG) {
+            return self.data.len() - sum_fixed(behind);
+        }
+        self.tags[..index].iter().fold(0, |at, &tag| at + data_bytes(tag, &self.data[at..]))
+    }
+
+    fn offset_by_rows(&self, index: usize) -> usize {
+        if self.tags.contains(&LONG_TAG) {
+            return (0..index).fold(0, |at, index| at + data_bytes(self.tag(index), &self.data[at..]));
+        }
+        let (row, column) = (index >> (self.stride - 1), self.column(index));
+        row * sum_fixed(self.tags) + sum_fixed(&self.tags[..column])
     }
 
     /// The index of an element in column `column`, from row 0 on.
@@ -295,13 +340,16 @@ impl<'a> Packed<'a> {
         if self.uniform && self.tags[column] != wanted.tag {
             return None;
         }
-        let mut cells = self.cells();
-        let mut index = 0;
-        while let Some(cell) = cells.next() {
-            if index % self.stride == column && wanted.is(cell) {
-                return Some((index, cells.next()));
+        let mut at = 0;
+        for index in 0..self.count {
+            let tag = self.tag(index);
+            let bytes = data_bytes(tag, &self.data[at..]);
+            let cell = Cell { tag, data: &self.data[at..at + bytes] };
+            at += bytes;
+            if self.column(index) == column && wanted.is(cell) {
+                let mut rest = Cells { packed: *self, at: index + 1, data: &self.data[at..] };
+                return Some((index, rest.next()));
             }
-            index += 1;
         }
         None
     }
@@ -330,7 +378,7 @@ impl<'a> Iterator for Cells<'a> {
         if self.at == self.packed.count {
             return None;
         }
-        let tag = self.packed.tags[if self.packed.uniform { self.at % self.packed.stride } else { self.at }];
+        let tag = self.packed.tag(self.at);
         let (data, rest) = self.data.split_at(data_bytes(tag, self.data));
         self.data = rest;
         self.at += 1;
@@ -363,8 +411,9 @@ impl PackedBuf {
         self.clear(stride);
         let packed = Packed::new(bytes, stride);
         if packed.uniform {
-            self.tags.reserve(packed.count + stride);
-            (0..packed.count).for_each(|at| self.tags.push(packed.tags[at % stride]));
+            self.tags.resize(packed.count, packed.tags[0]);
+            let second = packed.tags[stride - 1];
+            self.tags.iter_mut().skip(1).step_by(2).for_each(|tag| *tag = second);
         } else {
             self.tags.extend_from_slice(packed.tags);
         }
@@ -403,19 +452,16 @@ impl PackedBuf {
     }
 
     pub fn insert(&mut self, index: usize, element: Element<'_>) {
-        self.splice(index, 0, Coded::element(element));
+        self.splice(index, 0, &[Coded::element(element)]);
     }
 
-    pub fn insert_score(&mut self, index: usize, score: f64) {
-        self.splice(index, 0, Coded::score(score));
+    /// Inserts a member and its score.
+    pub fn insert_scored(&mut self, index: usize, member: Element<'_>, score: f64) {
+        self.splice(index, 0, &[Coded::element(member), Coded::score(score)]);
     }
 
     pub fn replace(&mut self, index: usize, element: Element<'_>) {
-        self.splice(index, 1, Coded::element(element));
-    }
-
-    pub fn replace_score(&mut self, index: usize, score: f64) {
-        self.splice(index, 1, Coded::score(score));
+        self.splice(index, 1, &[Coded::element(element)]);
     }
 
     /// Takes out `count` elements from `index` on.
@@ -431,48 +477,36 @@ impl PackedBuf {
         coded.push_to(&mut self.data);
     }
 
-    /// Puts an element in the place of `old` (0 or 1) others.
-    fn splice(&mut self, index: usize, old: usize, coded: Coded<'_>) {
-        let from = self.offset(index);
-        let old_bytes = if old == 0 { 0 } else { data_bytes(self.tags[index], &self.data[from..]) };
-        let (end, new_bytes) = (self.data.len(), coded.data_bytes());
-        if new_bytes > old_bytes {
-            self.data.resize(end + new_bytes - old_bytes, 0);
+    /// Puts elements in the place of `old` others: none, or as many.
+    fn splice(&mut self, index: usize, old: usize, new: &[Coded<'_>]) {
+        let (from, to) = (self.offset(index), self.offset(index + old));
+        let (end, new_bytes) = (self.data.len(), new.iter().map(Coded::data_bytes).sum::<usize>());
+        self.data.resize(end.max(end + new_bytes - (to - from)), 0);
+        self.data.copy_within(to..end, from + new_bytes);
+        self.data.truncate(end + new_bytes - (to - from));
+        let mut target = &mut self.data[from..from + new_bytes];
+        for coded in new {
+            target = coded.write_to(target);
         }
-        self.data.copy_within(from + old_bytes..end, from + new_bytes);
-        self.data.truncate(end + new_bytes - old_bytes);
-        let target = &mut self.data[from..from + new_bytes];
-        match coded.tag {
-            LONG_TAG => {
-                target[..4].copy_from_slice(&(coded.text.len() as u32).to_le_bytes());
-                target[4..].copy_from_slice(coded.text);
-            }
-            0..=191 => target.copy_from_slice(coded.text),
-            _ => target.copy_from_slice(&coded.number[..new_bytes]),
+        if old == 0 {
+            assert!(self.tags.len() + new.len() <= usize::from(u16::MAX), "a packed collection is small");
+            let count = self.tags.len();
+            self.tags.resize(count + new.len(), 0);
+            self.tags.copy_within(index..count, index + new.len());
         }
-        if old == 1 {
-            self.tags[index] = coded.tag;
-        } else {
-            assert!(self.tags.len() < usize::from(u16::MAX), "a packed collection is small");
-            self.tags.insert(index, coded.tag);
-        }
+        self.tags[index..].iter_mut().zip(new).for_each(|(tag, coded)| *tag = coded.tag);
     }
 
     /// Where the data of element `index` begins.
     fn offset(&self, index: usize) -> usize {
-        let mut at = 0;
-        for &tag in &self.tags[..index] {
-            at += data_bytes(tag, &self.data[at..]);
-        }
-        at
+        self.view().offset(index)
     }
 
     /// Writes the collection as it is stored.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
         let (count, stride) = (self.tags.len(), self.stride);
-        let uniform = count > stride && self.tags[stride..].iter().zip(&self.tags).all(|(a, b)| a == b)
-            || count == stride;
+        let uniform = count >= stride && self.tags[stride..] == self.tags[..count - stride];
         let head = if uniform { UNIFORM } else { 0 };
         if count < usize::from(COUNT_ELSEWHERE) {
             out.push(head | count as u8);

@@ -10,16 +10,17 @@
 //!   0         slot record
 //!   1         directory entry               that of the page that is split or merged next, if it comes to that now
 //!   2         page: header and columns
-//!   3         entry                         the rest of the page (it will be copied), and those other pages
+//!   3         entry                         what of the page will be copied, and those other pages
 //! ```
 
 use crate::directory::{CHILD_BYTES, digit, levels};
 use crate::key::Key;
 use crate::linear::{is_overfull, is_sparse};
 use crate::lock::Keyspace;
-use crate::page::HEADER_BYTES;
 use crate::page::words::{equal_bytes, sum_bytes, sum_first};
+use crate::page::{self, HEADER_BYTES};
 use crate::record::{RECORD_BYTES, Record, buddy, page_index};
+use crate::store::is_worth_tightening;
 use crate::table::{RUN_SLOTS_MAX, tag_of};
 use crate::value::Db;
 use isotherm_arena::Arena;
@@ -39,6 +40,8 @@ pub const PREFETCH_KEYS_MAX: usize = 32;
 
 const LINE_BYTES: usize = 64;
 const TYPICAL_ENTRY_BYTES: usize = 33;
+/// What a change adds to a small collection.
+const TYPICAL_ELEMENT_BYTES: usize = 16;
 /// 17 to 24 entries: 8 + 2 x 24.
 const TYPICAL_COLUMNS_END: usize = HEADER_BYTES + 2 * 24;
 /// Of a page of which nothing is known yet: the mean page.
@@ -193,7 +196,15 @@ fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[P
     let entry = hinted_entry(header, |at| arena.hint_u64(page, at), tag);
     let sweeps = if entry.is_some() { intent.moves } else { intent.adds };
     if sweeps {
-        sweep(arena, page, TYPICAL_COLUMNS_END, used.min(PAGE_BYTES_AHEAD_MAX));
+        // In place, what lies behind the entry moves; to another place, all of the page.
+        let size = page::class_size(&header.to_le_bytes());
+        let stays = match (entry, intent.adds) {
+            (_, false) => !is_worth_tightening(used.saturating_sub(TYPICAL_ENTRY_BYTES), size),
+            (Some(_), true) => used + TYPICAL_ELEMENT_BYTES <= size,
+            (None, true) => used + TYPICAL_ENTRY_BYTES <= size,
+        };
+        let from = if stays { entry.unwrap_or(used) } else { TYPICAL_COLUMNS_END };
+        sweep(arena, page, from, used.min(PAGE_BYTES_AHEAD_MAX));
         for other in others.iter().filter(|other| other.raw != 0) {
             sweep(arena, hinted_page(arena, *other), 0, TYPICAL_PAGE_BYTES);
         }

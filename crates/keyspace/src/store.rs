@@ -269,9 +269,21 @@ impl Store {
         entry: &[u8],
         now: UnixMs,
     ) -> Result<(Handle, Spot), Full> {
+        self.replace_behind(handle, spot, 0, entry, now)
+    }
+
+    /// Replaces what is behind the first `kept` bytes of an entry.
+    pub fn replace_behind(
+        &mut self,
+        handle: Handle,
+        spot: Spot,
+        kept: usize,
+        tail: &[u8],
+        now: UnixMs,
+    ) -> Result<(Handle, Spot), Full> {
         let page = self.heap.page(handle);
         let used = page.used();
-        let need = used - page.entry(spot).len() + entry.len();
+        let need = used - page.entry(spot).len() + kept + tail.len();
         if need > page::PAGE_BYTES_MAX {
             return Err(Full);
         }
@@ -280,7 +292,7 @@ impl Store {
             handle = self.heap.resize_page(handle, used, need)?;
         }
         let bytes = self.heap.page_mut(handle);
-        page::replace(bytes, spot, entry);
+        page::replace_behind(bytes, spot, kept, tail);
         let stamp = access::stamp(now);
         if Page(bytes).stamp() != stamp {
             page::set_stamp(bytes, stamp);
@@ -291,6 +303,14 @@ impl Store {
         // Narrower columns move the entries.
         let handle = self.tighten(handle);
         Ok((handle, self.heap.page(handle).spot(spot.index)))
+    }
+
+    /// Gives an entry's value another form, under which it `keeps_head`.
+    #[inline]
+    pub fn set_form(&mut self, page: Handle, spot: Spot, form: Form) {
+        let bytes = self.heap.page_mut(page);
+        let len = Page(bytes).entry(spot).len();
+        set_form(&mut bytes[spot.offset..spot.offset + len], form);
     }
 
     /// Puts a value over an inline one of the same length, expiry and all else staying as they are: nothing moves, and
@@ -362,15 +382,10 @@ impl Store {
 
     /// Moves a page that has lost entries to a smaller class, once that saves enough to be worth a copy.
     fn tighten(&mut self, handle: Handle) -> Handle {
-        /// Of a page: deleting entries of 36 B copies one of 640 B every third time.
-        const SAVING_SHARE_MIN: usize = 6;
-        const SAVING_BYTES_MIN: usize = 64;
         let page = self.heap.page(handle);
         let bytes = page.owner_bytes() + page::entry_bytes(page);
         let (need_cap, need) = page::size_for(page.len(), page.width(), bytes);
-        let class = class_bytes(Kind::Page, need);
-        let saving_min = SAVING_BYTES_MIN.max(page.0.len() / SAVING_SHARE_MIN);
-        if class + saving_min > page.0.len() {
+        if !is_worth_tightening(class_bytes(Kind::Page, need), page.0.len()) {
             return handle;
         }
         if need_cap < page.cap() {
@@ -464,6 +479,15 @@ impl Store {
             crate::snapshot::save_page(self, db, at, page);
         }
     }
+}
+
+/// Whether a page of `bytes` that needs only `need` is to move to a smaller place.
+#[inline]
+pub(crate) fn is_worth_tightening(need: usize, bytes: usize) -> bool {
+    /// Of a page: deleting entries of 36 B copies one of 640 B every third time.
+    const SAVING_SHARE_MIN: usize = 6;
+    const SAVING_BYTES_MIN: usize = 64;
+    need + SAVING_BYTES_MIN.max(bytes / SAVING_SHARE_MIN) <= bytes
 }
 
 /// What an entry view needs to tell its access stamp and its memory, when asked.

@@ -21,7 +21,7 @@ use crate::lock::Shared;
 use crate::page::{self, Spot};
 use crate::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
 use crate::store::{OldEntry, Store};
-use crate::value::{Expiry, Full, NewValue};
+use crate::value::{Expiry, Full, NewValue, PackedValue};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
 use std::sync::Arc;
@@ -266,6 +266,31 @@ impl Table {
             Place::Object => unreachable!("an object is made by whoever changes a collection"),
         };
         self.put_over(store, location, key, &draft, old, now)
+    }
+
+    /// Gives the inline entry at `location`, just looked up, another inline value; head and key stay as they are.
+    pub fn set_inline(
+        &mut self,
+        store: &mut Store,
+        location: Location,
+        value: PackedValue<'_>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let (mut slot, before) = (location.slot, location.slot.record);
+        store.before_change(self.snapshot_db, slot.at, page);
+        let view = store.heap.page(page);
+        let (used, entry) = (view.used() as u64, EntryBytes(view.entry(spot)));
+        let kept = entry.0.len() - entry.tail().len();
+        let (moved, spot) = store.replace_behind(page, spot, kept, value.bytes, now)?;
+        store.set_form(moved, spot, value.form);
+        if moved != page {
+            directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
+        }
+        slot.record.page_bytes = slot.record.page_bytes + store.heap.page(moved).used() as u64 - used;
+        self.store(&mut store.heap, &slot, &before);
+        self.grow(store, &slot, now);
+        Ok(())
     }
 
     /// Puts an entry where the key is or would be. Its body, if it has one, is made already and is freed on an error;

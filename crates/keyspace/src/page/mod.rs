@@ -324,15 +324,22 @@ pub(crate) fn append_all(bytes: &mut [u8], source: Page<'_>, fresh: u16) {
 /// Replaces an entry by another of any length; the class has room.
 #[inline]
 pub(crate) fn replace(bytes: &mut [u8], spot: Spot, entry: &[u8]) {
+    replace_behind(bytes, spot, 0, entry);
+}
+
+/// Replaces what is behind the first `kept` bytes of an entry by anything of any length; the class has room.
+#[inline]
+pub(crate) fn replace_behind(bytes: &mut [u8], spot: Spot, kept: usize, tail: &[u8]) {
     let page = Page(bytes);
     let (cap, used) = (page.cap(), page.used());
-    let old = page.entry(spot).len();
-    if old != entry.len() {
-        bytes.copy_within(spot.offset + old..used, spot.offset + entry.len());
-        bytes[HEADER_BYTES + cap + spot.index] = entry.len() as u8;
-        set_used(bytes, used - old + entry.len());
+    let (old, len) = (page.entry(spot).len(), kept + tail.len());
+    debug_assert!(kept <= old && len <= ENTRY_BYTES_MAX);
+    if old != len {
+        bytes.copy_within(spot.offset + old..used, spot.offset + len);
+        bytes[HEADER_BYTES + cap + spot.index] = len as u8;
+        set_used(bytes, used - old + len);
     }
-    bytes[spot.offset..spot.offset + entry.len()].copy_from_slice(entry);
+    bytes[spot.offset + kept..spot.offset + len].copy_from_slice(tail);
 }
 
 /// Takes an entry out; those behind it move up.

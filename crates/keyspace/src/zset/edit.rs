@@ -202,8 +202,7 @@ fn listpack_score(score: f64) -> f64 {
 
 fn insert_row(buf: &mut PackedBuf, member: &[u8], score: f64) {
     let row = PackedSet(buf.view()).place_of(member, score);
-    buf.insert(2 * row, Element::of(member));
-    buf.insert_score(2 * row + 1, listpack_score(score));
+    buf.insert_scored(2 * row, Element::of(member), listpack_score(score));
 }
 
 /// A tree of the same members.

@@ -44,11 +44,17 @@ impl<'a> PackedSet<'a> {
     /// Where a member with a score belongs.
     pub fn place_of(self, member: &[u8], score: f64) -> usize {
         let mut room = TextRoom::default();
-        self.rows()
-            .take_while(|&(other, other_score)| {
-                other_score < score || other_score == score && text(other, &mut room) < member
-            })
-            .count()
+        let mut cells = self.0.cells();
+        let mut row = 0;
+        while let (Some(other), Some(other_score)) = (cells.next(), cells.next().map(Cell::score)) {
+            let is_before =
+                other_score < score || other_score == score && text(other.element(), &mut room) < member;
+            if !is_before {
+                break;
+            }
+            row += 1;
+        }
+        row
     }
 }
 
