@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// What the server is made of, seen from this folder.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
+    "../allocator",
     "../arena",
     "../commands",
     "../keyspace",

@@ -20,7 +20,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::admin::AdminCall;
-use crate::allocator::class_bytes;
 use crate::clock::CommandClock;
 use crate::command_log::{Kind, Ran};
 use crate::hot::{Hot, OUTPUT_BYTES_FREE};
@@ -36,6 +35,7 @@ use crate::stats::ThreadStats;
 use crate::tracking::Tracker;
 use crate::transaction;
 use crate::wanted::Wanted;
+use isotherm_allocator::class_bytes;
 
 /// One request of a batch, looked up but not run.
 #[derive(Clone, Copy)]

@@ -1,7 +1,5 @@
 //! The process: arguments, then configuration, then a node that runs until it is told to end.
 
-#[allow(unsafe_code)]
-mod allocator;
 mod log;
 
 mod detach;

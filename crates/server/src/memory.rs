@@ -19,11 +19,11 @@ use isotherm_stdx::Prng;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::allocator;
 use crate::config::EvictionPolicy;
 use crate::latency::monitor::Event;
 use crate::node::{Node, Tasks, unix_now};
 use crate::stats::ThreadStats;
+use isotherm_allocator as allocator;
 
 #[derive(Default)]
 pub struct Memory {

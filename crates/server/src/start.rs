@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-use crate::allocator;
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::control::Control;
@@ -19,6 +18,7 @@ use crate::node::{Node, Parts};
 use crate::supervisor;
 use crate::system;
 use crate::worker::{self, Worker};
+use isotherm_allocator as allocator;
 
 /// File descriptors that are not clients: listeners, epoll sets, the log and what libraries open.
 pub const RESERVED_FILES: u64 = 32;

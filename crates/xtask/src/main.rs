@@ -7,6 +7,7 @@
 
 use std::process::ExitCode;
 
+mod allocators;
 mod check;
 mod deep;
 mod licences;
@@ -26,6 +27,7 @@ cargo xtask <command>
   fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the rooms of unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks, chosen by a scheduler of our own
+  allocators [NAME ..] the server under each allocator: built, filled, emptied
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
   bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
   clients [NAME ..]    valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... at work against our server
@@ -56,6 +58,7 @@ fn command(args: &[String]) -> Fallible {
         "check" => check::check(),
         "test" => check::test(rest),
         "tidy" => check::tidy(),
+        "allocators" => allocators::command(rest),
         "fuzz" => deep::fuzz(rest),
         "miri" => deep::miri(),
         "locks" => deep::locks(),

@@ -63,6 +63,18 @@ pub fn redis_cli() -> Fallible {
     install("redis", &["redis-tools"], &["redis-cli"])
 }
 
+/// A package of this machine's own release, unpacked into the folder `part` and not installed.
+pub fn unpack_from_machine(part: &str, package: &str) -> Fallible<PathBuf> {
+    if !ready(part) {
+        let folder = fresh(part)?;
+        run::quiet(Command::new("apt-get").args(["download", package]).current_dir(&folder))?;
+        let archive = find(&folder, |name| name.ends_with(".deb")).ok_or("apt-get fetched no package")?;
+        run::quiet(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(&folder))?;
+        mark(part)?;
+    }
+    Ok(place::peers().join(part))
+}
+
 /// Unpacks packages into the folder `part`, and makes their programs callable.
 fn install(part: &str, packages: &[&str], programs: &[&str]) -> Fallible {
     let packages = download(packages)?;

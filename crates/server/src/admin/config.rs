@@ -6,12 +6,12 @@ use isotherm_commands::spec::Command;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::allocator;
 use crate::config::{Apply, Reason};
 use crate::listeners::os_text;
 use crate::node::Node;
 use crate::start::RESERVED_FILES;
 use crate::{control, log};
+use isotherm_allocator as allocator;
 use std::sync::atomic::Ordering;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(

@@ -8,8 +8,8 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::allocator;
 use crate::info::{Snapshot, memory_rss_bytes};
+use isotherm_allocator::{self as allocator, Format};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::MEMORY,
@@ -129,8 +129,18 @@ fn purge(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+/// `MEMORY MALLOC-STATS [TEXT | JSON]`; the field has the first form only, without a word for it.
 fn malloc_stats(call: &mut AdminCall<'_>) -> Outcome {
-    call.reply.verbatim("txt", allocator::report().as_bytes());
+    let (word, more) = (call.args.try_get(2).unwrap_or(b"text"), call.args.try_get(3).is_some());
+    let format = match word {
+        word if word.eq_ignore_ascii_case(b"text") && !more => Format::Text,
+        word if word.eq_ignore_ascii_case(b"json") && !more => Format::Json,
+        _ => {
+            call.reply.error(errors::SYNTAX);
+            return Outcome::Done;
+        }
+    };
+    call.reply.verbatim("txt", allocator::report(format).as_bytes());
     Outcome::Done
 }
 

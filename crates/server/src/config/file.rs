@@ -56,7 +56,10 @@ pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
         Some(&b"-v" | &b"--version") => {
-            return Ok(Start::Say(format!("Isotherm server v={VERSION} sha={COMMIT}:{CHANGED}\n")));
+            let allocator = isotherm_allocator::name();
+            return Ok(Start::Say(format!(
+                "Isotherm server v={VERSION} sha={COMMIT}:{CHANGED} malloc={allocator}\n"
+            )));
         }
         Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE.into())),
         _ => {}

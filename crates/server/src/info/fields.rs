@@ -145,7 +145,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_cluster_slot_import", none),
     ("mem_cluster_slot_export", none),
     ("mem_aof_buffer", none),
-    ("mem_allocator", |_| crate::allocator::NAME.into()),
+    ("mem_allocator", |_| isotherm_allocator::name()),
     ("mem_overhead_db_hashtable_rehashing", none),
     ("active_defrag_running", none),
     ("lazyfree_pending_objects", none),
@@ -159,7 +159,7 @@ pub const MEMORY: &[Field] = &[
     ("isotherm_arena_committed_bytes", |s| s.arenas().committed.to_string()),
     ("isotherm_arena_reserved_bytes", |s| s.arenas().reserved.to_string()),
     ("isotherm_maxmemory_excess_bytes", |s| s.node.memory.excess_bytes().to_string()),
-    ("isotherm_malloc_bytes", |_| crate::allocator::allocated_bytes().to_string()),
+    ("isotherm_malloc_bytes", |_| isotherm_allocator::allocated_bytes().to_string()),
 ];
 
 fn ratio(part: u64, whole: u64) -> String {

@@ -4,9 +4,9 @@ use isotherm_keyspace::{Db, Txn, UnixMs};
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::allocator::{self, Figures};
 use crate::node::Node;
 use crate::stats::Totals;
+use isotherm_allocator::{self as allocator, Figures};
 
 pub struct Snapshot<'a> {
     pub node: &'a Node,
@@ -125,6 +125,8 @@ impl<'a> Snapshot<'a> {
                 allocated: arenas.live + heap.allocated,
                 active: arenas.slabs + heap.active,
                 resident: arenas.committed + heap.resident,
+                retained: arenas.reserved - arenas.committed + heap.retained,
+                metadata: arenas.metadata + heap.metadata,
             }
         })
     }

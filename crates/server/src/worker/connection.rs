@@ -9,9 +9,9 @@ use isotherm_resp::Parser;
 use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
-use crate::allocator::class_bytes;
 use crate::dispatch::Next;
 use crate::session::Session;
+use isotherm_allocator::class_bytes;
 
 pub struct Connection {
     pub stream: Stream,

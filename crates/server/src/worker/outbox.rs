@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::allocator::class_bytes;
+use isotherm_allocator::class_bytes;
 
 /// A chunk of this size is moved rather than copied.
 const MOVE_BYTES_MIN: usize = 16 << 10;

@@ -5,15 +5,16 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("stdx", &[]),
+    ("allocator", &[]),
     ("arena", &["stdx"]),
     ("resp", &["stdx"]),
     ("reactor", &["stdx"]),
     ("persist", &["stdx"]),
     ("keyspace", &["stdx", "arena"]),
     ("commands", &["stdx", "resp", "persist", "keyspace"]),
-    ("server", &["stdx", "arena", "resp", "reactor", "persist", "keyspace", "commands"]),
+    ("server", &["stdx", "allocator", "arena", "resp", "reactor", "persist", "keyspace", "commands"]),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
     ("bench", &["stdx", "arena", "keyspace", "resp"]),
     ("cli", &["stdx", "resp"]),

@@ -305,7 +305,7 @@ pub const MEMORY_MALLOC_STATS: Spec = Spec {
     since: "4.0.0",
     group: Group::Server,
     complexity: "Depends on how much memory is allocated, could be slow",
-    arity: 2,
+    arity: -2,
     flags: Flags::LOADING,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     ..Spec::BASE

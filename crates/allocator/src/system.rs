@@ -1,0 +1,116 @@
+//! The C library's allocator.
+//!
+//! glibc writes 8 B before each block and gives out multiples of 16, 32 at least; from 128 KB on (the limit moves up with
+//! use) a block is mapped by itself, in whole pages. Other C libraries tell nothing: there the counters of this process do.
+
+use super::{Figures, Format};
+
+pub const INNER: std::alloc::System = std::alloc::System;
+
+/// As `mem_allocator` of INFO.
+pub fn name() -> String {
+    "libc".to_string()
+}
+
+/// What a block takes: `malloc_usable_size` and the 8 bytes before it.
+#[inline]
+pub fn class_bytes(size: usize) -> usize {
+    (size + 8).next_multiple_of(16).max(32)
+}
+
+#[cfg(target_env = "gnu")]
+fn info() -> libc::mallinfo2 {
+    // SAFETY: it only reads the allocator's books, under their locks.
+    unsafe { libc::mallinfo2() }
+}
+
+#[cfg(target_env = "gnu")]
+pub fn figures() -> Figures {
+    let info = info();
+    let (heaps, mapped, used) = (info.arena as u64, info.hblkhd as u64, info.uordblks as u64);
+    // What a trimmed heap no longer has in memory it does not say.
+    Figures {
+        allocated: used + mapped,
+        active: heaps + mapped,
+        resident: heaps + mapped,
+        retained: 0,
+        metadata: 0,
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub fn figures() -> Figures {
+    let allocated = super::allocated_bytes();
+    Figures { allocated, active: allocated, resident: allocated, ..Figures::default() }
+}
+
+#[cfg(target_env = "gnu")]
+fn fields() -> Vec<(&'static str, usize)> {
+    let info = info();
+    vec![
+        ("heap_bytes", info.arena),
+        ("heap_used_bytes", info.uordblks),
+        ("heap_free_bytes", info.fordblks),
+        ("heap_free_blocks", info.ordblks),
+        ("heap_top_bytes", info.keepcost),
+        ("fast_free_blocks", info.smblks),
+        ("fast_free_bytes", info.fsmblks),
+        ("mapped_blocks", info.hblks),
+        ("mapped_bytes", info.hblkhd),
+    ]
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn fields() -> Vec<(&'static str, usize)> {
+    vec![("allocated_bytes", super::allocated_bytes() as usize)]
+}
+
+pub fn report(format: Format) -> String {
+    let lines = fields().into_iter();
+    match format {
+        Format::Text => {
+            let lines = lines.map(|(name, value)| format!("{name}: {value}\n"));
+            "___ The C library's allocator ___\n".to_string() + &lines.collect::<String>()
+        }
+        Format::Json => {
+            let parts: Vec<String> = lines.map(|(name, value)| format!("\"{name}\": {value}")).collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+    }
+}
+
+/// Gives freed pages back now.
+pub fn purge() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it frees what nobody uses.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+/// It gives back what lies on top, by itself.
+pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
+    Ok(())
+}
+
+/// It is the one that is asked: its arenas may grow.
+pub fn keep_libc_small() {}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_takes_what_its_class_says() {
+        for size in [1, 8, 24, 25, 40, 41, 1000, 4000, 100_000] {
+            // SAFETY: a block that is asked for its length and freed.
+            let usable = unsafe {
+                let block = libc::malloc(size);
+                let usable = libc::malloc_usable_size(block);
+                libc::free(block);
+                usable
+            };
+            assert_eq!(class_bytes(size), usable + 8, "{size}");
+        }
+    }
+}
