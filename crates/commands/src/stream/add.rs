@@ -84,13 +84,10 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     if options.id == Some((0, Some(0))) {
         return call.fail("ERR The ID specified in XADD must be greater than 0-0");
     }
-    match kind_of(call, &key) {
-        Found::Other => return call.fail(errors::WRONG_TYPE),
-        Found::Absent if !options.create => {
-            call.reply.null();
-            return Outcome::Done;
-        }
-        _ => {}
+    // Whoever may create it finds out by the change itself what is there.
+    if !options.create && kind_of(call, &key) == Found::Absent {
+        call.reply.null();
+        return Outcome::Done;
     }
     let now = call.txn.now();
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
@@ -105,7 +102,8 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     });
     let (created, result) = match edited {
         Ok(edited) => (edited.created, edited.result),
-        Err(_) => return call.out_of_memory(),
+        Err(EditError::WrongType) => return call.fail(errors::WRONG_TYPE),
+        Err(EditError::Full) => return call.out_of_memory(),
     };
     let (id, trimmed, text) = match result {
         Ok(added) => added,

@@ -276,6 +276,11 @@ pub(super) struct Addition {
     tags_at: Option<usize>,
 }
 
+/// What an entry of so many names and values usually adds to a block, at most: flags and id, and a tag each.
+pub(super) fn addition_bytes(texts: usize, text_bytes: usize) -> usize {
+    16 + texts + text_bytes
+}
+
 /// The beginning of a block whose first entry has these fields (names and values in turns), that entry included. All
 /// behind the head.
 pub(super) fn begin(id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Addition {

@@ -48,7 +48,7 @@ impl Stream {
             (block.listpack() as usize) + text_bytes < most
                 && (node_entries_max == 0 || entries < node_entries_max)
         });
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(block::addition_bytes(fields.len(), text_bytes));
         match last {
             Some(at) => self.add_to_block(room, at, id, fields, &mut bytes)?,
             None => self.add_block(room, id, fields, &mut bytes)?,
