@@ -95,12 +95,8 @@ fn check_argument(name: &str, argument: &Argument, named: &mut [bool]) {
     }
     let nested = matches!(argument.kind, ArgumentKind::OneOf | ArgumentKind::Block);
     assert_eq!(nested, argument.arguments.len() >= 2, "{name}: {}", argument.name);
-    assert_eq!(
-        argument.kind == ArgumentKind::Key,
-        argument.key_spec_index.is_some(),
-        "{name}: {}",
-        argument.name
-    );
+    let is_key = argument.kind == ArgumentKind::Key;
+    assert!(!is_key || argument.key_spec_index.is_some(), "{name}: {}", argument.name);
     argument.arguments.iter().for_each(|inner| check_argument(name, inner, named));
 }
 

@@ -9,6 +9,7 @@ use isotherm_conformance::clients;
 use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
+use isotherm_conformance::transfer::{self, Load, Peer};
 
 const HELP: &str = "\
 isotherm-conformance: compares Isotherm with Valkey
@@ -34,6 +35,7 @@ isotherm-conformance: compares Isotherm with Valkey
 
   transfer [options]          random values of every type, dumped and restored both ways, digests compared
     --ours PORT | --ours-bin PATH, --valkey PORT | --valkey-bin PATH     as above; `enable-debug-command yes`
+    --redis PORT | --redis-bin PATH      then the same with Redis
     --values N  --seed S                 how many, and which (default 2000, 1)
     --kind NAME                          string, list, set, hash, zset, stream; may be repeated
 
@@ -151,37 +153,48 @@ fn replication_stream(args: &[String]) -> Fallible<bool> {
 }
 
 fn transfer(args: &[String]) -> Fallible<bool> {
-    let (mut ours, mut theirs) = (None, None);
-    let (mut values, mut seed, mut kinds) = (2000, 1, Vec::new());
+    let (mut ours, mut theirs, mut redis) = (None, None, None);
+    let mut load = Load { values: 2000, seed: 1, kinds: Vec::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{arg}: {value} is no number"));
-        let port = || value.parse::<u16>().map_err(|_| format!("{arg}: {value} is no port"));
+        let port =
+            || value.parse::<u16>().map_err(|_| format!("{arg}: {value} is no port")).map(Target::Port);
+        let binary = || Target::Binary(PathBuf::from(value), Vec::new());
         match arg.as_str() {
-            "--ours" => ours = Some(Target::Port(port()?)),
-            "--valkey" => theirs = Some(Target::Port(port()?)),
-            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(value), Vec::new())),
-            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(value), Vec::new())),
-            "--values" => values = number()?,
-            "--seed" => seed = number()?,
-            "--kind" => kinds.push(value.clone()),
+            "--ours" => ours = Some(port()?),
+            "--valkey" => theirs = Some(port()?),
+            "--redis" => redis = Some(port()?),
+            "--ours-bin" => ours = Some(binary()),
+            "--valkey-bin" => theirs = Some(binary()),
+            "--redis-bin" => redis = Some(binary()),
+            "--values" => load.values = number()?,
+            "--seed" => load.seed = number()?,
+            "--kind" => load.kinds.push(value.clone()),
             other => return Err(format!("unknown option: {other}\n{HELP}")),
         }
     }
     let ours = ours.or_else(|| from_env("ISOTHERM_SERVER", ""));
-    let ours = debuggable(ours.ok_or("where is Isotherm? --ours PORT or --ours-bin PATH")?);
-    let outcome =
-        isotherm_conformance::transfer::run(&ours, &debuggable(valkey(theirs)?), values, seed, &kinds)?;
-    const SHOWN_MAX: usize = 20;
-    outcome.differences.iter().take(SHOWN_MAX).for_each(|difference| println!("{difference:.600}"));
-    println!(
-        "{} values both ways, {} of them with the very bytes of Valkey, {} differences",
-        outcome.values,
-        outcome.same_bytes,
-        outcome.differences.len()
-    );
-    Ok(outcome.differences.is_empty())
+    let ours = attach(&debuggable(ours.ok_or("where is Isotherm? --ours PORT or --ours-bin PATH")?))?;
+    let mut peers = vec![(Peer::Valkey, valkey(theirs)?)];
+    peers.extend(redis.map(|redis| (Peer::Redis, redis)));
+    let mut all_same = true;
+    for (peer, target) in peers {
+        let outcome = transfer::run(&ours, &debuggable(target), peer, &load)?;
+        const SHOWN_MAX: usize = 20;
+        outcome.differences.iter().take(SHOWN_MAX).for_each(|difference| println!("{difference:.600}"));
+        println!(
+            "{}: {} values sent, {} of them came back, {} with the very bytes, {} differences",
+            peer.name(),
+            outcome.values,
+            outcome.values - outcome.one_way,
+            outcome.same_bytes,
+            outcome.differences.len()
+        );
+        all_same &= outcome.differences.is_empty();
+    }
+    Ok(all_same)
 }
 
 fn try_clients(args: &[String]) -> Fallible<bool> {

@@ -8,7 +8,7 @@
 //! ```text
 //! target/peers/apt      lists, packages
 //! target/peers/root     what the packages hold
-//! target/peers/bin      wrappers: valkey-server, valkey-cli, valkey-benchmark, ..., tclsh
+//! target/peers/bin      wrappers: valkey-server, valkey-cli, valkey-benchmark, ..., tclsh, redis-cli, redis-server
 //! target/peers/source   Valkey's source, for its test suite
 //! ```
 
@@ -73,6 +73,15 @@ pub fn unpack_from_machine(part: &str, package: &str) -> Fallible<PathBuf> {
         mark(part)?;
     }
     Ok(place::peers().join(part))
+}
+
+/// Redis' server, which excludes Valkey's package as its command line does; where it is.
+pub fn redis_server() -> Fallible<PathBuf> {
+    if !ready("redis-server") {
+        eprintln!("installing Debian's newest Redis into {}", place::peers().display());
+        install("redis-server", &["redis-server"], &["redis-server"])?;
+    }
+    Ok(place::peers().join("bin/redis-server"))
 }
 
 /// Unpacks packages into the folder `part`, and makes their programs callable.

@@ -56,10 +56,17 @@ pub fn bench(args: &[String]) -> Fallible {
 }
 
 /// With `--if-possible` first, a machine on which Valkey cannot be installed is a skip, said aloud, and not a failure.
+/// `transfer --with-redis` installs Redis too; where that cannot be had, Valkey alone is compared with, said aloud too.
 pub fn conformance(args: &[String]) -> Fallible {
     let (optional, args) = match args {
         [flag, rest @ ..] if flag == "--if-possible" => (true, rest),
         args => (false, args),
+    };
+    let (with_redis, args) = match args {
+        [what, flag, rest @ ..] if what == "transfer" && flag == "--with-redis" => {
+            (true, [std::slice::from_ref(what), rest].concat())
+        }
+        args => (false, args.to_vec()),
     };
     let conformance = build("isotherm-conformance", "isotherm-conformance")?;
     if args.iter().any(|arg| arg == "--help") || args.is_empty() {
@@ -72,14 +79,17 @@ pub fn conformance(args: &[String]) -> Fallible {
         }
         bin => bin?,
     };
+    let mut command = Command::new(conformance);
+    command.args(args);
+    if with_redis {
+        match peers::redis_server() {
+            Ok(redis) => _ = command.arg("--redis-bin").arg(redis),
+            Err(why) => println!("skipped: values to and from Redis: {why}"),
+        }
+    }
     let server = build("isotherm", "isotherm-server")?;
-    run::loud(
-        Command::new(conformance)
-            .args(args)
-            .current_dir(place::root())
-            .env("ISOTHERM_SERVER", server)
-            .env("ISOTHERM_PEER_BIN", bin),
-    )
+    command.current_dir(place::root()).env("ISOTHERM_SERVER", server).env("ISOTHERM_PEER_BIN", bin);
+    run::loud(&mut command)
 }
 
 /// The clients of the field, against our server. Those that cannot be installed on this machine are skipped, aloud.

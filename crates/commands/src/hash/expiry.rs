@@ -153,7 +153,17 @@ pub const HEXPIRE: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        arguments: &[Argument::key("key", 0), Argument::integer("seconds"), CONDITION.optional(), FIELDS],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::integer("seconds"),
+            CONDITION.optional(),
+            // Here alone the field names no key spec for the number.
+            Argument::block(
+                "fields",
+                &[Argument::integer("numfields"), Argument::string("field").multiple()],
+            )
+            .token("FIELDS"),
+        ],
         ..Spec::BASE
     },
     hexpire,

@@ -2,7 +2,7 @@
 
 use super::expiry::Form;
 use super::{NUM_FIELDS, done, fields_at, finished, hash, or_fail};
-use crate::arguments::FIELDS;
+use crate::arguments::{self, FIELDS};
 use crate::call::is_word;
 use crate::element::reply_element;
 use crate::spec::*;
@@ -120,7 +120,7 @@ pub const HSETEX: Command<Handler> = Command::new(
             Argument::block(
                 "fields",
                 &[
-                    Argument::integer("numfields"),
+                    arguments::NUM_FIELDS,
                     Argument::block("data", &[Argument::string("field"), Argument::string("value")])
                         .multiple(),
                 ],

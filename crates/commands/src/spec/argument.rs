@@ -132,6 +132,11 @@ impl Argument {
         Argument { multiple: true, multiple_token: true, ..self }
     }
 
+    /// Which of the key specs the field names for it, though it is no key itself.
+    pub const fn of_key_spec(self, index: u8) -> Argument {
+        Argument { key_spec_index: Some(index), ..self }
+    }
+
     /// Shown under another name than its own.
     pub const fn display(self, text: &'static str) -> Argument {
         Argument { display: Some(text), ..self }

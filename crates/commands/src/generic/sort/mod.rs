@@ -24,6 +24,15 @@ use isotherm_stdx::parse_f64;
 use options::Options;
 use std::cmp::Ordering;
 
+/// Both patterns make names of keys: the second key spec is theirs.
+const BY: Argument = Argument::pattern("by-pattern").of_key_spec(1).token("BY").optional().display("pattern");
+const GET: Argument = Argument::pattern("get-pattern")
+    .of_key_spec(1)
+    .token("GET")
+    .optional()
+    .multiple_token()
+    .display("pattern");
+
 pub const SORT: Command<Handler> = Command::new(
     Spec {
         name: "sort",
@@ -55,9 +64,9 @@ pub const SORT: Command<Handler> = Command::new(
         ],
         arguments: &[
             Argument::key("key", 0),
-            Argument::pattern("by-pattern").token("BY").optional().display("pattern"),
+            BY,
             LIMIT,
-            Argument::pattern("get-pattern").token("GET").optional().multiple_token().display("pattern"),
+            GET,
             Argument::one_of(
                 "order",
                 &[Argument::pure_token("asc", "ASC"), Argument::pure_token("desc", "DESC")],
@@ -101,9 +110,9 @@ pub const SORT_RO: Command<Handler> = Command::new(
         ],
         arguments: &[
             Argument::key("key", 0),
-            Argument::pattern("by-pattern").token("BY").optional().display("pattern"),
+            BY,
             LIMIT,
-            Argument::pattern("get-pattern").token("GET").optional().multiple_token().display("pattern"),
+            GET,
             Argument::one_of(
                 "order",
                 &[Argument::pure_token("asc", "ASC"), Argument::pure_token("desc", "DESC")],
