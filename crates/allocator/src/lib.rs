@@ -51,7 +51,10 @@ use system as inner;
 use tcmalloc as inner;
 
 use inner::INNER;
-pub use inner::{class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};
+pub use inner::{
+    class_bytes, classes, figures, keep_libc_small, lock_waits, name, own_arena, purge, report,
+    return_freed_pages,
+};
 
 /// What the allocator says of itself, in bytes. What it does not tell is 0.
 #[derive(Clone, Copy, Default, Debug)]
@@ -66,6 +69,22 @@ pub struct Figures {
     pub retained: u64,
     /// Its own books.
     pub metadata: u64,
+}
+
+/// A size that blocks are given out in, and the run of pages that such blocks are cut from (0 if it is not told).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Class {
+    pub size_bytes: usize,
+    pub slab_bytes: usize,
+}
+
+/// The classes that requests to 16 KB fall into.
+#[cfg(not(feature = "jemalloc"))]
+fn classes_by_asking() -> Vec<Class> {
+    const REQUEST_BYTES_MAX: usize = 16 << 10;
+    let mut sizes: Vec<usize> = (1..=REQUEST_BYTES_MAX).map(class_bytes).collect();
+    sizes.dedup();
+    sizes.into_iter().map(|size_bytes| Class { size_bytes, slab_bytes: 0 }).collect()
 }
 
 /// How `report` is to be written.

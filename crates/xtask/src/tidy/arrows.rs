@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("bench", &["stdx", "arena", "keyspace", "resp"]),
     ("cli", &["stdx", "resp"]),
     ("conformance", &["stdx", "resp"]),
+    ("memlab", &["stdx", "allocator"]),
     ("xtask", &[]),
 ];
 

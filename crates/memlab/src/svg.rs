@@ -1,0 +1,87 @@
+//! A chart of a table: a bar for each number, grouped by row.
+//!
+//! ```text
+//!   skip list   |############## 102.2
+//!               |############## 101.9
+//!   radix tree  |########## 67.2
+//! ```
+
+use crate::output::{Cell, Table};
+
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 250.0;
+const BAR: f64 = 13.0;
+const GAP: f64 = 12.0;
+const TOP: f64 = 46.0;
+/// Hues that differ for the colour-blind too (Okabe and Ito).
+const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
+
+pub fn bars(table: &Table, unit: &str) -> String {
+    let numbers: Vec<usize> = (0..table.head.len())
+        .filter(|&column| table.rows.iter().any(|row| matches!(row[column], Cell::Number(..))))
+        .collect();
+    let largest = table.rows.iter().flatten().map(value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let mut body = String::new();
+    let mut y = TOP + 16.0 * numbers.len().div_ceil(3) as f64;
+    legend(table, &numbers, &mut body);
+    for row in &table.rows {
+        let label: Vec<&str> = row
+            .iter()
+            .filter_map(|cell| if let Cell::Text(text) = cell { Some(text.as_str()) } else { None })
+            .collect();
+        text(&mut body, LEFT - 8.0, y + BAR - 2.0, "end", &label.join(", "));
+        for (at, &column) in numbers.iter().enumerate() {
+            let Cell::Number(number, decimals) = row[column] else { continue };
+            let width = (number.max(0.0) / largest * (WIDTH - LEFT - 90.0)).max(0.5);
+            let colour = COLOURS[at % COLOURS.len()];
+            body += &format!(
+                "<rect x=\"{LEFT}\" y=\"{y}\" width=\"{width:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\n"
+            );
+            text(&mut body, LEFT + width + 5.0, y + BAR - 2.0, "start", &format!("{number:.decimals$}"));
+            y += BAR + 2.0;
+        }
+        y += GAP;
+    }
+    let height = y + 10.0;
+    let mut title = String::new();
+    text(&mut title, 10.0, 22.0, "start", &format!("{} ({unit})", table.title));
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+         font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         {title}{body}</svg>\n"
+    )
+}
+
+fn value(cell: &Cell) -> f64 {
+    if let Cell::Number(value, _) = cell { *value } else { 0.0 }
+}
+
+fn legend(table: &Table, numbers: &[usize], body: &mut String) {
+    for (at, &column) in numbers.iter().enumerate() {
+        let (x, y) = (LEFT + (at % 3) as f64 * 200.0, 34.0 + (at / 3) as f64 * 16.0);
+        let colour = COLOURS[at % COLOURS.len()];
+        *body += &format!("<rect x=\"{x}\" y=\"{y}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>\n");
+        text(body, x + 15.0, y + 9.0, "start", &table.head[column]);
+    }
+}
+
+fn text(body: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    *body += &format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_for_each_number() {
+        let mut table = Table::new("t", "Bytes & keys", &["map", "jemalloc", "system"]);
+        table.row(vec![Cell::text("skip list"), Cell::Number(102.2, 1), Cell::Number(120.0, 1)]);
+        table.row(vec![Cell::text("none"), Cell::Number(0.0, 1), Cell::Empty]);
+        let svg = bars(&table, "bytes");
+        // The ground, two of the legend, three bars.
+        assert_eq!(svg.matches("<rect").count(), 6, "{svg}");
+        assert!(svg.contains("Bytes &amp; keys (bytes)") && svg.contains(">102.2<"), "{svg}");
+    }
+}
