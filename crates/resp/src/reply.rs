@@ -39,6 +39,8 @@ impl Protocol {
 pub struct Reply {
     pub out: Vec<u8>,
     pub proto: Protocol,
+    /// Whoever is sent as much is closed instead; 0 for never.
+    pub bytes_max: usize,
     errors: u64,
     last_error: ErrorCode,
 }
@@ -73,6 +75,12 @@ impl Reply {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
+    }
+
+    /// Whether nobody will read what is written from here on: a handler that repeats itself may stop.
+    #[inline]
+    pub fn is_in_vain(&self) -> bool {
+        self.bytes_max > 0 && self.out.len() >= self.bytes_max
     }
 
     /// Takes back what was written since `len()` was `mark`. Errors counted since then stay counted.

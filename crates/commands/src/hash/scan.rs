@@ -136,15 +136,20 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
             reply_element(reply, value);
         }
         count += 1;
+        !reply.is_in_vain()
     };
     let wanted_count = wanted.unsigned_abs();
     if wanted < 0 {
         for _ in 0..wanted_count {
             let Some((field, value)) = view.random(&mut |n| prng.below(n)) else { break };
-            tell(field, value);
+            if !tell(field, value) {
+                break;
+            }
         }
     } else if wanted_count >= view.len() {
-        view.for_each(&mut tell);
+        view.for_each(|field, value| {
+            tell(field, value);
+        });
     } else if wanted_count * 3 > view.len() {
         // A large part: each of those left is taken with the chance that is left.
         let mut pairs = Vec::new();

@@ -156,12 +156,19 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut tell = |member: Element<'_>| {
         reply_element(reply, member);
         told += 1;
+        !reply.is_in_vain()
     };
     let count = wanted.unsigned_abs();
     if wanted < 0 {
-        (0..count).for_each(|_| tell(view.random(&mut |n| prng.below(n))));
+        for _ in 0..count {
+            if !tell(view.random(&mut |n| prng.below(n))) {
+                break;
+            }
+        }
     } else if count >= view.len() {
-        view.for_each(&mut tell);
+        view.for_each(|member| {
+            tell(member);
+        });
     } else if count * 3 > view.len() {
         let mut members = Vec::new();
         view.for_each(|member| members.push(member));

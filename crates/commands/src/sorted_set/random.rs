@@ -68,11 +68,12 @@ fn zrandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
             if too_many {
                 return reply.error(errors::OUT_OF_RANGE);
             }
-            let ranks = match count {
-                0.. => different_ranks(&mut prng, count as u64, view.len()),
-                _ => (0..count.unsigned_abs()).map(|_| prng.below(view.len())).collect(),
-            };
-            write_ranks(reply, view, &ranks, with_scores);
+            if count >= 0 {
+                let ranks = different_ranks(&mut prng, count as u64, view.len());
+                return write_ranks(reply, view, ranks.len(), ranks.into_iter(), with_scores);
+            }
+            let (count, len) = (count.unsigned_abs(), view.len());
+            write_ranks(reply, view, count as usize, (0..count).map(|_| prng.below(len)), with_scores);
         },
     )
 }
@@ -104,9 +105,18 @@ fn different_ranks(prng: &mut Prng, count: u64, len: u64) -> Vec<u64> {
     (0..len).filter(take).collect()
 }
 
-fn write_ranks(reply: &mut Reply, view: ZsetView<'_>, ranks: &[u64], with_scores: bool) {
-    write_members_head(reply, ranks.len(), with_scores);
-    for &rank in ranks {
+fn write_ranks(
+    reply: &mut Reply,
+    view: ZsetView<'_>,
+    count: usize,
+    ranks: impl Iterator<Item = u64>,
+    with_scores: bool,
+) {
+    write_members_head(reply, count, with_scores);
+    for rank in ranks {
+        if reply.is_in_vain() {
+            return;
+        }
         let (member, score) = view.nth(rank);
         write_scored(reply, member, with_scores.then_some(score));
     }
