@@ -67,8 +67,9 @@ pub struct Parser {
     remaining: u32,
     /// The length of the argument at `at`, once its header was read.
     bulk: Option<u32>,
-    /// The arguments seen so far, while the request is unfinished.
+    /// The arguments seen so far, while the request is unfinished, and the sum of their lengths.
     found: Vec<Span>,
+    found_bytes: u32,
 }
 
 const _: () = assert!(size_of::<Parser>() <= 64, "every idle connection carries one");
@@ -102,6 +103,11 @@ impl Parser {
         self.found.capacity() * size_of::<Span>()
     }
 
+    /// Bytes of the unfinished request that need not be looked at again, and how many of them are arguments.
+    pub fn seen_bytes(&self) -> (usize, usize) {
+        (self.at as usize, self.found_bytes as usize)
+    }
+
     /// Looks for one request at the front of `buf` and appends its spans, relative to `buf`.
     ///
     /// After `Incomplete`, call again with the same bytes and more behind them; `limits` may change in between. The
@@ -129,6 +135,7 @@ impl Parser {
             Ok(()) => finished(cursor.at, spans.len() - first_span),
             Err(stop) => {
                 if let Stop::Incomplete(_) = stop {
+                    self.found_bytes = sum_bytes(&spans[first_span..]);
                     self.found.extend(spans.drain(first_span..));
                 }
                 spans.truncate(first_span);
@@ -150,6 +157,7 @@ impl Parser {
             bulk: self.bulk,
         };
         let mut found = std::mem::take(&mut self.found);
+        let before = found.len();
         let counted = if cursor.at == 0 { cursor.read_count(buf, limits) } else { Ok(()) };
         match counted.and_then(|()| cursor.read_arguments(buf, limits, &mut found)) {
             Ok(()) => {
@@ -159,6 +167,7 @@ impl Parser {
                 finished(cursor.at, count)
             }
             Err(stop) => {
+                self.found_bytes += sum_bytes(&found[before..]);
                 self.found = found;
                 self.remember(cursor);
                 stop.into()
@@ -225,6 +234,11 @@ impl Parser {
 /// Without quotes nothing is decoded: the arguments lie in the line as they are.
 fn has_quotes(line: &[u8]) -> bool {
     line.iter().any(|byte| matches!(byte, b'"' | b'\''))
+}
+
+/// Arguments lie side by side in one request, whose bytes fit 32 bits.
+fn sum_bytes(arguments: &[Span]) -> u32 {
+    arguments.iter().map(|span| span.len).sum()
 }
 
 #[inline]

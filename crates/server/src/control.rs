@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listeners --accept--> admit? --letter--> worker 0, 1, ... N-1, 0, ...
-//! SIGTERM, SIGINT ----> orderly end, exit code 0
+//! SIGTERM, SIGINT ----> orderly end (`shutdown`), exit code 0
 //! hz ------------------> cron
 //! ```
 //! When the process has no file descriptor left, accepting rests for a while: the waiting connection would be reported
@@ -20,6 +20,7 @@ use crate::cron::Cron;
 use crate::log;
 use crate::node::{Node, unix_now};
 use crate::session::ClientShared;
+use crate::shutdown::Signal;
 use crate::supervisor;
 use crate::worker;
 
@@ -91,11 +92,12 @@ impl Control {
             self.events.wait(Some(timeout))?;
             self.note_ready();
             if let Some(ending) = self.signals.take() {
-                let name = match ending {
-                    Ending::Terminate => "SIGTERM",
-                    Ending::Interrupt => "SIGINT",
-                };
-                log::notice(format!("Received {name} scheduling shutdown..."));
+                self.node.pending_end.note(match ending {
+                    Ending::Terminate => Signal::Terminate,
+                    Ending::Interrupt => Signal::Interrupt,
+                });
+            }
+            if self.node.ends_by_signal() {
                 self.end();
                 return Ok(());
             }
@@ -224,7 +226,6 @@ impl Control {
     // ---- the end ----
 
     fn end(&self) {
-        log::notice("User requested shutdown...");
         supervisor::tell("STOPPING=1\n");
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()

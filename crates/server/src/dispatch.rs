@@ -19,10 +19,11 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::admin::AdminCall;
+use crate::admin::{self, AdminCall};
 use crate::clock::CommandClock;
 use crate::command_log::{Kind, Ran};
-use crate::hot::{Hot, OUTPUT_BYTES_FREE};
+use crate::config::OutputLimit;
+use crate::hot::{Hot, counted_output_bytes, reply_bytes_in_vain};
 use crate::latency::monitor::Event;
 use crate::log;
 use crate::memory::Room;
@@ -86,6 +87,10 @@ pub struct Dispatcher {
     /// Of the session in hand: replies that wait in its outbox, and what of the reply buffer is not its own.
     unsent_before: usize,
     replies_of_others: usize,
+    /// Its replies may be too much before they are written.
+    judged: bool,
+    /// Requests that were run in this turn of the event loop.
+    pub commands: u64,
     /// Kept for its memory.
     positions: Vec<(usize, isotherm_commands::spec::KeyFlags)>,
 }
@@ -119,6 +124,8 @@ impl Dispatcher {
             prng: Prng::new(node.seed ^ (worker as u64 + 1)),
             unsent_before: 0,
             replies_of_others: 0,
+            judged: false,
+            commands: 0,
             positions: Vec::new(),
         }
     }
@@ -178,7 +185,10 @@ impl Dispatcher {
         of_others: usize,
     ) -> (usize, Next) {
         self.reply.proto = session.proto;
+        self.commands += requests.len() as u64;
         (self.unsent_before, self.replies_of_others) = (waiting, of_others);
+        self.judged = self.hot.judges_replies || session.listening.is_some();
+        self.reply.bytes_max = if self.judged { self.reply_bytes_max_of(session) } else { 0 };
         for (at, request) in requests.iter().enumerate() {
             match self.run(session, request) {
                 Next::Go => {}
@@ -189,6 +199,10 @@ impl Dispatcher {
                 crate::prefetch::prefetch_collections(&mut self.held, session.db, requests);
             }
             if self.reply.len() - of_others >= self.hot.reply_bytes_max {
+                // Whoever has just begun to listen may be told of many channels.
+                if session.listening.is_some() && self.is_above_output_limit(session) {
+                    return (at + 1, Next::Close { after_replies: false });
+                }
                 self.book_reply(session);
                 if at + 1 < requests.len() {
                     return (at + 1, Next::Write);
@@ -204,6 +218,23 @@ impl Dispatcher {
         self.reply.len() >= self.hot.reply_bytes_max
     }
 
+    /// What a client may leave unread before it is stopped. While all of them take little it may be more.
+    #[inline]
+    pub fn unsent_bytes_max(&self) -> usize {
+        match self.node.clients.bytes() < self.hot.clients_little_bytes {
+            true => self.hot.unsent_generous_bytes_max,
+            false => self.hot.unsent_bytes_max,
+        }
+    }
+
+    /// Replies are given up that nobody will read, with the memory that many of them took.
+    pub fn drop_replies(&mut self) {
+        self.reply.out.clear();
+        if self.reply.out.capacity() > self.hot.reply_bytes_max {
+            self.reply.out = Vec::new();
+        }
+    }
+
     /// A large reply belongs to its client from now on, not only when a part of it has to wait: whoever looks for memory
     /// meanwhile must not take a key for it.
     #[cold]
@@ -211,6 +242,8 @@ impl Dispatcher {
         let booked = &session.shared.seen.output_bytes;
         let bytes = class_bytes(self.reply.out.capacity()) as u64;
         booked.store(booked.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        let total = session.shared.seen.total_bytes.load(Ordering::Relaxed);
+        self.node.clients.book_total(&session.shared, total + bytes);
     }
 
     /// Runs one request, to the end.
@@ -242,7 +275,7 @@ impl Dispatcher {
         if session.reply_mode != ReplyMode::On {
             self.drop_reply(session, mark);
         }
-        if self.hot.output.hard_bytes > 0 && self.is_above_output_limit(session) {
+        if self.judged && self.is_above_output_limit(session) {
             return Next::Close { after_replies: false };
         }
         match session.close_after_reply {
@@ -256,19 +289,35 @@ impl Dispatcher {
     #[cold]
     fn is_above_output_limit(&self, session: &Session) -> bool {
         let unsent = (self.reply.len() + self.unsent_before).saturating_sub(self.replies_of_others);
-        let is_above = unsent.saturating_sub(OUTPUT_BYTES_FREE) as u64 >= self.hot.output.hard_bytes;
+        let limit = self.output_limit_of(session).hard_bytes;
+        let is_stranger = !session.was_authenticated && self.node.auth_required();
+        let is_above = limit > 0 && counted_output_bytes(unsent) >= limit
+            || is_stranger && self.hot.reply_lists && unsent > 0;
         if is_above {
             self.log_output_limit(session);
         }
         is_above
     }
 
+    /// That of its class.
+    pub fn output_limit_of(&self, session: &Session) -> OutputLimit {
+        match session.is_subscriber() {
+            true => self.hot.output_of_subscribers,
+            false => self.hot.output,
+        }
+    }
+
+    /// A handler that would answer more than its client may be sent need not go on.
+    #[cold]
+    fn reply_bytes_max_of(&self, session: &Session) -> usize {
+        let limit = self.output_limit_of(session).hard_bytes;
+        if limit > 0 { reply_bytes_in_vain(limit).saturating_add(self.replies_of_others) } else { 0 }
+    }
+
     pub fn log_output_limit(&self, session: &Session) {
         self.stats.values.output_buffer_limit_disconnections.add(1);
-        let (id, addr, name) = (session.id(), &session.shared.addr, &session.shared.names().name);
-        log::warning(format!(
-            "Client id={id} addr={addr} name={name} closed for overcoming of output buffer limits."
-        ));
+        let client = admin::client_line(self.node, &session.shared, unix_now());
+        log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
     }
 
     /// Whether nothing stands between this session and any command that exists.
@@ -601,7 +650,12 @@ impl Dispatcher {
     /// One command of a transaction; its partitions are held. Returns its ticks.
     pub(crate) fn run_queued(&mut self, session: &mut Session, queued: &Queued, now: UnixMs) -> u64 {
         let (command, args, mark) = (queued.command, queued.args.args(), self.reply.len());
+        let has_ended = session.close_after_reply;
         self.call(session, command, args, HashedKeys::NONE, now, false);
+        if has_ended {
+            // It has killed itself, and still does what it began; but nobody is told any more.
+            self.reply.truncate(mark);
+        }
         self.follow(session, command, args);
         let taken = self.clock.lap();
         self.count_time(&session.shared, command, args, taken, self.reply.len() - mark);

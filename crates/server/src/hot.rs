@@ -14,12 +14,32 @@ use std::sync::atomic::Ordering;
 
 /// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
 pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
+/// The others lie in blocks there, which count whole.
+const OUTPUT_BLOCK_BYTES: usize = 20 << 10;
+
+/// What replies that wait count for.
+pub fn counted_output_bytes(unsent_bytes: usize) -> u64 {
+    let beyond = unsent_bytes.saturating_sub(OUTPUT_BYTES_FREE);
+    beyond.next_multiple_of(OUTPUT_BLOCK_BYTES) as u64
+}
+
+/// A reply of so many bytes is more than `limit_bytes`, however it lies.
+pub fn reply_bytes_in_vain(limit_bytes: u64) -> usize {
+    usize::try_from(limit_bytes).unwrap_or(usize::MAX).saturating_add(OUTPUT_BYTES_FREE)
+}
+
+/// So much of a stranger's replies may wait.
+pub const STRANGER_OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Without a limit of the configuration, what is answered before it is written: so much, and one reply more.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 /// And what a client leaves unread, beside what its socket holds. It is a quarter of a million times `+OK`, for those that
 /// send a whole load before they read anything.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// It may be more while all clients together take little, and little of `maxmemory`: it is not worth many keys.
+const UNSENT_GENEROUS_BYTES_MAX: usize = 16 << 20;
+const LITTLE_BYTES_MAX: u64 = 64 << 20;
+const LITTLE_OF_MAXMEMORY: u64 = 16;
 
 #[derive(Clone, Debug)]
 pub struct Hot {
@@ -34,9 +54,16 @@ pub struct Hot {
     pub reply_bytes_max: usize,
     /// So many bytes that a client has not read stop it: no further request of it runs.
     pub unsent_bytes_max: usize,
+    /// The same while all clients together take less than the second number.
+    pub unsent_generous_bytes_max: usize,
+    pub clients_little_bytes: u64,
+    /// A reply may be too much before it is written: what a client of the class normal may leave, or any stranger.
+    pub judges_replies: bool,
+    /// A stranger's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
+    pub reply_lists: bool,
     pub maxmemory_bytes: u64,
     /// All clients together may take only so much.
-    pub limits_clients: bool,
+    pub client_bytes_max: u64,
     /// There should be replicas, and there are none yet: nothing may be written.
     pub lacks_replicas: bool,
     /// Nothing in the configuration stands between a session and its command.
@@ -81,6 +108,7 @@ impl Hot {
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
         let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
         let [output, _, output_of_subscribers] = config.output_limits();
+        let reply_lists = node.reply_lists.load(Ordering::Acquire);
         Hot {
             // Read first: what changes meanwhile is read again.
             generation: config.generation(),
@@ -90,8 +118,18 @@ impl Hot {
             output_of_subscribers,
             reply_bytes_max: bound(REPLY_BYTES_MAX, output.hard_bytes),
             unsent_bytes_max: bound(UNSENT_BYTES_MAX, output.hard_bytes.max(output.soft_bytes)),
+            unsent_generous_bytes_max: bound(
+                UNSENT_GENEROUS_BYTES_MAX,
+                output.hard_bytes.max(output.soft_bytes),
+            ),
+            clients_little_bytes: match config.maxmemory_bytes() {
+                0 => LITTLE_BYTES_MAX,
+                maxmemory => LITTLE_BYTES_MAX.min(maxmemory / LITTLE_OF_MAXMEMORY),
+            },
+            judges_replies: output.hard_bytes > 0 || reply_lists,
+            reply_lists,
             maxmemory_bytes: config.maxmemory_bytes(),
-            limits_clients: config.client_memory_bytes_max().is_some(),
+            client_bytes_max: config.client_memory_bytes_max().unwrap_or(u64::MAX),
             lacks_replicas,
             calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
             timeout_seconds: config.idle_timeout_seconds(),
@@ -129,6 +167,5 @@ impl Hot {
 
 /// Whoever is to be closed for leaving `limit_bytes` unread has to be able to reach them.
 fn bound(usual_bytes: usize, limit_bytes: u64) -> usize {
-    let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
-    if limit_bytes > 0 { usual_bytes.max(limit_bytes.saturating_add(OUTPUT_BYTES_FREE)) } else { usual_bytes }
+    if limit_bytes > 0 { usual_bytes.max(reply_bytes_in_vain(limit_bytes)) } else { usual_bytes }
 }

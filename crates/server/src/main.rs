@@ -23,6 +23,7 @@ mod latency;
 mod blocking;
 mod dispatch;
 mod session;
+mod shutdown;
 mod transaction;
 mod wanted;
 
@@ -35,7 +36,7 @@ mod registry;
 mod stats;
 mod tracking;
 
-mod client_eviction;
+mod client_memory;
 mod memory;
 
 mod admin;

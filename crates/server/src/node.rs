@@ -20,6 +20,7 @@ use crate::monitor::Monitors;
 use crate::pubsub::PubSub;
 use crate::registry::{Commands, Entry};
 use crate::session::{Attention, ClientShared, Session};
+use crate::shutdown::Pending;
 use crate::stats::Stats;
 use crate::tracking::Trackers;
 use crate::worker;
@@ -52,10 +53,16 @@ pub struct Node {
     pub active_expire: AtomicBool,
     /// DEBUG PAUSE-CRON.
     pub cron_paused: AtomicBool,
+    /// DEBUG CLIENT-ENFORCE-REPLY-LIST.
+    pub reply_lists: AtomicBool,
+    /// Until when no look for connections to close is worth it (`client_memory`).
+    pub futile_until_ms: AtomicI64,
     /// DEBUG SET-SKIP-CHECKSUM-VALIDATION.
     pub skip_checksums: AtomicBool,
     /// Attempts to authenticate that failed, since the start or CONFIG RESETSTAT.
     pub auth_denied: AtomicU64,
+    /// A signal to end that nobody has acted on yet.
+    pub pending_end: Pending,
     tasks: AtomicU32,
     /// The default user has a password.
     password: AtomicBool,
@@ -129,8 +136,11 @@ impl Node {
             metrics: parts.config.metrics_address(),
             active_expire: AtomicBool::new(true),
             cron_paused: AtomicBool::new(false),
+            reply_lists: AtomicBool::new(false),
+            futile_until_ms: AtomicI64::new(0),
             skip_checksums: AtomicBool::new(false),
             auth_denied: AtomicU64::new(0),
+            pending_end: Pending::default(),
             tasks: AtomicU32::new(0),
             password: AtomicBool::new(!parts.config.password().is_empty()),
             config: parts.config,
@@ -319,6 +329,8 @@ pub struct Clients {
     /// Those on their way to their worker are counted already.
     count: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
+    /// What they take together (`client_memory`).
+    bytes: AtomicU64,
     /// Those who wait for a key.
     pub blocked: AtomicUsize,
 }
@@ -330,12 +342,15 @@ impl Clients {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub fn add(&self, client: &Arc<ClientShared>) {
+    /// It has been given to its owner, and takes so much by itself.
+    pub fn add(&self, client: &Arc<ClientShared>, own_bytes: u64) {
+        self.book_total(client, own_bytes);
         self.lock().insert(client.id, Arc::clone(client));
     }
 
     pub fn remove(&self, id: u64) {
-        if self.lock().remove(&id).is_some() {
+        if let Some(client) = self.lock().remove(&id) {
+            self.book_total(&client, 0);
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -347,6 +362,19 @@ impl Clients {
     /// All of them, by id.
     pub fn all(&self) -> Vec<Arc<ClientShared>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// What all of them take.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// One of them takes so much now. Only its owner says so: there is no second writer of the total.
+    pub fn book_total(&self, client: &ClientShared, bytes: u64) {
+        let before = client.seen.total_bytes.load(Ordering::Relaxed);
+        client.seen.total_bytes.store(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
     pub fn len(&self) -> usize {

@@ -32,6 +32,8 @@ pub struct Session {
     pub db: Db,
     pub proto: Protocol,
     pub authenticated: bool,
+    /// It is no stranger, even if it has to authenticate again (RESET).
+    pub was_authenticated: bool,
     pub reply_mode: ReplyMode,
     /// CLIENT NO-TOUCH, NO-EVICT, IMPORT-SOURCE.
     pub no_touch: bool,
@@ -97,6 +99,7 @@ impl Session {
             db: Db(0),
             proto: Protocol::Resp2,
             authenticated,
+            was_authenticated: authenticated,
             reply_mode: ReplyMode::On,
             no_touch: false,
             no_evict: false,
@@ -135,9 +138,7 @@ impl Session {
         let (multi, watch) = (self.multi.as_ref(), self.watch.as_ref());
         seen.in_multi.store(multi.is_some(), Ordering::Relaxed);
         seen.multi_queued.store(multi.map_or(0, |multi| multi.queue.len() as u32), Ordering::Relaxed);
-        seen.multi_bytes.store(multi.map_or(0, |multi| multi.bytes as u64), Ordering::Relaxed);
         seen.watched.store(watch.map_or(0, |watch| watch.keys.len() as u32), Ordering::Relaxed);
-        seen.watch_bytes.store(watch.map_or(0, |watch| watch.bytes as u64), Ordering::Relaxed);
         seen.marks.store(self.marks(), Ordering::Relaxed);
     }
 
@@ -196,11 +197,14 @@ pub struct Seen {
     pub commands_total: AtomicU64,
     pub input_total_bytes: AtomicU64,
     pub output_total_bytes: AtomicU64,
-    /// What lies here of unfinished requests, and of replies that are not written yet.
+    /// What it takes, for itself and for its parts (`Taken`).
     pub query_bytes: AtomicU64,
+    pub query_free_bytes: AtomicU64,
+    pub argument_bytes: AtomicU64,
     pub output_bytes: AtomicU64,
+    pub output_chunks: AtomicU32,
     pub multi_bytes: AtomicU64,
-    pub watch_bytes: AtomicU64,
+    pub total_bytes: AtomicU64,
     pub multi_queued: AtomicU32,
     pub watched: AtomicU32,
     pub db: AtomicU16,

@@ -19,6 +19,12 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
     #[inline]
+    pub fn raise_to(&self, n: u64) {
+        if n > self.get() {
+            self.0.store(n, Ordering::Relaxed);
+        }
+    }
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -43,11 +49,19 @@ pub struct CommandTotals {
     pub failed: u64,
 }
 
+/// The most that one turn of an event loop has been since the start.
+#[derive(Default)]
+pub struct CycleCounters {
+    pub ticks_max: Counter,
+    pub commands_max: Counter,
+}
+
 /// The counters of one worker (or of the control thread, which has the last place).
 pub struct ThreadStats {
     /// By `Entry::index`.
     pub commands: Box<[CommandCounters]>,
     pub values: Values<Counter>,
+    pub cycles: CycleCounters,
     errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
 }
 
@@ -104,6 +118,7 @@ impl Stats {
         let thread = |_| ThreadStats {
             commands: (0..commands).map(|_| CommandCounters::default()).collect(),
             values: Values::default(),
+            cycles: CycleCounters::default(),
             errors: Mutex::default(),
         };
         Stats {

@@ -6,7 +6,7 @@
 //!           +-> mailbox: a new connection, look at yours, one of yours is to go -----------------+
 //! ```
 //! Bytes of an incomplete request are copied out of the input buffer into the connection, and back in front of the next
-//! read. When that would mean copying much - a large value arrives - the connection reads into bytes of its own.
+//! read. When that would mean copying much - a large value arrives - the connection reads into bytes of its own (`query`).
 
 mod batch;
 mod connection;
@@ -14,6 +14,7 @@ mod delivery;
 mod group;
 mod invalidation;
 mod outbox;
+mod query;
 
 use isotherm_keyspace::{UnixMs, Waiter};
 use isotherm_reactor::stream::Progress;
@@ -25,8 +26,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::admin;
 use crate::blocking::{Without, owner};
 use crate::dispatch::Dispatcher;
+use crate::hot::STRANGER_OUTPUT_BYTES_MAX;
 use crate::log;
 use crate::node::{Node, unix_now};
 use crate::pubsub::{Message, Name};
@@ -34,7 +37,7 @@ use crate::session::{Attention, ClientShared, Session};
 use crate::tracking::{Author, Changes};
 use crate::transaction;
 use batch::{Requests, run_requests, write_replies};
-use connection::Connection;
+use connection::{Connection, OWN_BYTES};
 use delivery::Said;
 use group::{Group, Join};
 use invalidation::Body;
@@ -45,18 +48,14 @@ const INPUT_BYTES: usize = 64 << 10;
 /// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted at least
 /// to read into the connection's own bytes.
 const COPY_BYTES_MAX: usize = 16 << 10;
-/// What a connection's own bytes grow by at least. They double, so memory is at most twice what has arrived.
-const GROW_BYTES_MIN: usize = 64 << 10;
-/// And at most: what one `read` can bring without starving the others.
-const GROW_BYTES_MAX: usize = 4 << 20;
+/// What one `read` into a connection's own bytes may bring without starving the others.
+const READ_BYTES_MAX: usize = 4 << 20;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN_MAX: usize = 16;
 /// A stranger's request may not be longer.
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
-/// Nor may so much of its replies wait.
-const STRANGER_OUTPUT_BYTES_MAX: u64 = 1024;
-/// A connection that takes less does not make its worker look for those that take most.
-const EVICTION_BYTES_MIN: usize = 64 << 10;
+/// A request that has brought so much is booked before it runs: it may be what makes its client take too much.
+const BOOKED_BYTES_MIN: usize = 64 << 10;
 /// How often idle connections are looked for.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -113,6 +112,7 @@ pub enum Letter {
 enum Due {
     PauseEnd,
     IdleScan,
+    CloseLook,
 }
 
 pub struct Worker {
@@ -135,6 +135,8 @@ struct Inner {
     again: Vec<usize>,
     /// Connections whose requests wait until the mailbox is empty.
     hearing: Vec<usize>,
+    /// Connections that have bytes of their own to read into, or whose patience with their client ends.
+    close: Vec<usize>,
     said: Said,
     timers: Timers<Due>,
     /// When those who wait for a key are to be answered without it.
@@ -161,6 +163,7 @@ impl Worker {
             group: Group::new(),
             again: Vec::new(),
             hearing: Vec::new(),
+            close: Vec::new(),
             said: Said::default(),
             timers,
             deadlines: BTreeSet::new(),
@@ -187,9 +190,13 @@ impl Worker {
             }
             self.inner.resume_hearing();
             self.inner.turn();
-            let Dispatcher { stats, clock, .. } = &self.inner.dispatcher;
+            let Dispatcher { stats, clock, commands, .. } = &mut self.inner.dispatcher;
+            let ticks = clock.raw().saturating_sub(woken);
             stats.values.eventloop_cycles.add(1);
-            stats.values.eventloop_ticks.add(clock.raw().saturating_sub(woken));
+            stats.values.eventloop_ticks.add(ticks);
+            stats.cycles.ticks_max.raise_to(ticks);
+            stats.cycles.commands_max.raise_to(std::mem::take(commands));
+            isotherm_allocator::settle();
         }
     }
 
@@ -244,7 +251,7 @@ impl Inner {
             self.connections.len() - 1
         });
         shared.token.store(token, Ordering::Release);
-        self.node.clients.add(&shared);
+        self.node.clients.add(&shared, OWN_BYTES);
         let session = Session::new(shared, !self.node.auth_required());
         self.connections[token] = Some(Box::new(Connection::new(stream, session)));
         token
@@ -280,7 +287,7 @@ impl Inner {
         if ready.writable && connection.outbox.is_some() {
             self.write(&mut connection);
         }
-        if ready.readable && !ready.closed && connection.is_plain() {
+        if ready.readable && !ready.closed && connection.is_plain() && !self.dispatcher.hot.judges_replies {
             return self.join_group(connection, token);
         }
         if ready.readable || ready.closed {
@@ -412,22 +419,20 @@ impl Inner {
     #[cold]
     fn read_own(&mut self, connection: &mut Connection) -> (Progress, bool) {
         let kept = connection.input.len();
-        let grow = connection.wanted.clamp(1, kept.clamp(GROW_BYTES_MIN, GROW_BYTES_MAX));
-        if connection.input.capacity() - kept < grow.min(COPY_BYTES_MAX) {
-            let more = connection.wanted.clamp(GROW_BYTES_MIN, kept.max(GROW_BYTES_MIN));
-            if connection.input.try_reserve_exact(more).is_err() {
-                refuse_memory(connection, more);
-                return (Progress::Later, false);
-            }
+        let least = connection.wanted.clamp(1, COPY_BYTES_MAX);
+        if connection.input.capacity() - kept < least
+            && let Err((more, _)) = connection.make_room(connection.wanted)
+        {
+            refuse_memory(connection, more);
+            return (Progress::Later, false);
         }
-        let room = (connection.input.capacity() - kept).min(GROW_BYTES_MAX);
+        let room = (connection.input.capacity() - kept).min(READ_BYTES_MAX);
         let progress = connection.stream.append_to(&mut connection.input, room);
         if let Progress::Bytes(count) = progress {
             self.dispatcher.count_read(&connection.session, count);
             if count < connection.wanted {
                 connection.wanted -= count;
-                connection.publish_buffers();
-                self.check_query(connection);
+                self.note_partial(connection);
             } else {
                 let input = std::mem::take(&mut connection.input);
                 self.run_own(connection, input);
@@ -445,28 +450,46 @@ impl Inner {
         if connection.input_done > input.len() / 2 {
             input.drain(..std::mem::take(&mut connection.input_done));
         }
-        if input.capacity() - input.len() < COPY_BYTES_MAX {
-            let more = input.len().max(GROW_BYTES_MIN);
-            if input.try_reserve_exact(more).is_err() {
-                refuse_memory(connection, more);
-                return (Progress::Later, false);
-            }
+        if input.capacity() - input.len() < COPY_BYTES_MAX
+            && let Err((more, _)) = connection.make_room(usize::MAX)
+        {
+            refuse_memory(connection, more);
+            return (Progress::Later, false);
         }
-        let room = (input.capacity() - input.len()).min(GROW_BYTES_MAX);
+        let input = &mut connection.input;
+        let room = (input.capacity() - input.len()).min(READ_BYTES_MAX);
         let progress = connection.stream.append_to(input, room);
         if let Progress::Bytes(count) = progress {
             connection.unrun = true;
             self.dispatcher.count_read(&connection.session, count);
-            connection.publish_buffers();
-            self.check_query(connection);
+            self.note_partial(connection);
             return (progress, count == room);
         }
         (progress, false)
     }
 
+    /// More of a request has come, and nothing can be run yet.
+    fn note_partial(&mut self, connection: &mut Connection) {
+        connection.session.shared.seen.last_interaction_ms.store(unix_now().0, Ordering::Relaxed);
+        connection.input_peak = connection.input_peak.max(connection.input.len());
+        self.note_room(connection);
+        self.check_query(connection);
+        self.book(connection);
+    }
+
     /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
     /// again for somebody who has sent much and reads little.
     fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
+        if input.len() > BOOKED_BYTES_MIN {
+            connection.input = input;
+            self.check_query(connection);
+            self.book(connection);
+            if connection.closing {
+                return;
+            }
+            input = std::mem::take(&mut connection.input);
+        }
+        connection.input_peak = connection.input_peak.max(input.len());
         let mut done = std::mem::take(&mut connection.input_done);
         done += run_requests(&mut self.dispatcher, connection, &mut input[done..], &mut self.requests);
         if connection.reads_too_little() && done < input.len() / 2 {
@@ -474,7 +497,8 @@ impl Inner {
         } else {
             input.drain(..done);
         }
-        connection.input = if input.is_empty() { Vec::new() } else { input };
+        connection.input = input;
+        connection.give_back_room();
         self.finish(connection);
     }
 
@@ -493,13 +517,25 @@ impl Inner {
             self.note_deadline(connection);
         }
         connection.session.publish(self.dispatcher.clock.now().0);
-        connection.publish_buffers();
-        let session = &connection.session;
-        if !connection.input.is_empty() || session.multi.is_some() || session.watch.is_some() {
+        self.note_room(connection);
+        if !connection.input.is_empty() || connection.session.multi.is_some() {
             self.check_query(connection);
         }
         if connection.outbox.is_some() {
             self.check_output(connection);
+        }
+        self.book(connection);
+    }
+
+    /// Books what a connection takes. If all of them take too much, those that take most are closed: maybe this one.
+    #[inline]
+    fn book(&mut self, connection: &mut Connection) {
+        connection.book(self.node);
+        if self.node.clients.bytes() > self.dispatcher.hot.client_bytes_max {
+            self.node.evict_clients(self.dispatcher.stats);
+            if connection.session.shared.is_asked(Attention::KILL) {
+                connection.break_off();
+            }
         }
     }
 
@@ -508,38 +544,33 @@ impl Inner {
     fn check_query(&mut self, connection: &mut Connection) {
         let session = &connection.session;
         let queued = session.multi.as_ref().map_or(0, |multi| multi.bytes);
-        let watched = session.watch.as_ref().map_or(0, |watch| watch.bytes);
         let bytes = connection.input.len() - connection.input_done + queued;
-        // The housekeeping looks at all clients; one that takes much is not left until then.
-        if self.dispatcher.hot.limits_clients && bytes + watched > EVICTION_BYTES_MIN {
-            self.node.evict_clients(self.dispatcher.stats);
-        }
-        let stranger = !connection.session.authenticated && self.node.auth_required();
+        let stranger = !session.authenticated && self.node.auth_required();
         if bytes > self.dispatcher.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
             self.dispatcher.stats.values.query_buffer_limit_disconnections.add(1);
             log::warning(format!(
-                "Closing client that reached max query buffer length: id={} (qbuf={bytes})",
-                connection.session.id()
+                "Closing client that reached max query buffer length: {} (qbuf={bytes})",
+                admin::client_line(self.node, &connection.session.shared, unix_now())
             ));
             connection.break_off();
         }
     }
 
     fn check_output(&mut self, connection: &mut Connection) {
-        let limit = match connection.session.is_subscriber() {
-            true => self.dispatcher.hot.output_of_subscribers,
-            false => self.dispatcher.hot.output,
-        };
+        let limit = self.dispatcher.output_limit_of(&connection.session);
         let Some(outbox) = &mut connection.outbox else { return };
         let bytes = outbox.bytes() as u64;
         let above = |limit_bytes: u64| limit_bytes > 0 && bytes >= limit_bytes;
         let soft_since = above(limit.soft_bytes).then(|| outbox.soft_since.unwrap_or_else(Instant::now));
         outbox.soft_since = soft_since;
-        let for_too_long = soft_since.is_some_and(|since| since.elapsed().as_secs() > limit.soft_seconds);
-        let stranger = !connection.session.authenticated && self.node.auth_required();
-        if above(limit.hard_bytes) || for_too_long || stranger && bytes > STRANGER_OUTPUT_BYTES_MAX {
+        let patience = Duration::from_secs(limit.soft_seconds);
+        let for_too_long = soft_since.is_some_and(|since| since.elapsed() > patience);
+        let stranger = !connection.session.was_authenticated && self.node.auth_required();
+        if above(limit.hard_bytes) || for_too_long || stranger && bytes > STRANGER_OUTPUT_BYTES_MAX as u64 {
             self.dispatcher.log_output_limit(&connection.session);
             connection.break_off();
+        } else if soft_since.is_some() {
+            self.attend_closely(connection);
         }
     }
 
@@ -636,6 +667,7 @@ impl Inner {
         while let Some(due) = self.timers.take_due(Instant::now()) {
             match due {
                 Due::PauseEnd => self.resume_waiting(),
+                Due::CloseLook => self.look_closely(),
                 Due::IdleScan => {
                     self.scan_idle();
                     self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
@@ -662,16 +694,11 @@ impl Inner {
         }
     }
 
-    /// Closes connections that were silent for too long, or exceed the soft limit of output for too long.
+    /// Closes connections that were silent for too long.
     fn scan_idle(&mut self) {
         self.dispatcher.refresh();
         let timeout_ms = self.dispatcher.hot.timeout_seconds as i64 * 1000;
-        let hot = &self.dispatcher.hot;
-        let soft_bytes = match self.dispatcher.audience.is_empty() {
-            true => hot.output.soft_bytes,
-            false => hot.output.soft_bytes.max(hot.output_of_subscribers.soft_bytes),
-        };
-        if timeout_ms == 0 && soft_bytes == 0 {
+        if timeout_ms == 0 {
             return;
         }
         let now_ms = unix_now().0;
@@ -681,11 +708,10 @@ impl Inner {
                 now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
             let may_be_silent =
                 connection.waits || connection.is_blocked() || connection.session.may_be_silent();
-            if timeout_ms > 0 && silent_ms > timeout_ms && !may_be_silent {
+            if silent_ms > timeout_ms && !may_be_silent {
                 log::verbose("Closing idle client");
                 connection.break_off();
             }
-            self.check_output(&mut connection);
             self.settle(connection, token);
         }
     }

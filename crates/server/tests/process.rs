@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Server, command, free_port};
+use common::{Server, command, encode, free_port};
 use std::process::Command;
 
 const OK: &str = "+OK\r\n";
@@ -175,4 +175,29 @@ fn the_log_changes_its_format() {
     assert!(log.contains(&format!("\npid={pid} role=primary timestamp=\"")), "{log}");
     assert!(log.contains("level=warning message=\"DEBUG LOG: one\"\n"), "{log}");
     assert!(log.contains("\"level\":\"warning\",\"message\":\"DEBUG LOG: \\\"two\\\"\"}\n"), "{log}");
+}
+
+#[test]
+fn an_end_can_be_called_off_or_refused() {
+    let mut server = Server::start(&["--enable-debug-command", "yes", "--shutdown-on-sigterm", "save"]);
+    let mut client = server.client();
+    client.check("SHUTDOWN ABORT", "-ERR No shutdown in progress.\r\n");
+    client.check("SHUTDOWN SAVE NOSAVE", "-ERR syntax error\r\n");
+    client.check("SHUTDOWN ABORT NOW", "-ERR syntax error\r\n");
+    client.check("SHUTDOWN FAILOVER", "-ERR SHUTDOWN FAILOVER is only supported in cluster mode.\r\n");
+    client.check("SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+    server.wait_for_log("Error trying to save the DB, can't exit.");
+    server.signal("TERM");
+    server.wait_for_log("Errors trying to shut down the server.");
+    // While nothing is done from time to time, a signal waits.
+    client.check("DEBUG PAUSE-CRON 1", "+OK\r\n");
+    server.signal("INT");
+    server.wait_for_log("Received SIGINT scheduling shutdown...");
+    client.check("SHUTDOWN ABORT", "+OK\r\n");
+    client.check("DEBUG PAUSE-CRON 0", "+OK\r\n");
+    server.wait_for_log("Shutdown manually aborted.");
+    client.check("PING", "+PONG\r\n");
+    client.send(encode(&["SHUTDOWN", "SAVE", "FORCE"]));
+    client.expect_end();
+    assert_eq!(server.wait().code(), Some(0));
 }

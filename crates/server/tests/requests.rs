@@ -95,9 +95,9 @@ fn who_never_reads_is_stopped() {
     rude.stream.write_all(&pipeline).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     other.check("PING", "+PONG\r\n");
-    // One reply stops it; what the socket has taken is the system's.
+    // 16 MB stop it, while nobody else takes much; what the socket has taken is the system's.
     let grown = server.resident_bytes().saturating_sub(before);
-    assert!(grown < 8 * MB as u64, "{} MB", grown >> 20);
+    assert!(grown < 24 * MB as u64, "{} MB", grown >> 20);
     let cpu = server.cpu();
     std::thread::sleep(Duration::from_millis(500));
     assert!(server.cpu() - cpu < Duration::from_millis(150), "a stopped client takes CPU time");
@@ -126,8 +126,8 @@ fn who_reads_late_gets_everything() {
     std::thread::sleep(Duration::from_millis(500));
     other.check("PING", "+PONG\r\n");
     let grown = server.resident_bytes().saturating_sub(before);
-    // A reply of 4 MB for each, and what the allocator keeps of others; all of them are 640 MB.
-    assert!(grown < 100 * MB as u64, "{} MB", grown >> 20);
+    // 64 MB together, a reply of 4 MB more for each, and what the allocator keeps of others; all of them are 640 MB.
+    assert!(grown < 128 * MB as u64, "{} MB", grown >> 20);
     for client in &mut rude {
         for _ in 0..20 {
             let mut reply = vec![0; value.len() + 12];

@@ -11,13 +11,16 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::{Command, Reach, Spec};
 use isotherm_resp::errors;
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{UnixMs, parse_i64};
 
 use super::connection::{client_name, plain_word};
 use super::{AdminCall, AdminHandler, specs};
 use crate::blocking::{self, Without};
-use crate::session::ReplyMode;
+use crate::node::Node;
+use crate::session::{Attention, ClientShared, ReplyMode};
 use filter::Filter;
+use line::Reader;
+pub use line::short as client_name_line;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::CLIENT,
@@ -44,6 +47,13 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::CLIENT_UNPAUSE, unpause),
     ],
 )];
+
+/// The line of one client, for the log.
+pub fn client_line(node: &Node, client: &ClientShared, now: UnixMs) -> String {
+    let mut line = Vec::new();
+    line::push(&mut line, node, client, now, Reader::Log);
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
 
 // ---- about itself ----
 
@@ -94,7 +104,8 @@ fn set_info(call: &mut AdminCall<'_>) -> Outcome {
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     call.session.publish(call.now.0);
     let mut text = Vec::new();
-    line::push(&mut text, call.node, &call.session.shared, call.now);
+    let reader = Reader::Client(call.args.bytes_total() as u64);
+    line::push(&mut text, call.node, &call.session.shared, call.now, reader);
     call.reply.verbatim("txt", &text);
     Outcome::Done
 }
@@ -175,9 +186,11 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
         }
     };
     let mut text = Vec::new();
-    for client in call.node.clients.all() {
-        if filter.matches(&client, call.session.id(), call.now) {
-            line::push(&mut text, call.node, &client, call.now);
+    for client in call.node.clients.all().iter().filter(|client| !client.is_asked(Attention::KILL)) {
+        if filter.matches(client, call.session.id(), call.now) {
+            let is_asking = client.id == call.session.id();
+            let reader = Reader::Client(if is_asking { call.args.bytes_total() as u64 } else { 0 });
+            line::push(&mut text, call.node, client, call.now, reader);
         }
     }
     call.reply.verbatim("txt", &text);
@@ -201,7 +214,8 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
     };
     let mut killed = 0;
     for client in call.node.clients.all() {
-        if !filter.matches(&client, call.session.id(), call.now) {
+        let is_leaving = client.is_asked(Attention::KILL);
+        if is_leaving || !filter.matches(&client, call.session.id(), call.now) {
             continue;
         }
         killed += 1;

@@ -81,9 +81,10 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::Password => node.password_changed(),
         // The cron reads them each time it runs.
         Apply::Timers => {}
-        Apply::Workers if node.config.workers() != node.worker_count() => {
-            return Err("the number of workers can only be set at start".into());
-        }
+        Apply::Workers if node.config.workers() != node.worker_count() => log::notice(format!(
+            "io-threads: there are {} workers until the next start. CONFIG REWRITE keeps the new number.",
+            node.worker_count()
+        )),
         Apply::Workers => {}
         // After a failure it is applied again, with the values of before.
         Apply::Metrics if node.config.metrics_address() != node.metrics => {

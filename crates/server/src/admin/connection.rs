@@ -118,6 +118,7 @@ fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool 
     let right = user == USER && (expected.is_empty() || same_in_constant_time(password, &expected));
     if right {
         call.session.authenticated = true;
+        call.session.was_authenticated = true;
     } else {
         call.node.auth_denied.fetch_add(1, Ordering::Relaxed);
         call.reply.error(errors::WRONG_PASS);

@@ -34,6 +34,7 @@ const WORDS: &[Word] = &[
     word("sleep", 3..=3, sleep),
     word("set-active-expire", 3..=3, set_active_expire),
     word("pause-cron", 3..=3, pause_cron),
+    word("client-enforce-reply-list", 3..=3, enforce_reply_list),
     word("set-skip-checksum-validation", 3..=3, set_skip_checksum_validation),
     word("object", 3..=4, object),
     word("digest", 2..=2, digest::all),
@@ -60,7 +61,6 @@ const WORDS: &[Word] = &[
     word("set-disable-deny-scripts", 3..=3, ok),
     word("dict-resizing", 3..=3, ok),
     word("hashtable-can-abort-shrink", 3..=3, ok),
-    word("client-enforce-reply-list", 3..=3, ok),
     word("change-repl-id", 2..=2, ok),
     word("aof-flush-sleep", 3..=3, ok),
     word("pause-after-fork", 3..=3, ok),
@@ -128,6 +128,13 @@ fn set_active_expire(call: &mut AdminCall<'_>) {
 
 fn pause_cron(call: &mut AdminCall<'_>) {
     call.node.cron_paused.store(is_on(call.args.get(2)), Ordering::Release);
+    call.reply.ok();
+}
+
+/// In the field a reply then takes a block of its own, which is more than a stranger may leave unread.
+fn enforce_reply_list(call: &mut AdminCall<'_>) {
+    call.node.reply_lists.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.config.touch();
     call.reply.ok();
 }
 

@@ -63,7 +63,7 @@ fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let keys: u64 = (0..databases).map(|db| txn.len(Db(db))).sum();
     let snapshot = Snapshot::new(call.node, call.now);
     let used = call.node.used_memory_bytes();
-    let (arenas, clients) = (snapshot.arenas(), snapshot.clients());
+    let arenas = snapshot.arenas();
     let peak = call.node.memory.peak_bytes().max(used);
     let rss = memory_rss_bytes();
     let figures = *snapshot.allocators();
@@ -78,7 +78,7 @@ fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("replication.backlog", bytes(0)),
         ("replicas.repl.buffer", bytes(0)),
         ("clients.slaves", bytes(0)),
-        ("clients.normal", bytes(clients.input_bytes + clients.output_bytes)),
+        ("clients.normal", bytes(call.node.clients.bytes())),
         ("cluster.links", bytes(0)),
         ("cluster.slot_import", bytes(0)),
         ("cluster.slot_export", bytes(0)),

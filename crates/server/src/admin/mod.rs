@@ -15,6 +15,7 @@ mod monitor;
 mod pubsub;
 mod server;
 
+pub use client::{client_line, client_name_line};
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Command;
 use isotherm_keyspace::{Conditions, EffectSink, ExpiryMode, Held, Txn, UnixMs};

@@ -8,6 +8,7 @@ use isotherm_stdx::parse_i64;
 use super::{AdminCall, AdminHandler, specs};
 use crate::info::{self, Snapshot};
 use crate::logo;
+use crate::shutdown::Options;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::TIME, time),
@@ -56,30 +57,42 @@ fn info(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Nothing is ever saved, so every way of ending is the same; SAVE asks for what does not exist.
 fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
-    let (mut save, mut nosave, mut abort, mut others) = (false, false, false, false);
+    let (mut options, mut abort) = (Options::default(), false);
     for word in call.args.from(1).iter() {
-        match word.to_ascii_lowercase().as_slice() {
-            b"save" => save = true,
-            b"nosave" => nosave = true,
-            b"abort" => abort = true,
-            b"now" | b"force" | b"safe" | b"failover" => others = true,
+        options = options.or(match word.to_ascii_lowercase().as_slice() {
+            b"save" => Options::SAVE,
+            b"nosave" => Options::NOSAVE,
+            b"now" => Options::NOW,
+            b"force" => Options::FORCE,
+            b"safe" => Options::SAFE,
+            b"failover" => Options::FAILOVER,
+            b"abort" => {
+                abort = true;
+                continue;
+            }
             _ => {
                 call.reply.error(errors::SYNTAX);
                 return Outcome::Done;
             }
-        }
+        });
     }
+    let client = super::client_name_line(call.node, &call.session.shared);
+    let asked_by = format!(" (user request from '{client}')");
     match () {
-        _ if (save && nosave) || (abort && (save || nosave || others)) => call.reply.error(errors::SYNTAX),
+        _ if abort && options != Options::default() => call.reply.error(errors::SYNTAX),
+        _ if options.has(Options::SAVE) && options.has(Options::NOSAVE) => call.reply.error(errors::SYNTAX),
+        _ if options.has(Options::FAILOVER) => {
+            call.reply.error("ERR SHUTDOWN FAILOVER is only supported in cluster mode.");
+        }
+        _ if abort && call.node.abort_end() => call.reply.ok(),
         _ if abort => call.reply.error("ERR No shutdown in progress."),
-        _ if save => call.reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
-        // Success has no reply: the connection ends.
-        _ => {
+        _ if call.node.may_end(options, &asked_by) => {
+            // Success has no reply: the connection ends.
             call.session.close_after_reply = true;
             call.node.shut_down();
         }
+        _ => call.reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
     }
     Outcome::Done
 }

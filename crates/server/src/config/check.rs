@@ -93,6 +93,7 @@ pub fn hash_seed(value: &Value) -> Verdict {
 pub fn title_template(value: &Value) -> Verdict {
     const VARIABLES: [&[u8]; 7] =
         [b"title", b"listen-addr", b"server-mode", b"config-file", b"port", b"tls-port", b"unixsocket"];
+    refuse(text(value).trim_ascii().is_empty(), "template format is invalid or contains unknown variables")?;
     let mut rest = text(value);
     while let Some(open) = rest.iter().position(|&byte| byte == b'{') {
         rest = &rest[open + 1..];
@@ -136,5 +137,12 @@ fn is_path(text: &[u8]) -> bool {
 
 /// Fit for the cluster's file of nodes.
 fn is_plain_word(text: &[u8]) -> bool {
-    !text.iter().any(|byte| b"!#$%&()*+:;<>?@[]^{|}~\0".contains(byte))
+    const DELETE: u8 = 0x7f;
+    !text.iter().any(|byte| *byte <= b',' || *byte == DELETE || b";<=>?@[]^{|}~\\".contains(byte))
+}
+
+/// Those that compare bytes.
+pub fn locale(value: &Value) -> Verdict {
+    let is_plain = matches!(text(value), b"" | b"C" | b"POSIX" | b"C.UTF-8" | b"C.utf8");
+    refuse(!is_plain, "Invalid locale name")
 }

@@ -12,13 +12,20 @@ const PORT_MAX: i64 = 65535;
 // ---- bind ----
 
 pub static BIND: Special = Special { default: || b"* -::*".to_vec(), parse: parse_bind, show: as_kept };
-pub static RDMA_BIND: Special = Special { default: Vec::new, parse: parse_bind, show: as_kept };
+pub static RDMA_BIND: Special = Special { default: Vec::new, parse: refuse_rdma, show: as_kept };
 
 fn parse_bind(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if arguments.len() > BIND_ADDRESSES_MAX {
         return Err("Too many bind addresses specified.".into());
     }
     Ok(arguments.join(&b' '))
+}
+
+fn refuse_rdma(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
+    match arguments.iter().all(|argument| argument.is_empty()) {
+        true => Ok(Vec::new()),
+        false => Err("No RDMA building support.".into()),
+    }
 }
 
 // ---- dir ----

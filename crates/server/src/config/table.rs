@@ -38,8 +38,9 @@ const NO_PERSISTENCE: &str = "there is no persistence yet";
 const NO_RDMA: &str = "there is no RDMA";
 const NO_REPLICATION: &str = "there is no replication yet";
 const NO_SCRIPTS: &str = "there are no scripts yet";
+const ON_SIGNAL: &str =
+    "With `save` and without `force` the signal does not end the server, as there is nothing to save to yet.";
 const NO_SHUTDOWN: &str = "nothing is to be saved, so the server ends at once";
-const NO_SORT: &str = "there is no SORT yet";
 const NO_SYSLOG: &str = "there is no logging to syslog";
 const NO_TITLE: &str = "the process keeps its title";
 const NO_TLS: &str = "there is no TLS yet";
@@ -179,12 +180,12 @@ pub const PARAMS: &[Param] = &[
     unsigned("hash-max-listpack-entries", 512, 0, i64::MAX).alias("hash-max-ziplist-entries").works("A hash with more fields than this is a hashtable."),
     unsigned("hash-max-listpack-value", 64, 0, i64::MAX).memory().alias("hash-max-ziplist-value").works("A hash with a longer field or value than this is a hashtable."),
     bytes("hash-seed", "").immutable().check(check::hash_seed).no_effect("keys are hashed under a random secret of the process"),
-    flag("hide-user-data-from-log", true).no_effect("no user data is ever written to the log"),
+    flag("hide-user-data-from-log", true).works("Names of clients and users are not written to the log."),
     unsigned("hll-sparse-max-bytes", 3000, 0, i64::MAX).memory().works("A HyperLogLog whose sparse form would be longer than this becomes dense."),
     signed("hz", 10, 0, INT_MAX).clamp(1, 500).apply(Apply::Timers).works("How often the housekeeping runs; capped to 1..500."),
     text("ignore-warnings", "").no_effect("no warning of this server can be silenced"),
     flag("import-mode", false).works("Keys do not expire by themselves; only clients of CLIENT IMPORT-SOURCE still see those whose time has come."),
-    signed("io-threads", WORKERS_BY_CPUS, 1, 256).apply(Apply::Workers).works("The number of workers, fixed at start; by default the CPUs that the process may use."),
+    signed("io-threads", WORKERS_BY_CPUS, 1, 256).apply(Apply::Workers).works("The number of workers; by default the CPUs that the process may use. A change takes effect with the next start."),
     flag("io-threads-always-active", false).hidden().no_effect("workers are always there"),
     flag("jemalloc-bg-thread", true).apply(Apply::Allocator).works("Whether the allocator has a thread that gives freed memory back."),
     signed("key-load-delay", 0, INT_MIN, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
@@ -201,7 +202,7 @@ pub const PARAMS: &[Param] = &[
     signed("list-compress-depth", 0, 0, INT_MAX).no_effect(NO_COMPRESSION),
     signed("list-max-listpack-size", -2, INT_MIN, INT_MAX).alias("list-max-ziplist-size").works("A list above this is a quicklist: so many elements, or from -1 to -5 so many bytes (4 KB to 64 KB)."),
     signed("loading-process-events-interval-bytes", 2 << 20, 1024, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
-    text("locale-collate", "").no_effect(NO_SORT),
+    text("locale-collate", "").check(check::locale).works("SORT ALPHA compares bytes: only the locales that do so are taken."),
     choice("log-format", LOG_FORMAT, "legacy").apply(Apply::LogFormat).works("How a line of the log looks."),
     choice("log-timestamp-format", LOG_TIMESTAMP_FORMAT, "legacy").apply(Apply::LogFormat).works("How a line of the log tells the time, which is UTC."),
     text("logfile", "").immutable().works("Where the log goes; standard output if empty."),
@@ -247,7 +248,7 @@ pub const PARAMS: &[Param] = &[
     signed("rdma-completion-vector", -1, -1, 1024).immutable().no_effect(NO_RDMA),
     signed("rdma-port", 0, 0, 65535).check(check::no_rdma_port).fixed(NO_RDMA),
     signed("rdma-rx-size", 1 << 20, 64 << 10, 16 << 20).immutable().no_effect(NO_RDMA),
-    signed("repl-backlog-size", 10 << 20, 1, i64::MAX).memory().no_effect(NO_REPLICATION),
+    signed("repl-backlog-size", 10 << 20, 1, i64::MAX).memory().clamp(16 << 10, i64::MAX).no_effect(NO_REPLICATION),
     signed("repl-backlog-ttl", 60 * 60, 0, i64::MAX).no_effect(NO_REPLICATION),
     flag("repl-disable-tcp-nodelay", false).no_effect(NO_REPLICATION),
     choice("repl-diskless-load", REPL_DISKLESS_LOAD, "disabled").no_effect(NO_REPLICATION),
@@ -274,8 +275,8 @@ pub const PARAMS: &[Param] = &[
     unsigned("set-max-listpack-entries", 128, 0, i64::MAX).works("A set with more members than this is a hashtable."),
     unsigned("set-max-listpack-value", 64, 0, i64::MAX).works("A set with a longer member than this is a hashtable."),
     flag("set-proc-title", true).immutable().no_effect(NO_TITLE),
-    choice("shutdown-on-sigint", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).no_effect(NO_SHUTDOWN),
-    choice("shutdown-on-sigterm", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).no_effect(NO_SHUTDOWN),
+    choice("shutdown-on-sigint", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).works(ON_SIGNAL),
+    choice("shutdown-on-sigterm", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).works(ON_SIGNAL),
     signed("shutdown-timeout", 10, 0, INT_MAX).no_effect(NO_SHUTDOWN),
     signed("slot-migration-max-failover-repl-bytes", 0, -1, i64::MAX).memory_or_negative().no_effect(NO_CLUSTER),
     unsigned("socket-mark-id", 0, 0, UINT_MAX).immutable().no_effect("sockets are not marked"),

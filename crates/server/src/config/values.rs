@@ -8,6 +8,9 @@ use crate::log::{Format, Level, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A smaller limit would close whoever wants to raise it.
+const CLIENT_MEMORY_BYTES_MIN: u64 = 128 << 10;
+
 const PID_FILE_DEFAULT: &str = "/var/run/isotherm.pid";
 
 /// What is evicted when memory is short. The numbers are those of the table's words.
@@ -249,14 +252,21 @@ impl Config {
     /// What all connections together may take; `None` for no limit. Given in bytes, or in percent of `maxmemory`.
     pub fn client_memory_bytes_max(&self) -> Option<u64> {
         const MAXMEMORY_CLIENTS: Id = id("maxmemory-clients");
-        match self.number(MAXMEMORY_CLIENTS) {
+        let bytes = match self.number(MAXMEMORY_CLIENTS) {
             0 => None,
             bytes @ 1.. => Some(bytes as u64),
             percent => match self.maxmemory_bytes() {
                 0 => None,
                 maxmemory => Some((u128::from(maxmemory) * u128::from(percent.unsigned_abs()) / 100) as u64),
             },
-        }
+        };
+        bytes.map(|bytes| bytes.max(CLIENT_MEMORY_BYTES_MIN))
+    }
+
+    /// Whether the log tells nothing that clients say of themselves.
+    pub fn hides_user_data(&self) -> bool {
+        const HIDE_USER_DATA_FROM_LOG: Id = id("hide-user-data-from-log");
+        self.flag(HIDE_USER_DATA_FROM_LOG)
     }
 
     #[inline]
@@ -394,7 +404,8 @@ mod tests {
         assert_eq!(limit(&[]), None);
         assert_eq!(limit(&[(b"maxmemory-clients", b"3mb")]), Some(3 << 20));
         assert_eq!(limit(&[(b"maxmemory-clients", b"5%")]), None);
-        assert_eq!(limit(&[(b"maxmemory-clients", b"5%"), (b"maxmemory", b"1000")]), Some(50));
+        assert_eq!(limit(&[(b"maxmemory-clients", b"5%"), (b"maxmemory", b"100mb")]), Some(5 << 20));
+        assert_eq!(limit(&[(b"maxmemory-clients", b"5%"), (b"maxmemory", b"1000")]), Some(128 << 10));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::node::Tasks;
 use crate::pubsub::Kind;
+use crate::stats::{Counter, CycleCounters};
 use std::sync::atomic::Ordering;
 
 /// A name, and how its value is found.
@@ -140,7 +141,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_total_replication_buffers", none),
     ("mem_replicas_repl_buffer", none),
     ("mem_clients_slaves", none),
-    ("mem_clients_normal", |s| (s.clients().input_bytes + s.clients().output_bytes).to_string()),
+    ("mem_clients_normal", |s| s.node.clients.bytes().to_string()),
     ("mem_cluster_links", none),
     ("mem_cluster_slot_import", none),
     ("mem_cluster_slot_export", none),
@@ -306,6 +307,19 @@ fn by_threads(snapshot: &Snapshot<'_>, count: u64) -> String {
 
 fn kilobytes(bytes: u64) -> String {
     format!("{:.2}", bytes as f64 / 1024.0)
+}
+
+pub const DEBUG: &[Field] = &[
+    ("eventloop_duration_aof_sum", none),
+    ("eventloop_duration_cron_sum", |s| {
+        s.node.stats.micros(s.node.control_stats().values.eventloop_ticks.get()).to_string()
+    }),
+    ("eventloop_duration_max", |s| s.node.stats.micros(longest(s, |cycles| &cycles.ticks_max)).to_string()),
+    ("eventloop_cmd_per_cycle_max", |s| longest(s, |cycles| &cycles.commands_max).to_string()),
+];
+
+fn longest(snapshot: &Snapshot<'_>, of: fn(&CycleCounters) -> &Counter) -> u64 {
+    snapshot.node.stats.threads().iter().map(|thread| of(&thread.cycles).get()).max().unwrap_or_default()
 }
 
 pub const REPLICATION: &[Field] = &[

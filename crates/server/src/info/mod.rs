@@ -47,8 +47,7 @@ fn is_wanted(section: &Section, asked: &[&[u8]]) -> bool {
     }
     asked.iter().any(|word| {
         names(word, section.name)
-            || names(word, "all")
-            || names(word, "everything")
+            || !section.is_hidden && (names(word, "all") || names(word, "everything"))
             || (section.by_default && names(word, "default"))
     })
 }

@@ -1,7 +1,7 @@
 //! The sections of INFO, in their order, and those whose lines are not known beforehand.
 
 use super::fields::{
-    CLIENTS, CLUSTER, CPU, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
+    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
 };
 use super::snapshot::Snapshot;
 use std::fmt::Write;
@@ -12,6 +12,8 @@ pub struct Section {
     pub title: &'static str,
     /// Shown when nothing in particular is asked for.
     pub by_default: bool,
+    /// Shown only when it is asked for by its name.
+    pub is_hidden: bool,
     pub body: Body,
 }
 
@@ -35,14 +37,19 @@ pub const SECTIONS: &[Section] = &[
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
+    hidden(section("debug", "Debug", Body::Fields(DEBUG))),
 ];
 
 const fn section(name: &'static str, title: &'static str, body: Body) -> Section {
-    Section { name, title, by_default: true, body }
+    Section { name, title, by_default: true, is_hidden: false, body }
 }
 
 const fn only_asked(section: Section) -> Section {
     Section { by_default: false, ..section }
+}
+
+const fn hidden(section: Section) -> Section {
+    Section { is_hidden: true, by_default: false, ..section }
 }
 
 fn server(snapshot: &Snapshot<'_>, out: &mut String) {

@@ -45,8 +45,6 @@ pub fn database_sizes(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseSize> {
 /// All connections together.
 #[derive(Default, Debug)]
 pub struct ClientSums {
-    pub input_bytes: u64,
-    pub output_bytes: u64,
     pub input_bytes_max: u64,
     pub output_bytes_max: u64,
     pub waiting: u64,
@@ -97,11 +95,9 @@ impl<'a> Snapshot<'a> {
             let mut sums = ClientSums::default();
             for client in self.node.clients.all() {
                 let seen = &client.seen;
-                let input = seen.query_bytes.load(Relaxed) + seen.multi_bytes.load(Relaxed);
+                let input = seen.query_bytes.load(Relaxed) + seen.query_free_bytes.load(Relaxed);
                 let output = seen.output_bytes.load(Relaxed);
                 let watched = u64::from(seen.watched.load(Relaxed));
-                sums.input_bytes += input;
-                sums.output_bytes += output;
                 sums.input_bytes_max = sums.input_bytes_max.max(input);
                 sums.output_bytes_max = sums.output_bytes_max.max(output);
                 sums.waiting += u64::from(seen.waits.load(Relaxed));

@@ -74,10 +74,6 @@ impl Audience {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rooms.iter().all(|rooms| rooms.is_empty())
-    }
-
     /// Who listens to `name` and did so already when `message` was published.
     pub fn hearers(&self, kind: Kind, name: &[u8], message: &Message) -> impl Iterator<Item = usize> + '_ {
         let moment = if kind == Kind::Pattern { message.pattern_moment } else { message.channel_moment };

@@ -76,10 +76,11 @@ impl Listening {
         self.names.iter().any(|names| !names.is_empty())
     }
 
-    /// Of the sets; the names are shared. 17 B a place: a pointer, a length, and a byte of the table.
+    /// Of the sets, and of what it tracks; the names are shared. 17 B a place: a pointer, a length, and a byte of the table.
     fn bytes(&self) -> usize {
         const PLACE_BYTES: usize = size_of::<Name>() + 1;
-        size_of::<Listening>() + self.names.iter().map(|names| names.capacity() * PLACE_BYTES).sum::<usize>()
+        let names = self.names.iter().map(|names| names.capacity() * PLACE_BYTES).sum::<usize>();
+        size_of::<Listening>() + names + self.tracking.as_ref().map_or(0, |tracking| tracking.bytes())
     }
 
     fn marks(&self) -> u8 {

@@ -37,6 +37,13 @@ pub struct Tracking {
 }
 
 impl Tracking {
+    /// What it takes. A prefix lies in the tree, by name and length, and in one of half-filled nodes.
+    pub fn bytes(&self) -> usize {
+        const PLACE_BYTES: usize = 2 * size_of::<Box<[u8]>>();
+        let names: usize = self.prefixes.iter().map(|prefix| prefix.len()).sum();
+        size_of::<Tracking>() + self.prefixes.len() * PLACE_BYTES + names
+    }
+
     fn notes_reads(&self) -> bool {
         match self.mode {
             Mode::Reads => true,

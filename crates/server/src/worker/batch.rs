@@ -158,7 +158,7 @@ fn run_found(
             }
             Next::Wait | Next::Hear | Next::Block | Next::Close { .. } => {
                 if next == (Next::Close { after_replies: false }) {
-                    dispatcher.reply.out.clear();
+                    dispatcher.drop_replies();
                 }
                 connection.stop(next);
                 return Some(ran);
@@ -174,13 +174,13 @@ pub fn write_replies(dispatcher: &mut Dispatcher, connection: &mut Connection) -
     }
     connection.session.publish(dispatcher.clock.now().0);
     let is_much = dispatcher.has_much_to_write();
-    let unsent_bytes_max = dispatcher.hot.unsent_bytes_max;
+    let unsent_bytes_max = dispatcher.unsent_bytes_max();
     match connection.write(&mut dispatcher.reply.out, 0, unsent_bytes_max) {
         Ok(written) => {
             dispatcher.count_written(&connection.session, written);
             dispatcher.trim_reply();
             if is_much {
-                connection.publish_buffers();
+                connection.book(dispatcher.node);
             }
             true
         }

@@ -1,7 +1,7 @@
 //! One connection of a worker: its socket, its session, and the bytes that wait.
 //!
-//! A connection owns bytes only while a request is incomplete or a reply cannot be written; everything else lies in the
-//! worker's two buffers. So an idle connection costs this struct and its `ClientShared`, some 600 bytes together.
+//! A connection owns bytes only while a request is incomplete or a reply cannot be written, and for two seconds after
+//! that (`query`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its `ClientShared`, some 600 bytes together.
 
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;
@@ -9,8 +9,10 @@ use isotherm_resp::Parser;
 use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
+use crate::client_memory::Taken;
 use crate::dispatch::Next;
-use crate::session::Session;
+use crate::node::Node;
+use crate::session::{ClientShared, Session};
 use isotherm_allocator::class_bytes;
 
 pub struct Connection {
@@ -21,6 +23,10 @@ pub struct Connection {
     pub input: Vec<u8>,
     /// Replies that the socket did not take.
     pub outbox: Option<Box<Outbox>>,
+    /// The most that lay in `input` since somebody last looked.
+    pub input_peak: usize,
+    /// It is listed among those that are looked at often (`Inner::close`).
+    pub is_close: bool,
     /// Bytes that the unfinished request still wants, as the client says.
     pub wanted: usize,
     /// Bytes at its front that are done with; some only while the connection is stopped.
@@ -51,6 +57,8 @@ impl Connection {
             parser: Parser::new(),
             input: Vec::new(),
             input_done: 0,
+            input_peak: 0,
+            is_close: false,
             outbox: None,
             wanted: 0,
             unrun: false,
@@ -72,19 +80,6 @@ impl Connection {
             && !self.hears
             && !self.closing
             && !self.sends_much
-    }
-
-    /// Bytes of an unfinished or unrun request.
-    #[inline]
-    pub fn keep(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            if self.input.capacity() > 0 {
-                self.input = Vec::new();
-            }
-        } else {
-            self.input.clear();
-            self.input.extend_from_slice(bytes);
-        }
     }
 
     /// A command has said that the next is not to run now.
@@ -193,14 +188,51 @@ impl Connection {
         Ok(written)
     }
 
-    /// Shows other threads how much waits here.
-    pub fn publish_buffers(&self) {
-        let seen = &self.session.shared.seen;
-        let parser = self.parser.memory_bytes();
-        let query = class_bytes(self.input.capacity()) + parser;
-        seen.query_bytes.store(query as u64, Ordering::Relaxed);
-        let output = self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes());
-        seen.output_bytes.store(output as u64, Ordering::Relaxed);
+    /// Shows other threads how much it takes. Whoever has nothing but himself mostly had nothing before.
+    #[inline]
+    pub fn book(&self, node: &Node) {
+        let (session, seen) = (&self.session, &self.session.shared.seen);
         seen.waits.store(self.waits, Ordering::Relaxed);
+        let is_bare = self.input.capacity() == 0
+            && self.outbox.is_none()
+            && self.parser.memory_bytes() == 0
+            && session.multi.is_none()
+            && session.watch.is_none()
+            && session.listening.is_none();
+        if !is_bare || seen.total_bytes.load(Ordering::Relaxed) != OWN_BYTES {
+            self.book_parts(node);
+        }
+    }
+
+    fn book_parts(&self, node: &Node) {
+        let session = &self.session;
+        let (parsed_bytes, argument_bytes) = self.parser.seen_bytes();
+        let query_bytes = self.input.len().saturating_sub(self.input_done + parsed_bytes);
+        let output_bytes = self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes());
+        let multi_bytes = session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        let watch_bytes = session.watch.as_ref().map_or(0, |watch| watch.bytes);
+        let total_bytes = OWN_BYTES as usize
+            + class_bytes(self.input.capacity())
+            + self.parser.memory_bytes()
+            + output_bytes
+            + multi_bytes
+            + watch_bytes
+            + session.shared.listening.bytes() as usize;
+        let taken = Taken {
+            query_bytes,
+            query_free_bytes: self.input.capacity() - self.input.len(),
+            argument_bytes,
+            output_bytes,
+            output_chunks: self.outbox.as_ref().map_or(0, |outbox| outbox.chunks()),
+            multi_bytes,
+            total_bytes,
+        };
+        node.book(&session.shared, &taken);
     }
 }
+
+/// What a connection takes that does nothing: this struct, and what others see of it behind an `Arc` of two counts.
+pub const OWN_BYTES: u64 =
+    (size_of::<Connection>() + size_of::<ClientShared>() + 2 * size_of::<usize>()) as u64;
+
+const _: () = assert!(OWN_BYTES <= 700, "an idle connection costs 1 KB, the system's share apart");

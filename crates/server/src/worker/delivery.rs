@@ -44,7 +44,7 @@ impl Inner {
 
     fn say_to_hearers(&mut self, kind: Kind, name: &[u8], message: &Message, parts: &[&[u8]]) {
         let mut frame = None;
-        let unsent_bytes_max = self.dispatcher.hot.unsent_bytes_max;
+        let unsent_bytes_max = self.dispatcher.unsent_bytes_max();
         for token in self.dispatcher.audience.hearers(kind, name, message) {
             let frame = frame.get_or_insert_with(|| Frame::new(parts));
             let Some(connection) = &mut self.connections[token] else { continue };
@@ -67,7 +67,7 @@ impl Inner {
     }
 
     pub fn say_to(&mut self, token: usize, bytes: &[u8]) {
-        let unsent_bytes_max = self.dispatcher.hot.unsent_bytes_max;
+        let unsent_bytes_max = self.dispatcher.unsent_bytes_max();
         if let Some(connection) = &mut self.connections[token] {
             say(connection, token, bytes, unsent_bytes_max, &mut self.said);
         }
@@ -92,8 +92,8 @@ impl Inner {
                 Ok(written) => self.dispatcher.count_written(&connection.session, written),
                 Err(()) => connection.break_off(),
             }
-            connection.publish_buffers();
             self.check_output(&mut connection);
+            self.book(&mut connection);
             self.settle(connection, token);
         }
         // The list keeps its memory, unless many were spoken to.

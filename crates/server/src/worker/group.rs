@@ -160,7 +160,7 @@ impl Group {
 
 /// Writes the reply buffer, which holds what these members were answered, one behind the other.
 fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran]) {
-    let unsent_bytes_max = dispatcher.hot.unsent_bytes_max;
+    let unsent_bytes_max = dispatcher.unsent_bytes_max();
     let is_much = dispatcher.has_much_to_write();
     let last = members.len().wrapping_sub(1);
     let mut start = 0;
@@ -180,7 +180,7 @@ fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran
             Err(()) => connection.break_off(),
         }
         if is_much {
-            connection.publish_buffers();
+            connection.book(dispatcher.node);
         }
     }
     dispatcher.reply.out.clear();

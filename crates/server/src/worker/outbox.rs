@@ -108,6 +108,10 @@ impl Outbox {
         self.full
     }
 
+    pub fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
     /// What it takes, for the books: those of clients agree with those of the allocator.
     pub fn memory_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| class_bytes(chunk.capacity())).sum()

@@ -2,43 +2,57 @@
 
 use isotherm_stdx::UnixMs;
 use std::io::Write;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::node::Node;
 use crate::pubsub::{Kind, SeenListening};
-use crate::session::{Attention, ClientShared, Seen, Session};
+use crate::session::{Attention, ClientShared, Seen};
+
+/// Who reads the line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// A client. If the line is about himself, his request for it has arguments of so many bytes.
+    Client(u64),
+    /// Whoever reads the log, from which what clients say of themselves can be kept (`hide-user-data-from-log`).
+    Log,
+}
 
 /// Appends the line of `client`.
-pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs) {
+pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs, reader: Reader) {
+    let asking_bytes = if let Reader::Client(bytes) = reader { bytes } else { 0 };
+    let redacted = (reader == Reader::Log && node.config.hides_user_data()).then_some("*redacted*");
+
     let seen = &client.seen;
     // The wall clock may have been set back since.
     let seconds_since = |then_ms: i64| (now.0.div_euclid(1000) - then_ms.div_euclid(1000)).max(0);
     let names = client.names().clone();
     let redirects = seen.marks.load(Relaxed) & Seen::REDIRECTS != 0;
     let multi = if seen.in_multi.load(Relaxed) { i64::from(seen.multi_queued.load(Relaxed)) } else { -1 };
-    let (query, output) = (seen.query_bytes.load(Relaxed), seen.output_bytes.load(Relaxed));
+    let bytes = |of: &AtomicU64| of.load(Relaxed);
+    let chunks = seen.output_chunks.load(Relaxed);
     let command = node.commands.all().get(usize::from(seen.command.load(Relaxed)));
     let [sub, psub, ssub] = Kind::ALL.map(|kind| client.listening.count(kind));
-    let own = size_of::<ClientShared>() + size_of::<Session>();
-    let total = query
-        + output
-        + seen.multi_bytes.load(Relaxed)
-        + seen.watch_bytes.load(Relaxed)
-        + client.listening.bytes()
-        + own as u64;
     let parts = [
         format!("id={} addr={} laddr={} fd={}", client.id, client.addr, client.laddr, client.fd),
-        format!("name={} age={}", names.name, seconds_since(client.created_ms)),
+        format!("name={} age={}", redacted.unwrap_or(&names.name), seconds_since(client.created_ms)),
         format!("idle={} flags={}", seconds_since(seen.last_interaction_ms.load(Relaxed)), flags_of(client)),
         format!("capa={} db={}", if redirects { "r" } else { "" }, seen.db.load(Relaxed)),
         format!("sub={sub} psub={psub} ssub={ssub} multi={multi} watch={}", seen.watched.load(Relaxed)),
-        // What a client has sent and not been answered lies in one piece; replies lie elsewhere than in a fixed buffer.
-        format!("qbuf={query} qbuf-free=0 argv-mem=0 multi-mem={}", seen.multi_bytes.load(Relaxed)),
-        format!("rbs=0 rbp=0 obl=0 oll={} omem={output} tot-mem={total}", u8::from(output > 0)),
-        format!("events=r{}", if output > 0 { "w" } else { "" }),
+        format!("qbuf={} qbuf-free={}", bytes(&seen.query_bytes), bytes(&seen.query_free_bytes)),
         format!(
-            "cmd={} user=default redir={}",
+            "argv-mem={} multi-mem={}",
+            bytes(&seen.argument_bytes) + asking_bytes,
+            bytes(&seen.multi_bytes)
+        ),
+        // No client has a buffer for replies that is there without any.
+        format!("rbs=0 rbp=0 obl=0 oll={chunks} omem={}", bytes(&seen.output_bytes)),
+        format!("tot-mem={}", bytes(&seen.total_bytes) + asking_bytes),
+        format!("events=r{}", if chunks > 0 { "w" } else { "" }),
+        format!(
+            "cmd={} user={} redir={}",
             command.map_or("NULL", |command| &command.name),
+            redacted.unwrap_or("default"),
             client.listening.redirect()
         ),
         format!("resp={} lib-name={} lib-ver={}", seen.resp.load(Relaxed), names.lib_name, names.lib_ver),
@@ -47,6 +61,23 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs) 
         format!("tot-cmds={}", seen.commands_total.load(Relaxed)),
     ];
     writeln!(out, "{}", parts.join(" ")).expect("a Vec takes anything");
+}
+
+/// What tells a client from others, for the log.
+pub fn short(node: &Node, client: &ClientShared) -> String {
+    let names = client.names();
+    let redacted = node.config.hides_user_data().then_some("*redacted*");
+    format!(
+        "id={} addr={} laddr={} fd={} name={} user={} lib-name={} lib-ver={}",
+        client.id,
+        client.addr,
+        client.laddr,
+        client.fd,
+        redacted.unwrap_or(&names.name),
+        redacted.unwrap_or("default"),
+        names.lib_name,
+        names.lib_ver
+    )
 }
 
 /// The letters of `flags=`.

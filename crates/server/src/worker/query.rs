@@ -1,0 +1,132 @@
+//! The bytes of a connection's own that requests are read into, and what becomes of the room when they are run.
+//!
+//! ```text
+//! none ---- a request is cut off ----> room ---- it is run ----> empty room ---- two idle seconds ----> none
+//!                                      |  ^                          |
+//!                                      +--+ more arrives: doubled    +---- another: no allocation
+//! ```
+//! Whoever has sent one request that did not fit the worker's buffer will soon send another, so the room stays for a
+//! while. It is never more than twice what has arrived, and 64 KB: an announced length takes no memory, it only ends the doubling.
+//!
+//! | room                 | how much                                                                       |
+//! |----------------------|--------------------------------------------------------------------------------|
+//! | at first             | 16 KB                                                                          |
+//! | while more arrives   | the next power of two, at least 64 KB, and no more than the request            |
+//! | kept when it is empty| to 1 MB                                                                        |
+//! | idle for two seconds | what lies there, so mostly none                                                |
+//! | busy, with less      | what the fullest moment needed, once that was less than half                   |
+//!
+//! Idle is told in whole seconds by CLIENT LIST, and so it is here.
+
+use std::collections::TryReserveError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::connection::Connection;
+use super::{Due, Inner};
+use crate::node::unix_now;
+
+const ROOM_BYTES_MIN: usize = 16 << 10;
+const GROWN_BYTES_MIN: usize = 64 << 10;
+/// And a step adds so much.
+const STEP_BYTES_MIN: usize = 16 << 10;
+/// A room of more is given back at once when it is empty.
+const EMPTY_BYTES_MAX: usize = 1 << 20;
+/// A busy connection keeps so much.
+const BUSY_BYTES_MIN: usize = 32 << 10;
+/// Less is not worth a smaller allocation.
+const WASTE_BYTES_MIN: usize = 4 << 10;
+const IDLE_SECONDS: i64 = 2;
+/// How often connections are looked at that have such bytes, or have left much unread for some time.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Connection {
+    /// Bytes of an unfinished or unrun request, in the place of what lay here.
+    #[inline]
+    pub fn keep(&mut self, bytes: &[u8]) {
+        self.input.clear();
+        if !bytes.is_empty() {
+            self.input.reserve_exact(bytes.len().max(ROOM_BYTES_MIN));
+            self.input.extend_from_slice(bytes);
+            self.input_peak = self.input_peak.max(bytes.len());
+        }
+    }
+
+    /// Makes room for more of a request that still wants so many bytes at least. How much was asked for is told if there
+    /// is no memory for it.
+    pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
+        let kept = self.input.len();
+        // Who wants much tells all of it: the last step goes to the end, so that requests of one length take the same.
+        let is_last = (STEP_BYTES_MIN..=kept + GROWN_BYTES_MIN).contains(&wanted_bytes);
+        let doubled = (kept + STEP_BYTES_MIN).next_power_of_two().max(GROWN_BYTES_MIN);
+        let more = if is_last { wanted_bytes } else { doubled - kept };
+        self.input.try_reserve_exact(more).map_err(|error| (more, error))
+    }
+
+    /// What was run leaves nothing behind but room, if that is of use.
+    pub fn give_back_room(&mut self) {
+        self.input_peak = self.input_peak.max(self.input.len());
+        if self.input.is_empty() && !(ROOM_BYTES_MIN..=EMPTY_BYTES_MAX).contains(&self.input.capacity()) {
+            self.input = Vec::new();
+        }
+    }
+
+    /// Gives back what is of no use any more. Whether there is room left.
+    fn trim(&mut self, now_ms: i64) -> bool {
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let seen_ms = self.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
+        let idle_seconds = now_ms.div_euclid(1000) - seen_ms.div_euclid(1000);
+        if capacity - len > WASTE_BYTES_MIN {
+            if idle_seconds > IDLE_SECONDS {
+                self.input.shrink_to_fit();
+            } else if capacity > BUSY_BYTES_MIN && capacity / 2 > self.input_peak {
+                self.input.shrink_to(self.input_peak.max(ROOM_BYTES_MIN));
+            }
+        }
+        self.input_peak = len;
+        self.input.capacity() > 0
+    }
+}
+
+impl Inner {
+    /// A connection that has bytes of its own is looked at from now on.
+    #[inline]
+    pub fn note_room(&mut self, connection: &mut Connection) {
+        if connection.input.capacity() > 0 {
+            self.attend_closely(connection);
+        }
+    }
+
+    pub fn attend_closely(&mut self, connection: &mut Connection) {
+        if !connection.is_close {
+            connection.is_close = true;
+            if self.close.is_empty() {
+                self.timers.add(Instant::now() + LOOK_INTERVAL, Due::CloseLook);
+            }
+            self.close.push(connection.session.shared.token.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Gives back rooms, and closes who has left too much unread for too long.
+    pub fn look_closely(&mut self) {
+        if self.node.cron_paused.load(Ordering::Acquire) {
+            return self.timers.add(Instant::now() + LOOK_INTERVAL, Due::CloseLook);
+        }
+        let now_ms = unix_now().0;
+        let mut tokens = std::mem::take(&mut self.close);
+        // A token that is somebody else's by now may be there twice.
+        tokens.sort_unstable();
+        tokens.dedup();
+        for token in tokens {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            if std::mem::take(&mut connection.is_close) {
+                if connection.trim(now_ms) {
+                    self.attend_closely(&mut connection);
+                }
+                self.check_output(&mut connection);
+                connection.book(self.node);
+            }
+            self.settle(connection, token);
+        }
+    }
+}

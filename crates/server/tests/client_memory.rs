@@ -1,0 +1,214 @@
+//! What clients take: how it is shown, how long it stays, and who is closed when it is too much.
+
+mod common;
+
+use common::{Client, Server, encode};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+const OK: &str = "+OK\r\n";
+const KB: usize = 1 << 10;
+const MB: usize = 1 << 20;
+
+/// A field of the line of the client with this name; `None` if there is no such client.
+fn field(asking: &mut Client, name: &str, field: &str) -> Option<u64> {
+    let list = asking.ask("CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(&format!(" name={name} ")))?;
+    let value = line.split(' ').find_map(|part| part.strip_prefix(field)?.strip_prefix('='));
+    Some(value.unwrap().parse().unwrap())
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < common::PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn named(server: &Server, name: &str) -> Client {
+    let mut client = server.client();
+    client.check(&format!("CLIENT SETNAME {name}"), OK);
+    client
+}
+
+/// `*count` and an argument of which two bytes are missing: those that end it.
+fn unfinished(bytes: usize) -> Vec<u8> {
+    [format!("*2\r\n${bytes}\r\n").into_bytes(), vec![b'v'; bytes]].concat()
+}
+
+#[test]
+fn an_unfinished_request_is_shown_in_parts() {
+    let server = Server::start(&[]);
+    let (mut asking, mut writing) = (server.client(), named(&server, "writing"));
+    let own = field(&mut asking, "writing", "tot-mem").unwrap();
+    writing.send("*3\r\n$3\r\nset\r\n$2\r\na");
+    wait_until("the bytes are there", || field(&mut asking, "writing", "qbuf") == Some(1));
+    assert_eq!(field(&mut asking, "writing", "argv-mem"), Some(3));
+    assert_eq!(field(&mut asking, "writing", "qbuf-free"), Some((16 * KB - 18) as u64));
+    assert!(field(&mut asking, "writing", "tot-mem").unwrap() >= own + 16 * KB as u64);
+    let all: u64 = asking
+        .ask("CLIENT LIST")
+        .lines()
+        .filter_map(|line| line.split(' ').find_map(|part| part.strip_prefix("tot-mem=")))
+        .map(|bytes| bytes.parse::<u64>().unwrap())
+        .sum();
+    let asked_with = "CLIENTLIST".len() as u64;
+    let info = asking.ask("INFO memory");
+    assert!(info.contains(&format!("mem_clients_normal:{}\r\n", all - asked_with)), "{all} {info}");
+    // Once it has run, the room stays for another; two idle seconds later it is gone.
+    writing.send("b\r\n$1\r\nc\r\n");
+    writing.expect(OK);
+    assert_eq!(field(&mut asking, "writing", "argv-mem"), Some(0));
+    assert_eq!(field(&mut asking, "writing", "qbuf-free"), Some(16 * KB as u64));
+    wait_until("the room is given back", || field(&mut asking, "writing", "qbuf-free") == Some(0));
+    assert_eq!(field(&mut asking, "writing", "tot-mem"), Some(own));
+}
+
+#[test]
+fn room_shrinks_to_what_is_needed() {
+    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let (mut asking, mut writing) = (server.client(), named(&server, "writing"));
+    asking.check("DEBUG PAUSE-CRON 1", OK);
+    writing.check(&format!("SET k {}", "v".repeat(400_000)), OK);
+    assert!(field(&mut asking, "writing", "qbuf-free").unwrap() >= 400_000);
+    asking.check("DEBUG PAUSE-CRON 0", OK);
+    wait_until("it shrinks while it is busy", || {
+        writing.check("SET k v", OK);
+        field(&mut asking, "writing", "qbuf-free") == Some(16 * KB as u64)
+    });
+    // An announced length takes nothing, and the room is never more than twice what has arrived.
+    writing.send("*2\r\n$100000000\r\n");
+    writing.send(vec![b'v'; 300_000]);
+    wait_until("all of it is there", || field(&mut asking, "writing", "qbuf") == Some(300_000));
+    let taken = field(&mut asking, "writing", "tot-mem").unwrap();
+    assert!((300_000..=650_000).contains(&taken), "{taken}");
+}
+
+/// Whoever sends many small arguments does not say how many bytes they are.
+#[test]
+fn many_arguments_are_read_in_large_pieces() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let names: Vec<String> = (0..300_000).map(|number| format!("k{number}")).collect();
+    let words: Vec<&str> = ["UNLINK"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    client.send(encode(&words));
+    client.expect(":0\r\n");
+    let stats = client.ask("INFO stats");
+    let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap();
+    assert!(reads.parse::<u64>().unwrap() < 2000, "{reads} reads");
+}
+
+#[test]
+fn who_takes_most_is_closed_first() {
+    let server = Server::start(&[]);
+    let mut control = named(&server, "control");
+    control.check("CLIENT NO-EVICT ON", OK);
+    let mut others = Vec::new();
+    for (size, name) in [(128 * KB, "small"), (MB, "middle"), (3 * MB, "large")] {
+        for number in 0..2 {
+            let name = format!("{name}{number}");
+            let mut client = named(&server, &name);
+            client.send(unfinished(size));
+            wait_until("the bytes are there", || field(&mut control, &name, "qbuf") == Some(size as u64));
+            others.push(client);
+        }
+    }
+    let is_there = |control: &mut Client, name: &str| field(control, name, "id").is_some();
+    // 10 MB are there. Closing has happened when the next command is answered.
+    control.check("CONFIG SET maxmemory-clients 5mb", OK);
+    assert!(!is_there(&mut control, "large0") && !is_there(&mut control, "large1"));
+    assert!(is_there(&mut control, "middle0") && is_there(&mut control, "middle1"));
+    control.check("CONFIG SET maxmemory-clients 1mb", OK);
+    assert!(!is_there(&mut control, "middle0") && !is_there(&mut control, "middle1"));
+    assert!(is_there(&mut control, "small0") && is_there(&mut control, "small1"));
+    let stats = control.ask("INFO stats");
+    assert!(stats.contains("\r\nevicted_clients:4\r\n"), "{stats}");
+    server.wait_for_log("Evicting client: id=");
+    // The smallest limit is 128 KB, whatever was asked for: the control client takes less.
+    control.check("CONFIG SET maxmemory-clients 1", OK);
+    control.check("CLIENT NO-EVICT OFF", OK);
+    control.check("PING", "+PONG\r\n");
+    drop(others);
+}
+
+#[test]
+fn a_large_request_closes_its_client_before_it_runs() {
+    let server = Server::start(&["--maxmemory-clients", "3000000"]);
+    let (mut asking, mut writing) = (server.client(), server.client());
+    writing.check(&format!("SET k {}", "v".repeat(1_000_000)), OK);
+    // The end of it may not be read any more.
+    let _ = writing.stream.write_all(&encode(&["SET", "k", &"w".repeat(3_000_000)]));
+    writing.read_to_end();
+    asking.check("STRLEN k", ":1000000\r\n");
+    // Who may not be closed is not.
+    asking.check("CLIENT NO-EVICT ON", OK);
+    let mut kept = named(&server, "kept");
+    kept.check("CLIENT NO-EVICT ON", OK);
+    kept.send(unfinished(4_000_000));
+    wait_until("the bytes are there", || field(&mut asking, "kept", "qbuf") == Some(4_000_000));
+    kept.send("\r\n$1\r\nx\r\n");
+    assert!(kept.read_reply().starts_with(b"-ERR unknown command"));
+}
+
+#[test]
+fn unread_replies_count() {
+    let server = Server::start(&["--client-output-buffer-limit", "normal 0 0 0"]);
+    let (mut asking, mut rude) = (server.client(), named(&server, "rude"));
+    asking.check("CLIENT NO-EVICT ON", OK);
+    asking.check(&format!("SET k {}", "v".repeat(MB)), OK);
+    rude.send(encode(&["GET", "k"]).repeat(30));
+    // It may leave more than 1 MB unread while nobody else does.
+    wait_until("they wait", || field(&mut asking, "rude", "omem").unwrap() > 10 * MB as u64);
+    assert!(field(&mut asking, "rude", "oll").unwrap() > 1);
+    asking.check("CONFIG SET maxmemory-clients 1mb", OK);
+    wait_until("it is closed", || field(&mut asking, "rude", "id").is_none());
+}
+
+/// A handler that repeats itself stops when its client is closed anyway: the reply would have 10 GB.
+#[test]
+fn nobody_waits_for_a_reply_in_vain() {
+    let server = Server::start(&["--client-output-buffer-limit", "normal 1000000 0 0"]);
+    let mut asking = server.client();
+    asking.check("HSET h f v", ":1\r\n");
+    asking.check("SADD s m", ":1\r\n");
+    asking.check("ZADD z 1 m", ":1\r\n");
+    for request in ["HRANDFIELD h -999999999", "SRANDMEMBER s -999999999", "ZRANDMEMBER z -200000000"] {
+        let begun = Instant::now();
+        let mut greedy = server.client();
+        greedy.send(encode(&request.split(' ').collect::<Vec<_>>()));
+        greedy.expect_end();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{request}");
+    }
+    asking.check("PING", "+PONG\r\n");
+    assert!(server.resident_bytes() < 100 * MB as u64);
+}
+
+/// All replies to what was read at once count together, before any of them is written.
+#[test]
+fn a_pipeline_is_judged_as_a_whole() {
+    let server = Server::start(&["--client-output-buffer-limit", "normal 100000 0 0"]);
+    let mut client = server.client();
+    client.check(&format!("SET k {}", "v".repeat(10_000)), OK);
+    client.send("GET k\r\nPING\r\nPING\r\nPING\r\n".repeat(15));
+    client.expect_end();
+    server.wait_for_log("closed for overcoming of output buffer limits");
+}
+
+#[test]
+fn strangers_may_leave_little() {
+    let server = Server::start(&["--requirepass", "secret", "--enable-debug-command", "yes"]);
+    let (mut known, mut reset, mut stranger) = (server.client(), server.client(), server.client());
+    known.check("AUTH secret", OK);
+    reset.check("AUTH secret", OK);
+    reset.check("RESET", "+RESET\r\n");
+    let refused = "-NOAUTH Authentication required.\r\n";
+    stranger.check("GET k", refused);
+    known.check("DEBUG CLIENT-ENFORCE-REPLY-LIST 1", OK);
+    reset.check("GET k", refused);
+    stranger.send(encode(&["GET", "k"]));
+    stranger.expect_end();
+    known.check("DEBUG CLIENT-ENFORCE-REPLY-LIST 0", OK);
+    server.client().check("GET k", refused);
+}
