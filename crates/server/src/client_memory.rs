@@ -87,6 +87,66 @@ impl Node {
     }
 }
 
+// ---- DEBUG CLIENT-EVICTION ----
+
+/// Clients that may be closed, in steps of a doubling from 32 KB to 4 GB; and below, and above.
+const STEPS_MIN_LOG: u32 = 15;
+const STEPS_MAX_LOG: u32 = 33;
+const STEPS: usize = (1 + STEPS_MAX_LOG - STEPS_MIN_LOG) as usize;
+
+fn step_of(bytes: u64) -> usize {
+    let bits = u64::BITS - bytes.leading_zeros();
+    (bits.clamp(STEPS_MIN_LOG, STEPS_MAX_LOG) - STEPS_MIN_LOG) as usize
+}
+
+impl Node {
+    /// How many clients take how much; `None` without a limit.
+    pub fn clients_by_memory(&self) -> Option<String> {
+        self.config.client_memory_bytes_max()?;
+        let mut steps = [(0u64, 0usize); STEPS];
+        for client in self.clients.all() {
+            if client.seen.marks.load(Relaxed) & Seen::NO_EVICT == 0 && !client.is_asked(Attention::KILL) {
+                let bytes = client.seen.total_bytes.load(Relaxed);
+                let (sum, count) = &mut steps[step_of(bytes)];
+                *sum += bytes;
+                *count += 1;
+            }
+        }
+        let line = |(at, (sum, count)): (usize, &(u64, usize))| {
+            let first = if at == 0 { 0 } else { 1u64 << (at as u32 - 1 + STEPS_MIN_LOG) };
+            let last = match at + 1 == STEPS {
+                true => "+            ".to_string(),
+                false => format!(" - {:>10}", (1u64 << (at as u32 + STEPS_MIN_LOG)) - 1),
+            };
+            format!("bucket {first:>10}{last}: tot-mem: {sum:>10}, clients: {count}\n")
+        };
+        Some(steps.iter().enumerate().map(line).collect())
+    }
+}
+
 fn sum<'a>(clients: impl Iterator<Item = &'a (u64, Arc<ClientShared>)>) -> u64 {
     clients.map(|(bytes, _)| bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_doublings() {
+        for (bytes, step) in [
+            (0, 0),
+            (500, 0),
+            (32_767, 0),
+            (32_768, 1),
+            (65_535, 1),
+            (65_536, 2),
+            (1 << 31, 17),
+            (1 << 32, 18),
+            (u64::MAX, 18),
+        ] {
+            assert_eq!(step_of(bytes), step, "{bytes}");
+        }
+        assert_eq!(step_of(u64::MAX), STEPS - 1);
+    }
 }

@@ -31,7 +31,7 @@ use crate::node::{Node, Tasks, unix_now};
 use crate::pubsub::Audience;
 use crate::pump::Pump;
 use crate::registry::{Entry, Handler, Locks};
-use crate::session::{Attention, ClientShared, Queued, ReplyMode, Session};
+use crate::session::{Attention, ClientShared, NO_COMMAND, Queued, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::tracking::Tracker;
 use crate::transaction;
@@ -271,7 +271,6 @@ impl Dispatcher {
         if session.blocked.is_some() {
             return Next::Block;
         }
-        session.commands += 1;
         if session.reply_mode != ReplyMode::On {
             self.drop_reply(session, mark);
         }
@@ -433,6 +432,7 @@ impl Dispatcher {
             multi.bytes += transaction::queued_bytes(args);
             multi.flags = multi.flags.or(command.spec.flags);
         }
+        session.last_command = command.index;
         self.reply.simple("QUEUED");
         self.clock.lap();
     }
@@ -463,9 +463,9 @@ impl Dispatcher {
         self.stats.count_error(self.reply.last_error().as_bytes());
         if let Some(command) = command {
             self.stats.commands[usize::from(command.index)].rejected.add(1);
-            session.last_command = command.index;
             session.end_caching(command.parent == Some("client"));
         }
+        session.last_command = command.map_or(NO_COMMAND, |command| command.index);
         self.clock.lap();
     }
 
@@ -645,6 +645,7 @@ impl Dispatcher {
             self.stats.count_error(self.reply.last_error().as_bytes());
         }
         session.last_command = command.index;
+        session.commands += 1;
     }
 
     /// One command of a transaction; its partitions are held. Returns its ticks.
@@ -770,6 +771,7 @@ impl Dispatcher {
             Some(Handler::Exec) | None => unreachable!("{} has no code of its own", command.name),
         };
         assert_eq!(outcome, Outcome::Done, "{} waits for nothing", command.name);
+        session.commands += 1;
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
         if self.reply.error_count() > errors_before {

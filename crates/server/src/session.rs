@@ -55,7 +55,7 @@ pub struct Session {
     pub listening: Option<Box<Listening>>,
     /// The command has answered with pushes, which CLIENT REPLY does not drop.
     pub pushed: bool,
-    /// Commands run so far, and the last of them (`Entry::index`); copied to `shared` once a batch.
+    /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a batch.
     pub commands: u64,
     pub last_command: u16,
 }

@@ -86,6 +86,28 @@ fn room_shrinks_to_what_is_needed() {
     assert!((300_000..=650_000).contains(&taken), "{taken}");
 }
 
+/// What was refused or queued is the last command, and has not run.
+#[test]
+fn commands_that_ran_are_counted() {
+    let server = Server::start(&[]);
+    let (mut asking, mut client) = (server.client(), named(&server, "counted"));
+    let is = |asking: &mut Client, count: u64, command: &str| {
+        assert_eq!(field(asking, "counted", "tot-cmds"), Some(count));
+        assert!(asking.ask("CLIENT LIST SKIPME yes").contains(&format!(" cmd={command} ")), "{command}");
+    };
+    is(&mut asking, 1, "client|setname");
+    client.ask("NOSUCH");
+    is(&mut asking, 1, "NULL");
+    client.ask("GET");
+    is(&mut asking, 1, "get");
+    client.check("MULTI", OK);
+    client.check("SET k v", "+QUEUED\r\n");
+    is(&mut asking, 2, "set");
+    assert_eq!(field(&mut asking, "counted", "multi-mem"), Some(5 + 3 * 8));
+    client.check("EXEC", "*1\r\n+OK\r\n");
+    is(&mut asking, 4, "exec");
+}
+
 /// Whoever sends many small arguments does not say how many bytes they are.
 #[test]
 fn many_arguments_are_read_in_large_pieces() {

@@ -260,7 +260,10 @@ fn match_globs(call: &mut AdminCall<'_>) {
 }
 
 fn client_eviction(call: &mut AdminCall<'_>) {
-    call.reply.error("ERR maxmemory-clients is disabled.");
+    match call.node.clients_by_memory() {
+        Some(text) => call.reply.verbatim("txt", text.as_bytes()),
+        None => call.reply.error("ERR maxmemory-clients is disabled."),
+    }
 }
 
 /// Connections are closed by their owners, between two commands: they need no protection.

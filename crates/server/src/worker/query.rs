@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// Gives back what is of no use any more. Whether there is room left.
+    /// Gives back what is of no use any more. Whether there may be more of that later.
     fn trim(&mut self, now_ms: i64) -> bool {
         let (len, capacity) = (self.input.len(), self.input.capacity());
         let seen_ms = self.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Connection {
             }
         }
         self.input_peak = len;
-        self.input.capacity() > 0
+        self.input.capacity() - len > WASTE_BYTES_MIN
     }
 }
 
