@@ -10,7 +10,6 @@
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::Arc;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -168,7 +167,7 @@ impl Run {
                 edit.create().expect("there is room");
                 if edit.group_mut(b"group").is_none() {
                     let mut group = ConsumerGroup::new(StreamId::MIN, None);
-                    (0..4u8).for_each(|n| group.add_consumer(Arc::from([n]), Consumer::new(0)));
+                    (0..4u8).for_each(|n| group.add_consumer(&[n], Consumer::new(0)));
                     edit.add_group(b"group", group);
                 }
                 let mut group = edit.group_mut(b"group").expect("it is there");

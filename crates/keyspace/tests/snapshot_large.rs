@@ -300,7 +300,7 @@ impl<'k> Writer<'k> {
                 let ids: Vec<StreamId> = new.map(|entry| entry.id).collect();
                 let mut group = edit.group_mut(&group_name).expect("it is there");
                 if !group.consumers().contains_key(&consumer) {
-                    group.add_consumer(Arc::clone(&consumer), Consumer::new(START));
+                    group.add_consumer(&consumer, Consumer::new(START));
                 }
                 for &id in &ids {
                     group.last_id = id;

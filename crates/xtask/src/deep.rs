@@ -14,8 +14,12 @@ use crate::{Fallible, check, place, run};
 /// machine: these are the tests that shorten themselves under it.
 const MIRI_ROOMS: [(&str, &[&str]); 2] = [
     ("isotherm-arena", &["--lib", "--test", "model", "--test", "threads"]),
-    ("isotherm-keyspace", &["--lib", "page::"]),
+    ("isotherm-keyspace", &["--lib", "--", "page::", ZSET, LIST, STREAM]),
 ];
+/// Of each layout above the pages one model test, which goes through all that the structure does with its nodes.
+const ZSET: &str = "zset::tree::tests::random_operations_agree_with_a_model";
+const LIST: &str = "list::tests::a_list_is_a_deque_of_strings";
+const STREAM: &str = "stream::tests::a_stream_is_a_map_that_grows_at_its_end";
 
 pub fn fuzz(args: &[String]) -> Fallible {
     let seconds = match args {

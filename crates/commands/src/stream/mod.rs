@@ -20,7 +20,6 @@ use crate::spec::Command;
 use crate::{Call, Handler};
 use isotherm_keyspace::{Consumer, Key, Lookup, StreamEdit, StreamEntry, StreamId, Value};
 use isotherm_resp::Reply;
-use std::sync::Arc;
 
 pub const COMMANDS: &[Command<Handler>] = &[
     group::XACK,
@@ -96,7 +95,7 @@ fn consumer(stream: &mut StreamEdit<'_, '_>, group: &[u8], name: &[u8], now_ms: 
             false
         }
         None => {
-            group.add_consumer(Arc::from(name), Consumer::new(now_ms));
+            group.add_consumer(name, Consumer::new(now_ms));
             true
         }
     }

@@ -102,7 +102,7 @@ fn group_from_rdb(group: &rdb::Group) -> ConsumerGroup {
     for (name, consumer) in names.iter().zip(&group.consumers) {
         let mut own = Consumer::new(consumer.seen_ms);
         own.active_ms = consumer.active_ms;
-        loaded.add_consumer(Arc::clone(name), own);
+        loaded.add_consumer(name, own);
     }
     for pending in &group.pending {
         loaded.deliver(Pending {

@@ -187,7 +187,7 @@ fn a_list_is_a_deque_of_strings() {
             style: seed % 8,
             cut: None,
         };
-        for step in 0..if cfg!(miri) { 200 } else { 6000u64 } {
+        for step in 0..if cfg!(miri) { 100 } else { 6000u64 } {
             run.step(step % 3000 < 1800);
             if step % 37 == 0 {
                 run.world.compact();

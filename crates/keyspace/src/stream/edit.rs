@@ -15,6 +15,8 @@ const DEBRIS_AT_ONCE: usize = 256;
 const DEBRIS_LATER: usize = 16;
 /// Groups of pending entries that count as a piece.
 const PENDING_AT_ONCE: usize = 8;
+/// Pending entries of consumers who are gone that count as a piece.
+const GHOSTS_AT_ONCE: usize = 4;
 /// The field's block is never larger, whatever the configuration says.
 const LISTPACK_BYTES_MAX: usize = 1 << 30;
 
@@ -281,11 +283,21 @@ impl Stream {
             } else if let Some(at) = self.debris.last() {
                 let piece = self.debris.remove(at);
                 self.free_piece(room, piece);
-            } else if !self.drop_gone() {
+            } else if !self.drop_gone() && !self.sweep_groups() {
                 return true;
             }
         }
-        self.debris.is_empty() && self.gone.is_empty()
+        !self.is_untidy()
+    }
+
+    /// Whether something is to be freed, in steps.
+    pub fn is_untidy(&self) -> bool {
+        !self.debris.is_empty() || !self.gone.is_empty() || self.groups.is_untidy()
+    }
+
+    /// Takes out some entries that were pending with consumers who are gone. False if there are none.
+    fn sweep_groups(&mut self) -> bool {
+        self.groups.is_untidy() && Arc::make_mut(&mut self.groups).sweep(GHOSTS_AT_ONCE)
     }
 
     /// Drops some of the groups that are gone. False if there are none.

@@ -8,6 +8,10 @@
 //!
 //! What all of it takes is known at any time: whoever changes a group does so through a `GroupEdit`, which adds up the
 //! difference when it is dropped. A group that goes is dropped in steps, however much is pending.
+//!
+//! A consumer that goes leaves at once too, but what was pending with it is taken out of the group's chain in steps. Until
+//! then it lies there as *ghosts*: they name the allocation of the name of a consumer who is no longer listed (another may be
+//! called the same by now), count for nobody and are passed over.
 
 use super::id::StreamId;
 use crate::chain::{At, Chain, Counted};
@@ -17,12 +21,16 @@ use std::sync::Arc;
 
 /// What a place in a map takes beside key and value, about.
 const PLACE_BYTES: usize = 24;
+/// Ghosts that leave with their consumer: some 50 us.
+const GHOSTS_AT_ONCE: usize = 256;
 
 /// By name, in the order of their bytes.
 #[derive(Clone, Default)]
 pub struct ConsumerGroups {
     by_name: BTreeMap<Vec<u8>, Arc<ConsumerGroup>>,
     bytes: usize,
+    /// Groups with ghosts.
+    untidy: usize,
 }
 
 impl ConsumerGroups {
@@ -54,12 +62,14 @@ impl ConsumerGroups {
 
     pub(super) fn edit(&mut self, name: &[u8]) -> Option<GroupEdit<'_>> {
         let group = Arc::make_mut(self.by_name.get_mut(name)?);
-        Some(GroupEdit { before: group.memory_bytes(), bytes: &mut self.bytes, group })
+        let before = (group.memory_bytes(), group.is_untidy());
+        Some(GroupEdit { before, bytes: &mut self.bytes, untidy: &mut self.untidy, group })
     }
 
     /// A new group; there was none of this name.
     pub(super) fn insert(&mut self, name: &[u8], group: ConsumerGroup) {
         self.bytes += place_bytes(name) + group.memory_bytes();
+        self.untidy += usize::from(group.is_untidy());
         let old = self.by_name.insert(name.to_vec(), Arc::new(group));
         debug_assert!(old.is_none(), "a group is made once");
     }
@@ -67,7 +77,20 @@ impl ConsumerGroups {
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<Arc<ConsumerGroup>> {
         let group = self.by_name.remove(name)?;
         self.bytes -= place_bytes(name) + group.memory_bytes();
+        self.untidy -= usize::from(group.is_untidy());
         Some(group)
+    }
+
+    pub(super) fn is_untidy(&self) -> bool {
+        self.untidy > 0
+    }
+
+    /// Takes out up to so many ghosts of one group. False if there are none.
+    pub(super) fn sweep(&mut self, ghosts_max: usize) -> bool {
+        let untidy = self.by_name.iter().find(|(_, group)| group.is_untidy()).map(|(name, _)| name.clone());
+        let Some(mut group) = untidy.and_then(|name| self.edit(&name)) else { return false };
+        group.sweep(ghosts_max);
+        true
     }
 
     pub(super) fn into_groups(self) -> impl Iterator<Item = Arc<ConsumerGroup>> {
@@ -83,6 +106,7 @@ impl ConsumerGroups {
         self.by_name.values().for_each(|group| group.check_invariants());
         let each = |(name, group): (&Vec<u8>, &Arc<ConsumerGroup>)| place_bytes(name) + group.memory_bytes();
         assert_eq!(self.bytes, self.by_name.iter().map(each).sum::<usize>());
+        assert_eq!(self.untidy, self.by_name.values().filter(|group| group.is_untidy()).count());
     }
 }
 
@@ -98,7 +122,8 @@ fn behind(name: Option<&[u8]>) -> (Bound<&[u8]>, Bound<&[u8]>) {
 /// A group to change.
 pub struct GroupEdit<'a> {
     bytes: &'a mut usize,
-    before: usize,
+    untidy: &'a mut usize,
+    before: (usize, bool),
     group: &'a mut ConsumerGroup,
 }
 
@@ -118,7 +143,9 @@ impl DerefMut for GroupEdit<'_> {
 
 impl Drop for GroupEdit<'_> {
     fn drop(&mut self) {
-        *self.bytes = *self.bytes - self.before + self.group.memory_bytes();
+        let (bytes, was_untidy) = self.before;
+        *self.bytes = *self.bytes - bytes + self.group.memory_bytes();
+        *self.untidy = *self.untidy - usize::from(was_untidy) + usize::from(self.group.is_untidy());
     }
 }
 
@@ -132,6 +159,10 @@ pub struct ConsumerGroup {
     /// Of the consumers.
     bytes: usize,
     pending: Chain<Pending>,
+    /// Of the pending ones.
+    ghosts: u64,
+    /// Consumers that were removed, by their names' allocations, and the ids under which ghosts of theirs may be left.
+    leaving: Vec<(Arc<[u8]>, Chain<StreamId>)>,
 }
 
 #[derive(Clone)]
@@ -184,7 +215,15 @@ impl Consumer {
 
 impl ConsumerGroup {
     pub fn new(last_id: StreamId, entries_read: Option<u64>) -> ConsumerGroup {
-        ConsumerGroup { last_id, entries_read, consumers: BTreeMap::new(), bytes: 0, pending: Chain::new() }
+        ConsumerGroup {
+            last_id,
+            entries_read,
+            consumers: BTreeMap::new(),
+            bytes: 0,
+            pending: Chain::new(),
+            ghosts: 0,
+            leaving: Vec::new(),
+        }
     }
 
     pub fn consumers(&self) -> &BTreeMap<Arc<[u8]>, Consumer> {
@@ -202,10 +241,11 @@ impl ConsumerGroup {
     }
 
     /// A new one, with nothing pending.
-    pub fn add_consumer(&mut self, name: Arc<[u8]>, consumer: Consumer) {
+    pub fn add_consumer(&mut self, name: &[u8], consumer: Consumer) {
         debug_assert_eq!(consumer.pending_len(), 0);
-        self.bytes += consumer.memory_bytes(&name);
-        let old = self.consumers.insert(name, consumer);
+        self.bytes += consumer.memory_bytes(name);
+        // An allocation of its own tells it from a former one of this name.
+        let old = self.consumers.insert(Arc::from(name), consumer);
         debug_assert!(old.is_none(), "a consumer is made once");
     }
 
@@ -218,38 +258,87 @@ impl ConsumerGroup {
     }
 
     pub fn pending_len(&self) -> u64 {
+        self.pending.count() - self.ghosts
+    }
+
+    /// What there is to free: ghosts too.
+    pub(super) fn parts(&self) -> u64 {
         self.pending.count()
     }
 
     pub fn pending_from(&self, from: StreamId) -> impl Iterator<Item = &Pending> {
-        walk(&self.pending, self.pending.partition_point(|pending| pending.id < from))
+        let (all, living) = if self.is_untidy() {
+            (None, Some(self.living_from(from)))
+        } else {
+            let first = self.pending.partition_point(|pending| pending.id < from);
+            (Some(walk(&self.pending, first)), None)
+        };
+        all.into_iter().flatten().chain(living.into_iter().flatten())
+    }
+
+    /// Merged from what the consumers have: between two of them may lie any number of ghosts.
+    fn living_from(&self, from: StreamId) -> impl Iterator<Item = &Pending> {
+        let mut heads = BTreeMap::new();
+        for consumer in self.consumers.values() {
+            let mut ids = consumer.pending_from(from);
+            heads.extend(ids.next().map(|first| (first, ids)));
+        }
+        std::iter::from_fn(move || {
+            let (id, mut ids) = heads.pop_first()?;
+            heads.extend(ids.next().map(|next| (next, ids)));
+            Some(self.pending(id).expect("what a consumer has is pending"))
+        })
     }
 
     pub fn last_pending(&self) -> Option<&Pending> {
-        self.pending.last().map(|at| self.pending.get(at))
+        if !self.is_untidy() {
+            return self.pending.last().map(|at| self.pending.get(at));
+        }
+        let last = |consumer: &Consumer| consumer.pending.last().map(|at| *consumer.pending.get(at));
+        self.pending(self.consumers.values().filter_map(last).max()?)
     }
 
+    /// Where an entry lies, be it a ghost.
     fn find(&self, id: StreamId) -> Option<At> {
         let at = self.pending.partition_point(|pending| pending.id < id)?;
         (self.pending.get(at).id == id).then_some(at)
     }
 
+    fn find_living(&self, id: StreamId) -> Option<At> {
+        self.find(id).filter(|at| !self.is_ghost(self.pending.get(*at)))
+    }
+
+    fn is_ghost(&self, pending: &Pending) -> bool {
+        let name = &pending.consumer;
+        self.ghosts > 0 && self.name_of(name).is_none_or(|living| !Arc::ptr_eq(living, name))
+    }
+
+    /// The allocation that stands for a consumer.
+    fn name_of(&self, name: &[u8]) -> Option<&Arc<[u8]>> {
+        self.consumers.get_key_value(name).map(|(name, _)| name)
+    }
+
     pub fn pending(&self, id: StreamId) -> Option<&Pending> {
-        self.find(id).map(|at| self.pending.get(at))
+        self.find_living(id).map(|at| self.pending.get(at))
     }
 
     /// An entry is pending with this consumer (which is there) from now on, whoever had it before.
     pub fn deliver(&mut self, pending: Pending) {
         let id = pending.id;
-        let owner = Arc::clone(&pending.consumer);
+        let owner = Arc::clone(self.name_of(&pending.consumer).expect("entries are delivered to consumers"));
+        let pending = Pending { consumer: Arc::clone(&owner), ..pending };
         match self.find(id) {
             Some(at) => {
-                let old = Arc::clone(&self.pending.get(at).consumer);
+                let found = self.pending.get(at);
+                let (old, was_ghost) = (Arc::clone(&found.consumer), self.is_ghost(found));
                 self.pending.update(at, |found| *found = pending);
-                if old == owner {
+                if was_ghost {
+                    self.ghosts -= 1;
+                } else if old == owner {
                     return;
+                } else {
+                    self.take_from(&old, id);
                 }
-                self.take_from(&old, id);
             }
             None => match self.pending.partition_point(|found| found.id < id) {
                 Some(at) => _ = self.pending.insert(at, pending),
@@ -272,7 +361,7 @@ impl ConsumerGroup {
 
     /// An entry is no longer pending. Whether it was.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
-        let Some(at) = self.find(id) else { return false };
+        let Some(at) = self.find_living(id) else { return false };
         let pending = self.pending.remove(at);
         self.take_from(&pending.consumer, id);
         true
@@ -280,13 +369,42 @@ impl ConsumerGroup {
 
     /// Removes a consumer and its pending entries, of which it tells the number.
     pub fn remove_consumer(&mut self, name: &[u8]) -> Option<u64> {
-        let consumer = self.consumers.remove(name)?;
-        self.bytes -= consumer.memory_bytes(name);
-        for id in consumer.pending.iter() {
-            let at = self.find(*id).expect("what a consumer has is pending");
-            self.pending.remove(at);
+        self.remove_consumer_with(name, GHOSTS_AT_ONCE)
+    }
+
+    pub(super) fn remove_consumer_with(&mut self, name: &[u8], ghosts_max: usize) -> Option<u64> {
+        let (name, consumer) = self.consumers.remove_entry(name)?;
+        self.bytes -= consumer.memory_bytes(&name);
+        let count = consumer.pending.count();
+        self.ghosts += count;
+        self.leaving.push((name, consumer.pending));
+        self.sweep(ghosts_max);
+        Some(count)
+    }
+
+    fn is_untidy(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Takes out up to so many ghosts. Who had an entry last may not have it any more: then it is no ghost of theirs.
+    pub(super) fn sweep(&mut self, ghosts_max: usize) {
+        let mut left = ghosts_max;
+        while let Some((name, ids)) = self.leaving.last_mut() {
+            let Some(last) = ids.last() else {
+                self.leaving.pop();
+                continue;
+            };
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            let (name, id) = (Arc::clone(name), ids.remove(last));
+            let is_theirs = |at: &At| Arc::ptr_eq(&self.pending.get(*at).consumer, &name);
+            if let Some(at) = self.find(id).filter(is_theirs) {
+                self.pending.remove(at);
+                self.ghosts -= 1;
+            }
         }
-        Some(consumer.pending.count())
     }
 
     /// Drops about `groups_max` groups of what is pending. True when nothing is left.
@@ -300,12 +418,19 @@ impl ConsumerGroup {
             }
             last.remove();
         }
+        while let Some((_, ids)) = self.leaving.last_mut() {
+            if !ids.drop_step(groups_max) {
+                return false;
+            }
+            self.leaving.pop();
+        }
         true
     }
 
     /// Bytes in the global allocator, about.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<ConsumerGroup>() + self.pending.memory_bytes() + self.bytes
+        let leaving = self.leaving.iter().map(|(_, ids)| ids.memory_bytes()).sum::<usize>();
+        size_of::<ConsumerGroup>() + self.pending.memory_bytes() + self.bytes + leaving
     }
 
     pub(super) fn check_invariants(&self) {
@@ -319,7 +444,14 @@ impl ConsumerGroup {
         let each = |(name, consumer): (&Arc<[u8]>, &Consumer)| consumer.memory_bytes(name);
         assert_eq!(self.bytes, self.consumers.iter().map(each).sum::<usize>());
         all.sort_unstable();
-        assert!(all.into_iter().eq(self.pending.iter().map(|pending| (pending.id, &pending.consumer))));
+        let (ghosts, living): (Vec<&Pending>, Vec<&Pending>) =
+            self.pending.iter().partition(|pending| self.is_ghost(pending));
+        assert!(all.into_iter().eq(living.into_iter().map(|pending| (pending.id, &pending.consumer))));
+        assert_eq!(ghosts.len() as u64, self.ghosts);
+        for ghost in ghosts {
+            let mut leaving = self.leaving.iter().filter(|(name, _)| Arc::ptr_eq(name, &ghost.consumer));
+            assert!(leaving.any(|(_, ids)| ids.iter().any(|id| *id == ghost.id)), "somebody takes it out");
+        }
     }
 }
 

@@ -163,18 +163,19 @@ fn pending_entries_have_one_owner() {
                 let pending =
                     Pending { id, delivered_ms: step, deliveries: 1, consumer: Arc::clone(&consumer) };
                 if !group.consumers().contains_key(&consumer) {
-                    group.add_consumer(consumer, Consumer::new(0));
+                    group.add_consumer(&consumer, Consumer::new(0));
                 }
                 group.deliver(pending.clone());
                 model.insert(id, pending);
             }
-            5 if prng.one_in(50) => {
+            5 if prng.one_in(20) => {
                 let owned = |_: &StreamId, pending: &mut Pending| pending.consumer != consumer;
                 let (before, there) = (model.len(), group.consumers().contains_key(&consumer));
                 model.retain(owned);
                 let gone = there.then_some((before - model.len()) as u64);
-                assert_eq!(group.remove_consumer(&consumer), gone);
+                assert_eq!(group.remove_consumer_with(&consumer, prng.below(20) as usize), gone);
             }
+            6 if prng.one_in(3) => group.sweep(2),
             _ => assert_eq!(group.acknowledge(id), model.remove(&id).is_some()),
         }
         if step % 100 == 0 {
@@ -182,6 +183,41 @@ fn pending_entries_have_one_owner() {
             assert!(group.pending_from(StreamId::MIN).eq(model.values()));
             assert!(group.pending_from(id).eq(model.range(id..).map(|(_, pending)| pending)));
             assert_eq!(group.pending(id), model.get(&id));
+            assert_eq!(group.last_pending(), model.values().next_back());
+            assert_eq!(group.pending_len(), model.len() as u64);
         }
     }
+    for name in names {
+        group.remove_consumer_with(&name, 0);
+    }
+    assert_eq!((group.pending_len(), group.pending_from(StreamId::MIN).next()), (0, None));
+    group.sweep(usize::MAX);
+    assert_eq!(group.parts(), 0);
+    group.check_invariants();
+}
+
+#[test]
+fn a_consumer_with_much_pending_leaves_in_steps() {
+    const PENDING: u64 = if cfg!(miri) { 600 } else { 20_000 };
+    let mut group = ConsumerGroup::new(StreamId::MIN, None);
+    group.add_consumer(b"ann", Consumer::new(0));
+    for ms in 1..=PENDING {
+        let pending = Pending {
+            id: StreamId { ms, seq: 0 },
+            delivered_ms: 0,
+            deliveries: 1,
+            consumer: Arc::from(*b"ann"),
+        };
+        group.deliver(pending);
+    }
+    let mut groups = ConsumerGroups::default();
+    groups.insert(b"group", group);
+    assert_eq!(groups.edit(b"group").and_then(|mut group| group.remove_consumer(b"ann")), Some(PENDING));
+    let group = groups.get(b"group").expect("it is there");
+    assert_eq!(group.pending_len(), 0);
+    assert!(group.parts() > PENDING / 4, "they leave later");
+    groups.check_invariants();
+    while groups.sweep(100) {}
+    assert_eq!(groups.get(b"group").map(ConsumerGroup::parts), Some(0));
+    groups.check_invariants();
 }

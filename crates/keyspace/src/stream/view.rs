@@ -259,11 +259,11 @@ impl Structure for Stream {
 
     /// Pending entries outlive those of the stream.
     fn parts(&self) -> u64 {
-        Stream::len(self) + self.groups.iter().map(|(_, group)| group.pending_len()).sum::<u64>()
+        Stream::len(self) + self.groups.iter().map(|(_, group)| group.parts()).sum::<u64>()
     }
 
     fn is_untidy(&self) -> bool {
-        !self.debris.is_empty() || !self.gone.is_empty()
+        Stream::is_untidy(self)
     }
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
