@@ -27,6 +27,12 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(ns);
     }
 
+    pub fn merge(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        self.total += other.total;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+
     pub fn longest_us(&self) -> f64 {
         self.longest_ns as f64 / 1e3
     }

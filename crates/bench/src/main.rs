@@ -5,8 +5,9 @@
 //! or faster in between does so for both.
 //!
 //! * `process` starts and watches a server, `client` asks it, `load` works it with a `shape` of commands.
-//! * `elements` is the same for lists, hashes, sets, sorted sets and streams.
-//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest` are the kinds of measurement, each a list of rows.
+//! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
+//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub` are
+//!   the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 mod options;
 mod process;
 
+mod audience;
 mod client;
 mod elements;
 mod histogram;
@@ -29,6 +31,7 @@ mod hits;
 mod longest;
 mod maxmemory;
 mod memory;
+mod pubsub;
 mod speed;
 mod threads;
 
@@ -54,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "memory",
     "speed",
     "collections",
@@ -64,6 +67,7 @@ const KINDS: [&str; 9] = [
     "expiry",
     "maxmemory",
     "longest",
+    "pubsub",
 ];
 
 fn run(args: &[String]) -> Fallible {
@@ -106,7 +110,8 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "hits" => hits::ROWS.to_vec(),
         "expiry" => expiry::ROWS.to_vec(),
         "maxmemory" => maxmemory::ROWS.to_vec(),
-        _ => longest::ROWS.to_vec(),
+        "longest" => longest::ROWS.to_vec(),
+        _ => pubsub::ROWS.to_vec(),
     }
 }
 
@@ -124,7 +129,8 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "hits" => hits::measure(options),
         "expiry" => expiry::measure(options),
         "maxmemory" => maxmemory::measure(options),
-        _ => longest::measure(options),
+        "longest" => longest::measure(options),
+        _ => pubsub::measure(options),
     }
 }
 

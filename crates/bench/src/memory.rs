@@ -354,7 +354,7 @@ fn idle(options: &Options) -> Fallible<Table> {
 }
 
 /// A connection that has been used once, without the buffers that a client would keep.
-fn greeted(port: u16) -> Fallible<TcpStream> {
+pub fn greeted(port: u16) -> Fallible<TcpStream> {
     use std::io::{Read, Write};
     let told = |why: std::io::Error| format!("connection to {port}: {why}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(told)?;

@@ -18,6 +18,7 @@ kinds
   expiry    a million keys that expire in the same second
   maxmemory how well the limit is kept, and what finding a volatile key costs
   longest   the longest single command while keys are inserted
+  pubsub    10,000 connections, a tenth of them subscribers: all heard, in order? one who never reads?
   all       one after the other
 
 options
