@@ -7,7 +7,8 @@
 //! the outbox is full until half of it is gone: a client that never reads costs that much and one reply more, not all the
 //! memory there is.
 //!
-//! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first.
+//! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first;
+//! `memory_bytes` is what the chunks take. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -24,6 +25,7 @@ pub struct Outbox {
     written: usize,
     /// Bytes that are not.
     bytes: usize,
+    memory_bytes: usize,
     /// From so many on it is full.
     bytes_max: usize,
     full: bool,
@@ -38,18 +40,18 @@ impl Outbox {
             chunks: VecDeque::new(),
             written: 0,
             bytes: 0,
+            memory_bytes: 0,
             bytes_max,
             full: false,
             soft_since: None,
         };
         if reply.len() - written >= MOVE_BYTES_MIN {
-            outbox.bytes = reply.len() - written;
             outbox.written = written;
-            outbox.chunks.push_back(std::mem::take(reply));
+            outbox.add_chunk(std::mem::take(reply));
         } else {
-            outbox.bytes = reply.len() - written;
-            outbox.chunks.push_back(reply[written..].to_vec());
+            outbox.add_chunk(reply[written..].to_vec());
         }
+        outbox.bytes -= outbox.written;
         outbox.full = outbox.bytes >= bytes_max;
         outbox
     }
@@ -60,28 +62,45 @@ impl Outbox {
         if reply.is_empty() {
             return;
         }
-        self.bytes += reply.len();
         match self.chunks.back_mut() {
-            Some(last) if last.capacity() - last.len() >= reply.len() => last.append(reply),
+            Some(last) if last.capacity() - last.len() >= reply.len() => {
+                self.bytes += reply.len();
+                last.append(reply);
+            }
             _ if reply.len() < MOVE_BYTES_MIN => {
                 let mut chunk = Vec::with_capacity(MOVE_BYTES_MIN);
                 chunk.append(reply);
-                self.chunks.push_back(chunk);
+                self.add_chunk(chunk);
             }
-            _ => self.chunks.push_back(std::mem::take(reply)),
+            _ => self.add_chunk(std::mem::take(reply)),
         }
         self.full |= self.bytes >= bytes_max;
     }
 
-    /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are moved.
+    /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are moved, and
+    /// to no more, so that it fills a class of the allocator.
     pub fn push(&mut self, bytes: &[u8], bytes_max: usize) {
         self.bytes_max = bytes_max;
-        self.bytes += bytes.len();
         match self.chunks.back_mut() {
-            Some(last) if last.len() + bytes.len() <= MOVE_BYTES_MIN => last.extend_from_slice(bytes),
-            _ => self.chunks.push_back(bytes.to_vec()),
+            Some(last) if last.len() + bytes.len() <= MOVE_BYTES_MIN => {
+                let (before, len) = (class_bytes(last.capacity()), last.len() + bytes.len());
+                if len > last.capacity() {
+                    let capacity = (2 * last.capacity()).clamp(len, MOVE_BYTES_MIN);
+                    last.reserve_exact(capacity - last.len());
+                }
+                last.extend_from_slice(bytes);
+                self.bytes += bytes.len();
+                self.memory_bytes = self.memory_bytes - before + class_bytes(last.capacity());
+            }
+            _ => self.add_chunk(bytes.to_vec()),
         }
         self.full |= self.bytes >= bytes_max;
+    }
+
+    fn add_chunk(&mut self, chunk: Vec<u8>) {
+        self.bytes += chunk.len();
+        self.memory_bytes += class_bytes(chunk.capacity());
+        self.chunks.push_back(chunk);
     }
 
     /// What is to be written next; `None` if nothing is left.
@@ -93,8 +112,8 @@ impl Outbox {
     pub fn advance(&mut self, count: usize) {
         self.written += count;
         self.bytes -= count;
-        if self.chunks.front().is_some_and(|chunk| chunk.len() == self.written) {
-            self.chunks.pop_front();
+        if let Some(done) = self.chunks.pop_front_if(|chunk| chunk.len() == self.written) {
+            self.memory_bytes -= class_bytes(done.capacity());
             self.written = 0;
         }
         self.full &= self.bytes > self.bytes_max / 2;
@@ -114,7 +133,16 @@ impl Outbox {
 
     /// What it takes, for the books: those of clients agree with those of the allocator.
     pub fn memory_bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| class_bytes(chunk.capacity())).sum()
+        self.memory_bytes
+    }
+
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        let of_all = |of_one: fn(&Vec<u8>) -> usize| self.chunks.iter().map(of_one).sum::<usize>();
+        assert_eq!(self.bytes, of_all(Vec::len) - self.written);
+        assert_eq!(self.memory_bytes, of_all(|chunk| class_bytes(chunk.capacity())));
+        assert!(self.chunks.iter().all(|chunk| !chunk.is_empty()));
+        assert!(self.chunks.front().is_none_or(|first| self.written < first.len()));
     }
 }
 
@@ -143,7 +171,13 @@ mod tests {
         for _ in 0..500 {
             let mut reply = piece([prng.below(200), prng.below(40_000)][prng.below(2) as usize]);
             expected.extend_from_slice(&reply);
-            outbox.append(&mut reply, usize::MAX);
+            match prng.below(2) {
+                1 if !reply.is_empty() => {
+                    outbox.push(&reply, usize::MAX);
+                    reply.clear();
+                }
+                _ => outbox.append(&mut reply, usize::MAX),
+            }
             assert!(reply.is_empty());
             let mut room = prng.below(60_000) as usize;
             while let Some(bytes) = outbox.front().filter(|_| room > 0) {
@@ -152,6 +186,7 @@ mod tests {
                 room -= count;
                 outbox.advance(count);
             }
+            outbox.check_invariants();
             assert_eq!(outbox.bytes(), expected.len() - got.len());
         }
         while let Some(bytes) = outbox.front().map(<[u8]>::to_vec) {
@@ -159,6 +194,14 @@ mod tests {
             outbox.advance(bytes.len());
         }
         assert!(got == expected && outbox.bytes() == 0);
+    }
+
+    #[test]
+    fn messages_fill_their_chunks() {
+        let mut outbox = Outbox::default();
+        (0..10_000).for_each(|_| outbox.push(&[7; 1057], usize::MAX));
+        outbox.check_invariants();
+        assert!(outbox.memory_bytes() < outbox.bytes() * 11 / 10, "{}", outbox.memory_bytes());
     }
 
     #[test]
