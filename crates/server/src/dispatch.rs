@@ -24,6 +24,7 @@ use crate::clock::CommandClock;
 use crate::command_log::{Kind, Ran};
 use crate::config::OutputLimit;
 use crate::hot::{Hot, counted_output_bytes, reply_bytes_in_vain};
+use crate::latency::Noted;
 use crate::latency::monitor::Event;
 use crate::log;
 use crate::memory::Room;
@@ -84,6 +85,7 @@ pub struct Dispatcher {
     pub audience: Audience,
     pub(crate) wanted: Wanted,
     pub(crate) prng: Prng,
+    noted_times: Noted,
     /// Of the session in hand: replies that wait in its outbox, and what of the reply buffer is not its own.
     unsent_before: usize,
     replies_of_others: usize,
@@ -122,6 +124,7 @@ impl Dispatcher {
             audience: Audience::default(),
             wanted: Wanted::default(),
             prng: Prng::new(node.seed ^ (worker as u64 + 1)),
+            noted_times: Noted::default(),
             unsent_before: 0,
             replies_of_others: 0,
             judged: false,
@@ -501,6 +504,9 @@ impl Dispatcher {
     pub fn release(&mut self) {
         self.pump.flush();
         self.held.release();
+        if !self.noted_times.is_empty() {
+            self.record_times();
+        }
     }
 
     fn attack(&mut self, session: &Session) -> Next {
@@ -666,7 +672,7 @@ impl Dispatcher {
     /// Counts how long a command took, and notes it where it is worth a note.
     #[inline]
     pub(crate) fn count_time(
-        &self,
+        &mut self,
         client: &ClientShared,
         command: &'static Entry,
         args: Args<'_>,
@@ -675,8 +681,8 @@ impl Dispatcher {
     ) {
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.ticks.add(ticks);
-        if self.hot.tracks_latency {
-            counters.latency.record(self.clock.nanos(ticks));
+        if self.hot.tracks_latency && self.noted_times.add(command.index, ticks) {
+            self.record_times();
         }
         let notable = self.hot.notable;
         // Rather too much than too little: what a queued request needs on the wire is not kept.
@@ -687,6 +693,14 @@ impl Dispatcher {
         {
             self.note_command(client, command, args, ticks, reply_bytes);
         }
+    }
+
+    #[inline(never)]
+    fn record_times(&mut self) {
+        let commands = &self.stats.commands;
+        self.noted_times
+            .take()
+            .for_each(|(command, ticks)| commands[usize::from(command)].latency.record(ticks));
     }
 
     #[cold]
@@ -751,6 +765,8 @@ impl Dispatcher {
                 outcome
             }
             Some(Handler::Admin(handler)) => {
+                // It may be asked for what came before it in its batch.
+                self.record_times();
                 let outcome = handler(&mut AdminCall {
                     node: self.node,
                     session,

@@ -152,7 +152,8 @@ impl Stats {
 
     fn raw_latency(&self, command: usize) -> Histogram {
         let mut sum = Histogram::default();
-        self.threads.iter().for_each(|thread| thread.commands[command].latency.add_to(&mut sum));
+        let nanos = |ticks| self.clock.delta_as_nanos(0, ticks);
+        self.threads.iter().for_each(|thread| thread.commands[command].latency.add_to(&mut sum, nanos));
         sum
     }
 
