@@ -4,7 +4,8 @@
 //! metric names the field it comes from, and fields of our own (`isotherm_...`) follow under their own names.
 //!
 //! ```text
-//! GET /metrics  ->  # TYPE redis_memory_used_bytes gauge
+//! GET /metrics  ->  # HELP redis_memory_used_bytes `used_memory` of INFO.
+//!                   # TYPE redis_memory_used_bytes gauge
 //!                   redis_memory_used_bytes 1048576
 //!                   redis_commands_total{cmd="get"} 42
 //! ```
@@ -18,10 +19,15 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::command_log::Kind;
+use crate::config::{OUTPUT_CLASSES, find, output_limits};
 use crate::info::{self, Snapshot};
 use crate::listeners::os_text;
 use crate::log;
 use crate::node::{Node, unix_now};
+
+mod names;
+
+use names::{METRICS, PARAMETERS, Type};
 
 /// A request may take so long to arrive, and so may its answer to leave.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -82,117 +88,6 @@ fn path_of(request: &[u8]) -> Option<&str> {
 
 // ---- the page ----
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Type {
-    Gauge,
-    Counter,
-}
-
-/// Fields of INFO, and the metrics they are.
-const METRICS: &[(&str, &str, Type)] = {
-    use Type::{Counter, Gauge};
-    &[
-        ("uptime_in_seconds", "uptime_in_seconds", Gauge),
-        ("process_id", "process_id", Gauge),
-        ("io_threads_active", "io_threads_active", Gauge),
-        ("connected_clients", "connected_clients", Gauge),
-        ("blocked_clients", "blocked_clients", Gauge),
-        ("tracking_clients", "tracking_clients", Gauge),
-        ("clients_in_timeout_table", "clients_in_timeout_table", Gauge),
-        ("pubsub_clients", "pubsub_clients", Gauge),
-        ("watching_clients", "watching_clients", Gauge),
-        ("maxclients", "max_clients", Gauge),
-        ("maxclients", "config_maxclients", Gauge),
-        ("client_recent_max_output_buffer", "client_recent_max_output_buffer_bytes", Gauge),
-        ("client_recent_max_input_buffer", "client_recent_max_input_buffer_bytes", Gauge),
-        ("allocator_active", "allocator_active_bytes", Gauge),
-        ("allocator_allocated", "allocator_allocated_bytes", Gauge),
-        ("allocator_resident", "allocator_resident_bytes", Gauge),
-        ("allocator_frag_ratio", "allocator_frag_ratio", Gauge),
-        ("allocator_frag_bytes", "allocator_frag_bytes", Gauge),
-        ("allocator_rss_ratio", "allocator_rss_ratio", Gauge),
-        ("allocator_rss_bytes", "allocator_rss_bytes", Gauge),
-        ("used_memory", "memory_used_bytes", Gauge),
-        ("used_memory_rss", "memory_used_rss_bytes", Gauge),
-        ("used_memory_peak", "memory_used_peak_bytes", Gauge),
-        ("used_memory_lua", "memory_used_lua_bytes", Gauge),
-        ("used_memory_overhead", "memory_used_overhead_bytes", Gauge),
-        ("used_memory_startup", "memory_used_startup_bytes", Gauge),
-        ("used_memory_dataset", "memory_used_dataset_bytes", Gauge),
-        ("used_memory_scripts", "memory_used_scripts_bytes", Gauge),
-        ("maxmemory", "memory_max_bytes", Gauge),
-        ("maxmemory", "config_maxmemory", Gauge),
-        ("total_system_memory", "total_system_memory_bytes", Gauge),
-        ("mem_fragmentation_ratio", "mem_fragmentation_ratio", Gauge),
-        ("mem_fragmentation_bytes", "mem_fragmentation_bytes", Gauge),
-        ("mem_clients_slaves", "mem_clients_slaves", Gauge),
-        ("mem_clients_normal", "mem_clients_normal", Gauge),
-        ("expired_stale_perc", "expired_stale_percentage", Gauge),
-        ("mem_not_counted_for_evict", "mem_not_counted_for_eviction_bytes", Gauge),
-        ("lazyfree_pending_objects", "lazyfree_pending_objects", Gauge),
-        ("active_defrag_running", "active_defrag_running", Gauge),
-        ("migrate_cached_sockets", "migrate_cached_sockets_total", Gauge),
-        ("active_defrag_hits", "defrag_hits", Gauge),
-        ("active_defrag_misses", "defrag_misses", Gauge),
-        ("active_defrag_key_hits", "defrag_key_hits", Gauge),
-        ("active_defrag_key_misses", "defrag_key_misses", Gauge),
-        ("expired_time_cap_reached_count", "expired_time_cap_reached_total", Gauge),
-        ("loading", "loading_dump_file", Gauge),
-        ("rdb_changes_since_last_save", "rdb_changes_since_last_save", Gauge),
-        ("rdb_bgsave_in_progress", "rdb_bgsave_in_progress", Gauge),
-        ("rdb_last_save_time", "rdb_last_save_timestamp_seconds", Gauge),
-        ("rdb_last_bgsave_status", "rdb_last_bgsave_status", Gauge),
-        ("rdb_last_bgsave_time_sec", "rdb_last_bgsave_duration_sec", Gauge),
-        ("rdb_current_bgsave_time_sec", "rdb_current_bgsave_duration_sec", Gauge),
-        ("rdb_last_cow_size", "rdb_last_cow_size_bytes", Gauge),
-        ("aof_enabled", "aof_enabled", Gauge),
-        ("aof_rewrite_in_progress", "aof_rewrite_in_progress", Gauge),
-        ("aof_rewrite_scheduled", "aof_rewrite_scheduled", Gauge),
-        ("aof_last_rewrite_time_sec", "aof_last_rewrite_duration_sec", Gauge),
-        ("aof_current_rewrite_time_sec", "aof_current_rewrite_duration_sec", Gauge),
-        ("aof_last_cow_size", "aof_last_cow_size_bytes", Gauge),
-        ("aof_last_bgrewrite_status", "aof_last_bgrewrite_status", Gauge),
-        ("aof_last_write_status", "aof_last_write_status", Gauge),
-        ("module_fork_in_progress", "module_fork_in_progress", Gauge),
-        ("module_fork_last_cow_size", "module_fork_last_cow_size", Gauge),
-        ("pubsub_channels", "pubsub_channels", Gauge),
-        ("pubsub_patterns", "pubsub_patterns", Gauge),
-        ("latest_fork_usec", "latest_fork_usec", Gauge),
-        ("connected_slaves", "connected_slaves", Gauge),
-        ("repl_backlog_size", "replication_backlog_bytes", Gauge),
-        ("repl_backlog_active", "repl_backlog_is_active", Gauge),
-        ("repl_backlog_first_byte_offset", "repl_backlog_first_byte_offset", Gauge),
-        ("repl_backlog_histlen", "repl_backlog_history_bytes", Gauge),
-        ("master_repl_offset", "master_repl_offset", Gauge),
-        ("second_repl_offset", "second_repl_offset", Gauge),
-        ("slave_expires_tracked_keys", "slave_expires_tracked_keys", Gauge),
-        ("sync_full", "replica_resyncs_full", Gauge),
-        ("sync_partial_ok", "replica_partial_resync_accepted", Gauge),
-        ("sync_partial_err", "replica_partial_resync_denied", Gauge),
-        ("cluster_enabled", "cluster_enabled", Gauge),
-        ("total_connections_received", "connections_received_total", Counter),
-        ("total_commands_processed", "commands_processed_total", Counter),
-        ("rejected_connections", "rejected_connections_total", Counter),
-        ("total_net_input_bytes", "net_input_bytes_total", Counter),
-        ("total_net_output_bytes", "net_output_bytes_total", Counter),
-        ("expired_keys", "expired_keys_total", Counter),
-        ("evicted_keys", "evicted_keys_total", Counter),
-        ("evicted_clients", "evicted_clients_total", Counter),
-        ("keyspace_hits", "keyspace_hits_total", Counter),
-        ("keyspace_misses", "keyspace_misses_total", Counter),
-        ("total_error_replies", "total_error_replies", Counter),
-        ("total_reads_processed", "total_reads_processed", Counter),
-        ("total_writes_processed", "total_writes_processed", Counter),
-        ("acl_access_denied_auth", "acl_access_denied_auth_total", Counter),
-        ("used_cpu_sys", "cpu_sys_seconds_total", Counter),
-        ("used_cpu_user", "cpu_user_seconds_total", Counter),
-        ("used_cpu_sys_children", "cpu_sys_children_seconds_total", Counter),
-        ("used_cpu_user_children", "cpu_user_children_seconds_total", Counter),
-        ("used_cpu_sys_main_thread", "cpu_sys_main_thread_seconds_total", Counter),
-        ("used_cpu_user_main_thread", "cpu_user_main_thread_seconds_total", Counter),
-    ]
-};
-
 fn page(node: &Node) -> String {
     let now = unix_now();
     let mut snapshot = Snapshot::new(node, now);
@@ -205,15 +100,17 @@ fn page(node: &Node) -> String {
     let text = info::text(&snapshot, &[b"everything"]);
     let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).collect();
     let mut page = Page::default();
-    page.add("up", Type::Gauge, "", "1");
+    page.add("up", "Whether the server answers.", Type::Gauge, "", "1");
     for (field, name, kind) in METRICS {
         if let Some(value) = fields.get(field) {
-            page.add(name, *kind, "", value);
+            page.add(name, &format!("`{field}` of INFO."), *kind, "", value);
         }
     }
+    add_in_other_units(&mut page, node, &fields);
     add_labelled(&mut page, &fields);
+    add_latencies(&mut page, node);
     add_logs(&mut page, node);
-    page.add("start_time_seconds", Type::Gauge, "", &(node.started.0 / 1000).to_string());
+    add_parameters(&mut page, node);
     for (name, value) in
         fields.iter().filter(|(name, _)| name.starts_with("isotherm_") && name.ends_with("_bytes"))
     {
@@ -222,37 +119,50 @@ fn page(node: &Node) -> String {
     page.0
 }
 
+fn add_in_other_units(page: &mut Page, node: &Node, fields: &BTreeMap<&str, &str>) {
+    let started = (node.started.0 / 1000).to_string();
+    page.add("start_time_seconds", "When the server was started.", Type::Gauge, "", &started);
+    if let Some(us) = fields.get("latest_fork_usec").and_then(|us| us.parse::<f64>().ok()) {
+        let seconds = (us / 1e6).to_string();
+        page.add("latest_fork_seconds", "`latest_fork_usec` of INFO, in seconds.", Type::Gauge, "", &seconds);
+    }
+    for (field, seconds) in fields {
+        if let Some(thread) = field.strip_prefix("used_active_time_io_thread_") {
+            let (name, label) = ("active_time_io_thread_seconds_total", format!("thread=\"{thread}\""));
+            page.add(name, "How long a worker was busy.", Type::Counter, &label, seconds);
+        }
+    }
+}
+
 /// Metrics with labels: of commands, errors and databases, and what kind of instance this is.
 fn add_labelled(page: &mut Page, fields: &BTreeMap<&str, &str>) {
-    type Part = (&'static str, &'static str, Type, f64);
+    type Part = (&'static str, &'static str, &'static str, Type, f64);
+    use Type::{Counter, Gauge};
     const OF_COMMANDS: [Part; 4] = [
-        ("commands_total", "calls", Type::Counter, 1.0),
-        ("commands_duration_seconds_total", "usec", Type::Counter, 1e6),
-        ("commands_rejected_calls_total", "rejected_calls", Type::Counter, 1.0),
-        ("commands_failed_calls_total", "failed_calls", Type::Counter, 1.0),
+        ("commands_total", "Calls of a command.", "calls", Counter, 1.0),
+        ("commands_duration_seconds_total", "Time spent in a command.", "usec", Counter, 1e6),
+        ("commands_rejected_calls_total", "Calls refused before they ran.", "rejected_calls", Counter, 1.0),
+        ("commands_failed_calls_total", "Calls that ended in an error.", "failed_calls", Counter, 1.0),
     ];
+    const OF_ERRORS: Part = ("errors_total", "Errors of a kind.", "count", Counter, 1.0);
     const OF_DATABASES: [Part; 3] = [
-        ("db_keys", "keys", Type::Gauge, 1.0),
-        ("db_keys_expiring", "expires", Type::Gauge, 1.0),
-        ("db_avg_ttl_seconds", "avg_ttl", Type::Gauge, 1000.0),
+        ("db_keys", "Keys of a database.", "keys", Gauge, 1.0),
+        ("db_keys_expiring", "Keys of a database that have a time to live.", "expires", Gauge, 1.0),
+        ("db_avg_ttl_seconds", "Their mean time to live.", "avg_ttl", Gauge, 1000.0),
     ];
-    let mut add = |label: &str, prefix: &str, (metric, part, kind, divisor): Part, kept: &str| {
+    let mut add = |label: &str, prefix: &str, (metric, help, part, kind, divisor): Part, kept: &str| {
         for (name, value) in
             fields.iter().filter_map(|(name, value)| Some((name.strip_prefix(prefix)?, value)))
         {
             let number = value.split(',').find_map(|pair| pair.strip_prefix(part)?.strip_prefix('='));
             if let Some(number) = number.and_then(|number| number.parse::<f64>().ok()) {
-                page.add(
-                    metric,
-                    kind,
-                    &format!("{label}=\"{kept}{}\"", escaped(name)),
-                    &(number / divisor).to_string(),
-                );
+                let label = format!("{label}=\"{kept}{}\"", escaped(name));
+                page.add(metric, help, kind, &label, &(number / divisor).to_string());
             }
         }
     };
     OF_COMMANDS.into_iter().for_each(|part| add("cmd", "cmdstat_", part, ""));
-    add("err", "errorstat_", ("errors_total", "count", Type::Counter, 1.0), "");
+    add("err", "errorstat_", OF_ERRORS, "");
     OF_DATABASES.into_iter().for_each(|part| add("db", "db", part, "db"));
     let labels = [
         ("role", "role"),
@@ -264,21 +174,65 @@ fn add_labelled(page: &mut Page, fields: &BTreeMap<&str, &str>) {
         ("tcp_port", "tcp_port"),
         ("run_id", "run_id"),
         ("process_id", "process_id"),
+        ("master_replid", "master_replid"),
+        ("valkey_version", "valkey_version"),
+        ("valkey_release_stage", "valkey_release_stage"),
     ];
     let labels = labels.map(|(label, field)| {
         format!("{label}=\"{}\"", escaped(fields.get(field).copied().unwrap_or_default()))
     });
-    page.add("instance_info", Type::Gauge, &labels.join(","), "1");
+    page.add("instance_info", "What kind of server this is.", Type::Gauge, &labels.join(","), "1");
+}
+
+/// What LATENCY HISTOGRAM says of each command, as a histogram of Prometheus.
+fn add_latencies(page: &mut Page, node: &Node) {
+    let all = node.commands.all().iter().map(|entry| (entry, node.stats.latency(entry.index)));
+    let measured: Vec<_> = all.filter(|(_, times)| times.calls() > 0).collect();
+    if measured.is_empty() {
+        return;
+    }
+    let commands = node.stats.totals().commands;
+    page.head("redis_commands_latencies_usec", "How long a command takes.", Type::Histogram);
+    for (entry, times) in measured {
+        let (cmd, calls) = (escaped(&entry.name), times.calls());
+        let sum = commands[usize::from(entry.index)].usec;
+        let mut add = |suffix: &str, label: &str, value: u64| {
+            writeln!(page.0, "redis_commands_latencies_usec{suffix}{{cmd=\"{cmd}\"{label}}} {value}")
+                .expect("a String takes anything");
+        };
+        for (step_us, calls) in times.steps_us() {
+            add("_bucket", &format!(",le=\"{step_us}\""), calls);
+        }
+        add("_bucket", ",le=\"+Inf\"", calls);
+        add("_sum", "", sum);
+        add("_count", "", calls);
+    }
 }
 
 fn add_logs(page: &mut Page, node: &Node) {
-    let length = node.command_log.len(&node.config, Kind::Slow);
-    page.add("slowlog_length", Type::Gauge, "", &length.to_string());
-    if let Some(last) = node.command_log.newest(&node.config, Kind::Slow, 1).first() {
-        page.add("slowlog_last_id", Type::Gauge, "", &last.id.to_string());
-        let seconds = last.value as f64 / 1e6;
-        page.add("last_slow_execution_duration_seconds", Type::Gauge, "", &seconds.to_string());
+    use Type::Gauge;
+    const LENGTHS: [(Kind, &str); 4] = [
+        (Kind::Slow, "slowlog_length"),
+        (Kind::Slow, "commandlog_slow_length"),
+        (Kind::LargeRequest, "commandlog_large_request_length"),
+        (Kind::LargeReply, "commandlog_large_reply_length"),
+    ];
+    for (kind, name) in LENGTHS {
+        let length = node.command_log.len(&node.config, kind).to_string();
+        page.add(name, "Entries of the log.", Gauge, "", &length);
     }
+    // As the exporter does, zeros while nothing was slow.
+    let last = node.command_log.newest(&node.config, Kind::Slow, 1);
+    let (id, us) = last.first().map_or((0, 0), |last| (last.id, last.value));
+    page.add("slowlog_last_id", "The last entry of SLOWLOG.", Gauge, "", &id.to_string());
+    let seconds = (us as f64 / 1e6).to_string();
+    page.add(
+        "last_slow_execution_duration_seconds",
+        "How long the last slow command took.",
+        Gauge,
+        "",
+        &seconds,
+    );
     let all = node.latency.all();
     let last = |(name, series): &(&'static str, crate::latency::monitor::Series)| {
         let last = *series.samples.last().expect("a series begins with its first sample");
@@ -286,11 +240,36 @@ fn add_logs(page: &mut Page, node: &Node) {
     };
     let last: Vec<_> = all.iter().map(last).collect();
     for (label, sample) in &last {
-        page.add("latency_spike_last", Type::Gauge, label, &sample.unix_seconds.to_string());
+        let at = sample.unix_seconds.to_string();
+        page.add("latency_spike_last", "When something last took long.", Gauge, label, &at);
     }
     for (label, sample) in &last {
-        let seconds = sample.latency_ms as f64 / 1000.0;
-        page.add("latency_spike_duration_seconds", Type::Gauge, label, &seconds.to_string());
+        let seconds = (sample.latency_ms as f64 / 1000.0).to_string();
+        page.add("latency_spike_duration_seconds", "How long that took.", Gauge, label, &seconds);
+    }
+}
+
+fn add_parameters(page: &mut Page, node: &Node) {
+    for (parameter, name) in PARAMETERS {
+        let (id, _) = find(parameter.as_bytes()).expect("the table names parameters");
+        let help = format!("The parameter {parameter}.");
+        page.add(name, &help, Type::Gauge, "", &node.config.number(id).to_string());
+    }
+    let (id, _) = find(b"client-output-buffer-limit").expect("it is a parameter");
+    let limits = output_limits(&node.config.text(id));
+    let help = "How much unread reply a client of a class may have.";
+    for (class, limit) in OUTPUT_CLASSES.iter().zip(limits) {
+        for (kind, bytes) in [("hard", limit.hard_bytes), ("soft", limit.soft_bytes)] {
+            let labels = format!("class=\"{class}\",limit=\"{kind}\"");
+            let name = "config_client_output_buffer_limit_bytes";
+            page.add(name, help, Type::Gauge, &labels, &bytes.to_string());
+        }
+    }
+    let help = "How long it may have more than the soft limit.";
+    for (class, limit) in OUTPUT_CLASSES.iter().zip(limits) {
+        let labels = format!("class=\"{class}\",limit=\"soft\"");
+        let name = "config_client_output_buffer_limit_overcome_seconds";
+        page.add(name, help, Type::Gauge, &labels, &limit.soft_seconds.to_string());
     }
 }
 
@@ -304,13 +283,13 @@ struct Page(String);
 
 impl Page {
     /// One value; what is no number is a status, which is fine or not. Values of one metric follow each other.
-    fn add(&mut self, name: &str, kind: Type, labels: &str, value: &str) {
+    fn add(&mut self, name: &str, help: &str, kind: Type, labels: &str, value: &str) {
         let value = match value.parse::<f64>() {
             Ok(_) => value,
             Err(_) if value == "ok" => "1",
             Err(_) => "0",
         };
-        self.head(&format!("redis_{name}"), kind);
+        self.head(&format!("redis_{name}"), help, kind);
         match labels {
             "" => writeln!(self.0, "redis_{name} {value}"),
             labels => writeln!(self.0, "redis_{name}{{{labels}}} {value}"),
@@ -320,16 +299,12 @@ impl Page {
 
     /// A figure that only we have.
     fn add_own(&mut self, name: &str, value: &str) {
-        self.head(name, Type::Gauge);
+        self.head(name, &format!("`{name}` of INFO."), Type::Gauge);
         writeln!(self.0, "{name} {value}").expect("a String takes anything");
     }
 
-    fn head(&mut self, name: &str, kind: Type) {
-        let kind = match kind {
-            Type::Gauge => "gauge",
-            Type::Counter => "counter",
-        };
-        let head = format!("# TYPE {name} {kind}\n");
+    fn head(&mut self, name: &str, help: &str, kind: Type) {
+        let head = format!("# HELP {name} {help}\n# TYPE {name} {}\n", kind.name());
         if !self.0.contains(&head) {
             self.0.push_str(&head);
         }
@@ -353,12 +328,13 @@ mod tests {
     #[test]
     fn lines() {
         let mut page = Page::default();
-        page.add("a", Type::Gauge, "", "1");
-        page.add("b_total", Type::Counter, "cmd=\"get\"", "2.5");
-        page.add("b_total", Type::Counter, "cmd=\"set\"", "3");
-        page.add("s", Type::Gauge, "", "ok");
-        let expected = "# TYPE redis_a gauge\nredis_a 1\n# TYPE redis_b_total counter\nredis_b_total{cmd=\"get\"} 2.5\n\
-                        redis_b_total{cmd=\"set\"} 3\n# TYPE redis_s gauge\nredis_s 1\n";
+        page.add("a", "A.", Type::Gauge, "", "1");
+        page.add("b_total", "B.", Type::Counter, "cmd=\"get\"", "2.5");
+        page.add("b_total", "B.", Type::Counter, "cmd=\"set\"", "3");
+        page.add("s", "S.", Type::Gauge, "", "ok");
+        let expected = "# HELP redis_a A.\n# TYPE redis_a gauge\nredis_a 1\n\
+                        # HELP redis_b_total B.\n# TYPE redis_b_total counter\nredis_b_total{cmd=\"get\"} 2.5\n\
+                        redis_b_total{cmd=\"set\"} 3\n# HELP redis_s S.\n# TYPE redis_s gauge\nredis_s 1\n";
         assert_eq!(page.0, expected);
         assert_eq!(escaped("a\"b\\\n"), "a\\\"b\\\\\\n");
     }

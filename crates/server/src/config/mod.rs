@@ -28,7 +28,7 @@ mod values;
 mod docs;
 
 pub use params::{Apply, Id, Reason};
-pub use special::OutputLimit;
+pub use special::{OUTPUT_CLASSES, OutputLimit, output_limits};
 pub use table::{PARAMS, id};
 pub use values::EvictionPolicy;
 
