@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use crate::text::reason;
 
@@ -13,6 +13,15 @@ pub fn out_is_terminal() -> bool {
 
 pub fn in_is_terminal() -> bool {
     io::stdin().is_terminal()
+}
+
+/// How wide the terminal is that replies go to.
+pub fn columns() -> usize {
+    const USUAL: usize = 80;
+    tcgetwinsize(io::stdout()).map_or(USUAL, |size| match size.ws_col {
+        0 => USUAL,
+        columns => usize::from(columns),
+    })
 }
 
 pub fn has_color() -> bool {

@@ -7,7 +7,7 @@ use super::engine::{Outcome, Progress, Test};
 use super::histogram::Histogram;
 use super::nodes::Nodes;
 use super::options::{Options, ReadFrom};
-use crate::terminal::put;
+use crate::terminal::{self, put};
 
 pub const CSV_HEAD: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
     \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n";
@@ -28,6 +28,7 @@ pub struct ProgressLine {
 }
 
 const BAR_CELLS: usize = 20;
+const BAR_CELLS_MIN: usize = 5;
 
 impl ProgressLine {
     pub fn new(title: &str) -> ProgressLine {
@@ -40,11 +41,13 @@ impl ProgressLine {
     }
 
     pub fn show(&mut self, test: &Test, now: Progress) {
-        let line = self.line(&test.options, now);
-        let bar = if self.for_eyes { bar(share(&test.options, now)) } else { String::new() };
+        let mut line = self.line(&test.options, now);
+        if self.for_eyes {
+            line = fitted(share(&test.options, now), line, terminal::columns());
+        }
         self.clear();
-        put(format!("{bar}{line}\r"));
-        self.shown = bar.chars().count() + line.chars().count();
+        put(format!("{line}\r"));
+        self.shown = line.chars().count();
     }
 
     pub fn clear(&mut self) {
@@ -91,10 +94,18 @@ fn share(options: &Options, now: Progress) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// `[########            ]  40% `
-fn bar(share: f64) -> String {
-    let full = (share * BAR_CELLS as f64) as usize;
-    format!("[{:<BAR_CELLS$}] {:>3.0}% ", "#".repeat(full), share * 100.0)
+/// The line behind a bar, `[########            ]  40% `, on one row of the terminal: a row more could not be written over.
+/// Where there is little room the bar is shorter, then there is none, then the line is cut.
+fn fitted(share: f64, line: String, columns: usize) -> String {
+    const BESIDE_CELLS: usize = "[] 100% ".len();
+    // A terminal goes on to the next row when the last column has been written.
+    let columns = columns.saturating_sub(1);
+    let cells = columns.saturating_sub(line.chars().count() + BESIDE_CELLS).min(BAR_CELLS);
+    if cells < BAR_CELLS_MIN {
+        return line.chars().take(columns).collect();
+    }
+    let full = (share * cells as f64) as usize;
+    format!("[{:<cells$}] {:>3.0}% {line}", "#".repeat(full), share * 100.0)
 }
 
 pub fn report(
@@ -265,7 +276,10 @@ mod tests {
         line.line(&options, at(100, 1000));
         let shown = line.line(&options, at(400, 2000));
         assert_eq!(shown, "SET: rps=300.0 (overall: 200.0) avg_msec=0.200 (overall: 0.200) 400 requests");
-        assert_eq!(bar(share(&options, at(400, 2000))), "[########            ]  40% ");
+        let fitted = |columns| fitted(share(&options, at(400, 2000)), "SET: 1".to_string(), columns);
+        assert_eq!(fitted(80), "[########            ]  40% SET: 1");
+        assert_eq!(fitted(25), "[####      ]  40% SET: 1");
+        assert_eq!((fitted(19), fitted(4)), ("SET: 1".to_string(), "SET".to_string()));
         assert_eq!(share(&Options { duration: Some(Duration::from_secs(8)), ..options }, at(5, 2000)), 0.25);
     }
 }
