@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stdout};
 
-use crate::admin::connection::REDIS_VERSION;
+use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::Config;
 use crate::config::file::VERSION;
 use crate::log;
@@ -30,7 +30,7 @@ fn picture(port: u16, pid: u32) -> String {
     )
 }
 
-/// The same lines, for LOLWUT: the isotherms of a hot spot. Whoever only knows Redis looks for its name.
+/// The same lines, for LOLWUT: the isotherms of a hot spot. Whoever only knows Valkey or Redis looks for its name.
 pub fn lolwut(config: &Config) -> String {
     const LINES: &str = r"
        .-----------.
@@ -43,9 +43,9 @@ pub fn lolwut(config: &Config) -> String {
 ";
     let (name, version) = match config.extended_redis_compatibility() {
         true => ("Redis", REDIS_VERSION),
-        false => ("Isotherm", VERSION),
+        false => ("Valkey", VALKEY_VERSION),
     };
-    format!("{LINES}\n{name} ver. {version}\n")
+    format!("{LINES}\nIsotherm ver. {VERSION}, which answers as {name} ver. {version}\n")
 }
 
 #[cfg(test)]

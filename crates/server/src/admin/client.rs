@@ -266,7 +266,9 @@ fn unpause(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn unblock(call: &mut AdminCall<'_>) -> Outcome {
-    if let Some(reason) = call.args.try_get(3)
+    // With more words than that nobody looks at them.
+    let reason = call.args.try_get(3).filter(|_| call.args.len() == 4);
+    if let Some(reason) = reason
         && !reason.eq_ignore_ascii_case(b"timeout")
         && !reason.eq_ignore_ascii_case(b"error")
     {
@@ -277,7 +279,7 @@ fn unblock(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.error(errors::NOT_AN_INTEGER);
         return Outcome::Done;
     };
-    let is_error = call.args.try_get(3).is_some_and(|reason| reason.eq_ignore_ascii_case(b"error"));
+    let is_error = reason.is_some_and(|reason| reason.eq_ignore_ascii_case(b"error"));
     let how = if is_error { Without::Error } else { Without::TimedOut };
     let client = u64::try_from(id).ok().and_then(|id| call.node.clients.get(id));
     let unblocked = client.is_some_and(|client| blocking::unblock(&client, how));
