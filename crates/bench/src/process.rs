@@ -139,6 +139,16 @@ impl Server {
         kilobytes.map(|kb| kb * 1024).ok_or_else(|| format!("{file} has no Rss"))
     }
 
+    /// The most that was resident at any time. Read once, afterwards: to look every so often while delays are measured would
+    /// be to measure the looking, which walks all pages.
+    pub fn resident_bytes_max(&self) -> Fallible<u64> {
+        let file = format!("/proc/{}/status", self.process.id());
+        let text = fs::read_to_string(&file).map_err(|why| format!("cannot read {file}: {why}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.map(|kb| kb * 1024).ok_or_else(|| format!("{file} has no VmHWM"))
+    }
+
     /// The CPU time of all threads that run now, in the kernel and outside.
     pub fn cpu_ns(&self) -> Fallible<u64> {
         Ok(self.threads_cpu_ns()?.iter().map(|(_, ns)| ns).sum())

@@ -104,12 +104,9 @@ fn all_heard(
     let mut audience = Audience::gather(server.port, listeners as usize, CHANNELS)?;
     server.settle(Duration::from_secs(10))?;
     let (before, cpu_before) = (server.resident_bytes()?, server.cpu_ns()?);
-    let (begin, mut at_most) = (Instant::now(), before);
+    let begin = Instant::now();
     let time = Duration::from_secs(options.scaled(SECONDS));
-    audience.publish(PER_SECOND, MESSAGE_BYTES, || {
-        at_most = at_most.max(server.resident_bytes()?);
-        Ok(begin.elapsed() >= time)
-    })?;
+    audience.publish(PER_SECOND, MESSAGE_BYTES, || Ok(begin.elapsed() >= time))?;
     audience.hear_the_rest()?;
     let cpu_us = (server.cpu_ns()? - cpu_before) as f64 / 1e3;
     std::thread::sleep(AFTERWARDS);
@@ -128,7 +125,7 @@ fn all_heard(
         milliseconds(&heard.delays, 0.5),
         milliseconds(&heard.delays, 0.99),
         megabytes(before),
-        megabytes(at_most),
+        megabytes(server.resident_bytes_max()?),
         megabytes(server.resident_bytes()?),
     ])
 }
@@ -186,17 +183,16 @@ fn deaf(server: &Server, name: &str, listeners: u64, options: &Options) -> Falli
         megabytes(worst.buffer_bytes),
         (heard.lost + heard.out_of_order).to_string(),
         megabytes(before),
-        megabytes(worst.resident_bytes),
+        megabytes(server.resident_bytes_max()?),
         megabytes(server.resident_bytes()?),
     ])
 }
 
-/// Publishes for a while and looks at the server as often as `until_closed` does.
+/// Publishes for a while and asks the server as often as `until_closed` does.
 fn quiet(audience: &mut Audience, server: &Server) -> Fallible {
     let (begin, mut control) = (Instant::now(), server.client()?);
     audience.publish(PER_SECOND, LONG_MESSAGE_BYTES, || {
         output_bytes(&mut control, NOBODY)?;
-        server.resident_bytes()?;
         Ok(begin.elapsed() >= Duration::from_secs(QUIET_SECONDS))
     })
 }
@@ -211,16 +207,11 @@ struct Deaf {
 struct Closed {
     after: Duration,
     buffer_bytes: u64,
-    resident_bytes: u64,
 }
 
 impl Closed {
     fn max(self, other: Closed) -> Closed {
-        Closed {
-            after: self.after.max(other.after),
-            buffer_bytes: self.buffer_bytes.max(other.buffer_bytes),
-            resident_bytes: self.resident_bytes.max(other.resident_bytes),
-        }
+        Closed { after: self.after.max(other.after), buffer_bytes: self.buffer_bytes.max(other.buffer_bytes) }
     }
 }
 
@@ -238,7 +229,6 @@ impl Deaf {
         let (begin, mut control) = (Instant::now(), server.client()?);
         let mut closed = Closed::default();
         audience.publish(PER_SECOND, LONG_MESSAGE_BYTES, || {
-            closed.resident_bytes = closed.resident_bytes.max(server.resident_bytes()?);
             closed.after = begin.elapsed();
             match output_bytes(&mut control, self.id)? {
                 Some(bytes) => closed.buffer_bytes = closed.buffer_bytes.max(bytes),
