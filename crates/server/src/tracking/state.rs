@@ -37,11 +37,10 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// What it takes. A prefix lies in the tree, by name and length, and in one of half-filled nodes.
+    /// What it takes, without the names themselves, as the field counts it. Nodes of the tree are two thirds full.
     pub fn bytes(&self) -> usize {
-        const PLACE_BYTES: usize = 2 * size_of::<Box<[u8]>>();
-        let names: usize = self.prefixes.iter().map(|prefix| prefix.len()).sum();
-        size_of::<Tracking>() + self.prefixes.len() * PLACE_BYTES + names
+        const PLACE_BYTES: usize = size_of::<Box<[u8]>>() * 3 / 2;
+        size_of::<Tracking>() + self.prefixes.len() * PLACE_BYTES
     }
 
     fn notes_reads(&self) -> bool {

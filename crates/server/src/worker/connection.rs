@@ -25,6 +25,8 @@ pub struct Connection {
     pub outbox: Option<Box<Outbox>>,
     /// The most that lay in `input` since somebody last looked.
     pub input_peak: usize,
+    /// An argument of the request in `input` is large.
+    pub has_large: bool,
     /// It is listed among those that are looked at often (`Inner::close`).
     pub is_close: bool,
     /// Bytes that the unfinished request still wants, as the client says.
@@ -58,6 +60,7 @@ impl Connection {
             input: Vec::new(),
             input_done: 0,
             input_peak: 0,
+            has_large: false,
             is_close: false,
             outbox: None,
             wanted: 0,

@@ -5,14 +5,14 @@
 //!                                      |  ^                          |
 //!                                      +--+ more arrives: doubled    +---- another: no allocation
 //! ```
-//! Whoever has sent one request that did not fit the worker's buffer will soon send another, so the room stays for a
-//! while. It is never more than twice what has arrived, and 64 KB: an announced length takes no memory, it only ends the doubling.
+//! Whoever has sent one large argument will soon send another, so the room stays for a while. It is never more than twice
+//! what has arrived, and 64 KB: an announced length takes no memory, it only ends the doubling.
 //!
 //! | room                 | how much                                                                       |
 //! |----------------------|--------------------------------------------------------------------------------|
 //! | at first             | 16 KB                                                                          |
 //! | while more arrives   | the next power of two, at least 64 KB, and no more than the request            |
-//! | kept when it is empty| to 1 MB                                                                        |
+//! | kept when it is empty| to 1 MB behind a large argument, else to 32 KB                                 |
 //! | idle for two seconds | what lies there, so mostly none                                                |
 //! | busy, with less      | what the fullest moment needed, once that was less than half                   |
 //!
@@ -52,10 +52,11 @@ impl Connection {
         }
     }
 
-    /// Makes room for more of a request that still wants so many bytes at least. How much was asked for is told if there
-    /// is no memory for it.
+    /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if nobody knows. How much
+    /// was asked for is told if there is no memory for it.
     pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
         let kept = self.input.len();
+        self.has_large |= (STEP_BYTES_MIN..usize::MAX).contains(&wanted_bytes);
         // Who wants much tells all of it: the last step goes to the end, so that requests of one length take the same.
         let is_last = (STEP_BYTES_MIN..=kept + GROWN_BYTES_MIN).contains(&wanted_bytes);
         let doubled = (kept + STEP_BYTES_MIN).next_power_of_two().max(GROWN_BYTES_MIN);
@@ -66,9 +67,11 @@ impl Connection {
     /// What was run leaves nothing behind but room, if that is of use.
     pub fn give_back_room(&mut self) {
         self.input_peak = self.input_peak.max(self.input.len());
-        if self.input.is_empty() && !(ROOM_BYTES_MIN..=EMPTY_BYTES_MAX).contains(&self.input.capacity()) {
+        let kept_max = if self.has_large { EMPTY_BYTES_MAX } else { BUSY_BYTES_MIN };
+        if self.input.is_empty() && !(ROOM_BYTES_MIN..=kept_max).contains(&self.input.capacity()) {
             self.input = Vec::new();
         }
+        self.has_large &= !self.input.is_empty();
     }
 
     /// Gives back what is of no use any more. Whether there may be more of that later.
