@@ -2,7 +2,11 @@
 //! under writes, shrinks and is removed: the longest by the thread's CPU clock, in microseconds, beside what a snapshot
 //! takes of memory.
 //!
-//! `cargo run --release -p isotherm-keyspace --example stall -- [elements] [hash|set|zset|list|stream|pending ...]`
+//! `cargo run --release -p isotherm-keyspace --example stall -- [elements] [machine|hash|set|zset|list|stream|pending ...]`
+//!
+//! `machine` is no collection: as many pieces of work that touch four places of memory that is there. What takes long of
+//! those was taken by whoever lends this machine its processors, which the thread's clock counts too; so much of the other
+//! rows is the machine's.
 //!
 //! The allocator is the server's. What cron does in steps (freeing what was removed, compaction) is shown too: it holds
 //! a partition's lock as a command does.
@@ -26,11 +30,26 @@ fn main() {
     let elements = arguments.next().map_or(10_000_000, |text| text.parse().expect("a number of elements"));
     let wanted: Vec<String> = arguments.collect();
     println!("longest of each, us of the thread's CPU clock; {elements} elements");
+    let is_wanted = |kind| wanted.is_empty() || wanted.iter().any(|name| name == kind);
+    if is_wanted("machine") {
+        machine(elements);
+    }
     for kind in ["hash", "set", "zset", "list", "stream", "pending"] {
-        if wanted.is_empty() || wanted.iter().any(|name| name == kind) {
+        if is_wanted(kind) {
             Run::new(kind, elements).all();
         }
     }
+}
+
+/// What the machine itself takes of pieces of work that cannot take long.
+fn machine(pieces: u64) {
+    const WORDS: usize = (1 << 30) / size_of::<u64>();
+    let (mut memory, mut prng, mut longest) = (vec![1u64; WORDS], Prng::new(1), Longest::default());
+    for piece in 0..pieces {
+        longest.time(|| (0..4).for_each(|_| memory[prng.below(WORDS as u64) as usize] ^= piece));
+    }
+    longest.print("machine", "four touches of memory");
+    std::hint::black_box(memory);
 }
 
 /// The longest of some pieces of work, and how many took more than a millisecond.
@@ -281,6 +300,17 @@ impl Run {
             work(&mut longest);
             longest.print(self.kind, what);
         };
+        if self.kind == "pending" {
+            one("XGROUP DELCONSUMER", &|longest| {
+                self.txn(longest, |txn| {
+                    let edited = txn.edit_stream(Db(0), &txn.key(KEY), &self.limits, |edit| {
+                        edit.group_mut(b"group").expect("it is there").remove_consumer(&[0])
+                    });
+                    edited.expect("it is a stream");
+                });
+            });
+            self.free("step of taking out its own");
+        }
         one("EXPIRE", &|longest| {
             self.txn(longest, |txn| txn.set_expiry(Db(0), &txn.key(KEY), Some(UnixMs(NOW.0 + 1000))))
                 .expect("room");
@@ -293,8 +323,12 @@ impl Run {
             self.txn(longest, |txn| txn.set(Db(0), &txn.key(OTHER), NewValue::Int(1), Expiry::Clear))
                 .expect("room");
         });
+        self.free("step of freeing it");
+    }
+
+    fn free(&self, what: &str) {
         let mut longest = Longest::default();
         while longest.time(|| self.keyspace.free_step(0, FREED_PER_STEP)) {}
-        longest.print(self.kind, "step of freeing it");
+        longest.print(self.kind, what);
     }
 }
