@@ -14,9 +14,9 @@ use std::sync::Arc;
 const DEBRIS_AT_ONCE: usize = 256;
 const DEBRIS_LATER: usize = 16;
 /// Groups of pending entries that count as a piece.
-const PENDING_AT_ONCE: usize = 8;
+const PENDING_AT_ONCE: usize = 4;
 /// Pending entries of consumers who are gone that count as a piece.
-const GHOSTS_AT_ONCE: usize = 4;
+const GHOSTS_AT_ONCE: usize = 2;
 /// The field's block is never larger, whatever the configuration says.
 const LISTPACK_BYTES_MAX: usize = 1 << 30;
 
