@@ -36,6 +36,8 @@ compile_error!(
 mod jemalloc;
 #[cfg(feature = "mimalloc")]
 mod mimalloc;
+#[cfg(not(feature = "jemalloc"))]
+mod plain;
 #[cfg(not(any(feature = "jemalloc", feature = "mimalloc", feature = "tcmalloc")))]
 mod system;
 #[cfg(feature = "tcmalloc")]
@@ -51,10 +53,11 @@ use system as inner;
 use tcmalloc as inner;
 
 use inner::INNER;
-pub use inner::{
-    class_bytes, classes, figures, keep_libc_small, lock_waits, name, own_arena, purge, report,
-    return_freed_pages,
-};
+pub use inner::{class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};
+#[cfg(feature = "jemalloc")]
+pub use jemalloc::{classes, lock_waits, own_arena};
+#[cfg(not(feature = "jemalloc"))]
+pub use plain::{classes, lock_waits, own_arena};
 
 /// What the allocator says of itself, in bytes. What it does not tell is 0.
 #[derive(Clone, Copy, Default, Debug)]
@@ -76,15 +79,6 @@ pub struct Figures {
 pub struct Class {
     pub size_bytes: usize,
     pub slab_bytes: usize,
-}
-
-/// The classes that requests to 16 KB fall into.
-#[cfg(not(feature = "jemalloc"))]
-fn classes_by_asking() -> Vec<Class> {
-    const REQUEST_BYTES_MAX: usize = 16 << 10;
-    let mut sizes: Vec<usize> = (1..=REQUEST_BYTES_MAX).map(class_bytes).collect();
-    sizes.dedup();
-    sizes.into_iter().map(|size_bytes| Class { size_bytes, slab_bytes: 0 }).collect()
 }
 
 /// How `report` is to be written.

@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use libmimalloc_sys as sys;
 
-use super::{Class, Figures, Format};
+use super::{Figures, Format};
 
 pub const INNER: ::mimalloc::MiMalloc = ::mimalloc::MiMalloc;
 
@@ -88,21 +88,6 @@ pub fn keep_libc_small() {
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1)
     };
-}
-
-/// The small classes, and 0 for what they are cut from: it does not say.
-pub fn classes() -> Vec<Class> {
-    super::classes_by_asking()
-}
-
-/// Threads cannot be bound here.
-pub fn own_arena() -> Result<(), String> {
-    Err("only jemalloc has arenas that a thread can be bound to".to_string())
-}
-
-/// It does not count them.
-pub fn lock_waits() -> Option<u64> {
-    None
 }
 
 #[cfg(test)]

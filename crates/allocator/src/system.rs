@@ -3,7 +3,7 @@
 //! glibc writes 8 B before each block and gives out multiples of 16, 32 at least; from 128 KB on (the limit moves up with
 //! use) a block is mapped by itself, in whole pages. Other C libraries tell nothing: there the counters of this process do.
 
-use super::{Class, Figures, Format};
+use super::{Figures, Format};
 
 pub const INNER: std::alloc::System = std::alloc::System;
 
@@ -95,21 +95,6 @@ pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
 
 /// It is the one that is asked: its arenas may grow.
 pub fn keep_libc_small() {}
-
-/// The small classes, and 0 for what they are cut from: it does not say.
-pub fn classes() -> Vec<Class> {
-    super::classes_by_asking()
-}
-
-/// Threads cannot be bound here.
-pub fn own_arena() -> Result<(), String> {
-    Err("only jemalloc has arenas that a thread can be bound to".to_string())
-}
-
-/// It does not count them.
-pub fn lock_waits() -> Option<u64> {
-    None
-}
 
 #[cfg(all(test, target_env = "gnu"))]
 mod tests {

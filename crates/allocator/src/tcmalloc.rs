@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write as _;
 
-use super::{Class, Figures, Format};
+use super::{Figures, Format};
 
 unsafe extern "C" {
     fn tc_malloc(size: usize) -> *mut c_void;
@@ -174,18 +174,3 @@ pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
 
 /// Nothing is left for the C library's own allocator.
 pub fn keep_libc_small() {}
-
-/// The small classes, and 0 for what they are cut from: it does not say.
-pub fn classes() -> Vec<Class> {
-    super::classes_by_asking()
-}
-
-/// Threads cannot be bound here.
-pub fn own_arena() -> Result<(), String> {
-    Err("only jemalloc has arenas that a thread can be bound to".to_string())
-}
-
-/// It does not count them.
-pub fn lock_waits() -> Option<u64> {
-    None
-}
