@@ -254,8 +254,8 @@ mod tests {
         let _alone = ALONE.lock();
         let before = figures().allocated;
         // SAFETY: what is taken is given back, and not used between.
-        let block = std::hint::black_box(unsafe { libc::malloc(4 << 20) });
-        assert!(!block.is_null() && figures().allocated >= before + (3 << 20));
+        let block = std::hint::black_box(unsafe { libc::malloc(64 << 20) });
+        assert!(!block.is_null() && figures().allocated >= before + (48 << 20));
         // SAFETY: from malloc, once.
         unsafe { libc::free(block) };
     }
