@@ -14,9 +14,11 @@
 
 mod arenas;
 mod figures;
+mod fragmentation;
 mod options;
 mod output;
 mod probe;
+mod server;
 mod size_classes;
 mod slot_index;
 mod svg;
@@ -51,6 +53,7 @@ fn run(options: &Options) -> Fallible {
         "slot-index" => slot_index::table(options)?,
         "size-classes" => size_classes::tables(options)?,
         "arenas" => arenas::table(options)?,
+        "fragmentation" => fragmentation::tables(options)?,
         other => return Err(format!("no table called '{other}'\n\n{}", options::HELP)),
     };
     output::publish(&tables, options)

@@ -10,6 +10,7 @@ isotherm-memlab TABLE [options]
 tables
   slot-index    bytes a key of the maps from slots to keys, beside documents 1 and 5
   size-classes  what allocators round to, and what a malloc costs by size, beside documents 1 and 4
+  fragmentation the same writes on the server under each allocator, and churn, beside document 2
   arenas        many threads on few arenas, and what tuning does, beside document 4 (jemalloc)
 
 options

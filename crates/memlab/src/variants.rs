@@ -17,6 +17,11 @@ pub struct Variants {
 impl Variants {
     /// Builds one for each allocator that is wanted.
     pub fn build(options: &Options) -> Fallible<Variants> {
+        Variants::build_by(options, |allocator| build("isotherm-memlab", "isotherm-memlab", allocator))
+    }
+
+    /// The same for binaries of another kind.
+    pub fn build_by(options: &Options, build: fn(&str) -> Fallible<PathBuf>) -> Fallible<Variants> {
         let mut variants = Variants { binaries: BTreeMap::new(), missing: Vec::new() };
         for (at, allocator) in options.allocators.iter().enumerate() {
             progress("building", at, options.allocators.len(), allocator);
@@ -40,9 +45,14 @@ impl Variants {
         self.binaries.contains_key(allocator)
     }
 
+    pub fn binary(&self, allocator: &str) -> Fallible<&Path> {
+        let found = self.binaries.get(allocator).map(PathBuf::as_path);
+        found.ok_or_else(|| format!("no binary with {allocator}"))
+    }
+
     /// Runs one case and reads what it tells.
     pub fn run(&self, allocator: &str, case: &[String], malloc_conf: &str) -> Fallible<Figures> {
-        let binary = self.binaries.get(allocator).ok_or_else(|| format!("no binary with {allocator}"))?;
+        let binary = self.binary(allocator)?;
         let mut command = Command::new(binary);
         command.arg("--work").args(case).env("MALLOC_CONF", malloc_conf).stderr(Stdio::inherit());
         let output = command.output().map_err(|why| format!("cannot run {}: {why}", binary.display()))?;
@@ -62,11 +72,16 @@ impl Variants {
     }
 }
 
-/// Builds this program with another allocator, and puts it where the next build does not overwrite it.
-fn build(allocator: &str) -> Fallible<PathBuf> {
+/// The server with this allocator.
+pub fn build_server(allocator: &str) -> Fallible<PathBuf> {
+    build("isotherm", "isotherm-server", allocator)
+}
+
+/// Builds a program with an allocator, and puts it where the next build does not overwrite it.
+fn build(package: &str, program: &str, allocator: &str) -> Fallible<PathBuf> {
     let here = std::env::current_exe().map_err(|why| format!("cannot tell where this program is: {why}"))?;
     let folder = here.parent().unwrap_or(Path::new(".")).to_path_buf();
-    let kept = folder.join(format!("isotherm-memlab-{allocator}"));
+    let kept = folder.join(format!("{program}-{allocator}"));
     let cargo =
         std::env::var_os("CARGO").ok_or("run by `cargo run`: it builds a program for each allocator")?;
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
@@ -74,7 +89,7 @@ fn build(allocator: &str) -> Fallible<PathBuf> {
         Some(profile) => profile,
     };
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--package", "isotherm-memlab", "--no-default-features"])
+        .args(["build", "--quiet", "--locked", "--package", package, "--no-default-features"])
         .args(["--profile", profile, "--features", allocator, "--target-dir"])
         .arg(folder.join("memlab"))
         .output()
@@ -87,7 +102,7 @@ fn build(allocator: &str) -> Fallible<PathBuf> {
         return Err(format!("{}{hint}", line.trim()));
     }
     let part = if profile == "dev" { "debug" } else { profile };
-    std::fs::copy(folder.join("memlab").join(part).join("isotherm-memlab"), &kept)
+    std::fs::copy(folder.join("memlab").join(part).join(program), &kept)
         .map_err(|why| format!("cannot keep {}: {why}", kept.display()))?;
     Ok(kept)
 }
