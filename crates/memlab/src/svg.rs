@@ -8,13 +8,14 @@
 
 use crate::output::{Cell, Table};
 
-const WIDTH: f64 = 860.0;
-const LEFT: f64 = 250.0;
+const WIDTH: f64 = 920.0;
+const LEFT: f64 = 310.0;
 const BAR: f64 = 13.0;
 const GAP: f64 = 12.0;
 const TOP: f64 = 46.0;
 /// Hues that differ for the colour-blind too (Okabe and Ito).
-const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
+const COLOURS: [&str; 9] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999", "#000000"];
 
 pub fn bars(table: &Table, unit: &str) -> String {
     let numbers: Vec<usize> = (0..table.head.len())
