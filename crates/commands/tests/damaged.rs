@@ -2,6 +2,8 @@
 //! keyspace keeps its invariants. Seeded; a panic prints its seed.
 
 mod common;
+#[path = "../../persist/tests/payloads/mod.rs"]
+mod payloads;
 
 use common::Server;
 use isotherm_keyspace::NoEffects;
@@ -10,17 +12,6 @@ use isotherm_resp::ArgsBuf;
 use isotherm_resp::reply::Protocol;
 use isotherm_stdx::Prng;
 
-const GOLDENS: &str = include_str!("../../persist/tests/goldens/valkey-9.1.2.txt");
-/// Types that the goldens do not have: lists, sorted sets and hashes of old, zipmap, ziplists and the first quicklist.
-const OLD: &[&[u8]] = &[
-    b"\x01\x02\x01a\xc0\x05",
-    b"\x03\x02\x01a\x031.5\x01b\xfe",
-    b"\x09\x18\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff",
-    b"\x0a\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-    b"\x0c\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-    b"\x0d\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-    b"\x0e\x01\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-];
 /// What is done with each that was taken. Of another type it is refused, which is an answer too.
 const USES: &[&str] = &[
     "GETRANGE {k}1 0 -1",
@@ -69,22 +60,13 @@ const USES: &[&str] = &[
     "RENAME {k}1 {k}4",
     "COPY {k}4 {k}1 REPLACE",
 ];
-const FOOTER_BYTES: usize = 10;
 const CHECK_EVERY: u64 = 1000;
 
-/// Type and value of each golden that is not long.
+/// Type and value, not the long ones.
 fn payloads() -> Vec<Vec<u8>> {
-    let bytes = |hex: &str| -> Vec<u8> {
-        let digits: Vec<u8> = hex.bytes().map(|digit| (digit as char).to_digit(16).unwrap() as u8).collect();
-        digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
-    };
-    let goldens = GOLDENS.lines().filter_map(|line| line.strip_prefix("= ")).map(bytes);
-    let old = OLD.iter().map(|bytes| bytes.to_vec());
-    goldens
-        .map(|golden| golden[..golden.len() - FOOTER_BYTES].to_vec())
-        .filter(|value| value.len() < 600)
-        .chain(old)
-        .collect()
+    let mut all = payloads::bodies();
+    all.retain(|value| value.len() < payloads::SHORT_BYTES_MAX);
+    all
 }
 
 fn damaged(prng: &mut Prng, payloads: &[Vec<u8>]) -> Vec<u8> {

@@ -1,35 +1,11 @@
-//! DUMPs of a real Valkey 9.1.2: each is read, and written again to the same bytes. `goldens/regenerate` makes them.
+//! DUMPs of a real Valkey 9.1.2: each is read, and written again to the same bytes.
+
+mod payloads;
 
 use isotherm_persist::dump::{self, Checks, Dump};
 use isotherm_persist::rdb::{Encoding, RdbType, RdbValue, Shape, Writer, encode};
 use isotherm_persist::{Limits, Texts};
-
-const GOLDENS: &str = include_str!("goldens/valkey-9.1.2.txt");
-const FOOTER_BYTES: usize = 10;
-
-struct Golden {
-    name: &'static str,
-    payload: Vec<u8>,
-}
-
-fn goldens() -> Vec<Golden> {
-    let mut name = "";
-    let mut goldens = Vec::new();
-    for line in GOLDENS.lines() {
-        if let Some(next) = line.strip_prefix("# ") {
-            name = next;
-        } else if let Some(hex) = line.strip_prefix("= ") {
-            goldens.push(Golden { name, payload: bytes(hex) });
-        }
-    }
-    assert!(goldens.len() > 30);
-    goldens
-}
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.chars().map(|digit| digit.to_digit(16).expect("hexadecimal") as u8).collect();
-    digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
-}
+use payloads::{Golden, bytes, goldens};
 
 fn read(payload: &[u8]) -> RdbValue {
     let dump = Dump::open(payload, Checks::default()).expect("a sound envelope");
@@ -56,12 +32,13 @@ fn encoding_of(code: u8) -> Encoding {
 #[test]
 fn what_is_read_is_written_to_the_same_bytes() {
     let mut writer = Writer::new(true);
-    for Golden { name, payload } in goldens() {
-        let value = read(&payload);
+    for golden in goldens() {
+        let (name, payload) = (golden.name, &golden.payload);
+        let value = read(payload);
         let list_size = if name == "list-by-count" { 3 } else { -2 };
         writer.clear();
         encode(&mut writer, &value, encoding_of(payload[0]), &Shape { list_size, ..Shape::default() });
-        let body = &payload[..payload.len() - FOOTER_BYTES];
+        let body = golden.body();
         // What was deleted from this one leaves marks in Valkey's bytes.
         if name != "stream-groups" {
             assert_eq!(hex(writer.bytes()), hex(body), "{name}");
@@ -89,8 +66,9 @@ fn versions_are_the_lowest_that_will_do() {
 #[test]
 fn every_version_of_the_format_that_knows_a_value_writes_it_alike() {
     // Without compression and packing the bytes differ, and what they say does not.
-    for Golden { name, payload } in goldens() {
-        let value = read(&payload);
+    for golden in goldens() {
+        let (name, payload) = (golden.name, &golden.payload);
+        let value = read(payload);
         for encoding in [Encoding::Plain, Encoding::Listpack] {
             let mut writer = Writer::new(false);
             encode(&mut writer, &value, encoding, &Shape { list_size: 1, ..Shape::default() });

@@ -1,45 +1,27 @@
 //! Payloads that somebody has damaged: each gives an error or a value that holds what values promise, and never a panic
 //! or memory that nothing backs. Seeded; a failure names its seed.
 
+mod payloads;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use isotherm_persist::dump::{self, Checks, Dump};
 use isotherm_persist::rdb::{Encoding, RdbValue, Shape, Writer, encode};
 use isotherm_persist::{Limits, Texts};
 use isotherm_stdx::Prng;
+use payloads::OLD;
 
-const GOLDENS: &str = include_str!("goldens/valkey-9.1.2.txt");
-const FOOTER_BYTES: usize = 10;
-/// Types that the goldens do not have, under the bytes that their value may begin with.
-const OLD: &[&[u8]] = &[
-    b"\x01\x02\x01a\xc0\x05",
-    b"\x03\x02\x01a\x031.5\x01b\xfe",
-    b"\x09\x18\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff",
-    b"\x0a\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-    b"\x0c\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-    b"\x0d\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-    b"\x0e\x01\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
-];
-
+/// What Valkey writes, the same in the plain encoding of its type, and what it wrote once.
 fn payloads() -> Vec<Vec<u8>> {
-    let goldens = GOLDENS.lines().filter_map(|line| line.strip_prefix("= ")).map(|hex| {
-        let digits: Vec<u8> = hex.bytes().map(|digit| (digit as char).to_digit(16).unwrap() as u8).collect();
-        let mut bytes: Vec<u8> =
-            digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect();
-        bytes.truncate(bytes.len() - FOOTER_BYTES);
-        bytes
-    });
-    let old = OLD.iter().map(|bytes| bytes.to_vec());
-    // Long ones are slow to read, and have nothing to break that short ones do not.
-    let plain = goldens.clone().filter_map(|golden| {
-        let payload = dump::seal(golden);
+    let plain = payloads::goldens().into_iter().filter_map(|golden| {
+        let payload = dump::seal(golden.body().to_vec());
         let value = Dump::open(&payload, Checks::default()).ok()?.value(&Limits::default()).ok()?;
         let mut writer = Writer::new(false);
         encode(&mut writer, &value, Encoding::Plain, &Shape { list_size: 2, ..Shape::default() });
         Some(writer.into_bytes())
     });
-    let mut all: Vec<Vec<u8>> = goldens.clone().chain(plain).chain(old).collect();
-    all.retain(|bytes| bytes.len() < 600);
+    let mut all: Vec<Vec<u8>> = payloads::bodies().into_iter().chain(plain).collect();
+    all.retain(|bytes| bytes.len() < payloads::SHORT_BYTES_MAX);
     all
 }
 

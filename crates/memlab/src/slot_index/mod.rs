@@ -18,6 +18,7 @@ use crate::output::{Cell, Table};
 use crate::probe;
 use crate::variants::{Variants, progress};
 use ids::{FIRST_THIRD, Ids, SlotsBy, in_first_third};
+use nodes::Nodes;
 use radix_tree::{RadixTree, expected_nodes};
 use skip_list::SkipList;
 use tables::{Kind, Tables};
@@ -218,15 +219,15 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
                 "linked" => Kind::OneLinked,
                 _ => Kind::PerSlot,
             };
-            let mut tables = Tables::new(kind, count);
+            let entries = Nodes::new(count as usize + 1);
             let before = probe::held();
+            let mut tables = Tables::new(kind, entries);
             for (slot, id) in Ids::new(SEED, count, SlotsBy::Crc) {
                 let hash = u64::from_le_bytes(id[..8].try_into().expect("8 of 32 bytes"));
                 tables.insert(slot, scramble(hash));
             }
             probe::held().tell_since(before, count, &mut figures);
             figures.add("nodes", tables.len() as f64);
-            figures.add("buckets", tables.bucket_bytes() as f64);
         }
         other => return Err(format!("no map called '{other}'")),
     }

@@ -11,7 +11,7 @@
 
 use isotherm_stdx::Slot;
 
-use super::nodes::{Nodes, POINTER};
+use super::nodes::Nodes;
 
 const TABLE_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 24;
@@ -24,7 +24,7 @@ pub struct Tables {
     entries: Nodes,
     tables: Vec<Table>,
     /// What C allocates for a table itself.
-    heads: Vec<Box<[u8]>>,
+    _heads: Vec<Box<[u8]>>,
     entry_bytes: usize,
     /// First entry of each slot, where entries are linked; entry 0 is none.
     first: Vec<u64>,
@@ -43,15 +43,15 @@ pub enum Kind {
 }
 
 impl Tables {
-    pub fn new(kind: Kind, keys: u64) -> Tables {
+    /// `entries` has room for one more than there will be keys.
+    pub fn new(kind: Kind, mut entries: Nodes) -> Tables {
         let count = if kind == Kind::PerSlot { Slot::COUNT } else { 1 };
         let entry_bytes = ENTRY_BYTES + if kind == Kind::OneLinked { LINKS_BYTES } else { 0 };
-        let mut entries = Nodes::new(keys as usize + 1);
         entries.add(0);
         Tables {
             entries,
             tables: (0..count).map(|_| Table { buckets: Vec::new(), used: 0 }).collect(),
-            heads: Vec::new(),
+            _heads: vec![vec![0; TABLE_BYTES].into_boxed_slice(); count],
             entry_bytes,
             first: if kind == Kind::OneLinked { vec![0; Slot::COUNT] } else { Vec::new() },
         }
@@ -63,10 +63,6 @@ impl Tables {
 
     pub fn insert(&mut self, slot: u16, hash: u64) {
         let number = usize::from(slot) % self.tables.len();
-        if self.heads.is_empty() {
-            // Now, so that they are in the figures.
-            self.heads = vec![vec![0; TABLE_BYTES].into_boxed_slice(); self.tables.len()];
-        }
         let entry = self.entries.add(self.entry_bytes);
         // The key's address stands for the key; here its hash does, to find its bucket again.
         self.entries.set_pointer(entry, 0, hash);
@@ -99,11 +95,6 @@ impl Tables {
             }
         }
     }
-
-    /// Bytes of all arrays of buckets.
-    pub fn bucket_bytes(&self) -> u64 {
-        self.tables.iter().map(|table| (table.buckets.len() * POINTER) as u64).sum()
-    }
 }
 
 #[cfg(test)]
@@ -114,7 +105,7 @@ mod tests {
     #[test]
     fn every_entry_stays_in_a_chain() {
         for kind in [Kind::One, Kind::OneLinked, Kind::PerSlot] {
-            let mut tables = Tables::new(kind, 50_000);
+            let mut tables = Tables::new(kind, Nodes::new(50_001));
             let mut prng = Prng::new(2);
             (0..50_000).for_each(|_| tables.insert(prng.below(16384) as u16, prng.next_u64()));
             let mut seen = 0;
@@ -126,7 +117,6 @@ mod tests {
                 }
             }
             assert_eq!(seen, tables.len(), "{kind:?}");
-            assert!(tables.bucket_bytes() >= 8 * 50_000);
         }
     }
 }

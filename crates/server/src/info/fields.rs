@@ -160,6 +160,8 @@ pub const MEMORY: &[Field] = &[
     ("isotherm_arena_committed_bytes", |s| s.arenas().committed.to_string()),
     ("isotherm_arena_reserved_bytes", |s| s.arenas().reserved.to_string()),
     ("isotherm_maxmemory_excess_bytes", |s| s.node.memory.excess_bytes().to_string()),
+    ("isotherm_allocator_retained_bytes", |s| s.allocators().retained.to_string()),
+    ("isotherm_allocator_metadata_bytes", |s| s.allocators().metadata.to_string()),
     ("isotherm_malloc_bytes", |_| isotherm_allocator::allocated_bytes().to_string()),
 ];
 

@@ -121,7 +121,8 @@ impl<'a> Snapshot<'a> {
                 allocated: arenas.live + heap.allocated,
                 active: arenas.slabs + heap.active,
                 resident: arenas.committed + heap.resident,
-                retained: arenas.reserved - arenas.committed + heap.retained,
+                // What the arenas reserve has a field of its own.
+                retained: heap.retained,
                 metadata: arenas.metadata + heap.metadata,
             }
         })

@@ -1,7 +1,8 @@
 //! One connection of a worker: its socket, its session, and the bytes that wait.
 //!
 //! A connection owns bytes only while a request is incomplete or a reply cannot be written, and for two seconds after
-//! that (`query`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its `ClientShared`, some 600 bytes together.
+//! that (`query`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its
+//! `ClientShared`, some 600 bytes together.
 
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;

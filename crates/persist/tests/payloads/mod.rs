@@ -1,0 +1,58 @@
+//! Values as they lie in payloads: DUMPs of a real Valkey 9.1.2 (`goldens/regenerate` makes them), and types that it reads
+//! but no longer writes.
+#![allow(dead_code, reason = "each test uses its part")]
+
+const GOLDENS: &str = include_str!("../goldens/valkey-9.1.2.txt");
+/// Version and checksum.
+pub const FOOTER_BYTES: usize = 10;
+/// Long values are slow to read, and have nothing to break that short ones do not.
+pub const SHORT_BYTES_MAX: usize = 600;
+
+/// Types that the goldens do not have, under the bytes that their value may begin with: lists, sorted sets and hashes of
+/// old, zipmap, ziplists and the first quicklist.
+pub const OLD: &[&[u8]] = &[
+    b"\x01\x02\x01a\xc0\x05",
+    b"\x03\x02\x01a\x031.5\x01b\xfe",
+    b"\x09\x18\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff",
+    b"\x0a\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+    b"\x0c\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+    b"\x0d\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+    b"\x0e\x01\x0f\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff",
+];
+
+pub struct Golden {
+    pub name: &'static str,
+    pub payload: Vec<u8>,
+}
+
+impl Golden {
+    /// Type and value.
+    pub fn body(&self) -> &[u8] {
+        &self.payload[..self.payload.len() - FOOTER_BYTES]
+    }
+}
+
+pub fn goldens() -> Vec<Golden> {
+    let mut name = "";
+    let mut goldens = Vec::new();
+    for line in GOLDENS.lines() {
+        if let Some(next) = line.strip_prefix("# ") {
+            name = next;
+        } else if let Some(hex) = line.strip_prefix("= ") {
+            goldens.push(Golden { name, payload: bytes(hex) });
+        }
+    }
+    assert!(goldens.len() > 30);
+    goldens
+}
+
+/// Type and value of each golden, and of those of old.
+pub fn bodies() -> Vec<Vec<u8>> {
+    let old = OLD.iter().map(|bytes| bytes.to_vec());
+    goldens().iter().map(|golden| golden.body().to_vec()).chain(old).collect()
+}
+
+pub fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.chars().map(|digit| digit.to_digit(16).expect("hexadecimal") as u8).collect();
+    digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
+}

@@ -1,0 +1,76 @@
+//! MEMORY and its subcommands.
+
+mod doctor;
+mod malloc;
+mod stats;
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_keyspace::Lookup;
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+use super::{AdminCall, AdminHandler, specs};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
+    specs::MEMORY,
+    &[
+        Command::new(specs::MEMORY_DOCTOR, doctor::doctor),
+        Command::new(specs::MEMORY_HELP, help),
+        Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
+        Command::new(specs::MEMORY_PURGE, malloc::purge),
+        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_STATS }, stats::stats),
+        Command::new(specs::MEMORY_USAGE, usage),
+    ],
+)];
+
+fn usage(call: &mut AdminCall<'_>) -> Outcome {
+    if let Err(text) = check_samples(call) {
+        call.reply.error(text);
+        return Outcome::Done;
+    }
+    let (db, name) = (call.session.db, call.args.get(2));
+    let mut txn = call.debug_txn();
+    let key = txn.key(name);
+    let found = txn.find(db, &key, Lookup::Silent).map(|entry| entry.memory_bytes());
+    match found {
+        Some(bytes) => call.reply.integer(bytes as i64),
+        None => call.reply.null(),
+    }
+    Outcome::Done
+}
+
+/// `SAMPLES count` says how many elements of a collection are measured; here a collection knows its size.
+fn check_samples(call: &AdminCall<'_>) -> Result<(), &'static str> {
+    let options = call.args.from(3);
+    for at in (0..options.len()).step_by(2) {
+        let count = options.try_get(at + 1).filter(|_| options.get(at).eq_ignore_ascii_case(b"samples"));
+        let count = parse_i64(count.ok_or(errors::SYNTAX)?).ok_or(errors::NOT_AN_INTEGER)?;
+        if count < 0 {
+            return Err(errors::SYNTAX);
+        }
+    }
+    Ok(())
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "MEMORY",
+        &[
+            "DOCTOR",
+            "    Return memory problems reports.",
+            "MALLOC-STATS",
+            "    Return internal statistics report from the memory allocator.",
+            "PURGE",
+            "    Attempt to purge dirty pages for reclamation by the allocator.",
+            "STATS",
+            "    Return information about the memory usage of the server.",
+            "USAGE <key> [SAMPLES <count>]",
+            "    Return memory in bytes used by <key> and its value. Nested values are",
+            "    sampled up to <count> times (default: 5, 0 means sample all).",
+        ],
+    );
+    Outcome::Done
+}

@@ -1,0 +1,74 @@
+//! MEMORY STATS.
+
+use isotherm_commands::Outcome;
+use isotherm_keyspace::Db;
+
+use crate::admin::AdminCall;
+use crate::info::{Snapshot, memory_rss_bytes};
+
+enum Figure {
+    Integer(i64),
+    Double(f64),
+}
+
+pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
+    let databases = call.node.config.databases();
+    let mut txn = call.txn();
+    let keys: u64 = (0..databases).map(|db| txn.len(Db(db))).sum();
+    let snapshot = Snapshot::new(call.node, call.now);
+    let used = call.node.used_memory_bytes();
+    let arenas = snapshot.arenas();
+    let peak = call.node.memory.peak_bytes().max(used);
+    let rss = memory_rss_bytes();
+    let figures = *snapshot.allocators();
+    let ratio = |part: u64, whole: u64| Figure::Double(part as f64 / whole.max(1) as f64);
+    let excess = |part: u64, whole: u64| Figure::Integer(part as i64 - whole as i64);
+    let bytes = |bytes: u64| Figure::Integer(bytes as i64);
+    let percent = |part: u64, whole: u64| Figure::Double(part as f64 * 100.0 / whole.max(1) as f64);
+    let fields = [
+        ("peak.allocated", bytes(peak)),
+        ("total.allocated", bytes(used)),
+        ("startup.allocated", bytes(call.node.memory.startup_bytes())),
+        ("replication.backlog", bytes(0)),
+        ("replicas.repl.buffer", bytes(0)),
+        ("clients.slaves", bytes(0)),
+        ("clients.normal", bytes(call.node.clients.bytes())),
+        ("cluster.links", bytes(0)),
+        ("cluster.slot_import", bytes(0)),
+        ("cluster.slot_export", bytes(0)),
+        ("aof.buffer", bytes(0)),
+        ("lua.caches", bytes(0)),
+        ("functions.caches", bytes(0)),
+        // There are pages instead of tables.
+        ("overhead.db.hashtable.lut", bytes(0)),
+        ("overhead.db.hashtable.rehashing", bytes(0)),
+        ("overhead.total", bytes(used.saturating_sub(arenas.live))),
+        ("db.dict.rehashing.count", bytes(0)),
+        ("keys.count", bytes(keys)),
+        ("keys.bytes-per-key", bytes(arenas.live.checked_div(keys).unwrap_or_default())),
+        ("dataset.bytes", bytes(arenas.live)),
+        ("dataset.percentage", percent(arenas.live, used)),
+        ("peak.percentage", percent(used, peak)),
+        ("allocator.allocated", bytes(figures.allocated)),
+        ("allocator.active", bytes(figures.active)),
+        ("allocator.resident", bytes(figures.resident)),
+        ("allocator.muzzy", bytes(0)),
+        ("allocator-fragmentation.ratio", ratio(figures.active, figures.allocated)),
+        ("allocator-fragmentation.bytes", excess(figures.active, figures.allocated)),
+        ("allocator-rss.ratio", ratio(figures.resident, figures.active)),
+        ("allocator-rss.bytes", excess(figures.resident, figures.active)),
+        ("rss-overhead.ratio", ratio(rss, figures.resident)),
+        ("rss-overhead.bytes", excess(rss, figures.resident)),
+        ("fragmentation", ratio(rss, used)),
+        ("fragmentation.bytes", excess(rss, used)),
+    ];
+    call.reply.map(fields.len());
+    for (name, figure) in fields {
+        call.reply.bulk(name.as_bytes());
+        match figure {
+            Figure::Integer(value) => call.reply.integer(value),
+            Figure::Double(value) => call.reply.double(value),
+        }
+    }
+    Outcome::Done
+}
