@@ -50,6 +50,7 @@ fuzz_target!(|input: &[u8]| {
         // Enough for everything that an input of some kilobytes can ask for, or soon too little.
         reserve_bytes: [64 << 20, 1 << 20][bytes.below(2) as usize],
         hash_secret: if mask == u64::MAX { [3; 16] } else { KeyHasher::flooded_secret(mask) },
+        class_bytes: |bytes| bytes,
     };
     let keyspace = Keyspace::new(config).expect("64 MB of addresses are to be had");
     let shape = Shape {

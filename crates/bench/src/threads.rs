@@ -95,7 +95,14 @@ impl Speed {
 
 fn filled(partitions: usize, keys: u64) -> Fallible<Keyspace> {
     let arenas = if partitions == 1 { 1 } else { 2 };
-    let config = Config { partitions, arenas, databases: 1, reserve_bytes: 8 << 30, hash_secret: [7; 16] };
+    let config = Config {
+        partitions,
+        arenas,
+        databases: 1,
+        reserve_bytes: 8 << 30,
+        hash_secret: [7; 16],
+        class_bytes: |bytes| bytes,
+    };
     let keyspace = Keyspace::new(config).map_err(|why| format!("no address space: {why:?}"))?;
     let mut held = Held::new(&keyspace);
     (0..keys).for_each(|number| set(&mut held, &keyspace.key(&named(number))));

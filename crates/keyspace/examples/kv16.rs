@@ -25,6 +25,7 @@ fn main() {
         databases: 16,
         reserve_bytes: 24 << 30,
         hash_secret: *b"0123456789abcdef",
+        class_bytes: |bytes| bytes,
     };
     let keyspace = Keyspace::new(config).expect("address space");
     let empty = rss_bytes();

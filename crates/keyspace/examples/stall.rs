@@ -111,6 +111,7 @@ impl Run {
             databases: 1,
             reserve_bytes: 16 << 30,
             hash_secret: *b"0123456789abcdef",
+            class_bytes: |bytes| bytes,
         };
         let keyspace = Box::leak(Box::new(Keyspace::new(config).expect("address space")));
         Run { kind, elements, keyspace, limits: Limits::default(), prng: Prng::new(1) }

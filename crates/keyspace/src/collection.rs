@@ -163,17 +163,9 @@ impl Editing<'_> {
             }
         };
         let seen = self.store.snapshot.version();
-        let root = Root {
-            home: self.home,
-            key: None,
-            references: 0,
-            seen,
-            cut_len: None,
-            units: 0,
-            timed: false,
-            body,
-        };
-        let buf = std::mem::replace(&mut self.body, EditBody::Object(number, Box::new(root)));
+        let mut root = Root::new(body, seen);
+        root.home = self.home;
+        let buf = std::mem::replace(&mut self.body, EditBody::Object(number, root));
         if let EditBody::Packed(buf) = buf {
             self.store.scratch = buf;
         }

@@ -148,8 +148,14 @@ mod tests {
     /// Between `victims` and the partition's lock a slab may be emptied and made anew with objects of another kind.
     #[test]
     fn a_place_that_has_become_something_else_is_left_alone() {
-        let config =
-            Config { partitions: 1, arenas: 1, databases: 1, reserve_bytes: 1 << 20, hash_secret: [1; 16] };
+        let config = Config {
+            partitions: 1,
+            arenas: 1,
+            databases: 1,
+            reserve_bytes: 1 << 20,
+            hash_secret: [1; 16],
+            class_bytes: |bytes| bytes,
+        };
         let keyspace = Keyspace::new(config).expect("a megabyte of addresses is to be had");
         let mut partition = keyspace.lock(0);
         let kinds = [Kind::Page, Kind::Blob, Kind::Index];

@@ -165,12 +165,14 @@ impl Partition {
             self.store.release_object(number);
         })?;
         let plan = Plan::object(key.bytes.len(), self.store.is_tight(&location));
+        if self.store.objects.get(number).references == 0 {
+            self.store.objects.set_key(number, plan.keyed.then_some(key.bytes));
+        }
         let root = self.store.objects.get_mut(number);
         root.references += 1;
         root.home = blob_head(key);
         if root.references == 1 {
-            root.key = plan.keyed.then(|| key.bytes.into());
-            root.units = units_of(root);
+            root.tallied = root.tally();
             root.timed = root.has_timed_fields();
         }
         let body = BodyRef { place: Place::Object, raw: number, len: 0, keyed: plan.keyed };
@@ -240,24 +242,24 @@ impl Partition {
 
     /// After a change of an object that stays where it is: what its slot and its table count for it.
     pub fn recount(&mut self, db: Db, location: &Location, number: u32) {
-        let root = self.store.objects.get_mut(number);
-        let (old, new) = (root.units, units_of(root));
+        let root = self.store.objects.get(number);
+        let (old, new) = (root.tallied, root.tally());
         let (was_timed, timed) = (root.timed, root.has_timed_fields());
         if (old, was_timed) == (new, timed) {
             return;
         }
-        (root.units, root.timed) = (new, timed);
+        let before = self.store.account(self.store.entry_at(location));
+        let root = self.store.objects.get_mut(number);
+        (root.tallied, root.timed) = (new, timed);
+        let after = self.store.account(self.store.entry_at(location));
         let (table, store) = self.table_and_store(db).expect("it was found");
         table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
+        table.tally.replace(&before, &after);
         let mut slot = location.slot;
         let before = slot.record;
-        slot.record.outside = slot.record.outside - old + new;
+        slot.record.outside = slot.record.outside - old.units + new.units;
         table.store(&mut store.heap, &slot, &before);
     }
-}
-
-fn units_of(root: &Root) -> u32 {
-    root.memory_bytes().div_ceil(16).min(u64::from(u32::MAX / 2)) as u32
 }
 
 impl Store {
@@ -273,7 +275,7 @@ impl Store {
     }
 
     #[inline]
-    fn entry_at(&self, location: &Location) -> EntryBytes<'_> {
+    pub fn entry_at(&self, location: &Location) -> EntryBytes<'_> {
         let (page, spot) = location.page.zip(location.spot).expect("it was found");
         EntryBytes(self.heap.page(page).entry(spot))
     }
@@ -347,9 +349,7 @@ impl Store {
             }
         };
         let seen = self.snapshot.version();
-        let copy =
-            Root { home: 0, key: None, references: 0, seen, cut_len: None, units: 0, timed: false, body };
-        self.objects.put(number, Box::new(copy));
+        self.objects.put(number, Root::new(body, seen));
         self.list_bound(number);
         Ok(number)
     }

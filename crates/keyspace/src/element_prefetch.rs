@@ -151,7 +151,14 @@ mod tests {
     #[test]
     fn any_element_of_any_collection_may_be_asked_for() {
         let (reserve_bytes, hash_secret) = (1 << 30, [7; 16]);
-        let config = Config { partitions: 1, arenas: 1, databases: 1, reserve_bytes, hash_secret };
+        let config = Config {
+            partitions: 1,
+            arenas: 1,
+            databases: 1,
+            reserve_bytes,
+            hash_secret,
+            class_bytes: |bytes| bytes,
+        };
         let keyspace = Keyspace::new(config).expect("a gigabyte of addresses is to be had");
         let mut held = Held::new(&keyspace);
         held.acquire(Want::All);

@@ -161,7 +161,7 @@ impl<'a> EntryBytes<'a> {
         }
     }
     #[inline]
-    fn expiry_bytes(self) -> usize {
+    pub fn expiry_bytes(self) -> usize {
         [0, 5, 8, 8][usize::from(self.meta() >> 4 & 3)]
     }
     #[inline]

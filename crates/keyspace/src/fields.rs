@@ -15,12 +15,13 @@ use crate::directory;
 use crate::entry::{
     BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
 };
+use crate::heap::Heap;
 use crate::key::Key;
 use crate::large::Shared;
 use crate::linear;
-use crate::object::{Object, Structure};
+use crate::object::{Footprint, Object, Structure};
 use crate::packed::Element;
-use crate::page::{self, ENTRIES_MAX, Spot};
+use crate::page::{self, ENTRIES_MAX, Page, Spot};
 use crate::record::{NEVER, Record, bound_of, is_due, page_index};
 use crate::scan::advance;
 use crate::snapshot::SnapshotPart;
@@ -530,6 +531,13 @@ fn field_of<'a>(store: &'a Store, bytes: &'a [u8]) -> Field<'a> {
     Field { name: store.key_of(entry), value, expiry: entry.expiry() }
 }
 
+impl Fields {
+    pub fn for_each_page(&self, heap: &Heap, visit: &mut dyn FnMut(Page<'_>)) {
+        let pages = (0..self.record.pages).filter_map(|index| directory::get(heap, &self.record, index).0);
+        pages.for_each(|page| visit(heap.page(page)));
+    }
+}
+
 impl Structure for Fields {
     fn len(&self) -> u64 {
         u64::from(self.record.keys)
@@ -538,6 +546,10 @@ impl Structure for Fields {
     fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
         self.record.page_bytes + pages + u64::from(self.record.outside) * 16
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint { page_bytes: self.record.page_bytes, malloc_bytes: 0 }
     }
 
     fn encoding(&self) -> Encoding {
@@ -581,6 +593,7 @@ impl Structure for Fields {
                     view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
                 bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
             }
+            self.record.page_bytes -= store.heap.page(page).used() as u64;
             store.heap.release(page);
         }
         directory::free(&mut store.heap, &self.record);
@@ -676,11 +689,12 @@ impl Structure for Fields {
                 referred += u64::from(entry.place() == Place::Blob);
             }
         }
-        let counted = (keys, volatile, bytes, outside);
+        let counted = (keys, volatile, outside);
         let record = &self.record;
+        assert_eq!(record.page_bytes, bytes);
         // While it is being freed, entries are no longer counted.
         if self.next_page == 0 {
-            assert_eq!(counted, (record.keys, record.volatile, record.page_bytes, record.outside));
+            assert_eq!(counted, (record.keys, record.volatile, record.outside));
         }
         referred
     }

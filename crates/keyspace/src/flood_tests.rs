@@ -15,7 +15,14 @@ const MIRI: bool = cfg!(miri);
 /// A keyspace whose hashes have only the bits of `mask`.
 fn flooded(partitions: usize, mask: u64) -> Keyspace {
     let hash_secret = KeyHasher::flooded_secret(mask);
-    let config = Config { partitions, arenas: 1, databases: 16, reserve_bytes: 1 << 30, hash_secret };
+    let config = Config {
+        partitions,
+        arenas: 1,
+        databases: 16,
+        reserve_bytes: 1 << 30,
+        hash_secret,
+        class_bytes: |bytes| bytes,
+    };
     Keyspace::new(config).expect("a gigabyte of addresses is to be had")
 }
 

@@ -24,11 +24,14 @@ mod directory;
 mod linear;
 mod store;
 mod table;
+mod tally;
 
 mod access;
 mod age;
 mod geometry;
 mod partition;
+
+mod books;
 
 mod compact;
 mod element_prefetch;
@@ -70,6 +73,7 @@ extern crate self as isotherm_keyspace;
 
 pub use access::{AccessMode, AccessNote};
 pub use age::{AgeHand, LRU_ROUND_SECONDS};
+pub use books::{Books, ClassBooks};
 pub use collection::{EditError, Edited, Limits};
 pub use compact::CompactStep;
 pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
@@ -88,6 +92,7 @@ pub use stream::{
     Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending, StreamEdit, StreamEntry, StreamId,
     StreamPart, StreamState, StreamView, Trim,
 };
+pub use tally::ClassSums;
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
 pub use waiter::Waiter;

@@ -11,6 +11,7 @@
 use crate::access::{AccessMode, AccessSettings};
 use crate::geometry::Geometry;
 use crate::key::{Key, KeyHasher};
+use crate::large::LargeBooks;
 use crate::partition::Partition;
 use crate::value::Db;
 use crate::waiter::{WaitedKeys, Waiter};
@@ -38,6 +39,8 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// The secret of the key hash.
     pub hash_secret: [u8; 16],
+    /// What the global allocator takes for a request of so many bytes: for the books.
+    pub class_bytes: fn(usize) -> usize,
 }
 
 /// What is read without a partition's lock.
@@ -50,6 +53,8 @@ pub(crate) struct Shared {
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
     pub waited: WaitedKeys,
+    /// What large bodies take, those that a snapshot still holds included.
+    pub large: Arc<LargeBooks>,
 }
 
 #[derive(Default)]
@@ -80,6 +85,7 @@ impl Shared {
             access: AccessSettings::new(),
             snapshot_active: AtomicBool::new(false),
             waited: WaitedKeys::default(),
+            large: Arc::new(LargeBooks::new(config.class_bytes)),
         }
     }
 
@@ -197,6 +203,7 @@ impl Keyspace {
             waited = [waited[0] + counts[0], waited[1] + counts[1]];
         }
         assert_eq!(waited, self.waited_keys());
+        self.check_books(&held);
         for (arena, objects) in self.arenas.iter().zip(objects) {
             arena.check_invariants();
             assert_eq!(arena.stats().live_objects, objects, "every object is referred to, once");
@@ -397,6 +404,11 @@ impl<'k> Held<'k> {
     /// Whoever stands behind `waiter` may be served now: all of its keys are looked at. Their partitions are held.
     pub fn pass_on(&mut self, waiter: &Waiter) {
         waiter.keys.iter().for_each(|(db, name)| self.note_ready(*db, name));
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Partition> {
+        assert!(self.holds_all(), "whole-keyspace work holds the gate");
+        self.guards.iter().map(|(_, guard)| &**guard)
     }
 
     pub(crate) fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {

@@ -59,7 +59,12 @@ impl Nodes {
 
     /// Class-rounded bytes in the arena, and those of the table.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes as usize + self.handles.memory_bytes()
+        self.bytes as usize + self.table_bytes()
+    }
+
+    /// Of the global allocator.
+    pub fn table_bytes(&self) -> usize {
+        self.handles.memory_bytes()
     }
 
     #[inline]

@@ -18,6 +18,7 @@ use crate::pile::Pile;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::stream::Stream;
+use crate::tally::{Class, Tallied};
 use crate::value::{Encoding, Full};
 use crate::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
@@ -33,6 +34,8 @@ pub(crate) trait Structure {
     fn len(&self) -> u64;
     /// Bytes of its nodes, rounded up to their classes, and of what it has of the global allocator.
     fn memory_bytes(&self) -> u64;
+    /// The same in parts, for the books.
+    fn footprint(&self) -> Footprint;
     fn encoding(&self) -> Encoding;
     /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size), and notes
     /// the new one. False if it stays.
@@ -80,6 +83,23 @@ pub(crate) trait Structure {
     /// How many large bodies of the store are its own.
     fn large_bodies(&self, _store: &Store) -> u64 {
         0
+    }
+}
+
+/// Where the bytes of objects are, but for their nodes: the arena knows those by their kind, and large elements have
+/// books of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Footprint {
+    /// In use in pages of the arena (hashes and sets).
+    pub page_bytes: u64,
+    /// Of the global allocator: roots and tables.
+    pub malloc_bytes: u64,
+}
+
+impl Footprint {
+    fn exchange(&mut self, old: Footprint, new: Footprint) {
+        self.page_bytes = self.page_bytes + new.page_bytes - old.page_bytes;
+        self.malloc_bytes = self.malloc_bytes + new.malloc_bytes - old.malloc_bytes;
     }
 }
 
@@ -132,16 +152,55 @@ pub(crate) struct Root {
     pub seen: u8,
     /// Elements at the cut of the snapshot under way, once it has changed since.
     pub cut_len: Option<u64>,
-    /// What its slot's record counts for it, in units of 16 B.
-    pub units: u32,
+    /// What its slot and its table count for it.
+    pub tallied: Tallied,
+    /// What `Objects` counts for it.
+    footprint: Footprint,
     /// Whether its table counts it among the hashes that have fields with a time.
     pub timed: bool,
     pub body: Object,
 }
 
 impl Root {
+    /// One that no entry names yet: nothing counts it.
+    pub fn new(body: Object, seen: u8) -> Box<Root> {
+        let tallied = Tallied {
+            class: Class::new(body.form().kind(), body.structure().encoding()),
+            units: 0,
+            items: 0,
+        };
+        Box::new(Root {
+            home: 0,
+            key: None,
+            references: 0,
+            seen,
+            cut_len: None,
+            tallied,
+            footprint: Footprint::default(),
+            timed: false,
+            body,
+        })
+    }
+
+    /// What is to be counted for it.
+    pub fn tally(&self) -> Tallied {
+        let structure = self.body.structure();
+        let units = self.memory_bytes().div_ceil(16).min(u64::from(u32::MAX / 2)) as u32;
+        Tallied {
+            class: Class::new(self.body.form().kind(), structure.encoding()),
+            units,
+            items: structure.len(),
+        }
+    }
+
     pub fn has_timed_fields(&self) -> bool {
         matches!(&self.body, Object::Hash(fields) if fields.record.volatile > 0)
+    }
+
+    fn footprint_now(&self) -> Footprint {
+        let Footprint { page_bytes, malloc_bytes } = self.body.structure().footprint();
+        let key = self.key.as_ref().map_or(0, |key| key.len() as u64);
+        Footprint { page_bytes, malloc_bytes: malloc_bytes + size_of::<Root>() as u64 + key }
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -157,6 +216,7 @@ pub(crate) struct Objects {
     len: u32,
     doomed: Vec<u32>,
     untidy: BTreeSet<u32>,
+    footprint: Footprint,
 }
 
 impl Objects {
@@ -176,9 +236,38 @@ impl Objects {
     }
 
     #[inline]
-    pub fn put(&mut self, number: u32, root: Box<Root>) {
+    pub fn put(&mut self, number: u32, mut root: Box<Root>) {
+        self.book(&mut root);
         let old = self.slot_mut(number).replace(root);
         debug_assert!(old.is_none(), "it was taken out");
+    }
+
+    #[inline]
+    fn book(&mut self, root: &mut Root) {
+        let now = root.footprint_now();
+        if now != root.footprint {
+            self.footprint.exchange(root.footprint, now);
+            root.footprint = now;
+        }
+    }
+
+    /// Gives an object the key that its entry has no room for, or takes it away.
+    pub fn set_key(&mut self, number: u32, key: Option<&[u8]>) {
+        let mut root = self.take(number);
+        root.key = key.map(Box::from);
+        self.put(number, root);
+    }
+
+    /// All objects together, doomed ones included.
+    pub fn footprint(&self) -> Footprint {
+        self.footprint
+    }
+
+    /// What the table of numbers and its lists take of the global allocator.
+    pub fn table_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
+            + self.free.memory_bytes()
+            + (self.doomed.capacity() + self.untidy.len()) * size_of::<u32>()
     }
 
     /// Asks for the line from which `get` reads where a root is.
@@ -223,7 +312,8 @@ impl Objects {
     pub fn bury(&mut self, at: usize) {
         let number = self.doomed.swap_remove(at);
         self.untidy.remove(&number);
-        self.slot_mut(number).take();
+        let gone = self.slot_mut(number).take().expect("it was doomed");
+        self.footprint.exchange(gone.footprint, Footprint::default());
         self.free.push(number);
     }
 
@@ -238,6 +328,15 @@ impl Objects {
     /// One of which something is to be freed; from now on it is no longer listed.
     pub fn take_untidy(&mut self) -> Option<u32> {
         self.untidy.pop_first()
+    }
+
+    pub fn check_invariants(&self) {
+        let mut sum = Footprint::default();
+        for (_, root) in self.iter() {
+            assert_eq!(root.footprint, root.footprint_now());
+            sum.exchange(Footprint::default(), root.footprint);
+        }
+        assert_eq!(self.footprint, sum);
     }
 
     /// Every object, doomed ones included.

@@ -399,6 +399,10 @@ pub(crate) struct PackedBuf {
 }
 
 impl PackedBuf {
+    pub fn capacity_bytes(&self) -> usize {
+        self.tags.capacity() + self.data.capacity()
+    }
+
     /// Empty, whatever it held.
     pub fn clear(&mut self, stride: usize) {
         debug_assert!((1..=COLUMNS_MAX).contains(&stride));

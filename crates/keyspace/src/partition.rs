@@ -62,7 +62,7 @@ impl Partition {
         let secret = u64::from_le_bytes(config.hash_secret[..8].try_into().expect("eight of sixteen bytes"));
         let store = Store {
             heap: Heap::new(arena, number),
-            large: Large::default(),
+            large: Large::new(&shared.large),
             access: AccessMode::Page,
             lfu_log_factor: 10,
             prng: Prng::new(secret ^ u64::from(number)),
@@ -272,8 +272,11 @@ impl Partition {
         let mut bytes = view.entry(spot).to_vec();
         let tail = bytes.len() - 4;
         bytes[tail..].copy_from_slice(&grown.len.to_le_bytes());
+        let old = store.account(entry);
         store.large.grow(body.raw, body_len)?;
         page::replace(store.heap.page_mut(page), spot, &bytes);
+        let new = store.account(EntryBytes(store.heap.page(page).entry(spot)));
+        table.tally.replace(&old, &new);
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.outside = slot.record.outside - store.body_units(body) + store.body_units(grown);
@@ -521,8 +524,19 @@ impl Partition {
     }
 
     pub fn snapshot_tables(&self, db: Db) -> impl Iterator<Item = &Table> {
-        let tables = self.tables.iter().flatten().map(|table| &**table);
-        tables.chain(&self.detached).filter(move |table| table.snapshot_db == db)
+        self.all_tables().filter(move |table| table.snapshot_db == db)
+    }
+
+    /// Those of databases, and those that a snapshot has yet to walk.
+    pub fn all_tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.iter().flatten().map(|table| &**table).chain(&self.detached)
+    }
+
+    /// What the partition has of the global allocator, its tables' and its bodies' apart.
+    pub fn malloc_bytes(&self) -> usize {
+        let tables = self.tables.capacity() * size_of::<Option<Box<Table>>>();
+        let scratch = self.store.scratch_bytes.capacity() + self.store.scratch.capacity_bytes();
+        size_of::<Partition>() + tables + scratch + self.store.field_bounds.len() * size_of::<(u32, u32)>()
     }
 
     pub fn has_detached(&self) -> bool {
@@ -566,7 +580,7 @@ impl Partition {
         }
         let weight = &self.shared.weights[usize::from(self.number)];
         assert_eq!((weight.keys.load(Relaxed), weight.volatile.load(Relaxed)), (keys, volatile));
-        for table in self.tables.iter().flatten().map(|table| &**table).chain(&self.detached) {
+        for table in self.all_tables() {
             let referred = table.check_invariants(&self.store, |key| {
                 let slot = Slot::of_key(key);
                 assert_eq!(self.geometry.partition_of(slot), self.number);
@@ -580,6 +594,7 @@ impl Partition {
             large += structure.large_bodies(&self.store);
             assert_eq!(root.references == 0, self.store.objects.doomed().contains(&number));
         }
+        self.store.objects.check_invariants();
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         assert!(self.detached.is_empty() || self.store.snapshot.is_active());
         self.waiters.check_invariants();

@@ -73,6 +73,12 @@ pub(crate) fn encode_ints(buf: &PackedBuf, out: &mut Vec<u8>) {
     ints().for_each(|int| out.extend_from_slice(&int.to_le_bytes()[..width]));
 }
 
+/// Members of a packed set of integers.
+#[inline]
+pub(crate) fn packed_ints_len(bytes: &[u8]) -> usize {
+    Ints::new(bytes).len()
+}
+
 fn fields_of(root: &Root) -> &Fields {
     match &root.body {
         Object::Set(fields) => fields,

@@ -21,6 +21,7 @@
 use crate::collection::Stored;
 use crate::entry::{EntryBytes, Form, Place, read_int};
 use crate::fields::SavedField;
+use crate::large::Shared;
 use crate::lock::{Held, Keyspace, Want};
 use crate::object::Root;
 use crate::packed::Element;
@@ -32,7 +33,6 @@ use crate::value::{Db, Encoding, Type, Value};
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What a partition knows of the snapshot under way.
@@ -76,7 +76,7 @@ enum SavedValue {
     /// Of a string or a small collection.
     Bytes(Form, Box<[u8]>),
     /// A large body, shared; the value begins behind `skip` bytes.
-    Shared(Form, Arc<Vec<u8>>, usize),
+    Shared(Form, Shared, usize),
 }
 
 impl SnapshotState {
@@ -343,8 +343,11 @@ impl Partition {
     }
 
     /// What is kept for the snapshot because it was written since the cut.
-    fn snapshot_bytes(&self) -> u64 {
+    pub fn snapshot_bytes(&self) -> u64 {
         let state = &self.store.snapshot;
+        if !state.is_active() {
+            return 0;
+        }
         let entries = state.saved.iter().map(Saved::memory_bytes);
         let fields = state.fields.values().flat_map(Pile::iter).map(SavedField::memory_bytes);
         let objects = self.store.objects.iter().map(|(_, root)| root.body.structure().kept_bytes());

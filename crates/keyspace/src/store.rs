@@ -19,6 +19,7 @@ use crate::page::{self, Page, Spot};
 use crate::record::{NEVER, bound_of};
 use crate::snapshot::SnapshotState;
 use crate::table::{Location, blob_head, tag_of};
+use crate::tally::{Account, is_embstr};
 use crate::value::{Encoding, Entry, Expiry, Full, NewValue, Value};
 use isotherm_arena::{Handle, Kind, class_bytes};
 use isotherm_stdx::{Prng, UnixMs};
@@ -45,13 +46,14 @@ pub(crate) struct Store {
 pub(crate) struct OldEntry {
     pub expiry: Option<UnixMs>,
     pub body: Option<BodyRef>,
+    pub account: Account,
 }
 
 impl Store {
     #[inline]
     pub fn old_entry(&self, location: &Location) -> Option<OldEntry> {
         let entry = EntryBytes(self.heap.page(location.page?).entry(location.spot?));
-        Some(OldEntry { expiry: entry.expiry(), body: entry.body() })
+        Some(OldEntry { expiry: entry.expiry(), body: entry.body(), account: self.account(entry) })
     }
 
     // ---- bodies ----
@@ -89,7 +91,7 @@ impl Store {
     /// What a body takes, in units of 16 B.
     pub fn body_units(&self, body: BodyRef) -> u32 {
         let bytes = match body.place {
-            Place::Object => return self.objects.get(body.raw).units,
+            Place::Object => return self.objects.get(body.raw).tallied.units,
             Place::Blob => class_bytes(Kind::Blob, crate::entry::BLOB_HEAD_BYTES + body.len as usize),
             Place::Large => body.len as usize,
             Place::Inline => unreachable!("an inline value has no body"),
@@ -313,8 +315,8 @@ impl Store {
         set_form(&mut bytes[spot.offset..spot.offset + len], form);
     }
 
-    /// Puts a value over an inline one of the same length, expiry and all else staying as they are: nothing moves, and
-    /// nothing is to be counted. False if it does not fit so, or if a snapshot has to see the old one first.
+    /// Puts a value over an inline one of the same form and length, expiry and all else staying as they are: nothing
+    /// moves, and nothing is to be counted. False if it does not fit so, or if a snapshot has to see the old one first.
     #[inline]
     pub fn overwrite(
         &mut self,
@@ -335,15 +337,13 @@ impl Store {
             || self.snapshot.is_active()
             || entry.place() != Place::Inline
             || old_len != value_bytes(value)
-            || !entry.keeps_head(form_of(value))
+            || entry.form() != form_of(value)
         {
             return false;
         }
         let stamp = access::stamp(now);
         let bytes = self.heap.page_mut(page);
-        let entry = &mut bytes[spot.offset..end];
-        set_form(entry, form_of(value));
-        let target = &mut entry[end - spot.offset - old_len..];
+        let target = &mut bytes[end - old_len..end];
         match value {
             NewValue::Int(int) => target.copy_from_slice(&int.to_le_bytes()[..old_len]),
             NewValue::Bytes(new) | NewValue::Raw(new) => target.copy_from_slice(new),
@@ -500,20 +500,15 @@ pub(crate) struct EntryMeta<'a> {
 }
 
 impl EntryMeta<'_> {
-    /// The field's names follow from its own layout: a string is embstr while it fits 128 B together with its header
-    /// (8 B), its key (with 1 or 3 B of length and a NUL), its own length and NUL (4 B), a byte, and its expiry (8 B).
+    /// The field's names follow from its own layout.
     pub fn encoding(&self) -> Encoding {
-        const EMBEDDED_BYTES_MAX: usize = 128;
         let entry = EntryBytes(self.page.entry(self.spot));
         match entry.form() {
             Form::Int => Encoding::Int,
             Form::Raw => Encoding::Raw,
             Form::Bytes => {
                 let (key, value) = (self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len());
-                let lengths = if key < 32 { 1 } else { 3 };
-                let expiry = if entry.is_volatile() { 8 } else { 0 };
-                let embedded = 8 + key + lengths + 1 + 1 + value + 4 + expiry;
-                if embedded <= EMBEDDED_BYTES_MAX { Encoding::Embstr } else { Encoding::Raw }
+                if is_embstr(key, value, entry.is_volatile()) { Encoding::Embstr } else { Encoding::Raw }
             }
             form => match entry.body() {
                 Some(body) if body.place == Place::Object => {

@@ -21,6 +21,7 @@ use crate::lock::Shared;
 use crate::page::{self, Spot};
 use crate::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
 use crate::store::{OldEntry, Store};
+use crate::tally::Tally;
 use crate::value::{Expiry, Full, NewValue, PackedValue};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
@@ -37,6 +38,9 @@ pub(crate) struct Table {
     pub volatile: u64,
     /// Hashes that have fields with a time.
     pub timed_hashes: u64,
+    /// Bytes in use in the pages: the sum of the records'.
+    pub page_bytes: u64,
+    pub tally: Tally,
     /// Told apart by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::value::Db,
     partition: u16,
@@ -99,6 +103,8 @@ impl Table {
             keys: 0,
             volatile: 0,
             timed_hashes: 0,
+            page_bytes: 0,
+            tally: Tally::default(),
             snapshot_db,
             partition,
             shared,
@@ -163,6 +169,7 @@ impl Table {
         slot.record.write(&mut heap.bytes_mut(handle, offset + RECORD_BYTES)[offset..]);
         let sum = &mut self.sums[run];
         sum.bound = sum.bound.min(slot.record.bound);
+        self.page_bytes = self.page_bytes + slot.record.page_bytes - old.page_bytes;
         let keys = slot.record.keys.wrapping_sub(old.keys);
         let volatile = slot.record.volatile.wrapping_sub(old.volatile);
         if keys == 0 && volatile == 0 {
@@ -281,9 +288,11 @@ impl Table {
         store.before_change(self.snapshot_db, slot.at, page);
         let view = store.heap.page(page);
         let (used, entry) = (view.used() as u64, EntryBytes(view.entry(spot)));
-        let kept = entry.0.len() - entry.tail().len();
+        let (kept, old) = (entry.0.len() - entry.tail().len(), store.account(entry));
         let (moved, spot) = store.replace_behind(page, spot, kept, value.bytes, now)?;
         store.set_form(moved, spot, value.form);
+        let new = store.account(EntryBytes(store.heap.page(moved).entry(spot)));
+        self.tally.replace(&old, &new);
         if moved != page {
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         }
@@ -324,6 +333,11 @@ impl Table {
             }
             self.release_run_if_empty(&mut store.heap, &location.slot);
             return Err(full);
+        }
+        let account = store.account(entry);
+        match &old {
+            None => self.tally.add(&account),
+            Some(old) => self.tally.replace(&old.account, &account),
         }
         let record = &mut location.slot.record;
         if let Some(body) = entry.body() {
@@ -398,6 +412,7 @@ impl Table {
         let (volatile, body, used) = {
             let page = store.heap.page(page);
             let entry = EntryBytes(page.entry(spot));
+            self.tally.remove(&store.account(entry));
             (entry.is_volatile(), entry.body(), page.used() as u64)
         };
         if let Some(body) = body {
@@ -432,7 +447,9 @@ impl Table {
         let view = store.heap.page(page);
         let (used, mut gone) = (view.used() as u64, 0);
         for spot in view.spots().filter(|spot| dead[spot.index]) {
-            bodies.extend(EntryBytes(view.entry(spot)).body());
+            let entry = EntryBytes(view.entry(spot));
+            self.tally.remove(&store.account(entry));
+            bodies.extend(entry.body());
             gone += 1;
         }
         for body in bodies {
@@ -479,10 +496,11 @@ impl Table {
     ) -> Result<(), Full> {
         let page = location.page.expect("it was found");
         let entry = EntryBytes(store.heap.page(page).entry(location.spot.expect("it was found")));
-        let was_volatile = entry.is_volatile();
+        let (was_volatile, old) = (entry.is_volatile(), store.account(entry));
         let draft = Draft::with_expiry(entry, expiry);
         let before = location.slot.record;
         self.put_bytes(store, location, key, draft.as_bytes(), now)?;
+        self.tally.replace(&old, &store.account(EntryBytes(draft.as_bytes())));
         let record = &mut location.slot.record;
         record.volatile = record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
         if let Some(at) = expiry {
@@ -535,6 +553,11 @@ impl Table {
     }
 
     // ---- all of it ----
+
+    /// What the table has of the global allocator.
+    pub fn malloc_bytes(&self) -> usize {
+        size_of::<Table>() + self.sums.capacity() * size_of::<RunSum>() + self.tally.memory_bytes()
+    }
 
     /// Calls `visit` with every page of a slot.
     pub fn for_each_page(&self, heap: &Heap, at: usize, mut visit: impl FnMut(u32, Handle)) {
@@ -591,11 +614,17 @@ impl Table {
     /// Returns how many objects of the arena and how many large values the table refers to.
     pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 2] {
         let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0]);
+        let (mut page_bytes, mut tally) = (0, Tally::default());
         for (run, sum) in self.sums.iter().enumerate() {
             let (mut run_keys, mut run_volatile) = (0, 0);
             for at in run * self.run_slots()..(run + 1) * self.run_slots() {
                 let record = self.slot(&store.heap, at).record;
                 timed_hashes += u64::from(self.check_slot(store, at, &record, &slot_of, &mut referred));
+                page_bytes += record.page_bytes;
+                self.for_each_page(&store.heap, at, |_, page| {
+                    let page = store.heap.page(page);
+                    page.spots().for_each(|spot| tally.add(&store.account(EntryBytes(page.entry(spot)))));
+                });
                 assert!(record.bound >= sum.bound, "a run's bound is a lower bound");
                 run_keys += record.keys;
                 run_volatile += record.volatile;
@@ -611,6 +640,9 @@ impl Table {
             referred[0] += u64::from(run_keys > 0);
         }
         assert_eq!((self.keys, self.volatile, self.timed_hashes), (keys, volatile, timed_hashes));
+        assert_eq!(self.page_bytes, page_bytes);
+        assert!(self.tally.totals.entry_bytes <= page_bytes, "entries lie in pages");
+        self.tally.check_invariants(&tally);
         referred
     }
 

@@ -4,6 +4,7 @@
 //! handler as effects.
 
 use crate::access::AccessNote;
+use crate::books::{Books, ClassBooks};
 use crate::collection::{EditError, Edited, Editing, Limits};
 use crate::effect::{Effect, EffectMask, EffectSink};
 use crate::entry::{EntryBytes, Form};
@@ -465,6 +466,16 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Keys with an expiry in `db`.
     pub fn volatile_len(&mut self, db: Db) -> u64 {
         self.held.partitions().map(|partition| partition.volatile_len(db)).sum()
+    }
+
+    /// Where the memory of the keyspace is. Of a transaction that holds everything.
+    pub fn books(&self) -> Books {
+        self.held.keyspace.books(self.held)
+    }
+
+    /// What there is of every type and encoding, by database.
+    pub fn classes(&self) -> Vec<ClassBooks> {
+        self.held.keyspace.classes(self.held)
     }
 
     /// Hashes that have fields with a time.

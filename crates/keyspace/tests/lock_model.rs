@@ -28,6 +28,7 @@ impl World {
             databases: 2,
             reserve_bytes: 2 << 20,
             hash_secret: [1; 16],
+            class_bytes: |bytes| bytes,
         };
         let keyspace = Keyspace::new(config).expect("two megabytes of addresses are to be had");
         Arc::new(World { keyspace, held: Default::default(), done: AtomicU64::new(0) })

@@ -38,6 +38,7 @@ fn world(partitions: usize, arenas: usize, seed: u64, shape: Shape) -> World {
         databases: 16,
         reserve_bytes: (arenas as u64) << 30,
         hash_secret: [seed as u8; 16],
+        class_bytes: |bytes| bytes,
     };
     let keyspace = Keyspace::new(config).expect("a gigabyte of addresses is to be had");
     World { keyspace, model: Model::new(), prng: Prng::new(seed), now: START, shape }

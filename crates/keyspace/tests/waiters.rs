@@ -7,8 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 const NOW: UnixMs = UnixMs(1_750_000_000_000);
 
 fn keyspace(partitions: usize) -> Keyspace {
-    let config =
-        Config { partitions, arenas: 1, databases: 2, reserve_bytes: 64 << 20, hash_secret: [3; 16] };
+    let config = Config {
+        partitions,
+        arenas: 1,
+        databases: 2,
+        reserve_bytes: 64 << 20,
+        hash_secret: [3; 16],
+        class_bytes: |bytes| bytes,
+    };
     Keyspace::new(config).expect("address space")
 }
 

@@ -169,6 +169,7 @@ fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
         databases: config.databases(),
         reserve_bytes,
         hash_secret,
+        class_bytes: allocator::class_bytes,
     });
     keyspace.map_err(|error| format!("Can't start the keyspace: {error}"))
 }

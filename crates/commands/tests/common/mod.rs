@@ -24,8 +24,14 @@ impl Server {
     }
 
     pub fn with_space(proto: Protocol, partitions: usize, reserve_bytes: u64) -> Server {
-        let config =
-            Config { partitions, arenas: 1, databases: 16, reserve_bytes, hash_secret: *b"0123456789abcdef" };
+        let config = Config {
+            partitions,
+            arenas: 1,
+            databases: 16,
+            reserve_bytes,
+            hash_secret: *b"0123456789abcdef",
+            class_bytes: |bytes| bytes,
+        };
         Server {
             keyspace: Keyspace::new(config).expect("address space"),
             conditions: Conditions {

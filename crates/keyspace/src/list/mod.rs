@@ -127,11 +127,12 @@ impl List {
 
     /// Bytes of everything: classes of nodes, large elements, tables.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<List>()
-            + self.nodes.memory_bytes()
-            + self.chain.memory_bytes()
-            + self.debris.memory_bytes()
-            + self.large_bytes as usize
+        self.nodes.memory_bytes() + self.table_bytes() + self.large_bytes as usize
+    }
+
+    /// Of the global allocator, beside the nodes' table.
+    fn table_bytes(&self) -> usize {
+        self.chain.memory_bytes() + self.debris.memory_bytes()
     }
 
     #[inline]

@@ -19,7 +19,10 @@ struct World {
 impl World {
     fn new() -> World {
         let arena = Arena::new(ArenaConfig { reserve_bytes: 256 << 20 }).expect("address space");
-        let (heap, large) = (Heap::new(Arc::new(arena), 0), Large::default());
+        let (heap, large) = (
+            Heap::new(Arc::new(arena), 0),
+            Large::new(&Arc::new(crate::large::LargeBooks::new(|bytes| bytes))),
+        );
         World { heap, large, epoch: 1, list: List::new(7) }
     }
 

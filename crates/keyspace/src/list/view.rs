@@ -8,7 +8,7 @@ use super::{End, Iter, List};
 use crate::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::nodes::{Reading, Room};
-use crate::object::{Object, Structure};
+use crate::object::{Footprint, Object, Structure};
 use crate::packed::{Element, Packed, PackedBuf};
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
@@ -392,6 +392,11 @@ impl Structure for List {
 
     fn memory_bytes(&self) -> u64 {
         List::memory_bytes(self) as u64
+    }
+
+    fn footprint(&self) -> Footprint {
+        let malloc_bytes = self.nodes.table_bytes() + self.table_bytes();
+        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
     }
 
     fn encoding(&self) -> Encoding {

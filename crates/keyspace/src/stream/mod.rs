@@ -109,12 +109,12 @@ impl Stream {
 
     /// Bytes of everything: classes of nodes, large blocks, tables, groups.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Stream>()
-            + self.nodes.memory_bytes()
-            + self.chain.memory_bytes()
-            + self.debris.memory_bytes()
-            + self.large_bytes as usize
-            + self.groups.memory_bytes()
+        self.nodes.memory_bytes() + self.table_bytes() + self.large_bytes as usize
+    }
+
+    /// Of the global allocator, beside the nodes' table.
+    fn table_bytes(&self) -> usize {
+        self.chain.memory_bytes() + self.debris.memory_bytes() + self.groups.memory_bytes()
     }
 
     fn block<'a>(&self, reading: Reading<'a>, piece: &Piece) -> Block<'a> {

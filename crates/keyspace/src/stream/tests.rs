@@ -19,7 +19,11 @@ struct World {
 impl World {
     fn new() -> World {
         let arena = Arena::new(ArenaConfig { reserve_bytes: 256 << 20 }).expect("address space");
-        World { heap: Heap::new(Arc::new(arena), 0), large: Large::default(), stream: Stream::new(7) }
+        World {
+            heap: Heap::new(Arc::new(arena), 0),
+            large: Large::new(&Arc::new(crate::large::LargeBooks::new(|bytes| bytes))),
+            stream: Stream::new(7),
+        }
     }
 
     fn with<R>(&mut self, work: impl FnOnce(&mut Stream, &mut Room<'_>) -> R) -> R {

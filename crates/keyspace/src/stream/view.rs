@@ -6,7 +6,7 @@ use super::id::StreamId;
 use super::{Range, RangeBack, Stream, StreamState};
 use crate::collection::{EditBody, Editing, Stored};
 use crate::nodes::{Reading, Room};
-use crate::object::{Object, Structure};
+use crate::object::{Footprint, Object, Structure};
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
@@ -196,6 +196,11 @@ impl Structure for Stream {
 
     fn memory_bytes(&self) -> u64 {
         Stream::memory_bytes(self) as u64
+    }
+
+    fn footprint(&self) -> Footprint {
+        let malloc_bytes = self.nodes.table_bytes() + self.table_bytes();
+        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
     }
 
     fn encoding(&self) -> Encoding {

@@ -316,7 +316,14 @@ fn draw_expiry(below: &mut dyn FnMut(u64) -> u64, now: i64) -> Option<i64> {
 // ---- keyspaces ----
 
 pub fn keyspace(partitions: usize, arenas: usize, reserve_bytes: u64, seed: u8) -> Keyspace {
-    let config = Config { partitions, arenas, databases: 16, reserve_bytes, hash_secret: [seed; 16] };
+    let config = Config {
+        partitions,
+        arenas,
+        databases: 16,
+        reserve_bytes,
+        hash_secret: [seed; 16],
+        class_bytes: |bytes| bytes,
+    };
     Keyspace::new(config).expect("so many addresses are to be had")
 }
 

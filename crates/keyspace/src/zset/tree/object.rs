@@ -4,7 +4,7 @@ use super::ZsetTree;
 use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
 use super::saved::SavedLeaf;
 use crate::nodes::Table;
-use crate::object::{Object, Structure};
+use crate::object::{Footprint, Object, Structure};
 use crate::packed::Element;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
@@ -26,6 +26,11 @@ impl Structure for ZsetTree {
     fn memory_bytes(&self) -> u64 {
         // The root itself is counted by whoever holds it.
         self.bytes_outside() as u64
+    }
+
+    fn footprint(&self) -> Footprint {
+        let malloc_bytes = self.bytes_outside() - self.nodes.live_bytes;
+        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
     }
 
     fn encoding(&self) -> Encoding {

@@ -1,0 +1,186 @@
+//! The books of a keyspace: where its memory is, by purpose, and what its entries are, by type and encoding.
+//!
+//! ```text
+//!   arenas, what lives there
+//!     pages    keys + values + expiries + heads | page overhead | pages of collections | rounding
+//!     blobs    (parts of entries, as above)                                            | rounding
+//!     index    directories
+//!     nodes    nodes of collections
+//!   global allocator
+//!     large bodies | roots and tables of collections | tables of the keyspace | kept for a snapshot
+//! ```
+//!
+//! Everything is a sum that was kept when bytes were taken and given back; rounding is what the arena counts by classes
+//! less what its users count by bytes. Reading it is a few additions per partition. The first four lines are exactly
+//! what lives in the arenas.
+
+use crate::entry::EntryBytes;
+use crate::lock::{Held, Keyspace};
+use crate::object::{Footprint, Object};
+use crate::page::Page;
+use crate::partition::Partition;
+use crate::store::Store;
+use crate::table::Table;
+use crate::tally::ClassSums;
+use crate::value::{Db, Encoding, Type};
+use isotherm_arena::{ArenaStats, Kind, class_bytes};
+
+/// In bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Books {
+    /// Keys in pages and blobs.
+    pub keys: u64,
+    /// Values in pages and blobs: strings and small collections.
+    pub values: u64,
+    pub expiries: u64,
+    /// What else an entry has: lengths, marks, references, hashes of blobs.
+    pub heads: u64,
+    /// Headers and columns of pages.
+    pub page_overhead: u64,
+    /// Slot records and where pages are.
+    pub directories: u64,
+    /// Nodes of large collections, pages of large hashes and sets.
+    pub nodes: u64,
+    /// Pages and blobs: their classes less what is in use of them.
+    pub rounding: u64,
+    /// Strings and elements above 4 KB.
+    pub large: u64,
+    /// Roots and tables of large collections.
+    pub roots: u64,
+    /// Tables of the keyspace itself, in the global allocator.
+    pub tables: u64,
+    /// Kept for a snapshot because it was written since the cut.
+    pub snapshot: u64,
+}
+
+impl Books {
+    /// What lives in the arenas.
+    pub fn arena_bytes(&self) -> u64 {
+        self.keys
+            + self.values
+            + self.expiries
+            + self.heads
+            + self.page_overhead
+            + self.directories
+            + self.nodes
+            + self.rounding
+    }
+
+    /// What the keyspace has of the global allocator, about: its vectors at their lengths.
+    pub fn malloc_bytes(&self) -> u64 {
+        self.large + self.roots + self.tables + self.snapshot
+    }
+
+    /// Adds a table, and what is in use in its pages and blobs to `used`.
+    fn add_table(&mut self, table: &Table, used: &mut u64) {
+        let (tally, totals) = (&table.tally, table.tally.totals);
+        let keys = tally.key_bytes() - totals.elsewhere[0];
+        let values = tally.value_bytes() - totals.elsewhere[1];
+        self.keys += keys;
+        self.values += values;
+        self.expiries += totals.expiry_bytes;
+        self.heads += totals.entry_bytes + totals.blob_bytes - keys - values - totals.expiry_bytes;
+        self.page_overhead += table.page_bytes - totals.entry_bytes;
+        self.tables += table.malloc_bytes() as u64;
+        *used += table.page_bytes + totals.blob_bytes;
+    }
+
+    fn add_partition(&mut self, partition: &Partition, used: &mut u64) {
+        partition.all_tables().for_each(|table| self.add_table(table, used));
+        let store = &partition.store;
+        let Footprint { page_bytes, malloc_bytes } = store.objects.footprint();
+        self.nodes += page_bytes;
+        self.roots += malloc_bytes;
+        *used += page_bytes;
+        self.tables += (store.objects.table_bytes() + store.large.table_bytes()) as u64;
+        self.tables += partition.malloc_bytes() as u64;
+        self.snapshot += partition.snapshot_bytes();
+    }
+
+    fn add_arena(&mut self, stats: &ArenaStats) {
+        let live = |kind: Kind| stats.by_kind[kind as usize].live_bytes;
+        self.directories += live(Kind::Index);
+        self.nodes += live(Kind::Node);
+        self.rounding += live(Kind::Page) + live(Kind::Blob);
+    }
+}
+
+/// A type in one of its encodings in one database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassBooks {
+    pub db: Db,
+    pub kind: Type,
+    pub encoding: Encoding,
+    pub sums: ClassSums,
+}
+
+/// What pages and blobs lose to their classes, counted one by one.
+fn counted_rounding(partition: &Partition) -> u64 {
+    let (store, mut rounding) = (&partition.store, 0);
+    let mut add_page = |page: Page<'_>| rounding += (page.0.len() - page.used()) as u64;
+    for root in store.objects.iter().map(|(_, root)| root) {
+        if let Object::Hash(fields) | Object::Set(fields) = &root.body {
+            fields.for_each_page(&store.heap, &mut add_page);
+        }
+    }
+    for table in partition.all_tables() {
+        for at in table.slots_with_keys(&store.heap) {
+            table.for_each_page(&store.heap, at, |_, page| {
+                let page = store.heap.page(page);
+                add_page(page);
+            });
+        }
+    }
+    rounding + partition.all_tables().map(|table| blob_rounding(table, store)).sum::<u64>()
+}
+
+fn blob_rounding(table: &Table, store: &Store) -> u64 {
+    let mut rounding = 0;
+    for at in table.slots_with_keys(&store.heap) {
+        table.for_each_page(&store.heap, at, |_, page| {
+            let page = store.heap.page(page);
+            let accounts = page.spots().map(|spot| store.account(EntryBytes(page.entry(spot))));
+            for blob_bytes in accounts.map(|account| account.blob_bytes as usize).filter(|&bytes| bytes > 0) {
+                rounding += (class_bytes(Kind::Blob, blob_bytes) - blob_bytes) as u64;
+            }
+        });
+    }
+    rounding
+}
+
+impl Keyspace {
+    /// Asserts that the books are those of what is there.
+    pub(crate) fn check_books(&self, held: &Held<'_>) {
+        let books = self.books(held);
+        assert_eq!(books.rounding, held.all().map(counted_rounding).sum::<u64>());
+        assert_eq!(books.arena_bytes(), self.arenas().iter().map(|arena| arena.live_bytes()).sum::<u64>());
+    }
+
+    /// Where the memory of the keyspace is. Of all partitions, which `held` has.
+    pub(crate) fn books(&self, held: &Held<'_>) -> Books {
+        let (mut books, mut used) = (Books::default(), 0);
+        held.all().for_each(|partition| books.add_partition(partition, &mut used));
+        self.arenas().iter().for_each(|arena| books.add_arena(&arena.stats()));
+        books.rounding = books.rounding.checked_sub(used).expect("a class holds what lies in it");
+        books.large = self.shared().large.bytes();
+        books
+    }
+
+    /// What there is of every type and encoding, by database.
+    pub(crate) fn classes(&self, held: &Held<'_>) -> Vec<ClassBooks> {
+        let mut all: Vec<ClassBooks> = Vec::new();
+        for db in (0..self.config().databases).map(Db) {
+            for table in held.all().filter_map(|partition| partition.table(db)) {
+                for (kind, encoding, sums) in table.tally.classes() {
+                    let is_it =
+                        |one: &&mut ClassBooks| (one.db, one.kind, one.encoding) == (db, kind, encoding);
+                    match all.iter_mut().find(is_it) {
+                        Some(one) => one.sums.merge(sums),
+                        None => all.push(ClassBooks { db, kind, encoding, sums: *sums }),
+                    }
+                }
+            }
+        }
+        all
+    }
+}
