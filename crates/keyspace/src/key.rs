@@ -19,6 +19,13 @@ pub struct Key<'a> {
     pub(crate) hash: u64,
 }
 
+impl Key<'_> {
+    /// Tells it from other keys of this process, in all likelihood.
+    pub fn identity(&self) -> u64 {
+        self.hash
+    }
+}
+
 /// The secret that keys are hashed with.
 #[derive(Clone, Copy)]
 pub struct KeyHasher {

@@ -39,6 +39,7 @@ mod evict;
 mod expire;
 mod prefetch;
 mod scan;
+mod slot_size;
 mod snapshot;
 
 mod chain;
@@ -87,6 +88,7 @@ pub use lock::{Config, Held, Keyspace, Want};
 pub use packed::{Element, TextRoom};
 pub use prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use set::{SetEdit, SetView};
+pub use slot_size::SlotSize;
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{
     Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending, StreamEdit, StreamEntry, StreamId,

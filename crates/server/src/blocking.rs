@@ -192,7 +192,7 @@ impl Dispatcher {
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
         let taken = self.clock.lap();
-        self.count_time(&client.shared, command, args, taken, reply.len());
+        self.count_time(&client.shared, client.db, command, args, taken, reply.len());
         self.node.note_latency(Event::CommandUnblocking, Duration::from_nanos(self.clock.nanos(taken)));
         if reply.error_count() > 0 {
             counters.failed.add(1);
@@ -286,7 +286,7 @@ impl Dispatcher {
                 self.stats.count_error(reply.last_error().as_bytes());
             }
         }
-        self.count_time(&client.shared, client.command, client.args.args(), 0, reply.len());
+        self.count_time(&client.shared, client.db, client.command, client.args.args(), 0, reply.len());
         self.answer(session, &reply.out);
     }
 }

@@ -32,6 +32,7 @@ use crate::node::{Node, Tasks, unix_now};
 use crate::pubsub::Audience;
 use crate::pump::Pump;
 use crate::registry::{Entry, Handler, Locks};
+use crate::sample::Sampler;
 use crate::session::{Attention, ClientShared, NO_COMMAND, Queued, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::tracking::Tracker;
@@ -86,6 +87,7 @@ pub struct Dispatcher {
     pub(crate) wanted: Wanted,
     pub(crate) prng: Prng,
     noted_times: Noted,
+    pub(crate) sampler: Sampler,
     /// Of the session in hand: replies that wait in its outbox, and what of the reply buffer is not its own.
     unsent_before: usize,
     replies_of_others: usize,
@@ -94,7 +96,7 @@ pub struct Dispatcher {
     /// Requests that were run in this turn of the event loop.
     pub commands: u64,
     /// Kept for its memory.
-    positions: Vec<(usize, isotherm_commands::spec::KeyFlags)>,
+    pub(crate) positions: Vec<(usize, isotherm_commands::spec::KeyFlags)>,
 }
 
 enum Admitted {
@@ -125,6 +127,7 @@ impl Dispatcher {
             wanted: Wanted::default(),
             prng: Prng::new(node.seed ^ (worker as u64 + 1)),
             noted_times: Noted::default(),
+            sampler: Sampler::default(),
             unsent_before: 0,
             replies_of_others: 0,
             judged: false,
@@ -138,6 +141,7 @@ impl Dispatcher {
     pub fn refresh(&mut self) {
         if self.hot.refresh(self.node, &self.clock) {
             self.pump.listen(self.hot.events);
+            self.sampler.restart();
         }
     }
 
@@ -574,7 +578,7 @@ impl Dispatcher {
         self.call(session, command, args, keys, now, true);
         let taken = self.clock.lap();
         if session.blocked.is_none() {
-            self.count_time(&session.shared, command, args, taken, self.reply.len() - mark);
+            self.count_time(&session.shared, session.db, command, args, taken, self.reply.len() - mark);
         } else {
             // What it is measured by is how long it takes when its key is there.
             self.stats.commands[usize::from(command.index)].ticks.add(taken);
@@ -644,7 +648,7 @@ impl Dispatcher {
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
         let taken = in_commands + self.clock.lap();
-        self.count_time(&session.shared, command, Args::default(), taken, 0);
+        self.count_time(&session.shared, session.db, command, Args::default(), taken, 0);
         // Errors of the commands inside were counted with them; EXEC's own come before any of them is run.
         if in_commands == 0 && self.reply.error_count() > errors {
             counters.failed.add(1);
@@ -665,7 +669,7 @@ impl Dispatcher {
         }
         self.follow(session, command, args);
         let taken = self.clock.lap();
-        self.count_time(&session.shared, command, args, taken, self.reply.len() - mark);
+        self.count_time(&session.shared, session.db, command, args, taken, self.reply.len() - mark);
         taken
     }
 
@@ -674,6 +678,7 @@ impl Dispatcher {
     pub(crate) fn count_time(
         &mut self,
         client: &ClientShared,
+        db: Db,
         command: &'static Entry,
         args: Args<'_>,
         ticks: u64,
@@ -683,6 +688,9 @@ impl Dispatcher {
         counters.ticks.add(ticks);
         if self.hot.tracks_latency && self.noted_times.add(command.index, ticks) {
             self.record_times();
+        }
+        if self.sampler.is_due() {
+            self.look_closer(db, command, args, ticks, reply_bytes);
         }
         let notable = self.hot.notable;
         // Rather too much than too little: what a queued request needs on the wire is not kept.

@@ -74,6 +74,10 @@ pub struct Hot {
     /// The times of commands are recorded.
     pub tracks_latency: bool,
     pub notable: Notable,
+    /// What the commands of each slot cost is counted.
+    pub counts_slots: bool,
+    /// One command of so many is looked at for the keys that are used most; 0 for none.
+    pub hot_keys_ratio: u32,
     pub events: Events,
     /// What data commands ask for.
     pub settings: CallSettings,
@@ -136,6 +140,8 @@ impl Hot {
             import_mode: config.import_mode(),
             tracks_latency: config.tracks_latency(),
             notable: Notable::new(config, clock),
+            counts_slots: config.flag(id("cluster-slot-stats-enabled")),
+            hot_keys_ratio: config.number(id("hotkeys-sample-ratio")) as u32,
             events: config.events(),
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),

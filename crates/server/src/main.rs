@@ -16,12 +16,14 @@ mod worker;
 
 mod clock;
 mod hot;
+mod hot_keys;
 
 mod command_log;
 mod latency;
 
 mod blocking;
 mod dispatch;
+mod sample;
 mod session;
 mod shutdown;
 mod transaction;
@@ -33,6 +35,7 @@ mod prefetch;
 mod pubsub;
 mod pump;
 mod registry;
+mod slot_stats;
 mod stats;
 mod tracking;
 

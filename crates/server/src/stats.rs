@@ -2,12 +2,15 @@
 //! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
 //! they were, and readers subtract that.
 
+use isotherm_stdx::Slot;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::hot_keys::HotKeys;
 use crate::latency::{Histogram, Recorder};
+use crate::slot_stats::{SlotTable, SlotUse};
 
 /// A counter with one writer.
 #[derive(Default)]
@@ -62,6 +65,8 @@ pub struct ThreadStats {
     pub commands: Box<[CommandCounters]>,
     pub values: Values<Counter>,
     pub cycles: CycleCounters,
+    pub slots: SlotTable,
+    pub hot_keys: HotKeys,
     errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
 }
 
@@ -109,6 +114,10 @@ pub struct Totals {
 pub struct Stats {
     threads: Box<[ThreadStats]>,
     baseline: Mutex<Totals>,
+    /// Of the slots; empty until they are reset.
+    slots_baseline: Mutex<Vec<SlotUse>>,
+    /// HOTKEYS RESET, in Unix milliseconds; 0 for never.
+    pub hot_keys_reset_ms: AtomicI64,
     rates: Mutex<Rates>,
     clock: quanta::Clock,
 }
@@ -119,11 +128,15 @@ impl Stats {
             commands: (0..commands).map(|_| CommandCounters::default()).collect(),
             values: Values::default(),
             cycles: CycleCounters::default(),
+            slots: SlotTable::default(),
+            hot_keys: HotKeys::default(),
             errors: Mutex::default(),
         };
         Stats {
             threads: (0..threads).map(thread).collect(),
             baseline: Mutex::default(),
+            slots_baseline: Mutex::default(),
+            hot_keys_reset_ms: AtomicI64::new(0),
             rates: Mutex::default(),
             clock: quanta::Clock::new(),
         }
@@ -164,6 +177,21 @@ impl Stats {
         totals.latency = measured.filter(|(_, times)| times.calls() > 0).collect();
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
+        *self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.raw_slots();
+    }
+
+    /// What the commands of each slot have cost, since the start or the last reset.
+    pub fn slots(&self) -> Vec<SlotUse> {
+        let mut sums = self.raw_slots();
+        let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.iter_mut().zip(baseline.iter()).for_each(|(sum, before)| *sum = sum.since(before));
+        sums
+    }
+
+    fn raw_slots(&self) -> Vec<SlotUse> {
+        let mut sums = vec![SlotUse::default(); Slot::COUNT];
+        self.threads.iter().for_each(|thread| thread.slots.add_to(&mut sums));
+        sums
     }
 
     /// Now, in ticks.

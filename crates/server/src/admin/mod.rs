@@ -9,11 +9,13 @@ mod command_log;
 mod config;
 pub mod connection;
 mod debug;
+mod hot_keys;
 mod latency;
 mod memory;
 mod monitor;
 mod pubsub;
 mod server;
+mod slot_stats;
 
 pub use client::{client_line, client_name_line};
 use isotherm_commands::Outcome;
@@ -70,6 +72,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     command_log::COMMANDS,
     config::COMMANDS,
     debug::COMMANDS,
+    hot_keys::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,

@@ -1,4 +1,5 @@
-//! What is said of the commands that tell how the server does: COMMANDLOG, LATENCY and SLOWLOG; and of ROLE and LOLWUT.
+//! What is said of the commands that tell how the server does: COMMANDLOG, HOTKEYS, LATENCY and SLOWLOG; and of ROLE and
+//! LOLWUT.
 
 use isotherm_commands::spec::*;
 
@@ -83,6 +84,52 @@ pub const COMMANDLOG_RESET: Spec = Spec {
             Argument::pure_token("large-reply", "LARGE-REPLY"),
         ],
     )],
+    ..Spec::BASE
+};
+
+pub const HOTKEYS: Spec = Spec {
+    name: "hotkeys",
+    summary: "A container for commands about the most used keys.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
+pub const HOTKEYS_GET: Spec = Spec {
+    name: "get",
+    summary: "Returns the most used keys, estimated from a sample of the commands.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(W) where W is the number of workers",
+    arity: -2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    arguments: &[Argument::integer("count").token("COUNT").optional()],
+    ..Spec::BASE
+};
+
+pub const HOTKEYS_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
+
+pub const HOTKEYS_RESET: Spec = Spec {
+    name: "reset",
+    summary: "Forgets which keys were used most.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(W) where W is the number of workers",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..Spec::BASE
 };
 

@@ -1,0 +1,120 @@
+//! HOTKEYS: the keys that are used most, as far as sampled commands tell.
+//!
+//! The words are those of Redis 8.6 where they mean the same. It has to be started there, measures for a while and adds up
+//! time and bytes of a key; here it goes on all the time and counts uses, so there is nothing to start or to stop.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::Command;
+use isotherm_resp::{Reply, errors};
+use isotherm_stdx::parse_i64;
+use std::sync::atomic::Ordering;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::config::id;
+use crate::hot_keys::{HotKey, HotKeys, merge};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
+    specs::HOTKEYS,
+    &[
+        Command::new(specs::HOTKEYS_GET, get),
+        Command::new(specs::HOTKEYS_HELP, help),
+        Command::new(specs::HOTKEYS_RESET, reset),
+    ],
+)];
+
+const KEYS_DEFAULT: usize = 16;
+
+fn get(call: &mut AdminCall<'_>) -> Outcome {
+    let count = match read_count(call) {
+        Ok(count) => count,
+        Err(text) => {
+            call.reply.error(text);
+            return Outcome::Done;
+        }
+    };
+    let node = call.node;
+    let ratio = node.config.number(id("hotkeys-sample-ratio"));
+    let (keys, met) = merge(tables(call), ratio as u32);
+    let since_ms = match node.stats.hot_keys_reset_ms.load(Ordering::Relaxed) {
+        0 => node.started.0,
+        reset_ms => reset_ms,
+    };
+    let numbers = [
+        ("tracking-active", i64::from(ratio > 0)),
+        ("sample-ratio", ratio),
+        ("collection-start-time-unix-ms", since_ms),
+        ("collection-duration-ms", (call.now.0 - since_ms).max(0)),
+        ("sampled-uses", met as i64),
+    ];
+    call.reply.map(numbers.len() + 1);
+    for (name, number) in numbers {
+        call.reply.bulk(name.as_bytes());
+        call.reply.integer(number);
+    }
+    call.reply.bulk(b"by-uses");
+    call.reply.array(keys.len().min(count));
+    for key in keys.iter().take(count) {
+        let usec = node.stats.micros(key.ticks);
+        write_key(call.reply, key, usec, ratio as u64);
+    }
+    Outcome::Done
+}
+
+fn write_key(reply: &mut Reply, key: &HotKey, usec: u64, ratio: u64) {
+    let numbers = [
+        ("db", i64::from(key.db.0)),
+        ("name-bytes", i64::from(key.name_bytes)),
+        ("uses", (key.uses * ratio) as i64),
+        ("uses-error", uses_error(key, ratio) as i64),
+        ("cpu-usec", (usec * ratio) as i64),
+    ];
+    reply.map(numbers.len() + 1);
+    reply.bulk(b"key");
+    reply.bulk(&key.name);
+    for (name, number) in numbers {
+        reply.bulk(name.as_bytes());
+        reply.integer(number);
+    }
+}
+
+/// What may belong to another key, and twice the standard deviation of a count of samples (19 of 20 are within).
+fn uses_error(key: &HotKey, ratio: u64) -> u64 {
+    let of_samples = (key.uses as f64 * (1.0 - 1.0 / ratio.max(1) as f64)).sqrt();
+    ratio * (key.error + (2.0 * of_samples).ceil() as u64)
+}
+
+/// `[COUNT count]`
+fn read_count(call: &AdminCall<'_>) -> Result<usize, &'static str> {
+    let Some(word) = call.args.try_get(2) else { return Ok(KEYS_DEFAULT) };
+    let count = call.args.try_get(3).filter(|_| word.eq_ignore_ascii_case(b"count") && call.args.len() == 4);
+    let count = parse_i64(count.ok_or(errors::SYNTAX)?).ok_or(errors::NOT_AN_INTEGER)?;
+    usize::try_from(count).ok().filter(|&count| count > 0).ok_or("ERR COUNT must be > 0")
+}
+
+fn reset(call: &mut AdminCall<'_>) -> Outcome {
+    tables(call).for_each(HotKeys::reset);
+    call.node.stats.hot_keys_reset_ms.store(call.now.0, Ordering::Relaxed);
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn tables(call: &AdminCall<'_>) -> impl Iterator<Item = &'static HotKeys> + use<> {
+    let node = call.node;
+    node.stats.threads().iter().map(|thread| &thread.hot_keys)
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        "HOTKEYS",
+        &[
+            "GET [COUNT <count>]",
+            "    Return the keys that were used most since the start or the last reset, and how",
+            "    often, estimated from a sample of the commands (default: 16 keys).",
+            "RESET",
+            "    Begin again.",
+        ],
+    );
+    Outcome::Done
+}
