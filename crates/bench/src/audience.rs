@@ -12,12 +12,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use isotherm_probe::command;
 use isotherm_resp::reply_parse::{Value, parse_value};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::Fallible;
-use crate::client::command;
 use crate::histogram::Histogram;
 use crate::reply::{Scanner, Seen};
 

@@ -10,9 +10,9 @@
 //! score    Whole        below a million     Random   a double of 0..1      Rising  milliseconds, 0 to 20 apart
 //! ```
 
+use isotherm_probe::command;
 use isotherm_stdx::Prng;
 
-use crate::client::command;
 use crate::shape::{Commands, named, scramble, stride_through};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

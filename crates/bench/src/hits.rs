@@ -4,10 +4,10 @@
 //! which compares the guesses alone, and (b) at the same `maxmemory`, which is what a user gives. For (a) Isotherm's `maxmemory` is set to
 //! what that many keys take in it.
 
+use isotherm_probe::{Client, command};
 use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;
 
-use crate::client::{Client, command};
 use crate::load::fill;
 use crate::options::Options;
 use crate::process::{Server, Setting, Side};

@@ -108,7 +108,7 @@ struct Clock {
 
 impl Clock {
     /// Of the thread that answers `client`: the one whose clock grows when it asks.
-    fn of_busiest(server: &Server, client: &mut crate::client::Client) -> Fallible<Clock> {
+    fn of_busiest(server: &Server, client: &mut isotherm_probe::Client) -> Fallible<Clock> {
         let before = server.threads_cpu_ns()?;
         for _ in 0..2000 {
             client.call(&["PING"])?;

@@ -4,7 +4,7 @@
 //! no more of Isotherm than any client (`threads` alone takes the keyspace without its server). Figures that CPU time enters are taken A B A B, so that a machine which gets slower
 //! or faster in between does so for both.
 //!
-//! * `process` starts and watches a server, `client` asks it, `load` works it with a `shape` of commands.
+//! * `process` starts the servers (`isotherm-probe` asks and watches them), `load` works one with a `shape` of commands.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub` are
 //!   the kinds of measurement, each a list of rows.
@@ -16,7 +16,6 @@ mod options;
 mod process;
 
 mod audience;
-mod client;
 mod elements;
 mod histogram;
 mod load;
@@ -39,8 +38,7 @@ mod report;
 
 use options::{HELP, Options};
 
-/// Why a measurement did not come about.
-pub type Fallible<T = ()> = Result<T, String>;
+pub use isotherm_probe::Fallible;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

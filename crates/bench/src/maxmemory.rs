@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, command};
+use isotherm_probe::{Client, command};
+
 use crate::load::{Load, Until, fill};
 use crate::memory::workers_named;
 use crate::options::Options;

@@ -304,7 +304,7 @@ fn delete(server: &Server, numbers: impl Iterator<Item = u64>) -> Fallible {
         request.clear();
         let batch: Vec<[u8; KEY_BYTES]> = numbers.by_ref().take(64).map(named).collect();
         for key in &batch {
-            crate::client::command(&mut request, [b"DEL", key.as_slice()].into_iter());
+            isotherm_probe::command(&mut request, [b"DEL", key.as_slice()].into_iter());
         }
         client.send(&request)?;
         for _ in &batch {

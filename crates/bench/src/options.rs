@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use isotherm_probe::Scale;
+
 use crate::Fallible;
 use crate::process::Side;
 
@@ -37,7 +39,7 @@ pub struct Options {
     pub kind: String,
     pub only: Vec<String>,
     pub list: bool,
-    scale: (u64, u64),
+    scale: Scale,
     pub rounds: usize,
     pub workers: Vec<usize>,
     pub seeds: u64,
@@ -60,7 +62,7 @@ impl Options {
             kind: args.first().cloned().ok_or(HELP)?,
             only: Vec::new(),
             list: false,
-            scale: (1, 1),
+            scale: Scale::FULL,
             rounds: 3,
             workers: vec![1, 2, 16],
             seeds: 8,
@@ -78,7 +80,7 @@ impl Options {
             match flag.as_str() {
                 "--only" => options.only = value()?.split(',').map(str::to_string).collect(),
                 "--list" => options.list = true,
-                "--scale" => options.scale = fraction(value()?)?,
+                "--scale" => options.scale = Scale::parse(value()?)?,
                 "--rounds" => options.rounds = number(value()?)? as usize,
                 "--workers" => options.workers = numbers(value()?)?,
                 "--seeds" => options.seeds = number(value()?)?,
@@ -95,16 +97,12 @@ impl Options {
 
     /// Keys or commands of a row, at the scale asked for.
     pub fn scaled(&self, count: u64) -> u64 {
-        (count * self.scale.0 / self.scale.1).max(1)
+        self.scale.of(count)
     }
 
     /// "at 1/10 of the size", or nothing.
     pub fn scale_note(&self) -> String {
-        if self.scale == (1, 1) {
-            String::new()
-        } else {
-            format!(", at {}/{} of the size", self.scale.0, self.scale.1)
-        }
+        self.scale.note()
     }
 
     pub fn wants(&self, row: &str) -> bool {
@@ -152,10 +150,4 @@ fn number(text: &str) -> Fallible<u64> {
 
 fn numbers(text: &str) -> Fallible<Vec<usize>> {
     text.split(',').map(|part| number(part).map(|number| number as usize)).collect()
-}
-
-fn fraction(text: &str) -> Fallible<(u64, u64)> {
-    let (over, under) = text.split_once('/').unwrap_or((text, "1"));
-    let (over, under) = (number(over)?, number(under)?);
-    if over == 0 || under == 0 { Err(format!("'{text}' is no scale")) } else { Ok((over, under)) }
 }

@@ -7,10 +7,10 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use isotherm_probe::Client;
 use isotherm_resp::reply_parse::Value;
 
 use crate::audience::Audience;
-use crate::client::Client;
 use crate::histogram::Histogram;
 use crate::memory::greeted;
 use crate::options::Options;

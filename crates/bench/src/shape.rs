@@ -5,9 +5,8 @@
 //! binary  16 bytes scrambled from 42       any byte may occur in them
 //! ```
 
+use isotherm_probe::command;
 use isotherm_stdx::Prng;
-
-use crate::client::command;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Verb {

@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -16,10 +16,11 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("commands", &["stdx", "resp", "persist", "keyspace"]),
     ("server", &["stdx", "allocator", "arena", "resp", "reactor", "persist", "keyspace", "commands"]),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
-    ("bench", &["stdx", "arena", "keyspace", "resp"]),
+    ("probe", &["stdx", "resp"]),
+    ("bench", &["stdx", "arena", "keyspace", "resp", "probe"]),
     ("cli", &["stdx", "resp"]),
     ("conformance", &["stdx", "resp"]),
-    ("memlab", &["stdx", "allocator"]),
+    ("memlab", &["stdx", "allocator", "probe"]),
     ("xtask", &[]),
 ];
 

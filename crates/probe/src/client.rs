@@ -1,4 +1,4 @@
-//! One connection that asks and waits: for INFO, CONFIG, and everything else that is not load.
+//! One connection: asking and waiting, for INFO, CONFIG and the like; or asking ahead, to fill a server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -87,6 +87,35 @@ impl Client {
             self.stream.read(&mut self.arrived[length..]).map_err(|why| format!("cannot read: {why}"))?;
         self.arrived.truncate(length + bytes);
         if bytes == 0 { Err("the server closed the connection".to_string()) } else { Ok(()) }
+    }
+}
+
+/// Sends commands of which only that they succeed is wanted, many before the first reply is read.
+pub struct Ahead {
+    client: Client,
+    batch: Vec<u8>,
+    waiting: usize,
+}
+
+impl Ahead {
+    /// Commands on their way at a time.
+    const COMMANDS: usize = 128;
+
+    pub fn of(client: Client) -> Ahead {
+        Ahead { client, batch: Vec::new(), waiting: 0 }
+    }
+
+    pub fn send(&mut self, words: &[&[u8]]) -> Fallible {
+        command(&mut self.batch, words.iter().copied());
+        self.waiting += 1;
+        if self.waiting < Ahead::COMMANDS { Ok(()) } else { self.finish() }
+    }
+
+    /// Sends what waits and reads all replies; the first error reply is a failure.
+    pub fn finish(&mut self) -> Fallible {
+        self.client.send(&self.batch)?;
+        self.batch.clear();
+        (0..std::mem::take(&mut self.waiting)).try_for_each(|_| self.client.read().map(drop))
     }
 }
 

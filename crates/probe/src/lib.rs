@@ -1,0 +1,24 @@
+//! What every measurement of a server needs: to start one, to ask it, and to look at it from outside.
+//!
+//! ```text
+//!   Server   a process in a folder of its own, on a port of its own; both end with the value
+//!      |  resident bytes, CPU time: from /proc, the same for every program
+//!      v
+//!   Client   one connection that asks and waits
+//!      |
+//!      v
+//!   Ahead    the same, with requests sent before the replies to earlier ones have come
+//! ```
+//!
+//! A program is a path and arguments here: whose it is, and what is measured, the tools know that use this.
+
+mod client;
+mod scale;
+mod server;
+
+pub use client::{Ahead, Client, command};
+pub use scale::Scale;
+pub use server::Server;
+
+/// Why a measurement did not come about; `Display` is what the user reads.
+pub type Fallible<T = ()> = Result<T, String>;

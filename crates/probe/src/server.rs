@@ -1,0 +1,164 @@
+//! A server that is looked at from outside: started in a folder of its own, watched through /proc, ended with us.
+//!
+//! Everything is read in the same way for every program: resident bytes from `smaps_rollup` (exact, where `status` is a sum
+//! of per-CPU drafts), CPU time from the `schedstat` of every thread (nanoseconds, where `stat` has ticks of ten
+//! milliseconds).
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use isotherm_resp::reply_parse::Value;
+
+use crate::Fallible;
+use crate::client::Client;
+
+pub struct Server {
+    /// What it is called in the lines that a user reads.
+    pub name: &'static str,
+    pub port: u16,
+    process: Child,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// Runs `command` with a free port, no persistence and `arguments`, in a new folder under `scratch`.
+    pub fn start(
+        name: &'static str,
+        mut command: Command,
+        arguments: &[String],
+        scratch: &Path,
+    ) -> Fallible<Server> {
+        let port = free_port()?;
+        let folder = scratch.join(format!("{}-{port}", name.to_lowercase().replace(' ', "-")));
+        fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
+        let log = fs::File::create(folder.join("log")).map_err(|why| format!("cannot write a log: {why}"))?;
+        let errors = log.try_clone().map_err(|why| format!("cannot write a log: {why}"))?;
+        let process = command
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(arguments)
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .map_err(|why| format!("cannot start {}: {why}", command.get_program().display()))?;
+        let mut server = Server { name, port, process, folder };
+        server.wait_until_it_answers()?;
+        Ok(server)
+    }
+
+    fn wait_until_it_answers(&mut self) -> Fallible {
+        let start = Instant::now();
+        loop {
+            if Client::connect(self.port).and_then(|mut client| client.call(&["PING"])).is_ok() {
+                return Ok(());
+            }
+            let ended = self.process.try_wait().map_err(|why| why.to_string())?;
+            if ended.is_some() || start.elapsed() > Duration::from_secs(20) {
+                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                let tail: Vec<&str> = log.lines().rev().take(8).collect();
+                let tail: Vec<&str> = tail.into_iter().rev().collect();
+                return Err(format!("{} does not answer; its log ends with\n{}", self.name, tail.join("\n")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Makes a cluster of one of a server that was started with `cluster-enabled`, and waits until it says that it works.
+    pub fn own_all_slots(&self) -> Fallible {
+        let mut client = self.client()?;
+        client.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+        for _ in 0..200 {
+            match client.call(&["CLUSTER", "INFO"])? {
+                Value::Bulk(text) if text.starts_with(b"cluster_state:ok") => return Ok(()),
+                _ => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+        Err("a cluster of one node with all slots is not ok after 10 s".to_string())
+    }
+
+    pub fn client(&self) -> Fallible<Client> {
+        Client::connect(self.port)
+    }
+
+    pub fn resident_bytes(&self) -> Fallible<u64> {
+        let file = format!("/proc/{}/smaps_rollup", self.process.id());
+        let text = fs::read_to_string(&file).map_err(|why| format!("cannot read {file}: {why}"))?;
+        let kilobytes = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Rss:")?.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.map(|kb| kb * 1024).ok_or_else(|| format!("{file} has no Rss"))
+    }
+
+    /// The most that was resident at any time. Read once, afterwards: to look every so often while delays are measured would
+    /// be to measure the looking, which walks all pages.
+    pub fn resident_bytes_max(&self) -> Fallible<u64> {
+        let file = format!("/proc/{}/status", self.process.id());
+        let text = fs::read_to_string(&file).map_err(|why| format!("cannot read {file}: {why}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.map(|kb| kb * 1024).ok_or_else(|| format!("{file} has no VmHWM"))
+    }
+
+    /// The CPU time of all threads that run now, in the kernel and outside.
+    pub fn cpu_ns(&self) -> Fallible<u64> {
+        Ok(self.threads_cpu_ns()?.iter().map(|(_, ns)| ns).sum())
+    }
+
+    /// The CPU time of each thread.
+    pub fn threads_cpu_ns(&self) -> Fallible<Vec<(u64, u64)>> {
+        let folder = format!("/proc/{}/task", self.process.id());
+        let tasks = fs::read_dir(&folder).map_err(|why| format!("cannot read {folder}: {why}"))?;
+        let mut threads = Vec::new();
+        for task in tasks.flatten() {
+            let id = task.file_name().to_string_lossy().parse::<u64>().unwrap_or(0);
+            let Ok(text) = fs::read_to_string(task.path().join("schedstat")) else { continue };
+            let ns = text.split_whitespace().next().and_then(|word| word.parse().ok());
+            threads.push((id, ns.ok_or("no CPU times: this kernel has no schedstat")?));
+        }
+        Ok(threads)
+    }
+
+    /// Where the CPU time of one thread can be read again and again.
+    pub fn schedstat_of(&self, thread: u64) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/task/{thread}/schedstat", self.process.id()))
+    }
+
+    /// Waits until memory has not moved for two seconds, at most `longest`.
+    pub fn settle(&self, longest: Duration) -> Fallible {
+        let start = Instant::now();
+        let (mut last, mut since) = (self.resident_bytes()?, Instant::now());
+        while since.elapsed() < Duration::from_secs(2) && start.elapsed() < longest {
+            std::thread::sleep(Duration::from_millis(200));
+            let now = self.resident_bytes()?;
+            // 64 KB: what cron jobs and the asking itself may touch.
+            if now.abs_diff(last) > 64 * 1024 {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that is free now, and so is the one 10000 above it, where Valkey's cluster bus listens.
+fn free_port() -> Fallible<u16> {
+    for _ in 0..100 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|why| format!("no free port: {why}"))?;
+        let port = listener.local_addr().map_err(|why| why.to_string())?.port();
+        if port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no pair of free ports".to_string())
+}
