@@ -5,13 +5,16 @@
 
 use std::sync::Barrier;
 
-use crate::Fallible;
+use isotherm_probe::Fallible;
+use isotherm_stdx::Prng;
+
+use crate::Subject;
+use crate::course::Course;
 use crate::figures::Figures;
+use crate::meter;
 use crate::options::Options;
 use crate::output::{Cell, Table};
-use crate::probe;
-use crate::variants::{Variants, progress};
-use isotherm_stdx::Prng;
+use crate::variants::Variants;
 
 const THREADS: u64 = 128;
 /// Of these, the ones that are bound to arenas of their own in the last row.
@@ -48,16 +51,22 @@ const SETTINGS: [Setting; 5] = [
     },
 ];
 
-pub fn table(options: &Options) -> Fallible<Vec<Table>> {
+pub const SUBJECT: Subject = Subject { name: "arenas", tables: &["arenas"], need_bytes, make: table };
+
+/// What the threads hold, and half as much in their caches and in arenas that have not given back yet.
+fn need_bytes(_: &Options) -> u64 {
+    THREADS * LIVE as u64 * BLOCK_BYTES_MAX * 3 / 2
+}
+
+fn table(options: &Options) -> Fallible<Vec<Table>> {
     if !options.allocators.contains(&"jemalloc") {
         return Err("this table is about jemalloc's arenas".to_string());
     }
-    probe::check_memory(THREADS * LIVE as u64 * BLOCK_BYTES_MAX)?;
-    let variants = Variants::build(options)?;
-    let title = format!("{THREADS} threads on few arenas, jemalloc{}", options.scale_note());
+    let variants = Variants::of_cases(options)?;
+    let title = format!("{THREADS} threads on few arenas, jemalloc{}", options.scale.note());
     let head = ["setting", "CPU ns an operation", "over the first", "waits for locks", "RSS MB"];
     let mut table = Table::new("arenas", title, &head);
-    let operations = options.scaled(OPERATIONS);
+    let operations = options.scale.of(OPERATIONS);
     table.notes = vec![
         format!("`{}`. {operations} operations in all, a malloc or a free each; {BUSY} of the threads make half of them. Medians of {ROUNDS} rounds.", options.command()),
         "Document 4: 1,776 threads, 256 to 1024 arenas: CPU -4.5 %, memory +10 %; arenas and caches of their own for the 80 \
@@ -66,14 +75,15 @@ pub fn table(options: &Options) -> Fallible<Vec<Table>> {
         "A thread's own arena brings no cache of its own here: each thread has one anyway.".into(),
     ];
     let mut told: Vec<Vec<Figures>> = SETTINGS.iter().map(|_| Vec::new()).collect();
+    let mut course = Course::new("arenas", ROUNDS * SETTINGS.len());
     for round in 0..ROUNDS {
         for (at, setting) in SETTINGS.iter().enumerate() {
-            progress("arenas", round * SETTINGS.len() + at, ROUNDS * SETTINGS.len(), setting.name);
+            course.step(setting.name)?;
             let case = ["arenas".to_string(), operations.to_string(), setting.bound.to_string()];
-            told[at].push(variants.run("jemalloc", &case, setting.malloc_conf)?);
+            told[at].push(variants.run_round("jemalloc", &case, setting.malloc_conf, round)?);
         }
     }
-    progress("arenas", ROUNDS * SETTINGS.len(), ROUNDS * SETTINGS.len(), "");
+    course.end();
     let first = median(&told[0], "cpu_ns")?;
     for (setting, figures) in SETTINGS.iter().zip(&told) {
         let cpu = median(figures, "cpu_ns")?;
@@ -119,11 +129,11 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
                 over.wait();
             });
         }
-        let before = probe::process_cpu_ns();
+        let before = meter::process_cpu_ns();
         full.wait();
         // Everything that the threads hold is held still.
-        let held = probe::held();
-        figures.add("cpu_ns", (probe::process_cpu_ns() - before) as f64 / operations as f64);
+        let held = meter::held();
+        figures.add("cpu_ns", (meter::process_cpu_ns() - before) as f64 / operations as f64);
         figures.add("rss_mb", held.rss_bytes as f64 / f64::from(1 << 20));
         figures.add("waits", isotherm_allocator::lock_waits().unwrap_or_default() as f64);
         over.wait();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Fallible;
+use isotherm_probe::Fallible;
 
 #[derive(Default, PartialEq, Debug)]
 pub struct Figures(Vec<(String, f64)>);

@@ -3,16 +3,18 @@
 //!
 //! The document gives no counts; those here make Redis 2.4.4 under libc use what it published (869 MB, 772 MB).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use isotherm_probe::{Ahead, Fallible, Server};
 use isotherm_stdx::Prng;
 
-use crate::Fallible;
+use crate::Subject;
+use crate::course::{self, Course};
+use crate::figures::Figures;
 use crate::options::Options;
-use crate::output::{Cell, Table};
-use crate::probe;
-use crate::server::{Link, Server};
-use crate::variants::{Variants, build_server, progress};
+use crate::output::{Cell, Chart, Table};
+use crate::servers::{Contender, KEY_BYTES, VALUE_BYTES_MAX, Weight, ahead, key, set_all};
+use crate::variants::Variants;
 
 struct Load {
     name: &'static str,
@@ -41,22 +43,41 @@ const LOADS: [Load; 2] = [
 ];
 
 const CHURN_KEYS: u64 = 2_000_000;
-const KEY_BYTES: usize = 16;
 const SMALL: (u64, u64) = (16, 1024);
 const LARGE: (u64, u64) = (1100, 2048);
-const SETTLE: Duration = Duration::from_secs(30);
+const _: () = assert!(LARGE.1 as usize <= VALUE_BYTES_MAX);
+/// The first issue's goal: RSS over payload, and how long it may take.
+const GOAL: f64 = 1.10;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at the RSS.
+const GLANCE: Duration = Duration::from_secs(1);
 
-pub fn tables(options: &Options) -> Fallible<Vec<Table>> {
-    // Refilled churn: 1 M values of 0.5 KB and 1 M of 1.6 KB.
-    probe::check_memory(options.scaled(CHURN_KEYS) * 1400)?;
-    let variants = Variants::build_by(options, build_server)?;
-    let mut tables = vec![fill_table(&variants, options)?, churn_table(&variants, options)?];
+pub const SUBJECT: Subject =
+    Subject { name: "fragmentation", tables: &["fragmentation", "churn"], need_bytes, make: tables };
+
+/// The larger of the two: document 2's small keys at 130 B as libc has them; churn refilled, with 1 M values of 0.5 KB and
+/// 1 M of 1.6 KB, and some more while both are there.
+fn need_bytes(options: &Options) -> u64 {
+    let fill = LOADS.iter().map(|load| options.scale.of(load.keys) * (load.value_bytes as u64 + 130)).max();
+    fill.unwrap_or_default().max(options.scale.of(CHURN_KEYS) * 1400)
+}
+
+fn tables(options: &Options) -> Fallible<Vec<Table>> {
+    let variants = Variants::of_server(options)?;
+    let contenders = Contender::ours(&variants)?;
+    let mut tables = Vec::new();
+    if options.wants("fragmentation") {
+        tables.push(fill_table(&variants, &contenders, options)?);
+    }
+    if options.wants("churn") {
+        tables.push(churn_table(&variants, &contenders, options)?);
+    }
     tables[0].notes.extend(variants.notes());
     Ok(tables)
 }
 
-fn fill_table(variants: &Variants, options: &Options) -> Fallible<Table> {
-    let title = format!("Document 2's writes on Isotherm, by allocator{}", options.scale_note());
+fn fill_table(variants: &Variants, contenders: &[Contender], options: &Options) -> Fallible<Table> {
+    let title = format!("Document 2's writes on Isotherm, by allocator{}", options.scale.note());
     let head = [
         "values",
         "allocator",
@@ -75,98 +96,134 @@ fn fill_table(variants: &Variants, options: &Options) -> Fallible<Table> {
          what is below 4 KB, whatever the allocator."
             .into(),
     ];
+    let mut course = Course::new("fragmentation", LOADS.len() * contenders.len());
     for load in &LOADS {
-        for (at, allocator) in variants.names().into_iter().enumerate() {
-            progress(load.name, at, variants.names().len(), allocator);
-            table.row(fill_row(variants, allocator, load, options)?);
+        for contender in contenders {
+            course.step(&format!("{}, {}", load.name, contender.allocator))?;
+            let (writes, keys) = (options.scale.of(load.writes), options.scale.of(load.keys));
+            let words = format!("fragmentation {} {writes} {keys} {}", contender.allocator, load.name);
+            let told =
+                variants.kept.figures(&contender.program, &words, || fill(contender, load, writes, keys))?;
+            let (used, rss) = (told.get("used")?, told.get("rss")?);
+            let mb = |bytes: f64| Cell::Number(bytes / 1e6, 1);
+            let published = load.published.iter().find(|(name, _)| *name == contender.allocator);
+            table.row(vec![
+                Cell::text(load.name),
+                Cell::text(contender.allocator),
+                Cell::Number(told.get("keys")?, 0),
+                mb(used),
+                mb(rss),
+                mb(told.get("peak")?),
+                Cell::Number(rss / used, 2),
+                published.map_or(Cell::Empty, |(_, ratio)| Cell::Number(*ratio, 2)),
+            ]);
         }
     }
-    progress("fragmentation", 1, 1, "");
+    course.end();
     Ok(table)
 }
 
-fn fill_row(variants: &Variants, allocator: &str, load: &Load, options: &Options) -> Fallible<Vec<Cell>> {
-    let server = Server::start(variants.binary(allocator)?, &[])?;
-    let mut link = server.connect()?;
-    let (mut prng, value) = (Prng::new(42), vec![b'x'; load.value_bytes]);
-    for _ in 0..options.scaled(load.writes) {
-        link.send(&[b"SET", named(prng.below(options.scaled(load.keys))).as_bytes(), &value])?;
-    }
-    link.finish()?;
-    let mb = |bytes: f64| Cell::Number(bytes / 1e6, 1);
-    let (used, rss) = (server.memory("used_memory")?, server.rss_bytes()? as f64);
-    let published = load.published.iter().find(|(name, _)| *name == allocator);
-    Ok(vec![
-        Cell::text(load.name),
-        Cell::text(allocator),
-        Cell::Number(server.keys()? as f64, 0),
-        mb(used),
-        mb(rss),
-        mb(server.memory("used_memory_peak")?),
-        Cell::Number(rss / used, 2),
-        published.map_or(Cell::Empty, |(_, ratio)| Cell::Number(*ratio, 2)),
-    ])
+fn fill(contender: &Contender, load: &Load, writes: u64, keys: u64) -> Fallible<Figures> {
+    let server = contender.start()?;
+    let mut prng = Prng::new(42);
+    set_all(&mut ahead(&server)?, (0..writes).map(|_| prng.below(keys)), |_| load.value_bytes)?;
+    let weight = Weight::at_rest(&server)?;
+    let mut client = server.client()?;
+    let peak = client.info("used_memory_peak")?;
+    let mut figures = Figures::default();
+    figures.add("keys", client.dbsize()? as f64);
+    figures.add("used", weight.used_bytes as f64);
+    figures.add("rss", weight.rss_bytes as f64);
+    figures.add("peak", peak.parse().map_err(|_| format!("used_memory_peak:{peak} is no number"))?);
+    Ok(figures)
 }
 
-fn churn_table(variants: &Variants, options: &Options) -> Fallible<Table> {
-    let keys = options.scaled(CHURN_KEYS);
-    let title = format!("Churn on Isotherm, by allocator: RSS over payload{}", options.scale_note());
-    let head = ["allocator", "filled", "half deleted", "refilled", "30 s later", "CPU of those 30 s, s"];
+fn churn_table(variants: &Variants, contenders: &[Contender], options: &Options) -> Fallible<Table> {
+    let keys = options.scale.of(CHURN_KEYS);
+    let title = format!("Churn on Isotherm, by allocator: RSS over payload{}", options.scale.note());
+    let head = [
+        "allocator",
+        "filled",
+        "half deleted",
+        "refilled",
+        "30 s later",
+        "s until at most 1.10",
+        "CPU s of those 30",
+    ];
     let mut table = Table::new("churn", title, &head);
-    table.unit = Some("RSS over payload");
+    table.chart = Some(Chart::Bars("RSS over payload, and seconds"));
     table.notes = vec![format!(
-        "`{}`. {keys} keys with values of {} to {} B; a random half deleted; refilled with values of {} to {} B.",
+        "`{}`. {keys} keys with values of {} to {} B; a random half deleted; refilled with values of {} to {} B. Payload: \
+         the bytes of keys and values. CPU: all threads of the server, idle but for what it does of itself.",
         options.command(),
         SMALL.0,
         SMALL.1,
         LARGE.0,
         LARGE.1
     )];
-    for (at, allocator) in variants.names().into_iter().enumerate() {
-        progress("churn", at, variants.names().len(), allocator);
-        table.row(churn_row(variants, allocator, keys)?);
+    let mut course = Course::new("churn", contenders.len());
+    for contender in contenders {
+        course.step(contender.allocator)?;
+        let words = format!("churn {} {keys}", contender.allocator);
+        let told = variants.kept.figures(&contender.program, &words, || churn(contender, keys))?;
+        let mut row = vec![Cell::text(contender.allocator)];
+        for name in ["filled", "half", "refilled", "later"] {
+            row.push(Cell::Number(told.get(name)?, 2));
+        }
+        row.push(told.get("seconds").map_or(Cell::Empty, |seconds| Cell::Number(seconds, 0)));
+        row.push(Cell::Number(told.get("cpu_s")?, 2));
+        table.row(row);
     }
-    progress("churn", 1, 1, "");
+    course.end();
     Ok(table)
 }
 
-fn churn_row(variants: &Variants, allocator: &str, keys: u64) -> Fallible<Vec<Cell>> {
-    let server = Server::start(variants.binary(allocator)?, &[])?;
-    let mut link = server.connect()?;
-    let goes = |number: &u64| Prng::new(*number).one_in(2);
-    let mut payload = set_all(&mut link, 0..keys, SMALL)?;
-    let over = |payload: u64| -> Fallible<f64> { Ok(server.rss_bytes()? as f64 / payload as f64) };
-    let filled = over(payload)?;
-    let mut gone = 0;
-    for number in (0..keys).filter(goes) {
+fn churn(contender: &Contender, keys: u64) -> Fallible<Figures> {
+    let server = contender.start()?;
+    let mut ahead = ahead(&server)?;
+    let over = |payload: u64| -> Fallible<f64> { Ok(server.resident_bytes()? as f64 / payload as f64) };
+    let mut figures = Figures::default();
+    let mut payload = set_all(&mut ahead, 0..keys, |number| size_of_value(number, SMALL))?;
+    figures.add("filled", over(payload)?);
+    let (gone, gone_bytes) = delete_half(&mut ahead, keys)?;
+    payload -= gone_bytes;
+    figures.add("half", over(payload)?);
+    payload += set_all(&mut ahead, keys..keys + gone, |number| size_of_value(number, LARGE))?;
+    figures.add("refilled", over(payload)?);
+    watch(&server, payload, &mut figures)?;
+    Ok(figures)
+}
+
+/// Deletes a random half; how many went, and their bytes.
+fn delete_half(ahead: &mut Ahead, keys: u64) -> Fallible<(u64, u64)> {
+    let (mut gone, mut bytes) = (0, 0);
+    for number in (0..keys).filter(|number| Prng::new(*number).one_in(2)) {
         gone += 1;
-        payload -= (KEY_BYTES + size_of_value(number, SMALL)) as u64;
-        link.send(&[b"DEL", named(number).as_bytes()])?;
+        bytes += (KEY_BYTES + size_of_value(number, SMALL)) as u64;
+        ahead.send(&[b"DEL", &key(number)])?;
     }
-    link.finish()?;
-    let half = over(payload)?;
-    payload += set_all(&mut link, keys..keys + gone, LARGE)?;
-    let (refilled, cpu) = (over(payload)?, server.cpu_ns());
-    std::thread::sleep(SETTLE);
-    let (later, cpu) = (over(payload)?, (server.cpu_ns() - cpu) as f64 / 1e9);
-    let figures = [filled, half, refilled, later, cpu].map(|figure| Cell::Number(figure, 2));
-    Ok([Cell::text(allocator)].into_iter().chain(figures).collect())
+    ahead.finish()?;
+    Ok((gone, bytes))
 }
 
-/// Sets these keys, and returns the bytes of keys and values.
-fn set_all(link: &mut Link, numbers: std::ops::Range<u64>, sizes: (u64, u64)) -> Fallible<u64> {
-    let mut payload = 0;
-    for number in numbers {
-        let value = vec![b'v'; size_of_value(number, sizes)];
-        payload += (KEY_BYTES + value.len()) as u64;
-        link.send(&[b"SET", named(number).as_bytes(), &value])?;
+/// Leaves the server alone, and sees when the goal is met, where it is.
+fn watch(server: &Server, payload: u64, figures: &mut Figures) -> Fallible {
+    let (start, cpu_ns) = (Instant::now(), server.cpu_ns()?);
+    let mut met = None;
+    loop {
+        let over = server.resident_bytes()? as f64 / payload as f64;
+        if over <= GOAL && met.is_none() {
+            met = Some(start.elapsed().as_secs_f64());
+        }
+        if start.elapsed() >= PATIENCE {
+            figures.add("later", over);
+            figures.add("cpu_s", (server.cpu_ns()? - cpu_ns) as f64 / 1e9);
+            met.into_iter().for_each(|seconds| figures.add("seconds", seconds));
+            return Ok(());
+        }
+        course::check()?;
+        std::thread::sleep(GLANCE);
     }
-    link.finish()?;
-    Ok(payload)
-}
-
-fn named(number: u64) -> String {
-    format!("key:{number:012}")
 }
 
 /// The same for a key whenever it is asked.

@@ -7,18 +7,23 @@
 //!       |  for each allocator, each case
 //!       v
 //!   isotherm-memlab-jemalloc --work CASE ARGS     builds one structure and prints `name value` lines
+//!   isotherm-server-jemalloc                      or the real server, filled over a socket
 //! ```
 //!
 //! A case has a process of its own, so what one case leaves behind is not in the figures of the next; and a binary has one
-//! allocator, so there are four of them.
+//! allocator, so there are four of them. A table is printed and written when all of its rows are there, and not before.
 
 mod arenas;
+mod cluster_slots;
+mod course;
 mod figures;
 mod fragmentation;
+mod kept;
+mod keyspace;
+mod meter;
 mod options;
 mod output;
-mod probe;
-mod server;
+mod servers;
 mod size_classes;
 mod slot_index;
 mod svg;
@@ -27,16 +32,47 @@ mod variants;
 use std::process::ExitCode;
 
 use figures::Figures;
-use options::Options;
+use isotherm_probe::Fallible;
+use options::{HELP, Options};
+use output::Table;
 
-/// Why nothing came of it; `Display` is what the user reads.
-pub type Fallible<T = ()> = Result<T, String>;
+/// What can be asked for. Adding a subject touches this list and a file of its own.
+pub struct Subject {
+    pub name: &'static str,
+    /// Its tables, for `--only`.
+    pub tables: &'static [&'static str],
+    /// The most that it takes at a time, by arithmetic.
+    need_bytes: fn(&Options) -> u64,
+    make: fn(&Options) -> Fallible<Vec<Table>>,
+}
+
+pub const SUBJECTS: [Subject; 6] = [
+    slot_index::SUBJECT,
+    size_classes::SUBJECT,
+    fragmentation::SUBJECT,
+    keyspace::SUBJECT,
+    arenas::SUBJECT,
+    cluster_slots::SUBJECT,
+];
+
+/// As `ls` and `grep` have it: words that make no sense are not a failure of what was asked for.
+const EXIT_BAD_WORDS: u8 = 2;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.is_empty() || args.iter().any(|arg| arg == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
     let done = match args.split_first() {
         Some((flag, case)) if flag == "--work" => work(case),
-        _ => Options::parse(&args).and_then(|options| run(&options)),
+        _ => match Options::parse(&args) {
+            Ok(options) => run(&options),
+            Err(why) => {
+                eprintln!("isotherm-memlab: {why}");
+                return ExitCode::from(EXIT_BAD_WORDS);
+            }
+        },
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,15 +83,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The table is printed and written when it is whole; whoever is stopped before leaves none.
 fn run(options: &Options) -> Fallible {
-    let tables = match options.table.as_str() {
-        "slot-index" => slot_index::table(options)?,
-        "size-classes" => size_classes::tables(options)?,
-        "arenas" => arenas::table(options)?,
-        "fragmentation" => fragmentation::tables(options)?,
-        other => return Err(format!("no table called '{other}'\n\n{}", options::HELP)),
-    };
+    meter::check_memory((options.subject.need_bytes)(options))?;
+    course::listen_for_the_end()?;
+    let tables = (options.subject.make)(options)?;
     output::publish(&tables, options)
 }
 
@@ -68,6 +99,7 @@ fn work(case: &[String]) -> Fallible {
         "classes" => size_classes::work_classes(args)?,
         "times" => size_classes::work_times(args)?,
         "arenas" => arenas::work(args)?,
+        "cluster-slots" => cluster_slots::work(args)?,
         other => return Err(format!("no case called '{other}'")),
     };
     print!("{figures}");

@@ -1,8 +1,10 @@
-//! What was asked for on the command line.
+//! What was asked for on the command line. What makes no sense is told in one line.
 
 use std::path::PathBuf;
 
-use crate::Fallible;
+use isotherm_probe::{Fallible, Scale};
+
+use crate::{SUBJECTS, Subject};
 
 pub const HELP: &str = "\
 isotherm-memlab TABLE [options]
@@ -11,84 +13,115 @@ tables
   slot-index    bytes a key of the maps from slots to keys, beside documents 1 and 5
   size-classes  what allocators round to, and what a malloc costs by size, beside documents 1 and 4
   fragmentation the same writes on the server under each allocator, and churn, beside document 2
+  keyspace      bytes a key on the server, and how they go with the number of keys, beside document 5
   arenas        many threads on few arenas, and what tuning does, beside document 4 (jemalloc)
+  cluster-slots the reply to CLUSTER SLOTS of 100 primaries, made in three ways, beside document 3
 
 options
   --scale 1/10         a tenth of the keys, blocks, operations
   --allocators A,B     jemalloc, mimalloc, tcmalloc, system (all four)
-  --out FOLDER         TABLE.md, .csv, .json and .svg there, beside the Markdown on standard output
+  --only A,B           of these tables only, where a subject has several (size-classes-time, churn, growth, ...)
+  --keys N,M           keyspace: exactly so many keys, instead of the document's writes
+  --peers              keyspace: Valkey and Redis in the same run, installed for this alone if need be
+  --rounds N           arenas: rounds of all settings (7)
+  --kept FOLDER        figures of finished cases stay there: the next run goes on where this one was stopped
+  --binaries FOLDER    programs that are built: isotherm-memlab-jemalloc, isotherm-server-jemalloc, ...
+  --out FOLDER         the tables as .md, .csv, .json and .svg there, beside the Markdown on standard output
 ";
 
 pub const ALLOCATORS: [&str; 4] = ["jemalloc", "mimalloc", "tcmalloc", "system"];
 
-#[derive(Debug)]
 pub struct Options {
-    pub table: String,
-    scale: (u64, u64),
+    pub subject: &'static Subject,
+    pub scale: Scale,
     pub allocators: Vec<&'static str>,
+    only: Vec<&'static str>,
+    pub keys: Vec<u64>,
+    pub peers: bool,
+    pub rounds: usize,
+    pub kept: Option<PathBuf>,
+    pub binaries: Option<PathBuf>,
     pub out: Option<PathBuf>,
 }
 
 impl Options {
     pub fn parse(args: &[String]) -> Fallible<Options> {
-        let table = args.first().filter(|name| !name.starts_with('-')).cloned().ok_or(HELP)?;
-        let mut options = Options { table, scale: (1, 1), allocators: ALLOCATORS.to_vec(), out: None };
-        let mut args = args[1..].iter();
-        while let Some(flag) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("{flag} wants a value"));
+        let (name, rest) = args.split_first().ok_or("which table? --help names them")?;
+        let subject = SUBJECTS.iter().find(|subject| subject.name == name);
+        let subject = subject.ok_or_else(|| {
+            format!("no table called '{name}'; there are {}", SUBJECTS.map(|subject| subject.name).join(", "))
+        })?;
+        let mut options = Options {
+            subject,
+            scale: Scale::FULL,
+            allocators: ALLOCATORS.to_vec(),
+            only: Vec::new(),
+            keys: Vec::new(),
+            peers: false,
+            rounds: 7,
+            kept: None,
+            binaries: None,
+            out: None,
+        };
+        let mut rest = rest.iter();
+        while let Some(flag) = rest.next() {
+            let mut value = || rest.next().ok_or_else(|| format!("{flag} wants a value"));
             match flag.as_str() {
-                "--scale" => options.scale = fraction(value()?)?,
-                "--allocators" => {
-                    options.allocators = value()?.split(',').map(allocator).collect::<Fallible<_>>()?;
-                }
+                "--scale" => options.scale = Scale::parse(value()?)?,
+                "--allocators" => options.allocators = allocators(value()?)?,
+                "--only" => options.only = some_of("table", subject.tables, value()?)?,
+                "--keys" => options.keys = value()?.split(',').map(number).collect::<Fallible<_>>()?,
+                "--peers" => options.peers = true,
+                "--rounds" => options.rounds = number(value()?)? as usize,
+                "--kept" => options.kept = Some(value()?.into()),
+                "--binaries" => options.binaries = Some(value()?.into()),
                 "--out" => options.out = Some(value()?.into()),
-                other => return Err(format!("no option called '{other}'\n\n{HELP}")),
+                other => return Err(format!("no option called '{other}'; --help names them")),
             }
+        }
+        if subject.name != "keyspace" && (options.peers || !options.keys.is_empty()) {
+            return Err("--keys and --peers belong to the table keyspace".to_string());
         }
         Ok(options)
     }
 
-    pub fn scaled(&self, count: u64) -> u64 {
-        (count * self.scale.0 / self.scale.1).max(1)
-    }
-
-    pub fn is_whole(&self) -> bool {
-        self.scale.0 == self.scale.1
-    }
-
-    /// "at 1/10 of the size", or nothing.
-    pub fn scale_note(&self) -> String {
-        if self.is_whole() {
-            String::new()
-        } else {
-            format!(", at {}/{} of the size", self.scale.0, self.scale.1)
-        }
+    pub fn wants(&self, table: &str) -> bool {
+        self.only.is_empty() || self.only.contains(&table)
     }
 
     /// The command that makes the table again.
     pub fn command(&self) -> String {
-        let mut line = format!("cargo run --release -p isotherm-memlab -- {}", self.table);
-        if !self.is_whole() {
-            line += &format!(" --scale {}/{}", self.scale.0, self.scale.1);
-        }
+        let mut line =
+            format!("cargo run --release -p isotherm-memlab -- {}{}", self.subject.name, self.scale.option());
         if self.allocators.len() < ALLOCATORS.len() {
             line += &format!(" --allocators {}", self.allocators.join(","));
+        }
+        if !self.keys.is_empty() {
+            let keys: Vec<String> = self.keys.iter().map(u64::to_string).collect();
+            line += &format!(" --keys {}", keys.join(","));
+        }
+        if self.peers {
+            line += " --peers";
         }
         line
     }
 }
 
-fn allocator(name: &str) -> Fallible<&'static str> {
-    let found = ALLOCATORS.into_iter().find(|known| *known == name);
-    found.ok_or_else(|| format!("no allocator called '{name}'; there are {}", ALLOCATORS.join(", ")))
+fn allocators(text: &str) -> Fallible<Vec<&'static str>> {
+    if text == "all" { Ok(ALLOCATORS.to_vec()) } else { some_of("allocator", &ALLOCATORS, text) }
 }
 
-fn fraction(text: &str) -> Fallible<(u64, u64)> {
-    let (part, whole) = text.split_once('/').unwrap_or((text, "1"));
-    match (part.parse(), whole.parse()) {
-        (Ok(part), Ok(whole)) if part > 0 && whole > 0 && part <= whole => Ok((part, whole)),
-        _ => Err(format!("'{text}' is no scale: 1/10 is one")),
-    }
+fn some_of(what: &str, known: &[&'static str], text: &str) -> Fallible<Vec<&'static str>> {
+    let one = |name: &str| {
+        let found = known.iter().find(|known| **known == name).copied();
+        found.ok_or_else(|| format!("no {what} called '{name}'; there are {}", known.join(", ")))
+    };
+    text.split(',').map(one).collect()
+}
+
+/// A number that something is counted by: at least one.
+fn number(text: &str) -> Fallible<u64> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("'{text}' is no number"))
 }
 
 #[cfg(test)]
@@ -103,15 +136,45 @@ mod tests {
     #[test]
     fn a_command_line() {
         let options = parse("slot-index --scale 1/10 --allocators system,jemalloc").unwrap();
-        assert_eq!(options.scaled(15_000_000), 1_500_000);
+        assert_eq!(options.scale.of(15_000_000), 1_500_000);
         assert_eq!(options.allocators, ["system", "jemalloc"]);
         assert_eq!(
             options.command(),
             "cargo run --release -p isotherm-memlab -- slot-index --scale 1/10 --allocators system,jemalloc"
         );
-        for wrong in ["", "--scale 1/2", "x --scale 0", "x --scale 2/1", "x --allocators dlmalloc", "x --out"]
-        {
-            assert!(parse(wrong).is_err(), "{wrong}");
+        let options = parse("keyspace --peers --keys 100,2000 --allocators all --only keyspace").unwrap();
+        assert_eq!(options.keys, [100, 2000]);
+        assert!(options.wants("keyspace") && !options.wants("growth"));
+        assert_eq!(
+            options.command(),
+            "cargo run --release -p isotherm-memlab -- keyspace --keys 100,2000 --peers"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_in_one_line() {
+        for (line, says) in [
+            ("", "which table?"),
+            ("--scale 1/2", "no table called '--scale'"),
+            ("slots", "there are slot-index, size-classes"),
+            ("arenas --scale 0", "'0' is no scale"),
+            ("arenas --scale", "--scale wants a value"),
+            ("arenas --allocators dlmalloc", "no allocator called 'dlmalloc'"),
+            ("arenas --only churn", "no table called 'churn'"),
+            ("arenas --rounds 0", "'0' is no number"),
+            ("arenas --peers", "belong to the table keyspace"),
+            ("keyspace --keys 10,", "'' is no number"),
+            ("keyspace --fast", "no option called '--fast'"),
+        ] {
+            let why = parse(line).err().expect(line);
+            assert!(why.contains(says) && !why.contains('\n'), "{line}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_table() {
+        for subject in &SUBJECTS {
+            assert!(HELP.contains(&format!("\n  {} ", subject.name)), "{}", subject.name);
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::Fallible;
+use isotherm_probe::Fallible;
+
 use crate::options::Options;
 use crate::svg;
 
@@ -14,8 +15,16 @@ pub struct Table {
     pub notes: Vec<String>,
     pub head: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
-    /// What the bars of the chart are; none without one.
-    pub unit: Option<&'static str>,
+    pub chart: Option<Chart>,
+}
+
+/// How a table is drawn, and the unit of what is.
+#[derive(Clone, Copy, Debug)]
+pub enum Chart {
+    /// A bar for each number.
+    Bars(&'static str),
+    /// A line for each column of numbers, over the first.
+    Lines(&'static str),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -136,17 +145,24 @@ pub fn publish(tables: &[Table], options: &Options) -> Fallible {
         write(folder, table.id, "md", &table.markdown())?;
         write(folder, table.id, "csv", &table.csv())?;
         write(folder, table.id, "json", &table.json())?;
-        if let Some(unit) = table.unit {
-            write(folder, table.id, "svg", &svg::bars(table, unit))?;
+        match table.chart {
+            Some(Chart::Bars(unit)) => write(folder, table.id, "svg", &svg::bars(table, unit))?,
+            Some(Chart::Lines(unit)) => write(folder, table.id, "svg", &svg::lines(table, unit))?,
+            None => {}
         }
     }
     Ok(())
 }
 
 fn write(folder: &Path, name: &str, ending: &str, text: &str) -> Fallible {
-    let (file, part) =
-        (folder.join(format!("{name}.{ending}")), folder.join(format!("{name}.{ending}.part")));
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &file));
+    write_whole(&folder.join(format!("{name}.{ending}")), text)
+}
+
+/// A file that is there with all of its text or as it was: it is written beside its place, and moved there.
+pub fn write_whole(file: &Path, text: &str) -> Fallible {
+    let mut part = file.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, file));
     written.map_err(|why| format!("cannot write {}: {why}", file.display()))
 }
 

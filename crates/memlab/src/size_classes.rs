@@ -1,12 +1,15 @@
 //! What an allocator rounds a request to, and what a malloc and a free cost by size: documents 1 and 4.
 
-use crate::Fallible;
-use crate::figures::Figures;
-use crate::options::Options;
-use crate::output::{Cell, Table};
-use crate::probe;
-use crate::variants::{Variants, progress};
+use isotherm_probe::Fallible;
 use isotherm_stdx::Prng;
+
+use crate::Subject;
+use crate::course::Course;
+use crate::figures::Figures;
+use crate::meter;
+use crate::options::Options;
+use crate::output::{Cell, Chart, Table};
+use crate::variants::Variants;
 
 /// Document 1 asked what 4 bytes cost.
 const BLOCK_SIZES: [usize; 4] = [4, 8, 10, 16];
@@ -19,13 +22,31 @@ const TIMED_ROUNDS: u64 = 20;
 /// 4 KB slabs hold 32, 16, 8 and 4 of these; here 16 pages do. In MALLOC_CONF: from-to:pages.
 const TUNED: &str = "slab_sizes:128-128:16|256-256:16|512-512:16|1024-1024:16";
 
-pub fn tables(options: &Options) -> Fallible<Vec<Table>> {
-    let blocks = options.scaled(BLOCKS);
-    // A block and the pointer to it.
-    probe::check_memory(blocks * (32 + 16))?;
-    let variants = Variants::build(options)?;
-    let mut tables = vec![block_table(&variants, options, blocks)?, class_table(&variants, options)?];
-    tables.push(time_table(&variants, options)?);
+pub const SUBJECT: Subject = Subject {
+    name: "size-classes",
+    tables: &["size-classes-small", "size-classes", "size-classes-time"],
+    need_bytes,
+    make: tables,
+};
+
+/// A block, at most 32 B of it, and the 16 B that point to it; the timed blocks of 4 KB are fewer.
+fn need_bytes(options: &Options) -> u64 {
+    let timed = options.scale.of(TIMED_BLOCKS) * (4096 + 24);
+    (options.scale.of(BLOCKS) * (32 + 16)).max(timed)
+}
+
+fn tables(options: &Options) -> Fallible<Vec<Table>> {
+    let variants = Variants::of_cases(options)?;
+    let mut tables = Vec::new();
+    if options.wants("size-classes-small") {
+        tables.push(block_table(&variants, options, options.scale.of(BLOCKS))?);
+    }
+    if options.wants("size-classes") {
+        tables.push(class_table(&variants, options)?);
+    }
+    if options.wants("size-classes-time") {
+        tables.push(time_table(&variants, options)?);
+    }
     tables[0].notes.extend(variants.notes());
     Ok(tables)
 }
@@ -38,15 +59,16 @@ fn block_table(variants: &Variants, options: &Options, blocks: u64) -> Fallible<
     let mut head = vec!["malloc of".to_string()];
     variants.names().iter().for_each(|name| head.extend([format!("{name} used"), format!("{name} RSS")]));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let title = format!("Small blocks: bytes each, {blocks} blocks{}", options.scale_note());
+    let title = format!("Small blocks: bytes each, {blocks} blocks{}", options.scale.note());
     let mut table = Table::new("size-classes-small", title, &head);
-    table.unit = Some("bytes a block");
+    table.chart = Some(Chart::Bars("bytes a block"));
     table.notes = vec![
         format!("`{}`. The pointers to the blocks are not counted.", options.command()),
         "Document 1, jemalloc: 4 and 8 B cost the same, 10 and 16 too; 4 B lost on each of 35 M nodes were 133.8 MB.".into(),
     ];
-    for (at, size) in BLOCK_SIZES.into_iter().enumerate() {
-        progress("size-classes, blocks", at, BLOCK_SIZES.len(), &size.to_string());
+    let mut course = Course::new("size-classes-small", BLOCK_SIZES.len());
+    for size in BLOCK_SIZES {
+        course.step(&format!("{size} B"))?;
         let mut row = vec![Cell::text(format!("{size} B"))];
         for allocator in variants.names() {
             let held = variants.run(allocator, &case("blocks", &[size as u64, blocks]), "")?;
@@ -54,7 +76,7 @@ fn block_table(variants: &Variants, options: &Options, blocks: u64) -> Fallible<
         }
         table.row(row);
     }
-    progress("size-classes, blocks", BLOCK_SIZES.len(), BLOCK_SIZES.len(), "");
+    course.end();
     Ok(table)
 }
 
@@ -62,12 +84,12 @@ fn block_table(variants: &Variants, options: &Options, blocks: u64) -> Fallible<
 pub fn work_blocks(args: &[String]) -> Fallible<Figures> {
     let [size, count] = numbers(args)?;
     let mut kept: Vec<Box<[u8]>> = vec![Box::default(); count as usize];
-    let before = probe::held();
+    let before = meter::held();
     for block in &mut kept {
         *block = vec![1; size as usize].into_boxed_slice();
     }
     let mut figures = Figures::default();
-    probe::held().tell_since(before, count, &mut figures);
+    meter::held().tell_since(before, count, &mut figures);
     std::hint::black_box(&kept);
     Ok(figures)
 }
@@ -147,25 +169,26 @@ fn time_table(variants: &Variants, options: &Options) -> Fallible<Table> {
         head.push(if conf.is_empty() { name.to_string() } else { format!("{name} tuned") });
     }
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let title = format!("A malloc and its free: ns of CPU, by size{}", options.scale_note());
+    let title = format!("A malloc and its free: ns of CPU, by size{}", options.scale.note());
     let mut table = Table::new("size-classes-time", title, &head);
-    table.unit = Some("ns a malloc and free");
+    table.chart = Some(Chart::Bars("ns a malloc and free"));
     table.notes = vec![
         format!(
             "`{}`. {} blocks are taken and freed in a random order, {TIMED_ROUNDS} times; the median round.",
             options.command(),
-            options.scaled(TIMED_BLOCKS)
+            options.scale.of(TIMED_BLOCKS)
         ),
         format!(
             "Tuned: MALLOC_CONF={TUNED}. Document 4 saw bumps at 128, 256, 512 and 1024 B, where a slab holds few blocks."
         ),
     ];
     let mut told = Vec::new();
-    for (at, (name, conf)) in cases.iter().enumerate() {
-        progress("size-classes, times", at, cases.len(), name);
-        told.push(variants.run(name, &case("times", &[options.scaled(TIMED_BLOCKS)]), conf)?);
+    let mut course = Course::new("size-classes-time", cases.len());
+    for (name, conf) in &cases {
+        course.step(name)?;
+        told.push(variants.run(name, &case("times", &[options.scale.of(TIMED_BLOCKS)]), conf)?);
     }
-    progress("size-classes, times", cases.len(), cases.len(), "");
+    course.end();
     for size in TIMED_SIZES {
         let mut row = vec![Cell::text(format!("{size} B"))];
         for figures in &told {
@@ -197,7 +220,7 @@ pub fn work_times(args: &[String]) -> Fallible<Figures> {
 
 /// Takes a block for each place and frees them in `order`; nanoseconds of this thread's CPU.
 fn round(size: usize, order: &[u32], blocks: &mut [Vec<u8>]) -> u64 {
-    let start = probe::thread_cpu_ns();
+    let start = meter::thread_cpu_ns();
     for block in blocks.iter_mut() {
         *block = Vec::with_capacity(size);
     }
@@ -206,7 +229,7 @@ fn round(size: usize, order: &[u32], blocks: &mut [Vec<u8>]) -> u64 {
         blocks[at as usize] = Vec::new();
     }
     std::hint::black_box(&mut *blocks);
-    probe::thread_cpu_ns() - start
+    meter::thread_cpu_ns() - start
 }
 
 fn numbers<const N: usize>(args: &[String]) -> Fallible<[u64; N]> {

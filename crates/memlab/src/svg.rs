@@ -1,9 +1,9 @@
-//! A chart of a table: a bar for each number, grouped by row.
+//! A chart of a table: a bar for each number, grouped by row; or a line for each column over the first.
 //!
 //! ```text
-//!   skip list   |############## 102.2
-//!               |############## 101.9
-//!   radix tree  |########## 67.2
+//!   skip list   |############## 102.2          100 +--_
+//!               |############## 101.9              |   -_/-_
+//!   radix tree  |########## 67.2                 0 +---------- keys
 //! ```
 
 use crate::output::{Cell, Table};
@@ -43,7 +43,49 @@ pub fn bars(table: &Table, unit: &str) -> String {
         }
         y += GAP;
     }
-    let height = y + 10.0;
+    page(table, unit, y + 10.0, &body)
+}
+
+/// Height of the field that lines are drawn in.
+const FIELD: f64 = 360.0;
+const MARGIN: f64 = 60.0;
+const TICKS: usize = 5;
+
+pub fn lines(table: &Table, unit: &str) -> String {
+    let series: Vec<usize> = (1..table.head.len()).collect();
+    let column = |column: usize| table.rows.iter().map(move |row| value(&row[column]));
+    let widest = column(0).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let highest = series.iter().flat_map(|&at| column(at)).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let top = TOP + 16.0 * series.len().div_ceil(3) as f64;
+    let right = WIDTH - 2.0 * MARGIN;
+    let (x, y) = (|x: f64| MARGIN + x / widest * right, |y: f64| top + FIELD - y / highest * FIELD);
+    let mut body = String::new();
+    legend(table, &series, &mut body);
+    for tick in 0..=TICKS {
+        let part = tick as f64 / TICKS as f64;
+        let (across, up) = (part * widest, part * highest);
+        body += &format!("<path d=\"M{MARGIN} {:.1}H{:.1}\" stroke=\"#dddddd\"/>\n", y(up), MARGIN + right);
+        text(&mut body, MARGIN - 6.0, y(up) + 4.0, "end", &format!("{up:.0}"));
+        text(&mut body, x(across), top + FIELD + 16.0, "middle", &format!("{across:.0}"));
+    }
+    text(&mut body, MARGIN + right / 2.0, top + FIELD + 32.0, "middle", &table.head[0]);
+    for (at, &place) in series.iter().enumerate() {
+        let points: Vec<String> = table
+            .rows
+            .iter()
+            .filter(|row| row[place] != Cell::Empty)
+            .map(|row| format!("{:.1},{:.1}", x(value(&row[0])), y(value(&row[place]))))
+            .collect();
+        body += &format!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n",
+            points.join(" "),
+            COLOURS[at % COLOURS.len()]
+        );
+    }
+    page(table, unit, top + FIELD + 46.0, &body)
+}
+
+fn page(table: &Table, unit: &str, height: f64, body: &str) -> String {
     let mut title = String::new();
     text(&mut title, 10.0, 22.0, "start", &format!("{} ({unit})", table.title));
     format!(
@@ -84,5 +126,18 @@ mod tests {
         // The ground, two of the legend, three bars.
         assert_eq!(svg.matches("<rect").count(), 6, "{svg}");
         assert!(svg.contains("Bytes &amp; keys (bytes)") && svg.contains(">102.2<"), "{svg}");
+    }
+
+    #[test]
+    fn a_line_for_each_column() {
+        let mut table = Table::new("t", "Growth", &["keys", "ours", "theirs"]);
+        for (keys, ours, theirs) in [(100.0, 40.0, 90.0), (200.0, 41.0, 100.0)] {
+            table.row([keys, ours, theirs].map(|number| Cell::Number(number, 1)).to_vec());
+        }
+        let svg = lines(&table, "bytes");
+        assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+        // The last point of the highest line: the field's upper right corner.
+        assert!(svg.contains("860.0,62.0\" fill"), "{svg}");
+        assert!(svg.contains(">keys<") && svg.contains(">theirs<"), "{svg}");
     }
 }

@@ -29,6 +29,7 @@ cargo xtask <command>
   locks                interleavings of the locks, chosen by a scheduler of our own
   allocators [NAME ..] the server under each allocator: built, filled, emptied
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
+                       (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)
   bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
   clients [NAME ..]    valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... at work against our server
   conformance [ARGS]   the same commands to Isotherm and to Valkey, and Valkey's own tests

@@ -40,7 +40,11 @@ pub fn command(args: &[String]) -> Fallible {
             println!("{}", source()?.display());
             Ok(())
         }
-        Some(other) => Err(format!("peers knows install, bin and source, not '{other}'")),
+        Some("redis") => {
+            println!("{}", redis_server()?.display());
+            Ok(())
+        }
+        Some(other) => Err(format!("peers knows install, bin, redis and source, not '{other}'")),
     }
 }
 

@@ -9,14 +9,16 @@ mod radix_tree;
 mod skip_list;
 mod tables;
 
+use isotherm_probe::Fallible;
 use isotherm_stdx::Slot;
 
-use crate::Fallible;
+use crate::Subject;
+use crate::course::Course;
 use crate::figures::Figures;
+use crate::meter;
 use crate::options::Options;
-use crate::output::{Cell, Table};
-use crate::probe;
-use crate::variants::{Variants, progress};
+use crate::output::{Cell, Chart, Table};
+use crate::variants::Variants;
 use ids::{FIRST_THIRD, Ids, SlotsBy, in_first_third};
 use nodes::Nodes;
 use radix_tree::{RadixTree, expected_nodes};
@@ -85,30 +87,35 @@ const MAPS: [Map; 5] = [
     },
 ];
 
-pub fn table(options: &Options) -> Fallible<Vec<Table>> {
-    let keys = options.scaled(KEYS);
-    probe::check_memory(
-        MAPS.iter().map(|map| options.scaled(map.keys) * map.bytes_max).max().unwrap_or_default(),
-    )?;
-    let variants = Variants::build(options)?;
+pub const SUBJECT: Subject = Subject { name: "slot-index", tables: &["slot-index"], need_bytes, make: table };
+
+/// One map at a time.
+fn need_bytes(options: &Options) -> u64 {
+    MAPS.iter().map(|map| options.scale.of(map.keys) * map.bytes_max).max().unwrap_or_default()
+}
+
+fn table(options: &Options) -> Fallible<Vec<Table>> {
+    let keys = options.scale.of(KEYS);
+    let variants = Variants::of_cases(options)?;
     check_digits(&variants)?;
     let mut head = vec!["map from slots to keys".to_string(), "published".to_string()];
     for name in variants.names() {
         head.extend([format!("{name} used"), format!("{name} RSS")]);
     }
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let title = format!("Slot to keys: bytes a key, {keys} random 32-digit ids{}", options.scale_note());
+    let title = format!("Slot to keys: bytes a key, {keys} random 32-digit ids{}", options.scale.note());
     let mut table = Table::new("slot-index", title, &head);
-    table.unit = Some("bytes a key");
+    table.chart = Some(Chart::Bars("bytes a key"));
     table.notes.push(format!(
         "`{}`. Used: at the sizes that the allocator takes; RSS: as the kernel has it.",
         options.command()
     ));
-    for (at, map) in MAPS.iter().enumerate() {
-        progress("slot-index", at, MAPS.len(), map.name);
+    let mut course = Course::new("slot-index", MAPS.len() * variants.names().len());
+    for map in &MAPS {
         let published = map.published.map_or(Cell::Empty, |bytes| Cell::Number(bytes, 1));
         let mut row = vec![Cell::text(map.name), published];
         for allocator in variants.names() {
+            course.step(&format!("{}, {allocator}", map.name))?;
             let (used, rss, nodes) = measure(&variants, allocator, map, options)?;
             row.extend([Cell::Number(used, 1), Cell::Number(rss, 1)]);
             if map.case == "radix-third" && allocator == variants.names()[0] {
@@ -117,7 +124,7 @@ pub fn table(options: &Options) -> Fallible<Vec<Table>> {
         }
         table.row(row);
     }
-    progress("slot-index", MAPS.len(), MAPS.len(), "");
+    course.end();
     let ours = (Slot::COUNT as u64 * RECORD_BYTES) as f64 / keys as f64;
     let mut row = vec![Cell::text("none (Isotherm): records of slots, by arithmetic"), Cell::Empty];
     variants.names().iter().for_each(|_| row.extend([Cell::Number(ours, 1), Cell::Number(ours, 1)]));
@@ -129,9 +136,9 @@ pub fn table(options: &Options) -> Fallible<Vec<Table>> {
 
 /// Used and resident bytes a key, and nodes.
 fn measure(variants: &Variants, allocator: &str, map: &Map, options: &Options) -> Fallible<(f64, f64, f64)> {
-    let keys = options.scaled(map.keys);
+    let keys = options.scale.of(map.keys);
     let run = |case: &str| {
-        let drawn = if case == "radix-third" { options.scaled(DRAWN) } else { keys };
+        let drawn = if case == "radix-third" { options.scale.of(DRAWN) } else { keys };
         variants.run(allocator, &["slot-index".into(), case.into(), drawn.to_string()], "")
     };
     let with = run(map.case)?;
@@ -157,7 +164,7 @@ fn check_digits(variants: &Variants) -> Fallible {
 }
 
 fn told_nodes(nodes: f64, options: &Options) -> String {
-    let keys = in_first_third(options.scaled(DRAWN));
+    let keys = in_first_third(options.scale.of(DRAWN));
     let slots = u64::from(FIRST_THIRD) + 1;
     let expected = expected_nodes(slots, keys / slots);
     format!(
@@ -186,9 +193,9 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
     match case.as_str() {
         "skip-list" => {
             let mut list = SkipList::new(count);
-            let before = probe::held();
+            let before = meter::held();
             Ids::new(SEED, count, SlotsBy::Crc).for_each(|(slot, id)| list.insert(slot, &id));
-            probe::held().tell_since(before, count, &mut figures);
+            meter::held().tell_since(before, count, &mut figures);
             figures.add("nodes", list.len() as f64);
         }
         "radix-tree" | "radix-third" => {
@@ -196,21 +203,21 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
             let kept = if case == "radix-tree" { count } else { in_first_third(count) };
             // 2.34 nodes an id, and the upper levels where ids are few.
             let mut tree = RadixTree::new((kept * 5 / 2) as usize + 200_000);
-            let before = probe::held();
+            let before = meter::held();
             for (slot, id) in Ids::new(SEED, count, slots) {
                 let mut key = [0; 2 + ids::ID_BYTES];
                 key[..2].copy_from_slice(&slot.to_be_bytes());
                 key[2..].copy_from_slice(&id);
                 tree.insert(&key);
             }
-            probe::held().tell_since(before, tree.keys(), &mut figures);
+            meter::held().tell_since(before, tree.keys(), &mut figures);
             figures.add("nodes", tree.nodes() as f64);
         }
         "digits" => {
             let mut tree = RadixTree::new(count as usize * 5 / 4);
-            let before = probe::held();
+            let before = meter::held();
             (0..count).for_each(|number| tree.insert(format!("{number:06}").as_bytes()));
-            probe::held().tell_since(before, tree.keys(), &mut figures);
+            meter::held().tell_since(before, tree.keys(), &mut figures);
             figures.add("nodes", tree.nodes() as f64);
         }
         "one-table" | "linked" | "per-slot" => {
@@ -220,13 +227,13 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
                 _ => Kind::PerSlot,
             };
             let entries = Nodes::new(count as usize + 1);
-            let before = probe::held();
+            let before = meter::held();
             let mut tables = Tables::new(kind, entries);
             for (slot, id) in Ids::new(SEED, count, SlotsBy::Crc) {
                 let hash = u64::from_le_bytes(id[..8].try_into().expect("8 of 32 bytes"));
                 tables.insert(slot, scramble(hash));
             }
-            probe::held().tell_since(before, count, &mut figures);
+            meter::held().tell_since(before, count, &mut figures);
             figures.add("nodes", tables.len() as f64);
         }
         other => return Err(format!("no map called '{other}'")),

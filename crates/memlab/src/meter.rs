@@ -4,7 +4,8 @@ use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::Fallible;
+use isotherm_probe::Fallible;
+
 use crate::figures::Figures;
 
 #[derive(Clone, Copy, Debug)]
