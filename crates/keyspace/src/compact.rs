@@ -18,8 +18,10 @@ use isotherm_stdx::Slot;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompactStep {
     pub moved: u64,
-    /// Objects whose partition was busy.
-    pub skipped: u64,
+    /// Objects whose partition was busy, and those that left meanwhile.
+    pub stayed: u64,
+    /// The keys that lie in pages and blobs that were moved.
+    pub keys: u64,
     /// Whether there is more to do.
     pub more: bool,
 }
@@ -32,9 +34,12 @@ impl Keyspace {
         let mut step =
             CompactStep { more: arena.victims(&mut victims, objects_max), ..CompactStep::default() };
         for victim in victims {
-            match self.try_lock(victim.owner) {
-                Some(mut partition) => step.moved += u64::from(partition.relocate(&victim)),
-                None => step.skipped += 1,
+            match self.try_lock(victim.owner).and_then(|mut partition| partition.relocate(&victim)) {
+                Some(keys) => {
+                    step.moved += 1;
+                    step.keys += keys;
+                }
+                None => step.stayed += 1,
             }
         }
         step
@@ -56,16 +61,21 @@ impl Keyspace {
 }
 
 impl Partition {
-    /// Moves an object that the arena wants moved. False if it has gone meanwhile, or there is no room.
-    fn relocate(&mut self, victim: &Victim) -> bool {
+    /// Moves an object that the arena wants moved; how many keys lie in it. Nothing if it has gone meanwhile, or there is no
+    /// room.
+    fn relocate(&mut self, victim: &Victim) -> Option<u64> {
         if !self.store.heap.arena().is_still(victim) {
-            return false;
+            return None;
         }
         match victim.kind {
-            Kind::Page => self.relocate_page(victim.handle),
-            Kind::Blob => self.relocate_blob(victim.handle),
+            Kind::Page => {
+                let page = self.store.heap.page(victim.handle);
+                let keys = if page.owner().is_none() { page.len() as u64 } else { 0 };
+                self.relocate_page(victim.handle).then_some(keys)
+            }
+            Kind::Blob => self.relocate_blob(victim.handle).then_some(1),
             Kind::Index => unreachable!("the arena never asks for these"),
-            Kind::Node => self.store.relocate_node(victim.handle),
+            Kind::Node => self.store.relocate_node(victim.handle).then_some(0),
         }
     }
 
@@ -164,9 +174,9 @@ mod tests {
                 let block = keyspace.arenas()[0].allocate(kind, 640, 0).expect("there is room");
                 partition.store.heap.bytes_mut(block.handle, 640).fill(0xff);
                 let victim = Victim { handle: block.handle, kind: listed_as, bytes: block.bytes, owner: 0 };
-                assert!(!partition.relocate(&victim));
+                assert_eq!(partition.relocate(&victim), None);
                 keyspace.arenas()[0].release(block.handle);
-                assert!(!partition.relocate(&victim));
+                assert_eq!(partition.relocate(&victim), None);
             }
         }
     }

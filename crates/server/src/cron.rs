@@ -5,9 +5,8 @@
 //! | expiry    | every tick                 | a quarter of the thread's time; due pages only, found by their bounds    |
 //! | eviction  | every tick, above the limit| as long as one command would                                            |
 //! | lazy free | every tick                 | a tenth of the time: what removed collections had                        |
-//! | compaction| every tick                 | a tenth of the time, some objects under a lock at a time                 |
-//! | trimming  | every tick                 | free slabs beyond a reserve go back to the system                        |
-//! | huge pages| every tick                 | some ranges of 2 MB that are full                                       |
+//! | compaction| between ticks              | its share of the time, some objects at a time (see `compaction`)          |
+//! | huge pages| every tick                 | some ranges of 2 MB that are full; seldom while slabs are emptied         |
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
 //! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
@@ -18,6 +17,7 @@ use isotherm_stdx::Prng;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::compaction::Compaction;
 use crate::latency::monitor::Event;
 use crate::memory::Room;
 use crate::node::{Node, Tasks, unix_now};
@@ -25,15 +25,13 @@ use crate::pump::Pump;
 
 /// Keys that expire under one lock: some 20 us.
 const EXPIRED_PER_STEP_MAX: u64 = 100;
-/// Objects that are moved in one step; each has a lock of its own.
-const MOVED_PER_STEP_MAX: usize = 64;
 /// Nodes of removed collections that are freed under one lock: some 20 us.
 const FREED_PER_STEP_MAX: usize = 200;
 /// Slots that age under one lock.
 const SLOTS_PER_STEP_MAX: usize = 4;
-/// Free slabs are kept for a sixty-fourth of what lives, and so many at least.
-const KEPT_CHUNKS_MIN: usize = 4;
-const CHUNK_BYTES: u64 = 16 << 10;
+/// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be given back
+/// again, and copying 2 MB takes as long as moving thousands of objects.
+const ROUNDS_PER_COLLAPSE: u32 = 16;
 /// How often rates are sampled.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -48,6 +46,10 @@ pub struct Cron {
     age_due: f64,
     aged_at: Instant,
     sampled_at: Instant,
+    compaction: Compaction,
+    /// When everything but compaction goes on.
+    round_due: Instant,
+    rounds: u32,
     /// Memory is above its limit, and was counted so up to here.
     exceeded_at: Option<Instant>,
 }
@@ -64,16 +66,32 @@ impl Cron {
             age_due: 0.0,
             aged_at: now,
             sampled_at: now,
+            compaction: Compaction::default(),
+            round_due: now,
+            rounds: 0,
             exceeded_at: None,
         }
     }
 
-    /// One tick. Returns when the next should be: sooner if something was left undone.
+    /// Does what is due. Returns when the next tick should be.
     pub fn tick(&mut self) -> Duration {
         let period = Duration::from_secs(1) / self.node.config.hz().max(1);
         if self.node.cron_paused.load(Ordering::Acquire) {
             return period;
         }
+        if Instant::now() >= self.round_due {
+            let rest = self.round(period);
+            self.round_due = Instant::now() + rest;
+        }
+        let due = match self.compaction.turn(self.node) {
+            Some(turn) => turn.min(self.round_due),
+            None => self.round_due,
+        };
+        due.saturating_duration_since(Instant::now())
+    }
+
+    /// Everything but compaction. Returns when the next round should be: sooner if something was left undone.
+    fn round(&mut self, period: Duration) -> Duration {
         self.pump.listen(self.node.config.events());
         self.node.end_pause_if_over(unix_now());
         self.node.memory.note(self.node.used_memory_bytes());
@@ -101,12 +119,9 @@ impl Cron {
             undone |= self.node.make_room(&mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
         undone |= self.free_removed(Instant::now() + period / 10);
-        let compaction = Instant::now();
-        undone |= self.compact(compaction + period / 10);
-        self.node.control_stats().values.compaction_us.add(compaction.elapsed().as_micros() as u64);
-        self.node.note_latency(Event::ActiveDefragCycle, compaction.elapsed());
-        self.trim(Instant::now() + period / 10);
-        self.collapse(Instant::now() + period / 10);
+        let collapse = Instant::now();
+        self.collapse(collapse + period / 10);
+        self.node.control_stats().values.collapse_us.add(collapse.elapsed().as_micros() as u64);
         self.node.forget_some_reads();
         self.pump.flush();
         self.age();
@@ -167,34 +182,12 @@ impl Cron {
         false
     }
 
-    fn compact(&mut self, deadline: Instant) -> bool {
-        for arena in 0..self.node.keyspace.arenas().len() {
-            loop {
-                let step = self.node.keyspace.compact_step(arena, MOVED_PER_STEP_MAX);
-                if step.moved == 0 {
-                    break;
-                }
-                if Instant::now() >= deadline {
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    fn trim(&self, deadline: Instant) {
-        for arena in self.node.keyspace.arenas() {
-            let kept = (arena.live_bytes() / 64 / CHUNK_BYTES) as usize + KEPT_CHUNKS_MIN;
-            while arena.trim(kept) > 0 {
-                if Instant::now() >= deadline {
-                    return;
-                }
-            }
-        }
-    }
-
     /// Puts memory that is full on huge pages.
-    fn collapse(&self, deadline: Instant) {
+    fn collapse(&mut self, deadline: Instant) {
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.compaction.is_running() && !self.rounds.is_multiple_of(ROUNDS_PER_COLLAPSE) {
+            return;
+        }
         for arena in self.node.keyspace.arenas() {
             arena.collapse();
             if Instant::now() >= deadline {

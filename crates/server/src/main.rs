@@ -40,6 +40,7 @@ mod stats;
 mod tracking;
 
 mod client_memory;
+mod compaction;
 mod memory;
 
 mod admin;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::command_log::CommandLog;
+use crate::compaction::Progress;
 use crate::config::Config;
 use crate::control;
 use crate::latency::monitor::{Event, Monitor};
@@ -34,6 +35,7 @@ pub struct Node {
     pub command_log: CommandLog,
     pub latency: Monitor,
     pub memory: Memory,
+    pub compaction: Progress,
     pub pause: Pause,
     pub pubsub: PubSub,
     pub monitors: Monitors,
@@ -123,6 +125,7 @@ impl Node {
             command_log: CommandLog::default(),
             latency: Monitor::default(),
             memory: Memory::default(),
+            compaction: Progress::default(),
             pause: Pause::default(),
             pubsub: PubSub::default(),
             monitors: Monitors::default(),

@@ -97,6 +97,12 @@ pub struct Values<T> {
     pub expire_time_caps: T,
     pub expire_cycle_us: T,
     pub compaction_us: T,
+    pub collapse_us: T,
+    /// How long there was something to move, the rests included.
+    pub compaction_run_us: T,
+    pub compaction_moved: T,
+    pub compaction_stayed: T,
+    pub compaction_keys: T,
     /// How long more memory was used than there should be.
     pub eviction_exceeded_ms: T,
 }
@@ -376,5 +382,10 @@ each_value!(
     expire_time_caps,
     expire_cycle_us,
     compaction_us,
+    collapse_us,
+    compaction_run_us,
+    compaction_moved,
+    compaction_stayed,
+    compaction_keys,
     eviction_exceeded_ms,
 );

@@ -4,12 +4,7 @@
 
 mod common;
 
-use common::{Server, encode};
-
-fn field(info: &str, name: &str) -> u64 {
-    let (_, rest) = info.split_once(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name} in {info}"));
-    rest.lines().next().unwrap().parse().unwrap()
-}
+use common::{Server, encode, field};
 
 #[test]
 fn values_of_all_sizes_come_and_go() {

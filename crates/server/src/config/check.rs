@@ -16,14 +16,6 @@ pub fn databases(value: &Value) -> Verdict {
     refuse(number(value) > DATABASES_MAX, "there can be at most 65535 databases")
 }
 
-pub fn no_defrag(value: &Value) -> Verdict {
-    refuse(
-        number(value) != 0,
-        "Active defragmentation cannot be enabled: it requires a server compiled with a modified Jemalloc like the \
-         one shipped by default with the source distribution",
-    )
-}
-
 pub fn no_mptcp(value: &Value) -> Verdict {
     refuse(number(value) != 0, "MPTCP is not supported on this platform")
 }

@@ -30,7 +30,7 @@ mod docs;
 pub use params::{Apply, Id, Reason};
 pub use special::{OUTPUT_CLASSES, OutputLimit, output_limits};
 pub use table::{PARAMS, id};
-pub use values::EvictionPolicy;
+pub use values::{Defrag, EvictionPolicy};
 
 use params::{Kind, Param, Value};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

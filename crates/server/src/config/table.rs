@@ -30,7 +30,6 @@ const NO_ACL: &str = "there are no users but the default one yet";
 const NO_AFFINITY: &str = "threads are not bound to CPUs";
 const NO_CLUSTER: &str = "there is no cluster yet";
 const NO_COMPRESSION: &str = "the blocks of a list are not compressed";
-const NO_DEFRAG: &str = "memory is always compacted";
 const LAZYFREE: &str = "freeing is quick in any case, so nothing is left to the background";
 const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
@@ -95,15 +94,15 @@ pub const PARAMS: &[Param] = &[
     choice("acl-pubsub-default", ACL_PUBSUB_DEFAULT, "resetchannels").no_effect(NO_ACL),
     text("aclfile", "").immutable().fixed(NO_ACL),
     unsigned("acllog-max-len", 128, 0, i64::MAX).no_effect(NO_ACL),
-    signed("active-defrag-cycle-max", 25, 1, 99).no_effect(NO_DEFRAG),
-    signed("active-defrag-cycle-min", 1, 1, 99).no_effect(NO_DEFRAG),
-    signed("active-defrag-cycle-us", 500, 0, 100000).no_effect(NO_DEFRAG),
-    unsigned("active-defrag-ignore-bytes", 100 << 20, 1, i64::MAX).memory().no_effect(NO_DEFRAG),
-    unsigned("active-defrag-max-scan-fields", 1000, 1, i64::MAX).no_effect(NO_DEFRAG),
-    signed("active-defrag-threshold-lower", 10, 0, 1000).no_effect(NO_DEFRAG),
-    signed("active-defrag-threshold-upper", 100, 0, 1000).no_effect(NO_DEFRAG),
+    signed("active-defrag-cycle-max", 25, 1, 99).works("With activedefrag: what compaction may take at the upper threshold, in percent of a CPU."),
+    signed("active-defrag-cycle-min", 1, 1, 99).works("With activedefrag: what compaction may take at the lower threshold, in percent of a CPU."),
+    signed("active-defrag-cycle-us", 500, 0, 100000).works("How many microseconds compaction works at a time, always."),
+    unsigned("active-defrag-ignore-bytes", 100 << 20, 1, i64::MAX).memory().works("With activedefrag: less than this free inside slabs is no fragmentation."),
+    unsigned("active-defrag-max-scan-fields", 1000, 1, i64::MAX).no_effect("a large collection is moved node by node"),
+    signed("active-defrag-threshold-lower", 10, 0, 1000).works("With activedefrag: fragmentation from which on compaction may take active-defrag-cycle-min, in percent."),
+    signed("active-defrag-threshold-upper", 100, 0, 1000).works("With activedefrag: fragmentation from which on compaction may take active-defrag-cycle-max, in percent."),
     signed("active-expire-effort", 1, 1, 10).apply(Apply::Timers).works("The share of time that the expiry cycle may take."),
-    flag("activedefrag", false).check(check::no_defrag).fixed(NO_DEFRAG),
+    flag("activedefrag", false).works("Memory is always compacted, within compaction-cpu-percent; with yes it may take more where Valkey would spend more (active-defrag-*)."),
     flag("activerehashing", true).no_effect("nothing is ever rehashed as a whole"),
     flag("always-show-logo", false).immutable().works("The picture at start is shown in the log even if nobody is watching."),
     flag("aof-disable-auto-gc", false).hidden().no_effect(NO_PERSISTENCE),
@@ -163,6 +162,7 @@ pub const PARAMS: &[Param] = &[
     signed("commandlog-reply-larger-than", 1 << 20, -1, i64::MAX).works("Replies of so many bytes are logged; -1 for none."),
     signed("commandlog-request-larger-than", 1 << 20, -1, i64::MAX).works("Requests of so many bytes are logged; -1 for none."),
     unsigned("commandlog-slow-execution-max-len", 128, 0, i64::MAX).alias("slowlog-max-len").works("How many slow commands are remembered."),
+    signed("compaction-cpu-percent", 25, 1, 99).works("What compaction may take whenever memory is to be gained, in percent of a CPU. Of Isotherm only."),
     flag("crash-log-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("crash-memcheck-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("daemonize", false).immutable().works("The server goes into the background."),

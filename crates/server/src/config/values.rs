@@ -7,6 +7,7 @@ use crate::events::Events;
 use crate::log::{Format, Level, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A smaller limit would close whoever wants to raise it.
 const CLIENT_MEMORY_BYTES_MIN: u64 = 128 << 10;
@@ -47,6 +48,18 @@ impl EvictionPolicy {
     pub fn is_lfu(self) -> bool {
         matches!(self, EvictionPolicy::VolatileLfu | EvictionPolicy::AllkeysLfu)
     }
+}
+
+/// Valkey's parameters of active defragmentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Defrag {
+    /// Percent of a CPU, at the lower and at the upper threshold.
+    pub cycle_min: u32,
+    pub cycle_max: u32,
+    /// Percent of what is in use.
+    pub threshold_lower: u32,
+    pub threshold_upper: u32,
+    pub ignore_bytes: u64,
 }
 
 /// Who may do something dangerous.
@@ -289,6 +302,30 @@ impl Config {
     pub fn lfu_decay_minutes(&self) -> u32 {
         const LFU_DECAY_TIME: Id = id("lfu-decay-time");
         self.number(LFU_DECAY_TIME) as u32
+    }
+
+    /// 1..=99, of one CPU.
+    pub fn compaction_cpu_percent(&self) -> u32 {
+        const COMPACTION_CPU_PERCENT: Id = id("compaction-cpu-percent");
+        self.number(COMPACTION_CPU_PERCENT) as u32
+    }
+
+    /// How long compaction works at a time.
+    pub fn compaction_turn(&self) -> Duration {
+        const CYCLE_US: Id = id("active-defrag-cycle-us");
+        Duration::from_micros(self.number(CYCLE_US) as u64)
+    }
+
+    /// `None` unless `activedefrag`.
+    pub fn defrag(&self) -> Option<Defrag> {
+        let number = |id: Id| self.number(id) as u32;
+        self.flag(const { id("activedefrag") }).then(|| Defrag {
+            cycle_min: number(const { id("active-defrag-cycle-min") }),
+            cycle_max: number(const { id("active-defrag-cycle-max") }),
+            threshold_lower: number(const { id("active-defrag-threshold-lower") }),
+            threshold_upper: number(const { id("active-defrag-threshold-upper") }),
+            ignore_bytes: self.number(const { id("active-defrag-ignore-bytes") }) as u64,
+        })
     }
 
     // ---- time ----

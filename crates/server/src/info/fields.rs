@@ -4,6 +4,7 @@ use isotherm_stdx::units::human_bytes;
 
 use super::snapshot::{Snapshot, memory_rss_bytes};
 use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
+use crate::compaction::share_percent;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::node::Tasks;
 use crate::pubsub::Kind;
@@ -148,7 +149,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_aof_buffer", none),
     ("mem_allocator", |_| isotherm_allocator::name()),
     ("mem_overhead_db_hashtable_rehashing", none),
-    ("active_defrag_running", none),
+    ("active_defrag_running", |s| s.node.compaction.percent().to_string()),
     ("lazyfree_pending_objects", none),
     ("lazyfreed_objects", none),
     ("isotherm_arena_live_bytes", |s| s.arenas().live.to_string()),
@@ -262,12 +263,15 @@ pub const STATS: &[Field] = &[
     ("total_forks", none),
     ("migrate_cached_sockets", none),
     ("slave_expires_tracked_keys", none),
-    ("active_defrag_hits", none),
-    ("active_defrag_misses", none),
-    ("active_defrag_key_hits", none),
+    ("active_defrag_hits", |s| s.totals().values.compaction_moved.to_string()),
+    ("active_defrag_misses", |s| s.totals().values.compaction_stayed.to_string()),
+    ("active_defrag_key_hits", |s| s.totals().values.compaction_keys.to_string()),
     ("active_defrag_key_misses", none),
-    ("total_active_defrag_time", |s| (s.totals().values.compaction_us / 1000).to_string()),
-    ("current_active_defrag_time", none),
+    ("total_active_defrag_time", |s| (s.totals().values.compaction_run_us / 1000).to_string()),
+    ("current_active_defrag_time", |s| (s.node.compaction.run_us() / 1000).to_string()),
+    ("isotherm_compaction_cpu_percent", |s| share_percent(s.node).to_string()),
+    ("isotherm_compaction_cpu_milliseconds", |s| (s.totals().values.compaction_us / 1000).to_string()),
+    ("isotherm_huge_pages_cpu_milliseconds", |s| (s.totals().values.collapse_us / 1000).to_string()),
     ("tracking_total_keys", |s| s.node.trackers.keys().to_string()),
     ("tracking_total_items", |s| s.node.trackers.items().to_string()),
     ("tracking_total_prefixes", |s| s.node.trackers.prefixes().to_string()),

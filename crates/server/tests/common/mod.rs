@@ -245,3 +245,9 @@ fn reply_end(bytes: &[u8], at: usize) -> Option<usize> {
         other => panic!("no reply begins with {:?}", other as char),
     }
 }
+
+/// A number in a reply of INFO.
+pub fn field(info: &str, name: &str) -> u64 {
+    let (_, rest) = info.split_once(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name} in {info}"));
+    rest.lines().next().unwrap().parse().unwrap()
+}
