@@ -48,6 +48,7 @@ use huge::Huge;
 use lock::{Guard, Lock};
 use reserve::Region;
 use slab::Place;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -134,6 +135,11 @@ impl Arena {
     /// Address space for objects. Smaller than asked for by a factor of `2^halvings()`.
     pub fn reservation_bytes(&self) -> u64 {
         self.memory.reserved() as u64
+    }
+
+    /// The addresses of the reservation and of the side table: what of them is there, the kernel knows.
+    pub fn mappings(&self) -> [Range<usize>; 2] {
+        [self.memory.addresses(), self.lock().table_addresses()]
     }
 
     /// How often the reservation was refused and halved.

@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 use crate::Exhausted;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -72,6 +73,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
+    /// The guard included.
+    pub fn addresses(&self) -> Range<usize> {
+        let base = self.base.as_ptr() as usize;
+        base..base + self.reserved + GUARD_BYTES
+    }
+
     /// `bytes` and `step` are multiples of the system's page.
     pub fn reserve(bytes: usize, step: usize) -> Result<Region, ReserveError> {
         assert!(bytes > 0 && bytes.is_multiple_of(4096) && step.is_multiple_of(4096));

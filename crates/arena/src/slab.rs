@@ -19,6 +19,7 @@ use crate::handle::UNIT_BYTES;
 use crate::heap::ClassState;
 use crate::reserve::Region;
 use crate::{Exhausted, ReserveError};
+use std::ops::Range;
 
 pub(crate) const UNITS_PER_CHUNK: u32 = (CHUNK_BYTES / UNIT_BYTES) as u32;
 
@@ -98,6 +99,10 @@ impl Table {
     /// Bytes of the table that hold records of chunks below `chunks`, in whole pages of the system.
     pub fn touched_bytes(&self, chunks: u32) -> usize {
         (chunks as usize * size_of::<Record>()).next_multiple_of(4096)
+    }
+
+    pub fn addresses(&self) -> Range<usize> {
+        self.region.addresses()
     }
 
     pub fn reserved_bytes(&self) -> usize {

@@ -11,6 +11,7 @@ use crate::class::{CHUNK_BYTES, CLASSES, KIND_COUNT, ORDERS, SHAPES, shape_of};
 use crate::heap::{ClassState, Heap};
 use crate::reserve::Region;
 use crate::slab::Table;
+use std::ops::Range;
 
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct KindStats {
@@ -70,6 +71,10 @@ impl Heap {
             }
         }
         stats
+    }
+
+    pub fn table_addresses(&self) -> Range<usize> {
+        self.table.addresses()
     }
 
     /// Free objects of a class, in the slab under evacuation too.

@@ -21,7 +21,7 @@ use crate::page::Page;
 use crate::partition::Partition;
 use crate::store::Store;
 use crate::table::Table;
-use crate::tally::ClassSums;
+use crate::tally::{Class, ClassSums};
 use crate::value::{Db, Encoding, Type};
 use isotherm_arena::{ArenaStats, Kind, class_bytes};
 
@@ -181,6 +181,7 @@ impl Keyspace {
                 }
             }
         }
+        all.sort_by_key(|one| (one.db, Class::new(one.kind, one.encoding)));
         all
     }
 }

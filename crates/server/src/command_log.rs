@@ -105,6 +105,20 @@ impl CommandLog {
         log.entries.truncate(kind.len_max(config));
     }
 
+    /// What is noted, and the room for it.
+    pub fn memory_bytes(&self) -> usize {
+        let texts = |entry: &Logged| {
+            let arguments: usize =
+                entry.arguments.iter().map(|argument| argument.len() + size_of::<Box<[u8]>>()).sum();
+            arguments + entry.addr.len() + entry.name.len()
+        };
+        let log = |kind: &Mutex<Log>| {
+            let log = kind.lock().unwrap_or_else(PoisonError::into_inner);
+            log.entries.capacity() * size_of::<Logged>() + log.entries.iter().map(texts).sum::<usize>()
+        };
+        self.logs.iter().map(log).sum()
+    }
+
     pub fn len(&self, config: &Config, kind: Kind) -> usize {
         self.trimmed(config, kind).entries.len()
     }

@@ -12,7 +12,9 @@
 //!
 //! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
 
-use isotherm_keyspace::{AccessMode, AgeHand, LRU_ROUND_SECONDS, Slot};
+use isotherm_keyspace::{
+    AccessMode, AgeHand, Conditions, ExpiryMode, Held, LRU_ROUND_SECONDS, NoEffects, Slot, Txn, Want,
+};
 use isotherm_stdx::Prng;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 use crate::compaction::Compaction;
 use crate::latency::monitor::Event;
 use crate::memory::Room;
+use crate::memory_map;
 use crate::node::{Node, Tasks, unix_now};
 use crate::pump::Pump;
 
@@ -34,6 +37,9 @@ const SLOTS_PER_STEP_MAX: usize = 4;
 const ROUNDS_PER_COLLAPSE: u32 = 16;
 /// How often rates are sampled.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Workers take their buffers within some milliseconds.
+const SETTLING: Duration = Duration::from_millis(100);
 
 pub struct Cron {
     node: &'static Node,
@@ -52,6 +58,8 @@ pub struct Cron {
     rounds: u32,
     /// Memory is above its limit, and was counted so up to here.
     exceeded_at: Option<Instant>,
+    /// When the threads of the process will all have started.
+    settled_at: Option<Instant>,
 }
 
 impl Cron {
@@ -70,6 +78,7 @@ impl Cron {
             round_due: now,
             rounds: 0,
             exceeded_at: None,
+            settled_at: Some(now + SETTLING),
         }
     }
 
@@ -101,6 +110,7 @@ impl Cron {
             self.sampled_at = Instant::now();
         }
         let woken = self.node.stats.now_ticks();
+        self.note_process();
         self.note_memory();
         let paused = self.node.tasks().has(Tasks::PAUSES);
         let begun = Instant::now();
@@ -130,6 +140,17 @@ impl Cron {
         values.eventloop_ticks.add(self.node.stats.now_ticks().saturating_sub(woken));
         // Undone work goes on after a rest three times as long as what was done.
         if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }
+    }
+
+    /// Once, a moment after the start: what the process itself takes.
+    fn note_process(&mut self) {
+        if self.settled_at.take_if(|at| *at <= Instant::now()).is_none() {
+            return;
+        }
+        let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
+        let mut held = Held::new(&self.node.keyspace);
+        held.acquire(Want::All);
+        memory_map::note_process(self.node, &Txn::new(&mut held, conditions, &mut NoEffects));
     }
 
     /// Since when more memory is used than there should be.

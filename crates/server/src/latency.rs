@@ -69,6 +69,12 @@ impl Recorder {
         octaves.0[at].get_or_init(empty_octave)
     }
 
+    pub fn memory_bytes(&self) -> usize {
+        let Some(octaves) = self.0.get() else { return 0 };
+        let filled = octaves.0.iter().filter(|cells| cells.get().is_some()).count();
+        size_of::<Octaves>() + filled * size_of::<Cells>()
+    }
+
     /// Adds what was recorded to `sum`.
     pub fn add_to(&self, sum: &mut Histogram, nanos: impl Fn(u64) -> u64) {
         let Some(octaves) = self.0.get() else { return };

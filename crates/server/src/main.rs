@@ -42,6 +42,8 @@ mod tracking;
 mod client_memory;
 mod compaction;
 mod memory;
+mod memory_map;
+mod outside;
 
 mod admin;
 mod config;

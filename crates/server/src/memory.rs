@@ -30,6 +30,7 @@ pub struct Memory {
     peak_bytes: AtomicU64,
     startup_bytes: AtomicU64,
     excess_bytes: AtomicU64,
+    process_bytes: AtomicU64,
 }
 
 /// Some half-filled slabs are the price of any mixture of sizes; a keyspace of 8 MB has 0.5 MB of them.
@@ -55,6 +56,19 @@ impl Memory {
         self.startup_bytes.store(used_bytes, Ordering::Relaxed);
     }
 
+    /// What the process itself takes: found by `find` once all threads are there, and the same from then on.
+    pub fn process_bytes_or(&self, find: impl FnOnce() -> u64) -> u64 {
+        match self.process_bytes.load(Ordering::Relaxed) {
+            0 => find(),
+            bytes => bytes,
+        }
+    }
+
+    /// The threads have started, and nobody has asked for anything yet.
+    pub fn note_process(&self, bytes: u64) {
+        let _ = self.process_bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     pub fn note(&self, used_bytes: u64) {
         self.peak_bytes.fetch_max(used_bytes, Ordering::Relaxed);
     }
@@ -63,6 +77,17 @@ impl Memory {
     #[inline]
     pub fn excess_bytes(&self) -> u64 {
         self.excess_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// What a hash table (hashbrown's) takes that has room for so many of `T`: an eighth of its buckets stays free, and each
+/// has a byte beside it.
+pub fn hash_table_bytes<T>(capacity: usize) -> usize {
+    const GROUP_BYTES: usize = 16;
+    match capacity {
+        0 => 0,
+        1..=3 => 4 * (size_of::<T>() + 1) + GROUP_BYTES,
+        _ => (capacity * 8 / 7).next_power_of_two() * (size_of::<T>() + 1) + GROUP_BYTES,
     }
 }
 

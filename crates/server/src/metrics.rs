@@ -24,6 +24,7 @@ use crate::info::{self, Snapshot};
 use crate::listeners::os_text;
 use crate::log;
 use crate::node::{Node, unix_now};
+use crate::outside;
 
 mod names;
 
@@ -39,6 +40,7 @@ pub fn start(node: &'static Node) -> Result<(), String> {
     let failed = |error: io::Error| format!("Failed listening on port {port} (metrics): {}", os_text(&error));
     let listener = TcpListener::bind((address.as_str(), port)).map_err(failed)?;
     let serve = move || {
+        outside::note_stack();
         // A peer that is gone before it is answered asks again.
         listener.incoming().flatten().for_each(|stream| drop(answer(node, stream)));
     };
@@ -95,9 +97,10 @@ fn page(node: &Node) -> String {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     let mut nobody = NoEffects;
-    snapshot.databases = info::database_sizes(node, &mut Txn::new(&mut held, conditions, &mut nobody));
+    let asked: [&[u8]; 1] = [b"everything"];
+    info::look_up(&mut snapshot, &asked, || Txn::new(&mut held, conditions, &mut nobody));
     held.release();
-    let text = info::text(&snapshot, &[b"everything"]);
+    let text = info::text(&snapshot, &asked);
     let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).collect();
     let mut page = Page::default();
     page.add("up", "Whether the server answers.", Type::Gauge, "", "1");

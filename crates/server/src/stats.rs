@@ -159,6 +159,12 @@ impl Stats {
         totals
     }
 
+    /// Histograms, which come with the first command that needs them.
+    pub fn memory_bytes(&self) -> usize {
+        let commands = self.threads.iter().flat_map(|thread| thread.commands.iter());
+        commands.map(|command| command.latency.memory_bytes()).sum()
+    }
+
     /// The times of a command, since the start or the last reset.
     pub fn latency(&self, command: u16) -> Histogram {
         let mut sum = self.raw_latency(usize::from(command));

@@ -32,6 +32,7 @@ use crate::dispatch::Dispatcher;
 use crate::hot::STRANGER_OUTPUT_BYTES_MAX;
 use crate::log;
 use crate::node::{Node, unix_now};
+use crate::outside;
 use crate::pubsub::{Message, Name};
 use crate::session::{Attention, ClientShared, Session};
 use crate::tracking::{Author, Changes};
@@ -173,6 +174,7 @@ impl Worker {
 
     /// Runs for ever; the process ends it.
     pub fn run(mut self) -> io::Result<()> {
+        outside::note_stack();
         loop {
             // A worker leaves letters for itself without waking itself.
             let timeout = match self.inner.has_work() || self.mailbox.has_letters() {

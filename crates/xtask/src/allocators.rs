@@ -30,9 +30,11 @@ fn smoke(feature: &str) -> Fallible {
         _ => None,
     };
     run::step(&format!("the server with {feature}"), || {
-        for (package, tests) in
-            [("isotherm-allocator", ["--lib", "--"]), ("isotherm", ["--test", "allocator"])]
-        {
+        for (package, tests) in [
+            ("isotherm-allocator", ["--lib", "--"]),
+            ("isotherm", ["--test", "allocator"]),
+            ("isotherm", ["--test", "books"]),
+        ] {
             let mut command = run::cargo();
             command.args([
                 "test",

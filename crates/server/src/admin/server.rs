@@ -50,9 +50,7 @@ fn time(call: &mut AdminCall<'_>) -> Outcome {
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     let asked: Vec<&[u8]> = call.args.from(1).iter().collect();
     let mut snapshot = Snapshot::new(call.node, call.now);
-    if info::wants_keyspace(&asked) {
-        snapshot.databases = info::database_sizes(call.node, &mut call.txn());
-    }
+    info::look_up(&mut snapshot, &asked, || call.txn());
     call.reply.verbatim("txt", info::text(&snapshot, &asked).as_bytes());
     Outcome::Done
 }

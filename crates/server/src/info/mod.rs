@@ -11,8 +11,10 @@ mod fields;
 mod sections;
 mod snapshot;
 
-pub use snapshot::{Snapshot, database_sizes, memory_rss_bytes};
+pub use snapshot::{ArenaSums, Snapshot, database_sizes, memory_rss_bytes};
 
+use crate::memory_map::Moment;
+use isotherm_keyspace::Txn;
 use sections::{Body, SECTIONS, Section};
 
 /// The answer to INFO with these arguments.
@@ -35,9 +37,20 @@ pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
     out
 }
 
-/// Whether the key counts of databases will be shown, for which the keyspace must stand still.
-pub fn wants_keyspace(asked: &[&[u8]]) -> bool {
-    SECTIONS.iter().any(|section| section.name == "keyspace" && is_wanted(section, asked))
+/// Looks up what the keyspace must stand still for, as far as it will be shown; `txn` makes it do so.
+pub fn look_up<'t, 'k: 't>(snapshot: &mut Snapshot<'_>, asked: &[&[u8]], txn: impl FnOnce() -> Txn<'t, 'k>) {
+    let wants = |name| SECTIONS.iter().any(|section| section.name == name && is_wanted(section, asked));
+    let (keyspace, map) = (wants("keyspace"), wants("memorymap"));
+    if !keyspace && !map {
+        return;
+    }
+    let mut txn = txn();
+    if keyspace {
+        snapshot.databases = database_sizes(snapshot.node, &mut txn);
+    }
+    if map {
+        snapshot.moment.set(Some(Moment::new(snapshot.node, &txn)));
+    }
 }
 
 fn is_wanted(section: &Section, asked: &[&[u8]]) -> bool {

@@ -26,6 +26,7 @@ pub const SECTIONS: &[Section] = &[
     section("server", "Server", Body::Lines(server)),
     section("clients", "Clients", Body::Fields(CLIENTS)),
     section("memory", "Memory", Body::Fields(MEMORY)),
+    only_asked(section("memorymap", "MemoryMap", Body::Lines(memory_map))),
     section("persistence", "Persistence", Body::Fields(PERSISTENCE)),
     section("stats", "Stats", Body::Fields(STATS)),
     section("replication", "Replication", Body::Fields(REPLICATION)),
@@ -124,6 +125,16 @@ fn error_stats(snapshot: &Snapshot<'_>, out: &mut String) {
         let code = String::from_utf8_lossy(code).replace(['#', ':', '\n', '\r'], "_");
         line(out, format_args!("errorstat_{code}:count={count}"));
     }
+}
+
+fn memory_map(snapshot: &Snapshot<'_>, out: &mut String) {
+    let Some(map) = snapshot.memory_map() else { return };
+    let mut show = |name: &str, bytes: i64| line(out, format_args!("memorymap_{name}:{bytes}"));
+    map.used.iter().for_each(|part| show(part.name, part.bytes));
+    show("used", map.used_bytes);
+    map.resident.iter().for_each(|part| show(part.name, part.bytes));
+    show("total", map.total_bytes);
+    map.beside.iter().for_each(|part| show(&format!("beside_{}", part.name), part.bytes));
 }
 
 fn keyspace(snapshot: &Snapshot<'_>, out: &mut String) {

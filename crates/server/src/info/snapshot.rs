@@ -1,9 +1,10 @@
 //! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
 
-use isotherm_keyspace::{Db, Txn, UnixMs};
-use std::cell::OnceCell;
+use isotherm_keyspace::{Db, Keyspace, Txn, UnixMs};
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::memory_map::{MemoryMap, Moment};
 use crate::node::Node;
 use crate::stats::Totals;
 use isotherm_allocator::{self as allocator, Figures};
@@ -18,6 +19,9 @@ pub struct Snapshot<'a> {
     cpu: OnceCell<Cpu>,
     arenas: OnceCell<ArenaSums>,
     allocators: OnceCell<Figures>,
+    /// What the memory map is made from, if it will be shown.
+    pub moment: Cell<Option<Moment>>,
+    memory_map: OnceCell<Option<MemoryMap>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +87,8 @@ impl<'a> Snapshot<'a> {
             cpu: OnceCell::new(),
             arenas: OnceCell::new(),
             allocators: OnceCell::new(),
+            moment: Cell::new(None),
+            memory_map: OnceCell::new(),
         }
     }
 
@@ -140,20 +146,30 @@ impl<'a> Snapshot<'a> {
     }
 
     pub fn arenas(&self) -> &ArenaSums {
-        self.arenas.get_or_init(|| {
-            let mut sums = ArenaSums::default();
-            for stats in self.node.keyspace.arenas().iter().map(|arena| arena.stats()) {
-                sums.live += stats.live_bytes;
-                sums.slabs += stats.slab_bytes;
-                sums.partial_free += stats.partial_free_bytes;
-                sums.tails += stats.tail_bytes;
-                sums.free_slabs += stats.free_slab_bytes;
-                sums.metadata += stats.metadata_bytes;
-                sums.committed += stats.committed_bytes;
-                sums.reserved += stats.reserved_bytes;
-            }
-            sums
-        })
+        self.arenas.get_or_init(|| ArenaSums::of(&self.node.keyspace))
+    }
+
+    /// `None` if it was not asked for: the keyspace has to stand still for its first part.
+    pub fn memory_map(&self) -> Option<&MemoryMap> {
+        let moment = || self.moment.take().map(|moment| MemoryMap::new(self.node, moment));
+        self.memory_map.get_or_init(moment).as_ref()
+    }
+}
+
+impl ArenaSums {
+    pub fn of(keyspace: &Keyspace) -> ArenaSums {
+        let mut sums = ArenaSums::default();
+        for stats in keyspace.arenas().iter().map(|arena| arena.stats()) {
+            sums.live += stats.live_bytes;
+            sums.slabs += stats.slab_bytes;
+            sums.partial_free += stats.partial_free_bytes;
+            sums.tails += stats.tail_bytes;
+            sums.free_slabs += stats.free_slab_bytes;
+            sums.metadata += stats.metadata_bytes;
+            sums.committed += stats.committed_bytes;
+            sums.reserved += stats.reserved_bytes;
+        }
+        sums
     }
 }
 

@@ -33,8 +33,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::memory::hash_table_bytes;
 use crate::node::{Node, Tasks};
 use crate::worker::Letter;
+use isotherm_allocator::class_bytes;
 use isotherm_stdx::glob_match;
 
 /// The name of a channel or a pattern: one text, shared by the registry, the worker and the sessions.
@@ -74,6 +76,8 @@ pub struct PubSub {
     counts: [AtomicUsize; Kind::COUNT],
     /// Sessions that listen to something.
     pub sessions: AtomicUsize,
+    /// What the names take that somebody listens to.
+    name_bytes: AtomicUsize,
     crowd_bytes: AtomicUsize,
 }
 
@@ -105,6 +109,11 @@ impl Message {
     }
 }
 
+/// A name behind two counts.
+fn name_bytes(name: &[u8]) -> usize {
+    class_bytes(2 * size_of::<usize>() + name.len())
+}
+
 impl Default for PubSub {
     fn default() -> PubSub {
         PubSub {
@@ -113,6 +122,7 @@ impl Default for PubSub {
             hasher: RandomState::new(),
             counts: Default::default(),
             sessions: AtomicUsize::new(0),
+            name_bytes: AtomicUsize::new(0),
             crowd_bytes: AtomicUsize::new(0),
         }
     }
@@ -126,6 +136,7 @@ impl PubSub {
                 Some((shared, _)) => Arc::clone(shared),
                 None => {
                     self.counts[kind as usize].fetch_add(1, Ordering::AcqRel);
+                    self.name_bytes.fetch_add(name_bytes(name), Ordering::Relaxed);
                     Arc::from(name)
                 }
             };
@@ -144,6 +155,7 @@ impl PubSub {
                 names.all.remove(name);
                 shrink(&mut names.all);
                 self.counts[kind as usize].fetch_sub(1, Ordering::AcqRel);
+                self.name_bytes.fetch_sub(name_bytes(name), Ordering::Relaxed);
             }
         });
     }
@@ -151,6 +163,22 @@ impl PubSub {
     /// Names that somebody listens to.
     pub fn count(&self, kind: Kind) -> usize {
         self.counts[kind as usize].load(Ordering::Acquire)
+    }
+
+    /// Names, the tables that they are in, and messages on their way.
+    pub fn memory_bytes(&self) -> usize {
+        let table = |names: &Names| hash_table_bytes::<(Name, Hearers)>(names.all.capacity());
+        let patterns = table(&self.patterns.read().unwrap_or_else(PoisonError::into_inner));
+        let shards: usize = self
+            .shards
+            .iter()
+            .map(|shard| {
+                let shard = lock(shard);
+                table(&shard.channels) + table(&shard.shard_channels)
+            })
+            .sum();
+        let (names, crowd) = (&self.name_bytes, &self.crowd_bytes);
+        patterns + shards + names.load(Ordering::Relaxed) + crowd.load(Ordering::Relaxed)
     }
 
     /// Sessions that listen to `name`.

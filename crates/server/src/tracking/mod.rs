@@ -65,6 +65,10 @@ impl Trackers {
         self.sessions.load(Ordering::Acquire)
     }
 
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
     pub fn keys(&self) -> usize {
         self.table.keys()
     }

@@ -5,11 +5,14 @@
 //! ```
 //! A shard's lock is held for one key at a time, under the lock of the key's partition.
 
+use isotherm_allocator::class_bytes;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::memory::hash_table_bytes;
 
 const SHARDS: usize = 64;
 
@@ -67,6 +70,8 @@ pub struct Table {
     keys: AtomicUsize,
     /// Sessions of all keys together.
     items: AtomicUsize,
+    /// What the keys' names take.
+    key_bytes: AtomicUsize,
     /// Where the next key is taken from that has to leave.
     hand: AtomicUsize,
 }
@@ -78,6 +83,7 @@ impl Default for Table {
             hasher: RandomState::new(),
             keys: AtomicUsize::new(0),
             items: AtomicUsize::new(0),
+            key_bytes: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
         }
     }
@@ -92,6 +98,17 @@ impl Table {
         self.items.load(Ordering::Acquire)
     }
 
+    /// Names, the tables that they are in, and the sessions of keys that several have read, about.
+    pub fn memory_bytes(&self) -> usize {
+        let tables: usize = self
+            .shards
+            .iter()
+            .map(|shard| hash_table_bytes::<(Box<[u8]>, Readers)>(lock(shard).capacity()))
+            .sum();
+        let several = self.items().saturating_sub(self.keys());
+        tables + self.key_bytes.load(Ordering::Relaxed) + several * 2 * size_of::<Tracker>()
+    }
+
     pub fn note(&self, key: &[u8], tracker: Tracker) {
         let mut shard = self.shard_of(key);
         // Mostly it is there already, and its name need not be copied.
@@ -100,6 +117,7 @@ impl Table {
             None => {
                 shard.insert(key.into(), Readers::One(tracker));
                 self.keys.fetch_add(1, Ordering::AcqRel);
+                self.key_bytes.fetch_add(class_bytes(key.len()), Ordering::Relaxed);
                 true
             }
         };
@@ -114,7 +132,7 @@ impl Table {
             return None;
         }
         let readers = self.shard_of(key).remove(key)?;
-        Some(self.count_out(readers))
+        Some(self.count_out(key, readers))
     }
 
     /// Any key leaves.
@@ -129,21 +147,23 @@ impl Table {
                 let len = shard.len();
                 shard.shrink_to(len * 2);
             }
-            return Some((key, self.count_out(readers)));
+            let trackers = self.count_out(&key, readers);
+            return Some((key, trackers));
         }
         None
     }
 
     pub fn clear(&self) {
         for shard in &self.shards {
-            for (_, readers) in std::mem::take(&mut *lock(shard)) {
-                self.count_out(readers);
+            for (key, readers) in std::mem::take(&mut *lock(shard)) {
+                self.count_out(&key, readers);
             }
         }
     }
 
-    fn count_out(&self, readers: Readers) -> Vec<Tracker> {
+    fn count_out(&self, key: &[u8], readers: Readers) -> Vec<Tracker> {
         let trackers = readers.into_vec();
+        self.key_bytes.fetch_sub(class_bytes(key.len()), Ordering::Relaxed);
         self.keys.fetch_sub(1, Ordering::AcqRel);
         self.items.fetch_sub(trackers.len(), Ordering::AcqRel);
         trackers

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod malloc;
+mod map;
 mod stats;
 
 use isotherm_commands::Outcome;
@@ -19,6 +20,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::MEMORY_DOCTOR, doctor::doctor),
         Command::new(specs::MEMORY_HELP, help),
         Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
+        Command::new(specs::MEMORY_MAP, map::map),
         Command::new(specs::MEMORY_PURGE, malloc::purge),
         Command::new(Spec { reach: Reach::All, ..specs::MEMORY_STATS }, stats::stats),
         Command::new(specs::MEMORY_USAGE, usage),
@@ -63,6 +65,9 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "    Return memory problems reports.",
             "MALLOC-STATS",
             "    Return internal statistics report from the memory allocator.",
+            "MAP",
+            "    Return where every byte is: used memory by purpose, what is resident beside",
+            "    it, and what keys of each type and encoding take.",
             "PURGE",
             "    Attempt to purge dirty pages for reclamation by the allocator.",
             "STATS",

@@ -288,6 +288,18 @@ pub const MEMORY_DOCTOR: Spec = Spec {
     ..Spec::BASE
 };
 
+pub const MEMORY_MAP: Spec = Spec {
+    name: "map",
+    summary: "Tells where every byte of memory is.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of lock stripes and databases; asking the kernel takes a millisecond a gigabyte",
+    arity: 2,
+    reach: Reach::All,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    ..Spec::BASE
+};
+
 pub const MEMORY_HELP: Spec = Spec {
     name: "help",
     summary: "Returns helpful text about the different subcommands.",

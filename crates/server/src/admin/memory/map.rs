@@ -1,0 +1,70 @@
+//! MEMORY MAP: where every byte is (see `memory_map`), and what the keys of each type and encoding take.
+//!
+//! ```text
+//!   used      name -> bytes ..., total           resident  name -> bytes ..., total           beside  name -> bytes
+//!   keyspace  dbN -> type -> encoding -> keys, key-bytes, value-bytes, memory-bytes
+//! ```
+
+use isotherm_commands::Outcome;
+use isotherm_keyspace::{ClassBooks, Db, Type};
+
+use crate::admin::AdminCall;
+use crate::memory_map::{Line, MemoryMap, Moment};
+
+pub fn map(call: &mut AdminCall<'_>) -> Outcome {
+    let node = call.node;
+    let txn = call.txn();
+    let (moment, classes) = (Moment::new(node, &txn), txn.classes());
+    let map = MemoryMap::new(node, moment);
+    call.reply.map(4);
+    write_lines(call, "used", &map.used, Some(map.used_bytes));
+    write_lines(call, "resident", &map.resident, Some(map.total_bytes));
+    write_lines(call, "beside", &map.beside, None);
+    call.reply.bulk(b"keyspace");
+    write_classes(call, &classes);
+    Outcome::Done
+}
+
+fn write_lines(call: &mut AdminCall<'_>, name: &str, lines: &[Line], total: Option<i64>) {
+    call.reply.bulk(name.as_bytes());
+    call.reply.map(lines.len() + usize::from(total.is_some()));
+    let total = total.map(|bytes| ("total", bytes));
+    for (name, bytes) in lines.iter().map(|line| (line.name, line.bytes)).chain(total) {
+        call.reply.bulk(name.as_bytes());
+        call.reply.integer(bytes);
+    }
+}
+
+/// Databases, their types, and the encodings of these: sorted like that already.
+fn write_classes(call: &mut AdminCall<'_>, classes: &[ClassBooks]) {
+    let by_db: Vec<&[ClassBooks]> = classes.chunk_by(|a, b| a.db == b.db).collect();
+    call.reply.map(by_db.len());
+    for of_db in by_db {
+        let Db(number) = of_db[0].db;
+        call.reply.bulk(format!("db{number}").as_bytes());
+        let by_type: Vec<&[ClassBooks]> = of_db.chunk_by(|a, b| a.kind == b.kind).collect();
+        call.reply.map(by_type.len());
+        for of_type in by_type {
+            write_encodings(call, of_type[0].kind, of_type);
+        }
+    }
+}
+
+fn write_encodings(call: &mut AdminCall<'_>, kind: Type, classes: &[ClassBooks]) {
+    call.reply.bulk(kind.name().as_bytes());
+    call.reply.map(classes.len());
+    for ClassBooks { encoding, sums, .. } in classes {
+        call.reply.bulk(encoding.name().as_bytes());
+        let fields = [
+            ("keys", sums.keys),
+            ("key-bytes", sums.key_bytes),
+            ("value-bytes", sums.value_bytes),
+            ("memory-bytes", sums.memory_bytes),
+        ];
+        call.reply.map(fields.len());
+        for (name, value) in fields {
+            call.reply.bulk(name.as_bytes());
+            call.reply.integer(value as i64);
+        }
+    }
+}

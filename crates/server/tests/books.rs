@@ -1,0 +1,190 @@
+//! The books: every byte that is used is booked by what it is for, and what is resident is explained to the system's figure.
+//!
+//! `cargo xtask allocators` runs this under each of the four.
+
+mod common;
+
+use common::{Client, Server, encode};
+use std::collections::BTreeMap;
+
+const KEYS: usize = 4000;
+/// What the books may miss of used memory: threads that rest know up to 4 KB each alone, those at work 64 KB; what the
+/// allocator rounds of tables that are counted by their lengths; buffers of workers.
+const UNBOOKED_BYTES_MAX: i64 = 192 << 10;
+const UNBOOKED_SHARE_MAX: i64 = 100;
+
+fn memory_map(client: &mut Client) -> BTreeMap<String, i64> {
+    let text = client.ask("INFO memorymap");
+    let lines = text.lines().filter_map(|line| line.trim_end().strip_prefix("memorymap_")?.split_once(':'));
+    lines.map(|(name, bytes)| (name.to_string(), bytes.parse().unwrap())).collect()
+}
+
+/// The sums hold, and nearly everything has a name.
+fn check(server: &Server, client: &mut Client, when: &str) -> BTreeMap<String, i64> {
+    let map = memory_map(client);
+    let order = ["used", "total"];
+    let parts: i64 = map
+        .iter()
+        .filter(|(name, _)| !order.contains(&name.as_str()) && !name.starts_with("beside"))
+        .map(|(_, bytes)| bytes)
+        .sum();
+    assert_eq!(parts, map["total"], "{when}: the parts are the whole: {map:#?}");
+    let used: i64 = client
+        .ask("INFO memory")
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok())
+        .unwrap();
+    // A thread may have told meanwhile what it knew alone.
+    assert!((map["used"] - used).abs() <= 64 << 10, "{when}: used_memory is {used}: {map:#?}");
+    let unbooked_max = UNBOOKED_BYTES_MAX + map["used"] / UNBOOKED_SHARE_MAX;
+    assert!(map["unbooked"].abs() <= unbooked_max, "{when}: {map:#?}");
+    let rss = server.resident_bytes() as i64;
+    assert!((map["total"] - rss).abs() <= rss / 100 + (1 << 20), "{when}: RSS is {rss}: {map:#?}");
+    map
+}
+
+/// `count` requests, each of the words that `words` makes; the replies are read, not looked at.
+fn run(client: &mut Client, count: usize, words: impl Fn(usize) -> Vec<Vec<u8>>) {
+    for from in (0..count).step_by(100) {
+        let requests: Vec<u8> = (from..count.min(from + 100))
+            .flat_map(|at| encode(&words(at).iter().map(Vec::as_slice).collect::<Vec<_>>()))
+            .collect();
+        client.send(requests);
+        (from..count.min(from + 100)).for_each(|_| drop(client.read_reply()));
+    }
+}
+
+fn texts(words: &[&str]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn fill(client: &mut Client) {
+    let number = |at: usize| format!("{at:05}");
+    run(client, KEYS, |at| texts(&["SET", &format!("text:{}", number(at)), &"v".repeat(at % 300)]));
+    run(client, KEYS, |at| {
+        texts(&["SET", &format!("number:{}", number(at)), &(at * at).to_string(), "EX", "1000"])
+    });
+    run(client, KEYS / 8, |at| texts(&["SET", &format!("large:{}", number(at)), &"x".repeat(at * 40)]));
+    run(client, KEYS / 8, |at| {
+        texts(&["SET", &format!("{}:{}", "long".repeat(50), number(at)), &"x".repeat(at * 3)])
+    });
+    run(client, KEYS, |at| texts(&["HSET", &format!("hash:{}", at % 500), &format!("field:{at}"), "value"]));
+    run(client, KEYS, |at| texts(&["HSET", "hash", &format!("field:{at}"), &"w".repeat(at % 200)]));
+    run(client, KEYS, |at| texts(&["SADD", &format!("set:{}", at % 500), &format!("member:{at}")]));
+    run(client, KEYS, |at| texts(&["SADD", &format!("numbers:{}", at % 50), &at.to_string()]));
+    run(client, KEYS, |at| texts(&["SADD", "set", &format!("member:{at}")]));
+    run(client, KEYS, |at| {
+        texts(&["ZADD", &format!("zset:{}", at % 500), &at.to_string(), &format!("member:{at}")])
+    });
+    run(client, KEYS, |at| texts(&["ZADD", "zset", &at.to_string(), &format!("member:{at}")]));
+    run(client, KEYS, |at| texts(&["RPUSH", &format!("list:{}", at % 500), &format!("element:{at}")]));
+    run(client, KEYS, |at| texts(&["RPUSH", "list", &"e".repeat(at % 100)]));
+    run(client, 20, |at| texts(&["RPUSH", "list", &"e".repeat(at * 1000)]));
+    run(client, KEYS, |at| {
+        texts(&["XADD", &format!("stream:{}", at % 50), "*", "field", &format!("value:{at}")])
+    });
+    run(client, 50, |at| texts(&["COPY", &format!("large:{}", number(450 + at)), &format!("copy:{at}")]));
+}
+
+fn churn(client: &mut Client) {
+    let number = |at: usize| format!("{at:05}");
+    run(client, KEYS, |at| texts(&["SET", &format!("text:{}", number(at)), &"n".repeat(at * 7 % 400)]));
+    run(client, KEYS / 2, |at| texts(&["APPEND", &format!("text:{}", number(at * 2)), "more"]));
+    run(client, KEYS / 2, |at| texts(&["INCRBY", &format!("number:{}", number(at * 2)), "1000000000"]));
+    run(client, KEYS / 4, |at| texts(&["PEXPIRE", &format!("number:{}", number(at * 3)), "1"]));
+    run(client, KEYS / 4, |at| texts(&["PERSIST", &format!("number:{}", number(at * 4))]));
+    run(client, KEYS / 3, |at| texts(&["DEL", &format!("text:{}", number(at * 3))]));
+    run(client, KEYS / 8, |at| {
+        texts(&["SETRANGE", &format!("large:{}", number(at)), &(at * 50).to_string(), "end"])
+    });
+    run(client, KEYS / 2, |at| texts(&["HDEL", "hash", &format!("field:{}", at * 2)]));
+    run(client, KEYS / 2, |at| texts(&["SREM", "set", &format!("member:{}", at * 2)]));
+    run(client, KEYS / 2, |at| texts(&["ZREM", "zset", &format!("member:{}", at * 2)]));
+    run(client, KEYS / 2, |_| texts(&["LPOP", "list"]));
+    run(client, 300, |at| texts(&["RENAME", &format!("zset:{at}"), &format!("renamed:{at}")]));
+}
+
+#[test]
+fn every_byte_is_booked() {
+    let server = Server::with_workers(2, &["--save", ""]);
+    let mut client = server.client();
+    // What the process takes is noted a moment after the start.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    check(&server, &mut client, "empty");
+    let clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
+    fill(&mut client);
+    let full = check(&server, &mut client, "filled");
+    for name in [
+        "keys",
+        "values",
+        "expiries",
+        "entry_heads",
+        "page_overhead",
+        "directories",
+        "collection_nodes",
+        "large_values",
+        "clients",
+        "process",
+        "stacks",
+        "program",
+    ] {
+        assert!(full[name] > 0, "{name}: {full:#?}");
+    }
+    churn(&mut client);
+    check(&server, &mut client, "churned");
+    client.check("SUBSCRIBE a", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    let listener = client;
+    let mut client = server.client();
+    assert!(check(&server, &mut client, "heard")["pubsub"] > 0);
+    client.check("SWAPDB 0 7", "+OK\r\n");
+    check(&server, &mut client, "swapped");
+    client.check("FLUSHALL", "+OK\r\n");
+    drop((clients, listener));
+    // What removed collections had is freed by and by.
+    let begun = std::time::Instant::now();
+    while memory_map(&mut client)["large_values"] > 0 && begun.elapsed() < common::PATIENCE {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let empty = check(&server, &mut client, "emptied");
+    for name in ["keys", "values", "expiries", "entry_heads", "page_overhead", "large_values"] {
+        assert_eq!(empty[name], 0, "{name}");
+    }
+}
+
+/// What is said of types is what was stored.
+#[test]
+fn types_and_encodings_are_told_apart() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("SET number 12345", "+OK\r\n");
+    client.check("SET text abcdef", "+OK\r\n");
+    client.check("RPUSH list a b c", ":3\r\n");
+    client.check("SELECT 3", "+OK\r\n");
+    client.check("SADD set 1 2 3", ":3\r\n");
+    let map = client.ask("MEMORY MAP");
+    let at = |part: &str| map.find(part).unwrap_or_else(|| panic!("no {part:?} in {map:?}"));
+    let names = [
+        "used",
+        "keys",
+        "total",
+        "resident",
+        "slab_free",
+        "total",
+        "beside",
+        "page_tables",
+        "keyspace",
+        "db0",
+        "string",
+        "int",
+        "embstr",
+        "list",
+        "listpack",
+        "db3",
+        "set",
+        "intset",
+    ];
+    let places: Vec<usize> = names[8..].iter().map(|name| at(&format!("\r\n{name}\r\n"))).collect();
+    assert!(places.is_sorted(), "{map:?}");
+    assert!(names[..8].iter().all(|name| map.contains(&format!("\r\n{name}\r\n"))), "{map:?}");
+    client.check("MEMORY MAP all", "-ERR wrong number of arguments for 'memory|map' command\r\n");
+}
