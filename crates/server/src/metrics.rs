@@ -119,6 +119,11 @@ fn page(node: &Node) -> String {
     {
         page.add_own(name, value);
     }
+    // The parts, not their sums.
+    let parts = fields.iter().filter_map(|(name, bytes)| Some((name.strip_prefix("memorymap_")?, bytes)));
+    for (part, bytes) in parts.filter(|(part, _)| !["used", "total"].contains(part)) {
+        page.add_part(part, bytes);
+    }
     page.0
 }
 
@@ -304,6 +309,13 @@ impl Page {
     fn add_own(&mut self, name: &str, value: &str) {
         self.head(name, &format!("`{name}` of INFO."), Type::Gauge);
         writeln!(self.0, "{name} {value}").expect("a String takes anything");
+    }
+
+    /// A line of the memory map.
+    fn add_part(&mut self, part: &str, bytes: &str) {
+        const NAME: &str = "isotherm_memory_map_bytes";
+        self.head(NAME, "Where memory is: `memorymap_*` of INFO.", Type::Gauge);
+        writeln!(self.0, "{NAME}{{part=\"{part}\"}} {bytes}").expect("a String takes anything");
     }
 
     fn head(&mut self, name: &str, help: &str, kind: Type) {
