@@ -1,19 +1,22 @@
 //! jemalloc, under the names of the C library: whatever the process allocates is in its books, and `MALLOC_CONF` is read.
-//!
-//! A control is a name and a value (`mallctl`); those of one size class are read one by one into a table.
 
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::fmt::Write as _;
-use std::ptr::null_mut;
+mod classes;
+mod conf;
+mod control;
+mod profile;
+
+use std::ffi::{CStr, c_char, c_void};
 
 use tikv_jemalloc_ctl::{epoch, stats};
 
-use super::{Class, Figures, Format};
+use super::{Figures, Format};
+use control::{ALL_ARENAS, call, read, write};
+
+pub use classes::{class_uses, classes, lock_waits};
+pub use conf::{complaints, options, set_decay};
+pub use profile::{dump_profile, profile};
 
 pub const INNER: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// Stands for all arenas together in the name of a control (MALLCTL_ARENAS_ALL).
-const ALL_ARENAS: u32 = 4096;
 
 /// As `mem_allocator` of INFO: jemalloc says "5.3.1-0-g81034ce1f137...".
 pub fn name() -> String {
@@ -71,123 +74,24 @@ pub fn report(format: Format) -> String {
         tikv_jemalloc_sys::malloc_stats_print(Some(append), (&raw mut text).cast(), options.as_ptr());
     }
     if format == Format::Text {
-        text.push_str(&class_table());
+        text.push_str(&classes::class_table());
     }
     text
 }
 
 /// Gives freed pages back now.
 pub fn purge() {
-    let name = control_name(&format!("arena.{ALL_ARENAS}.purge"));
-    // SAFETY: the name ends with NUL, and this control takes and gives no value.
-    let result = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
-    assert_eq!(result, 0, "jemalloc knows this control");
+    call(&format!("arena.{ALL_ARENAS}.purge")).expect("jemalloc knows this control");
 }
 
 /// Nothing is left for the C library's own allocator.
 pub fn keep_libc_small() {}
 
-/// The small classes: what is larger is a multiple of pages by itself.
-pub fn classes() -> Vec<Class> {
-    let class = |number: u32| {
-        Some(Class {
-            size_bytes: read_usize(&format!("arenas.bin.{number}.size"))?,
-            slab_bytes: read_usize(&format!("arenas.bin.{number}.slab_size"))?,
-        })
-    };
-    (0..read_u32("arenas.nbins").unwrap_or(0)).filter_map(class).collect()
-}
-
 /// From now on this thread allocates from an arena that no other thread has.
 pub fn own_arena() -> Result<(), String> {
-    let arena = read_u32("arenas.create").ok_or("jemalloc has no arena left")?;
-    let (name, mut arena) = (control_name("thread.arena"), arena);
-    // SAFETY: the value has the size that is told beside it.
-    let result = unsafe {
-        tikv_jemalloc_sys::mallctl(
-            name.as_ptr(),
-            null_mut(),
-            null_mut(),
-            (&raw mut arena).cast(),
-            size_of::<u32>(),
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(format!("jemalloc refused arena {arena}")) }
+    let arena: u32 = read("arenas.create").ok_or("jemalloc has no arena left")?;
+    write("thread.arena", arena).map_err(|_| format!("jemalloc refused arena {arena}"))
 }
-
-/// How often a thread has waited for a lock of the allocator.
-pub fn lock_waits() -> Option<u64> {
-    let _ = epoch::advance();
-    let of = |name: String| read_u64(&format!("stats.arenas.{ALL_ARENAS}.{name}.num_wait")).unwrap_or(0);
-    let locks = ["large", "extent_avail", "extents_dirty", "extents_muzzy", "extents_retained"];
-    let more = ["decay_dirty", "decay_muzzy", "base", "tcache_list"];
-    let arenas: u64 = locks.iter().chain(&more).map(|lock| of(format!("mutexes.{lock}"))).sum();
-    let bins = read_u32("arenas.nbins").unwrap_or(0);
-    Some(arenas + (0..bins).map(|bin| of(format!("bins.{bin}.mutex"))).sum::<u64>())
-}
-
-/// What each small class holds in all arenas: a line a class in use.
-fn class_table() -> String {
-    let _ = epoch::advance();
-    let mut text = String::from(
-        "--- Size classes in use ---\n    size  regions  allocated_bytes      live    slabs  nonfull  used%      fills    flushes  lock_waits\n",
-    );
-    for class in 0..read_u32("arenas.nbins").unwrap_or(0) {
-        // A control that this jemalloc does not have ends the table rather than telling zeros.
-        let Some(line) = class_line(class) else { break };
-        text.push_str(&line);
-    }
-    text
-}
-
-fn class_line(class: u32) -> Option<String> {
-    let size = read_usize(&format!("arenas.bin.{class}.size"))?;
-    let regions = u64::from(read_u32(&format!("arenas.bin.{class}.nregs"))?);
-    let of = |field: &str| format!("stats.arenas.{ALL_ARENAS}.bins.{class}.{field}");
-    let (live, slabs) = (read_usize(&of("curregs"))? as u64, read_usize(&of("curslabs"))? as u64);
-    let nonfull = read_usize(&of("nonfull_slabs"))?;
-    let (fills, flushes) = (read_u64(&of("nfills"))?, read_u64(&of("nflushes"))?);
-    let waits = read_u64(&of("mutex.num_wait"))?;
-    if slabs == 0 {
-        return Some(String::new());
-    }
-    let mut line = String::new();
-    let (allocated, used) = (live * size as u64, live as f64 * 100.0 / (slabs * regions) as f64);
-    let _ = writeln!(
-        line,
-        "{size:8} {regions:8} {allocated:16} {live:9} {slabs:8} {nonfull:8} {used:6.1} {fills:10} {flushes:10} {waits:11}"
-    );
-    Some(line)
-}
-
-fn control_name(name: &str) -> CString {
-    CString::new(name).expect("no control has a NUL in its name")
-}
-
-/// Reads a control of type `$kind`; nothing if there is none of this name and size.
-macro_rules! reader {
-    ($function:ident, $kind:ty) => {
-        fn $function(name: &str) -> Option<$kind> {
-            let name = control_name(name);
-            let (mut value, mut size): ($kind, usize) = (0, size_of::<$kind>());
-            // SAFETY: the value has the size that is told beside it, and jemalloc compares that with its own.
-            let result = unsafe {
-                tikv_jemalloc_sys::mallctl(
-                    name.as_ptr(),
-                    (&raw mut value).cast(),
-                    &raw mut size,
-                    null_mut(),
-                    0,
-                )
-            };
-            (result == 0).then_some(value)
-        }
-    };
-}
-
-reader!(read_u32, u32);
-reader!(read_u64, u64);
-reader!(read_usize, usize);
 
 #[cfg(test)]
 mod tests {
@@ -206,8 +110,8 @@ mod tests {
         {
             assert_eq!(class_bytes(size), class, "{size}");
         }
-        for class in 0..read_u32("arenas.nbins").unwrap() {
-            let size = read_usize(&format!("arenas.bin.{class}.size")).unwrap();
+        for class in 0..read::<u32>("arenas.nbins").unwrap() {
+            let size = read::<usize>(&format!("arenas.bin.{class}.size")).unwrap();
             assert_eq!(class_bytes(size), size);
         }
     }
@@ -227,22 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_class_in_use_is_told() {
-        let _alone = ALONE.lock();
-        let blocks: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 640]).collect();
-        epoch::advance().unwrap();
-        let line = class_line(
-            (0..).find(|class| read_usize(&format!("arenas.bin.{class}.size")) == Some(640)).unwrap(),
-        );
-        let fields: Vec<u64> =
-            line.unwrap().split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        assert!(fields[0] == 640 && fields[3] >= 1000 && fields[2] == 640 * fields[3], "{fields:?}");
-        drop(blocks);
-    }
-
-    #[test]
     fn a_thread_has_an_arena_of_its_own() {
-        let arenas = || read_u32("arenas.narenas").unwrap();
+        let arenas = || read::<u32>("arenas.narenas").unwrap();
         let before = arenas();
         std::thread::spawn(|| own_arena().unwrap()).join().unwrap();
         assert_eq!(arenas(), before + 1);

@@ -55,9 +55,13 @@ use tcmalloc as inner;
 use inner::INNER;
 pub use inner::{class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};
 #[cfg(feature = "jemalloc")]
-pub use jemalloc::{classes, lock_waits, own_arena};
+pub use jemalloc::{
+    class_uses, classes, complaints, dump_profile, lock_waits, options, own_arena, profile, set_decay,
+};
 #[cfg(not(feature = "jemalloc"))]
-pub use plain::{classes, lock_waits, own_arena};
+pub use plain::{
+    class_uses, classes, complaints, dump_profile, lock_waits, options, own_arena, profile, set_decay,
+};
 
 /// What the allocator says of itself, in bytes. What it does not tell is 0.
 #[derive(Clone, Copy, Default, Debug)]
@@ -79,6 +83,75 @@ pub struct Figures {
 pub struct Class {
     pub size_bytes: usize,
     pub slab_bytes: usize,
+}
+
+/// What a class of jemalloc holds, and how often it was busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassUse {
+    pub size_bytes: u64,
+    pub blocks_per_slab: u64,
+    pub blocks: u64,
+    pub slabs: u64,
+    /// Of these, with room.
+    pub nonfull_slabs: u64,
+    /// How often a thread's cache took blocks from the arena, and gave some back.
+    pub fills: u64,
+    pub flushes: u64,
+    /// How often a thread has waited for the lock of the class.
+    pub lock_waits: u64,
+}
+
+impl ClassUse {
+    pub fn allocated_bytes(&self) -> u64 {
+        self.blocks * self.size_bytes
+    }
+
+    /// How full its slabs are.
+    pub fn used_percent(&self) -> f64 {
+        self.blocks as f64 * 100.0 / (self.slabs * self.blocks_per_slab).max(1) as f64
+    }
+}
+
+/// Options of jemalloc, by the names that `MALLOC_CONF` has for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    pub narenas: u32,
+    pub tcache: bool,
+    pub tcache_max_bytes: usize,
+    pub dirty_decay_ms: i64,
+    pub muzzy_decay_ms: i64,
+    pub background_thread: bool,
+    pub profiling: bool,
+}
+
+impl std::fmt::Display for Options {
+    /// As they would stand in `MALLOC_CONF`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Options { narenas, tcache, tcache_max_bytes, dirty_decay_ms, muzzy_decay_ms, .. } = self;
+        let (background, profiling) = (self.background_thread, self.profiling);
+        write!(
+            f,
+            "narenas:{narenas},tcache:{tcache},tcache_max:{tcache_max_bytes},dirty_decay_ms:{dirty_decay_ms},\
+             muzzy_decay_ms:{muzzy_decay_ms},background_thread:{background},prof:{profiling}"
+        )
+    }
+}
+
+/// Freed pages that are still there, and those that the kernel may take when it is short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decay {
+    Dirty,
+    Muzzy,
+}
+
+/// Why there is no profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProfileError {
+    /// This program was built without it.
+    NotBuilt,
+    /// It was started with `prof:false`.
+    Off,
+    Failed,
 }
 
 /// How `report` is to be written.

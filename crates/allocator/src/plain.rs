@@ -1,6 +1,8 @@
 //! What only jemalloc can: the others say so, or are asked size by size.
 
-use super::{Class, class_bytes};
+use std::path::Path;
+
+use super::{Class, ClassUse, Decay, Options, ProfileError, class_bytes, name};
 
 /// The classes that requests to 16 KB fall into, and 0 for what they are cut from: that is not told.
 pub fn classes() -> Vec<Class> {
@@ -8,6 +10,11 @@ pub fn classes() -> Vec<Class> {
     let mut sizes: Vec<usize> = (1..=REQUEST_BYTES_MAX).map(class_bytes).collect();
     sizes.dedup();
     sizes.into_iter().map(|size_bytes| Class { size_bytes, slab_bytes: 0 }).collect()
+}
+
+/// What they hold is not told.
+pub fn class_uses() -> Vec<ClassUse> {
+    Vec::new()
 }
 
 /// Threads cannot be bound.
@@ -18,4 +25,26 @@ pub fn own_arena() -> Result<(), String> {
 /// Waits for locks are not counted.
 pub fn lock_waits() -> Option<u64> {
     None
+}
+
+/// They read environment variables of their own, and complain on standard error.
+pub fn complaints() -> Vec<String> {
+    Vec::new()
+}
+
+/// They have none of these.
+pub fn options() -> Option<Options> {
+    None
+}
+
+pub fn set_decay(_: Decay, _: i64) -> Result<(), String> {
+    Err(format!("this server was built with {}, which has no such parameter", name()))
+}
+
+pub fn profile(_: bool) -> Result<(), ProfileError> {
+    Err(ProfileError::NotBuilt)
+}
+
+pub fn dump_profile(_: &Path) -> Result<(), ProfileError> {
+    Err(ProfileError::NotBuilt)
 }

@@ -23,6 +23,7 @@ use crate::session::ClientShared;
 use crate::shutdown::Signal;
 use crate::supervisor;
 use crate::worker;
+use isotherm_allocator::{self as allocator, Format};
 
 /// A letter to the control thread.
 pub enum Letter {
@@ -237,6 +238,9 @@ impl Control {
             if let Err(error) = std::fs::remove_file(path) {
                 log::warning(format!("Error removing the unix socket file: {error}"));
             }
+        }
+        if self.node.config.tells_allocator_stats() {
+            log::notice(format!("The allocator at the end:\n{}", allocator::report(Format::Text)));
         }
         log::warning("Isotherm is now ready to exit, bye bye...");
     }

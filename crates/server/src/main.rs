@@ -6,6 +6,7 @@ mod detach;
 mod logo;
 mod node;
 mod start;
+mod start_options;
 mod supervisor;
 mod system;
 

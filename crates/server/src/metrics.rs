@@ -28,6 +28,7 @@ use crate::outside;
 
 mod names;
 
+use isotherm_allocator::ClassUse;
 use names::{METRICS, PARAMETERS, Type};
 
 /// A request may take so long to arrive, and so may its answer to leave.
@@ -114,6 +115,7 @@ fn page(node: &Node) -> String {
     add_latencies(&mut page, node);
     add_logs(&mut page, node);
     add_parameters(&mut page, node);
+    add_classes(&mut page);
     for (name, value) in
         fields.iter().filter(|(name, _)| name.starts_with("isotherm_") && name.ends_with("_bytes"))
     {
@@ -124,6 +126,11 @@ fn page(node: &Node) -> String {
     for (part, bytes) in parts.filter(|(part, _)| !["used", "total"].contains(part)) {
         page.add_part(part, bytes);
     }
+    for name in OWN_COUNTERS {
+        page.own_head(&format!("{name}_total"), name, Type::Counter);
+        writeln!(page.0, "{name}_total {}", fields[name]).expect("a String takes anything");
+    }
+    page.add_own("isotherm_compaction_cpu_percent", fields["isotherm_compaction_cpu_percent"]);
     page.0
 }
 
@@ -281,6 +288,39 @@ fn add_parameters(page: &mut Page, node: &Node) {
     }
 }
 
+/// The size classes of the allocator that hold something, where it tells of them.
+fn add_classes(page: &mut Page) {
+    type Part = (&'static str, &'static str, Type, fn(&ClassUse) -> u64);
+    const PARTS: [Part; 6] = [
+        ("allocated_bytes", "What lives in a class.", Type::Gauge, ClassUse::allocated_bytes),
+        ("slabs", "The runs of pages that its blocks are cut from.", Type::Gauge, |class| class.slabs),
+        ("slab_blocks", "The blocks of these, free ones too.", Type::Gauge, |class| {
+            class.slabs * class.blocks_per_slab
+        }),
+        ("fills_total", "How often a thread's cache took blocks.", Type::Counter, |class| class.fills),
+        ("flushes_total", "How often it gave some back.", Type::Counter, |class| class.flushes),
+        ("lock_waits_total", "How often a thread waited for the lock.", Type::Counter, |class| {
+            class.lock_waits
+        }),
+    ];
+    let classes = isotherm_allocator::class_uses();
+    for (part, help, kind, value) in PARTS.iter().filter(|_| !classes.is_empty()) {
+        let name = format!("isotherm_allocator_class_{part}");
+        page.head(&name, help, *kind);
+        for class in &classes {
+            writeln!(page.0, "{name}{{size=\"{}\"}} {}", class.size_bytes, value(class))
+                .expect("a String takes anything");
+        }
+    }
+}
+
+/// Fields of our own that only grow.
+const OWN_COUNTERS: [&str; 3] = [
+    "isotherm_allocator_lock_waits",
+    "isotherm_compaction_cpu_milliseconds",
+    "isotherm_huge_pages_cpu_milliseconds",
+];
+
 /// In the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -307,7 +347,7 @@ impl Page {
 
     /// A figure that only we have.
     fn add_own(&mut self, name: &str, value: &str) {
-        self.head(name, &format!("`{name}` of INFO."), Type::Gauge);
+        self.own_head(name, name, Type::Gauge);
         writeln!(self.0, "{name} {value}").expect("a String takes anything");
     }
 
@@ -316,6 +356,10 @@ impl Page {
         const NAME: &str = "isotherm_memory_map_bytes";
         self.head(NAME, "Where memory is: `memorymap_*` of INFO.", Type::Gauge);
         writeln!(self.0, "{NAME}{{part=\"{part}\"}} {bytes}").expect("a String takes anything");
+    }
+
+    fn own_head(&mut self, name: &str, field: &str, kind: Type) {
+        self.head(name, &format!("`{field}` of INFO."), kind);
     }
 
     fn head(&mut self, name: &str, help: &str, kind: Type) {

@@ -15,6 +15,7 @@ use crate::log;
 use crate::logo;
 use crate::metrics;
 use crate::node::{Node, Parts};
+use crate::start_options;
 use crate::supervisor;
 use crate::system;
 use crate::worker::{self, Worker};
@@ -45,15 +46,24 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         }
     };
     supervisor::find(&loaded.config);
+    let options = start_options::environment(&loaded.config);
+    let stdin = loaded.stdin.as_deref();
     // Who is supervised stays where he was started.
     if loaded.config.daemonize() && !supervisor::is_there() {
         if !detach::is_detached() {
-            return match detach::start_again(arguments, &folder, loaded.stdin.as_deref()) {
+            return match detach::start_again(arguments, &folder, stdin, options.unwrap_or_default()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => fail(&format!("Can't go into the background: {}", os_text(&error))),
             };
         }
         detach::leave_session();
+    }
+    if let Some(options) = options {
+        let error = detach::become_again(arguments, &folder, stdin, options);
+        log::warning(format!(
+            "The allocator's options for the start are without effect: {}",
+            os_text(&error)
+        ));
     }
     match start(loaded) {
         Ok(control) => match control.run() {
@@ -73,6 +83,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     let config = loaded.config;
     set_up_log(&config)?;
     greet(&config, loaded.file.is_some(), loaded.nothing_given);
+    start_options::apply(&config);
     adjust_open_files(&config)?;
     let workers = config.workers();
     allocator::keep_libc_small();
@@ -101,7 +112,10 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     node.memory.note_startup(node.used_memory_bytes());
     system::warn(&node.config);
     for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
-        spawn(number, move || Worker::new(node, events, mailbox, number))?;
+        spawn(number, move || {
+            start_options::bind_worker(&node.config);
+            Worker::new(node, events, mailbox, number)
+        })?;
     }
     metrics::start(node)?;
     if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {

@@ -38,19 +38,165 @@ fn values_of_all_sizes_come_and_go() {
     assert!(field(&client.ask("INFO memory"), "used_memory") < used / 4);
 }
 
-#[test]
-fn nonsense_in_malloc_conf_is_said_and_no_reason_to_end() {
-    let mut command = common::command(&["--io-threads", "1", "--bind", "127.0.0.1"]);
+/// A server with this MALLOC_CONF, and what its log says.
+fn start_with(conf: &str, arguments: &[&str]) -> Server {
     let port = common::free_port();
-    command.args(["--port", &port.to_string()]).env("MALLOC_CONF", "nonsense:1,narenas:3");
+    let mut command = common::command(&["--io-threads", "2", "--bind", "127.0.0.1"]);
+    command.args(["--port", &port.to_string()]).args(arguments).env("MALLOC_CONF", conf);
     let server = Server::spawn(port, command);
     server.wait_for_log("Ready to accept connections");
-    let name = server.client().ask("INFO memory");
-    // The others have no such variable.
-    if name.contains("mem_allocator:jemalloc") {
-        let log = server.log();
-        assert_eq!(log.matches("nonsense").count(), 1, "{log}");
-        let report = server.client().ask("MEMORY MALLOC-STATS");
-        assert!(report.contains("Arenas: 3") || report.contains("opt.narenas: 3"), "{report}");
+    server
+}
+
+fn has_jemalloc(server: &Server) -> bool {
+    server.client().ask("INFO memory").contains("mem_allocator:jemalloc")
+}
+
+/// The options in force, and what CONFIG GET says of a parameter.
+#[track_caller]
+fn check_options(server: &Server, options: &[&str], parameters: &[(&str, &str)]) {
+    let mut client = server.client();
+    let info = client.ask("INFO memory");
+    let line = info.lines().find(|line| line.starts_with("isotherm_allocator_options:")).expect(&info);
+    for option in options {
+        assert!(
+            line.split([':', ',']).collect::<Vec<_>>().windows(2).any(|pair| pair.join(":") == *option),
+            "{line}"
+        );
+        assert!(server.log().contains(option), "{option} is not in the log:\n{}", server.log());
     }
+    for (name, value) in parameters {
+        let reply = format!("*2\r\n${}\r\n{name}\r\n${}\r\n{value}\r\n", name.len(), value.len());
+        client.check(&format!("CONFIG GET {name}"), &reply);
+    }
+}
+
+#[test]
+fn nonsense_in_malloc_conf_is_said_once_and_no_reason_to_end() {
+    let server = start_with("nonsense:1,narenas:3,tcache_max:many", &[]);
+    // The others have no such variable.
+    if has_jemalloc(&server) {
+        let log = server.log();
+        assert_eq!(log.matches("MALLOC_CONF: Invalid conf pair: nonsense:1").count(), 1, "{log}");
+        assert_eq!((log.matches("nonsense").count(), log.matches("many").count()), (1, 1), "{log}");
+        check_options(&server, &["narenas:3"], &[("jemalloc-narenas", "3")]);
+        let report = server.client().ask("MEMORY MALLOC-STATS");
+        assert!(report.contains("opt.narenas: 3"), "{report}");
+    }
+}
+
+#[test]
+fn parameters_of_the_start_are_in_force() {
+    let parameters =
+        ["--jemalloc-narenas", "2", "--jemalloc-tcache-max", "4kb", "--jemalloc-slab-sizes", "640-640:8"];
+    let server = start_with("tcache_max:2048", &parameters);
+    let log = server.log();
+    if !has_jemalloc(&server) {
+        let said = log.matches("jemalloc-narenas, jemalloc-slab-sizes, jemalloc-tcache-max").count();
+        assert_eq!(said, 1, "{log}");
+        return;
+    }
+    // Who says something in both has the last word in the variable.
+    let values =
+        [("jemalloc-narenas", "2"), ("jemalloc-tcache-max", "2048"), ("jemalloc-dirty-decay-ms", "10000")];
+    check_options(&server, &["narenas:2", "tcache_max:2048"], &values);
+    assert_eq!(log.matches("Isotherm is starting").count(), 1, "{log}");
+    let report = server.client().ask("MEMORY MALLOC-STATS json");
+    let class = report
+        .split("\"size\"")
+        .find(|class| class.trim_start_matches([':', ' ']).starts_with("640,"))
+        .unwrap();
+    assert!(class.contains("\"slab_size\": 32768") || class.contains("\"slab_size\":32768"), "{class}");
+}
+
+#[test]
+fn a_configuration_on_standard_input_is_read_again() {
+    use std::io::Write;
+    let port = common::free_port();
+    let folder = std::env::temp_dir().join(format!("isotherm-stdin-{port}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut child = common::command(&["-"])
+        .current_dir(&folder)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let text = format!("port {port}\nbind 127.0.0.1\nio-threads 1\njemalloc-narenas 5\nlogfile log\n");
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let begun = std::time::Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(begun.elapsed() < common::PATIENCE, "it does not listen");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let mut client = common::Client::over(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let info = client.ask("INFO memory");
+    assert!(!info.contains("mem_allocator:jemalloc") || info.contains("options:narenas:5,"), "{info}");
+    // The same process that was started.
+    assert_eq!(field(&client.ask("INFO server"), "process_id"), u64::from(child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn decay_times_change_while_it_runs() {
+    let server = start_with("muzzy_decay_ms:77", &["--jemalloc-arena-per-worker", "yes"]);
+    let mut client = server.client();
+    if !has_jemalloc(&server) {
+        let refused = client.ask("CONFIG SET jemalloc-dirty-decay-ms 500");
+        assert!(
+            refused.contains("this server was built with") && refused.starts_with("-ERR CONFIG SET failed"),
+            "{refused}"
+        );
+        client.check("CONFIG SET jemalloc-bg-thread no", "+OK\r\n");
+        return;
+    }
+    check_options(&server, &["muzzy_decay_ms:77"], &[("jemalloc-muzzy-decay-ms", "77")]);
+    client.check("CONFIG SET jemalloc-dirty-decay-ms 500 jemalloc-muzzy-decay-ms -1", "+OK\r\n");
+    let info = client.ask("INFO memory");
+    assert!(info.contains("dirty_decay_ms:500,muzzy_decay_ms:-1"), "{info}");
+    let report = client.ask("MEMORY MALLOC-STATS json");
+    assert!(
+        report.matches("\"dirty_decay_ms\": 500").count() > 2
+            || report.matches("\"dirty_decay_ms\":500").count() > 2
+    );
+    let out_of_range = client.ask("CONFIG SET jemalloc-dirty-decay-ms -2");
+    assert!(out_of_range.contains("argument must be between -1 and"), "{out_of_range}");
+}
+
+#[test]
+fn statistics_at_the_end() {
+    let mut server = start_with("", &["--allocator-stats-at-exit", "yes"]);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let log = server.log();
+    let (_, report) = log.split_once("The allocator at the end:\n").expect(&log);
+    assert!(report.lines().count() > 5 && report.contains("bye bye"), "{report}");
+}
+
+#[test]
+fn profiles_need_a_build_for_them() {
+    let server = start_with("", &[]);
+    let mut client = server.client();
+    let reply = client.ask("MEMORY PROFILE ON");
+    client.check("MEMORY PROFILE", "-ERR wrong number of arguments for 'memory|profile' command\r\n");
+    client.check("MEMORY PROFILE maybe", "-ERR syntax error\r\n");
+    client.check("MEMORY PROFILE on now", "-ERR syntax error\r\n");
+    if reply != "+OK\r\n" {
+        assert!(
+            reply.starts_with("-ERR This server was built without heap profiles: cargo build"),
+            "{reply}"
+        );
+        assert_eq!(client.ask("MEMORY PROFILE OFF"), reply);
+        assert_eq!(client.ask("MEMORY PROFILE DUMP"), reply);
+        return;
+    }
+    client.send(encode(&[b"SET".as_slice(), b"large", &vec![b'x'; 8 << 20]]));
+    client.expect("+OK\r\n");
+    client.check("MEMORY PROFILE DUMP a.heap", "$6\r\na.heap\r\n");
+    let profile = std::fs::read_to_string(server.folder.join("a.heap")).unwrap();
+    assert!(profile.starts_with("heap_v2/") && profile.contains("MAPPED_LIBRARIES"), "{profile}");
+    assert!(client.ask("MEMORY PROFILE DUMP").contains(".heap\r\n"));
+    assert!(client.ask("MEMORY PROFILE DUMP /etc/a.heap").starts_with("-ERR A profile is written to a file"));
+    client.check("MEMORY PROFILE off", "+OK\r\n");
 }

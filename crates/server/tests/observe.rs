@@ -218,6 +218,17 @@ fn metrics_over_http() {
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(get("/").starts_with("HTTP/1.1 404 "));
     let page = get("/metrics");
+    for name in ["isotherm_compaction_cpu_percent 25\n", "isotherm_compaction_cpu_milliseconds_total "] {
+        assert!(page.contains(name), "{name} is not in {page}");
+    }
+    if server.client().ask("INFO memory").contains("mem_allocator:jemalloc") {
+        for part in ["allocated_bytes", "slabs", "fills_total", "lock_waits_total"] {
+            assert!(
+                page.contains(&format!("isotherm_allocator_class_{part}{{size=\"64\"}} ")),
+                "{part} is not in {page}"
+            );
+        }
+    }
     for line in [
         "\nredis_up 1\n",
         "\n# HELP redis_memory_used_bytes `used_memory` of INFO.\n# TYPE redis_memory_used_bytes gauge\n",

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::{Fallible, check, peers, run};
 
-/// Features of crates/allocator; the first is the default, and its tests ran with all others.
-const FEATURES: [&str; 4] = ["jemalloc", "mimalloc", "tcmalloc", "system"];
+/// Features of crates/allocator; the first is the default, and the last is the first with heap profiles.
+const FEATURES: [&str; 5] = ["jemalloc", "mimalloc", "tcmalloc", "system", "profiling"];
 
 /// `cargo xtask allocators [FEATURE ..]`
 pub fn command(args: &[String]) -> Fallible {

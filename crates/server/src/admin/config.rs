@@ -10,6 +10,7 @@ use crate::config::{Apply, Reason};
 use crate::listeners::os_text;
 use crate::node::Node;
 use crate::start::RESERVED_FILES;
+use crate::start_options;
 use crate::{control, log};
 use isotherm_allocator as allocator;
 use std::sync::atomic::Ordering;
@@ -69,6 +70,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             node.post_control(control::Letter::Listen);
         }
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
+        Apply::Decay => start_options::set_decay(&node.config)?,
         Apply::LogFormat => {
             let (format, timestamp) = node.config.log_format();
             log::set_format(format, timestamp);

@@ -16,6 +16,31 @@ pub fn databases(value: &Value) -> Verdict {
     refuse(number(value) > DATABASES_MAX, "there can be at most 65535 databases")
 }
 
+/// "128-128:2|200-1024:8": pages of the slabs of sizes.
+pub fn slab_sizes(value: &Value) -> Verdict {
+    let numbers = |part: &[u8]| {
+        let (sizes, pages) = split_at_byte(part, b':')?;
+        let (from, to) = split_at_byte(sizes, b'-')?;
+        Some([parse_small(from)?, parse_small(to)?, parse_small(pages)?])
+    };
+    let good = |part: &[u8]| numbers(part).is_some_and(|[from, to, pages]| from <= to && pages > 0);
+    refuse(
+        !text(value).is_empty() && !text(value).split(|&byte| byte == b'|').all(good),
+        "jemalloc-slab-sizes are 'from-to:pages' of sizes in bytes, with '|' between them",
+    )
+}
+
+fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&other| other == byte)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// At most five digits.
+fn parse_small(digits: &[u8]) -> Option<u32> {
+    let plain = (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
+}
+
 pub fn no_mptcp(value: &Value) -> Verdict {
     refuse(number(value) != 0, "MPTCP is not supported on this platform")
 }

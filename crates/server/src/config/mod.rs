@@ -79,6 +79,10 @@ impl Config {
         Arc::clone(&texts[id.index()])
     }
 
+    pub fn is_default(&self, id: Id) -> bool {
+        self.value(id) == PARAMS[id.index()].default_value()
+    }
+
     /// Moves with every change.
     #[inline]
     pub fn generation(&self) -> u64 {

@@ -130,6 +130,7 @@ pub enum Apply {
     LogFormat,
     Metrics,
     Allocator,
+    Decay,
     MaxClients,
     MaxMemory,
     EvictionPolicy,

@@ -161,6 +161,12 @@ impl Config {
         Ok(changed)
     }
 
+    #[cfg(test)]
+    pub fn set_at_start(&self, name: &str, argument: &str) -> Result<bool, Reason> {
+        let (id, _) = find(name.as_bytes()).expect("there is such a parameter");
+        self.set_arguments(id, &[argument.as_bytes()])
+    }
+
     fn restore(&self, changes: &[Change<'_>]) {
         for change in changes {
             // The working directory is the one value that is more than its text.

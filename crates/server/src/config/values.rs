@@ -122,6 +122,11 @@ impl Config {
         self.flag(BG_THREAD)
     }
 
+    pub fn tells_allocator_stats(&self) -> bool {
+        const STATS_AT_EXIT: Id = id("allocator-stats-at-exit");
+        self.flag(STATS_AT_EXIT)
+    }
+
     pub fn daemonize(&self) -> bool {
         const DAEMONIZE: Id = id("daemonize");
         self.flag(DAEMONIZE)

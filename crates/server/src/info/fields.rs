@@ -8,6 +8,7 @@ use crate::compaction::share_percent;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::node::Tasks;
 use crate::pubsub::Kind;
+use crate::start_options;
 use crate::stats::{Counter, CycleCounters};
 use std::sync::atomic::Ordering;
 
@@ -163,6 +164,8 @@ pub const MEMORY: &[Field] = &[
     ("isotherm_maxmemory_excess_bytes", |s| s.node.memory.excess_bytes().to_string()),
     ("isotherm_allocator_retained_bytes", |s| s.allocators().retained.to_string()),
     ("isotherm_allocator_metadata_bytes", |s| s.allocators().metadata.to_string()),
+    ("isotherm_allocator_options", |_| start_options::shown()),
+    ("isotherm_allocator_lock_waits", |_| isotherm_allocator::lock_waits().unwrap_or_default().to_string()),
     ("isotherm_malloc_bytes", |_| isotherm_allocator::allocated_bytes().to_string()),
 ];
 

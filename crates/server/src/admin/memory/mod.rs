@@ -3,6 +3,7 @@
 mod doctor;
 mod malloc;
 mod map;
+mod profile;
 mod stats;
 
 use isotherm_commands::Outcome;
@@ -21,6 +22,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::MEMORY_HELP, help),
         Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
         Command::new(specs::MEMORY_MAP, map::map),
+        Command::new(specs::MEMORY_PROFILE, profile::profile),
         Command::new(specs::MEMORY_PURGE, malloc::purge),
         Command::new(Spec { reach: Reach::All, ..specs::MEMORY_STATS }, stats::stats),
         Command::new(specs::MEMORY_USAGE, usage),
@@ -68,6 +70,9 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "MAP",
             "    Return where every byte is: used memory by purpose, what is resident beside",
             "    it, and what keys of each type and encoding take.",
+            "PROFILE ON|OFF|DUMP [<file>]",
+            "    Sample the allocations that live, or write the sample to a file (*.heap)",
+            "    of the working directory. Needs a server built for it.",
             "PURGE",
             "    Attempt to purge dirty pages for reclamation by the allocator.",
             "STATS",

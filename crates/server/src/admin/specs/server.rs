@@ -323,6 +323,29 @@ pub const MEMORY_MALLOC_STATS: Spec = Spec {
     ..Spec::BASE
 };
 
+pub const MEMORY_PROFILE: Spec = Spec {
+    name: "profile",
+    summary: "Samples the allocations that live, and writes the sample to a file.",
+    since: "1.0.0",
+    group: Group::Server,
+    complexity: "Depends on how much memory is allocated, could be slow",
+    arity: -3,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING),
+    arguments: &[
+        Argument::one_of(
+            "order",
+            &[
+                Argument::pure_token("on", "ON"),
+                Argument::pure_token("off", "OFF"),
+                Argument::pure_token("dump", "DUMP"),
+            ],
+        ),
+        Argument::string("file").optional(),
+    ],
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
+
 pub const MEMORY_PURGE: Spec = Spec {
     name: "purge",
     summary: "Asks the allocator to release memory.",
