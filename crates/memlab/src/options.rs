@@ -23,7 +23,7 @@ options
   --only A,B           of these tables only, where a subject has several (size-classes-time, churn, growth, ...)
   --keys N,M           keyspace: exactly so many keys, instead of the document's writes
   --peers              keyspace: Valkey and Redis in the same run, installed for this alone if need be
-  --rounds N           arenas: rounds of all settings (9)
+  --rounds N           arenas: rounds of all settings (15)
   --kept FOLDER        figures of finished cases stay there: the next run goes on where this one was stopped
   --binaries FOLDER    programs that are built: isotherm-memlab-jemalloc, isotherm-server-jemalloc, ...
   --out FOLDER         the tables as .md, .csv, .json and .svg there, beside the Markdown on standard output
@@ -58,7 +58,7 @@ impl Options {
             only: Vec::new(),
             keys: Vec::new(),
             peers: false,
-            rounds: 9,
+            rounds: 15,
             kept: None,
             binaries: None,
             out: None,
