@@ -163,6 +163,7 @@ impl Keyspace {
         self.arenas().iter().for_each(|arena| books.add_arena(&arena.stats()));
         books.rounding = books.rounding.checked_sub(used).expect("a class holds what lies in it");
         books.large = self.shared().large.bytes();
+        books.tables += self.shared().attribution.memory_bytes() as u64;
         books
     }
 

@@ -254,7 +254,9 @@ impl Partition {
         let after = self.store.account(self.store.entry_at(location));
         let (table, store) = self.table_and_store(db).expect("it was found");
         table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
-        table.tally.replace(&before, &after);
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let tag = store.heap.page(page).tag(spot.index);
+        table.tell(store.key_of(store.entry_at(location)), tag, Some(&before), Some(&after));
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.outside = slot.record.outside - old.units + new.units;

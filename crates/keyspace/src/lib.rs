@@ -28,7 +28,9 @@ mod tally;
 
 mod access;
 mod age;
+mod attribution;
 mod geometry;
+mod idle;
 mod partition;
 
 mod books;
@@ -39,6 +41,7 @@ mod evict;
 mod expire;
 mod prefetch;
 mod scan;
+mod sizes;
 mod slot_size;
 mod snapshot;
 
@@ -74,6 +77,10 @@ extern crate self as isotherm_keyspace;
 
 pub use access::{AccessMode, AccessNote};
 pub use age::{AgeHand, LRU_ROUND_SECONDS};
+pub use attribution::{
+    LargeKey, LargestKeys, PREFIX_DEPTH_MAX, PREFIX_PINS_MAX, PrefixError, PrefixReport, PrefixSettings,
+    PrefixShare,
+};
 pub use books::{Books, ClassBooks};
 pub use collection::{EditError, Edited, Limits};
 pub use compact::CompactStep;
@@ -81,6 +88,7 @@ pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
 pub use evict::EvictionPolicy;
 pub use expire::ExpireStep;
 pub use hash::{FieldSet, HashEdit, HashView};
+pub use idle::IdleTimes;
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use key::{Key, KeyHasher};
 pub use list::{Elements, End, ListEdit, ListView};
@@ -88,6 +96,7 @@ pub use lock::{Config, Held, Keyspace, Want};
 pub use packed::{Element, TextRoom};
 pub use prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use set::{SetEdit, SetView};
+pub use sizes::{SIZE_BINS, SIZED_TYPES};
 pub use slot_size::SlotSize;
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{

@@ -9,6 +9,7 @@
 //! `tests/lock_model.rs` explores interleavings with shuttle, which replaces the mutex under `--cfg shuttle`.
 
 use crate::access::{AccessMode, AccessSettings};
+use crate::attribution::Attribution;
 use crate::geometry::Geometry;
 use crate::key::{Key, KeyHasher};
 use crate::large::LargeBooks;
@@ -52,6 +53,9 @@ pub(crate) struct Shared {
     pub weights: Box<[Weight]>,
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
+    pub attribution: Attribution,
+    /// Of the table that is made next.
+    pub next_table: AtomicU32,
     pub waited: WaitedKeys,
     /// What large bodies take, those that a snapshot still holds included.
     pub large: Arc<LargeBooks>,
@@ -84,6 +88,8 @@ impl Shared {
             weights: (0..config.partitions).map(|_| Weight::default()).collect(),
             access: AccessSettings::new(),
             snapshot_active: AtomicBool::new(false),
+            attribution: Attribution::new(KeyHasher::new(config.hash_secret)),
+            next_table: AtomicU32::new(0),
             waited: WaitedKeys::default(),
             large: Arc::new(LargeBooks::new(config.class_bytes)),
         }
@@ -204,6 +210,7 @@ impl Keyspace {
         }
         assert_eq!(waited, self.waited_keys());
         self.check_books(&held);
+        held.check_attribution();
         for (arena, objects) in self.arenas.iter().zip(objects) {
             arena.check_invariants();
             assert_eq!(arena.stats().live_objects, objects, "every object is referred to, once");

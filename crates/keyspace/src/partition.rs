@@ -275,8 +275,10 @@ impl Partition {
         let old = store.account(entry);
         store.large.grow(body.raw, body_len)?;
         page::replace(store.heap.page_mut(page), spot, &bytes);
-        let new = store.account(EntryBytes(store.heap.page(page).entry(spot)));
-        table.tally.replace(&old, &new);
+        let grown_page = store.heap.page(page);
+        let entry = EntryBytes(grown_page.entry(spot));
+        let (tag, new) = (grown_page.tag(spot.index), store.account(entry));
+        table.tell(store.key_of(entry), tag, Some(&old), Some(&new));
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.outside = slot.record.outside - store.body_units(body) + store.body_units(grown);
@@ -445,11 +447,15 @@ impl Partition {
         }
     }
 
-    /// Drops a database's keys; how many.
-    pub fn flush(&mut self, db: Db) -> u64 {
+    /// Drops a database's keys; how many. Whoever counts over all databases is told if others stay, and forgets all
+    /// by himself if not.
+    pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
         let Some(table) = self.tables[usize::from(db.0)].take() else { return 0 };
         self.publish_root(db);
         table.retire();
+        if others_stay {
+            table.tell_all_gone(&self.store);
+        }
         let keys = table.keys;
         if self.store.snapshot.is_active() {
             self.detached.push(*table);
@@ -565,6 +571,11 @@ impl Partition {
 
     pub fn slot(&self, table: &Table, at: usize) -> SlotRef {
         table.slot(&self.store.heap, at)
+    }
+
+    /// Databases that have keys here.
+    pub fn used_databases(&self) -> impl Iterator<Item = Db> {
+        self.databases().filter(|&db| self.table(db).is_some())
     }
 
     pub fn databases(&self) -> impl Iterator<Item = Db> + use<> {

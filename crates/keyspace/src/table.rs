@@ -12,6 +12,7 @@
 //! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1 us); after
 //! a removal, if it is well below, the last page is merged into its buddy. Nothing is ever rehashed as a whole.
 
+use crate::attribution::{Change, Size};
 use crate::directory;
 use crate::entry::{BodyRef, Draft, EntryBytes, Place, Plan, form_of, value_bytes};
 use crate::heap::Heap;
@@ -20,12 +21,14 @@ use crate::linear;
 use crate::lock::Shared;
 use crate::page::{self, Spot};
 use crate::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
+use crate::sizes::Sizes;
 use crate::store::{OldEntry, Store};
-use crate::tally::Tally;
+use crate::tally::{Account, Tally};
 use crate::value::{Expiry, Full, NewValue, PackedValue};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const RUN_SLOTS_MAX: usize = 64;
 
@@ -41,6 +44,9 @@ pub(crate) struct Table {
     /// Bytes in use in the pages: the sum of the records'.
     pub page_bytes: u64,
     pub tally: Tally,
+    pub sizes: Sizes,
+    /// No other table ever has it.
+    pub number: u32,
     /// Told apart by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::value::Db,
     partition: u16,
@@ -105,6 +111,8 @@ impl Table {
             timed_hashes: 0,
             page_bytes: 0,
             tally: Tally::default(),
+            sizes: Sizes::default(),
+            number: shared.next_table.fetch_add(1, Relaxed),
             snapshot_db,
             partition,
             shared,
@@ -292,7 +300,9 @@ impl Table {
         let (moved, spot) = store.replace_behind(page, spot, kept, value.bytes, now)?;
         store.set_form(moved, spot, value.form);
         let new = store.account(EntryBytes(store.heap.page(moved).entry(spot)));
-        self.tally.replace(&old, &new);
+        let page_now = store.heap.page(moved);
+        let key = store.key_of(EntryBytes(page_now.entry(spot)));
+        self.tell(key, page_now.tag(spot.index), Some(&old), Some(&new));
         if moved != page {
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         }
@@ -335,10 +345,8 @@ impl Table {
             return Err(full);
         }
         let account = store.account(entry);
-        match &old {
-            None => self.tally.add(&account),
-            Some(old) => self.tally.replace(&old.account, &account),
-        }
+        let old_account = old.as_ref().map(|old| &old.account);
+        self.tell(key.bytes, tag_of(key.hash), old_account, Some(&account));
         let record = &mut location.slot.record;
         if let Some(body) = entry.body() {
             record.outside += store.body_units(body);
@@ -412,7 +420,8 @@ impl Table {
         let (volatile, body, used) = {
             let page = store.heap.page(page);
             let entry = EntryBytes(page.entry(spot));
-            self.tally.remove(&store.account(entry));
+            let tag = page.tag(spot.index);
+            self.tell(store.key_of(entry), tag, Some(&store.account(entry)), None);
             (entry.is_volatile(), entry.body(), page.used() as u64)
         };
         if let Some(body) = body {
@@ -448,7 +457,8 @@ impl Table {
         let (used, mut gone) = (view.used() as u64, 0);
         for spot in view.spots().filter(|spot| dead[spot.index]) {
             let entry = EntryBytes(view.entry(spot));
-            self.tally.remove(&store.account(entry));
+            let tag = view.tag(spot.index);
+            self.tell(store.key_of(entry), tag, Some(&store.account(entry)), None);
             bodies.extend(entry.body());
             gone += 1;
         }
@@ -500,7 +510,8 @@ impl Table {
         let draft = Draft::with_expiry(entry, expiry);
         let before = location.slot.record;
         self.put_bytes(store, location, key, draft.as_bytes(), now)?;
-        self.tally.replace(&old, &store.account(EntryBytes(draft.as_bytes())));
+        let new = store.account(EntryBytes(draft.as_bytes()));
+        self.tell(key.bytes, tag_of(key.hash), Some(&old), Some(&new));
         let record = &mut location.slot.record;
         record.volatile = record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
         if let Some(at) = expiry {
@@ -521,6 +532,39 @@ impl Table {
         directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         self.store(&mut store.heap, &slot, &before);
         Ok(())
+    }
+
+    // ---- what is counted ----
+
+    /// An entry with this key has come, has gone, or is another now.
+    #[inline]
+    pub fn tell(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
+        match (old, new) {
+            (Some(old), Some(new)) if old == new => return,
+            (Some(old), Some(new)) => self.tally.replace(old, new),
+            (None, Some(new)) => self.tally.add(new),
+            (Some(old), None) => self.tally.remove(old),
+            (None, None) => unreachable!("something has changed"),
+        }
+        self.sizes.note(old, new);
+        let (old, new) = (old.map(Size::of), new.map(Size::of));
+        self.shared.attribution.note(&Change { table: self.number, key, tag, old, new });
+    }
+
+    /// All keys are about to go at once; other tables keep theirs.
+    pub fn tell_all_gone(&self, store: &Store) {
+        self.shared.attribution.largest.forget_table(self.number);
+        for at in self.slots_with_keys(&store.heap) {
+            self.for_each_page(&store.heap, at, |_, page| {
+                let page = store.heap.page(page);
+                for spot in page.spots() {
+                    let (entry, tag) = (EntryBytes(page.entry(spot)), page.tag(spot.index));
+                    let old = Some(Size::of(&store.account(entry)));
+                    let change = Change { table: self.number, key: store.key_of(entry), tag, old, new: None };
+                    self.shared.attribution.prefixes.note(&change);
+                }
+            });
+        }
     }
 
     // ---- growth ----
@@ -556,7 +600,10 @@ impl Table {
 
     /// What the table has of the global allocator.
     pub fn malloc_bytes(&self) -> usize {
-        size_of::<Table>() + self.sums.capacity() * size_of::<RunSum>() + self.tally.memory_bytes()
+        size_of::<Table>()
+            + self.sums.capacity() * size_of::<RunSum>()
+            + self.tally.memory_bytes()
+            + self.sizes.memory_bytes()
     }
 
     /// Calls `visit` with every page of a slot.
@@ -614,7 +661,7 @@ impl Table {
     /// Returns how many objects of the arena and how many large values the table refers to.
     pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 2] {
         let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0]);
-        let (mut page_bytes, mut tally) = (0, Tally::default());
+        let (mut page_bytes, mut tally, mut sizes) = (0, Tally::default(), Sizes::default());
         for (run, sum) in self.sums.iter().enumerate() {
             let (mut run_keys, mut run_volatile) = (0, 0);
             for at in run * self.run_slots()..(run + 1) * self.run_slots() {
@@ -623,7 +670,10 @@ impl Table {
                 page_bytes += record.page_bytes;
                 self.for_each_page(&store.heap, at, |_, page| {
                     let page = store.heap.page(page);
-                    page.spots().for_each(|spot| tally.add(&store.account(EntryBytes(page.entry(spot)))));
+                    for account in page.spots().map(|spot| store.account(EntryBytes(page.entry(spot)))) {
+                        tally.add(&account);
+                        sizes.note(None, Some(&account));
+                    }
                 });
                 assert!(record.bound >= sum.bound, "a run's bound is a lower bound");
                 run_keys += record.keys;
@@ -643,6 +693,7 @@ impl Table {
         assert_eq!(self.page_bytes, page_bytes);
         assert!(self.tally.totals.entry_bytes <= page_bytes, "entries lie in pages");
         self.tally.check_invariants(&tally);
+        self.sizes.check_invariants(&sizes);
         referred
     }
 

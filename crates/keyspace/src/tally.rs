@@ -43,6 +43,11 @@ const CLASSES: [(Type, Encoding); 13] = [
 
 impl Class {
     #[inline]
+    pub fn kind(self) -> Type {
+        CLASSES[usize::from(self.0)].0
+    }
+
+    #[inline]
     pub fn new(kind: Type, encoding: Encoding) -> Class {
         Class(match (kind, encoding) {
             (Type::String, Encoding::Int) => 0,

@@ -4,17 +4,20 @@
 //! handler as effects.
 
 use crate::access::AccessNote;
+use crate::attribution::LargestKeys;
 use crate::books::{Books, ClassBooks};
 use crate::collection::{EditError, Edited, Editing, Limits};
 use crate::effect::{Effect, EffectMask, EffectSink};
 use crate::entry::{EntryBytes, Form};
 use crate::hash::HashEdit;
+use crate::idle::IdleTimes;
 use crate::key::Key;
 use crate::list::ListEdit;
 use crate::lock::Held;
 use crate::page::Spot;
 use crate::partition::Partition;
 use crate::set::SetEdit;
+use crate::sizes::{SIZE_BINS, SIZED_TYPES};
 use crate::stream::StreamEdit;
 use crate::table::Location;
 use crate::value::{Db, Entry, Expiry, Full, NewValue, Value};
@@ -478,6 +481,25 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.held.keyspace.classes(self.held)
     }
 
+    /// How many keys of a database are how large, by `SIZED_TYPES`.
+    pub fn sizes(&self, db: Db) -> [[u64; SIZE_BINS]; SIZED_TYPES.len()] {
+        let mut sums = [[0; SIZE_BINS]; SIZED_TYPES.len()];
+        let tables = self.held.all().filter_map(|partition| partition.table(db));
+        tables.for_each(|table| table.sizes.add_to(&mut sums));
+        sums
+    }
+
+    /// How long some keys of a database have not been used; slots are looked at from `start` on.
+    pub fn idle_times(&self, db: Db, start: Slot) -> IdleTimes {
+        IdleTimes::of(self.held, db, start, self.conditions.now)
+    }
+
+    /// The keys that take the most memory.
+    pub fn largest_keys(&self) -> LargestKeys {
+        let names = self.held.table_names();
+        self.held.keyspace.shared().attribution.largest.report(|table| names.get(&table).copied())
+    }
+
     /// Hashes that have fields with a time.
     pub fn timed_hashes(&mut self, db: Db) -> u64 {
         self.held.partitions().map(|partition| partition.timed_hashes(db)).sum()
@@ -570,12 +592,18 @@ impl<'t, 'k> Txn<'t, 'k> {
             Some(db) => db.0..db.0 + 1,
             None => 0..self.databases(),
         };
+        let is_gone = |db: &Db| targets.contains(&db.0);
+        let has_others = |partition: &Partition| partition.used_databases().any(|db| !is_gone(&db));
+        let others_stay = self.held.all().any(has_others);
         let mut removed = 0;
         for partition in self.held.partitions() {
             for db in targets.clone().map(Db) {
                 partition.touch_flushed(db, now);
-                removed += partition.flush(db);
+                removed += partition.flush(db, others_stay);
             }
+        }
+        if !others_stay {
+            self.held.keyspace.shared().attribution.clear();
         }
         targets.map(Db).for_each(|db| self.note_all_waiters(db));
         removed

@@ -185,7 +185,11 @@ fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
         hash_secret,
         class_bytes: allocator::class_bytes,
     });
-    keyspace.map_err(|error| format!("Can't start the keyspace: {error}"))
+    let keyspace = keyspace.map_err(|error| format!("Can't start the keyspace: {error}"))?;
+    if let Some(settings) = config.prefix_settings() {
+        keyspace.plan_prefixes(settings).expect("the parameters are checked, and there are no keys yet");
+    }
+    Ok(keyspace)
 }
 
 /// An arena's partial slabs may take 1.5 MB at rest: a server that was told to stay small gets fewer of them.

@@ -324,7 +324,10 @@ pub fn keyspace(partitions: usize, arenas: usize, reserve_bytes: u64, seed: u8) 
         hash_secret: [seed; 16],
         class_bytes: |bytes| bytes,
     };
-    Keyspace::new(config).expect("so many addresses are to be had")
+    let keyspace = Keyspace::new(config).expect("so many addresses are to be had");
+    let pinned = vec![(*b"key:1").into(), (*b"{tag}").into()];
+    keyspace.plan_prefixes(PrefixSettings { separator: b':', pinned }).expect("there are no keys");
+    keyspace
 }
 
 pub fn conditions(now: i64) -> Conditions {

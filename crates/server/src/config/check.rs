@@ -1,6 +1,7 @@
 //! Rules of single parameters beyond type and range, with the field's texts.
 
 use super::params::Value;
+use isotherm_keyspace::PREFIX_PINS_MAX;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 type Verdict = Result<(), &'static str>;
@@ -124,6 +125,22 @@ pub fn title_template(value: &Value) -> Verdict {
         rest = &rest[close + 1..];
     }
     Ok(())
+}
+
+/// The words of `memory-pinned-prefixes`.
+pub fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
+}
+
+pub fn pinned_prefixes(value: &Value) -> Verdict {
+    const PREFIX_BYTES_MAX: usize = 256;
+    refuse(words(text(value)).count() > PREFIX_PINS_MAX, "there can be at most 16 pinned prefixes")?;
+    let has_long = words(text(value)).any(|word| word.len() > PREFIX_BYTES_MAX);
+    refuse(has_long, "a pinned prefix can have at most 256 bytes")
+}
+
+pub fn prefix_separator(value: &Value) -> Verdict {
+    refuse(text(value).len() > 1, "the separator of prefixes is one byte, or none")
 }
 
 fn refuse(condition: bool, reason: &'static str) -> Verdict {

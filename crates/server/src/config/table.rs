@@ -225,6 +225,8 @@ pub const PARAMS: &[Param] = &[
     signed("maxmemory-eviction-tenacity", 10, 0, 100).works("How long one command may evict before it gives up; 100 for as long as it takes."),
     choice("maxmemory-policy", MAXMEMORY_POLICY, "noeviction").apply(Apply::EvictionPolicy).works("What is evicted above maxmemory."),
     signed("maxmemory-samples", 5, 1, 64).no_effect("two whole pages compete, some 34 keys, whatever is asked for"),
+    bytes("memory-pinned-prefixes", "").immutable().check(check::pinned_prefixes).works("Beginnings of keys, with spaces between them, for which MEMORY PREFIXES counts exactly. Of Isotherm only."),
+    bytes("memory-prefix-separator", ":").immutable().check(check::prefix_separator).works("The byte at which MEMORY PREFIXES cuts keys; \"\" counts no prefixes. Of Isotherm only."),
     text("metrics-bind", "127.0.0.1").apply(Apply::Metrics).works("The address of the port for metrics, set at start. Of Isotherm only."),
     signed("metrics-port", 0, 0, 65535).apply(Apply::Metrics).works("A port for HTTP with /metrics for Prometheus and /healthz, set at start; 0 for none. Of Isotherm only."),
     signed("min-io-threads-avoid-copy-reply", 7, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),

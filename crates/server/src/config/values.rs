@@ -2,9 +2,10 @@
 
 use super::special::{self, OutputLimit};
 use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
-use super::{Config, Id, id, value};
+use super::{Config, Id, check, id, value};
 use crate::events::Events;
 use crate::log::{Format, Level, Timestamp};
+use isotherm_keyspace::PrefixSettings;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,6 +222,15 @@ impl Config {
     pub fn availability_zone(&self) -> Arc<[u8]> {
         const AVAILABILITY_ZONE: Id = id("availability-zone");
         self.text(AVAILABILITY_ZONE)
+    }
+
+    /// How prefixes of keys are counted, if they are.
+    pub fn prefix_settings(&self) -> Option<PrefixSettings> {
+        const SEPARATOR: Id = id("memory-prefix-separator");
+        const PINNED: Id = id("memory-pinned-prefixes");
+        let separator = *self.text(SEPARATOR).first()?;
+        let pinned = check::words(&self.text(PINNED)).map(Box::from).collect();
+        Some(PrefixSettings { separator, pinned })
     }
 
     pub fn extended_redis_compatibility(&self) -> bool {
