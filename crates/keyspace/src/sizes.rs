@@ -6,13 +6,29 @@
 //! A string's size is the bytes that it is stored in (an integer's are 1 to 8), a collection's its elements. A type costs
 //! 136 B, from its first key on.
 
-use crate::tally::Account;
+use crate::tally::{Account, CLASSES};
 use crate::value::Type;
 
 pub const SIZE_BINS: usize = 34;
 
 /// The types that have a histogram, in the order in which they are shown.
 pub const SIZED_TYPES: [Type; 5] = [Type::String, Type::List, Type::Set, Type::Zset, Type::Hash];
+
+/// Where a class's type is in `SIZED_TYPES`, or past its end.
+const PLACES: [u8; CLASSES.len()] = {
+    let (mut places, mut class) = ([SIZED_TYPES.len() as u8; CLASSES.len()], 0);
+    while class < CLASSES.len() {
+        let mut kind = 0;
+        while kind < SIZED_TYPES.len() {
+            if CLASSES[class].0 as u8 == SIZED_TYPES[kind] as u8 {
+                places[class] = kind as u8;
+            }
+            kind += 1;
+        }
+        class += 1;
+    }
+    places
+};
 
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Sizes([Option<Box<[u32; SIZE_BINS]>>; SIZED_TYPES.len()]);
@@ -24,9 +40,8 @@ fn bin_of(items: u64) -> usize {
 
 #[inline]
 fn place_of(account: &Account) -> Option<(usize, usize)> {
-    let kind = account.class.kind();
-    let place = SIZED_TYPES.iter().position(|sized| *sized == kind)?;
-    Some((place, bin_of(account.items)))
+    let place = usize::from(PLACES[account.class.number()]);
+    (place < SIZED_TYPES.len()).then(|| (place, bin_of(account.items)))
 }
 
 impl Sizes {

@@ -25,7 +25,7 @@ use crate::value::{Encoding, Type};
 pub(crate) struct Class(u8);
 
 /// In the order in which they are shown.
-const CLASSES: [(Type, Encoding); 13] = [
+pub(crate) const CLASSES: [(Type, Encoding); 13] = [
     (Type::String, Encoding::Int),
     (Type::String, Encoding::Embstr),
     (Type::String, Encoding::Raw),
@@ -43,8 +43,8 @@ const CLASSES: [(Type, Encoding); 13] = [
 
 impl Class {
     #[inline]
-    pub fn kind(self) -> Type {
-        CLASSES[usize::from(self.0)].0
+    pub fn number(self) -> usize {
+        usize::from(self.0)
     }
 
     #[inline]

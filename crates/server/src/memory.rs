@@ -17,8 +17,10 @@
 use isotherm_keyspace::{AccessMode, EffectSink, EvictionPolicy as Order};
 use isotherm_stdx::Prng;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::admin::Mark;
 use crate::config::EvictionPolicy;
 use crate::latency::monitor::Event;
 use crate::node::{Node, Tasks, unix_now};
@@ -31,6 +33,8 @@ pub struct Memory {
     startup_bytes: AtomicU64,
     excess_bytes: AtomicU64,
     process_bytes: AtomicU64,
+    /// MEMORY DIFF MARK.
+    mark: Mutex<Option<Box<Mark>>>,
 }
 
 /// Some half-filled slabs are the price of any mixture of sizes; a keyspace of 8 MB has 0.5 MB of them.
@@ -42,6 +46,10 @@ fn excess_bytes(held: u64, live: u64, limit: u64) -> u64 {
 }
 
 impl Memory {
+    pub fn mark(&self) -> MutexGuard<'_, Option<Box<Mark>>> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The most that the cron has seen.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed)

@@ -16,7 +16,7 @@ use super::Change;
 use crate::key::KeyHasher;
 use crate::value::Db;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keys in the list.
@@ -30,6 +30,8 @@ const TAG_BITS: u32 = 8;
 
 pub(crate) struct Largest {
     threshold: AtomicU32,
+    /// The smallest size of the threshold's grade.
+    bytes_min: AtomicU64,
     list: Mutex<List>,
     hasher: KeyHasher,
 }
@@ -96,11 +98,20 @@ fn rank(bytes: u64, tag: u8) -> u32 {
 
 impl Largest {
     pub fn new(hasher: KeyHasher) -> Largest {
-        Largest { threshold: AtomicU32::new(0), list: Mutex::default(), hasher }
+        let (threshold, bytes_min) = (AtomicU32::new(0), AtomicU64::new(0));
+        Largest { threshold, bytes_min, list: Mutex::default(), hasher }
     }
 
     #[inline]
     pub fn note(&self, change: &Change<'_>) {
+        let bytes = |size: Option<super::Size>| size.map_or(0, |size| size.bytes);
+        if bytes(change.old).max(bytes(change.new)) >= self.bytes_min.load(Relaxed) {
+            self.compare(change);
+        }
+    }
+
+    #[inline(never)]
+    fn compare(&self, change: &Change<'_>) {
         let rank = |size: super::Size| rank(size.bytes, change.tag);
         let (old, new) = (change.old.map(rank), change.new.map(rank));
         let threshold = self.threshold.load(Relaxed);
@@ -119,20 +130,27 @@ impl Largest {
         if let Some(rank) = rank {
             list.insert(change, rank, hash);
         }
-        self.threshold.store(list.threshold(), Relaxed);
+        self.publish(&list);
     }
 
     /// A table's keys are gone.
     pub fn forget_table(&self, table: u32) {
         let mut list = self.lock();
         list.keys.retain(|key| key.table != table);
-        self.threshold.store(list.threshold(), Relaxed);
+        self.publish(&list);
+    }
+
+    fn publish(&self, list: &List) {
+        let threshold = list.threshold();
+        self.threshold.store(threshold, Relaxed);
+        self.bytes_min.store(grade_bytes(threshold >> TAG_BITS), Relaxed);
     }
 
     /// All keys are gone.
     pub fn clear(&self) {
-        *self.lock() = List::default();
-        self.threshold.store(0, Relaxed);
+        let mut list = self.lock();
+        *list = List::default();
+        self.publish(&list);
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {

@@ -69,6 +69,12 @@ pub(crate) struct Sums {
     squares: i64,
 }
 
+/// Whether a small key with this tag is counted.
+#[inline]
+fn is_sampled(tag: u8) -> bool {
+    tag % SAMPLE as u8 == SAMPLE_TAG
+}
+
 impl Sums {
     /// Of a size at which only the sums are known.
     pub fn estimated(keys: i64, volatile: i64, bytes: i64) -> Sums {
@@ -87,7 +93,7 @@ impl Sums {
             let volatile = i64::from(is_volatile);
             return Some(Sums { keys: 1, volatile, bytes: bytes as i64, sampled: 0, squares: 0 });
         }
-        if i64::from(tag) % SAMPLE != i64::from(SAMPLE_TAG) {
+        if !is_sampled(tag) {
             return None;
         }
         let (bytes, volatile) = (bytes as i64, i64::from(is_volatile) * SAMPLE);
@@ -215,19 +221,21 @@ impl Prefixes {
 
     #[inline]
     pub fn note(&self, change: &Change<'_>) {
-        let of = |size: super::Size| Sums::of(size.bytes, size.is_volatile, change.tag);
-        let (old, new) = (change.old.and_then(of), change.new.and_then(of));
-        if old != new {
-            self.change(change.key, old, new);
+        let bytes = |size: Option<super::Size>| size.map_or(0, |size| size.bytes);
+        let is_large = bytes(change.old).max(bytes(change.new)) >= LARGE_BYTES;
+        if is_sampled(change.tag) || is_large {
+            self.change(change);
         }
         if self.has_pins.load(Relaxed) {
             self.change_pins(change);
         }
     }
 
-    #[cold]
-    fn change(&self, key: &[u8], old: Option<Sums>, new: Option<Sums>) {
-        let Some(plan) = self.plan.get() else { return };
+    #[inline(never)]
+    fn change(&self, change: &Change<'_>) {
+        let of = |size: super::Size| Sums::of(size.bytes, size.is_volatile, change.tag);
+        let (key, old, new) = (change.key, change.old.and_then(of), change.new.and_then(of));
+        let Some(plan) = self.plan.get().filter(|_| old != new) else { return };
         let mut delta = new.unwrap_or_default();
         delta.add(&old.unwrap_or_default(), -1);
         let mut state = self.lock();

@@ -23,6 +23,7 @@ use isotherm_commands::spec::Command;
 use isotherm_keyspace::{Conditions, EffectSink, ExpiryMode, Held, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::Prng;
+pub use memory::Mark;
 
 use crate::node::Node;
 use crate::pubsub::Audience;

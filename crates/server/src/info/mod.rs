@@ -16,6 +16,7 @@ pub use snapshot::{ArenaSums, Snapshot, database_sizes, memory_rss_bytes};
 use crate::memory_map::Moment;
 use isotherm_keyspace::Txn;
 use sections::{Body, SECTIONS, Section};
+use snapshot::DatabaseBins;
 
 /// The answer to INFO with these arguments.
 pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
@@ -41,12 +42,16 @@ pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
 pub fn look_up<'t, 'k: 't>(snapshot: &mut Snapshot<'_>, asked: &[&[u8]], txn: impl FnOnce() -> Txn<'t, 'k>) {
     let wants = |name| SECTIONS.iter().any(|section| section.name == name && is_wanted(section, asked));
     let (keyspace, map) = (wants("keyspace"), wants("memorymap"));
-    if !keyspace && !map {
+    let bins = wants("keysizes") || wants("idletimes");
+    if !keyspace && !map && !bins {
         return;
     }
     let mut txn = txn();
     if keyspace {
         snapshot.databases = database_sizes(snapshot.node, &mut txn);
+    }
+    if bins {
+        snapshot.bins = DatabaseBins::all(snapshot.node, &mut txn);
     }
     if map {
         snapshot.moment.set(Some(Moment::new(snapshot.node, &txn)));

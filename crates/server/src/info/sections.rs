@@ -4,6 +4,7 @@ use super::fields::{
     CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
 };
 use super::snapshot::Snapshot;
+use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
 use std::fmt::Write;
 
 pub struct Section {
@@ -38,6 +39,8 @@ pub const SECTIONS: &[Section] = &[
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
+    section("keysizes", "Keysizes", Body::Lines(key_sizes)),
+    only_asked(section("idletimes", "Idletimes", Body::Lines(idle_times))),
     hidden(section("debug", "Debug", Body::Fields(DEBUG))),
 ];
 
@@ -146,6 +149,47 @@ fn keyspace(snapshot: &Snapshot<'_>, out: &mut String) {
                 size.db.0, size.keys, size.volatile, size.average_ttl_ms, size.timed_hashes
             ),
         );
+    }
+}
+
+/// As Redis 8 tells them: `db0_distrib_strings_sizes:1=3,2=5,1K=1`.
+fn key_sizes(snapshot: &Snapshot<'_>, out: &mut String) {
+    for bins in &snapshot.bins {
+        for (kind, counts) in SIZED_TYPES.iter().zip(&bins.sizes) {
+            let what = match kind {
+                Type::String => "strings_sizes",
+                Type::List => "lists_items",
+                Type::Set => "sets_items",
+                Type::Zset => "zsets_items",
+                _ => "hashes_items",
+            };
+            distribution(out, bins.db, what, counts);
+        }
+    }
+}
+
+/// In seconds, of those keys that were looked at.
+fn idle_times(snapshot: &Snapshot<'_>, out: &mut String) {
+    for bins in &snapshot.bins {
+        line(out, format_args!("db{}_idle_keys_sampled:{}", bins.db.0, bins.idle.keys));
+        distribution(out, bins.db, "idle_seconds", &bins.idle.bins);
+    }
+}
+
+fn distribution(out: &mut String, db: Db, what: &str, counts: &[u64; SIZE_BINS]) {
+    let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+    let shown: Vec<String> = used.map(|(bin, count)| format!("{}={count}", bin_label(bin))).collect();
+    if !shown.is_empty() {
+        line(out, format_args!("db{}_distrib_{what}:{}", db.0, shown.join(",")));
+    }
+}
+
+/// The smallest number in a bin: 0, 1, 2, 4, ..., 512, 1K, ...
+fn bin_label(bin: usize) -> String {
+    const UNITS: [&str; 4] = ["", "K", "M", "G"];
+    match bin.checked_sub(1) {
+        None => "0".into(),
+        Some(power) => format!("{}{}", 1u64 << (power % 10), UNITS[power / 10]),
     }
 }
 

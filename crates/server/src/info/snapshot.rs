@@ -1,6 +1,6 @@
 //! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
 
-use isotherm_keyspace::{Db, Keyspace, Txn, UnixMs};
+use isotherm_keyspace::{Db, IdleTimes, Keyspace, SIZE_BINS, SIZED_TYPES, Slot, Txn, UnixMs};
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,6 +14,8 @@ pub struct Snapshot<'a> {
     pub now: UnixMs,
     /// Empty unless the keyspace section is asked for.
     pub databases: Vec<DatabaseSize>,
+    /// Empty unless the sections of histograms are asked for.
+    pub bins: Vec<DatabaseBins>,
     totals: OnceCell<Totals>,
     clients: OnceCell<ClientSums>,
     cpu: OnceCell<Cpu>,
@@ -44,6 +46,29 @@ pub fn database_sizes(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseSize> {
         timed_hashes: txn.timed_hashes(db),
     };
     (0..node.config.databases()).map(Db).map(size).collect()
+}
+
+/// How large the keys of a database are, and how long some of them have not been used.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseBins {
+    pub db: Db,
+    pub sizes: [[u64; SIZE_BINS]; SIZED_TYPES.len()],
+    pub idle: IdleTimes,
+}
+
+impl DatabaseBins {
+    /// Of the databases that have keys.
+    pub fn all(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseBins> {
+        // Idle times are looked at from another slot each time: an odd multiple of the time, its highest bits.
+        let start = Slot::new(((txn.now().0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as u16);
+        let mut all = Vec::new();
+        for db in (0..node.config.databases()).map(Db) {
+            if txn.len(db) > 0 {
+                all.push(DatabaseBins { db, sizes: txn.sizes(db), idle: txn.idle_times(db, start) });
+            }
+        }
+        all
+    }
 }
 
 /// All connections together.
@@ -82,6 +107,7 @@ impl<'a> Snapshot<'a> {
             node,
             now,
             databases: Vec::new(),
+            bins: Vec::new(),
             totals: OnceCell::new(),
             clients: OnceCell::new(),
             cpu: OnceCell::new(),

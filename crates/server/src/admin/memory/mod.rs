@@ -1,10 +1,16 @@
 //! MEMORY and its subcommands.
 
+mod diff;
 mod doctor;
 mod malloc;
 mod map;
+mod prefixes;
 mod profile;
+mod reply;
 mod stats;
+mod top;
+
+pub use diff::Mark;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -18,13 +24,16 @@ use super::{AdminCall, AdminHandler, specs};
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::MEMORY,
     &[
+        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_DIFF }, diff::diff),
         Command::new(specs::MEMORY_DOCTOR, doctor::doctor),
         Command::new(specs::MEMORY_HELP, help),
         Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
         Command::new(specs::MEMORY_MAP, map::map),
+        Command::new(specs::MEMORY_PREFIXES, prefixes::prefixes),
         Command::new(specs::MEMORY_PROFILE, profile::profile),
         Command::new(specs::MEMORY_PURGE, malloc::purge),
         Command::new(Spec { reach: Reach::All, ..specs::MEMORY_STATS }, stats::stats),
+        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_TOP }, top::top),
         Command::new(specs::MEMORY_USAGE, usage),
     ],
 )];
@@ -63,6 +72,9 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.reply,
         "MEMORY",
         &[
+            "DIFF [MARK]",
+            "    Note what is there (MARK), or return what has changed since: by purpose, by type,",
+            "    by prefix.",
             "DOCTOR",
             "    Return memory problems reports.",
             "MALLOC-STATS",
@@ -70,6 +82,9 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "MAP",
             "    Return where every byte is: used memory by purpose, what is resident beside",
             "    it, and what keys of each type and encoding take.",
+            "PREFIXES [DEPTH <depth>] [TOP <count>]",
+            "    Return what the prefixes of keys with <depth> separators take, the largest first,",
+            "    and how far off that may be (default: 1, at most 3; 16 prefixes).",
             "PROFILE ON|OFF|DUMP [<file>]",
             "    Sample the allocations that live, or write the sample to a file (*.heap)",
             "    of the working directory. Needs a server built for it.",
@@ -77,6 +92,8 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "    Attempt to purge dirty pages for reclamation by the allocator.",
             "STATS",
             "    Return information about the memory usage of the server.",
+            "TOP [<count>]",
+            "    Return the <count> keys that take the most memory (default: 16).",
             "USAGE <key> [SAMPLES <count>]",
             "    Return memory in bytes used by <key> and its value. Nested values are",
             "    sampled up to <count> times (default: 5, 0 means sample all).",

@@ -277,6 +277,18 @@ pub const MEMORY: Spec = Spec {
     ..Spec::BASE
 };
 
+pub const MEMORY_DIFF: Spec = Spec {
+    name: "diff",
+    summary: "Returns what has changed in memory since a mark, or sets the mark.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of partitions",
+    arity: -2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[Argument::pure_token("mark", "MARK").optional()],
+    ..Spec::BASE
+};
+
 pub const MEMORY_DOCTOR: Spec = Spec {
     name: "doctor",
     summary: "Outputs a memory problems report.",
@@ -323,6 +335,21 @@ pub const MEMORY_MALLOC_STATS: Spec = Spec {
     ..Spec::BASE
 };
 
+pub const MEMORY_PREFIXES: Spec = Spec {
+    name: "prefixes",
+    summary: "Returns what the prefixes of keys take.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: -2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[
+        Argument::integer("depth").token("DEPTH").optional(),
+        Argument::integer("count").token("TOP").optional(),
+    ],
+    ..Spec::BASE
+};
+
 pub const MEMORY_PROFILE: Spec = Spec {
     name: "profile",
     summary: "Samples the allocations that live, and writes the sample to a file.",
@@ -366,6 +393,18 @@ pub const MEMORY_STATS: Spec = Spec {
     complexity: "O(1)",
     arity: 2,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    ..Spec::BASE
+};
+
+pub const MEMORY_TOP: Spec = Spec {
+    name: "top",
+    summary: "Returns the keys that take the most memory.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of partitions",
+    arity: -2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[Argument::integer("count").optional()],
     ..Spec::BASE
 };
 
