@@ -78,6 +78,10 @@ impl HotKeys {
         table.note(used);
     }
 
+    pub fn memory_bytes(&self) -> usize {
+        self.lock().lines.capacity() * size_of::<Line>()
+    }
+
     pub fn reset(&self) {
         *self.lock() = Table::default();
     }

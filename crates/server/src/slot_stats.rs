@@ -29,6 +29,11 @@ impl SlotTable {
         &self.0.get_or_init(|| Slot::all().map(|_| SlotCounters::default()).collect())[slot.index()]
     }
 
+    /// Nothing until a command was counted.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.get().map_or(0, |counters| size_of_val(&**counters))
+    }
+
     pub fn add_to(&self, sums: &mut [SlotUse]) {
         let counters = self.0.get().into_iter().flatten();
         for (sum, counters) in sums.iter_mut().zip(counters) {

@@ -162,7 +162,11 @@ impl Stats {
     /// Histograms, which come with the first command that needs them.
     pub fn memory_bytes(&self) -> usize {
         let commands = self.threads.iter().flat_map(|thread| thread.commands.iter());
-        commands.map(|command| command.latency.memory_bytes()).sum()
+        let latencies: usize = commands.map(|command| command.latency.memory_bytes()).sum();
+        let of_keys = |thread: &ThreadStats| thread.slots.memory_bytes() + thread.hot_keys.memory_bytes();
+        let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        let baseline_bytes = baseline.capacity() * size_of::<SlotUse>();
+        latencies + self.threads.iter().map(of_keys).sum::<usize>() + baseline_bytes
     }
 
     /// The times of a command, since the start or the last reset.
@@ -189,7 +193,9 @@ impl Stats {
         totals.latency = measured.filter(|(_, times)| times.calls() > 0).collect();
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
-        *self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.raw_slots();
+        if self.threads.iter().any(|thread| thread.slots.memory_bytes() > 0) {
+            *self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.raw_slots();
+        }
     }
 
     /// What the commands of each slot have cost, since the start or the last reset.

@@ -1,0 +1,179 @@
+//! Who takes the memory, as MEMORY PREFIXES, TOP and DIFF and the histograms of INFO tell it.
+
+mod common;
+
+use common::{Client, Server, encode};
+
+const OK: &str = "+OK\r\n";
+
+/// The number behind a name in a reply.
+#[track_caller]
+fn number(reply: &str, name: &str) -> i64 {
+    let (_, rest) = reply.split_once(&format!("{name}\r\n:")).unwrap_or_else(|| panic!("{name}: {reply:?}"));
+    rest.split("\r\n").next().unwrap().parse().unwrap()
+}
+
+/// What is said of one row, from its name on.
+#[track_caller]
+fn row<'a>(reply: &'a str, name: &str) -> &'a str {
+    let at = reply.find(&format!("${}\r\n{name}\r\n", name.len()));
+    &reply[at.unwrap_or_else(|| panic!("{name} is not in {reply:?}"))..]
+}
+
+#[track_caller]
+fn lines(client: &mut Client, section: &str, expected: &[&str]) {
+    let reply = client.ask(&format!("INFO {section}"));
+    let lines: Vec<&str> = reply.split("\r\n").skip(2).filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines, expected);
+}
+
+/// Sends the same request for many numbers: `{}` stands for one.
+fn many(client: &mut Client, count: usize, request: &str) {
+    for first in (0..count).step_by(1000) {
+        let numbers = first..count.min(first + 1000);
+        let requests = numbers.clone().flat_map(|number| {
+            let words = request.split(' ').map(|word| word.replace("{}", &number.to_string()));
+            encode(&words.collect::<Vec<_>>())
+        });
+        client.send(requests.collect::<Vec<u8>>());
+        numbers.for_each(|_| drop(client.read_reply()));
+    }
+}
+
+#[test]
+fn sizes_are_told_as_redis_does() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    lines(&mut client, "keysizes", &[]);
+    for request in ["SET b abcde", "APPEND b xyz", "SET c x", "RPUSH l 1 2 3", "SADD s 1 2", "ZADD z 1 1"] {
+        client.ask(request);
+    }
+    client.ask("HSET h a 1 b 2");
+    client.ask("XADD x * a 1");
+    client.check(&format!("SET k {}", "x".repeat(2049)), OK);
+    client.check("SELECT 3", OK);
+    client.check("SET k abc EX 100", OK);
+    many(&mut client, 300, "RPUSH long {}");
+    let of_db3 = ["db3_distrib_strings_sizes:2=1", "db3_distrib_lists_items:256=1"];
+    let of_db0 = [
+        "db0_distrib_strings_sizes:1=1,8=1,2K=1",
+        "db0_distrib_lists_items:2=1",
+        "db0_distrib_sets_items:2=1",
+        "db0_distrib_zsets_items:1=1",
+        "db0_distrib_hashes_items:2=1",
+    ];
+    lines(&mut client, "keysizes", &[&of_db0[..], &of_db3[..]].concat());
+    client.check("DEL long", ":1\r\n");
+    client.check("FLUSHDB", OK);
+    lines(&mut client, "keysizes", &of_db0);
+    client.check("SWAPDB 0 3", OK);
+    let moved = of_db0.map(|line| line.replace("db0", "db3"));
+    lines(&mut client, "keysizes", &moved.each_ref().map(String::as_str));
+    assert!(client.ask("INFO").contains("# Keysizes"));
+    lines(&mut client, "idletimes", &["db3_idle_keys_sampled:8", "db3_distrib_idle_seconds:0=8"]);
+}
+
+#[test]
+fn the_largest_keys_are_listed() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.check("MEMORY TOP", "*4\r\n$19\r\ncomplete-from-bytes\r\n:0\r\n$4\r\nkeys\r\n*0\r\n");
+    many(&mut client, 2000, "SET small:{} value");
+    client.check(&format!("SET big {}", "x".repeat(300_000)), OK);
+    many(&mut client, 5000, "RPUSH list element-{}");
+    client.check("SELECT 2", OK);
+    client.check(&format!("SET other {}", "x".repeat(30_000)), OK);
+    let reply = client.ask("MEMORY TOP 3");
+    let places = ["big", "list", "other"].map(|name| row(&reply, name).len());
+    assert!(places[0] > places[1] && places[1] > places[2] && !reply.contains("small"), "{reply}");
+    assert!((300_000..310_000).contains(&number(row(&reply, "big"), "$5\r\nbytes")), "{reply}");
+    assert_eq!(number(row(&reply, "other"), "db"), 2);
+    assert!(row(&reply, "list").contains("quicklist"));
+    assert!(number(&reply, "complete-from-bytes") < 200);
+    client.check("FLUSHDB", OK);
+    assert!(!client.ask("MEMORY TOP 1000").contains("other"));
+    client.check("FLUSHALL", OK);
+    client.check("MEMORY TOP", "*4\r\n$19\r\ncomplete-from-bytes\r\n:0\r\n$4\r\nkeys\r\n*0\r\n");
+}
+
+#[test]
+fn prefixes_have_shares() {
+    let server = Server::with_workers(2, &["--memory-pinned-prefixes", "user:1 none"]);
+    let mut client = server.client();
+    many(&mut client, 8000, "SET user:{}:name value-of-the-user");
+    many(&mut client, 4000, "SET cart:{} x EX 1000");
+    many(&mut client, 1000, "SET bare{} x");
+    let reply = client.ask("MEMORY PREFIXES");
+    let (user, cart) = (row(&reply, "user"), row(&reply, "cart"));
+    assert!(user.len() > cart.len(), "{reply}");
+    for (part, keys) in [(user, 8000), (cart, 4000), (row(&reply, "without"), 1000)] {
+        let (told, error) = (number(part, "keys"), number(part, "keys-error"));
+        assert!((told - keys).abs() <= 2 * error && error < keys, "{told} +- {error} is {keys}");
+        let bytes = number(part, "$5\r\nbytes");
+        assert!(bytes > 5 * told && bytes < 60 * told, "{bytes} for {told}");
+    }
+    assert!(cart.contains("ttl-percent\r\n$3\r\n100\r\n"), "{cart}");
+    // user:1, user:1*: 1 + 10 + 100 + 1000.
+    assert_eq!(number(row(&reply, "user:1"), "keys"), 1111);
+    assert_eq!(number(row(&reply, "user:1"), "keys-error"), 0);
+    assert_eq!(number(row(&reply, "none"), "keys"), 0);
+    let reply = client.ask("MEMORY PREFIXES DEPTH 2 TOP 3");
+    assert_eq!(reply.matches("$6\r\nprefix\r\n").count(), 3 + 2, "{reply}");
+    assert!(number(row(&reply, "without"), "keys") > 3000);
+    client.check("FLUSHALL", OK);
+    let reply = client.ask("MEMORY PREFIXES");
+    assert!(!reply.contains("cart") && number(row(&reply, "user:1"), "keys") == 0);
+    let off = Server::start(&["--memory-prefix-separator", ""]);
+    let text = "-ERR prefixes are not counted, as memory-prefix-separator is empty\r\n";
+    off.client().check("MEMORY PREFIXES", text);
+}
+
+#[test]
+fn a_mark_is_compared_with() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let text = "-ERR there is nothing to compare with: MEMORY DIFF MARK notes what is there\r\n";
+    client.check("MEMORY DIFF", text);
+    client.check("SET a:1 x", OK);
+    client.check("MEMORY DIFF MARK", OK);
+    many(&mut client, 1000, "HSET h:{} field value");
+    client.check("DEL a:1", ":1\r\n");
+    let reply = client.ask("MEMORY DIFF");
+    assert!(number(&reply, "used-memory-change") > 30_000, "{reply}");
+    assert_eq!(number(row(&reply, "hash"), "keys"), 1000);
+    assert_eq!(number(row(&reply, "string"), "keys"), -1);
+    assert!(number(row(&reply, "by-purpose"), "values") > 10_000);
+    let (keys, error) = (number(row(&reply, "h"), "keys"), number(row(&reply, "h"), "keys-error"));
+    assert!((keys - 1000).abs() <= 2 * error, "{keys} +- {error}");
+}
+
+#[test]
+fn wrong_words() {
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    let (syntax, integer) = ("ERR syntax error", "ERR value is not an integer or out of range");
+    let positive = "ERR value is out of range, must be positive";
+    for (request, text) in [
+        ("TOP x", integer),
+        ("TOP 0", positive),
+        ("TOP -1", positive),
+        ("TOP 99999999999999999999", integer),
+        ("TOP 1 2", syntax),
+        ("PREFIXES x", syntax),
+        ("PREFIXES DEPTH", syntax),
+        ("PREFIXES DEPTH 0", positive),
+        ("PREFIXES DEPTH 4", "ERR DEPTH has to lie in between 1 and 3."),
+        ("PREFIXES DEPTH x", integer),
+        ("PREFIXES TOP 0", positive),
+        ("PREFIXES DEPTH 1 TOP", syntax),
+        ("DIFF x", syntax),
+        ("DIFF MARK MARK", syntax),
+        ("NONSENSE", "ERR unknown subcommand 'NONSENSE'. Try MEMORY HELP."),
+    ] {
+        client.check(&format!("MEMORY {request}"), &format!("-{text}\r\n"));
+    }
+    let help = client.ask("MEMORY HELP");
+    for word in ["DIFF [MARK]", "PREFIXES [DEPTH <depth>]", "TOP [<count>]"] {
+        assert!(help.contains(word), "{help}");
+    }
+}
