@@ -56,6 +56,7 @@ pub fn lines(table: &Table, unit: &str) -> String {
     let column = |column: usize| table.rows.iter().map(move |row| value(&row[column]));
     let widest = column(0).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let highest = series.iter().flat_map(|&at| column(at)).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let highest = round_step(highest / TICKS as f64) * TICKS as f64;
     let top = TOP + 16.0 * series.len().div_ceil(3) as f64;
     let right = WIDTH - 2.0 * MARGIN;
     let (x, y) = (|x: f64| MARGIN + x / widest * right, |y: f64| top + FIELD - y / highest * FIELD);
@@ -83,6 +84,16 @@ pub fn lines(table: &Table, unit: &str) -> String {
         );
     }
     page(table, unit, top + FIELD + 46.0, &body)
+}
+
+/// The next of 1, 2, 2.5, 5, 10, 20, ...: what can be read off an axis.
+fn round_step(step: f64) -> f64 {
+    let ten = 10f64.powf(step.log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .map(|times| times * ten)
+        .into_iter()
+        .find(|round| *round >= step)
+        .unwrap_or(step)
 }
 
 fn page(table: &Table, unit: &str, height: f64, body: &str) -> String {
@@ -126,6 +137,13 @@ mod tests {
         // The ground, two of the legend, three bars.
         assert_eq!(svg.matches("<rect").count(), 6, "{svg}");
         assert!(svg.contains("Bytes &amp; keys (bytes)") && svg.contains(">102.2<"), "{svg}");
+    }
+
+    #[test]
+    fn axes_have_round_numbers() {
+        for (step, round) in [(20.0, 20.0), (21.0, 25.0), (0.3, 0.5), (999.0, 1000.0), (60.6, 100.0)] {
+            assert!((round_step(step) / round - 1.0).abs() < 1e-9, "{step}");
+        }
     }
 
     #[test]
