@@ -86,8 +86,9 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Fallible {
     meter::check_memory((options.subject.need_bytes)(options))?;
     course::listen_for_the_end()?;
-    let tables = (options.subject.make)(options)?;
-    output::publish(&tables, options)
+    let tables = (options.subject.make)(options);
+    servers::remove_scratch();
+    output::publish(&tables?, options)
 }
 
 /// One case, in a process of its own.

@@ -65,6 +65,11 @@ fn scratch() -> PathBuf {
     std::env::temp_dir().join(format!("isotherm-memlab-{}", std::process::id()))
 }
 
+/// Each server takes its own folder along; what is left is empty, or was never made.
+pub fn remove_scratch() {
+    let _ = std::fs::remove_dir(scratch());
+}
+
 /// What `cargo xtask peers WORD` prints: a place. Its progress is the user's to see.
 fn installed(word: &str) -> Fallible<PathBuf> {
     let output = Command::new(cargo()?)
