@@ -159,6 +159,11 @@ impl Keyspace {
         self.partitions.len()
     }
 
+    /// What strings and elements above 4 KB take of the global allocator.
+    pub fn large_bytes(&self) -> u64 {
+        self.shared.large.bytes()
+    }
+
     pub fn arenas(&self) -> &[Arc<Arena>] {
         &self.arenas
     }

@@ -91,7 +91,7 @@ fn sample_lines(param: &Param) -> String {
 }
 
 #[track_caller]
-fn check_fresh(name: &str, text: &str) {
+pub fn check_fresh(name: &str, text: &str) {
     let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
     if std::fs::read_to_string(&path).is_ok_and(|before| before == text) {
         return;

@@ -26,6 +26,8 @@ mod values;
 
 #[cfg(test)]
 mod docs;
+#[cfg(test)]
+pub use docs::check_fresh;
 
 pub use params::{Apply, Id, Reason};
 pub use special::{OUTPUT_CLASSES, OutputLimit, output_limits};

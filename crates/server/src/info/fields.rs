@@ -102,11 +102,13 @@ pub const MEMORY: &[Field] = &[
     ("used_memory_peak", |s| peak(s).to_string()),
     ("used_memory_peak_human", |s| human_bytes(peak(s))),
     ("used_memory_peak_perc", |s| format!("{:.2}%", percent(s.node.used_memory_bytes(), peak(s)))),
-    // Keys and values with what their pages add are the dataset; the rest is overhead.
+    // Keys and values with their pages and directories are the dataset; the rest is overhead.
     ("used_memory_overhead", |s| overhead(s).to_string()),
     ("used_memory_startup", |s| s.node.memory.startup_bytes().to_string()),
-    ("used_memory_dataset", |s| s.arenas().live.to_string()),
-    ("used_memory_dataset_perc", |s| format!("{:.2}%", percent(s.arenas().live, s.node.used_memory_bytes()))),
+    ("used_memory_dataset", |s| s.dataset_bytes().to_string()),
+    ("used_memory_dataset_perc", |s| {
+        format!("{:.2}%", percent(s.dataset_bytes(), s.node.used_memory_bytes()))
+    }),
     ("allocator_allocated", |s| s.allocators().allocated.to_string()),
     ("allocator_active", |s| s.allocators().active.to_string()),
     ("allocator_resident", |s| s.allocators().resident.to_string()),
@@ -183,7 +185,7 @@ fn peak(snapshot: &Snapshot<'_>) -> u64 {
 }
 
 fn overhead(snapshot: &Snapshot<'_>) -> u64 {
-    snapshot.node.used_memory_bytes().saturating_sub(snapshot.arenas().live)
+    snapshot.node.used_memory_bytes().saturating_sub(snapshot.dataset_bytes())
 }
 
 fn percent(part: u64, whole: u64) -> f64 {

@@ -175,6 +175,11 @@ impl<'a> Snapshot<'a> {
         self.arenas.get_or_init(|| ArenaSums::of(&self.node.keyspace))
     }
 
+    /// What the keyspace holds in its arenas, and what is too large for them.
+    pub fn dataset_bytes(&self) -> u64 {
+        self.arenas().live + self.node.keyspace.large_bytes()
+    }
+
     /// `None` if it was not asked for: the keyspace has to stand still for its first part.
     pub fn memory_map(&self) -> Option<&MemoryMap> {
         let moment = || self.moment.take().map(|moment| MemoryMap::new(self.node, moment));

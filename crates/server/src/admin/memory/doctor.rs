@@ -37,7 +37,7 @@ fn diagnose(used: u64, peak: u64, rss: u64) -> String {
     if rss as f64 > used as f64 * RSS_RATIO && rss - used > RSS_EXCESS_BYTES_MIN {
         issues.push_str(
             " * High total RSS: The Resident Set Size of the process is more than 1.4 times the memory that is used. \
-             INFO memory says where it lies: isotherm_arena_* for the keyspace, isotherm_malloc_bytes for the rest.\n\n",
+             MEMORY MAP and INFO memorymap say where every byte of it is.\n\n",
         );
     }
     if issues.is_empty() {

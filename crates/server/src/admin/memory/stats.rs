@@ -17,7 +17,7 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let keys: u64 = (0..databases).map(|db| txn.len(Db(db))).sum();
     let snapshot = Snapshot::new(call.node, call.now);
     let used = call.node.used_memory_bytes();
-    let arenas = snapshot.arenas();
+    let dataset = snapshot.dataset_bytes();
     let peak = call.node.memory.peak_bytes().max(used);
     let rss = memory_rss_bytes();
     let figures = *snapshot.allocators();
@@ -42,12 +42,12 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         // There are pages instead of tables.
         ("overhead.db.hashtable.lut", bytes(0)),
         ("overhead.db.hashtable.rehashing", bytes(0)),
-        ("overhead.total", bytes(used.saturating_sub(arenas.live))),
+        ("overhead.total", bytes(used.saturating_sub(dataset))),
         ("db.dict.rehashing.count", bytes(0)),
         ("keys.count", bytes(keys)),
-        ("keys.bytes-per-key", bytes(arenas.live.checked_div(keys).unwrap_or_default())),
-        ("dataset.bytes", bytes(arenas.live)),
-        ("dataset.percentage", percent(arenas.live, used)),
+        ("keys.bytes-per-key", bytes(dataset.checked_div(keys).unwrap_or_default())),
+        ("dataset.bytes", bytes(dataset)),
+        ("dataset.percentage", percent(dataset, used)),
         ("peak.percentage", percent(used, peak)),
         ("allocator.allocated", bytes(figures.allocated)),
         ("allocator.active", bytes(figures.active)),

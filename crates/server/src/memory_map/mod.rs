@@ -8,6 +8,8 @@
 //!   beside     what the kernel holds for us          page tables, buffers of sockets: not in RSS
 //! ```
 //!
+//! `parts` declares the lines and says what each one is.
+//!
 //! * Sizes are those that are really taken: rounded up to the classes of arena and allocator. What the arenas lose to
 //!   rounding is a line of its own; what the allocator loses is in the lines of those who asked.
 //! * `process` is what the empty server took: tables of commands and parameters, buffers of workers. It is noted once.
@@ -15,12 +17,15 @@
 //!   test asserts that it is small. It may be negative.
 //! * `untouched` is memory that was taken, but never written: the system has no page for it. It is negative.
 
+mod parts;
+
 use isotherm_keyspace::{Books, Txn};
 
 use crate::info::ArenaSums;
 use crate::node::Node;
 use crate::outside::{self, Kernel, Resident};
 use isotherm_allocator as allocator;
+use parts::{BESIDE, Part, RESIDENT, USED};
 
 pub struct Line {
     pub name: &'static str,
@@ -60,8 +65,16 @@ impl MemoryMap {
         let beside = vec![line("page_tables", page_tables), line("sockets", sockets)];
         let used_bytes = sum(&moment.used);
         let total_bytes = used_bytes + sum(&resident);
+        check_names(&moment.used, USED);
+        check_names(&resident, RESIDENT);
+        check_names(&beside, BESIDE);
         MemoryMap { used: moment.used, resident, beside, used_bytes, total_bytes }
     }
+}
+
+/// Every part is declared, in its order.
+fn check_names(lines: &[Line], parts: &[Part]) {
+    assert!(lines.iter().map(|line| line.name).eq(parts.iter().map(|(name, _)| *name)));
 }
 
 /// Notes what the process itself takes; called once, when its threads have started.
