@@ -79,8 +79,8 @@ impl Books {
         self.keys += keys;
         self.values += values;
         self.expiries += totals.expiry_bytes;
-        self.heads += totals.entry_bytes + totals.blob_bytes - keys - values - totals.expiry_bytes;
-        self.page_overhead += table.page_bytes - totals.entry_bytes;
+        self.heads += tally.entry_bytes() + totals.blob_bytes - keys - values - totals.expiry_bytes;
+        self.page_overhead += table.page_bytes - tally.entry_bytes();
         self.tables += table.malloc_bytes() as u64;
         *used += table.page_bytes + totals.blob_bytes;
     }

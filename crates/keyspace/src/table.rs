@@ -691,7 +691,7 @@ impl Table {
         }
         assert_eq!((self.keys, self.volatile, self.timed_hashes), (keys, volatile, timed_hashes));
         assert_eq!(self.page_bytes, page_bytes);
-        assert!(self.tally.totals.entry_bytes <= page_bytes, "entries lie in pages");
+        assert!(self.tally.entry_bytes() <= page_bytes, "entries lie in pages");
         self.tally.check_invariants(&tally);
         self.sizes.check_invariants(&sizes);
         referred

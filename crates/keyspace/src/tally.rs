@@ -124,7 +124,6 @@ impl ClassSums {
 /// Sums over all entries, to be compared with what pages and blobs hold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Totals {
-    pub entry_bytes: u64,
     pub blob_bytes: u64,
     pub expiry_bytes: u64,
     /// Of keys and of values: what lies in large bodies and in objects.
@@ -135,9 +134,14 @@ impl Totals {
     #[inline]
     fn add(&mut self, account: &Account, sign: i64) {
         let change = |sum: &mut u64, by: u64| *sum = sum.wrapping_add_signed(by as i64 * sign);
-        change(&mut self.entry_bytes, u64::from(account.entry_bytes));
+        if account.expiry_bytes > 0 {
+            change(&mut self.expiry_bytes, u64::from(account.expiry_bytes));
+        }
+        // Most lie in their pages, whole.
+        if u64::from(account.blob_bytes) + account.elsewhere[0] + account.elsewhere[1] == 0 {
+            return;
+        }
         change(&mut self.blob_bytes, u64::from(account.blob_bytes));
-        change(&mut self.expiry_bytes, u64::from(account.expiry_bytes));
         change(&mut self.elsewhere[0], account.elsewhere[0]);
         change(&mut self.elsewhere[1], account.elsewhere[1]);
     }
@@ -205,6 +209,12 @@ impl Tally {
         sums.filter(|(_, _, sums)| sums.keys > 0)
     }
 
+    /// Entries in their pages.
+    pub fn entry_bytes(&self) -> u64 {
+        let outside = self.totals.blob_bytes + self.totals.elsewhere.iter().sum::<u64>();
+        self.sums.iter().map(|sums| sums.memory_bytes).sum::<u64>() - outside
+    }
+
     pub fn key_bytes(&self) -> u64 {
         self.sums.iter().map(|sums| sums.key_bytes).sum()
     }
@@ -222,7 +232,7 @@ impl Tally {
     pub fn check_invariants(&self, counted: &Tally) {
         assert_eq!(self.totals, counted.totals);
         assert!(self.classes().eq(counted.classes()), "{self:?} is not {counted:?}");
-        let inside = self.totals.entry_bytes + self.totals.blob_bytes;
+        let inside = self.entry_bytes() + self.totals.blob_bytes;
         let payload = self.key_bytes() + self.value_bytes() - self.totals.elsewhere.iter().sum::<u64>();
         assert!(payload + self.totals.expiry_bytes <= inside, "the parts of an entry lie in it");
     }
