@@ -9,6 +9,24 @@ use super::{Figures, Format};
 
 pub const INNER: ::mimalloc::MiMalloc = ::mimalloc::MiMalloc;
 
+/// Whether all of an arena's memory is opened at once. It then lies on huge pages, 8 MB of them under an empty server; opened
+/// as it is needed, that is 0.5 MB. Who sets MIMALLOC_ARENA_EAGER_COMMIT has the last word.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ARENA_EAGER_COMMIT: sys::mi_option_t = 4;
+
+/// Before anything of the program or of its libraries runs, and so before the first arena. Elsewhere it is as mimalloc has it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[used]
+// SAFETY: the C library calls what is listed in this section of a program, once, before other initialisers.
+#[unsafe(link_section = ".preinit_array")]
+static SET_UP: extern "C" fn() = set_up;
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+extern "C" fn set_up() {
+    // SAFETY: it changes a number in a table, and there is one thread.
+    unsafe { sys::mi_option_set_default(ARENA_EAGER_COMMIT, 0) };
+}
+
 /// As `mem_allocator` of INFO. mimalloc says 30302 for 3.3.2.
 pub fn name() -> String {
     // SAFETY: it reads a constant.

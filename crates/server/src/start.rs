@@ -121,6 +121,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {
         log::warning(format!("Freed memory goes back late: {why}"));
     }
+    start_options::tell();
     for listener in node.listeners.lock().iter() {
         let kind = if listener.is_unix() { "unix" } else { "tcp" };
         log::notice(format!("Ready to accept connections {kind}"));

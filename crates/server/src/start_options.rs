@@ -95,7 +95,7 @@ fn names(conf: &str, option: &str) -> bool {
 
 // ---- once the log is there ----
 
-/// Says what is in force, and what was not understood; the rest of the configuration is applied, or corrected.
+/// Says what was not understood; the rest of the configuration is applied, or corrected.
 pub fn apply(config: &Config) {
     let told = Told::from_environment();
     for complaint in allocator::complaints() {
@@ -110,12 +110,14 @@ pub fn apply(config: &Config) {
     } else if let Some(vain) = in_vain(config) {
         log::warning(format!("Without effect, as this server was built with {}: {vain}", allocator::name()));
     }
-    let shown = shown();
-    log::notice(format!(
-        "Allocator {}{}{shown}",
-        allocator::name(),
-        if shown.is_empty() { "" } else { ": " }
-    ));
+}
+
+/// Once everything is in force.
+pub fn tell() {
+    match shown() {
+        options if options.is_empty() => log::notice(format!("Allocator {}", allocator::name())),
+        options => log::notice(format!("Allocator {}: {options}", allocator::name())),
+    }
 }
 
 /// The options in force.

@@ -73,12 +73,13 @@ fn check_options(server: &Server, options: &[&str], parameters: &[(&str, &str)])
 
 #[test]
 fn nonsense_in_malloc_conf_is_said_once_and_no_reason_to_end() {
-    let server = start_with("nonsense:1,narenas:3,tcache_max:many", &[]);
+    let server = start_with("nonsense:1,narenas:3,tcache_max:many,key", &[]);
     // The others have no such variable.
     if has_jemalloc(&server) {
         let log = server.log();
         assert_eq!(log.matches("MALLOC_CONF: Invalid conf pair: nonsense:1").count(), 1, "{log}");
         assert_eq!((log.matches("nonsense").count(), log.matches("many").count()), (1, 1), "{log}");
+        assert_eq!(log.matches("ends with key").count(), 1, "{log}");
         check_options(&server, &["narenas:3"], &[("jemalloc-narenas", "3")]);
         let report = server.client().ask("MEMORY MALLOC-STATS");
         assert!(report.contains("opt.narenas: 3"), "{report}");

@@ -51,14 +51,21 @@ extern "C" fn keep(_: *mut c_void, part: *const c_char) {
     }
 }
 
-/// What jemalloc said while it started, a line each. From now on it talks to standard error.
+/// What jemalloc said while it started, a line each; it reads its options twice, and says some things twice. From now on it
+/// talks to standard error.
 pub fn complaints() -> Vec<String> {
     // SAFETY: a word is replaced by another that is valid too, whoever reads it meanwhile.
     unsafe { tikv_jemalloc_sys::malloc_message = None };
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&kept.bytes[..kept.len]).into_owned();
     kept.len = 0;
-    text.lines().map(|line| line.trim_start_matches("<jemalloc>: ").to_string()).collect()
+    let mut said: Vec<String> = Vec::new();
+    for line in text.lines().map(|line| line.trim_start_matches("<jemalloc>: ")) {
+        if !said.iter().any(|known| known == line) {
+            said.push(line.to_string());
+        }
+    }
+    said
 }
 
 /// The options in force.
@@ -119,6 +126,8 @@ mod tests {
         say(c"a:1\n<jemalloc>: Invalid conf value: b:2\n");
         assert_eq!(complaints(), ["Invalid conf pair: a:1", "Invalid conf value: b:2"]);
         assert!(complaints().is_empty());
+        say(c"<jemalloc>: twice\n<jemalloc>: twice\n");
+        assert_eq!(complaints(), ["twice"]);
         let long = std::ffi::CString::new("x".repeat(KEPT_BYTES_MAX)).unwrap();
         say(&long);
         say(&long);
