@@ -16,6 +16,9 @@ pub use classes::{class_uses, classes, lock_waits};
 pub use conf::{complaints, options, set_decay};
 pub use profile::{dump_profile, profile};
 
+/// Freed pages go back by themselves, whether anybody allocates or not.
+pub const GIVES_BACK: bool = true;
+
 pub const INNER: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// As `mem_allocator` of INFO: jemalloc says "5.3.1-0-g81034ce1f137...".

@@ -53,7 +53,7 @@ use system as inner;
 use tcmalloc as inner;
 
 use inner::INNER;
-pub use inner::{class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};
+pub use inner::{GIVES_BACK, class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::{
     class_uses, classes, complaints, dump_profile, lock_waits, options, own_arena, profile, set_decay,

@@ -7,6 +7,9 @@ use libmimalloc_sys as sys;
 
 use super::{Figures, Format};
 
+/// Freed pages go back when somebody allocates later: under a server that rests they stay.
+pub const GIVES_BACK: bool = false;
+
 pub const INNER: ::mimalloc::MiMalloc = ::mimalloc::MiMalloc;
 
 /// Whether all of an arena's memory is opened at once. It then lies on huge pages, 8 MB of them under an empty server; opened

@@ -5,6 +5,9 @@
 
 use super::{Figures, Format};
 
+/// Only what lies on top of a heap goes back.
+pub const GIVES_BACK: bool = false;
+
 pub const INNER: std::alloc::System = std::alloc::System;
 
 /// As `mem_allocator` of INFO.

@@ -22,6 +22,9 @@ unsafe extern "C" {
     fn MallocExtension_ReleaseFreeMemory();
 }
 
+/// Freed pages go back while others are freed, one in so many.
+pub const GIVES_BACK: bool = false;
+
 pub const INNER: Tcmalloc = Tcmalloc;
 
 pub struct Tcmalloc;

@@ -7,6 +7,7 @@
 //! | lazy free | every tick                 | a tenth of the time: what removed collections had                        |
 //! | compaction| between ticks              | its share of the time, some objects at a time (see `compaction`)          |
 //! | huge pages| every tick                 | some ranges of 2 MB that are full; seldom while slabs are emptied         |
+//! | giving back| at most once a second    | what the allocator holds of freed values, where it does not see to it itself|
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
 //! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
@@ -25,6 +26,7 @@ use crate::memory::Room;
 use crate::memory_map;
 use crate::node::{Node, Tasks, unix_now};
 use crate::pump::Pump;
+use isotherm_allocator as allocator;
 
 /// Keys that expire under one lock: some 20 us.
 const EXPIRED_PER_STEP_MAX: u64 = 100;
@@ -35,6 +37,9 @@ const SLOTS_PER_STEP_MAX: usize = 4;
 /// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be given back
 /// again, and copying 2 MB takes as long as moving thousands of objects.
 const ROUNDS_PER_COLLAPSE: u32 = 16;
+/// An allocator that does not give back what was freed is told to when so much was, and a sixteenth of what there was.
+const FREED_BYTES_MIN: u64 = 16 << 20;
+const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often rates are sampled.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -56,6 +61,9 @@ pub struct Cron {
     /// When everything but compaction goes on.
     round_due: Instant,
     rounds: u32,
+    /// The most that the allocator had given out since it last gave back, and when that was.
+    malloc_high_bytes: u64,
+    given_back_at: Instant,
     /// Memory is above its limit, and was counted so up to here.
     exceeded_at: Option<Instant>,
     /// When the threads of the process will all have started.
@@ -77,6 +85,8 @@ impl Cron {
             compaction: Compaction::default(),
             round_due: now,
             rounds: 0,
+            malloc_high_bytes: 0,
+            given_back_at: now,
             exceeded_at: None,
             settled_at: Some(now + SETTLING),
         }
@@ -132,6 +142,7 @@ impl Cron {
         let collapse = Instant::now();
         self.collapse(collapse + period / 10);
         self.node.control_stats().values.collapse_us.add(collapse.elapsed().as_micros() as u64);
+        self.give_back();
         self.node.forget_some_reads();
         self.pump.flush();
         self.age();
@@ -214,6 +225,20 @@ impl Cron {
             if Instant::now() >= deadline {
                 return;
             }
+        }
+    }
+
+    /// Large values lie in the allocator, and not every one gives back what they had.
+    fn give_back(&mut self) {
+        if allocator::GIVES_BACK {
+            return;
+        }
+        let now_bytes = allocator::allocated_bytes();
+        self.malloc_high_bytes = self.malloc_high_bytes.max(now_bytes);
+        let is_much = self.malloc_high_bytes - now_bytes >= FREED_BYTES_MIN.max(self.malloc_high_bytes / 16);
+        if is_much && self.given_back_at.elapsed() >= GIVE_BACK_INTERVAL {
+            allocator::purge();
+            (self.malloc_high_bytes, self.given_back_at) = (now_bytes, Instant::now());
         }
     }
 

@@ -38,6 +38,30 @@ fn values_of_all_sizes_come_and_go() {
     assert!(field(&client.ask("INFO memory"), "used_memory") < used / 4);
 }
 
+#[test]
+fn what_is_freed_goes_back_while_nobody_asks() {
+    const KEYS: usize = 2000;
+    let server = start_with("", &["--jemalloc-dirty-decay-ms", "500"]);
+    let mut client = server.client();
+    for key in 0..KEYS {
+        client.send(encode(&[b"SET".as_slice(), format!("key:{key}").as_bytes(), &vec![b'x'; 30_000]]));
+        client.expect("+OK\r\n");
+    }
+    let full = server.resident_bytes();
+    // The server looks ten times a second at how much there is.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // The first tenth stays. One of ten between the others would hold all of mimalloc's pages, of 16 such blocks each.
+    for key in KEYS / 10..KEYS {
+        client.send(encode(&["DEL", &format!("key:{key}")]));
+        client.expect(":1\r\n");
+    }
+    let begun = std::time::Instant::now();
+    while server.resident_bytes() > full / 2 {
+        assert!(begun.elapsed() < common::PATIENCE, "{} of {full} are resident", server.resident_bytes());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 /// A server with this MALLOC_CONF, and what its log says.
 fn start_with(conf: &str, arguments: &[&str]) -> Server {
     let port = common::free_port();

@@ -279,6 +279,11 @@ mod tests {
     fn own_syntaxes() {
         assert_eq!(set("bind", &["127.0.0.1", "-::1"]).as_deref(), Ok("127.0.0.1 -::1"));
         refused("bind", &["1"; 17], "Too many bind addresses specified.");
+        check("jemalloc-slab-sizes", "128-128:2|200-1024:8", "128-128:2|200-1024:8");
+        for bad in ["128", "128-64:1", "1-8:0", "1-8:1,prof:true", "1-8:1|", "1-123456:1", "+1-8:1"] {
+            let reason = "jemalloc-slab-sizes are 'from-to:pages' of sizes in bytes, with '|' between them";
+            refused("jemalloc-slab-sizes", &[bad], reason);
+        }
         check("notify-keyspace-events", "EKA", "AKE");
         check("notify-keyspace-events", "mlg", "glm");
         check("notify-keyspace-events", "", "");
