@@ -12,7 +12,7 @@
 //! Both are read from the entry's bytes. Of an object, whose size its entry does not tell, the root remembers what was
 //! counted last. A change that keeps lengths and form (most overwrites) has equal accounts and is not told at all.
 //!
-//! A class costs 40 B, and only where it is in use: a table of plain strings has one or two.
+//! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
 use crate::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Form, Place, body_head_bytes};
 use crate::packed::Packed;
