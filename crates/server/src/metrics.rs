@@ -131,7 +131,26 @@ fn page(node: &Node) -> String {
         writeln!(page.0, "{name}_total {}", fields[name]).expect("a String takes anything");
     }
     page.add_own("isotherm_compaction_cpu_percent", fields["isotherm_compaction_cpu_percent"]);
+    add_prefixes(&mut page, node);
     page.0
+}
+
+/// What prefixes of depth 1 take: the largest, and those that are pinned. Few, since each is a time series.
+fn add_prefixes(page: &mut Page, node: &Node) {
+    const PREFIXES_MAX: usize = 16;
+    let Some(report) = node.keyspace.prefixes(1) else { return };
+    let largest = report.prefixes.iter().take(PREFIXES_MAX).map(|share| ("largest", share));
+    let shares: Vec<_> = largest.chain(report.pinned.iter().map(|share| ("pinned", share))).collect();
+    for (at, what) in ["keys", "bytes"].into_iter().enumerate() {
+        let name = format!("isotherm_prefix_{what}");
+        for (kind, share) in &shares {
+            page.head(&name, "What prefixes of keys take: MEMORY PREFIXES.", Type::Gauge);
+            let prefix = escaped(&String::from_utf8_lossy(&share.name));
+            let value = [share.keys, share.bytes][at];
+            writeln!(page.0, "{name}{{kind=\"{kind}\",prefix=\"{prefix}\"}} {value}")
+                .expect("a String takes anything");
+        }
+    }
 }
 
 fn add_in_other_units(page: &mut Page, node: &Node, fields: &BTreeMap<&str, &str>) {

@@ -98,7 +98,9 @@ fn the_largest_keys_are_listed() {
 
 #[test]
 fn prefixes_have_shares() {
-    let server = Server::with_workers(2, &["--memory-pinned-prefixes", "user:1 none"]);
+    let port = common::free_port();
+    let pinned = ["--memory-pinned-prefixes", "user:1 none", "--metrics-port", &port.to_string()];
+    let server = Server::with_workers(2, &pinned);
     let mut client = server.client();
     many(&mut client, 8000, "SET user:{}:name value-of-the-user");
     many(&mut client, 4000, "SET cart:{} x EX 1000");
@@ -117,6 +119,15 @@ fn prefixes_have_shares() {
     assert_eq!(number(row(&reply, "user:1"), "keys"), 1111);
     assert_eq!(number(row(&reply, "user:1"), "keys-error"), 0);
     assert_eq!(number(row(&reply, "none"), "keys"), 0);
+    let mut stream = Client::over_any(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    stream.send("GET /metrics HTTP/1.0\r\n\r\n");
+    let page = String::from_utf8(stream.read_to_end()).unwrap();
+    for line in [
+        r#"isotherm_prefix_keys{kind="pinned",prefix="user:1"} 1111"#,
+        r#"isotherm_prefix_bytes{kind="largest",prefix="cart"} "#,
+    ] {
+        assert!(page.contains(line), "{page}");
+    }
     let reply = client.ask("MEMORY PREFIXES DEPTH 2 TOP 3");
     assert_eq!(reply.matches("$6\r\nprefix\r\n").count(), 3 + 2, "{reply}");
     assert!(number(row(&reply, "without"), "keys") > 3000);

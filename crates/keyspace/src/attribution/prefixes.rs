@@ -174,6 +174,8 @@ struct Depth {
     least_bytes: i64,
     total: Sums,
     bare: Sums,
+    /// What of this depth is in the sketch.
+    sketched: Sums,
 }
 
 #[derive(Default)]
@@ -341,7 +343,7 @@ impl Depth {
         if let Some(at) = self.hashes.iter().position(|other| *other == hash) {
             self.add_to_line(at, delta, sketch);
         } else if !self.take_line(prefix, hash, delta, sketch) {
-            sketch.add(hash, delta, 1);
+            self.put_aside(hash, delta, 1, sketch);
         }
     }
 
@@ -357,7 +359,12 @@ impl Depth {
     /// What a line had goes into the sketch. Of one that was exact and has lost its last key that is nothing.
     fn give_up_line(&mut self, at: usize, sketch: &mut Sketch) {
         let (hash, line) = (self.hashes.swap_remove(at), self.lines.swap_remove(at));
-        sketch.add(hash, &line.sums, 1);
+        self.put_aside(hash, &line.sums, 1, sketch);
+    }
+
+    fn put_aside(&mut self, hash: u64, sums: &Sums, times: i64, sketch: &mut Sketch) {
+        sketch.add(hash, sums, times);
+        self.sketched.add(sums, times);
     }
 
     /// Gives a prefix a line, if one is free or if it has surely become larger than the smallest that has one. Whether
@@ -367,6 +374,11 @@ impl Depth {
         const SURE: i64 = 3;
         if delta.keys <= 0 && delta.bytes <= 0 {
             return false;
+        }
+        // As long as all of this depth have lines, what the sketch says is about other depths.
+        if (self.sketched.keys, self.sketched.bytes) == (0, 0) && self.lines.len() < LINES_MAX {
+            self.push(hash, Line::new(prefix, *delta, [0; 2]));
+            return true;
         }
         let before = sketch.estimate(hash);
         let (bytes, is_full) = (before.bytes + delta.bytes, self.lines.len() == LINES_MAX);
@@ -385,7 +397,7 @@ impl Depth {
         // It had no less than nothing.
         let keys = before.keys.max(0);
         let mut sums = Sums::estimated(keys, before.volatile.clamp(0, keys), before.bytes.max(0));
-        sketch.add(hash, &sums, -1);
+        self.put_aside(hash, &sums, -1, sketch);
         sums.add(delta, 1);
         let spread = [spread.keys, spread.bytes].map(|deviation| (SURE * deviation) as u64);
         self.push(hash, Line::new(prefix, sums, spread));
