@@ -253,6 +253,12 @@ mod tests {
 
     #[test]
     fn the_process_uses_memory_and_time() {
+        assert!(memory_rss_bytes() > 1 << 20);
+        // Threads of other tests end meanwhile, and take their time with them.
+        assert!((0..20).any(|_| is_work_seen()), "50 ms of work are not seen");
+    }
+
+    fn is_work_seen() -> bool {
         let before = cpu_seconds();
         let start = std::time::Instant::now();
         let mut sum = 0u64;
@@ -260,7 +266,6 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
         }
         let after = cpu_seconds();
-        assert!(after.user + after.system > before.user + before.system + 0.005, "{before:?} {after:?}");
-        assert!(memory_rss_bytes() > 1 << 20);
+        after.user + after.system > before.user + before.system + 0.005
     }
 }
