@@ -143,7 +143,8 @@ impl<T: Counted> Chain<T> {
         let room = |len: usize| len.next_power_of_two().max(4);
         let (items, groups) = match self.bunches.len() {
             0 => return 0,
-            1 if self.groups == 1 => (room(self.group(0, 0).len()), 4),
+            // The first group is made alone.
+            1 if self.groups == 1 => (room(self.group(0, 0).len()), 1),
             1 => (self.groups * ROW_ITEMS_MAX, room(self.groups)),
             bunches => (self.groups * ROW_ITEMS_MAX, bunches * ROW_ITEMS_MAX),
         };

@@ -554,14 +554,19 @@ impl Table {
     /// All keys are about to go at once; other tables keep theirs.
     pub fn tell_all_gone(&self, store: &Store) {
         self.shared.attribution.largest.forget_table(self.number);
+        let prefixes = &self.shared.attribution.prefixes;
         for at in self.slots_with_keys(&store.heap) {
             self.for_each_page(&store.heap, at, |_, page| {
                 let page = store.heap.page(page);
                 for spot in page.spots() {
                     let (entry, tag) = (EntryBytes(page.entry(spot)), page.tag(spot.index));
+                    // Most are small and not in the sample: nothing but their pages is read.
+                    if prefixes.passes_over(tag) && matches!(entry.place(), Place::Inline | Place::Blob) {
+                        continue;
+                    }
                     let old = Some(Size::of(&store.account(entry)));
                     let change = Change { table: self.number, key: store.key_of(entry), tag, old, new: None };
-                    self.shared.attribution.prefixes.note(&change);
+                    prefixes.note(&change);
                 }
             });
         }

@@ -98,7 +98,7 @@ fn page(node: &Node) -> String {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     let mut nobody = NoEffects;
-    let asked: [&[u8]; 1] = [b"everything"];
+    let asked: [&[u8]; 2] = [b"everything", b"memorymap"];
     info::look_up(&mut snapshot, &asked, || Txn::new(&mut held, conditions, &mut nobody));
     held.release();
     let text = info::text(&snapshot, &asked);
@@ -143,10 +143,14 @@ fn add_prefixes(page: &mut Page, node: &Node) {
     let shares: Vec<_> = largest.chain(report.pinned.iter().map(|share| ("pinned", share))).collect();
     for (at, what) in ["keys", "bytes"].into_iter().enumerate() {
         let name = format!("isotherm_prefix_{what}");
+        // Long names are cut and odd bytes replaced: what looks the same then is one series.
+        let mut series: BTreeMap<(&str, String), u64> = BTreeMap::new();
         for (kind, share) in &shares {
-            page.head(&name, "What prefixes of keys take: MEMORY PREFIXES.", Type::Gauge);
             let prefix = escaped(&String::from_utf8_lossy(&share.name));
-            let value = [share.keys, share.bytes][at];
+            *series.entry((*kind, prefix)).or_default() += [share.keys, share.bytes][at];
+        }
+        for ((kind, prefix), value) in series {
+            page.head(&name, "What prefixes of keys take: MEMORY PREFIXES.", Type::Gauge);
             writeln!(page.0, "{name}{{kind=\"{kind}\",prefix=\"{prefix}\"}} {value}")
                 .expect("a String takes anything");
         }

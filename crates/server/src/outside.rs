@@ -124,6 +124,10 @@ fn kilobytes(text: &str) -> Option<u64> {
 impl Resident {
     fn add(&mut self, mapping: &Mapping, arenas: &[Range<usize>], stacks: &[usize], pages: &Pages) {
         let mut left = mapping.resident_bytes;
+        // Reservations are large: which of their pages are there is asked only where some are.
+        if left == 0 {
+            return;
+        }
         if mapping.has_file {
             self.files += left;
             return;

@@ -53,11 +53,12 @@ pub struct SlotUse {
 }
 
 impl SlotUse {
+    /// Nothing where `before` is later: a reset between two looks.
     pub fn since(&self, before: &SlotUse) -> SlotUse {
         SlotUse {
-            ticks: self.ticks - before.ticks,
-            input_bytes: self.input_bytes - before.input_bytes,
-            output_bytes: self.output_bytes - before.output_bytes,
+            ticks: self.ticks.saturating_sub(before.ticks),
+            input_bytes: self.input_bytes.saturating_sub(before.input_bytes),
+            output_bytes: self.output_bytes.saturating_sub(before.output_bytes),
         }
     }
 }

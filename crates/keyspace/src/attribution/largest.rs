@@ -136,6 +136,7 @@ impl Largest {
     /// A table's keys are gone.
     pub fn forget_table(&self, table: u32) {
         let mut list = self.lock();
+        list.missed = list.missed.max(list.threshold());
         list.keys.retain(|key| key.table != table);
         self.publish(&list);
     }

@@ -221,6 +221,12 @@ impl Prefixes {
         self.plan.set(Plan { separator: settings.separator, pins }).map_err(|_| PrefixError::HasKeys)
     }
 
+    /// Whether an entry with this tag that is no large one counts for nothing here.
+    #[inline]
+    pub fn passes_over(&self, tag: u8) -> bool {
+        !is_sampled(tag) && !self.has_pins.load(Relaxed)
+    }
+
     #[inline]
     pub fn note(&self, change: &Change<'_>) {
         let bytes = |size: Option<super::Size>| size.map_or(0, |size| size.bytes);

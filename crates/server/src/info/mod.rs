@@ -42,16 +42,16 @@ pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
 pub fn look_up<'t, 'k: 't>(snapshot: &mut Snapshot<'_>, asked: &[&[u8]], txn: impl FnOnce() -> Txn<'t, 'k>) {
     let wants = |name| SECTIONS.iter().any(|section| section.name == name && is_wanted(section, asked));
     let (keyspace, map) = (wants("keyspace"), wants("memorymap"));
-    let bins = wants("keysizes") || wants("idletimes");
-    if !keyspace && !map && !bins {
+    let (sizes, idle) = (wants("keysizes"), wants("idletimes"));
+    if !keyspace && !map && !sizes && !idle {
         return;
     }
     let mut txn = txn();
     if keyspace {
         snapshot.databases = database_sizes(snapshot.node, &mut txn);
     }
-    if bins {
-        snapshot.bins = DatabaseBins::all(snapshot.node, &mut txn);
+    if sizes || idle {
+        snapshot.bins = DatabaseBins::all(snapshot.node, &mut txn, idle);
     }
     if map {
         snapshot.moment.set(Some(Moment::new(snapshot.node, &txn)));

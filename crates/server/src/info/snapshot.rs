@@ -53,18 +53,20 @@ pub fn database_sizes(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseSize> {
 pub struct DatabaseBins {
     pub db: Db,
     pub sizes: [[u64; SIZE_BINS]; SIZED_TYPES.len()],
-    pub idle: IdleTimes,
+    /// Unless nobody asked.
+    pub idle: Option<IdleTimes>,
 }
 
 impl DatabaseBins {
     /// Of the databases that have keys.
-    pub fn all(node: &Node, txn: &mut Txn<'_, '_>) -> Vec<DatabaseBins> {
+    pub fn all(node: &Node, txn: &mut Txn<'_, '_>, with_idle: bool) -> Vec<DatabaseBins> {
         // Idle times are looked at from another slot each time: an odd multiple of the time, its highest bits.
         let start = Slot::new(((txn.now().0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as u16);
         let mut all = Vec::new();
         for db in (0..node.config.databases()).map(Db) {
             if txn.len(db) > 0 {
-                all.push(DatabaseBins { db, sizes: txn.sizes(db), idle: txn.idle_times(db, start) });
+                let idle = with_idle.then(|| txn.idle_times(db, start));
+                all.push(DatabaseBins { db, sizes: txn.sizes(db), idle });
             }
         }
         all
