@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   rank       [grade of the size: exponent, 5 bits of mantissa][tag 8]     32 grades between a size and its double
-//!   threshold  rank of the smallest that is listed while the list is full, else 0
+//!   threshold  rank of the smallest that is listed while the list is full, else 0: what enters is above it
+//!   least      rank of the smallest that is listed: what leaves is not below it
 //! ```
-//! A key enters when its rank is above the threshold, and is taken off when a rank at or above it leaves: one comparison
-//! for all others. Ranks are coarse so that a list which grows element by element does not come here each time, and hold
+//! A key enters when its rank is above the threshold, and is taken off when a rank of the least or more leaves: one
+//! comparison for all others. Ranks are coarse so that a list which grows element by element does not come here each time, and hold
 //! the tag so that among keys of one size only one of some hundred is taken for the smallest. The sizes that are told are
 //! looked up when somebody asks.
 //!
@@ -27,9 +28,12 @@ const NAME_BYTES_MAX: usize = 256;
 /// Bits of a grade's mantissa.
 const MANTISSA_BITS: u32 = 5;
 const TAG_BITS: u32 = 8;
+/// Above every rank.
+const NONE: u32 = u32::MAX;
 
 pub(crate) struct Largest {
     threshold: AtomicU32,
+    least: AtomicU32,
     /// The smallest size of the threshold's grade.
     bytes_min: AtomicU64,
     list: Mutex<List>,
@@ -98,8 +102,8 @@ fn rank(bytes: u64, tag: u8) -> u32 {
 
 impl Largest {
     pub fn new(hasher: KeyHasher) -> Largest {
-        let (threshold, bytes_min) = (AtomicU32::new(0), AtomicU64::new(0));
-        Largest { threshold, bytes_min, list: Mutex::default(), hasher }
+        let (threshold, least, bytes_min) = (AtomicU32::new(0), AtomicU32::new(NONE), AtomicU64::new(0));
+        Largest { threshold, least, bytes_min, list: Mutex::default(), hasher }
     }
 
     #[inline]
@@ -116,7 +120,7 @@ impl Largest {
         let (old, new) = (change.old.map(rank), change.new.map(rank));
         let threshold = self.threshold.load(Relaxed);
         let enters = new.is_some_and(|rank| rank > threshold);
-        let leaves = old.is_some_and(|rank| rank >= threshold);
+        let leaves = old.is_some_and(|rank| rank >= self.least.load(Relaxed));
         if old != new && (enters || leaves) {
             self.change(change, new);
         }
@@ -144,6 +148,7 @@ impl Largest {
     fn publish(&self, list: &List) {
         let threshold = list.threshold();
         self.threshold.store(threshold, Relaxed);
+        self.least.store(list.least_rank(), Relaxed);
         self.bytes_min.store(grade_bytes(threshold >> TAG_BITS), Relaxed);
     }
 
@@ -173,7 +178,11 @@ impl Listed {
 
 impl List {
     fn threshold(&self) -> u32 {
-        if self.keys.len() < LISTED_MAX { 0 } else { self.least().map_or(0, |at| self.keys[at].rank) }
+        if self.keys.len() < LISTED_MAX { 0 } else { self.least_rank() }
+    }
+
+    fn least_rank(&self) -> u32 {
+        self.keys.iter().map(|key| key.rank).min().unwrap_or(NONE)
     }
 
     fn least(&self) -> Option<usize> {
@@ -230,6 +239,7 @@ impl Largest {
         let list = self.lock();
         assert!(list.keys.len() <= LISTED_MAX);
         assert_eq!(self.threshold.load(Relaxed), list.threshold());
+        assert_eq!(self.least.load(Relaxed), list.least_rank());
         let mut ranks: BTreeMap<(u32, usize, &[u8]), u32> = BTreeMap::new();
         for counted in all {
             let name = (counted.table, counted.key.len(), kept(counted.key));
@@ -312,5 +322,16 @@ mod tests {
             largest.note(&Change { table: 1, key: key.as_bytes(), tag, old: None, new });
         }
         assert!(beyond < all / 10, "{beyond} of {all}");
+        // Nor do they while all of them leave.
+        let mut beyond = 0;
+        for number in 0..all {
+            let key = format!("key:{number}");
+            let tag = crate::table::tag_of(hasher.hash(key.as_bytes()));
+            beyond += u32::from(rank(60, tag) >= largest.least.load(Relaxed));
+            let old = Some(Size { bytes: 60, is_volatile: false });
+            largest.note(&Change { table: 1, key: key.as_bytes(), tag, old, new: None });
+        }
+        assert!(beyond < all / 10, "{beyond} of {all}");
+        assert!(largest.lock().keys.is_empty());
     }
 }
