@@ -66,11 +66,6 @@ impl Books {
             + self.rounding
     }
 
-    /// What the keyspace has of the global allocator, about: its vectors at their lengths.
-    pub fn malloc_bytes(&self) -> u64 {
-        self.large + self.roots + self.tables + self.snapshot
-    }
-
     /// Adds a table, and what is in use in its pages and blobs to `used`.
     fn add_table(&mut self, table: &Table, used: &mut u64) {
         let (tally, totals) = (&table.tally, table.tally.totals);
@@ -117,35 +112,29 @@ pub struct ClassBooks {
 /// What pages and blobs lose to their classes, counted one by one.
 fn counted_rounding(partition: &Partition) -> u64 {
     let (store, mut rounding) = (&partition.store, 0);
-    let mut add_page = |page: Page<'_>| rounding += (page.0.len() - page.used()) as u64;
     for root in store.objects.iter().map(|(_, root)| root) {
         if let Object::Hash(fields) | Object::Set(fields) = &root.body {
-            fields.for_each_page(&store.heap, &mut add_page);
+            let mut add = |page: Page<'_>| rounding += (page.0.len() - page.used()) as u64;
+            fields.for_each_page(&store.heap, &mut add);
         }
     }
     for table in partition.all_tables() {
         for at in table.slots_with_keys(&store.heap) {
             table.for_each_page(&store.heap, at, |_, page| {
                 let page = store.heap.page(page);
-                add_page(page);
+                rounding += (page.0.len() - page.used()) as u64;
+                rounding += page.spots().map(|spot| blob_rounding(store, page.entry(spot))).sum::<u64>();
             });
         }
     }
-    rounding + partition.all_tables().map(|table| blob_rounding(table, store)).sum::<u64>()
+    rounding
 }
 
-fn blob_rounding(table: &Table, store: &Store) -> u64 {
-    let mut rounding = 0;
-    for at in table.slots_with_keys(&store.heap) {
-        table.for_each_page(&store.heap, at, |_, page| {
-            let page = store.heap.page(page);
-            let accounts = page.spots().map(|spot| store.account(EntryBytes(page.entry(spot))));
-            for blob_bytes in accounts.map(|account| account.blob_bytes as usize).filter(|&bytes| bytes > 0) {
-                rounding += (class_bytes(Kind::Blob, blob_bytes) - blob_bytes) as u64;
-            }
-        });
+fn blob_rounding(store: &Store, entry: &[u8]) -> u64 {
+    match store.account(EntryBytes(entry)).blob_bytes as usize {
+        0 => 0,
+        bytes => (class_bytes(Kind::Blob, bytes) - bytes) as u64,
     }
-    rounding
 }
 
 impl Keyspace {

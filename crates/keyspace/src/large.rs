@@ -126,13 +126,13 @@ impl Large {
     /// so that appending does not copy it every time.
     pub fn grow(&mut self, number: u32, len: usize) -> Result<&mut [u8], Full> {
         const SLACK_BYTES_MAX: usize = 1 << 20;
-        let books = Arc::clone(&self.books);
-        let shared = self.slot_mut(number).as_mut().expect("an entry refers to it");
+        let slot = &mut self.chunks[number as usize / CHUNK][number as usize % CHUNK];
+        let shared = slot.as_mut().expect("an entry refers to it");
         if Arc::get_mut(shared).is_none() {
             let mut copy = Vec::new();
             copy.try_reserve_exact(shared.len().max(len)).map_err(|_| Full)?;
             copy.extend_from_slice(shared);
-            *shared = Body::new(copy, &books);
+            *shared = Body::new(copy, &self.books);
         }
         let body = Arc::get_mut(shared).expect("it is ours alone now");
         if len > body.bytes.capacity() {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The sums are those of one walk, so nothing is counted twice; what changes while it walks is off by a few pages. A walk
-//! takes about a millisecond for each gigabyte.
+//! takes some ten milliseconds for each gigabyte.
 
 use std::fs::File;
 use std::ops::Range;

@@ -6,8 +6,8 @@
 //!                                                   ISOTHERM_MALLOC_CONF="narenas:2;<the user's>"
 //!         --> the second says what was asked for --> start
 //! ```
-//! Of two words about an option jemalloc takes the later, so `MALLOC_CONF` has the last. What it names, or /etc/malloc.conf
-//! where the configuration says nothing, is what CONFIG GET shows. `exec` keeps the process' number, so whoever supervises
+//! Of two words about an option jemalloc takes the later, so `MALLOC_CONF` has the last. What it names is
+//! what CONFIG GET shows. `exec` keeps the process' number, so whoever supervises
 //! it notices nothing; and it is not done unless one of these parameters is set.
 
 use isotherm_allocator::{self as allocator, Decay, Options};

@@ -58,7 +58,7 @@ impl Moment {
 }
 
 impl MemoryMap {
-    /// Asks the kernel what of it is resident: a millisecond for each gigabyte, and nothing needs to stand still for it.
+    /// Asks the kernel what of it is resident: some ten milliseconds for each gigabyte, and nothing needs to stand still for it.
     pub fn new(node: &Node, moment: Moment) -> MemoryMap {
         let resident = resident(node, &moment);
         let Kernel { page_tables, sockets } = outside::kernel();

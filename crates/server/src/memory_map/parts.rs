@@ -86,7 +86,7 @@ Generated from the declarations in `crates/server/src/memory_map/parts.rs`; a te
 What is used is counted forward, by whoever takes a byte and gives it back; nothing is estimated from a sample. `unbooked` is the
 difference to what allocator and arenas say they have given out: it is there so that anybody can see that the books are complete
 (a test fails when it exceeds 1 % and 192 KB). What is resident comes from `/proc/self/smaps` and the allocator's own figures.
-The first half takes microseconds and is read while the keyspace stands still; the second takes about a millisecond for each gigabyte
+The first half takes microseconds and is read while the keyspace stands still; the second takes some ten milliseconds for each gigabyte
 of RSS. Metrics are served from a thread of their own and hold nobody up for it; MEMORY MAP and INFO memorymap hold up all commands.
 
 `MEMORY MAP` has a third part, `keyspace`: for every database, type and encoding the number of keys, the bytes of keys and of values,

@@ -8,6 +8,7 @@
 use isotherm_commands::Outcome;
 use isotherm_keyspace::{ClassBooks, Db, Type};
 
+use super::reply::Row;
 use crate::admin::AdminCall;
 use crate::memory_map::{Line, MemoryMap, Moment};
 
@@ -55,16 +56,11 @@ fn write_encodings(call: &mut AdminCall<'_>, kind: Type, classes: &[ClassBooks])
     call.reply.map(classes.len());
     for ClassBooks { encoding, sums, .. } in classes {
         call.reply.bulk(encoding.name().as_bytes());
-        let fields = [
-            ("keys", sums.keys),
-            ("key-bytes", sums.key_bytes),
-            ("value-bytes", sums.value_bytes),
-            ("memory-bytes", sums.memory_bytes),
-        ];
-        call.reply.map(fields.len());
-        for (name, value) in fields {
-            call.reply.bulk(name.as_bytes());
-            call.reply.integer(value as i64);
-        }
+        let row = Row::default()
+            .number("keys", sums.keys)
+            .number("key-bytes", sums.key_bytes)
+            .number("value-bytes", sums.value_bytes)
+            .number("memory-bytes", sums.memory_bytes);
+        row.write(call.reply);
     }
 }

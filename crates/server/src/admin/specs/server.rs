@@ -305,7 +305,7 @@ pub const MEMORY_MAP: Spec = Spec {
     summary: "Tells where every byte of memory is.",
     since: "9.1.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of lock stripes and databases; asking the kernel takes a millisecond a gigabyte",
+    complexity: "O(N) where N is the number of lock stripes and databases; asking the kernel takes some ten milliseconds a gigabyte",
     arity: 2,
     reach: Reach::All,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
