@@ -139,7 +139,7 @@ impl Largest {
         let hash = self.hasher.hash(change.key);
         let mut list = self.lock();
         list.remove(change, hash);
-        if let Some(rank) = rank {
+        if let Some(rank) = rank.filter(|&rank| rank > THRESHOLD_MIN) {
             list.insert(change, rank, hash);
         }
         self.publish(&list);
