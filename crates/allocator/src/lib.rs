@@ -183,6 +183,8 @@ pub fn allocated_bytes() -> u64 {
 /// right.
 #[inline]
 pub fn settle() {
+    #[cfg(not(any(feature = "jemalloc", feature = "mimalloc", feature = "tcmalloc")))]
+    inner::release_top();
     DELTA.with(|delta| {
         if delta.get().abs() >= RESTING_DELTA_MAX {
             ALLOCATED.fetch_add(delta.take(), Ordering::Relaxed);

@@ -4,6 +4,17 @@
 //! use) a block is mapped by itself, in whole pages. Other C libraries tell nothing: there the counters of this process do.
 
 use super::{Figures, Format};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below 128 KB, from where on a block is mapped by itself, and enough for `free` to trim (64 KB).
+const TRIMMING_BLOCK_BYTES: usize = 96 << 10;
+
+static PURGES: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static SEEN_PURGES: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Only what lies on top of a heap goes back.
 pub const GIVES_BACK: bool = false;
@@ -82,13 +93,24 @@ pub fn report(format: Format) -> String {
     }
 }
 
-/// Gives freed pages back now.
+/// Gives freed pages back now; what lies on top of other threads' heaps goes when they come to `release_top`.
 pub fn purge() {
+    PURGES.fetch_add(1, Ordering::Relaxed);
     #[cfg(target_env = "gnu")]
     // SAFETY: it frees what nobody uses.
     unsafe {
         libc::malloc_trim(0)
     };
+}
+
+/// Gives back what is free on top of this thread's heap, once after each `purge`. glibc's `malloc_trim` leaves that part;
+/// it goes back when the thread itself frees a block that, with its free neighbours, has 64 KB.
+pub fn release_top() {
+    let purges = PURGES.load(Ordering::Relaxed);
+    if SEEN_PURGES.replace(purges) != purges {
+        // SAFETY: a block that is asked for and freed; `free` bears a null.
+        unsafe { libc::free(std::hint::black_box(libc::malloc(TRIMMING_BLOCK_BYTES))) };
+    }
 }
 
 /// It gives back what lies on top, by itself.
