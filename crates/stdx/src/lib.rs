@@ -17,6 +17,7 @@ pub mod number;
 
 pub mod args_split;
 pub mod prng;
+pub mod steps;
 pub mod units;
 
 pub use float::{format_f64, parse_f64, parse_f64_rounded, push_f64};
@@ -25,4 +26,5 @@ pub use long_double::LongDouble;
 pub use number::{parse_i64, parse_u64, push_i64, push_u64, write_i64};
 pub use prng::Prng;
 pub use slot::{Slot, hash_tag};
+pub use steps::Steps;
 pub use units::UnixMs;
