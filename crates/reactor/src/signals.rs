@@ -1,10 +1,15 @@
 //! Signals as bytes in a pipe: the loop reads them like everything else.
+//!
+//! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Its default would end the process, and
+//! with it everything that lies in memory. SIGPIPE is ignored by the standard library.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// The signals that ask the process to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +43,12 @@ impl Signals {
             arrived(&self.interrupt).then_some(Ending::Interrupt)
         }
     }
+}
+
+/// From here on SIGHUP has no effect on this process. A handler that raises a flag which nobody reads: to ignore a signal
+/// outright would need `unsafe`.
+pub fn ignore_hangup() -> io::Result<()> {
+    signal_hook::flag::register(SIGHUP, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 fn pipe_for(signal: i32) -> io::Result<UnixStream> {

@@ -41,6 +41,20 @@ fn a_broken_pipe_is_no_reason_to_end() {
     assert!(server.is_alive());
 }
 
+/// A terminal is closed, a log is rotated, somebody says `reload`: everything is in memory, and stays there.
+#[test]
+fn a_hangup_is_no_reason_to_end() {
+    let mut server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.check("SET k v", OK);
+    for _ in 0..3 {
+        server.signal("HUP");
+        client.check("GET k", "$1\r\nv\r\n");
+    }
+    server.client().check("DBSIZE", ":1\r\n");
+    assert!(server.is_alive());
+}
+
 #[test]
 fn a_port_in_use() {
     let server = Server::start(&[]);
