@@ -58,10 +58,13 @@ const COMMIT_STEP_BYTES: usize = 1 << 20;
 #[cfg(miri)]
 const COMMIT_STEP_BYTES: usize = 128 << 10;
 
-/// 2^32 handles of 16 B.
-const RESERVE_BYTES_MAX: u64 = 1 << 36;
+/// 2^32 handles of 16 B: 64 GB.
+pub const RESERVE_BYTES_MAX: u64 = 1 << 36;
 /// A refused reservation is halved down to this, never below.
 const RESERVE_BYTES_MIN: u64 = 64 << 20;
+
+/// A full arena is one until a 32nd of what lived in it has left: eviction comes back for more if that was too little.
+const RELIEF_SHARE: u64 = 32;
 
 /// Under Miri the reservation is real memory.
 #[cfg(miri)]
@@ -100,6 +103,8 @@ pub struct Arena {
     memory: Region,
     /// Class-rounded bytes of live objects: written under the lock, read anywhere.
     live_bytes: AtomicU64,
+    /// Once it was full: what may live in it until it no longer counts as full. 0: it was not.
+    relief_bytes: AtomicU64,
     halvings: u32,
     heap: Lock<Heap>,
     /// Held while the kernel works, so no lock that a command waits for.
@@ -118,8 +123,9 @@ impl Arena {
             match Arena::reserve(bytes as usize) {
                 Ok((memory, heap)) => {
                     let heap = Lock::new(heap);
-                    let (live_bytes, huge) = (AtomicU64::new(0), Mutex::default());
-                    return Ok(Arena { memory, live_bytes, halvings, heap, huge });
+                    let (live_bytes, relief_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+                    let huge = Mutex::default();
+                    return Ok(Arena { memory, live_bytes, relief_bytes, halvings, heap, huge });
                 }
                 Err(error) if bytes / 2 < RESERVE_BYTES_MIN => return Err(error),
                 Err(_) => bytes = (bytes / 2).next_multiple_of(COMMIT_STEP_BYTES as u64),
@@ -255,6 +261,27 @@ impl Arena {
     /// Class-rounded bytes of all live objects, without the lock.
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Relaxed)
+    }
+
+    /// Whether no further memory was to be had for it, and hardly anything has left since. What leaves gives room to
+    /// objects of its own class at once, and to others once compaction has emptied slabs.
+    pub fn is_full(&self) -> bool {
+        self.memory.was_refused() && !self.is_relieved()
+    }
+
+    #[cold]
+    fn is_relieved(&self) -> bool {
+        let live = self.live_bytes();
+        let relief = match self.relief_bytes.load(Relaxed) {
+            0 => live - live / RELIEF_SHARE,
+            known => known,
+        };
+        let is_relieved = live == 0 || live <= relief;
+        if is_relieved {
+            self.memory.forget_refusal();
+        }
+        self.relief_bytes.store(if is_relieved { 0 } else { relief }, Relaxed);
+        is_relieved
     }
 
     /// Asserts everything that the files of this crate call an invariant.

@@ -20,7 +20,7 @@
 use crate::Exhausted;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// A page of 4 KB columns and a prefix sum over garbage lengths (248 x 255 B) both end before this.
 pub(crate) const GUARD_BYTES: usize = 128 << 10;
@@ -64,6 +64,8 @@ pub(crate) struct Region {
     step: usize,
     /// Written under the arena's lock, read anywhere: a reader that sees an old value only sees less memory.
     committed: AtomicU64,
+    /// A commit was refused: the reservation has ended, or the kernel has no memory.
+    refused: AtomicBool,
 }
 
 // SAFETY: the region is an address range and an atomic; what lies in it is shared by the rules of its users (the
@@ -83,7 +85,8 @@ impl Region {
     pub fn reserve(bytes: usize, step: usize) -> Result<Region, ReserveError> {
         assert!(bytes > 0 && bytes.is_multiple_of(4096) && step.is_multiple_of(4096));
         let base = system::map(bytes + GUARD_BYTES).map_err(|errno| ReserveError { bytes, errno })?;
-        Ok(Region { base, reserved: bytes, step, committed: AtomicU64::new(0) })
+        let (committed, refused) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Region { base, reserved: bytes, step, committed, refused })
     }
 
     pub fn base(&self) -> NonNull<u8> {
@@ -105,16 +108,31 @@ impl Region {
             return Ok(());
         }
         if bytes > self.reserved {
-            return Err(Exhausted);
+            return Err(self.refuse());
         }
         let target = bytes.next_multiple_of(self.step).min(self.reserved);
         // SAFETY: committed <= target <= reserved, so the range lies inside our mapping, behind everything in use.
         let opened = unsafe { system::open(self.base.as_ptr().add(committed), target - committed) };
         if !opened {
-            return Err(Exhausted);
+            return Err(self.refuse());
         }
         self.committed.store(target as u64, Relaxed);
         Ok(())
+    }
+
+    #[cold]
+    fn refuse(&self) -> Exhausted {
+        self.refused.store(true, Relaxed);
+        Exhausted
+    }
+
+    /// Whether a commit was refused since `forget_refusal`.
+    pub fn was_refused(&self) -> bool {
+        self.refused.load(Relaxed)
+    }
+
+    pub fn forget_refusal(&self) {
+        self.refused.store(false, Relaxed);
     }
 
     /// Gives the pages of a range back to the kernel; they read as zero afterwards. Nobody uses the range meanwhile.
