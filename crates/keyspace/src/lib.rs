@@ -100,7 +100,7 @@ pub use sizes::{SIZE_BINS, SIZED_TYPES};
 pub use slot_size::SlotSize;
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{
-    Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending, StreamEdit, StreamEntry, StreamId,
+    Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamEdit, StreamEntry, StreamId,
     StreamPart, StreamState, StreamView, Trim,
 };
 pub use tally::ClassSums;

@@ -17,7 +17,7 @@ fn payloads() -> Vec<Vec<u8>> {
         let payload = dump::seal(golden.body().to_vec());
         let value = Dump::open(&payload, Checks::default()).ok()?.value(&Limits::default()).ok()?;
         let mut writer = Writer::new(false);
-        encode(&mut writer, &value, Encoding::Plain, &Shape { list_size: 2, ..Shape::default() });
+        encode(&mut writer, &value, Encoding::Plain, &Shape { list_size: 2 });
         Some(writer.into_bytes())
     });
     let mut all: Vec<Vec<u8>> = payloads::bodies().into_iter().chain(plain).collect();

@@ -38,7 +38,7 @@ pub fn save(writer: &mut Writer, entry: &Entry<'_>, limits: &Limits) {
         Value::Set(set) => save_set(writer, set, entry.encoding()),
         Value::Zset(zset) => save_zset(writer, zset, compact),
         Value::List(list) => save_list(writer, list, compact, limits),
-        Value::Stream(view) => stream::save(writer, view, limits),
+        Value::Stream(view) => stream::save(writer, view),
     }
 }
 

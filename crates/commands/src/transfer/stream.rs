@@ -1,11 +1,15 @@
-//! Streams on their way: entries one by one, then what the stream and its groups remember.
+//! Streams on their way: block by block, then what the stream and its groups remember.
+//!
+//! A node of a payload becomes a block, and a block a node, whatever the limits in force: names that entries share are
+//! shared on both sides. Were entries added one by one, a name longer than a block may be would be written for each of
+//! them: a payload of 1 MB could take a GB.
 
 use super::digest::mix;
 use isotherm_keyspace::{
-    Consumer, ConsumerGroup, Element, Full, Limits, Pending, StreamEdit, StreamId, StreamState, StreamView,
-    TextRoom,
+    Consumer, ConsumerGroup, Element, Full, NewBlock, Pending, StreamEdit, StreamEntry, StreamId,
+    StreamState, StreamView, TextRoom,
 };
-use isotherm_persist::rdb::{self, RdbStream, Shape, StreamCounters, StreamWriter, Writer};
+use isotherm_persist::rdb::{self, RdbStream, StreamCounters, StreamWriter, Writer};
 use isotherm_stdx::number::push_u64;
 use isotherm_stdx::sha1::Digest;
 use std::collections::HashMap;
@@ -24,18 +28,15 @@ fn from_rdb(id: rdb::StreamId) -> StreamId {
 
 // ---- out ----
 
-pub(super) fn save(writer: &mut Writer, stream: StreamView<'_>, limits: &Limits) {
-    let shape = Shape {
-        stream_node_bytes: limits.stream_node_max_bytes as u64,
-        stream_node_entries: limits.stream_node_max_entries as u64,
-        ..Shape::default()
-    };
-    let mut out = StreamWriter::new(writer, &shape);
-    for entry in stream.range(StreamId::MIN, StreamId::MAX) {
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
-            entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(name, value)| (&**name, &**value)).collect();
-        out.push(to_rdb(entry.id), &pairs);
+/// Block by block, as they lie.
+pub(super) fn save(writer: &mut Writer, stream: StreamView<'_>) {
+    let mut out = StreamWriter::new(writer);
+    for block in stream.whole_blocks() {
+        let names: Vec<Vec<u8>> = block.names().map(|name| name.to_vec()).collect();
+        let mut entries = block.entries().peekable();
+        let first = entries.peek().expect("a block has an entry").id;
+        out.begin_node(to_rdb(first), names.iter().map(Vec::as_slice));
+        entries.for_each(|entry| save_entry(&mut out, &entry));
     }
     let StreamState { first_id, last_id, max_deleted_id, entries_added } = stream.state();
     let counters = StreamCounters {
@@ -48,6 +49,18 @@ pub(super) fn save(writer: &mut Writer, stream: StreamView<'_>, limits: &Limits)
     let groups: Vec<rdb::Group> =
         stream.groups().iter().map(|(name, group)| group_to_rdb(name, group)).collect();
     out.finish(&counters, &groups);
+}
+
+fn save_entry(out: &mut StreamWriter<'_>, entry: &StreamEntry<'_>) {
+    let id = to_rdb(entry.id);
+    if entry.shares_names() {
+        let values: Vec<Vec<u8>> = entry.values().map(|value| value.to_vec()).collect();
+        out.push_values(id, values.iter().map(Vec::as_slice));
+    } else {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        out.push_pairs(id, pairs.iter().map(|(name, value)| (&**name, &**value)));
+    }
 }
 
 fn group_to_rdb(name: &[u8], group: &ConsumerGroup) -> rdb::Group {
@@ -77,11 +90,20 @@ fn group_to_rdb(name: &[u8], group: &ConsumerGroup) -> rdb::Group {
 
 pub(super) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
     edit.create()?;
-    let mut fields: Vec<&[u8]> = Vec::new();
-    for entry in stream.entries() {
-        fields.clear();
-        stream.pairs(entry).for_each(|(name, value)| fields.extend([name, value]));
-        edit.add(from_rdb(entry.id), &fields)?;
+    let mut texts: Vec<&[u8]> = Vec::new();
+    for (node, entries) in stream.nodes() {
+        let mut block = NewBlock::new(from_rdb(entries[0].id), stream.names(node));
+        for entry in entries {
+            texts.clear();
+            if entry.shares_names(node) {
+                texts.extend(stream.values(entry));
+                block.push_shared(from_rdb(entry.id), &texts);
+            } else {
+                stream.pairs(entry).for_each(|(name, value)| texts.extend([name, value]));
+                block.push_own(from_rdb(entry.id), &texts);
+            }
+        }
+        edit.put_block(&block)?;
     }
     *edit.state_mut() = StreamState {
         first_id: from_rdb(stream.first_id()),
@@ -89,8 +111,9 @@ pub(super) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<
         max_deleted_id: from_rdb(stream.max_deleted_id),
         entries_added: stream.entries_added,
     };
-    for group in &stream.groups {
-        edit.add_group(&group.name, group_from_rdb(group));
+    if !stream.groups.is_empty() {
+        let groups = stream.groups.iter();
+        edit.set_groups(groups.map(|group| (group.name.as_slice().into(), group_from_rdb(group))));
     }
     Ok(())
 }

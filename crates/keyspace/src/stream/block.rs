@@ -27,8 +27,11 @@
 use super::id::StreamId;
 use crate::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::packed::{Coded, Element, LONG_TAG, fixed_bytes};
+use isotherm_stdx::steps;
 
 pub(super) const HEAD_BYTES: usize = 64;
+/// What each node begins with, and its room: not the block's to write.
+pub(super) const SHARED_HEAD_BYTES: usize = 12;
 
 const DELETED: u8 = 1;
 const OWN_FIELDS: u8 = 2;
@@ -75,16 +78,23 @@ impl<'a> Block<'a> {
         self.id(48)
     }
 
-    /// How many fields the first entry had, and where their names begin.
+    /// How many fields the first entry had when it was added, and where their names begin.
     fn names(self) -> (usize, usize) {
         let mut at = HEAD_BYTES;
         let count = read_number(self.0, &mut at) as usize;
         (count, at)
     }
 
+    /// The names that entries share.
+    pub fn field_names(self) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
+        let (count, mut at) = self.names();
+        (0..count).map(move |_| read_element(self.0, &mut at))
+    }
+
     /// All entries, deleted ones too.
     pub fn entries(self) -> Entries<'a> {
         let (count, names_at) = self.names();
+        steps::note(count as u64);
         let mut at = names_at;
         (0..count).for_each(|_| _ = read_element(self.0, &mut at));
         Entries { block: self, fields: count, names_at, at, before: None, tags_at: 0 }
@@ -130,6 +140,11 @@ impl<'a> StreamEntry<'a> {
         self.flags & DELETED != 0
     }
 
+    /// Whether its fields are called as its block says.
+    pub fn shares_names(&self) -> bool {
+        self.flags & OWN_FIELDS == 0
+    }
+
     /// How many fields it has.
     pub fn len(&self) -> usize {
         self.count
@@ -137,6 +152,19 @@ impl<'a> StreamEntry<'a> {
 
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// The values alone.
+    pub fn values(&self) -> impl Iterator<Item = Element<'a>> + use<'a> {
+        let entry = *self;
+        let mut values_at = entry.values_at;
+        (0..entry.count).map(move |index| {
+            if entry.flags & OWN_FIELDS != 0 {
+                read_element(entry.bytes, &mut values_at);
+                return read_element(entry.bytes, &mut values_at);
+            }
+            read_data(entry.bytes, entry.bytes[entry.tags_at + index], &mut values_at)
+        })
     }
 
     /// Fields and their values, in the order in which they were given.
@@ -172,6 +200,7 @@ impl<'a> Iterator for Entries<'a> {
         if start == self.block.used() {
             return None;
         }
+        steps::note(1);
         let flags = bytes[start];
         let mut at = start + 1;
         let id = match self.before {
@@ -299,6 +328,74 @@ pub(super) fn begin(id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Additi
     addition
 }
 
+/// A block that comes as a whole, with the entries that share it already: written entry by entry, then stored at once.
+/// Names are repeated for nobody, which `Stream::add` could not promise: it ends blocks by the limits in force here.
+pub struct NewBlock {
+    bytes: Vec<u8>,
+}
+
+impl NewBlock {
+    /// Of entries from `first` on; `names` are those that they may share.
+    pub fn new<'t>(first: StreamId, names: impl ExactSizeIterator<Item = &'t [u8]>) -> NewBlock {
+        let mut bytes = vec![0; HEAD_BYTES];
+        init(&mut bytes, first);
+        let count = names.len() as u64;
+        push_number(&mut bytes, count);
+        let mut listpack = LISTPACK_EMPTY_BYTES + number_bytes(count) + 3 * number_bytes(0);
+        for name in names {
+            push_element(&mut bytes, name);
+            listpack += entry_bytes(Element::of(name));
+        }
+        set_u32(&mut bytes, 20, saturated(listpack));
+        let used = bytes.len() as u32;
+        set_u32(&mut bytes, 24, used);
+        NewBlock { bytes }
+    }
+
+    /// An entry with the names of the block.
+    pub fn push_shared(&mut self, id: StreamId, values: &[&[u8]]) {
+        let block = Block(&self.bytes);
+        let last_tags = (block.tags_at() > 0).then(|| self.bytes[block.tags_at()..][..values.len()].to_vec());
+        let mut addition = self.begin_entry(id);
+        push_texts(&mut addition, values.iter().copied(), last_tags.as_deref());
+        let count = values.len() as u64;
+        let texts: u64 = values.iter().map(|text| entry_bytes(Element::of(text))).sum();
+        self.append(addition, texts + number_bytes(count + 3));
+    }
+
+    /// An entry with names of its own: names and values in turns.
+    pub fn push_own(&mut self, id: StreamId, fields: &[&[u8]]) {
+        let mut addition = self.begin_entry(id);
+        push_own_fields(&mut addition.bytes, fields);
+        let count = (fields.len() / 2) as u64;
+        let texts: u64 = fields.iter().map(|text| entry_bytes(Element::of(text))).sum();
+        self.append(addition, number_bytes(count) + texts + number_bytes(2 * count + 4));
+    }
+
+    fn begin_entry(&self, id: StreamId) -> Addition {
+        let block = Block(&self.bytes);
+        let apart = id.apart(block.first());
+        let listpack = number_bytes(0) + number_bytes(apart.ms) + number_bytes(apart.seq);
+        let mut bytes = vec![0];
+        if block.live() == 0 {
+            bytes[0] |= NEXT;
+        } else {
+            push_id(&mut bytes, block.last(), id);
+        }
+        Addition { bytes, id, listpack, tags_at: None }
+    }
+
+    fn append(&mut self, mut addition: Addition, listpack: u64) {
+        addition.listpack += listpack;
+        self.bytes.resize(self.bytes.len() + addition.bytes.len(), 0);
+        append(&mut self.bytes, &addition);
+    }
+
+    pub(super) fn block(&self) -> Block<'_> {
+        Block(&self.bytes)
+    }
+}
+
 /// One more entry of a block.
 pub(super) fn addition(block: Block<'_>, id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Addition {
     let mut bytes = std::mem::take(out);
@@ -312,14 +409,17 @@ pub(super) fn addition(block: Block<'_>, id: StreamId, fields: &[&[u8]], out: &m
             (block.tags_at() > 0).then(|| &block.0[block.tags_at()..block.tags_at() + fields.len() / 2]);
         push_values(&mut addition, fields, tags);
     } else {
-        addition.bytes[0] |= OWN_FIELDS;
-        push_number(&mut addition.bytes, (fields.len() / 2) as u64);
-        fields.iter().for_each(|text| push_element(&mut addition.bytes, text));
+        push_own_fields(&mut addition.bytes, fields);
     }
-    let first = block.first();
-    let apart = StreamId { ms: id.ms - first.ms, seq: id.seq.wrapping_sub(first.seq) };
-    count_in_listpack(&mut addition, apart, fields, same);
+    count_in_listpack(&mut addition, id.apart(block.first()), fields, same);
     addition
+}
+
+/// Sets a flag too, in the first byte.
+fn push_own_fields(bytes: &mut Vec<u8>, fields: &[&[u8]]) {
+    bytes[0] |= OWN_FIELDS;
+    push_number(bytes, (fields.len() / 2) as u64);
+    fields.iter().for_each(|text| push_element(bytes, text));
 }
 
 /// Sets flags too, in the first byte.
@@ -341,8 +441,16 @@ fn push_id(bytes: &mut Vec<u8>, before: StreamId, id: StreamId) {
 }
 
 fn push_values(addition: &mut Addition, fields: &[&[u8]], last_tags: Option<&[u8]>) {
+    push_texts(addition, fields.iter().skip(1).step_by(2).copied(), last_tags);
+}
+
+fn push_texts<'t>(
+    addition: &mut Addition,
+    texts: impl Iterator<Item = &'t [u8]> + Clone,
+    last_tags: Option<&[u8]>,
+) {
     let tags_at = addition.bytes.len();
-    let values = || fields.iter().skip(1).step_by(2).map(|value| Coded::element(Element::of(value)));
+    let values = || texts.clone().map(|value| Coded::element(Element::of(value)));
     addition.bytes.extend(values().map(|coded| coded.tag()));
     if last_tags == Some(&addition.bytes[tags_at..]) {
         addition.bytes.truncate(tags_at);
@@ -355,7 +463,7 @@ fn push_values(addition: &mut Addition, fields: &[&[u8]], last_tags: Option<&[u8
 
 /// `apart`: the difference to the block's first id.
 fn count_in_listpack(addition: &mut Addition, apart: StreamId, fields: &[&[u8]], same: bool) {
-    let number = |number: u64| entry_bytes(Element::Int(number as i64));
+    let number = number_bytes;
     let count = (fields.len() / 2) as u64;
     let texts = |from: usize, step: usize| -> u64 {
         fields.iter().skip(from).step_by(step).map(|text| entry_bytes(Element::of(text))).sum()
@@ -367,6 +475,15 @@ fn count_in_listpack(addition: &mut Addition, apart: StreamId, fields: &[&[u8]],
         } else {
             number(count) + texts(0, 1) + number(2 * count + 4)
         };
+}
+
+/// What a number takes in the field's block.
+fn number_bytes(number: u64) -> u64 {
+    entry_bytes(Element::Int(number as i64))
+}
+
+fn saturated(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 fn set_u32(block: &mut [u8], at: usize, value: u32) {
@@ -386,7 +503,7 @@ pub(super) fn set_room(block: &mut [u8]) {
 
 /// Makes an empty block of what is behind the common head.
 pub(super) fn init(block: &mut [u8], first: StreamId) {
-    block[12..HEAD_BYTES].fill(0);
+    block[SHARED_HEAD_BYTES..HEAD_BYTES].fill(0);
     set_u32(block, 24, HEAD_BYTES as u32);
     set_id(block, 32, first);
     set_id(block, 48, first);
@@ -401,7 +518,7 @@ pub(super) fn append(block: &mut [u8], addition: &Addition) {
         set_u32(block, 28, (used + at) as u32);
     }
     set_u32(block, 12, live + 1);
-    set_u32(block, 20, listpack.saturating_add(addition.listpack as u32));
+    set_u32(block, 20, listpack.saturating_add(saturated(addition.listpack)));
     set_u32(block, 24, (used + addition.bytes.len()) as u32);
     set_id(block, 48, addition.id);
 }

@@ -1,6 +1,6 @@
 //! Changes of a stream's entries. Whatever can fail for want of memory comes before the first change.
 
-use super::block::{self, Block, HEAD_BYTES};
+use super::block::{self, Block, HEAD_BYTES, NewBlock, SHARED_HEAD_BYTES};
 use super::group::ConsumerGroups;
 use super::id::StreamId;
 use super::{Piece, Stream};
@@ -100,6 +100,24 @@ impl Stream {
         let target = self.bytes_mut(room, at)?;
         block::init(target, id);
         block::append(target, &addition);
+        Ok(())
+    }
+
+    /// Puts a block behind all others; its ids are higher, and it has an entry.
+    pub fn put_block(&mut self, room: &mut Room<'_>, new: &NewBlock) -> Result<(), Full> {
+        let block = new.block();
+        debug_assert!(block.first() > self.state.last_id && block.live() > 0);
+        self.sweep(room, DEBRIS_LATER);
+        let piece = self.new_piece(room, block.first(), block.used())?;
+        self.chain.push_back(Piece { live: block.live(), ..piece });
+        let at = self.chain.last().expect("it was just put there");
+        let target = self.bytes_mut(room, at)?;
+        target[SHARED_HEAD_BYTES..block.used()].copy_from_slice(&block.0[SHARED_HEAD_BYTES..]);
+        if self.state.first_id == StreamId::MIN {
+            self.state.first_id = block.first();
+        }
+        self.state.last_id = block.last();
+        self.state.entries_added += u64::from(block.live());
         Ok(())
     }
 

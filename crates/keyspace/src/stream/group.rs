@@ -27,7 +27,7 @@ const GHOSTS_AT_ONCE: usize = 256;
 /// By name, in the order of their bytes.
 #[derive(Clone, Default)]
 pub struct ConsumerGroups {
-    by_name: BTreeMap<Vec<u8>, Arc<ConsumerGroup>>,
+    by_name: BTreeMap<Box<[u8]>, Arc<ConsumerGroup>>,
     bytes: usize,
     /// Groups with ghosts.
     untidy: usize,
@@ -70,8 +70,16 @@ impl ConsumerGroups {
     pub(super) fn insert(&mut self, name: &[u8], group: ConsumerGroup) {
         self.bytes += place_bytes(name) + group.memory_bytes();
         self.untidy += usize::from(group.is_untidy());
-        let old = self.by_name.insert(name.to_vec(), Arc::new(group));
+        let old = self.by_name.insert(name.into(), Arc::new(group));
         debug_assert!(old.is_none(), "a group is made once");
+    }
+
+    /// Groups that come together, in the order of their names: the places of the map are then all in use, where one by one
+    /// they would be half.
+    pub(super) fn of(groups: impl Iterator<Item = (Box<[u8]>, ConsumerGroup)>) -> ConsumerGroups {
+        let by_name: BTreeMap<_, _> = groups.map(|(name, group)| (name, Arc::new(group))).collect();
+        let bytes = by_name.iter().map(|(name, group)| place_bytes(name) + group.memory_bytes()).sum();
+        ConsumerGroups { by_name, bytes, untidy: 0 }
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<Arc<ConsumerGroup>> {
@@ -104,14 +112,14 @@ impl ConsumerGroups {
 
     pub(super) fn check_invariants(&self) {
         self.by_name.values().for_each(|group| group.check_invariants());
-        let each = |(name, group): (&Vec<u8>, &Arc<ConsumerGroup>)| place_bytes(name) + group.memory_bytes();
-        assert_eq!(self.bytes, self.by_name.iter().map(each).sum::<usize>());
+        let each = |(name, group): (&[u8], &ConsumerGroup)| place_bytes(name) + group.memory_bytes();
+        assert_eq!(self.bytes, self.iter().map(each).sum::<usize>());
         assert_eq!(self.untidy, self.by_name.values().filter(|group| group.is_untidy()).count());
     }
 }
 
 fn place_bytes(name: &[u8]) -> usize {
-    name.len() + size_of::<Vec<u8>>() + PLACE_BYTES
+    name.len() + size_of::<Box<[u8]>>() + PLACE_BYTES
 }
 
 /// What comes behind a name, or all.
@@ -155,15 +163,20 @@ pub struct ConsumerGroup {
     pub last_id: StreamId,
     /// How many entries of all ever added it has read; `None` if that is not known.
     pub entries_read: Option<u64>,
-    consumers: BTreeMap<Arc<[u8]>, Consumer>,
+    /// Boxed, because a map takes places for eleven at once, and most groups have few consumers.
+    consumers: BTreeMap<Arc<[u8]>, Box<Consumer>>,
     /// Of the consumers.
     bytes: usize,
     pending: Chain<Pending>,
     /// Of the pending ones.
     ghosts: u64,
-    /// Consumers that were removed, by their names' allocations, and the ids under which ghosts of theirs may be left.
-    leaving: Vec<(Arc<[u8]>, Chain<StreamId>)>,
+    /// Nothing while no ghosts are left.
+    leaving: Option<Box<Leaving>>,
 }
+
+/// Consumers that were removed, by their names' allocations, and the ids under which ghosts of theirs may be left.
+#[derive(Clone, Default)]
+struct Leaving(Vec<(Arc<[u8]>, Chain<StreamId>)>);
 
 #[derive(Clone)]
 pub struct Consumer {
@@ -204,7 +217,12 @@ impl Consumer {
     }
 
     fn memory_bytes(&self, name: &[u8]) -> usize {
-        name.len() + 16 + PLACE_BYTES + size_of::<Consumer>() + self.pending.memory_bytes()
+        name.len()
+            + 16
+            + PLACE_BYTES
+            + size_of::<Box<Consumer>>()
+            + size_of::<Consumer>()
+            + self.pending.memory_bytes()
     }
 
     /// Its pending ids from `from` on.
@@ -222,22 +240,22 @@ impl ConsumerGroup {
             bytes: 0,
             pending: Chain::new(),
             ghosts: 0,
-            leaving: Vec::new(),
+            leaving: None,
         }
     }
 
-    pub fn consumers(&self) -> &BTreeMap<Arc<[u8]>, Consumer> {
+    pub fn consumers(&self) -> &BTreeMap<Arc<[u8]>, Box<Consumer>> {
         &self.consumers
     }
 
     /// The first consumer behind this name.
     pub(super) fn consumer_after(&self, name: Option<&[u8]>) -> Option<(&Arc<[u8]>, &Consumer)> {
-        self.consumers.range::<[u8], _>(behind(name)).next()
+        self.consumers.range::<[u8], _>(behind(name)).next().map(|(name, consumer)| (name, &**consumer))
     }
 
     /// To note when it was active.
     pub fn consumer_mut(&mut self, name: &[u8]) -> Option<&mut Consumer> {
-        self.consumers.get_mut(name)
+        self.consumers.get_mut(name).map(|consumer| &mut **consumer)
     }
 
     /// A new one, with nothing pending.
@@ -245,7 +263,7 @@ impl ConsumerGroup {
         debug_assert_eq!(consumer.pending_len(), 0);
         self.bytes += consumer.memory_bytes(name);
         // An allocation of its own tells it from a former one of this name.
-        let old = self.consumers.insert(Arc::from(name), consumer);
+        let old = self.consumers.insert(Arc::from(name), Box::new(consumer));
         debug_assert!(old.is_none(), "a consumer is made once");
     }
 
@@ -295,7 +313,7 @@ impl ConsumerGroup {
             return self.pending.last().map(|at| self.pending.get(at));
         }
         let last = |consumer: &Consumer| consumer.pending.last().map(|at| *consumer.pending.get(at));
-        self.pending(self.consumers.values().filter_map(last).max()?)
+        self.pending(self.consumers.values().filter_map(|consumer| last(consumer)).max()?)
     }
 
     /// Where an entry lies, be it a ghost.
@@ -377,21 +395,25 @@ impl ConsumerGroup {
         self.bytes -= consumer.memory_bytes(&name);
         let count = consumer.pending.count();
         self.ghosts += count;
-        self.leaving.push((name, consumer.pending));
+        self.leaving.get_or_insert_default().0.push((name, consumer.pending));
         self.sweep(ghosts_max);
         Some(count)
     }
 
     fn is_untidy(&self) -> bool {
-        !self.leaving.is_empty()
+        self.leaving.is_some()
     }
 
     /// Takes out up to so many ghosts. Who had an entry last may not have it any more: then it is no ghost of theirs.
     pub(super) fn sweep(&mut self, ghosts_max: usize) {
         let mut left = ghosts_max;
-        while let Some((name, ids)) = self.leaving.last_mut() {
+        while let Some(leaving) = &mut self.leaving {
+            let Some((name, ids)) = leaving.0.last_mut() else {
+                self.leaving = None;
+                return;
+            };
             let Some(last) = ids.last() else {
-                self.leaving.pop();
+                leaving.0.pop();
                 continue;
             };
             if left == 0 {
@@ -418,18 +440,20 @@ impl ConsumerGroup {
             }
             last.remove();
         }
-        while let Some((_, ids)) = self.leaving.last_mut() {
+        let Some(leaving) = &mut self.leaving else { return true };
+        while let Some((_, ids)) = leaving.0.last_mut() {
             if !ids.drop_step(groups_max) {
                 return false;
             }
-            self.leaving.pop();
+            leaving.0.pop();
         }
         true
     }
 
     /// Bytes in the global allocator, about.
     pub fn memory_bytes(&self) -> usize {
-        let leaving = self.leaving.iter().map(|(_, ids)| ids.memory_bytes()).sum::<usize>();
+        let leaving = self.leaving.iter().flat_map(|leaving| &leaving.0);
+        let leaving = leaving.map(|(_, ids)| ids.memory_bytes()).sum::<usize>();
         size_of::<ConsumerGroup>() + self.pending.memory_bytes() + self.bytes + leaving
     }
 
@@ -441,15 +465,16 @@ impl ConsumerGroup {
             consumer.pending.check_invariants();
             all.extend(consumer.pending.iter().map(|id| (*id, name)));
         }
-        let each = |(name, consumer): (&Arc<[u8]>, &Consumer)| consumer.memory_bytes(name);
-        assert_eq!(self.bytes, self.consumers.iter().map(each).sum::<usize>());
+        let each = self.consumers.iter().map(|(name, consumer)| consumer.memory_bytes(name));
+        assert_eq!(self.bytes, each.sum::<usize>());
         all.sort_unstable();
         let (ghosts, living): (Vec<&Pending>, Vec<&Pending>) =
             self.pending.iter().partition(|pending| self.is_ghost(pending));
         assert!(all.into_iter().eq(living.into_iter().map(|pending| (pending.id, &pending.consumer))));
         assert_eq!(ghosts.len() as u64, self.ghosts);
         for ghost in ghosts {
-            let mut leaving = self.leaving.iter().filter(|(name, _)| Arc::ptr_eq(name, &ghost.consumer));
+            let leaving = self.leaving.iter().flat_map(|leaving| &leaving.0);
+            let mut leaving = leaving.filter(|(name, _)| Arc::ptr_eq(name, &ghost.consumer));
             assert!(leaving.any(|(_, ids)| ids.iter().any(|id| *id == ghost.id)), "somebody takes it out");
         }
     }

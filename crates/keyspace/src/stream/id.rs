@@ -29,6 +29,11 @@ impl StreamId {
         }
     }
 
+    /// The difference to a lower one, part by part.
+    pub(super) fn apart(self, lower: StreamId) -> StreamId {
+        StreamId { ms: self.ms - lower.ms, seq: self.seq.wrapping_sub(lower.seq) }
+    }
+
     /// `ms-seq`, or `ms` alone, which leaves the number open.
     pub fn parse(text: &[u8]) -> Option<(u64, Option<u64>)> {
         match text.iter().position(|&byte| byte == b'-') {

@@ -1,5 +1,6 @@
 //! A stream as commands see it.
 
+use super::block::{Block, NewBlock, StreamEntry};
 use super::edit::Trim;
 use super::group::{ConsumerGroup, ConsumerGroups, GroupEdit};
 use super::id::StreamId;
@@ -7,6 +8,7 @@ use super::{Range, RangeBack, Stream, StreamState};
 use crate::collection::{EditBody, Editing, Stored};
 use crate::nodes::{Reading, Room};
 use crate::object::{Footprint, Object, Structure};
+use crate::packed::Element;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
@@ -68,6 +70,28 @@ impl<'a> StreamView<'a> {
     pub fn blocks(&self) -> impl Iterator<Item = StreamId> + 'a {
         self.parts().0.blocks()
     }
+
+    /// All entries, block by block.
+    pub fn whole_blocks(&self) -> impl Iterator<Item = StreamBlock<'a>> + 'a {
+        let (stream, reading) = self.parts();
+        stream.chain.iter().map(move |piece| StreamBlock(stream.block(reading, piece)))
+    }
+}
+
+/// A block of a stream, to be written as it is.
+#[derive(Clone, Copy)]
+pub struct StreamBlock<'a>(Block<'a>);
+
+impl<'a> StreamBlock<'a> {
+    /// The names that its entries may share.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
+        self.0.field_names()
+    }
+
+    /// At least one.
+    pub fn entries(&self) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        self.0.entries().filter(|entry| !entry.is_deleted())
+    }
 }
 
 /// A stream to change.
@@ -128,6 +152,11 @@ impl StreamEdit<'_, '_> {
         Arc::make_mut(&mut self.parts().0.groups).insert(name, group);
     }
 
+    /// All groups of a stream that has none yet, in the order of their names.
+    pub fn set_groups(&mut self, groups: impl Iterator<Item = (Box<[u8]>, ConsumerGroup)>) {
+        self.parts().0.groups = Arc::new(ConsumerGroups::of(groups));
+    }
+
     pub fn group_mut(&mut self, name: &[u8]) -> Option<GroupEdit<'_>> {
         if self.groups().is_none_or(|groups| !groups.contains_key(name)) {
             return None;
@@ -147,6 +176,14 @@ impl StreamEdit<'_, '_> {
         let limits = self.editing.limits;
         let (stream, mut room) = self.parts();
         stream.add(&mut room, id, fields, limits.stream_node_max_bytes, limits.stream_node_max_entries)
+    }
+
+    /// Puts a block of entries behind all others.
+    pub fn put_block(&mut self, block: &NewBlock) -> Result<(), Full> {
+        self.create()?;
+        self.editing.changed = true;
+        let (stream, mut room) = self.parts();
+        stream.put_block(&mut room, block)
     }
 
     /// Deletes an entry. Whether it was there.

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use super::listpack::{self, Elements};
 use super::read::{RdbError, Reader, Result};
-use super::value::{Consumer, Group, Pending, RdbStream, RdbValue, StreamEntry, StreamId};
+use super::value::{Consumer, Group, Pending, RdbStream, RdbValue, StreamEntry, StreamId, StreamNode};
 
 const FLAG_DELETED: i64 = 1;
 const FLAG_SAME_FIELDS: i64 = 2;
@@ -29,11 +29,10 @@ const CORRUPT: RdbError = RdbError::Corrupt("stream");
 pub(super) fn stream(reader: &mut Reader<'_>, generation: u8) -> Result<RdbValue> {
     let mut stream = RdbStream::default();
     let nodes = reader.count(1 + size_of::<StreamId>())?;
-    let mut names_bytes = reader.unfolded_bytes_left();
     for _ in 0..nodes {
         let key: Cow<'_, [u8]> = reader.text()?;
         let id = StreamId::from_bytes((*key).try_into().map_err(|_| CORRUPT)?);
-        node(id, &reader.text()?, &mut stream, &mut names_bytes)?;
+        node(id, &reader.text()?, &mut stream)?;
     }
     counters(reader, generation, &mut stream)?;
     let groups = reader.count(1)?;
@@ -48,9 +47,7 @@ pub(super) fn stream(reader: &mut Reader<'_>, generation: u8) -> Result<RdbValue
     Ok(RdbValue::Stream(Box::new(stream)))
 }
 
-/// `names_bytes` is what the names of all entries may come to if each is written out: they are shared here, but whoever
-/// loads the stream may not be able to share them as well.
-fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream, names_bytes: &mut u64) -> Result<()> {
+fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream) -> Result<()> {
     let mut elements = listpack::open(bytes)?;
     let mut counts = [0i64; 3];
     for count in &mut counts {
@@ -61,21 +58,26 @@ fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream, names_bytes: &mut 
     }
     let [live, deleted, fields] = counts;
     let names_at = stream.names.len();
-    let names_before = stream.names.bytes();
     for _ in 0..fields {
         elements.expect()?.push_to(&mut stream.names);
     }
-    let master = Master { base, names_at, fields, name_bytes: stream.names.bytes() - names_before };
+    let master = Master { base, names_at, fields };
     if elements.expect_integer()? != 0 {
         return Err(CORRUPT);
     }
     let mut seen = [0i64; 2];
     for _ in 0..live.checked_add(deleted).ok_or(CORRUPT)? {
-        let alive = entry(&master, &mut elements, stream, names_bytes)?;
+        let alive = entry(&master, &mut elements, stream)?;
         seen[usize::from(alive)] += 1;
     }
     if seen != [deleted, live] || elements.next()?.is_some() {
         return Err(CORRUPT);
+    }
+    if live == 0 {
+        stream.names.truncate(names_at);
+    } else {
+        let entries_end = stream.entries.len();
+        stream.nodes.push(StreamNode { names_at, fields: fields as usize, entries_end });
     }
     Ok(())
 }
@@ -85,16 +87,10 @@ struct Master {
     base: StreamId,
     names_at: usize,
     fields: i64,
-    name_bytes: usize,
 }
 
 /// True if the entry lives.
-fn entry(
-    master: &Master,
-    elements: &mut Elements<'_>,
-    stream: &mut RdbStream,
-    names_bytes: &mut u64,
-) -> Result<bool> {
+fn entry(master: &Master, elements: &mut Elements<'_>, stream: &mut RdbStream) -> Result<bool> {
     let flags = elements.expect_integer()?;
     let ms = master.base.ms.wrapping_add_signed(elements.expect_integer()?);
     let seq = master.base.seq.wrapping_add_signed(elements.expect_integer()?);
@@ -115,9 +111,6 @@ fn entry(
         stream.names.truncate(before.0);
         stream.values.truncate(before.1);
         return Ok(false);
-    }
-    if same {
-        *names_bytes = names_bytes.checked_sub(master.name_bytes as u64).ok_or(RdbError::TooLarge)?;
     }
     let id = StreamId { ms, seq };
     let rises = stream.entries.last().is_none_or(|last| last.id < id);

@@ -84,20 +84,16 @@ impl<'w> HashWriter<'w> {
     }
 }
 
-/// Where lists and streams are cut into nodes: parameters, with the field's defaults.
+/// Where lists are cut into nodes: a parameter, with the field's default. Streams have nodes of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// `list-max-listpack-size`
     pub list_size: i32,
-    /// `stream-node-max-bytes`, 0 for no limit
-    pub stream_node_bytes: u64,
-    /// `stream-node-max-entries`, 0 for no limit
-    pub stream_node_entries: u64,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { list_size: -2, stream_node_bytes: 4096, stream_node_entries: 100 }
+        Shape { list_size: -2 }
     }
 }
 
@@ -125,14 +121,18 @@ pub fn encode(writer: &mut Writer, value: &RdbValue, encoding: Encoding, shape: 
             }
         }
         RdbValue::Stream(stream) => {
-            let mut nodes = StreamWriter::new(writer, shape);
-            let mut pairs = Vec::new();
-            for entry in stream.entries() {
-                pairs.clear();
-                pairs.extend(stream.pairs(entry));
-                nodes.push(entry.id, &pairs);
+            let mut out = StreamWriter::new(writer);
+            for (node, entries) in stream.nodes() {
+                out.begin_node(entries[0].id, stream.names(node));
+                for entry in entries {
+                    if entry.shares_names(node) {
+                        out.push_values(entry.id, stream.values(entry));
+                    } else {
+                        out.push_pairs(entry.id, stream.pairs(entry));
+                    }
+                }
             }
-            nodes.finish(&stream.counters(), &stream.groups);
+            out.finish(&stream.counters(), &stream.groups);
         }
     }
 }

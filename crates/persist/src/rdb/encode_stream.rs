@@ -1,9 +1,7 @@
-//! Streams: entries gathered into nodes as XADD gathers them, then counters and groups; see `decode_stream.rs` for the drawing.
+//! Streams: nodes of entries, then counters and groups; see `decode_stream.rs` for the drawing.
 //!
-//! A node ends before the entry that would take it to `stream-node-max-bytes`, and after `stream-node-max-entries`. What
-//! its first entry calls its fields, the others need not repeat.
+//! Where a node ends is known to whoever has the stream. Entries whose fields are called as the node's do not repeat that.
 
-use super::encode::Shape;
 use super::kind::RdbType;
 use super::listpack::ListpackBuilder;
 use super::value::{Group, StreamCounters, StreamId};
@@ -11,13 +9,9 @@ use super::write::Writer;
 
 const FLAG_SAME_FIELDS: i64 = 2;
 const ELEMENTS_FIXED: usize = 3;
-/// A node ends here whatever the parameters say.
-const NODE_BYTES_LIMIT: u64 = 1 << 30;
 
 pub struct StreamWriter<'w> {
     writer: &'w mut Writer,
-    node_bytes_max: u64,
-    node_entries_max: u64,
     node: Option<Node>,
     nodes: u64,
     count_at: usize,
@@ -26,39 +20,49 @@ pub struct StreamWriter<'w> {
 /// The number of entries stands in front of them, so they are kept apart until the node ends.
 struct Node {
     id: StreamId,
-    /// Of the first entry, for comparing.
-    fields: Vec<Vec<u8>>,
-    /// From the number of fields to the zero behind them.
+    /// From the number of fields to the zero behind their names.
     master: ListpackBuilder,
     entries: ListpackBuilder,
     count: u64,
 }
 
 impl<'w> StreamWriter<'w> {
-    pub fn new(writer: &'w mut Writer, shape: &Shape) -> StreamWriter<'w> {
+    pub fn new(writer: &'w mut Writer) -> StreamWriter<'w> {
         writer.byte(RdbType::StreamListpacks3 as u8);
         let count_at = writer.bytes().len();
-        let or_unlimited = |limit: u64, unlimited: u64| if limit == 0 { unlimited } else { limit };
-        StreamWriter {
-            writer,
-            node_bytes_max: or_unlimited(shape.stream_node_bytes, NODE_BYTES_LIMIT).min(NODE_BYTES_LIMIT),
-            node_entries_max: or_unlimited(shape.stream_node_entries, u64::MAX),
-            node: None,
-            nodes: 0,
-            count_at,
-        }
+        StreamWriter { writer, node: None, nodes: 0, count_at }
     }
 
-    /// Entries come rising by id.
-    pub fn push(&mut self, id: StreamId, pairs: &[(&[u8], &[u8])]) {
-        let added: usize = pairs.iter().map(|(field, value)| field.len() + value.len()).sum();
-        let full = |node: &Node| {
-            (node.bytes() + added) as u64 >= self.node_bytes_max || node.count >= self.node_entries_max
-        };
-        if self.node.as_ref().is_some_and(full) {
-            self.end_node();
+    /// Begins a node: the id of its first entry, and the names of fields that its entries may share. Ids rise.
+    pub fn begin_node<'a>(&mut self, first: StreamId, names: impl ExactSizeIterator<Item = &'a [u8]>) {
+        self.end_node();
+        self.node = Some(Node::new(first, names));
+    }
+
+    /// An entry of the node, with the node's names.
+    pub fn push_values<'a>(&mut self, id: StreamId, values: impl ExactSizeIterator<Item = &'a [u8]>) {
+        let node = self.node.as_mut().expect("entries lie in nodes");
+        let count = values.len();
+        node.begin_entry(FLAG_SAME_FIELDS, id);
+        values.for_each(|value| node.entries.push(value));
+        node.end_entry(count);
+    }
+
+    /// An entry of the node, with names of its own.
+    pub fn push_pairs<'a>(
+        &mut self,
+        id: StreamId,
+        pairs: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>,
+    ) {
+        let node = self.node.as_mut().expect("entries lie in nodes");
+        let count = pairs.len();
+        node.begin_entry(0, id);
+        node.entries.push_integer(count as i64);
+        for (name, value) in pairs {
+            node.entries.push(name);
+            node.entries.push(value);
         }
-        self.node.get_or_insert_with(|| Node::new(id, pairs)).push(id, pairs);
+        node.end_entry(2 * count + 1);
     }
 
     fn end_node(&mut self) {
@@ -111,49 +115,30 @@ impl<'w> StreamWriter<'w> {
 }
 
 impl Node {
-    fn new(id: StreamId, pairs: &[(&[u8], &[u8])]) -> Node {
+    fn new<'a>(id: StreamId, names: impl ExactSizeIterator<Item = &'a [u8]>) -> Node {
         let mut master = ListpackBuilder::new();
-        master.push_integer(pairs.len() as i64);
-        pairs.iter().for_each(|(field, _)| master.push(field));
+        master.push_integer(names.len() as i64);
+        names.for_each(|name| master.push(name));
         master.push_integer(0);
-        let fields = pairs.iter().map(|(field, _)| field.to_vec()).collect();
-        Node { id, fields, master, entries: ListpackBuilder::new(), count: 0 }
+        Node { id, master, entries: ListpackBuilder::new(), count: 0 }
     }
 
-    fn head(&self) -> ListpackBuilder {
-        let mut head = ListpackBuilder::new();
-        head.push_integer(self.count as i64);
-        head.push_integer(0);
-        head
+    fn begin_entry(&mut self, flags: i64, id: StreamId) {
+        self.entries.push_integer(flags);
+        self.entries.push_integer(id.ms.wrapping_sub(self.id.ms) as i64);
+        self.entries.push_integer(id.seq.wrapping_sub(self.id.seq) as i64);
     }
 
-    fn bytes(&self) -> usize {
-        let empty = ListpackBuilder::new().bytes();
-        self.head().bytes() + self.master.bytes() + self.entries.bytes() - 2 * empty
-    }
-
-    fn push(&mut self, id: StreamId, pairs: &[(&[u8], &[u8])]) {
-        let same = self.fields.iter().map(Vec::as_slice).eq(pairs.iter().map(|(field, _)| *field));
-        let entry = &mut self.entries;
-        entry.push_integer(if same { FLAG_SAME_FIELDS } else { 0 });
-        entry.push_integer(id.ms.wrapping_sub(self.id.ms) as i64);
-        entry.push_integer(id.seq.wrapping_sub(self.id.seq) as i64);
-        if !same {
-            entry.push_integer(pairs.len() as i64);
-        }
-        for (field, value) in pairs {
-            if !same {
-                entry.push(field);
-            }
-            entry.push(value);
-        }
-        let elements = if same { pairs.len() } else { 2 * pairs.len() + 1 };
-        entry.push_integer((elements + ELEMENTS_FIXED) as i64);
+    /// `elements`: between the id and the end.
+    fn end_entry(&mut self, elements: usize) {
+        self.entries.push_integer((elements + ELEMENTS_FIXED) as i64);
         self.count += 1;
     }
 
     fn finish(self) -> Vec<u8> {
-        let mut all = self.head();
+        let mut all = ListpackBuilder::new();
+        all.push_integer(self.count as i64);
+        all.push_integer(0);
         all.append(&self.master);
         all.append(&self.entries);
         all.finish()

@@ -41,7 +41,7 @@ pub use kind::{RdbType, VERSION_FIELD_EXPIRY, VERSION_PLAIN, is_foreign, is_obje
 pub use listpack::ListpackBuilder;
 pub use read::{Limits, RdbError};
 pub use value::{
-    Consumer, Encoding, Group, Pending, RdbStream, RdbValue, StreamCounters, StreamEntry, StreamId, Texts,
-    ZsetMembers,
+    Consumer, Encoding, Group, Pending, RdbStream, RdbValue, StreamCounters, StreamEntry, StreamId,
+    StreamNode, Texts, ZsetMembers,
 };
 pub use write::Writer;

@@ -73,10 +73,6 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    pub fn unfolded_bytes_left(&self) -> u64 {
-        self.unfolded_bytes_left
-    }
-
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(RdbError::Short)?;
         self.rest = rest;

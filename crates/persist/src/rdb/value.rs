@@ -4,13 +4,14 @@
 //! Texts     bytes  [apple][pear][plum] ...          all texts of a value in one buffer
 //!           ends   [5][9][13] ...                   8 B each
 //!
-//! stream    names  [f1][f2] ...                     of each run of entries with the same fields, once
+//! stream    names  [f1][f2] ...                     of each node once, and of each entry that has others
 //!           values [v][v][v] ...
+//!           nodes  [where its names begin, how many, where its entries end]
 //!           entries[id, where its names begin, where its values begin, how many pairs]
 //! ```
 //!
-//! Names of stream entries are shared because they are shared in the bytes they come from: a megabyte of a name under a
-//! hundred thousand tiny entries stays a megabyte.
+//! Nodes of a stream stay as they came, because their entries share names: a megabyte of a name under a hundred thousand
+//! tiny entries stays a megabyte here, where it is loaded, and when it is written again.
 
 use std::collections::HashSet;
 
@@ -158,6 +159,7 @@ impl StreamId {
 pub struct RdbStream {
     pub(crate) names: Texts,
     pub(crate) values: Texts,
+    pub(crate) nodes: Vec<StreamNode>,
     pub(crate) entries: Vec<StreamEntry>,
     pub last_id: StreamId,
     /// The largest id that was ever deleted; 0-0 if none was.
@@ -176,12 +178,27 @@ pub struct StreamCounters {
     pub entries_added: u64,
 }
 
+/// Entries that share the names of their fields, or have some of their own. There is at least one.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamNode {
+    pub(crate) names_at: usize,
+    pub(crate) fields: usize,
+    pub(crate) entries_end: usize,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct StreamEntry {
     pub id: StreamId,
     pub(crate) names_at: usize,
     pub(crate) values_at: usize,
     pub(crate) pairs: usize,
+}
+
+impl StreamEntry {
+    /// Whether its names are those of its node.
+    pub fn shares_names(&self, node: &StreamNode) -> bool {
+        self.names_at == node.names_at && self.pairs == node.fields
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -256,25 +273,24 @@ impl RdbStream {
         }
     }
 
-    /// Adds an entry behind the others.
-    pub fn push(&mut self, id: StreamId, pairs: &[(&[u8], &[u8])]) {
-        let names_at = match self.entries.last() {
-            Some(last) if self.names_of(last).eq(pairs.iter().map(|(name, _)| *name)) => last.names_at,
-            _ => {
-                let names_at = self.names.len();
-                pairs.iter().for_each(|(name, _)| self.names.push(name));
-                names_at
-            }
-        };
-        let values_at = self.values.len();
-        pairs.iter().for_each(|(_, value)| self.values.push(value));
-        self.entries.push(StreamEntry { id, names_at, values_at, pairs: pairs.len() });
-        self.last_id = self.last_id.max(id);
-        self.entries_added += 1;
+    /// Nodes and their entries.
+    pub fn nodes(&self) -> impl Iterator<Item = (&StreamNode, &[StreamEntry])> {
+        let mut start = 0;
+        self.nodes.iter().map(move |node| {
+            let entries = &self.entries[start..node.entries_end];
+            start = node.entries_end;
+            (node, entries)
+        })
     }
 
-    fn names_of(&self, entry: &StreamEntry) -> impl Iterator<Item = &[u8]> {
-        (entry.names_at..entry.names_at + entry.pairs).map(|index| self.names.get(index))
+    /// The names that entries of a node share.
+    pub fn names(&self, node: &StreamNode) -> impl ExactSizeIterator<Item = &[u8]> {
+        (node.names_at..node.names_at + node.fields).map(|index| self.names.get(index))
+    }
+
+    /// The values of an entry, in the order of its names.
+    pub fn values(&self, entry: &StreamEntry) -> impl ExactSizeIterator<Item = &[u8]> {
+        (entry.values_at..entry.values_at + entry.pairs).map(|index| self.values.get(index))
     }
 
     fn check_invariants(&self) {
@@ -283,6 +299,9 @@ impl RdbStream {
         assert!(self.entries.is_sorted_by(|a, b| a.id < b.id));
         assert!(self.entries.last().is_none_or(|last| last.id <= self.last_id));
         assert!(self.entries_added >= self.entries.len() as u64);
+        assert_eq!(self.nodes.last().map_or(0, |node| node.entries_end), self.entries.len());
+        assert!(self.nodes.is_sorted_by(|a, b| a.entries_end < b.entries_end));
+        assert!(self.nodes.iter().all(|node| node.names_at + node.fields <= self.names.len()));
         for entry in &self.entries {
             assert!(entry.pairs > 0);
             assert!(entry.names_at + entry.pairs <= self.names.len());

@@ -2,6 +2,8 @@
 //! but no longer writes.
 #![allow(dead_code, reason = "each test uses its part")]
 
+use isotherm_stdx::Prng;
+
 const GOLDENS: &str = include_str!("../goldens/valkey-9.1.2.txt");
 /// Version and checksum.
 pub const FOOTER_BYTES: usize = 10;
@@ -55,4 +57,22 @@ pub fn bodies() -> Vec<Vec<u8>> {
 pub fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.chars().map(|digit| digit.to_digit(16).expect("hexadecimal") as u8).collect();
     digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
+}
+
+/// One of the payloads, changed in one place or two.
+pub fn damaged(prng: &mut Prng, payloads: &[Vec<u8>]) -> Vec<u8> {
+    const TELLING: [u8; 12] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xf0, 0xfe, 0xff];
+    let mut bytes = prng.pick(payloads).clone();
+    for _ in 0..1 + prng.below(2) {
+        let at = prng.below(bytes.len() as u64) as usize;
+        match prng.below(6) {
+            0 => bytes[at] = *prng.pick(&TELLING),
+            1 => bytes[at] = prng.next_u64() as u8,
+            2 => bytes[at] ^= 1 << prng.below(8),
+            3 => bytes[at] = bytes[at].wrapping_add(1),
+            4 => bytes[0] = prng.below(27) as u8,
+            _ => bytes.truncate(at.max(1)),
+        }
+    }
+    bytes
 }
