@@ -9,11 +9,14 @@
 //! a lower bound of every expiry below it. Pages come and go only at the end, so only the nodes on the right edge
 //! change their size: cap grows by an eighth, never a doubling and never a copy of more than 8 KB. How many children a
 //! node has follows from the number of pages, so it is stored nowhere.
+//!
+//! Bounds of inner nodes are lower bounds and may be stale; a search makes them exact where they led nowhere.
 
 use crate::heap::Heap;
 use crate::record::{NEVER, Record};
 use crate::value::Full;
 use isotherm_arena::{Handle, Kind};
+use isotherm_stdx::Steps;
 
 const FAN_OUT_BITS: u32 = 10;
 const FAN_OUT: u32 = 1 << FAN_OUT_BITS;
@@ -346,48 +349,90 @@ fn free_below(heap: &mut Heap, pages: u32, at: Handle, first: u32, level: u32) {
     heap.release(at);
 }
 
-/// The first page from `from` on whose bound satisfies `wanted`; whole nodes whose bound does not are skipped.
-pub(crate) fn next_bounded(
-    heap: &Heap,
-    record: &Record,
-    from: u32,
-    wanted: &dyn Fn(u32) -> bool,
-) -> Option<u32> {
-    if from >= record.pages || !wanted(record.bound) {
-        return None;
-    }
-    if record.pages == 1 {
-        return Some(0);
-    }
-    let top = levels(record.pages) - 1;
-    search(heap, record.pages, node(record.root), 0, top, from, wanted)
+/// How a search for a page with a wanted bound ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bounded {
+    Page(u32),
+    /// No page from the first on has such a bound.
+    None,
+    /// The budget ended before it is known.
+    Unknown,
 }
 
-fn search(
-    heap: &Heap,
-    pages: u32,
-    at: Handle,
-    first: u32,
-    level: u32,
+/// Bounds that count as one step: 64 x 8 B are eight cache lines in a row.
+const BOUNDS_A_STEP: u64 = 64;
+
+/// The first page from `from` on whose bound satisfies `wanted`; whole nodes whose bound does not are skipped.
+///
+/// The bounds of inner nodes may be too low: a page that left took its time with it (`pop`), or `forget_bound` raised
+/// one below. A node that was searched from its first child on, in vain, gets the exact bound of its children, and so
+/// does the record: a bound that leads nowhere does so once, and every search gets at least that far, however small its
+/// budget. `wanted` holds for every bound below one for which it holds.
+pub(crate) fn next_bounded(
+    heap: &mut Heap,
+    record: &mut Record,
     from: u32,
     wanted: &dyn Fn(u32) -> bool,
-) -> Option<u32> {
-    let span = 1u32 << (FAN_OUT_BITS * level);
-    let skip = from.saturating_sub(first) / span;
-    for child in skip..children(pages, first, level) {
-        let (below, bound) = read(heap, at, child as usize);
-        if !wanted(bound) {
-            continue;
-        }
-        let first = first + child * span;
-        if level == 0 {
-            return Some(first);
-        }
-        if let Some(found) = search(heap, pages, node(below), first, level - 1, from, wanted) {
-            return Some(found);
-        }
+    steps: &mut Steps,
+) -> Bounded {
+    if from >= record.pages || !wanted(record.bound) {
+        return Bounded::None;
     }
-    None
+    if record.pages == 1 {
+        return Bounded::Page(0);
+    }
+    let top = levels(record.pages) - 1;
+    let mut search = Search { pages: record.pages, from, wanted, steps };
+    let (found, bound) = search.below(heap, node(record.root), 0, top);
+    if found == Bounded::None && from == 0 {
+        record.bound = bound;
+    }
+    found
+}
+
+struct Search<'a> {
+    pages: u32,
+    from: u32,
+    wanted: &'a dyn Fn(u32) -> bool,
+    steps: &'a mut Steps,
+}
+
+impl Search<'_> {
+    /// Searches the node of `level` whose first page is `first`. What was found, and after `None` the exact bound of the
+    /// children that were looked at.
+    fn below(&mut self, heap: &mut Heap, at: Handle, first: u32, level: u32) -> (Bounded, u32) {
+        let span = 1u32 << (FAN_OUT_BITS * level);
+        let skip = self.from.saturating_sub(first) / span;
+        let count = children(self.pages, first, level);
+        self.steps.look(1 + u64::from(count - skip) / BOUNDS_A_STEP);
+        let mut least = NEVER;
+        for child in skip..count {
+            let (below, bound) = read(heap, at, child as usize);
+            if !(self.wanted)(bound) {
+                least = least.min(bound);
+                continue;
+            }
+            let first = first + child * span;
+            if level == 0 {
+                return (Bounded::Page(first), NEVER);
+            }
+            let (found, exact) = self.below(heap, node(below), first, level - 1);
+            if found != Bounded::None {
+                return (found, NEVER);
+            }
+            if self.from <= first {
+                write(heap, at, child as usize, below, exact);
+                least = least.min(exact);
+            } else {
+                least = least.min(bound);
+            }
+            // Only behind a node that is exact now: whoever goes on gets further.
+            if self.steps.is_spent() {
+                return (Bounded::Unknown, NEVER);
+            }
+        }
+        (Bounded::None, least)
+    }
 }
 
 /// Asserts that bounds are lower bounds of those below, and returns the number of nodes.

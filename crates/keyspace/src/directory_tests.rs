@@ -6,7 +6,7 @@ use crate::heap::Heap;
 use crate::record::{NEVER, Record};
 use crate::value::Full;
 use isotherm_arena::{Arena, ArenaConfig, Handle, Kind};
-use isotherm_stdx::Prng;
+use isotherm_stdx::{Prng, Steps};
 use std::sync::Arc;
 
 struct World {
@@ -116,7 +116,7 @@ impl World {
         self.ballast.drain(..).for_each(|handle| self.heap.release(handle));
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         assert_eq!(self.record.pages as usize, self.pages.len());
         let nodes = check_invariants(&self.heap, &self.record);
         let objects = self.heap.arena().stats().live_objects;
@@ -132,8 +132,11 @@ impl World {
             for from in [0, 1, self.pages.len() / 2, self.pages.len() * 9 / 10] {
                 let wanted = |bound: u32| bound < 20;
                 let expected = (from..self.pages.len()).find(|&at| wanted(self.pages[at].1));
-                let found = next_bounded(&self.heap, &self.record, from as u32, &wanted);
-                assert_eq!(found, expected.map(|at| at as u32));
+                let mut steps = Steps::new(u64::MAX);
+                let found = next_bounded(&mut self.heap, &mut self.record, from as u32, &wanted, &mut steps);
+                assert_eq!(found, expected.map_or(Bounded::None, |at| Bounded::Page(at as u32)));
+                // A search from the start that finds nothing leaves nothing behind that looks as if it did.
+                assert!(from > 0 || found != Bounded::None || !wanted(self.record.bound));
             }
         }
     }

@@ -11,10 +11,11 @@
 //!
 //! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
 
-use crate::directory;
+use crate::directory::{self, Bounded};
 use crate::entry::{
     BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
 };
+use crate::expire::PAGE_STEPS;
 use crate::heap::Heap;
 use crate::key::Key;
 use crate::large::Shared;
@@ -22,14 +23,14 @@ use crate::linear;
 use crate::object::{Footprint, Object, Structure};
 use crate::packed::Element;
 use crate::page::{self, ENTRIES_MAX, Page, Spot};
-use crate::record::{NEVER, Record, bound_of, is_due, page_index};
+use crate::record::{NEVER, Record, UNIT_BYTES, bound_of, is_due, page_index};
 use crate::scan::advance;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::table::tag_of;
 use crate::value::{Encoding, Full, NewValue};
 use isotherm_arena::Handle;
-use isotherm_stdx::{Slot, UnixMs};
+use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
 /// What a page takes beyond its used bytes: half a step of its size class, and its place in the directory.
 const PAGE_ROUNDING_BYTES: u64 = 16 + directory::CHILD_BYTES as u64;
@@ -94,6 +95,7 @@ impl Fields {
     pub fn for_each_in<'a>(&self, store: &'a Store, index: u32, mut visit: impl FnMut(Field<'a>)) -> u64 {
         let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { return 0 };
         let page = store.heap.page(page);
+        steps::note(page.len() as u64);
         page.spots().for_each(|spot| visit(field_of(store, page.entry(spot))));
         page.len() as u64
     }
@@ -185,10 +187,9 @@ impl Fields {
         let expiry = if keep { old.and_then(|(expiry, _)| expiry) } else { expiry };
         let draft = self.draft(store, key, place.page, value, expiry)?;
         let entry = EntryBytes(draft.as_bytes());
-        if let Err(full) = self.put_bytes(store, &place, key, draft.as_bytes(), now) {
+        let page = self.put_bytes(store, &place, key, draft.as_bytes(), now).inspect_err(|_| {
             entry.body().into_iter().for_each(|body| store.free_body(body));
-            return Err(full);
-        }
+        })?;
         if let Some(body) = entry.body() {
             self.record.outside += store.body_units(body);
         }
@@ -203,7 +204,7 @@ impl Fields {
             self.record.volatile += 1;
             directory::lower_bound(&mut store.heap, &mut self.record, place.index, bound_of(at));
         }
-        self.grow(store, now);
+        self.grow(store, page, now);
         Ok(old.is_none())
     }
 
@@ -247,28 +248,28 @@ impl Fields {
         true
     }
 
-    /// Removes up to about `fields_max` fields whose time has come; `gone` hears of each. False if none is left.
-    pub fn expire(
-        &mut self,
-        store: &mut Store,
-        now: UnixMs,
-        fields_max: usize,
-        gone: &mut Vec<Vec<u8>>,
-    ) -> bool {
-        let mut from = 0;
-        while let Some(index) =
-            directory::next_bounded(&store.heap, &self.record, from, &|bound| is_due(bound, now))
-        {
-            let removed = self.expire_page(store, index, now, gone);
-            if gone.len() >= fields_max {
-                return true;
+    /// Removes fields whose time has come until the budget is spent; `gone` gets their names. If the budget lasts, the
+    /// bound is exact afterwards.
+    pub fn expire(&mut self, store: &mut Store, now: UnixMs, steps: &mut Steps, gone: &mut Vec<Vec<u8>>) {
+        let (mut from, due) = (0, |bound| is_due(bound, now));
+        loop {
+            from = match directory::next_bounded(&mut store.heap, &mut self.record, from, &due, steps) {
+                Bounded::Page(index) => {
+                    let removed = self.expire_page(store, index, now, gone);
+                    steps.look(PAGE_STEPS + u64::from(removed));
+                    if removed == 0 { index + 1 } else { 0 }
+                }
+                // Only a search from the start makes the record's bound exact.
+                Bounded::None if from > 0 => 0,
+                Bounded::None | Bounded::Unknown => break,
+            };
+            if steps.is_spent() {
+                break;
             }
-            from = if removed == 0 { index + 1 } else { 0 };
         }
         if self.record.volatile == 0 {
             self.record.bound = NEVER;
         }
-        false
     }
 
     fn expire_page(&mut self, store: &mut Store, index: u32, now: UnixMs, gone: &mut Vec<Vec<u8>>) -> u32 {
@@ -362,7 +363,7 @@ impl Fields {
         key: &Key<'_>,
         entry: &[u8],
         now: UnixMs,
-    ) -> Result<(), Full> {
+    ) -> Result<Handle, Full> {
         if self.record.pages == 0 {
             directory::push(&mut store.heap, &mut self.record, None, NEVER)?;
         }
@@ -371,7 +372,7 @@ impl Fields {
             page::append(store.heap.page_mut(page), tag_of(key.hash), entry, 0);
             self.record.page_bytes += store.heap.page(page).used() as u64;
             directory::set_page(&mut store.heap, &mut self.record, place.index, Some(page));
-            return Ok(());
+            return Ok(page);
         };
         self.before_change(store, page);
         let used = store.heap.page(page).used() as u64;
@@ -383,7 +384,7 @@ impl Fields {
             directory::set_page(&mut store.heap, &mut self.record, place.index, Some(moved));
         }
         self.record.page_bytes = self.record.page_bytes + store.heap.page(moved).used() as u64 - used;
-        Ok(())
+        Ok(moved)
     }
 
     /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
@@ -401,13 +402,20 @@ impl Fields {
 
     // ---- growth ----
 
-    fn grow(&mut self, store: &mut Store, now: UnixMs) {
-        if linear::is_overfull(&self.record) {
-            let mut record = self.record;
-            // A split that finds no memory is left for the next insert: pages may be larger.
-            let _ = linear::split(store, &mut record, |store, page| self.before_change(store, page), now);
-            self.record = record;
+    /// `page` is where something was put.
+    fn grow(&mut self, store: &mut Store, page: Handle, now: UnixMs) {
+        let is_crowded = linear::is_crowded(store.heap.page(page));
+        if !is_crowded && !linear::is_overfull(&self.record) {
+            return;
         }
+        let mut record = self.record;
+        let before_change = |store: &mut Store, page| self.before_change(store, page);
+        let has_parted = is_crowded && linear::spread(store, &mut record, page, before_change, now);
+        if !has_parted && linear::is_overfull(&record) {
+            // A split that finds no memory is left for the next insert: pages may be larger.
+            let _ = linear::split(store, &mut record, before_change, now);
+        }
+        self.record = record;
     }
 
     fn shrink(&mut self, store: &mut Store, now: UnixMs) -> bool {
@@ -545,7 +553,7 @@ impl Structure for Fields {
 
     fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
-        self.record.page_bytes + pages + u64::from(self.record.outside) * 16
+        self.record.page_bytes + pages + self.record.outside * UNIT_BYTES
     }
 
     fn footprint(&self) -> Footprint {

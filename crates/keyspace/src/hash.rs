@@ -15,7 +15,7 @@ use crate::object::{Object, Root};
 use crate::packed::{Element, Packed};
 use crate::store::Store;
 use crate::value::{Encoding, Full, NewValue};
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{UnixMs, steps};
 
 /// A hash to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,20 +129,58 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// A random field, each equally likely. After many tries that met only hidden ones, none.
-    pub fn random(&self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
-        const TRIES_MAX: usize = 100;
-        match self.stored {
+    /// Random fields, one after the other, each time each equally likely.
+    pub fn draws(&self) -> Draws<'a> {
+        Draws { view: *self, misses_left: MISSES_FIRST + self.len() / MISSES_FIELDS, visible: None }
+    }
+}
+
+/// What a first draw may miss in any hash, however small.
+const MISSES_FIRST: u64 = 100;
+/// One more miss for so many fields of the hash: a page has about as many, so all misses cost no more than a walk.
+const MISSES_FIELDS: u64 = 16;
+/// What each field that was found allows to miss for the next: while one of seventeen is visible nothing is walked.
+const MISSES_PER_HIT: u64 = 16;
+
+/// Draws fields that are visible from a hash in which others may be past their time and not collected yet.
+///
+/// A draw that meets a hidden field is repeated. When hidden ones were met too often, so that few are visible, all those are
+/// gathered by one walk, and the draws go on among them. So a visible field is found if there is one; every field is as
+/// likely as another; and any number of draws looks at so many fields: 17 a draw, a sixteenth of the hash, the hash once.
+pub struct Draws<'a> {
+    view: HashView<'a>,
+    misses_left: u64,
+    /// All that is visible, once it was gathered.
+    visible: Option<Vec<(Element<'a>, Element<'a>)>>,
+}
+
+impl<'a> Draws<'a> {
+    /// `None` if no field is visible.
+    pub fn next(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
+        let (root, store) = match self.view.stored {
             Stored::Packed(bytes) => {
                 let packed = Packed::new(bytes, 2);
                 let row = random(packed.len() as u64 / 2) as usize;
-                Some((packed.get(row * 2)?.element(), packed.get(row * 2 + 1)?.element()))
+                return Some((packed.get(row * 2)?.element(), packed.get(row * 2 + 1)?.element()));
             }
-            Stored::Object(root, store) => (0..TRIES_MAX).find_map(|_| {
-                let field = fields_of(root).random(store, random);
-                is_visible(&field, self.now).then_some((Element::Bytes(field.name), field.value))
-            }),
+            Stored::Object(root, store) => (root, store),
+        };
+        while self.visible.is_none() && self.misses_left > 0 {
+            steps::note(1);
+            let field = fields_of(root).random(store, random);
+            if is_visible(&field, self.view.now) {
+                self.misses_left += MISSES_PER_HIT;
+                return Some((Element::Bytes(field.name), field.value));
+            }
+            self.misses_left -= 1;
         }
+        let view = self.view;
+        let visible = self.visible.get_or_insert_with(|| {
+            let mut all = Vec::new();
+            view.for_each(|field, value| all.push((field, value)));
+            all
+        });
+        if visible.is_empty() { None } else { Some(visible[random(visible.len() as u64) as usize]) }
     }
 }
 

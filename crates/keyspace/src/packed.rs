@@ -21,7 +21,7 @@
 //! encoded again, a copy of a kilobyte at most. Whoever builds one from foreign bytes goes through `PackedBuf` too.
 
 use isotherm_stdx::number::I64_BYTES_MAX;
-use isotherm_stdx::{parse_i64, write_i64};
+use isotherm_stdx::{parse_i64, steps, write_i64};
 
 const UNIFORM: u8 = 0x80;
 const COUNT_ELSEWHERE: u8 = 127;
@@ -346,6 +346,7 @@ impl<'a> Packed<'a> {
             let bytes = data_bytes(tag, &self.data[at..]);
             let cell = Cell { tag, data: &self.data[at..at + bytes] };
             at += bytes;
+            steps::note(1);
             if self.column(index) == column && wanted.is(cell) {
                 let mut rest = Cells { packed: *self, at: index + 1, data: &self.data[at..] };
                 return Some((index, rest.next()));

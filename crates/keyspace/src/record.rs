@@ -1,14 +1,15 @@
 //! A slot's record: everything that a slot costs while its keys fit one page.
 //!
 //! ```text
-//!   0        4         8        12            16             24           28
-//!   [root u32][pages u32][keys u32][volatile u32][page bytes u64][bound u32][outside u32]     32 B, x 64 = a run
+//!   0        4         8        12            16             22           28
+//!   [root u32][pages u32][keys u32][volatile u32][page bytes u48][outside u48][bound u32]     32 B, x 64 = a run
 //! ```
 //!
 //! root      pages = 1: the page's handle; more: the directory's root node (see `directory`); pages = 0: empty slot
-//! page bytes  sum of `used` over the pages
+//! page bytes  sum of `used` over the pages: 256 TB, where an arena has 64 GB
+//! outside   bodies outside the pages, in units of 16 B: 4 PB. More than the machine has: keys that were copied share a
+//!           large body, and each counts it (128 of 512 MB are the 64 GB that 32 bits could say)
 //! bound     lower bound of every expiry in the slot, in units of 256 ms; `NEVER` if there is none
-//! outside   bodies outside the pages, in units of 16 B
 //!
 //! `pages` is the whole state of linear hashing: 2^k + s pages, of which the first s and the last s are split.
 //! 16384 slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its first key.
@@ -16,6 +17,13 @@
 use isotherm_stdx::UnixMs;
 
 pub(crate) const RECORD_BYTES: usize = 32;
+/// The unit of `Record::outside`.
+pub(crate) const UNIT_BYTES: u64 = 16;
+/// The bits of `page_bytes` and of `outside`.
+const SUM_BITS: u32 = 48;
+const SUM_MASK: u128 = (1 << SUM_BITS) - 1;
+const _: () = assert!(16 + 2 * SUM_BITS as usize / 8 + 4 == RECORD_BYTES);
+
 /// No expiry below this.
 pub(crate) const NEVER: u32 = u32::MAX;
 
@@ -29,38 +37,61 @@ pub(crate) struct Record {
     pub keys: u32,
     pub volatile: u32,
     pub page_bytes: u64,
+    pub outside: u64,
     pub bound: u32,
-    pub outside: u32,
 }
 
 impl Record {
     pub const EMPTY: Record =
-        Record { root: 0, pages: 0, keys: 0, volatile: 0, page_bytes: 0, bound: NEVER, outside: 0 };
+        Record { root: 0, pages: 0, keys: 0, volatile: 0, page_bytes: 0, outside: 0, bound: NEVER };
 
     #[inline]
     pub fn read(bytes: &[u8]) -> Record {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let page_bytes = u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes"));
+        let sums = u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes"));
         Record {
             root: word(0),
             pages: word(4),
             keys: word(8),
             volatile: word(12),
-            page_bytes,
-            bound: word(24),
-            outside: word(28),
+            page_bytes: (sums & SUM_MASK) as u64,
+            outside: (sums >> SUM_BITS & SUM_MASK) as u64,
+            bound: (sums >> (2 * SUM_BITS)) as u32,
         }
     }
 
     #[inline]
     pub fn write(&self, bytes: &mut [u8]) {
+        debug_assert!(u128::from(self.page_bytes.max(self.outside)) <= SUM_MASK);
         bytes[0..4].copy_from_slice(&self.root.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.pages.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.keys.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.volatile.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.page_bytes.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.bound.to_le_bytes());
-        bytes[28..32].copy_from_slice(&self.outside.to_le_bytes());
+        let sums = u128::from(self.page_bytes)
+            | u128::from(self.outside) << SUM_BITS
+            | u128::from(self.bound) << (2 * SUM_BITS);
+        bytes[16..32].copy_from_slice(&sums.to_le_bytes());
+    }
+}
+
+/// A count of units, where a record's is 6 B too: beside a byte it takes no more than 8.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Units([u8; 6]);
+
+const _: () = assert!(size_of::<Units>() * 8 == SUM_BITS as usize);
+
+impl Units {
+    /// Of so many bytes, rounded up.
+    pub fn of(bytes: u64) -> Units {
+        let [low @ .., high, highest] = bytes.div_ceil(UNIT_BYTES).to_le_bytes();
+        assert_eq!((high, highest), (0, 0), "no machine has so much");
+        Units(low)
+    }
+
+    #[inline]
+    pub fn get(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 }
 
@@ -95,6 +126,32 @@ pub(crate) fn buddy(index: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let most = SUM_MASK as u64;
+        for (page_bytes, outside, bound) in [
+            (0, 0, NEVER),
+            (most, 0, 0),
+            (0, most, 0),
+            (1, 1 << 32, 1),
+            (1 << 47, (1 << 47) + 5, 7),
+            (most, most, 9),
+        ] {
+            let record = Record { root: 1, pages: 2, keys: 3, volatile: 4, page_bytes, outside, bound };
+            let mut bytes = [0xaa; RECORD_BYTES];
+            record.write(&mut bytes);
+            assert_eq!(Record::read(&bytes), record);
+        }
+    }
+
+    #[test]
+    fn units_pass_64_gb() {
+        for (bytes, units) in [(0, 0), (1, 1), (16, 1), (17, 2), (64 << 30, 1 << 32), (700 << 30, 700 << 26)]
+        {
+            assert_eq!(Units::of(bytes).get(), units, "{bytes}");
+        }
+    }
 
     #[test]
     fn a_split_moves_keys_only_between_buddies() {

@@ -16,6 +16,7 @@
 
 use crate::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Form, Place, body_head_bytes};
 use crate::packed::Packed;
+use crate::record::{UNIT_BYTES, Units};
 use crate::set::packed_ints_len;
 use crate::store::Store;
 use crate::value::{Encoding, Type};
@@ -252,7 +253,7 @@ impl Tally {
 pub(crate) struct Tallied {
     pub class: Class,
     /// What its slot's record counts for it, in units of 16 B.
-    pub units: u32,
+    pub units: Units,
     pub items: u64,
 }
 
@@ -287,7 +288,7 @@ impl Store {
             None => account.value_bytes = entry.tail().len() as u64,
             Some(BodyRef { place: Place::Object, raw, .. }) => {
                 let tallied = &self.objects.get(raw).tallied;
-                account.value_bytes = u64::from(tallied.units) * 16 - key_elsewhere;
+                account.value_bytes = tallied.units.get() * UNIT_BYTES - key_elsewhere;
                 account.elsewhere = [key_elsewhere, account.value_bytes];
                 (account.class, account.items) = (tallied.class, tallied.items);
                 return account;

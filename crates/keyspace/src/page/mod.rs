@@ -21,6 +21,7 @@
 
 pub(crate) mod words;
 
+use isotherm_stdx::steps;
 use words::{equal_bytes, prefix_sum, word};
 
 pub(crate) const HEADER_BYTES: usize = 8;
@@ -140,9 +141,11 @@ impl<'a> Page<'a> {
     #[inline(always)]
     pub fn find(self, tag: u8, mut is_it: impl FnMut(&'a [u8]) -> bool) -> Option<Spot> {
         let tags = self.tags();
+        steps::note(1);
         for at in 0..tags.len() / 8 {
             let mut hits = equal_bytes(word(tags, at), tag);
             while hits != 0 {
+                steps::note(1);
                 let spot = self.spot(at * 8 + (hits.trailing_zeros() / 8) as usize);
                 if is_it(self.entry(spot)) {
                     return Some(spot);

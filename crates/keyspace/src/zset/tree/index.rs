@@ -22,9 +22,11 @@ use super::node::{self, INDEX, Nodes, Room};
 use super::{ZsetTree, leaf};
 use crate::heap::Heap;
 use crate::key::KeyHasher;
+use crate::linear::pages_to_part;
 use crate::page::words::{equal_bytes, word};
 use crate::record::{buddy, page_index};
 use crate::value::Full;
+use isotherm_stdx::steps;
 
 const BASE: usize = node::HEAD_BYTES;
 const PRINTS: usize = BASE + 1;
@@ -33,6 +35,12 @@ const REF_BYTES: usize = 4;
 const PAGE_LINES: usize = size(40).div_ceil(64);
 const LEAF_LINES: usize = 8;
 const ENTRIES_MAX: usize = 255;
+
+/// A page with so many has to lose some soon: members may come in an order made by their hashes (see `linear`).
+const CROWDED_ENTRIES: usize = 200;
+const _: () = assert!(CROWDED_ENTRIES < ENTRIES_MAX);
+/// Pages that are added for that, where there are not as many members: some 600 KB, 2 ms under the lock.
+const SPREAD_PAGES_MAX: u32 = 1 << 14;
 
 /// Pages are split above so many members a page, and merged below so many.
 const PAGE_MEMBERS: u64 = 40;
@@ -89,8 +97,11 @@ fn find(page: &[u8], hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<us
                 return None;
             }
             let reference = reference(page, index);
-            if (reference >> LEAF_BITS) as u8 == window && is_it(reference & LEAF_MASK) {
-                return Some(index);
+            if (reference >> LEAF_BITS) as u8 == window {
+                steps::note(1);
+                if is_it(reference & LEAF_MASK) {
+                    return Some(index);
+                }
             }
             hits &= hits - 1;
         }
@@ -192,6 +203,9 @@ impl ZsetTree {
             // Without memory for another page the old ones grow.
             let _ = self.split_page(room);
         }
+        if node::count(self.page(room.heap, page_index(hash, self.pages.len()))) >= CROWDED_ENTRIES {
+            self.spread(room, hash);
+        }
         let number = page_index(hash, self.pages.len());
         let page = self.page(room.heap, number);
         let (entries, used) = (node::count(page), node::used(page));
@@ -203,6 +217,26 @@ impl ZsetTree {
             self.pages.set(number, moved);
         }
         Ok(())
+    }
+
+    /// Adds pages until the members of the page that a hash belongs to part.
+    #[cold]
+    fn spread(&mut self, room: &mut Room<'_>, hash: u64) {
+        let mut hashes = vec![hash];
+        let number = page_index(hash, self.pages.len());
+        self.for_each_of_page(room.heap, room.hasher, number, &mut |hash, _, _, _| hashes.push(hash));
+        let pages_max = u64::from(SPREAD_PAGES_MAX).max(self.len);
+        let Some(wanted) = pages_to_part(hashes.into_iter()).filter(|wanted| u64::from(*wanted) <= pages_max)
+        else {
+            return;
+        };
+        while self.pages.len() < wanted {
+            steps::note(1);
+            // Without memory for more pages it stays as full as it is.
+            if self.split_page(room).is_err() {
+                return;
+            }
+        }
     }
 
     /// Enters a member whose page was prepared.

@@ -8,6 +8,7 @@ use super::leaf::{Leaf, Target};
 use super::score::order_of;
 use super::{ZsetTree, node};
 use crate::heap::Heap;
+use isotherm_stdx::steps;
 
 /// Children of the smallest inner node but one: merging keeps two neighbours above 3/4 of a full node together, so that
 /// 12 levels hold more than memory does.
@@ -105,6 +106,7 @@ impl ZsetTree {
         for below in (0..usize::from(self.height)).rev() {
             let bytes = self.inner(heap, at);
             let index = self.choose(heap, bytes, below, target);
+            steps::note(1);
             path.rank += (0..index).map(|left| u64::from(inner::members(bytes, left))).sum::<u64>();
             path.push(at, index);
             at = inner::number(bytes, index);
@@ -143,6 +145,7 @@ impl ZsetTree {
         let mut path = Path::new();
         let (mut at, mut left) = (self.root, rank);
         for _ in 0..self.height {
+            steps::note(1);
             let bytes = self.inner(heap, at);
             let mut index = 0;
             while left >= u64::from(inner::members(bytes, index)) {
