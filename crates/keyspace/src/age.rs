@@ -5,55 +5,88 @@
 //! every `lfu-decay-time` minutes takes one off every counter, as Redis does lazily, at no stamp per key.
 
 use crate::access::{AccessMode, IDLE_SECONDS_MAX, idle_seconds, stamp};
-use crate::lock::Keyspace;
+use crate::directory;
+use crate::lock::Held;
 use crate::page::{self, Page};
 use crate::partition::Partition;
-use isotherm_stdx::UnixMs;
+use crate::value::Db;
+use isotherm_stdx::{Steps, UnixMs};
 
 /// A round of the LRU hand: well below 65536 - 2 x 9 hours.
 pub const LRU_ROUND_SECONDS: u64 = 16_384;
 const _: () = assert!(IDLE_SECONDS_MAX as u64 + LRU_ROUND_SECONDS < 60_000);
 
-/// Where the hand is: one round is every slot of every partition once.
+/// Where the hand is: one round is every page of every partition once. A page that is split or merged while the hand
+/// stands in its slot may be met twice or not at all in this round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgeHand {
     partition: u16,
     slot: usize,
+    db: u16,
+    page: u32,
 }
 
-impl Keyspace {
-    /// Ages the pages of up to `slots_max` slots. True when a round is complete.
-    pub fn age_step(&self, hand: &mut AgeHand, slots_max: usize, now: UnixMs) -> bool {
-        let mut partition = self.lock(hand.partition);
-        let slots = self.geometry.slots_per_partition();
-        let end = (hand.slot + slots_max).min(slots);
-        for slot in hand.slot..end {
-            partition.age_slot(slot, now);
+/// What one step has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AgeStep {
+    /// Slots that are behind the hand now.
+    pub slots: usize,
+    /// A round is complete.
+    pub is_round: bool,
+}
+
+impl AgeHand {
+    /// The partition that the next step needs.
+    pub fn partition(&self) -> u16 {
+        self.partition
+    }
+}
+
+impl Held<'_> {
+    /// Ages pages of up to `slots_max` slots of the hand's partition, which is held, until `pages_max` were looked at.
+    pub fn age_step(&mut self, hand: &mut AgeHand, slots_max: usize, pages_max: u64, now: UnixMs) -> AgeStep {
+        let slots = self.keyspace.geometry.slots_per_partition();
+        let partition_count = self.keyspace.partition_count();
+        let partition = self.numbered(hand.partition);
+        let (mut steps, mut done) = (Steps::new(pages_max), AgeStep::default());
+        while hand.slot < slots && done.slots < slots_max && steps.look(1) {
+            if partition.age_slot(hand, &mut steps, now) {
+                (hand.slot, hand.db, hand.page) = (hand.slot + 1, 0, 0);
+                done.slots += 1;
+            }
         }
-        hand.slot = end;
-        if end == slots {
-            *hand = AgeHand { partition: hand.partition + 1, slot: 0 };
+        if hand.slot == slots {
+            *hand = AgeHand { partition: hand.partition + 1, ..AgeHand::default() };
         }
-        let done = usize::from(hand.partition) == self.partition_count();
-        if done {
-            *hand = AgeHand::default();
+        if usize::from(hand.partition) == partition_count {
+            (*hand, done.is_round) = (AgeHand::default(), true);
         }
         done
     }
 }
 
 impl Partition {
-    fn age_slot(&mut self, slot: usize, now: UnixMs) {
-        let mut pages = Vec::new();
-        for db in self.databases() {
-            let Some(table) = self.table(db) else { continue };
-            if table.sums[slot / table.run_slots()].keys > 0 {
-                table.for_each_page(&self.store.heap, slot, |_, page| pages.push(page));
+    /// Goes on with the hand's slot. Whether the slot is done.
+    fn age_slot(&mut self, hand: &mut AgeHand, steps: &mut Steps, now: UnixMs) -> bool {
+        while usize::from(hand.db) < self.databases().len() {
+            if !steps.look(1) {
+                return false;
             }
+            let table = self.table(Db(hand.db));
+            let record = table.filter(|table| table.sums[hand.slot / table.run_slots()].keys > 0);
+            let record = record.map(|table| table.slot(&self.store.heap, hand.slot).record);
+            while let Some(record) = record.filter(|record| hand.page < record.pages) {
+                if !steps.look(1) {
+                    return false;
+                }
+                if let (Some(page), _) = directory::get(&self.store.heap, &record, hand.page) {
+                    age_page(self.store.heap.page_mut(page), now);
+                }
+                hand.page += 1;
+            }
+            (hand.db, hand.page) = (hand.db + 1, 0);
         }
-        for page in pages {
-            age_page(self.store.heap.page_mut(page), now);
-        }
+        true
     }
 }
 

@@ -89,7 +89,7 @@ impl Partition {
             (self.geometry.place_of(Slot::of_key(key)), self.store.hasher.hash(key))
         };
         let Some((db, index)) = self.find_page(place, hash, handle) else {
-            return self.relocate_detached();
+            return self.relocate_flushed();
         };
         let size = self.store.heap.page(handle).0.len();
         let Ok((moved, _)) = self.store.heap.reallocate(handle, size, size) else { return false };
@@ -117,7 +117,7 @@ impl Partition {
             let spot = self.store.heap.page(page).find(tag_of(head), |entry| refers_to(entry, handle))?;
             Some((page, spot))
         });
-        let Some((page, spot)) = found else { return self.relocate_detached() };
+        let Some((page, spot)) = found else { return self.relocate_flushed() };
         let mut bytes = self.store.heap.page(page).entry(spot).to_vec();
         let body = EntryBytes(&bytes).body().expect("it refers to the blob");
         let size = crate::entry::BLOB_HEAD_BYTES + body.len as usize;
@@ -128,9 +128,9 @@ impl Partition {
         moved != handle
     }
 
-    /// The object belongs to a database that was flushed under a snapshot: it goes soon, and stays where it is.
-    fn relocate_detached(&self) -> bool {
-        assert!(self.has_detached(), "every object is referred to");
+    /// The object belongs to a database that was flushed: it goes soon, and stays where it is.
+    fn relocate_flushed(&self) -> bool {
+        assert!(!self.flushed.is_empty(), "every object is referred to");
         false
     }
 

@@ -4,7 +4,7 @@ use crate::collection::{EditBody, EditError, Edited, Editing, Limits};
 use crate::directory;
 use crate::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan};
 use crate::key::Key;
-use crate::lock::Keyspace;
+use crate::lock::Held;
 use crate::object::{Object, Root};
 use crate::partition::Partition;
 use crate::record::{NEVER, page_index};
@@ -12,10 +12,16 @@ use crate::store::Store;
 use crate::table::{Location, blob_head, slot_of_blob_head, tag_of};
 use crate::value::{Db, Expiry, Full, NewValue, PackedValue, Type};
 use isotherm_arena::Handle;
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{Steps, UnixMs, steps};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
-const FREED_AT_ONCE_MAX: u64 = 1000;
+pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
+/// The same where a whole page of keys leaves in one hold: one page of elements each.
+pub(crate) const FREED_AT_ONCE_MAX_BY_EXPIRY: u64 = 16;
+
+/// Removed objects that are looked at in one step for one that may go.
+const DOOMED_PER_STEP_MAX: u64 = 64;
 
 /// Columns of a packed collection.
 pub(crate) fn stride_of(form: Form) -> usize {
@@ -81,7 +87,7 @@ impl Partition {
                 let empty = root.body.structure().len() == 0 && left.form != Form::Stream;
                 self.store.objects.put(number, root);
                 self.store.list_bound(number);
-                self.store.objects.note_untidy(number);
+                self.store.note_untidy(number);
                 match (is_old, empty) {
                     (true, true) => {
                         self.remove_at(db, &found.expect("it existed"), now);
@@ -231,7 +237,7 @@ impl Partition {
         let mut root = self.store.open_object(number);
         root.body.structure_mut().sweep_step(&mut self.store, nodes_max);
         self.store.objects.put(number, root);
-        self.store.objects.note_untidy(number);
+        self.store.note_untidy(number);
         if self.store.objects.get(number).references > 0
             && let Some((db, location, _)) = self.find_object(number)
         {
@@ -259,7 +265,7 @@ impl Partition {
         table.tell(store.key_of(store.entry_at(location)), tag, Some(&before), Some(&after));
         let mut slot = location.slot;
         let before = slot.record;
-        slot.record.outside = slot.record.outside - old.units + new.units;
+        slot.record.outside = slot.record.outside - old.units.get() + new.units.get();
         table.store(&mut store.heap, &slot, &before);
     }
 }
@@ -384,10 +390,20 @@ impl Store {
         }
         if self.objects.release(number) {
             let root = self.objects.get(number);
-            if root.body.structure().parts() <= FREED_AT_ONCE_MAX && self.may_go(root) {
+            if root.body.structure().parts() <= self.freed_at_once_max && self.may_go(root) {
                 let at = self.objects.doomed().len() - 1;
                 while !self.free_step(at, usize::MAX) {}
+            } else {
+                self.note_unfreed();
             }
+        }
+    }
+
+    /// Notes whether `free_step` has something to do for an object.
+    #[inline]
+    pub fn note_untidy(&mut self, number: u32) {
+        if self.objects.note_untidy(number) {
+            self.note_unfreed();
         }
     }
 
@@ -395,12 +411,18 @@ impl Store {
 
     /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
     pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
-        let objects = &self.objects;
-        let Some(at) = objects.doomed().iter().rposition(|&number| self.may_go(objects.get(number))) else {
-            return false;
-        };
-        self.free_step(at, nodes_max);
-        true
+        // Those that a snapshot has yet to tell stay; there may be very many of them.
+        let mut steps = Steps::new(DOOMED_PER_STEP_MAX.min(self.objects.doomed().len() as u64));
+        while steps.look(1) {
+            let at = self.objects.next_doomed();
+            if self.may_go(self.objects.get(self.objects.doomed()[at])) {
+                self.free_step(at, nodes_max);
+                steps::note(nodes_max as u64);
+                return true;
+            }
+            self.objects.pass_doomed();
+        }
+        false
     }
 
     /// Whether no snapshot waits for a removed object.
@@ -443,11 +465,18 @@ impl Store {
     }
 }
 
-impl Keyspace {
-    /// Frees up to about `nodes_max` nodes of removed collections of one partition, and of what was cut off others,
-    /// under its lock. False when none is left that may go.
-    pub fn free_step(&self, partition: u16, nodes_max: usize) -> bool {
-        let mut partition = self.lock(partition);
-        partition.store.free_doomed(nodes_max) || partition.sweep(nodes_max)
+impl Held<'_> {
+    /// Frees up to about `nodes_max` nodes of removed collections of a partition that is held, entries of flushed
+    /// databases, or nodes of what was cut off others. False when nothing is left that may go.
+    pub fn free_step(&mut self, partition: u16, nodes_max: usize) -> bool {
+        let partition = self.numbered(partition);
+        if partition.store.free_doomed(nodes_max)
+            || partition.free_flushed(&mut Steps::new(nodes_max as u64))
+            || partition.sweep(nodes_max)
+        {
+            return true;
+        }
+        partition.store.unfreed.store(false, Relaxed);
+        false
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! A partition is chosen by its weight (keys, or volatile keys), then a database, then a slot by the same weight, then
 //! a random page of it: some 17 candidates for one or two cache misses, where sampling five keys costs five. The worst
-//! of two pages leaves (of more, while pages are nearly empty). Under volatile-* the directory's bounds lead to a page that has volatile keys.
+//! of two pages leaves (of more, while pages are nearly empty). Under volatile-* the directory's bounds lead to a page
+//! that has volatile keys; how many pages are looked at for that is bounded.
 
-use crate::directory;
+use crate::directory::{self, Bounded};
 use crate::effect::{Effect, EffectSink};
 use crate::entry::EntryBytes;
-use crate::lock::Keyspace;
+use crate::lock::{Held, Keyspace};
 use crate::partition::Partition;
 use crate::record::{NEVER, Record};
 use crate::scan::{random_entry, weighted_slot};
 use crate::value::Db;
 use crate::watch::Presence;
 use isotherm_arena::Handle;
-use isotherm_stdx::{Prng, UnixMs};
+use isotherm_stdx::{Prng, Steps, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// maxmemory-policy, noeviction aside.
@@ -45,42 +46,39 @@ impl EvictionPolicy {
 const PAGES_SAMPLED: usize = 2;
 const PAGES_SAMPLED_MAX: usize = 8;
 const CANDIDATES_WANTED: usize = 16;
+/// Pages (and nodes of directories) that one choice may look at where bounds lead astray: keys that had a time and were
+/// persisted leave theirs behind.
+const LOOKED_AT_MAX: u64 = 200;
+
+/// What an attempt to evict a key from a partition came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evicted {
+    /// A key has left, from this partition.
+    Key(u16),
+    /// As many pages were looked at as one hold may, without meeting a key that may leave. The next attempt goes on.
+    NotYet,
+    /// No key of this partition may leave.
+    Nothing,
+}
 
 impl Keyspace {
-    /// Evicts one key. False if no key may leave. The caller holds no partition.
-    pub fn evict_one(
+    /// The partition that is to lose a key: chosen by its keys, or volatile keys. `None`: no key may leave. With an arena,
+    /// only partitions whose objects lie there.
+    pub fn partition_to_evict_from(
         &self,
         policy: EvictionPolicy,
-        now: UnixMs,
+        arena: Option<usize>,
         prng: &mut Prng,
-        sink: &mut dyn EffectSink,
-    ) -> bool {
-        let volatile = policy.is_volatile();
-        let Some(number) = self.weighted_partition(volatile, prng) else { return false };
-        let mut partition = self.lock(number);
-        let Some(db) = weighted_database(&partition, volatile, prng) else {
-            // Somebody else was faster: there is something to evict, or there is not; the caller looks again.
-            return self.weighted_partition(volatile, prng).is_some();
-        };
-        let key = choose(&mut partition, db, policy, now, prng);
-        let key = self.key(&key);
-        let location = partition.locate(db, &key).expect("it was just chosen");
-        let presence = partition.presence_at(Some(&location), now);
-        partition.remove_at(db, &location, now);
-        match presence {
-            // For whoever watches it, it left when its time came.
-            Presence::Stale => partition.watches.expire(db, key.bytes),
-            _ => partition.watches.touch(db, key.bytes),
-        }
-        partition.waiters.wake_removed(db, key.bytes);
-        sink.effect(Effect::Evicted { db, key: key.bytes });
-        true
+    ) -> Option<u16> {
+        self.weighted_partition(policy.is_volatile(), arena, prng)
     }
 
-    fn weighted_partition(&self, volatile: bool, prng: &mut Prng) -> Option<u16> {
-        let weights = &self.shared().weights;
-        let weight =
-            |at: usize| (if volatile { &weights[at].volatile } else { &weights[at].keys }).load(Relaxed);
+    fn weighted_partition(&self, volatile: bool, arena: Option<usize>, prng: &mut Prng) -> Option<u16> {
+        let (weights, arenas) = (&self.shared().weights, self.arenas().len());
+        let weight = |at: usize| match arena {
+            Some(arena) if at % arenas != arena => 0,
+            _ => (if volatile { &weights[at].volatile } else { &weights[at].keys }).load(Relaxed),
+        };
         let total: u64 = (0..weights.len()).map(weight).sum();
         if total == 0 {
             return None;
@@ -98,6 +96,37 @@ impl Keyspace {
     }
 }
 
+impl Held<'_> {
+    /// Evicts one key of a partition that is held.
+    pub fn evict_one(
+        &mut self,
+        number: u16,
+        policy: EvictionPolicy,
+        now: UnixMs,
+        prng: &mut Prng,
+        sink: &mut dyn EffectSink,
+    ) -> Evicted {
+        let hasher = self.keyspace.hasher();
+        let partition = self.numbered(number);
+        let Some(db) = weighted_database(partition, policy.is_volatile(), prng) else {
+            return Evicted::Nothing;
+        };
+        let Some(key) = choose(partition, db, policy, now, prng) else { return Evicted::NotYet };
+        let key = hasher.key(&key);
+        let location = partition.locate(db, &key).expect("it was just chosen");
+        let presence = partition.presence_at(Some(&location), now);
+        partition.remove_at(db, &location, now);
+        match presence {
+            // For whoever watches it, it left when its time came.
+            Presence::Stale => partition.watches.expire(db, key.bytes),
+            _ => partition.watches.touch(db, key.bytes),
+        }
+        partition.waiters.wake_removed(db, key.bytes);
+        sink.effect(Effect::Evicted { db, key: key.bytes });
+        Evicted::Key(number)
+    }
+}
+
 fn weighted_database(partition: &Partition, volatile: bool, prng: &mut Prng) -> Option<Db> {
     let weight = |db: Db| if volatile { partition.volatile_len(db) } else { partition.len(db) };
     let total: u64 = partition.databases().map(weight).sum();
@@ -110,18 +139,19 @@ fn weighted_database(partition: &Partition, volatile: bool, prng: &mut Prng) -> 
     })
 }
 
-/// The key that is to leave.
+/// The key that is to leave. `None`: the pages that were looked at have none that may.
 fn choose(
     partition: &mut Partition,
     db: Db,
     policy: EvictionPolicy,
     now: UnixMs,
     prng: &mut Prng,
-) -> Vec<u8> {
+) -> Option<Vec<u8>> {
     let table = partition.table(db).expect("it has keys");
     let keys = if policy.is_volatile() { table.volatile } else { table.keys };
     let mut best: Option<(u64, Handle, usize)> = None;
     let (mut pages, mut candidates_seen) = (0, 0);
+    let mut steps = Steps::new(LOOKED_AT_MAX);
     while pages < PAGES_SAMPLED || candidates_seen < CANDIDATES_WANTED {
         if pages == if policy.is_random() { 1 } else { PAGES_SAMPLED_MAX } {
             break;
@@ -129,7 +159,8 @@ fn choose(
         pages += 1;
         let place = weighted_slot(partition, db, prng.below(keys), policy.is_volatile());
         let (page, at) = if policy.is_volatile() {
-            (volatile_page(partition, db, place, prng), None)
+            let Some(page) = volatile_page(partition, db, place, prng, &mut steps) else { break };
+            (page, None)
         } else {
             let record = record_of(partition, db, place);
             let (page, at) = random_entry(partition, &record, &mut |n| prng.below(n));
@@ -158,31 +189,45 @@ fn choose(
             }
         }
     }
-    let (_, page, index) = best.expect("a page that was chosen has a candidate");
+    let (_, page, index) = best?;
     let page = partition.store.heap.page(page);
-    partition.store.key_of(EntryBytes(page.entry(page.spot(index)))).to_vec()
+    Some(partition.store.key_of(EntryBytes(page.entry(page.spot(index)))).to_vec())
 }
 
 /// A page of the slot that has volatile entries, from a random one on. A bound that leads astray (its keys left
-/// or persist now) does so once.
-fn volatile_page(partition: &mut Partition, db: Db, place: usize, prng: &mut Prng) -> Handle {
-    let record = record_of(partition, db, place);
-    let mut from = prng.below(u64::from(record.pages)) as u32;
+/// or persist now) does so once. `None`: the budget was spent before one was met.
+fn volatile_page(
+    partition: &mut Partition,
+    db: Db,
+    place: usize,
+    prng: &mut Prng,
+    steps: &mut Steps,
+) -> Option<Handle> {
+    let pages = record_of(partition, db, place).pages;
+    let mut from = prng.below(u64::from(pages)) as u32;
     let mut wrapped = false;
     loop {
-        let heap = &partition.store.heap;
-        let Some(index) = directory::next_bounded(heap, &record, from, &|bound| bound != NEVER) else {
-            assert!(!wrapped, "the slot has volatile entries");
-            (from, wrapped) = (0, true);
-            continue;
+        let index = match partition.next_bounded(db, place, from, &|bound| bound != NEVER, steps) {
+            Bounded::Page(index) => index,
+            Bounded::Unknown => return None,
+            Bounded::None => {
+                assert!(!wrapped, "the slot has volatile entries");
+                (from, wrapped) = (0, true);
+                continue;
+            }
         };
+        if !steps.look(1) {
+            return None;
+        }
+        let record = record_of(partition, db, place);
+        let heap = &mut partition.store.heap;
         if let (Some(page), _) = directory::get(heap, &record, index) {
             let view = heap.page(page);
             if view.spots().any(|spot| EntryBytes(view.entry(spot)).is_volatile()) {
-                return page;
+                return Some(page);
             }
         }
-        directory::forget_bound(&mut partition.store.heap, &record, index);
+        directory::forget_bound(heap, &record, index);
         from = index + 1;
     }
 }

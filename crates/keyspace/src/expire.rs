@@ -2,21 +2,31 @@
 //!
 //! ```text
 //!   run bounds (64 slots each)  ->  record bound  ->  node bounds  ->  page: entries that are due leave
+//!   hashes by their bound       ->  record bound  ->  node bounds  ->  page: fields that are due leave
 //! ```
 //!
-//! Every bound is a lower bound, so a due run, slot or page may turn out to have nothing due; its bound is then made
-//! exact. The work is proportional to due pages, not to keys, and no key is sampled.
+//! Every bound is a lower bound, so a due run, slot, hash or page may turn out to have nothing due; its bound is then made
+//! exact. The work is proportional to due pages, not to keys, and no key is sampled. Keys whose time was prolonged keep
+//! their old bounds: a million of them come due at once and none leaves. So a step counts what it looks at, and ends when
+//! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
+//! which always has more to do does not keep the others from theirs.
 
-use crate::directory;
+use crate::directory::{self, Bounded};
+use crate::edit::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
 use crate::effect::{Effect, EffectSink, EventClass};
 use crate::entry::EntryBytes;
-use crate::lock::Keyspace;
+use crate::lock::Held;
 use crate::object::Object;
 use crate::page::ENTRIES_MAX;
 use crate::partition::Partition;
 use crate::record::{NEVER, bound_of, is_due};
 use crate::value::Db;
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{Steps, UnixMs};
+
+/// A page that is looked at, beside the entries that leave: its place in the directory and its bound.
+pub(crate) const PAGE_STEPS: u64 = 2;
+/// Runs of slots, and slots, whose bounds count as one step: they lie side by side.
+const SUMS_A_STEP: usize = 64;
 
 /// What one step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,54 +39,132 @@ pub struct ExpireStep {
     pub more: bool,
 }
 
-impl Keyspace {
-    /// Removes up to about `keys_max` due keys of one partition, under its lock.
+/// Where the expiry cycle of a partition goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExpiryTurn {
+    /// A database, or behind the last the fields of hashes.
+    at: usize,
+    /// How many turns in a row have left nothing that is due.
+    done: usize,
+}
+
+/// One step under way.
+struct Step<'a> {
+    now: UnixMs,
+    sink: &'a mut dyn EffectSink,
+    steps: Steps,
+    done: ExpireStep,
+}
+
+impl Held<'_> {
+    /// Removes what is due in a partition that is held, until it has looked at `steps_max` entries, pages or hashes.
     pub fn expire_step(
-        &self,
+        &mut self,
         partition: u16,
         now: UnixMs,
-        keys_max: u64,
+        steps_max: u64,
         sink: &mut dyn EffectSink,
     ) -> ExpireStep {
-        let mut guard = self.lock(partition);
-        let mut step = ExpireStep::default();
-        for db in guard.databases() {
-            expire_database(&mut guard, db, now, keys_max, sink, &mut step);
-            if step.expired >= keys_max {
-                step.more = true;
-                break;
-            }
+        let partition = self.numbered(partition);
+        let mut step = Step { now, sink, steps: Steps::new(steps_max), done: ExpireStep::default() };
+        // One turn more than databases: that of the fields.
+        let turns = partition.databases().len() + 1;
+        step.done.more = true;
+        while step.done.more && !step.steps.is_spent() {
+            let turn = partition.expiry_turn.at;
+            step.steps.look(1);
+            let is_done = match turn + 1 < turns {
+                true => step.expire_database(partition, Db(turn as u16)),
+                false => step.expire_fields(partition),
+            };
+            partition.expiry_turn.at = (turn + 1) % turns;
+            partition.expiry_turn.done = if is_done { partition.expiry_turn.done + 1 } else { 0 };
+            step.done.more = partition.expiry_turn.done < turns;
         }
-        expire_fields(&mut guard, now, keys_max, sink, &mut step);
-        step
+        if !step.done.more {
+            partition.expiry_turn.done = 0;
+        }
+        step.done
     }
 }
 
-/// Removes up to about `fields_max` due fields: from the hashes that are listed under a due bound.
-fn expire_fields(
-    partition: &mut Partition,
-    now: UnixMs,
-    fields_max: u64,
-    sink: &mut dyn EffectSink,
-    step: &mut ExpireStep,
-) {
-    while let Some(&(bound, number)) = partition.store.field_bounds.first()
-        && is_due(bound, now)
-    {
-        if step.fields >= fields_max {
-            step.more = true;
-            return;
+impl Step<'_> {
+    /// Fields: from the hashes that are listed under a due bound. False if some are left.
+    fn expire_fields(&mut self, partition: &mut Partition) -> bool {
+        while let Some(&(bound, number)) = partition.store.field_bounds.first()
+            && is_due(bound, self.now)
+        {
+            self.steps.look(1);
+            let mut gone = Vec::new();
+            let mut root = partition.store.open_object(number);
+            let Object::Hash(fields) = &mut root.body else { unreachable!("only hashes are listed") };
+            fields.expire(&mut partition.store, self.now, &mut self.steps, &mut gone);
+            let left = fields.record.keys;
+            partition.store.objects.put(number, root);
+            partition.store.list_bound(number);
+            self.done.fields += gone.len() as u64;
+            let is_stuck = partition.store.field_bounds.first() == Some(&(bound, number));
+            debug_assert!(!is_stuck || self.steps.is_spent(), "a hash with nothing due has a later bound");
+            if !gone.is_empty() {
+                tell_gone(partition, number, left, &gone, self.now, self.sink);
+            }
+            // Behind a hash that was looked at: each turn gets on.
+            if self.steps.is_spent() {
+                return false;
+            }
         }
-        let mut gone = Vec::new();
-        let mut root = partition.store.open_object(number);
-        let Object::Hash(fields) = &mut root.body else { unreachable!("only hashes are listed") };
-        fields.expire(&mut partition.store, now, (fields_max - step.fields) as usize, &mut gone);
-        let left = fields.record.keys;
-        partition.store.objects.put(number, root);
-        partition.store.list_bound(number);
-        step.fields += gone.len() as u64;
-        if !gone.is_empty() {
-            tell_gone(partition, number, left, &gone, now, sink);
+        true
+    }
+
+    /// False if some keys that are due may be left.
+    fn expire_database(&mut self, partition: &mut Partition, db: Db) -> bool {
+        let mut run = 0;
+        while let Some(table) = partition.table(db) {
+            let runs = table.sums.len();
+            self.steps.look((1 + (runs - run) / SUMS_A_STEP) as u64);
+            let Some(due) = table.sums[run..].iter().position(|sum| is_due(sum.bound, self.now)) else {
+                break;
+            };
+            run += due;
+            for place in run * table.run_slots()..(run + 1) * table.run_slots() {
+                // What is looked at first is gone through, however small the budget: each step gets on.
+                if self.expire_slot(partition, db, place) && self.steps.is_spent() {
+                    return false;
+                }
+            }
+            if let Some((table, store)) = partition.table_and_store(db) {
+                table.refresh_bound(&store.heap, run);
+            }
+            run += 1;
+            if run == runs {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Whether there was something to look at.
+    fn expire_slot(&mut self, partition: &mut Partition, db: Db, place: usize) -> bool {
+        let (mut from, mut looked, now) = (0, false, self.now);
+        loop {
+            let due = partition.next_bounded(db, place, from, &|bound| is_due(bound, now), &mut self.steps);
+            from = match due {
+                Bounded::Page(index) => {
+                    let gone = expire_page(partition, db, place, index, now, self.sink);
+                    self.steps.look(PAGE_STEPS + gone);
+                    self.done.expired += gone;
+                    // Pages may have merged meanwhile; what is due then keeps its bound and is found from the start.
+                    if gone == 0 { index + 1 } else { 0 }
+                }
+                // Only a search from the start makes the bound of the slot exact.
+                Bounded::None if from > 0 => 0,
+                Bounded::None => return looked,
+                Bounded::Unknown => return true,
+            };
+            looked = true;
+            if self.steps.is_spent() {
+                return true;
+            }
         }
     }
 }
@@ -109,60 +197,8 @@ fn tell_gone(
     }
 }
 
-fn expire_database(
-    partition: &mut Partition,
-    db: Db,
-    now: UnixMs,
-    keys_max: u64,
-    sink: &mut dyn EffectSink,
-    step: &mut ExpireStep,
-) {
-    let mut run = 0;
-    while let Some(table) = partition.table(db) {
-        let Some(due) = table.sums[run..].iter().position(|sum| is_due(sum.bound, now)) else { return };
-        run += due;
-        let slots = run * table.run_slots()..(run + 1) * table.run_slots();
-        for place in slots {
-            expire_slot(partition, db, place, now, keys_max, sink, step);
-            if step.expired >= keys_max {
-                return;
-            }
-        }
-        if let Some((table, store)) = partition.table_and_store(db) {
-            table.refresh_bound(&store.heap, run);
-        }
-        run += 1;
-        if partition.table(db).is_none_or(|table| run == table.sums.len()) {
-            return;
-        }
-    }
-}
-
-fn expire_slot(
-    partition: &mut Partition,
-    db: Db,
-    place: usize,
-    now: UnixMs,
-    keys_max: u64,
-    sink: &mut dyn EffectSink,
-    step: &mut ExpireStep,
-) {
-    let mut from = 0;
-    while let Some(table) = partition.table(db) {
-        let record = partition.slot(table, place).record;
-        let due = directory::next_bounded(&partition.store.heap, &record, from, &|bound| is_due(bound, now));
-        let Some(index) = due else { return };
-        let gone = expire_page(partition, db, place, index, now, sink);
-        step.expired += gone;
-        if step.expired >= keys_max {
-            return;
-        }
-        // Pages may have merged meanwhile; what is due then keeps its bound and is found from the start again.
-        from = if gone == 0 { index + 1 } else { 0 };
-    }
-}
-
-/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left.
+/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left. Of collections all but
+/// the smallest are left to `free_step`: a page may hold some 200 of them.
 fn expire_page(
     partition: &mut Partition,
     db: Db,
@@ -201,7 +237,9 @@ fn expire_page(
     if gone == 0 {
         tell_bound(partition, db, place, index, bound);
     } else {
+        partition.store.freed_at_once_max = FREED_AT_ONCE_MAX_BY_EXPIRY;
         partition.remove_dead(db, place, index, &dead, bound, now);
+        partition.store.freed_at_once_max = FREED_AT_ONCE_MAX;
     }
     gone
 }

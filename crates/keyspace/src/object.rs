@@ -15,6 +15,7 @@ use crate::entry::Form;
 use crate::fields::Fields;
 use crate::list::List;
 use crate::pile::Pile;
+use crate::record::Units;
 use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::stream::Stream;
@@ -166,7 +167,7 @@ impl Root {
     pub fn new(body: Object, seen: u8) -> Box<Root> {
         let tallied = Tallied {
             class: Class::new(body.form().kind(), body.structure().encoding()),
-            units: 0,
+            units: Units::default(),
             items: 0,
         };
         Box::new(Root {
@@ -185,10 +186,9 @@ impl Root {
     /// What is to be counted for it.
     pub fn tally(&self) -> Tallied {
         let structure = self.body.structure();
-        let units = self.memory_bytes().div_ceil(16).min(u64::from(u32::MAX / 2)) as u32;
         Tallied {
             class: Class::new(self.body.form().kind(), structure.encoding()),
-            units,
+            units: Units::of(self.memory_bytes()),
             items: structure.len(),
         }
     }
@@ -215,6 +215,8 @@ pub(crate) struct Objects {
     free: Pile<u32>,
     len: u32,
     doomed: Vec<u32>,
+    /// The one that is looked at next: from the last to the first, and round.
+    doomed_at: usize,
     untidy: BTreeSet<u32>,
     footprint: Footprint,
 }
@@ -308,6 +310,17 @@ impl Objects {
         &self.doomed
     }
 
+    /// The place of the one that is to be looked at; there is one at least.
+    pub fn next_doomed(&mut self) -> usize {
+        self.doomed_at = self.doomed_at.min(self.doomed.len() - 1);
+        self.doomed_at
+    }
+
+    /// It has to stay: the next time another one is looked at.
+    pub fn pass_doomed(&mut self) {
+        self.doomed_at = self.doomed_at.checked_sub(1).unwrap_or(usize::MAX);
+    }
+
     /// A doomed object was freed.
     pub fn bury(&mut self, at: usize) {
         let number = self.doomed.swap_remove(at);
@@ -317,12 +330,14 @@ impl Objects {
         self.free.push(number);
     }
 
-    /// Notes whether cron has something to free of it.
+    /// Notes whether something is to be freed of it, and tells.
     #[inline]
-    pub fn note_untidy(&mut self, number: u32) {
-        if self.get(number).body.structure().is_untidy() {
+    pub fn note_untidy(&mut self, number: u32) -> bool {
+        let is_untidy = self.get(number).body.structure().is_untidy();
+        if is_untidy {
             self.untidy.insert(number);
         }
+        is_untidy
     }
 
     /// One of which something is to be freed; from now on it is no longer listed.

@@ -1,9 +1,12 @@
 //! One partition: the databases' share of its slots, and who watches its keys.
 
 use crate::access::{self, AccessMode};
+use crate::directory::{self, Bounded};
 use crate::entry::{
     BodyRef, Draft, EntryBytes, Form, INLINE_BYTES_MAX, Place, Plan, body_head_bytes, read_int,
 };
+use crate::expire::ExpiryTurn;
+use crate::flushed::Flushed;
 use crate::geometry::Geometry;
 use crate::heap::Heap;
 use crate::key::Key;
@@ -19,8 +22,8 @@ use crate::value::{Db, Entry, Expiry, Full, NewValue, PackedValue, Value};
 use crate::waiter::Waiters;
 use crate::watch::{Presence, Watches};
 use isotherm_arena::{Arena, Handle};
-use isotherm_stdx::{Prng, Slot, UnixMs, write_i64};
-use std::collections::BTreeSet;
+use isotherm_stdx::{Prng, Slot, Steps, UnixMs, write_i64};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,12 +32,13 @@ pub(crate) struct Partition {
     pub number: u16,
     pub geometry: Geometry,
     tables: Vec<Option<Box<Table>>>,
-    /// Databases that were flushed while a snapshot had yet to walk them.
-    detached: Vec<Table>,
+    /// Those of databases that were flushed, still to be freed.
+    pub flushed: VecDeque<Flushed>,
     pub watches: Watches,
     pub waiters: Waiters,
     /// Every change of a key is told.
     pub tells_changes: bool,
+    pub expiry_turn: ExpiryTurn,
     shared: Arc<lock::Shared>,
 }
 
@@ -69,6 +73,8 @@ impl Partition {
             hasher: crate::key::KeyHasher::new(config.hash_secret),
             snapshot: SnapshotState::default(),
             objects: Objects::default(),
+            freed_at_once_max: crate::edit::FREED_AT_ONCE_MAX,
+            unfreed: Arc::clone(&shared.unfreed[usize::from(number)]),
             field_bounds: BTreeSet::new(),
             scratch: PackedBuf::default(),
             scratch_bytes: Vec::new(),
@@ -79,10 +85,11 @@ impl Partition {
             number,
             geometry,
             tables,
-            detached: Vec::new(),
+            flushed: VecDeque::new(),
             watches: Watches::default(),
             waiters: Waiters::default(),
             tells_changes: false,
+            expiry_turn: ExpiryTurn::default(),
             shared,
         }
     }
@@ -413,11 +420,6 @@ impl Partition {
         self.table(db).map_or(0, |table| table.volatile)
     }
 
-    /// Hashes that have fields with a time.
-    pub fn timed_hashes(&self, db: Db) -> u64 {
-        self.table(db).map_or(0, |table| table.timed_hashes)
-    }
-
     /// Calls `visit` with every entry of a slot, or of all slots.
     pub fn for_each(
         &self,
@@ -445,24 +447,6 @@ impl Partition {
         for spot in page.spots() {
             visit(self.store.key_of(EntryBytes(page.entry(spot))), &self.store.view(page, spot, now));
         }
-    }
-
-    /// Drops a database's keys; how many. Whoever counts over all databases is told if others stay, and forgets all
-    /// by himself if not.
-    pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
-        let Some(table) = self.tables[usize::from(db.0)].take() else { return 0 };
-        self.publish_root(db);
-        table.retire();
-        if others_stay {
-            table.tell_all_gone(&self.store);
-        }
-        let keys = table.keys;
-        if self.store.snapshot.is_active() {
-            self.detached.push(*table);
-        } else {
-            table.free(&mut self.store);
-        }
-        keys
     }
 
     pub fn swap(&mut self, a: Db, b: Db, now: UnixMs) {
@@ -508,9 +492,15 @@ impl Partition {
     }
 
     fn drop_table(&mut self, db: Db) {
-        let table = self.tables[usize::from(db.0)].take().expect("it is there");
+        let table = self.take_table(db).expect("it is there");
+        table.free_empty(&mut self.store);
+    }
+
+    /// The database has no keys here from now on.
+    pub fn take_table(&mut self, db: Db) -> Option<Box<Table>> {
+        let table = self.tables[usize::from(db.0)].take();
         self.publish_root(db);
-        table.free(&mut self.store);
+        table
     }
 
     /// Where prefetch hints begin.
@@ -522,6 +512,7 @@ impl Partition {
     // ---- for snapshots ----
 
     pub fn name_tables_for_snapshot(&mut self) {
+        self.flushed.iter_mut().for_each(Flushed::unname);
         for (db, table) in self.tables.iter_mut().enumerate() {
             if let Some(table) = table {
                 table.snapshot_db = Db(db as u16);
@@ -533,9 +524,13 @@ impl Partition {
         self.all_tables().filter(move |table| table.snapshot_db == db)
     }
 
-    /// Those of databases, and those that a snapshot has yet to walk.
+    /// Those of databases, and those that are still to be freed.
     pub fn all_tables(&self) -> impl Iterator<Item = &Table> {
-        self.tables.iter().flatten().map(|table| &**table).chain(&self.detached)
+        self.tables.iter().flatten().map(|table| &**table).chain(self.flushed_tables())
+    }
+
+    pub fn flushed_tables(&self) -> impl Iterator<Item = &Table> {
+        self.flushed.iter().map(Flushed::table)
     }
 
     /// What the partition has of the global allocator, its tables' and its bodies' apart.
@@ -543,14 +538,6 @@ impl Partition {
         let tables = self.tables.capacity() * size_of::<Option<Box<Table>>>();
         let scratch = self.store.scratch_bytes.capacity() + self.store.scratch.capacity_bytes();
         size_of::<Partition>() + tables + scratch + self.store.field_bounds.len() * size_of::<(u32, u32)>()
-    }
-
-    pub fn has_detached(&self) -> bool {
-        !self.detached.is_empty()
-    }
-
-    pub fn free_detached(&mut self) {
-        std::mem::take(&mut self.detached).into_iter().for_each(|table| table.free(&mut self.store));
     }
 
     /// The first slot from `from` on that has keys.
@@ -569,6 +556,25 @@ impl Partition {
         None
     }
 
+    /// The first page of a slot from `from` on whose bound is a wanted one (see `directory`).
+    pub fn next_bounded(
+        &mut self,
+        db: Db,
+        place: usize,
+        from: u32,
+        wanted: &dyn Fn(u32) -> bool,
+        steps: &mut Steps,
+    ) -> Bounded {
+        let Some((table, store)) = self.table_and_store(db) else { return Bounded::None };
+        let mut slot = table.slot(&store.heap, place);
+        let before = slot.record;
+        let found = directory::next_bounded(&mut store.heap, &mut slot.record, from, wanted, steps);
+        if slot.record != before {
+            table.store(&mut store.heap, &slot, &before);
+        }
+        found
+    }
+
     pub fn slot(&self, table: &Table, at: usize) -> SlotRef {
         table.slot(&self.store.heap, at)
     }
@@ -578,7 +584,7 @@ impl Partition {
         self.databases().filter(|&db| self.table(db).is_some())
     }
 
-    pub fn databases(&self) -> impl Iterator<Item = Db> + use<> {
+    pub fn databases(&self) -> impl ExactSizeIterator<Item = Db> + use<> {
         (0..self.tables.len() as u16).map(Db)
     }
 
@@ -607,7 +613,6 @@ impl Partition {
         }
         self.store.objects.check_invariants();
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
-        assert!(self.detached.is_empty() || self.store.snapshot.is_active());
         self.waiters.check_invariants();
         objects
     }

@@ -20,6 +20,8 @@ use isotherm_stdx::{Slot, UnixMs};
 
 const SLOT_BITS: u32 = Slot::COUNT.trailing_zeros();
 const SLOT_MASK: u64 = Slot::COUNT as u64 - 1;
+/// All below are cursors.
+pub(crate) const CURSORS: u64 = 1 << (32 + SLOT_BITS);
 
 /// Clients keep cursors in doubles.
 const _: () = assert!(32 + SLOT_BITS < 53);
@@ -143,20 +145,30 @@ pub(crate) fn weighted_slot(partition: &Partition, db: Db, mut at: u64, volatile
     unreachable!("the sums are those of the records")
 }
 
+/// Pages that are drawn in vain before the next one that has entries is taken: of pages with 8 entries one draw in 32
+/// meets one, so that so many in vain mean a slot of which nearly all is empty.
+const DRAWS_MAX: u32 = 1000;
+
 /// A random entry of a slot, every one equally likely: a random page, kept in proportion to its entries.
 pub(crate) fn random_entry(
     partition: &Partition,
     record: &Record,
     random: &mut dyn FnMut(u64) -> u64,
 ) -> (Handle, usize) {
-    loop {
+    let heap = &partition.store.heap;
+    for _ in 0..DRAWS_MAX {
         let index = random(u64::from(record.pages)) as u32;
-        let (Some(page), _) = directory::get(&partition.store.heap, record, index) else { continue };
+        let (Some(page), _) = directory::get(heap, record, index) else { continue };
         let at = random(crate::page::ENTRIES_MAX as u64) as usize;
-        if at < partition.store.heap.page(page).len() {
+        if at < heap.page(page).len() {
             return (page, at);
         }
     }
+    let from = random(u64::from(record.pages)) as u32;
+    let indexes = (from..record.pages).chain(0..from);
+    let page = indexes.filter_map(|index| directory::get(heap, record, index).0).next();
+    let page = page.expect("the slot has entries");
+    (page, random(heap.page(page).len() as u64) as usize)
 }
 
 #[cfg(test)]

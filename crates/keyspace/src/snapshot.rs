@@ -16,7 +16,7 @@
 //! told waits among the doomed.
 //!
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
-//! copied, until somebody changes them. A database that FLUSHALL drops meanwhile lives on until it was walked.
+//! copied, until somebody changes them. A database that FLUSHALL drops meanwhile is freed when all was walked.
 
 use crate::collection::Stored;
 use crate::entry::{EntryBytes, Form, Place, read_int};
@@ -285,7 +285,7 @@ impl Partition {
         debug_assert!(state.saved.is_empty() && state.pending.is_empty());
         debug_assert!(state.fields.is_empty());
         self.store.snapshot.active = false;
-        self.free_detached();
+        self.store.note_unfreed();
     }
 
     /// Goes on with the objects that were met. False if there is none.

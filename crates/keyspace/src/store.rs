@@ -16,7 +16,7 @@ use crate::large::Large;
 use crate::object::Objects;
 use crate::packed::PackedBuf;
 use crate::page::{self, Page, Spot};
-use crate::record::{NEVER, bound_of};
+use crate::record::{NEVER, UNIT_BYTES, bound_of};
 use crate::snapshot::SnapshotState;
 use crate::table::{Location, blob_head, tag_of};
 use crate::tally::{Account, is_embstr};
@@ -24,6 +24,9 @@ use crate::value::{Encoding, Entry, Expiry, Full, NewValue, Value};
 use isotherm_arena::{Handle, Kind, class_bytes};
 use isotherm_stdx::{Prng, UnixMs};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What all databases of a partition share.
 pub(crate) struct Store {
@@ -35,6 +38,10 @@ pub(crate) struct Store {
     pub hasher: crate::key::KeyHasher,
     pub snapshot: SnapshotState,
     pub objects: Objects,
+    /// A removed object of no more elements is freed at once.
+    pub freed_at_once_max: u64,
+    /// What was removed may wait for `free_step`: read without the lock.
+    pub unfreed: Arc<AtomicBool>,
     /// Hashes that have fields with a time, by the lower bound of these.
     pub field_bounds: BTreeSet<(u32, u32)>,
     /// Where a small collection is changed, and what becomes of it: kept for the next one.
@@ -54,6 +61,11 @@ impl Store {
     pub fn old_entry(&self, location: &Location) -> Option<OldEntry> {
         let entry = EntryBytes(self.heap.page(location.page?).entry(location.spot?));
         Some(OldEntry { expiry: entry.expiry(), body: entry.body(), account: self.account(entry) })
+    }
+
+    /// Something waits for `free_step`: `Keyspace::has_unfreed` says so until a step has found nothing.
+    pub fn note_unfreed(&self) {
+        self.unfreed.store(true, Relaxed);
     }
 
     // ---- bodies ----
@@ -89,14 +101,14 @@ impl Store {
     }
 
     /// What a body takes, in units of 16 B.
-    pub fn body_units(&self, body: BodyRef) -> u32 {
+    pub fn body_units(&self, body: BodyRef) -> u64 {
         let bytes = match body.place {
-            Place::Object => return self.objects.get(body.raw).tallied.units,
+            Place::Object => return self.objects.get(body.raw).tallied.units.get(),
             Place::Blob => class_bytes(Kind::Blob, crate::entry::BLOB_HEAD_BYTES + body.len as usize),
             Place::Large => body.len as usize,
             Place::Inline => unreachable!("an inline value has no body"),
         };
-        bytes.div_ceil(16) as u32
+        (bytes as u64).div_ceil(UNIT_BYTES)
     }
 
     /// A body with room for a value of `value_bytes`, its key written if it belongs there, the value not yet.
@@ -538,7 +550,7 @@ impl EntryMeta<'_> {
             Some(BodyRef { place: Place::Object, raw, .. }) => {
                 self.store.objects.get(raw).memory_bytes() as usize
             }
-            Some(body) => self.store.body_units(body) as usize * 16,
+            Some(body) => (self.store.body_units(body) * UNIT_BYTES) as usize,
         };
         bytes.len() + shared.div_ceil(self.page.len()) + body
     }

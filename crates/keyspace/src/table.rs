@@ -14,7 +14,7 @@
 
 use crate::attribution::{Change, Size};
 use crate::directory;
-use crate::entry::{BodyRef, Draft, EntryBytes, Place, Plan, form_of, value_bytes};
+use crate::entry::{Draft, EntryBytes, Place, Plan, form_of, value_bytes};
 use crate::heap::Heap;
 use crate::key::Key;
 use crate::linear;
@@ -26,7 +26,7 @@ use crate::store::{OldEntry, Store};
 use crate::tally::{Account, Tally};
 use crate::value::{Expiry, Full, NewValue, PackedValue};
 use isotherm_arena::{Handle, Kind};
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{UnixMs, steps};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -49,6 +49,8 @@ pub(crate) struct Table {
     pub number: u32,
     /// Told apart by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::value::Db,
+    /// It was flushed.
+    is_retired: bool,
     partition: u16,
     shared: Arc<Shared>,
 }
@@ -114,6 +116,7 @@ impl Table {
             sizes: Sizes::default(),
             number: shared.next_table.fetch_add(1, Relaxed),
             snapshot_db,
+            is_retired: false,
             partition,
             shared,
         })
@@ -188,7 +191,9 @@ impl Table {
         let (keys, volatile) = (i64::from(keys as i32), i64::from(volatile as i32));
         self.keys = self.keys.wrapping_add_signed(keys);
         self.volatile = self.volatile.wrapping_add_signed(volatile);
-        self.shared.weights[usize::from(self.partition)].add(keys, volatile);
+        if !self.is_retired {
+            self.shared.weights[usize::from(self.partition)].add(keys, volatile);
+        }
     }
 
     /// Counts a run's bound again.
@@ -198,7 +203,7 @@ impl Table {
     }
 
     /// Frees the slot's run if all its slots are empty.
-    fn release_run_if_empty(&mut self, heap: &mut Heap, slot: &SlotRef) {
+    pub fn release_run_if_empty(&mut self, heap: &mut Heap, slot: &SlotRef) {
         let run = self.in_run(slot.at).0;
         if let (0, Some(handle)) = (self.sums[run].keys, slot.run) {
             heap.release(handle);
@@ -212,6 +217,7 @@ impl Table {
     /// Where the entry of a key is: what reading it takes, in registers. `locate` answers more, through memory.
     #[inline(always)]
     pub fn look_up(&self, store: &Store, at: usize, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        steps::note(1);
         let record = self.slot(&store.heap, at).record;
         if record.pages == 0 {
             return None;
@@ -242,6 +248,7 @@ impl Table {
         key: &Key<'_>,
         find: impl FnOnce(Handle) -> Option<Spot>,
     ) -> Location {
+        steps::note(1);
         let slot = self.slot(&store.heap, at);
         if slot.record.pages == 0 {
             return Location { slot, page_index: 0, page: None, spot: None };
@@ -368,7 +375,12 @@ impl Table {
             directory::lower_bound(&mut store.heap, record, location.page_index, bound_of(at));
         }
         self.store(&mut store.heap, &location.slot, &before);
-        if self.grow(store, &location.slot, now) {
+        let crowded = location.page.filter(|page| linear::is_crowded(store.heap.page(*page)));
+        let is_split = match crowded {
+            Some(page) if self.spread(store, location.slot, page, now) => true,
+            _ => self.grow(store, &location.slot, now),
+        };
+        if is_split {
             (location.page, location.spot) = (None, None);
         }
         Ok(())
@@ -551,25 +563,20 @@ impl Table {
         self.shared.attribution.note(&Change { table: self.number, key, tag, old, new });
     }
 
-    /// All keys are about to go at once; other tables keep theirs.
-    pub fn tell_all_gone(&self, store: &Store) {
+    /// None of its keys is shown as one of the largest any more: nobody finds them.
+    pub fn forget_largest(&self) {
         self.shared.attribution.largest.forget_table(self.number);
-        let prefixes = &self.shared.attribution.prefixes;
-        for at in self.slots_with_keys(&store.heap) {
-            self.for_each_page(&store.heap, at, |_, page| {
-                let page = store.heap.page(page);
-                for spot in page.spots() {
-                    let (entry, tag) = (EntryBytes(page.entry(spot)), page.tag(spot.index));
-                    // Most are small and not in the sample: nothing but their pages is read.
-                    if prefixes.passes_over(tag) && matches!(entry.place(), Place::Inline | Place::Blob) {
-                        continue;
-                    }
-                    let old = Some(Size::of(&store.account(entry)));
-                    let change = Change { table: self.number, key: store.key_of(entry), tag, old, new: None };
-                    prefixes.note(&change);
-                }
-            });
-        }
+    }
+
+    /// An entry leaves a table that was flushed.
+    pub fn forget_entry(&mut self, old: &Account) {
+        self.tally.remove(old);
+        self.sizes.note(Some(old), None);
+    }
+
+    /// And the prefixes that counted it.
+    pub fn forget_share(&self, change: &Change<'_>) {
+        self.shared.attribution.prefixes.note(change);
     }
 
     // ---- growth ----
@@ -586,6 +593,15 @@ impl Table {
         linear::split(store, &mut slot.record, |store, page| store.before_change(db, at, page), now)?;
         self.store(&mut store.heap, &slot, &before);
         Ok(())
+    }
+
+    /// Splits pages until the entries of one that is crowded part. Whether it did.
+    fn spread(&mut self, store: &mut Store, mut slot: SlotRef, page: Handle, now: UnixMs) -> bool {
+        let (before, db, at) = (slot.record, self.snapshot_db, slot.at);
+        let before_change = |store: &mut Store, page| store.before_change(db, at, page);
+        let is_split = linear::spread(store, &mut slot.record, page, before_change, now);
+        self.store(&mut store.heap, &slot, &before);
+        is_split
     }
 
     /// Merges the last page into its buddy if the slot's pages have become too empty. Whether it did.
@@ -632,35 +648,15 @@ impl Table {
     }
 
     /// It is no longer a database's: eviction does not count its keys.
-    pub fn retire(&self) {
+    pub fn retire(&mut self) {
+        self.is_retired = true;
         self.shared.weights[usize::from(self.partition)].add(-(self.keys as i64), -(self.volatile as i64));
     }
 
-    /// Frees everything. After `retire`.
-    pub fn free(self, store: &mut Store) {
-        for at in 0..self.sums.len() * self.run_slots() {
-            self.free_slot(store, at);
-        }
-        for run in 0..self.sums.len() {
-            if let Some(run) = self.run(&store.heap, run) {
-                store.heap.release(run);
-            }
-        }
+    /// Gives back what a table without keys has.
+    pub fn free_empty(self, store: &mut Store) {
+        debug_assert_eq!(self.keys, 0, "its runs went with their keys");
         store.heap.release(self.index);
-    }
-
-    fn free_slot(&self, store: &mut Store, at: usize) {
-        let record = self.slot(&store.heap, at).record;
-        for index in 0..record.pages {
-            let (Some(page), _) = directory::get(&store.heap, &record, index) else { continue };
-            let bodies: Vec<BodyRef> = {
-                let page = store.heap.page(page);
-                page.spots().filter_map(|spot| EntryBytes(page.entry(spot)).body()).collect()
-            };
-            bodies.into_iter().for_each(|body| store.free_body(body));
-            store.heap.release(page);
-        }
-        directory::free(&mut store.heap, &record);
     }
 
     /// Returns how many objects of the arena and how many large values the table refers to.
@@ -718,7 +714,9 @@ impl Table {
             let page = store.heap.page(handle);
             page.check_invariants();
             assert!(page.len() > 0, "a page without entries has no bytes");
-            store.snapshot.check_version(page.version());
+            if !self.is_retired {
+                store.snapshot.check_version(page.version());
+            }
             referred[0] += 1;
             bytes += page.used() as u64;
             for spot in page.spots() {

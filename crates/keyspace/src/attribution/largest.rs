@@ -54,6 +54,7 @@ struct List {
     missed: u32,
 }
 
+#[derive(Clone)]
 struct Listed {
     rank: u32,
     table: u32,
@@ -222,16 +223,21 @@ impl List {
 impl Largest {
     /// `db_of` knows the tables that there are.
     pub fn report(&self, db_of: impl Fn(u32) -> Option<Db>) -> LargestKeys {
+        // 36 KB are copied under the lock, and put in order outside of it.
         let list = self.lock();
-        let mut listed: Vec<&Listed> = list.keys.iter().collect();
-        listed.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.cmp(&b.name)));
-        let keys = listed.iter().map(|key| LargeKey {
-            db: db_of(key.table).expect("the keys of a table that is gone are forgotten"),
-            name: key.name.to_vec(),
-            name_bytes: key.name_bytes,
-            bytes: grade_bytes(key.rank >> TAG_BITS),
-        });
+        let mut listed: Vec<Listed> = list.keys.clone();
         let missed = list.missed.max(list.threshold());
+        drop(list);
+        listed.sort_by(|a, b| b.rank.cmp(&a.rank).then_with(|| a.name.cmp(&b.name)));
+        let keys = listed.into_iter().filter_map(|key| {
+            Some(LargeKey {
+                // One of a database that came or went since `db_of` was made.
+                db: db_of(key.table)?,
+                name: key.name.into_vec(),
+                name_bytes: key.name_bytes,
+                bytes: grade_bytes(key.rank >> TAG_BITS),
+            })
+        });
         let complete_from_bytes = grade_bytes((missed >> TAG_BITS) + 1);
         LargestKeys { keys: keys.collect(), complete_from_bytes }
     }

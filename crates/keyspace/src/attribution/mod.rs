@@ -19,8 +19,6 @@ use crate::lock::{Held, Keyspace};
 use crate::store::Store;
 use crate::table::Table;
 use crate::tally::Account;
-use crate::value::Db;
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use largest::Largest;
@@ -112,14 +110,6 @@ impl Keyspace {
 }
 
 impl Held<'_> {
-    /// The databases of the tables that there are.
-    pub(crate) fn table_names(&self) -> BTreeMap<u32, Db> {
-        let all = self.all().flat_map(|partition| {
-            partition.used_databases().filter_map(|db| Some((partition.table(db)?.number, db)))
-        });
-        all.collect()
-    }
-
     /// Asserts that what is kept is that of the keys that there are.
     pub(crate) fn check_attribution(&self) {
         let mut all = Vec::new();
@@ -130,6 +120,11 @@ impl Held<'_> {
         }
         let attribution = &self.keyspace.shared().attribution;
         attribution.largest.check_invariants(&all);
+        for partition in self.all() {
+            for flushed in partition.flushed.iter().filter(|flushed| flushed.is_attributed) {
+                flushed.table().count_all(&partition.store, &mut all);
+            }
+        }
         attribution.prefixes.check_invariants(&all);
     }
 }

@@ -157,6 +157,7 @@ pub struct PrefixReport {
     pub pinned: Vec<PrefixShare>,
 }
 
+#[derive(Clone)]
 struct Line {
     sums: Sums,
     /// What the sketch may have been off when the line was made: keys, bytes.
@@ -219,12 +220,6 @@ impl Prefixes {
         let pins: Box<[Pin]> = settings.pinned.into_iter().map(pin).collect();
         self.has_pins.store(!pins.is_empty(), Relaxed);
         self.plan.set(Plan { separator: settings.separator, pins }).map_err(|_| PrefixError::HasKeys)
-    }
-
-    /// Whether an entry with this tag that is no large one counts for nothing here.
-    #[inline]
-    pub fn passes_over(&self, tag: u8) -> bool {
-        !is_sampled(tag) && !self.has_pins.load(Relaxed)
     }
 
     #[inline]
@@ -294,8 +289,12 @@ impl Prefixes {
     /// The prefixes that end before the separator number `depth` of a key, from 1 on. `None` if none are counted.
     pub fn report(&self, depth: usize) -> Option<PrefixReport> {
         let plan = self.plan.get()?;
-        let state = self.lock();
-        let depth = &state.depths[depth - 1];
+        // Some 10 KB are copied under the lock, and put in order outside of it.
+        let depth = {
+            let state = self.lock();
+            let depth = &state.depths[depth - 1];
+            Copied { total: depth.total, bare: depth.bare, lines: depth.lines.clone() }
+        };
         let mut other = depth.total;
         other.add(&depth.bare, -1);
         depth.lines.iter().for_each(|line| other.add(&line.sums, -1));
@@ -314,6 +313,13 @@ impl Prefixes {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a report needs of a depth.
+struct Copied {
+    total: Sums,
+    bare: Sums,
+    lines: Vec<Line>,
 }
 
 impl Line {
