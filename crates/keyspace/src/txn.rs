@@ -4,28 +4,25 @@
 //! handler as effects.
 
 use crate::access::AccessNote;
-use crate::attribution::LargestKeys;
-use crate::books::{Books, ClassBooks};
 use crate::collection::{EditError, Edited, Editing, Limits};
 use crate::effect::{Effect, EffectMask, EffectSink};
 use crate::entry::{EntryBytes, Form};
 use crate::hash::HashEdit;
-use crate::idle::IdleTimes;
 use crate::key::Key;
 use crate::list::ListEdit;
 use crate::lock::Held;
 use crate::page::Spot;
 use crate::partition::Partition;
 use crate::set::SetEdit;
-use crate::sizes::{SIZE_BINS, SIZED_TYPES};
 use crate::stream::StreamEdit;
 use crate::table::Location;
 use crate::value::{Db, Entry, Expiry, Full, NewValue, Value};
 use crate::watch::{Presence, Watcher};
 use crate::zset::ZsetEdit;
 use isotherm_arena::Handle;
-use isotherm_stdx::{Slot, UnixMs};
+use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
 
 /// What becomes of a key that is met after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -471,40 +468,6 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.held.partitions().map(|partition| partition.volatile_len(db)).sum()
     }
 
-    /// Where the memory of the keyspace is. Of a transaction that holds everything.
-    pub fn books(&self) -> Books {
-        self.held.keyspace.books(self.held)
-    }
-
-    /// What there is of every type and encoding, by database.
-    pub fn classes(&self) -> Vec<ClassBooks> {
-        self.held.keyspace.classes(self.held)
-    }
-
-    /// How many keys of a database are how large, by `SIZED_TYPES`.
-    pub fn sizes(&self, db: Db) -> [[u64; SIZE_BINS]; SIZED_TYPES.len()] {
-        let mut sums = [[0; SIZE_BINS]; SIZED_TYPES.len()];
-        let tables = self.held.all().filter_map(|partition| partition.table(db));
-        tables.for_each(|table| table.sizes.add_to(&mut sums));
-        sums
-    }
-
-    /// How long some keys of a database have not been used; slots are looked at from `start` on.
-    pub fn idle_times(&self, db: Db, start: Slot) -> IdleTimes {
-        IdleTimes::of(self.held, db, start, self.conditions.now)
-    }
-
-    /// The keys that take the most memory.
-    pub fn largest_keys(&self) -> LargestKeys {
-        let names = self.held.table_names();
-        self.held.keyspace.shared().attribution.largest.report(|table| names.get(&table).copied())
-    }
-
-    /// Hashes that have fields with a time.
-    pub fn timed_hashes(&mut self, db: Db) -> u64 {
-        self.held.partitions().map(|partition| partition.timed_hashes(db)).sum()
-    }
-
     /// Calls `visit` with every live key of `db`; in one slot only if it is given.
     pub fn for_each_key(&mut self, db: Db, slot: Option<Slot>, mut visit: impl FnMut(&[u8])) {
         let now = self.conditions.now;
@@ -549,8 +512,9 @@ impl<'t, 'k> Txn<'t, 'k> {
         next
     }
 
-    /// A random live key of `db`, each equally likely; `random` gives random numbers below its argument. After many
-    /// tries that met only expired keys under a mode that keeps them, an expired one.
+    /// A random live key of `db`; `random` gives random numbers below its argument. Each is equally likely while a
+    /// hundred tries meet one; else it is one of the next page that has any, from a random place on. If all keys have expired: none, or under a mode
+    /// that keeps them the last that was met.
     pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
         const TRIES_MAX: usize = 100;
         let mut last = None;
@@ -578,10 +542,39 @@ impl<'t, 'k> Txn<'t, 'k> {
             }
             last = Some(key);
         }
-        last
+        let found = self.next_live_key(db, random(crate::scan::CURSORS), random);
+        let is_kept = self.conditions.expiry_mode != ExpiryMode::Delete;
+        found.or(last.filter(|_| is_kept))
     }
 
-    /// Empties one database, or all. Returns how many keys left.
+    /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the first. Expired
+    /// keys are passed over, not collected: a look costs a hundredth. This is done under the gate, so it ends after
+    /// 1,500 pages; only while expiry is paused are there so many beside one that is alive.
+    fn next_live_key(&mut self, db: Db, from: u64, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        const PAGES_MAX: u64 = 1500;
+        let now = self.now();
+        let mut steps = Steps::new(PAGES_MAX);
+        for mut cursor in [from, 0] {
+            while steps.look(1) {
+                let mut live: Vec<Vec<u8>> = Vec::new();
+                cursor = crate::scan::scan(self.held, db, cursor, 1, None, now, &mut |key, entry| {
+                    if entry.expiry.is_none_or(|at| at >= now) {
+                        live.push(key.to_vec());
+                    }
+                });
+                if !live.is_empty() {
+                    let at = random(live.len() as u64) as usize;
+                    return Some(live.swap_remove(at));
+                }
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
         self.found = None;
         if self.held.partitions().any(|partition| partition.tells_changes) {
@@ -604,9 +597,22 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
         if !others_stay {
             self.held.keyspace.shared().attribution.clear();
+            self.held.partitions().for_each(Partition::forget_attribution);
         }
         targets.map(Db).for_each(|db| self.note_all_waiters(db));
         removed
+    }
+
+    /// Up to `steps_max` entries of what was flushed are to be freed before the client is answered, in later holds.
+    pub fn free_afterwards(&mut self, steps_max: u64) {
+        self.held.free_afterwards = self.held.free_afterwards.max(steps_max);
+    }
+
+    /// Frees all that was flushed, in this hold. For DEBUG.
+    pub fn free_flushed_now(&mut self) {
+        for partition in self.held.partitions() {
+            while partition.free_flushed(&mut Steps::new(u64::MAX)) {}
+        }
     }
 
     /// SWAPDB.
@@ -615,6 +621,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         if a != b {
             self.held.partitions().for_each(|partition| partition.swap(a, b, now));
+            self.held.keyspace.shared().swaps.fetch_add(1, Release);
             self.note_all_waiters(a);
             self.note_all_waiters(b);
         }
@@ -630,19 +637,24 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     // ---- watching ----
 
-    pub fn watch(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) {
+    /// Lists `watcher` under a key; its name is shared with the list.
+    pub fn watch(&mut self, db: Db, name: &Arc<[u8]>, watcher: &Arc<Watcher>) {
+        steps::note(1);
         let now = self.conditions.now;
+        let key = self.key(name);
         let partition = self.held.partition(key.slot);
-        let stale = partition.presence(db, key, now) == Presence::Stale;
-        partition.watches.add(db, key.bytes, watcher, stale);
+        let stale = partition.presence(db, &key, now) == Presence::Stale;
+        partition.watches.add(db, name, watcher, stale);
     }
 
     pub fn unwatch(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) {
+        steps::note(1);
         self.held.partition(key.slot).watches.remove(db, key.bytes, watcher);
     }
 
     /// For EXEC: whether a watched key that was alive at WATCH is past its time now.
     pub fn watched_key_expired(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) -> bool {
+        steps::note(1);
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         partition.presence(db, key, now) == Presence::Stale
@@ -670,18 +682,13 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// wakes waiters without telling watchers (XGROUP DESTROY).
     #[cold]
     pub fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
-        if self.held.partition(key.slot).waiters.has(db, key.bytes) {
-            self.held.note_ready(db, key.bytes);
-        }
+        self.held.note_ready(db, key);
     }
 
     /// All keys of a database are others now.
     fn note_all_waiters(&mut self, db: Db) {
-        let waited = |partition: &mut Partition| -> Vec<Box<[u8]>> {
-            partition.waiters.keys(db).map(Box::from).collect()
-        };
-        let keys: Vec<Box<[u8]>> = self.held.partitions().flat_map(waited).collect();
-        keys.iter().for_each(|key| self.held.note_ready(db, key));
+        let now = self.conditions.now;
+        self.held.note_all_ready(db, |partition, key| partition.presence(db, key, now) == Presence::Alive);
     }
 
     /// What `find` found, if it was this key.
@@ -730,7 +737,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         partition.remove_at(db, &location, now);
         partition.watches.expire(db, key.bytes);
         let tells = partition.tells_changes;
-        self.note_waiters(db, key);
+        self.held.note_removed(db, key);
         self.expired += 1;
         let effect = Effect::Expired { db, key: key.bytes };
         if tells || self.mask.wants(&effect) {
