@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Everything is a sum that was kept when bytes were taken and given back; rounding is what the arena counts by classes
-//! less what its users count by bytes. Reading it is a few additions per partition. The first four lines are exactly
-//! what lives in the arenas.
+//! less what its users count by bytes. Reading it is a few additions per partition (`survey`). While nothing changes, the
+//! first four lines are exactly what lives in the arenas.
 
 use crate::entry::EntryBytes;
 use crate::lock::{Held, Keyspace};
@@ -20,10 +20,12 @@ use crate::object::{Footprint, Object};
 use crate::page::Page;
 use crate::partition::Partition;
 use crate::store::Store;
+use crate::survey::Survey;
 use crate::table::Table;
-use crate::tally::{Class, ClassSums};
+use crate::tally::{CLASSES, Class, ClassSums};
 use crate::value::{Db, Encoding, Type};
 use isotherm_arena::{ArenaStats, Kind, class_bytes};
+use std::collections::BTreeMap;
 
 /// In bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -67,7 +69,7 @@ impl Books {
     }
 
     /// Adds a table, and what is in use in its pages and blobs to `used`.
-    fn add_table(&mut self, table: &Table, used: &mut u64) {
+    pub(crate) fn add_table(&mut self, table: &Table, used: &mut u64) {
         let (tally, totals) = (&table.tally, table.tally.totals);
         let keys = tally.key_bytes() - totals.elsewhere[0];
         let values = tally.value_bytes() - totals.elsewhere[1];
@@ -80,8 +82,9 @@ impl Books {
         *used += table.page_bytes + totals.blob_bytes;
     }
 
-    fn add_partition(&mut self, partition: &Partition, used: &mut u64) {
-        partition.all_tables().for_each(|table| self.add_table(table, used));
+    /// What a partition has beside the tables of its databases.
+    pub(crate) fn add_partition(&mut self, partition: &Partition, used: &mut u64) {
+        partition.flushed_tables().for_each(|table| self.add_table(table, used));
         let store = &partition.store;
         let Footprint { page_bytes, malloc_bytes } = store.objects.footprint();
         self.nodes += page_bytes;
@@ -90,6 +93,15 @@ impl Books {
         self.tables += (store.objects.table_bytes() + store.large.table_bytes()) as u64;
         self.tables += partition.malloc_bytes() as u64;
         self.snapshot += partition.snapshot_bytes();
+    }
+
+    /// What is told by the arenas and by the keyspace as a whole. What is `used` in pages and blobs may have been given back
+    /// since it was counted.
+    pub(crate) fn close(&mut self, keyspace: &Keyspace, arenas: &[ArenaStats], used: u64) {
+        arenas.iter().for_each(|stats| self.add_arena(stats));
+        self.rounding = self.rounding.saturating_sub(used);
+        self.large = keyspace.shared().large.bytes();
+        self.tables += keyspace.shared().attribution.memory_bytes() as u64;
     }
 
     fn add_arena(&mut self, stats: &ArenaStats) {
@@ -139,39 +151,29 @@ fn blob_rounding(store: &Store, entry: &[u8]) -> u64 {
 
 impl Keyspace {
     /// Asserts that the books are those of what is there.
-    pub(crate) fn check_books(&self, held: &Held<'_>) {
-        let books = self.books(held);
+    pub(crate) fn check_books(&self, held: &mut Held<'_>) {
+        let (books, _) = Survey::new(held).books();
         assert_eq!(books.rounding, held.all().map(counted_rounding).sum::<u64>());
         assert_eq!(books.arena_bytes(), self.arenas().iter().map(|arena| arena.live_bytes()).sum::<u64>());
     }
+}
 
-    /// Where the memory of the keyspace is. Of all partitions, which `held` has.
-    pub(crate) fn books(&self, held: &Held<'_>) -> Books {
-        let (mut books, mut used) = (Books::default(), 0);
-        held.all().for_each(|partition| books.add_partition(partition, &mut used));
-        self.arenas().iter().for_each(|arena| books.add_arena(&arena.stats()));
-        books.rounding = books.rounding.checked_sub(used).expect("a class holds what lies in it");
-        books.large = self.shared().large.bytes();
-        books.tables += self.shared().attribution.memory_bytes() as u64;
-        books
+/// Classes of all tables, added up.
+#[derive(Default)]
+pub(crate) struct ClassList(BTreeMap<(Db, Class), ClassSums>);
+
+impl ClassList {
+    pub fn add(&mut self, db: Db, table: &Table) {
+        for (kind, encoding, sums) in table.tally.classes() {
+            self.0.entry((db, Class::new(kind, encoding))).or_default().merge(sums);
+        }
     }
 
-    /// What there is of every type and encoding, by database.
-    pub(crate) fn classes(&self, held: &Held<'_>) -> Vec<ClassBooks> {
-        let mut all: Vec<ClassBooks> = Vec::new();
-        for db in (0..self.config().databases).map(Db) {
-            for table in held.all().filter_map(|partition| partition.table(db)) {
-                for (kind, encoding, sums) in table.tally.classes() {
-                    let is_it =
-                        |one: &&mut ClassBooks| (one.db, one.kind, one.encoding) == (db, kind, encoding);
-                    match all.iter_mut().find(is_it) {
-                        Some(one) => one.sums.merge(sums),
-                        None => all.push(ClassBooks { db, kind, encoding, sums: *sums }),
-                    }
-                }
-            }
-        }
-        all.sort_by_key(|one| (one.db, Class::new(one.kind, one.encoding)));
-        all
+    pub fn sorted(self) -> Vec<ClassBooks> {
+        let told = |((db, class), sums): ((Db, Class), ClassSums)| {
+            let (kind, encoding) = CLASSES[class.number()];
+            ClassBooks { db, kind, encoding, sums }
+        };
+        self.0.into_iter().map(told).collect()
     }
 }

@@ -17,6 +17,7 @@
 //! Invariants: no group or bunch is empty or longer than 64; counts are the sums of what is below.
 
 use isotherm_arena::prefetch_value;
+use isotherm_stdx::steps;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -97,6 +98,7 @@ impl<T: Counted> Row<T> {
     fn find(&self, position: u64) -> (usize, u64) {
         let mut rest = position;
         for (at, item) in self.items.iter().enumerate() {
+            steps::note(1);
             if rest < item.count() {
                 return (at, rest);
             }
@@ -232,6 +234,7 @@ impl<T: Counted> Chain<T> {
         if position < self.count / 2 {
             let mut rest = position;
             for (at, bunch) in self.bunches.iter().enumerate() {
+                steps::note(1);
                 if rest < bunch.count {
                     return (at, rest);
                 }
@@ -240,6 +243,7 @@ impl<T: Counted> Chain<T> {
         } else {
             let mut from = self.count;
             for (at, bunch) in self.bunches.iter().enumerate().rev() {
+                steps::note(1);
                 from -= bunch.count;
                 if position >= from {
                     return (at, position - from);

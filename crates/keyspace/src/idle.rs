@@ -6,10 +6,12 @@
 
 use crate::access::{self, AccessMode};
 use crate::directory;
-use crate::lock::Held;
+use crate::page::Page;
 use crate::partition::Partition;
 use crate::sizes::SIZE_BINS;
+use crate::survey::ITEMS_PER_HOLD_MAX;
 use crate::value::Db;
+use isotherm_stdx::steps::Steps;
 use isotherm_stdx::{Slot, UnixMs};
 
 /// Pages of a database that are looked at: some 17 keys each.
@@ -20,40 +22,54 @@ const PAGES_MAX: usize = 512;
 pub struct IdleTimes {
     pub keys: u64,
     pub bins: [u64; SIZE_BINS],
+    /// Pages that were looked at.
+    pages: usize,
+    /// Of the slot in hand: the page where it goes on.
+    next_page: u32,
 }
 
 impl IdleTimes {
-    fn add_slot(&mut self, partition: &Partition, db: Db, slot: Slot, now: UnixMs) -> usize {
-        let Some(table) = partition.table(db) else { return 0 };
-        let heap = &partition.store.heap;
-        let record = table.slot(heap, partition.geometry.place_of(slot)).record;
-        // A slot of a single tag may hold all there is.
-        let pages = record.pages.min(PAGES_MAX as u32);
-        for page in (0..pages).filter_map(|index| directory::get(heap, &record, index).0) {
-            let page = heap.page(page);
-            for index in 0..page.len() {
-                let own = page.access(index, AccessMode::Lru.width());
-                let seconds = access::idle_seconds(own.unwrap_or(page.stamp()), now);
-                self.bins[(u16::BITS - seconds.leading_zeros()) as usize] += 1;
-            }
-            self.keys += page.len() as u64;
-        }
-        pages as usize
+    pub(crate) fn none() -> IdleTimes {
+        IdleTimes { keys: 0, bins: [0; SIZE_BINS], pages: 0, next_page: 0 }
     }
 
-    /// Those of some keys of a database; slots are looked at from `start` on. Every partition is held.
-    pub(crate) fn of(held: &Held<'_>, db: Db, start: Slot, now: UnixMs) -> IdleTimes {
-        let partitions: Vec<&Partition> = held.all().collect();
-        let mut times = IdleTimes { keys: 0, bins: [0; SIZE_BINS] };
-        let mut pages = 0;
-        for number in start.index()..start.index() + Slot::COUNT {
-            let slot = Slot::new((number % Slot::COUNT) as u16);
-            let partition = partitions[usize::from(held.keyspace.partition_of(slot))];
-            pages += times.add_slot(partition, db, slot, now);
-            if pages >= PAGES_MAX {
-                break;
+    /// Whether enough was looked at.
+    pub(crate) fn is_enough(&self) -> bool {
+        self.pages >= PAGES_MAX
+    }
+
+    /// Adds the keys of a slot, whose partition is held, as many as one hold may look at. True when the slot is done; a
+    /// slot of a single tag may hold all there is. What is split or merged between two holds may be seen twice or not.
+    pub(crate) fn add_slot(&mut self, partition: &Partition, db: Db, slot: Slot, now: UnixMs) -> bool {
+        let mut steps = Steps::new(ITEMS_PER_HOLD_MAX as u64);
+        steps.look(1);
+        let from = std::mem::take(&mut self.next_page);
+        let Some(table) = partition.table(db) else { return true };
+        let heap = &partition.store.heap;
+        let record = table.slot(heap, partition.geometry.place_of(slot)).record;
+        for index in from..record.pages {
+            if self.is_enough() {
+                return true;
             }
+            if steps.is_spent() {
+                self.next_page = index;
+                return false;
+            }
+            self.pages += 1;
+            let Some(page) = directory::get(heap, &record, index).0 else { continue };
+            let page = heap.page(page);
+            steps.look(1 + page.len() as u64);
+            self.add_page(page, now);
         }
-        times
+        true
+    }
+
+    fn add_page(&mut self, page: Page<'_>, now: UnixMs) {
+        for index in 0..page.len() {
+            let own = page.access(index, AccessMode::Lru.width());
+            let seconds = access::idle_seconds(own.unwrap_or(page.stamp()), now);
+            self.bins[(u16::BITS - seconds.leading_zeros()) as usize] += 1;
+        }
+        self.keys += page.len() as u64;
     }
 }

@@ -29,6 +29,7 @@ mod tally;
 mod access;
 mod age;
 mod attribution;
+mod flushed;
 mod geometry;
 mod idle;
 mod partition;
@@ -44,6 +45,7 @@ mod scan;
 mod sizes;
 mod slot_size;
 mod snapshot;
+mod survey;
 
 mod chain;
 mod collection;
@@ -63,7 +65,11 @@ mod zset;
 
 mod effect;
 mod lock;
+mod ready;
+mod serving;
+mod sync;
 mod txn;
+mod upkeep;
 mod waiter;
 mod watch;
 
@@ -76,7 +82,7 @@ mod flood_tests;
 extern crate self as isotherm_keyspace;
 
 pub use access::{AccessMode, AccessNote};
-pub use age::{AgeHand, LRU_ROUND_SECONDS};
+pub use age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
 pub use attribution::{
     LargeKey, LargestKeys, PREFIX_DEPTH_MAX, PREFIX_PINS_MAX, PrefixError, PrefixReport, PrefixSettings,
     PrefixShare,
@@ -85,28 +91,31 @@ pub use books::{Books, ClassBooks};
 pub use collection::{EditError, Edited, Limits};
 pub use compact::CompactStep;
 pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
-pub use evict::EvictionPolicy;
+pub use evict::{Evicted, EvictionPolicy};
 pub use expire::ExpireStep;
-pub use hash::{FieldSet, HashEdit, HashView};
+pub use hash::{Draws, FieldSet, HashEdit, HashView};
 pub use idle::IdleTimes;
+pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use key::{Key, KeyHasher};
 pub use list::{Elements, End, ListEdit, ListView};
-pub use lock::{Config, Held, Keyspace, Want};
+pub use lock::{Config, HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, HoldWatch, KEYS_PER_HOLD_MAX, Keyspace, Want};
 pub use packed::{Element, TextRoom};
 pub use prefetch::{Intent, PREFETCH_KEYS_MAX};
+pub use serving::{Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
 pub use set::{SetEdit, SetView};
 pub use sizes::{SIZE_BINS, SIZED_TYPES};
 pub use slot_size::SlotSize;
 pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
 pub use stream::{
-    Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamEdit, StreamEntry, StreamId,
-    StreamPart, StreamState, StreamView, Trim,
+    Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamBlock, StreamEdit,
+    StreamEntry, StreamId, StreamPart, StreamState, StreamView, Trim,
 };
+pub use survey::{DatabaseKeys, Sizes, Survey};
 pub use tally::ClassSums;
 pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
-pub use waiter::Waiter;
+pub use waiter::{Claim, WaitedKey, Waiter};
 pub use watch::Watcher;
 pub use zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 

@@ -1,7 +1,8 @@
 //! What a slot takes: read from its records, which every change keeps, so nothing is walked.
 
-use crate::lock::Held;
 use crate::partition::Partition;
+use crate::record::UNIT_BYTES;
+use crate::value::Db;
 use isotherm_stdx::Slot;
 
 /// One slot, in all databases.
@@ -16,25 +17,12 @@ pub struct SlotSize {
 }
 
 impl SlotSize {
-    fn of(partition: &Partition, slot: Slot) -> SlotSize {
-        /// The unit of `Record::outside`.
-        const UNIT_BYTES: u64 = 16;
-        let mut size = SlotSize::default();
-        let place = partition.geometry.place_of(slot);
-        for table in partition.databases().filter_map(|db| partition.table(db)) {
-            let record = partition.slot(table, place).record;
-            size.keys += u64::from(record.keys);
-            size.volatile += u64::from(record.volatile);
-            size.memory_bytes += record.page_bytes + u64::from(record.outside) * UNIT_BYTES;
-        }
-        size
-    }
-}
-
-impl Held<'_> {
-    /// The size of every slot, by its number. Every partition is held.
-    pub fn slot_sizes(&mut self) -> Vec<SlotSize> {
-        assert!(self.holds_all(), "whoever asks for all slots holds the gate");
-        Slot::all().map(|slot| SlotSize::of(self.partition(slot), slot)).collect()
+    /// Adds what the slot takes in one database. Its partition is held.
+    pub(crate) fn add(&mut self, partition: &Partition, db: Db, slot: Slot) {
+        let Some(table) = partition.table(db) else { return };
+        let record = partition.slot(table, partition.geometry.place_of(slot)).record;
+        self.keys += u64::from(record.keys);
+        self.volatile += u64::from(record.volatile);
+        self.memory_bytes += record.page_bytes + record.outside * UNIT_BYTES;
     }
 }

@@ -25,6 +25,8 @@ pub enum Type {
 }
 
 impl Type {
+    pub const COUNT: usize = 6;
+
     pub fn name(self) -> &'static str {
         match self {
             Type::String => "string",

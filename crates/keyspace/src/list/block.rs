@@ -20,6 +20,7 @@
 //! all equally long: (7680 - 24) / 16 = 478 in a block, 16.07 B each.
 
 use crate::packed::{Coded, Element, LONG_TAG, fixed_bytes};
+use isotherm_stdx::steps;
 
 pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const BLOCK_BYTES_MAX: usize = 7680;
@@ -144,6 +145,7 @@ impl<'a> Block<'a> {
         let tags = self.tags();
         let last = tags.len() - 1;
         let tag = tags[last - index];
+        steps::note(index.min(last - index) as u64 + 1);
         if index > last / 2 {
             let mut to = self.end();
             for (&tag, _) in tags.iter().zip(index..last) {

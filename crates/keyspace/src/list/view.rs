@@ -14,6 +14,7 @@ use crate::snapshot::SnapshotPart;
 use crate::store::Store;
 use crate::value::{Encoding, Full};
 use isotherm_arena::Handle;
+use isotherm_stdx::steps;
 
 /// Blocks whose elements take no more than this in a listpack are packed again.
 const PACKED_AGAIN_BYTES: u64 = PACKED_BYTES_MAX as u64 / 2;
@@ -101,6 +102,7 @@ impl<'a> Iterator for Elements<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Element<'a>> {
+        steps::note(1);
         match self {
             Elements::Packed(elements) => elements.next(),
             Elements::Blocks(elements) => elements.next(),
