@@ -5,6 +5,7 @@ use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Limits, L
 use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+use isotherm_stdx::steps;
 
 pub struct Call<'c, 't, 'k> {
     pub txn: &'c mut Txn<'t, 'k>,
@@ -111,6 +112,7 @@ impl<'c> Call<'c, '_, '_> {
     /// The key at argument `at`.
     #[inline]
     pub fn key(&self, at: usize) -> Key<'c> {
+        steps::note(1);
         self.keys.get(at).unwrap_or_else(|| self.txn.key(self.args.get(at)))
     }
 
@@ -126,7 +128,7 @@ impl<'c> Call<'c, '_, '_> {
     /// The store is full: a slot or the arena has reached its limit.
     #[cold]
     pub fn out_of_memory(&mut self) -> Outcome {
-        self.fail(errors::OUT_OF_MEMORY)
+        self.fail(errors::NO_MEMORY_FOR_KEY)
     }
 
     // ---- events ----

@@ -100,6 +100,21 @@ impl Spec {
         if keys::are_movable(self.key_specs) { self.flags.or(Flags::MOVABLE_KEYS) } else { self.flags }
     }
 
+    /// Whether its time does not grow with the data, as far as `complexity` says so: its first term is O(1), or the
+    /// logarithm of something and nothing beside it, and no term is said to come in addition. "O(1) for each element"
+    /// counts: its elements were sent.
+    pub fn is_constant_time(&self) -> bool {
+        let complexity = self.complexity.to_ascii_lowercase();
+        let mut depth = 0;
+        let end = complexity.find(|letter| {
+            depth += i32::from(letter == '(') - i32::from(letter == ')');
+            letter == ')' && depth == 0
+        });
+        let term = end.map_or("", |end| &complexity[..=end]);
+        let is_bounded = term == "o(1)" || term.starts_with("o(log") && !term.contains(['+', '*']);
+        is_bounded && !complexity.contains("additional o(")
+    }
+
     /// Whether `len` arguments, the name(s) included, are as many as there must be.
     #[inline]
     pub const fn takes(&self, len: usize) -> bool {
@@ -115,4 +130,9 @@ pub enum Reach {
     Keys,
     /// All: the gate (KEYS, SCAN, DBSIZE, FLUSHALL, ...).
     All,
+    /// One after the other, each for a moment: reports about the whole (INFO, MEMORY MAP, ...), and what has to wait until no
+    /// command is under way that began before it (CLIENT KILL). The handler locks them; inside EXEC all are held.
+    Each,
+    /// Those of its keys, but not all at once: the handler locks by itself, a part at a time (WATCH).
+    Parts,
 }

@@ -10,7 +10,7 @@ use crate::text;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{EventClass, Key, Lookup, STRING_BYTES_MAX};
 use isotherm_resp::{Args, Reply, errors};
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{parse_i64, steps};
 
 pub const BITFIELD: Command<Handler> = Command::new(
     Spec {
@@ -197,6 +197,7 @@ fn read_parts(call: &Call<'_, '_, '_>) -> Result<Vec<Part>, &'static str> {
     let mut overflow = Overflow::Wrap;
     let mut parts = Vec::new();
     for action in actions(call.args) {
+        steps::note(1);
         match action? {
             (at, Action::Overflow) => overflow = read_overflow(call.args.get(at + 1))?,
             (at, action) => parts.push(read_part(call, at, action, overflow)?),

@@ -6,6 +6,7 @@
 //! The formulas, and the order of their operations, are the field's: replies show four decimals of a metre.
 
 use super::hash::{Area, Cell, LATITUDE_MAX, LONGITUDE_MAX, Position, STEP_MAX};
+use isotherm_stdx::steps;
 use std::f64::consts::PI;
 
 const EARTH_RADIUS_M: f64 = 6_372_797.560856;
@@ -54,6 +55,7 @@ impl Search {
     pub fn settle(&mut self) {
         let Shape::Polygon(corners) = &self.shape else { return };
         let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+        steps::note(corners.len() as u64);
         for corner in corners {
             let (longitude, latitude) = (corner.longitude * RADIANS, corner.latitude * RADIANS);
             x += latitude.cos() * longitude.cos();
@@ -184,6 +186,7 @@ fn bounds_of(corners: &[Position]) -> Area {
 fn is_in_polygon(corners: &[Position], at: Position) -> bool {
     let Some(mut last) = corners.last() else { return false };
     let mut inside = false;
+    steps::note(corners.len() as u64);
     for corner in corners {
         let spans = (corner.latitude > at.latitude) != (last.latitude > at.latitude);
         if spans {

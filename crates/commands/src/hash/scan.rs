@@ -93,7 +93,7 @@ fn hrandfield(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let prng = &mut *call.prng;
     match or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) {
-        Some(view) => match view.random(&mut |n| prng.below(n)) {
+        Some(view) => match view.draws().next(&mut |n| prng.below(n)) {
             Some((field, _)) => reply_element(call.reply, field),
             None => call.reply.null(),
         },
@@ -139,9 +139,10 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         !reply.is_in_vain()
     };
     let wanted_count = wanted.unsigned_abs();
+    let mut draws = view.draws();
     if wanted < 0 {
         for _ in 0..wanted_count {
-            let Some((field, value)) = view.random(&mut |n| prng.below(n)) else { break };
+            let Some((field, value)) = draws.next(&mut |n| prng.below(n)) else { break };
             if !tell(field, value) {
                 break;
             }
@@ -150,25 +151,29 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         view.for_each(|field, value| {
             tell(field, value);
         });
-    } else if wanted_count * 3 > view.len() {
-        // A large part: each of those left is taken with the chance that is left.
-        let mut pairs = Vec::new();
-        view.for_each(|field, value| pairs.push((field, value)));
-        for at in 0..(wanted_count as usize).min(pairs.len()) {
-            let other = at + prng.below((pairs.len() - at) as u64) as usize;
-            pairs.swap(at, other);
-            tell(pairs[at].0, pairs[at].1);
-        }
     } else {
         let mut seen = HashSet::new();
-        for _ in 0..wanted_count.saturating_mul(20) {
-            if seen.len() as u64 == wanted_count {
-                break;
-            }
-            let Some((field, value)) = view.random(&mut |n| prng.below(n)) else { break };
+        // Of a large part most draws would be repeats; so they are when fewer are visible than there are.
+        let repeats_max = if wanted_count * 3 > view.len() { 0 } else { 100 + wanted_count };
+        let mut repeats = 0;
+        while repeats < repeats_max && (seen.len() as u64) < wanted_count {
+            let Some((field, value)) = draws.next(&mut |n| prng.below(n)) else { break };
             if seen.insert(field.to_vec()) {
                 tell(field, value);
+            } else {
+                repeats += 1;
             }
+        }
+        // Each of those left is taken with the chance that is left.
+        let mut rest = Vec::new();
+        if (seen.len() as u64) < wanted_count {
+            view.for_each(|field, value| rest.push((field, value)));
+            rest.retain(|(field, _)| seen.is_empty() || !seen.contains(&field.to_vec()));
+        }
+        for at in 0..(wanted_count as usize - seen.len()).min(rest.len()) {
+            let other = at + prng.below((rest.len() - at) as u64) as usize;
+            rest.swap(at, other);
+            tell(rest[at].0, rest[at].1);
         }
     }
     let len = if values && !nested { count * 2 } else { count };

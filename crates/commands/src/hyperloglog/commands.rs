@@ -8,6 +8,7 @@ use crate::text;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Encoding, Entry, EventClass, Expiry, Full, Key, Lookup, NewValue};
 use isotherm_resp::errors;
+use isotherm_stdx::steps;
 
 /// Why a sketch cannot be worked on.
 pub(super) enum Wrong {
@@ -24,7 +25,7 @@ impl Wrong {
             Wrong::Type => errors::WRONG_TYPE,
             Wrong::NoSketch => "WRONGTYPE Key is not a valid HyperLogLog string value.",
             Wrong::Corrupted => "INVALIDOBJ Corrupted HLL object detected",
-            Wrong::Full => errors::OUT_OF_MEMORY,
+            Wrong::Full => errors::NO_MEMORY_FOR_KEY,
         }
     }
 }
@@ -151,6 +152,7 @@ fn add_to_copy(
 fn add_all(call: &Call<'_, '_, '_>, bytes: &mut Vec<u8>) -> Result<u64, Corrupted> {
     let mut changes = 0;
     for element in call.args.from(2).iter() {
+        steps::note(1);
         changes += u64::from(sketch::add(bytes, element, call.settings.hll_sparse_bytes_max)?);
     }
     Ok(changes)

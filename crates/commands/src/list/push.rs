@@ -5,7 +5,7 @@ use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{EditError, End, EventClass, Lookup, Value};
 use isotherm_resp::errors;
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{parse_i64, steps};
 
 pub const LPUSH: Command<Handler> = Command::new(
     Spec {
@@ -109,7 +109,7 @@ fn push(call: &mut Call<'_, '_, '_>, end: End, only_present: bool) -> Outcome {
     }
     let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
         let before = list.len();
-        let done = list.push(end, args.iter().skip(2));
+        let done = list.push(end, args.iter().skip(2).inspect(|_| steps::note(1)));
         (done, before, list.len())
     });
     let edited = match edited {

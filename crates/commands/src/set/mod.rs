@@ -43,10 +43,10 @@ fn set(found: Option<Entry<'_>>) -> Result<Option<SetView<'_>>, &'static str> {
 fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<(R, Edited<()>), &'static str> {
     let edited = edited.map_err(|error| match error {
         EditError::WrongType => errors::WRONG_TYPE,
-        EditError::Full => errors::OUT_OF_MEMORY,
+        EditError::Full => errors::NO_MEMORY_FOR_KEY,
     })?;
     let Edited { result, changed, created, emptied } = edited;
-    let result = result.map_err(|_| errors::OUT_OF_MEMORY)?;
+    let result = result.map_err(|_| errors::NO_MEMORY_FOR_KEY)?;
     Ok((result, Edited { result: (), changed, created, emptied }))
 }
 

@@ -5,7 +5,7 @@ use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{EditError, EventClass, Full, Lookup, Value, ZsetEdit};
 use isotherm_resp::{Args, errors};
-use isotherm_stdx::parse_f64;
+use isotherm_stdx::{parse_f64, steps};
 
 const XX_AND_NX: &str = "ERR XX and NX options at the same time are not compatible";
 const GT_LT_NX: &str = "ERR GT, LT, and/or NX options at the same time are not compatible";
@@ -216,6 +216,7 @@ fn add_each<'m, M: Iterator<Item = &'m [u8]>>(
         return (done, Err(Full));
     }
     for (member, &score) in members().zip(scores) {
+        steps::note(1);
         let (mut passed_over, mut not_a_number) = (false, false);
         let updated = edit.update(member, |old| {
             let chosen = options.choose(old, score);

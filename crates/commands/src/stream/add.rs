@@ -8,7 +8,7 @@ use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{EditError, EventClass, Full, Lookup, StreamEdit, StreamId, UnixMs, Value};
 use isotherm_resp::errors;
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{parse_i64, steps};
 
 pub const XADD: Command<Handler> = Command::new(
     Spec {
@@ -77,7 +77,7 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let (key, args) = (call.key(1), call.args);
-    let fields: Vec<&[u8]> = args.iter().skip(options.id_at + 1).collect();
+    let fields: Vec<&[u8]> = args.iter().skip(options.id_at + 1).inspect(|_| steps::note(1)).collect();
     if fields.is_empty() || fields.len() % 2 == 1 {
         return call.fail(errors::wrong_arity(XADD.spec.name));
     }
@@ -286,7 +286,7 @@ fn parse_xsetid(call: &mut Call<'_, '_, '_>) -> Result<(), &'static str> {
         }
     });
     if edited.is_err() {
-        return Err(errors::OUT_OF_MEMORY);
+        return Err(errors::NO_MEMORY_FOR_KEY);
     }
     call.event(EventClass::Stream, "xsetid", key.bytes);
     call.reply.ok();

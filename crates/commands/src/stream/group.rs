@@ -8,7 +8,7 @@ use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{ConsumerGroup, EditError, EventClass, Lookup, StreamEdit, StreamId, Value};
 use isotherm_resp::errors;
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{parse_i64, steps};
 
 pub const XGROUP: Command<Handler> = Command::container(
     Spec {
@@ -70,7 +70,7 @@ fn change<R>(
     }
     match call.txn.edit_stream(call.db, &key, &call.settings.limits, work) {
         Ok(edited) => Ok(edited.result),
-        Err(_) => Err(errors::OUT_OF_MEMORY.into()),
+        Err(_) => Err(errors::NO_MEMORY_FOR_KEY.into()),
     }
 }
 
@@ -379,7 +379,7 @@ fn xack(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
         let mut group = stream.group_mut(name).expect("it was found");
-        ids.into_iter().filter(|id| group.acknowledge(*id)).count() as u64
+        ids.into_iter().inspect(|_| steps::note(1)).filter(|id| group.acknowledge(*id)).count() as u64
     });
     let Ok(acknowledged) = edited.map(|edited| edited.result) else { return call.out_of_memory() };
     if acknowledged > 0 {

@@ -20,7 +20,7 @@ use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, Value};
 use isotherm_resp::{Args, errors};
-use isotherm_stdx::parse_f64;
+use isotherm_stdx::{parse_f64, steps};
 use options::Options;
 use std::cmp::Ordering;
 
@@ -266,6 +266,7 @@ fn each_answer(
             give(call, Some(element));
         }
         for get in &options.gets {
+            steps::note(1);
             let value = pattern::look_up(call, get, element);
             give(call, value.as_deref());
         }
