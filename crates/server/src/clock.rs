@@ -58,6 +58,12 @@ impl CommandClock {
         taken
     }
 
+    /// When the command under way began, or when the last one ended.
+    #[inline]
+    pub fn began(&self) -> u64 {
+        self.began
+    }
+
     #[inline]
     pub fn nanos(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.ns_scale)) >> SCALE_BITS) as u64
@@ -69,7 +75,14 @@ impl CommandClock {
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// The moment at which the command under way began.
+    /// The command under way had to wait: what it decides by is the time when it has what it waited for. How long it took
+    /// counts from when it began, as before.
+    #[inline]
+    pub fn outdate(&mut self) {
+        self.flips_at = 0;
+    }
+
+    /// The moment at which the command under way began, or at which it had what it had to wait for (`outdate`).
     #[inline]
     pub fn now(&mut self) -> UnixMs {
         if self.began < self.read_at || self.began >= self.flips_at {
@@ -91,6 +104,28 @@ impl CommandClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_has_waited_reads_the_time_anew() {
+        let mut clock = CommandClock::new();
+        let mut stale = 0;
+        for _ in 0..20 {
+            clock.begin();
+            clock.now();
+            // The next command begins in the same millisecond, as a rule, and waits.
+            clock.begin();
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            let woken = crate::node::unix_now();
+            stale += i32::from(clock.now() < woken);
+            clock.outdate();
+            assert!(clock.now() >= woken);
+            assert!(
+                clock.nanos(clock.raw() - clock.began()) >= 3_000_000,
+                "its time counts from when it began"
+            );
+        }
+        assert!(stale > 0, "without that it would be the time before the wait");
+    }
 
     #[test]
     fn limits_in_ticks_are_limits_in_time() {

@@ -9,31 +9,32 @@
 //! | huge pages| every tick                 | some ranges of 2 MB that are full; seldom while slabs are emptied         |
 //! | giving back| at most once a second    | what the allocator holds of freed values, where it does not see to it itself|
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
+//! | holds     | once a second              | the longest that locks were held, by whom (see `holds`)                   |
 //! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
 //! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
 
-use isotherm_keyspace::{
-    AccessMode, AgeHand, Conditions, ExpiryMode, Held, LRU_ROUND_SECONDS, NoEffects, Slot, Txn, Want,
-};
+use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Survey, Want};
 use isotherm_stdx::Prng;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::compaction::Compaction;
+use crate::holds::{self, Work};
 use crate::latency::monitor::Event;
-use crate::memory::Room;
+use crate::memory::{FREED_PER_STEP_MAX, Room};
 use crate::memory_map;
 use crate::node::{Node, Tasks, unix_now};
 use crate::pump::Pump;
 use isotherm_allocator as allocator;
 
-/// Keys that expire under one lock: some 20 us.
-const EXPIRED_PER_STEP_MAX: u64 = 100;
-/// Nodes of removed collections that are freed under one lock: some 20 us.
-const FREED_PER_STEP_MAX: usize = 200;
-/// Slots that age under one lock.
-const SLOTS_PER_STEP_MAX: usize = 4;
+/// Entries, pages and hashes that the expiry cycle looks at under one lock: some 50 us.
+const EXPIRY_STEPS_MAX: u64 = 250;
+/// Slots that age under one lock, and pages of them: some 50 us. One slot may hold all keys.
+const AGED_SLOTS_MAX: usize = 4;
+const AGED_PAGES_MAX: u64 = 500;
+/// Steps of ageing in one tick: 50,000 pages, some 0.85 M keys, in 5 ms. What is left then is for the next tick.
+const AGE_STEPS_MAX: usize = 100;
 /// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be given back
 /// again, and copying 2 MB takes as long as moving thousands of objects.
 const ROUNDS_PER_COLLAPSE: u32 = 16;
@@ -57,6 +58,7 @@ pub struct Cron {
     age_due: f64,
     aged_at: Instant,
     sampled_at: Instant,
+    holds_sampled_at: Instant,
     compaction: Compaction,
     /// When everything but compaction goes on.
     round_due: Instant,
@@ -82,6 +84,7 @@ impl Cron {
             age_due: 0.0,
             aged_at: now,
             sampled_at: now,
+            holds_sampled_at: now,
             compaction: Compaction::default(),
             round_due: now,
             rounds: 0,
@@ -118,6 +121,10 @@ impl Cron {
             self.node.stats.sample_rates(self.sampled_at.elapsed());
             self.node.note_excess();
             self.sampled_at = Instant::now();
+        }
+        if self.holds_sampled_at.elapsed() >= holds::SAMPLE_INTERVAL {
+            self.node.stats.sample_holds();
+            self.holds_sampled_at = Instant::now();
         }
         let woken = self.node.stats.now_ticks();
         self.note_process();
@@ -158,10 +165,11 @@ impl Cron {
         if self.settled_at.take_if(|at| *at <= Instant::now()).is_none() {
             return;
         }
-        let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
         let mut held = Held::new(&self.node.keyspace);
         held.acquire(Want::All);
-        memory_map::note_process(self.node, &Txn::new(&mut held, conditions, &mut NoEffects));
+        let from = self.node.stats.now_ticks();
+        memory_map::note_process(self.node, &mut Survey::new(&mut held));
+        holds::note_gate(from);
     }
 
     /// Since when more memory is used than there should be.
@@ -180,30 +188,35 @@ impl Cron {
         25 + 2 * (self.node.config.active_expire_effort() - 1)
     }
 
-    /// Removes what is due. True if time was over before all of it had left.
+    /// Removes what is due. True if time was over before all of it had left. Each partition has its turn, whatever there
+    /// is to do in the one before it.
     fn expire(&mut self, deadline: Instant) -> bool {
-        let partitions = self.node.keyspace.partition_count() as u16;
-        let stats = self.node.control_stats();
-        for _ in 0..partitions {
-            loop {
-                let (now, sink) = (unix_now(), &mut self.pump);
-                let step = self.node.keyspace.expire_step(self.expire_at, now, EXPIRED_PER_STEP_MAX, sink);
-                stats.values.expired_keys.add(step.expired);
-                stats.values.expired_fields.add(step.fields);
-                if Instant::now() >= deadline {
-                    return true;
-                }
-                if !step.more {
-                    break;
-                }
+        let _working = holds::working(Work::Expiry);
+        let keyspace = &self.node.keyspace;
+        let partitions = keyspace.partition_count() as u16;
+        let values = &self.node.control_stats().values;
+        let mut left = partitions;
+        while left > 0 {
+            let (now, sink) = (unix_now(), &mut self.pump);
+            let step = keyspace.expire_step(self.expire_at, now, EXPIRY_STEPS_MAX, sink);
+            values.expired_keys.add(step.expired);
+            values.expired_fields.add(step.fields);
+            if !step.more {
+                left -= 1;
+                self.expire_at = (self.expire_at + 1) % partitions;
             }
-            self.expire_at = (self.expire_at + 1) % partitions;
+            if Instant::now() >= deadline {
+                // The next tick begins with another one.
+                self.expire_at = (self.expire_at + 1) % partitions;
+                return true;
+            }
         }
         false
     }
 
     /// Gives back what large collections that were removed had. True if time was over before.
     fn free_removed(&self, deadline: Instant) -> bool {
+        let _working = holds::working(Work::LazyFree);
         for partition in 0..self.node.keyspace.partition_count() as u16 {
             while self.node.keyspace.free_step(partition, FREED_PER_STEP_MAX) {
                 if Instant::now() >= deadline {
@@ -257,9 +270,14 @@ impl Cron {
         self.aged_at = Instant::now();
         // After a long rest (a suspended machine) one round is enough.
         self.age_due = self.age_due.min(Slot::COUNT as f64);
-        while self.age_due >= SLOTS_PER_STEP_MAX as f64 {
-            self.node.keyspace.age_step(&mut self.hand, SLOTS_PER_STEP_MAX, now);
-            self.age_due -= SLOTS_PER_STEP_MAX as f64;
+        let _working = holds::working(Work::Ageing);
+        for _ in 0..AGE_STEPS_MAX {
+            if self.age_due < 1.0 {
+                return;
+            }
+            let slots_max = AGED_SLOTS_MAX.min(self.age_due as usize);
+            let step = self.node.keyspace.age_step(&mut self.hand, slots_max, AGED_PAGES_MAX, now);
+            self.age_due -= step.slots as f64;
         }
     }
 }

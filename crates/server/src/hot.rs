@@ -9,6 +9,7 @@ use crate::clock::CommandClock;
 use crate::command_log::Kind;
 use crate::config::{Config, Id, OutputLimit, id};
 use crate::events::Events;
+use crate::holds::LONG_HOLD;
 use crate::node::Node;
 use std::sync::atomic::Ordering;
 
@@ -71,6 +72,8 @@ pub struct Hot {
     /// Idle connections are closed after so many seconds; 0 for never.
     pub timeout_seconds: u64,
     pub import_mode: bool,
+    /// So many ticks are a long hold of a lock.
+    pub long_hold_ticks: u64,
     /// The times of commands are recorded.
     pub tracks_latency: bool,
     pub notable: Notable,
@@ -138,6 +141,7 @@ impl Hot {
             calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
+            long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),
             tracks_latency: config.tracks_latency(),
             notable: Notable::new(config, clock),
             counts_slots: config.flag(id("cluster-slot-stats-enabled")),

@@ -14,14 +14,15 @@
 //! keys. A key that leaves makes room in its slab and does not shrink it, so excess is not looked at while keys leave:
 //! the cron counts it, after compaction had its time, and lets it fall by halves; the bound keeps the two from chasing.
 
-use isotherm_keyspace::{AccessMode, EffectSink, EvictionPolicy as Order};
-use isotherm_stdx::Prng;
+use isotherm_keyspace::{AccessMode, EffectSink, Evicted, EvictionPolicy as Order};
+use isotherm_stdx::{Prng, Steps};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::admin::Mark;
 use crate::config::EvictionPolicy;
+use crate::holds::{self, Work};
 use crate::latency::monitor::Event;
 use crate::node::{Node, Tasks, unix_now};
 use crate::stats::ThreadStats;
@@ -99,6 +100,11 @@ pub fn hash_table_bytes<T>(capacity: usize) -> usize {
     }
 }
 
+/// Nodes or entries of what was removed that are freed in one hold: some 20 us.
+pub const FREED_PER_STEP_MAX: usize = 200;
+/// Such holds on the way to room for a command: some 500 us, as long as eviction may take by default.
+const FREE_STEPS_MAX: u64 = 25;
+
 /// How an attempt to make room ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
@@ -140,34 +146,52 @@ impl Node {
         self.memory.excess_bytes.store(excess, Ordering::Relaxed);
     }
 
-    /// Evicts until memory is below the limit. The caller holds no partition.
+    /// Evicts until memory is below the limit and no arena is full. The caller holds no partition.
     pub fn make_room(&self, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
         let limit = self.config.maxmemory_bytes();
-        if limit == 0 || self.counted_memory_bytes() <= limit {
+        if limit == 0 || self.has_room() {
             return Room::Enough;
         }
+        let is_above = self.counted_memory_bytes() > limit;
         // Connections are too large before keys are too many.
-        let limit = limit + self.evict_clients(stats);
+        let limit = if is_above { limit + self.evict_clients(stats) } else { limit };
         let excess = self.memory.excess_bytes();
-        if self.used_memory_bytes() + excess <= limit {
+        let is_below = || self.used_memory_bytes() + excess <= limit;
+        // What was removed and not freed yet is neither a reason to evict nor one to refuse.
+        let is_freed = is_below() && self.keyspace.full_arena().is_none() || self.free_removed();
+        if is_below() && self.keyspace.full_arena().is_none() {
             return Room::Enough;
         }
+        if !is_freed {
+            return Room::Soon;
+        }
+        // A full arena refuses what does not fit into it, and nothing else.
+        let refused = || if is_below() { Room::Enough } else { Room::None };
         // While data is imported, its source decides what leaves.
         let policy = self.config.eviction_policy();
-        let Some(order) = order_of(policy).filter(|_| !self.config.import_mode()) else { return Room::None };
+        let Some(order) = order_of(policy).filter(|_| !self.config.import_mode()) else { return refused() };
         // Paused for writing: nothing may change.
         if self.tasks().has(Tasks::PAUSES) {
-            return Room::None;
+            return refused();
         }
+        let _working = holds::working(Work::Eviction);
         let (begun, patience) = (Instant::now(), patience(self.config.eviction_tenacity()));
         let now = unix_now();
         let room = loop {
-            if !self.keyspace.evict_one(order, now, prng, sink) {
+            let arena = if is_below() { self.keyspace.full_arena() } else { None };
+            match self.keyspace.try_evict(order, arena, now, prng, sink) {
+                Evicted::Key(partition) => {
+                    stats.values.evicted_keys.add(1);
+                    // A large collection has left the keyspace, but not yet the memory.
+                    self.free_removed_of(partition, &mut Steps::new(FREE_STEPS_MAX));
+                }
+                Evicted::NotYet => {}
+                Evicted::Nothing if !self.free_removed() => break Room::Soon,
                 // Nobody is refused for what is only held.
-                break if self.used_memory_bytes() <= limit { Room::Enough } else { Room::None };
+                Evicted::Nothing if self.used_memory_bytes() <= limit => break Room::Enough,
+                Evicted::Nothing => break Room::None,
             }
-            stats.values.evicted_keys.add(1);
-            if self.used_memory_bytes() + excess <= limit {
+            if is_below() && self.keyspace.full_arena().is_none() {
                 break Room::Enough;
             }
             if patience.is_some_and(|patience| begun.elapsed() > patience) {
@@ -176,6 +200,33 @@ impl Node {
         };
         self.note_latency(Event::EvictionCycle, begun.elapsed());
         room
+    }
+
+    /// Whether there is memory for more, below `maxmemory` and in every arena.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.counted_memory_bytes() <= self.config.maxmemory_bytes() && self.keyspace.full_arena().is_none()
+    }
+
+    /// Frees some of what was removed. Whether nothing of that is left.
+    fn free_removed(&self) -> bool {
+        let mut steps = Steps::new(FREE_STEPS_MAX);
+        let mut partitions = 0..self.keyspace.partition_count() as u16;
+        partitions.all(|partition| self.free_removed_of(partition, &mut steps))
+    }
+
+    fn free_removed_of(&self, partition: u16, steps: &mut Steps) -> bool {
+        if !self.keyspace.has_unfreed(partition) {
+            return true;
+        }
+        let _working = holds::working(Work::LazyFree);
+        while self.keyspace.has_unfreed(partition) {
+            if !steps.look(1) {
+                return false;
+            }
+            self.keyspace.free_step(partition, FREED_PER_STEP_MAX);
+        }
+        true
     }
 
     /// The policy has changed, or the server starts: access stamps are kept accordingly.

@@ -9,18 +9,21 @@
 //!                   redis_memory_used_bytes 1048576
 //!                   redis_commands_total{cmd="get"} 42
 //! ```
-//! One thread answers one request after the other, each within seconds: Prometheus asks a few times a minute.
+//! A few threads answer one request after the other each; Prometheus asks a few times a minute. A request has `REQUEST_PATIENCE`
+//! to arrive, whole, and its answer as long to leave: whoever sends or reads a byte a second is closed, and until then has
+//! one of the threads. So /healthz answers at once beside some slow clients, and soon beside many.
 
-use isotherm_keyspace::{Conditions, ExpiryMode, Held, NoEffects, Txn, Want};
+use isotherm_keyspace::{Held, Survey};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::command_log::Kind;
 use crate::config::{OUTPUT_CLASSES, find, output_limits};
-use crate::info::{self, Snapshot};
+use crate::holds::HoldTotals;
+use crate::info::{self, Facts, Snapshot};
 use crate::listeners::os_text;
 use crate::log;
 use crate::node::{Node, unix_now};
@@ -31,28 +34,42 @@ mod names;
 use isotherm_allocator::ClassUse;
 use names::{METRICS, PARAMETERS, Type};
 
-/// A request may take so long to arrive, and so may its answer to leave.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// All of a request may take so long to arrive. What asks is in the same network, and sends one packet.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
+/// All of an answer may take so long to leave: some hundred kilobytes.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Connections that are answered at a time. Two that ask for metrics and one for the health are usual.
+const THREADS: usize = 4;
 
-/// Listens and answers in a thread of its own, if a port is configured.
+/// How long accepting rests when it has failed.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// Listens and answers in threads of its own, if a port is configured.
 pub fn start(node: &'static Node) -> Result<(), String> {
     let Some((address, port)) = node.config.metrics_address() else { return Ok(()) };
     let failed = |error: io::Error| format!("Failed listening on port {port} (metrics): {}", os_text(&error));
     let listener = TcpListener::bind((address.as_str(), port)).map_err(failed)?;
-    let serve = move || {
-        outside::note_stack();
-        // A peer that is gone before it is answered asks again.
-        listener.incoming().flatten().for_each(|stream| drop(answer(node, stream)));
-    };
-    std::thread::Builder::new().name("metrics".into()).spawn(serve).map_err(failed)?;
+    for number in 0..THREADS {
+        let listener = listener.try_clone().map_err(failed)?;
+        let serve = move || {
+            outside::note_stack();
+            loop {
+                match listener.accept() {
+                    // A peer that is gone before it is answered asks again.
+                    Ok((stream, _)) => drop(answer(node, stream)),
+                    // There may be no file descriptor for now.
+                    Err(_) => std::thread::sleep(ACCEPT_REST),
+                }
+            }
+        };
+        std::thread::Builder::new().name(format!("metrics-{number}")).spawn(serve).map_err(failed)?;
+    }
     log::notice(format!("Metrics are served on http://{address}:{port}/metrics"));
     Ok(())
 }
 
 fn answer(node: &Node, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let request = read_head(&mut stream)?;
     let (status, kind, body) = match path_of(&request) {
         Some("/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page(node)),
@@ -64,21 +81,46 @@ fn answer(node: &Node, mut stream: TcpStream) -> io::Result<()> {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
+    write_all(&mut stream, &(head + &body))
+}
+
+/// What is left of the patience with a peer.
+fn left_until(deadline: Instant) -> io::Result<Option<Duration>> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
 }
 
 /// Up to the empty line, or as much as there may be.
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut head = Vec::new();
+    let deadline = Instant::now() + REQUEST_PATIENCE;
+    let (mut head, mut seen) = (Vec::new(), 0);
     let mut bytes = [0; 1024];
-    while head.len() < REQUEST_BYTES_MAX && !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        match stream.read(&mut bytes)? {
-            0 => break,
-            count => head.extend_from_slice(&bytes[..count]),
+    while head.len() < REQUEST_BYTES_MAX && !head[seen..].windows(4).any(|end| end == b"\r\n\r\n") {
+        seen = head.len().saturating_sub(3);
+        stream.set_read_timeout(left_until(deadline)?)?;
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(count) => head.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(head)
+}
+
+fn write_all(stream: &mut TcpStream, text: &str) -> io::Result<()> {
+    let deadline = Instant::now() + ANSWER_PATIENCE;
+    let mut left = text.as_bytes();
+    while !left.is_empty() {
+        stream.set_write_timeout(left_until(deadline)?)?;
+        match stream.write(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => left = &left[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What a GET asks for, without its query.
@@ -93,14 +135,10 @@ fn path_of(request: &[u8]) -> Option<&str> {
 
 fn page(node: &Node) -> String {
     let now = unix_now();
-    let mut snapshot = Snapshot::new(node, now);
-    let conditions = Conditions { now, expiry_mode: ExpiryMode::Keep, no_touch: true };
+    let mut snapshot = Snapshot::new(node, now, Facts::default());
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
-    let mut nobody = NoEffects;
     let asked: [&[u8]; 2] = [b"everything", b"memorymap"];
-    info::look_up(&mut snapshot, &asked, || Txn::new(&mut held, conditions, &mut nobody));
-    held.release();
+    info::look_up(&mut snapshot, &asked, || Survey::new(&mut held));
     let text = info::text(&snapshot, &asked);
     let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).collect();
     let mut page = Page::default();
@@ -112,6 +150,7 @@ fn page(node: &Node) -> String {
     }
     add_in_other_units(&mut page, node, &fields);
     add_labelled(&mut page, &fields);
+    add_locks(&mut page, node);
     add_latencies(&mut page, node);
     add_logs(&mut page, node);
     add_parameters(&mut page, node);
@@ -220,6 +259,31 @@ fn add_labelled(page: &mut Page, fields: &BTreeMap<&str, &str>) {
         format!("{label}=\"{}\"", escaped(fields.get(field).copied().unwrap_or_default()))
     });
     page.add("instance_info", "What kind of server this is.", Type::Gauge, &labels.join(","), "1");
+}
+
+/// How long locks were held, by cause: INFO locks.
+fn add_locks(page: &mut Page, node: &Node) {
+    type Part = (&'static str, &'static str, Type, fn(&HoldTotals) -> f64);
+    const PARTS: [Part; 3] = [
+        ("holds_total", "How often a lock was held.", Type::Counter, |total| total.all.holds as f64),
+        ("held_seconds_total", "How long locks were held.", Type::Counter, |total| {
+            total.all.usec as f64 / 1e6
+        }),
+        ("longest_hold_seconds", "The longest hold of a lock in the last second.", Type::Gauge, |total| {
+            total.last_second.longest_usec as f64 / 1e6
+        }),
+    ];
+    let totals = node.stats.hold_totals();
+    for (part, help, kind, value) in PARTS.iter().filter(|_| !totals.is_empty()) {
+        let name = format!("isotherm_lock_{part}");
+        page.head(&name, help, *kind);
+        for total in &totals {
+            let (cause, gate) =
+                (escaped(node.cause_name(total.cause)), if total.is_gate { "yes" } else { "no" });
+            writeln!(page.0, "{name}{{cause=\"{cause}\",gate=\"{gate}\"}} {}", value(total))
+                .expect("a String takes anything");
+        }
+    }
 }
 
 /// What LATENCY HISTOGRAM says of each command, as a histogram of Prometheus.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::holds::{HoldTable, Holds};
 use crate::hot_keys::HotKeys;
 use crate::latency::{Histogram, Recorder};
 use crate::slot_stats::{SlotTable, SlotUse};
@@ -67,6 +68,7 @@ pub struct ThreadStats {
     pub cycles: CycleCounters,
     pub slots: SlotTable,
     pub hot_keys: HotKeys,
+    pub holds: HoldTable,
     errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
 }
 
@@ -125,6 +127,7 @@ pub struct Stats {
     /// HOTKEYS RESET, in Unix milliseconds; 0 for never.
     pub hot_keys_reset_ms: AtomicI64,
     rates: Mutex<Rates>,
+    pub holds: Holds,
     clock: quanta::Clock,
 }
 
@@ -136,6 +139,7 @@ impl Stats {
             cycles: CycleCounters::default(),
             slots: SlotTable::default(),
             hot_keys: HotKeys::default(),
+            holds: HoldTable::new(commands),
             errors: Mutex::default(),
         };
         Stats {
@@ -144,6 +148,7 @@ impl Stats {
             slots_baseline: Mutex::default(),
             hot_keys_reset_ms: AtomicI64::new(0),
             rates: Mutex::default(),
+            holds: Holds::default(),
             clock: quanta::Clock::new(),
         }
     }
@@ -163,7 +168,9 @@ impl Stats {
     pub fn memory_bytes(&self) -> usize {
         let commands = self.threads.iter().flat_map(|thread| thread.commands.iter());
         let latencies: usize = commands.map(|command| command.latency.memory_bytes()).sum();
-        let of_keys = |thread: &ThreadStats| thread.slots.memory_bytes() + thread.hot_keys.memory_bytes();
+        let of_keys = |thread: &ThreadStats| {
+            thread.slots.memory_bytes() + thread.hot_keys.memory_bytes() + thread.holds.memory_bytes()
+        };
         let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
         let baseline_bytes = baseline.capacity() * size_of::<SlotUse>();
         latencies + self.threads.iter().map(of_keys).sum::<usize>() + baseline_bytes
@@ -193,6 +200,7 @@ impl Stats {
         totals.latency = measured.filter(|(_, times)| times.calls() > 0).collect();
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
+        self.reset_holds();
         if self.threads.iter().any(|thread| thread.slots.memory_bytes() > 0) {
             *self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.raw_slots();
         }

@@ -1,7 +1,9 @@
 //! CLIENT and its subcommands.
 //!
-//! What reaches into other connections (KILL, PAUSE, TRACKING) holds the gate: when its reply leaves, no command that it should
-//! have stopped is running any more.
+//! What reaches into other connections (KILL, PAUSE) has happened when its reply leaves: no command that it should have stopped
+//! is running any more. PAUSE holds the gate for it. KILL looks for its clients while nothing is locked, and then waits
+//! until whatever was running has let go its partitions. What was admitted and waits for its locks asks again when it has
+//! them (`Dispatcher::is_held_up`).
 
 mod filter;
 mod line;
@@ -33,7 +35,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::CLIENT_ID, id),
         Command::new(specs::CLIENT_IMPORT_SOURCE, import_source),
         Command::new(specs::CLIENT_INFO, info),
-        Command::new(Spec { reach: Reach::All, ..specs::CLIENT_KILL }, kill),
+        Command::new(Spec { reach: Reach::Each, ..specs::CLIENT_KILL }, kill),
         Command::new(specs::CLIENT_LIST, list),
         Command::new(specs::CLIENT_NO_EVICT, no_evict),
         Command::new(specs::CLIENT_NO_TOUCH, no_touch),
@@ -41,7 +43,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::CLIENT_REPLY, reply),
         Command::new(specs::CLIENT_SETINFO, set_info),
         Command::new(specs::CLIENT_SETNAME, set_name),
-        Command::new(Spec { reach: Reach::All, ..specs::CLIENT_TRACKING }, tracking::tracking),
+        Command::new(Spec { reach: Reach::Each, ..specs::CLIENT_TRACKING }, tracking::tracking),
         Command::new(specs::CLIENT_TRACKINGINFO, tracking::tracking_info),
         Command::new(specs::CLIENT_UNBLOCK, unblock),
         Command::new(specs::CLIENT_UNPAUSE, unpause),
@@ -225,6 +227,9 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
         } else {
             call.node.kill(&client);
         }
+    }
+    if killed > 0 {
+        call.survey().pass();
     }
     match (by_address, killed) {
         (true, 0) => call.reply.error(errors::NO_SUCH_CLIENT),

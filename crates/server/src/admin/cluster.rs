@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
             Command::new(specs::CLUSTER_MYID, no_cluster),
             Command::new(specs::CLUSTER_NODES, no_cluster),
             Command::new(specs::CLUSTER_SHARDS, no_cluster),
-            Command::new(Spec { reach: Reach::All, ..specs::CLUSTER_SLOT_STATS }, slot_stats),
+            Command::new(Spec { reach: Reach::Each, ..specs::CLUSTER_SLOT_STATS }, slot_stats),
             Command::new(specs::CLUSTER_SLOTS, no_cluster),
         ],
     ),

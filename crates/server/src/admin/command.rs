@@ -7,7 +7,7 @@ use isotherm_commands::spec::{
 };
 use isotherm_commands::{Flags, Outcome};
 use isotherm_resp::{Reply, errors};
-use isotherm_stdx::glob_match;
+use isotherm_stdx::{glob_match, steps};
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::registry::{Commands, Entry};
@@ -71,6 +71,7 @@ fn docs(call: &mut AdminCall<'_>) -> Outcome {
 
 /// "get", or "config|get".
 fn by_full_name(commands: &Commands, name: &[u8]) -> Option<&'static Entry> {
+    steps::note(1);
     let mut parts = name.split(|&byte| byte == b'|');
     let entry = commands.find(parts.next()?)?;
     let found = match parts.next() {
@@ -154,6 +155,7 @@ fn find_keys(call: &mut AdminCall<'_>, with_flags: bool) -> Outcome {
         }
         call.reply.array(found.len());
         for (at, flags) in found {
+            steps::note(1);
             if with_flags {
                 call.reply.array(2);
             }

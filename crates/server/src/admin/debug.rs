@@ -1,6 +1,7 @@
 //! DEBUG: words for tests, allowed by `enable-debug-command` only.
 //!
-//! All of them hold the gate, so DEBUG SLEEP stops the whole server, as it does in a server of one thread. Words about
+//! All of them hold the gate, so DEBUG SLEEP stops the whole server, as it does in a server of one thread; those that only
+//! write to a file let it go first. Words about
 //! structures that this server does not have (hash tables that are resized, reply buffers that shrink) are accepted and
 //! change nothing: the tests that send them then see what they want to see in any case.
 
@@ -43,8 +44,12 @@ const WORDS: &[Word] = &[
     word("populate", 3..=5, populate),
     word("log", 3..=3, write_log),
     word("error", 3..=3, error),
+    // What the tests of growth compare; nothing is counted in other builds.
+    #[cfg(debug_assertions)]
+    word("steps", 2..=2, steps),
     word("htstats", 3..=usize::MAX, table_stats),
     word("htstats-key", 3..=usize::MAX, table_stats_of_key),
+    word("check-invariants", 2..=2, check_invariants),
     word("stringmatch-test", 2..=2, match_globs),
     word("client-eviction", 2..=2, client_eviction),
     word("protect-client", 3..=3, protect_client),
@@ -75,6 +80,7 @@ const fn word(
 }
 
 fn rewrite_all(call: &mut AdminCall<'_>) {
+    let_go(call);
     let Outcome::Done = super::config::rewrite_file(call, true) else { unreachable!("it is done at once") };
 }
 
@@ -95,6 +101,13 @@ fn debug(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+/// What is written to a file concerns no key. Inside EXEC everything stays as it is.
+fn let_go(call: &mut AdminCall<'_>) {
+    if !call.session.in_exec {
+        call.held.release();
+    }
+}
+
 fn ok(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
@@ -108,6 +121,12 @@ fn is_on(argument: &[u8]) -> bool {
     let digits = argument.trim_ascii_start();
     let digits = digits.strip_prefix(b"-").unwrap_or(digits);
     digits.iter().take_while(|byte| byte.is_ascii_digit()).any(|&byte| byte != b'0')
+}
+
+/// What the client's worker has looked at so far.
+#[cfg(debug_assertions)]
+fn steps(call: &mut AdminCall<'_>) {
+    call.reply.integer(isotherm_stdx::steps::looked() as i64);
 }
 
 // ---- the clock and the cron ----
@@ -195,7 +214,7 @@ fn populate(call: &mut AdminCall<'_>) {
         }
         let key = txn.key(&name);
         if !txn.contains(db, &key) && txn.set(db, &key, NewValue::encode(&value), Expiry::Clear).is_err() {
-            call.reply.error(errors::OUT_OF_MEMORY);
+            call.reply.error(errors::NO_MEMORY_FOR_KEY);
             return;
         }
     }
@@ -237,6 +256,7 @@ fn table_stats_of_key(call: &mut AdminCall<'_>) {
 // ---- others ----
 
 fn write_log(call: &mut AdminCall<'_>) {
+    let_go(call);
     log::warning(format!("DEBUG LOG: {}", String::from_utf8_lossy(call.args.get(2))));
     call.reply.ok();
 }
@@ -257,6 +277,12 @@ fn match_globs(call: &mut AdminCall<'_>) {
         std::hint::black_box(isotherm_stdx::glob_match(&pattern, &text, false));
     }
     call.reply.simple("Apparently the server did not crash: test passed");
+}
+
+/// Asserts whatever the keyspace calls an invariant, books included: the process ends where one does not hold.
+fn check_invariants(call: &mut AdminCall<'_>) {
+    call.held.check_invariants();
+    call.reply.ok();
 }
 
 fn client_eviction(call: &mut AdminCall<'_>) {
@@ -291,6 +317,8 @@ fn help(call: &mut AdminCall<'_>) {
 }
 
 const HELP: &[&str] = &[
+    "CHECK-INVARIANTS",
+    "    Check all data structures. The server crashes if one is found corrupted.",
     "CHANGE-REPL-ID",
     "    Change the replication IDs of the instance.",
     "    Dangerous: should be used only for testing the replication subsystem.",

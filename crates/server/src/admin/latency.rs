@@ -7,6 +7,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::Command;
 use isotherm_resp::errors;
+use isotherm_stdx::steps;
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::registry::Entry;
@@ -87,6 +88,7 @@ fn histogram(call: &mut AdminCall<'_>) -> Outcome {
     let asked: Vec<&'static Entry> = match names.is_empty() {
         true => commands.all().to_vec(),
         false => {
+            steps::note(names.len() as u64);
             names.iter().filter_map(|name| commands.find_full(name)).flat_map(with_subcommands).collect()
         }
     };

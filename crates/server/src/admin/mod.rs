@@ -20,15 +20,16 @@ mod slot_stats;
 pub use client::{client_line, client_name_line};
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Command;
-use isotherm_keyspace::{Conditions, EffectSink, ExpiryMode, Held, Txn, UnixMs};
+use isotherm_keyspace::{Conditions, EffectSink, ExpiryMode, Held, Survey, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::Prng;
 pub use memory::Mark;
 
+use crate::info::{self, Facts, Snapshot};
 use crate::node::Node;
 use crate::pubsub::Audience;
 use crate::registry::Entry;
-use crate::session::Session;
+use crate::session::{Queued, Session};
 
 pub type AdminHandler = fn(&mut AdminCall<'_>) -> Outcome;
 
@@ -49,6 +50,8 @@ pub struct AdminCall<'c> {
     pub prng: &'c mut Prng,
     /// Who of this worker listens to what.
     pub audience: &'c mut Audience,
+    /// Inside EXEC, what the system says if a command of it tells that.
+    pub facts: Option<&'c Facts>,
 }
 
 impl AdminCall<'_> {
@@ -57,11 +60,37 @@ impl AdminCall<'_> {
         Txn::new(self.held, self.conditions, self.sink)
     }
 
+    /// A look at all partitions, for a command that reaches for each (`Reach::Each`).
+    pub fn survey(&mut self) -> Survey<'_, 'static> {
+        Survey::new(self.held)
+    }
+
+    /// The figures of this moment.
+    pub fn snapshot(&self) -> Snapshot<'static> {
+        Snapshot::new(self.node, self.now, self.facts.cloned().unwrap_or_default())
+    }
+
     /// The same for those that look without leaving a trace: expired keys are still there, and nothing is touched.
     pub fn debug_txn(&mut self) -> Txn<'_, 'static> {
         let conditions = Conditions { expiry_mode: ExpiryMode::Keep, no_touch: true, ..self.conditions };
         Txn::new(self.held, conditions, self.sink)
     }
+}
+
+/// Whether a command of a transaction tells what only the system knows.
+pub fn tells_facts(queue: &[Queued]) -> bool {
+    const TELL_FACTS: [&str; 5] = ["info", "memory|stats", "memory|doctor", "memory|map", "memory|diff"];
+    queue.iter().any(|queued| TELL_FACTS.contains(&&*queued.command.name))
+}
+
+/// Asks the system for a transaction with these commands, before anything is locked: /proc takes its time, with the memory
+/// map some ten milliseconds a gigabyte.
+pub fn facts_for(node: &Node, queue: &[Queued]) -> Facts {
+    let tells_map = |queued: &Queued| match &*queued.command.name {
+        "info" => info::wants_map(&queued.args.args().from(1).iter().collect::<Vec<_>>()),
+        name => matches!(name, "memory|map" | "memory|diff"),
+    };
+    Facts::ask(node, queue.iter().any(tells_map))
 }
 
 /// Every session and server command, by group.

@@ -6,14 +6,14 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::info::{self, Snapshot};
+use crate::info;
 use crate::logo;
 use crate::shutdown::Options;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::TIME, time),
-    // The keyspace section counts keys, for which all must stand still.
-    Command::new(Spec { reach: Reach::All, ..specs::INFO }, info),
+    // The keyspace section counts keys.
+    Command::new(Spec { reach: Reach::Each, ..specs::INFO }, info),
     Command::new(specs::SHUTDOWN, shutdown),
     Command::new(specs::ROLE, role),
     Command::new(specs::LOLWUT, lolwut),
@@ -49,8 +49,8 @@ fn time(call: &mut AdminCall<'_>) -> Outcome {
 
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     let asked: Vec<&[u8]> = call.args.from(1).iter().collect();
-    let mut snapshot = Snapshot::new(call.node, call.now);
-    info::look_up(&mut snapshot, &asked, || call.txn());
+    let mut snapshot = call.snapshot();
+    info::look_up(&mut snapshot, &asked, || call.survey());
     call.reply.verbatim("txt", info::text(&snapshot, &asked).as_bytes());
     Outcome::Done
 }

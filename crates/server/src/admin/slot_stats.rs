@@ -45,7 +45,7 @@ pub fn slot_stats(call: &mut AdminCall<'_>) -> Outcome {
     for used in uses.iter_mut().flatten() {
         used.ticks = call.node.stats.micros(used.ticks);
     }
-    let stats = Stats { sizes: call.held.slot_sizes(), uses };
+    let stats = Stats { sizes: call.survey().slot_sizes(), uses };
     let slots = match asked {
         Asked::Range(slots) => slots.collect(),
         Asked::Order { by, limit, ascending } => stats.order(by, limit, ascending),

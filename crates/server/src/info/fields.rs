@@ -2,7 +2,7 @@
 
 use isotherm_stdx::units::human_bytes;
 
-use super::snapshot::{Snapshot, memory_rss_bytes};
+use super::snapshot::Snapshot;
 use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::compaction::share_percent;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
@@ -97,8 +97,8 @@ fn pause(snapshot: &Snapshot<'_>) -> &'static str {
 pub const MEMORY: &[Field] = &[
     ("used_memory", |s| s.node.used_memory_bytes().to_string()),
     ("used_memory_human", |s| human_bytes(s.node.used_memory_bytes())),
-    ("used_memory_rss", |_| memory_rss_bytes().to_string()),
-    ("used_memory_rss_human", |_| human_bytes(memory_rss_bytes())),
+    ("used_memory_rss", |s| s.facts.rss_bytes().to_string()),
+    ("used_memory_rss_human", |s| human_bytes(s.facts.rss_bytes())),
     ("used_memory_peak", |s| peak(s).to_string()),
     ("used_memory_peak_human", |s| human_bytes(peak(s))),
     ("used_memory_peak_perc", |s| format!("{:.2}%", percent(s.node.used_memory_bytes(), peak(s)))),
@@ -136,10 +136,10 @@ pub const MEMORY: &[Field] = &[
     ("allocator_frag_bytes", |s| excess(s.allocators().active, s.allocators().allocated)),
     ("allocator_rss_ratio", |s| ratio(s.allocators().resident, s.allocators().active)),
     ("allocator_rss_bytes", |s| excess(s.allocators().resident, s.allocators().active)),
-    ("rss_overhead_ratio", |s| ratio(memory_rss_bytes(), s.allocators().resident)),
-    ("rss_overhead_bytes", |s| excess(memory_rss_bytes(), s.allocators().resident)),
-    ("mem_fragmentation_ratio", |s| ratio(memory_rss_bytes(), s.node.used_memory_bytes())),
-    ("mem_fragmentation_bytes", |s| excess(memory_rss_bytes(), s.node.used_memory_bytes())),
+    ("rss_overhead_ratio", |s| ratio(s.facts.rss_bytes(), s.allocators().resident)),
+    ("rss_overhead_bytes", |s| excess(s.facts.rss_bytes(), s.allocators().resident)),
+    ("mem_fragmentation_ratio", |s| ratio(s.facts.rss_bytes(), s.node.used_memory_bytes())),
+    ("mem_fragmentation_bytes", |s| excess(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_not_counted_for_evict", none),
     ("mem_replication_backlog", none),
     ("mem_total_replication_buffers", none),
@@ -351,13 +351,13 @@ pub const REPLICATION: &[Field] = &[
 ];
 
 pub const CPU: &[Field] = &[
-    ("used_cpu_sys", |s| format!("{:.6}", s.cpu().system)),
-    ("used_cpu_user", |s| format!("{:.6}", s.cpu().user)),
+    ("used_cpu_sys", |s| format!("{:.6}", s.facts.cpu().system)),
+    ("used_cpu_user", |s| format!("{:.6}", s.facts.cpu().user)),
     ("used_cpu_sys_children", |_| "0.000000".into()),
     ("used_cpu_user_children", |_| "0.000000".into()),
-    ("used_cpu_sys_main_thread", |s| format!("{:.6}", s.control_cpu().system)),
-    ("used_cpu_user_main_thread", |s| format!("{:.6}", s.control_cpu().user)),
-    ("used_active_time_main_thread", |s| format!("{:.6}", s.control_cpu_seconds())),
+    ("used_cpu_sys_main_thread", |s| format!("{:.6}", s.facts.control_cpu().system)),
+    ("used_cpu_user_main_thread", |s| format!("{:.6}", s.facts.control_cpu().user)),
+    ("used_active_time_main_thread", |s| format!("{:.6}", s.facts.control_cpu_seconds())),
 ];
 
 pub const SCRIPTING_ENGINES: &[Field] =

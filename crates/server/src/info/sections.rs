@@ -4,6 +4,7 @@ use super::fields::{
     CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
 };
 use super::snapshot::Snapshot;
+use crate::holds::HoldTimes;
 use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
 use std::fmt::Write;
 
@@ -41,6 +42,7 @@ pub const SECTIONS: &[Section] = &[
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
     section("keysizes", "Keysizes", Body::Lines(key_sizes)),
+    only_asked(section("locks", "Locks", Body::Lines(locks))),
     // Nor this, for which some hundred pages of each database are read.
     hidden(section("idletimes", "Idletimes", Body::Lines(idle_times))),
     hidden(section("debug", "Debug", Body::Fields(DEBUG))),
@@ -175,6 +177,40 @@ fn idle_times(snapshot: &Snapshot<'_>, out: &mut String) {
     for (db, idle) in snapshot.bins.iter().filter_map(|bins| Some((bins.db, bins.idle.as_ref()?))) {
         line(out, format_args!("db{}_idle_keys_sampled:{}", db.0, idle.keys));
         distribution(out, db, "idle_seconds", &idle.bins);
+    }
+}
+
+/// Of all causes, then of each: `lock_get:holds=1,usec=120,...`, and as `gate_...` what held every partition.
+fn locks(snapshot: &Snapshot<'_>, out: &mut String) {
+    let (node, totals) = (snapshot.node, snapshot.node.stats.hold_totals());
+    let (mut all, mut last_second) = (HoldTimes::default(), HoldTimes::default());
+    for total in &totals {
+        all.add(total.all);
+        last_second.add(total.last_second);
+    }
+    for (when, times) in [("", all), ("last_second_", last_second)] {
+        line(out, format_args!("locks_{when}holds:{}", times.holds));
+        line(out, format_args!("locks_{when}usec:{}", times.usec));
+        line(out, format_args!("locks_{when}longest_usec:{}", times.longest_usec));
+    }
+    if cfg!(debug_assertions) {
+        let bounded = totals.iter().filter(|total| node.is_bounded_cause(total.cause));
+        let longest = bounded.max_by_key(|total| total.longest_cpu_us);
+        line(out, format_args!("locks_longest_cpu_us:{}", longest.map_or(0, |total| total.longest_cpu_us)));
+        let name = longest.map_or("", |total| node.cause_name(total.cause));
+        line(out, format_args!("locks_longest_cpu_cause:{name}"));
+    }
+    for total in &totals {
+        let (kind, name) = (if total.is_gate { "gate" } else { "lock" }, node.cause_name(total.cause));
+        let [all, last] = [total.all, total.last_second]
+            .map(|t| [("holds", t.holds), ("usec", t.usec), ("longest_usec", t.longest_usec)]);
+        let all = all.map(|(name, value)| format!("{name}={value}")).join(",");
+        let last = last.map(|(name, value)| format!("last_second_{name}={value}")).join(",");
+        let cpu = match cfg!(debug_assertions) {
+            true => format!(",longest_cpu_us={}", total.longest_cpu_us),
+            false => String::new(),
+        };
+        line(out, format_args!("{kind}_{name}:{all},{last}{cpu}"));
     }
 }
 

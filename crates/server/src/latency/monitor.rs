@@ -3,6 +3,7 @@
 //!
 //! Whoever measures compares with the threshold first, so the lock is met only by what was slow.
 
+use isotherm_stdx::steps;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub enum Event {
     ExpireCycle,
     EvictionCycle,
     ActiveDefragCycle,
+    /// A lock was held: those that the events above held, and those of the housekeeping.
+    Lock,
 }
 
 impl Event {
@@ -30,6 +33,7 @@ impl Event {
             Event::ExpireCycle => "expire-cycle",
             Event::EvictionCycle => "eviction-cycle",
             Event::ActiveDefragCycle => "active-defrag-cycle",
+            Event::Lock => "lock",
         }
     }
 }
@@ -64,6 +68,7 @@ impl Monitor {
     pub fn reset(&self, name: Option<&[u8]>) -> usize {
         let mut series = self.lock();
         let before = series.len();
+        steps::note(1 + before as u64);
         series.retain(|kind, _| name.is_some_and(|name| !kind.as_bytes().eq_ignore_ascii_case(name)));
         before - series.len()
     }

@@ -19,11 +19,11 @@
 
 mod parts;
 
-use isotherm_keyspace::{Books, Txn};
+use isotherm_keyspace::{Books, Survey};
 
-use crate::info::ArenaSums;
+use crate::info::{ArenaSums, Facts};
 use crate::node::Node;
-use crate::outside::{self, Kernel, Resident};
+use crate::outside::{Kernel, Resident};
 use isotherm_allocator as allocator;
 use parts::{BESIDE, Part, RESIDENT, USED};
 
@@ -42,7 +42,7 @@ pub struct MemoryMap {
     pub total_bytes: i64,
 }
 
-/// What is used, by purpose, and what the arenas and the allocator have given out: of one moment.
+/// What is used, by purpose, and what the arenas and the allocator have given out.
 pub struct Moment {
     used: Vec<Line>,
     arenas: ArenaSums,
@@ -50,18 +50,20 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Of a transaction that holds everything, so that the keyspace stands still.
-    pub fn new(node: &Node, txn: &Txn<'_, '_>) -> Moment {
-        let allocated = allocator::allocated_bytes();
-        Moment { used: used(node, &txn.books(), allocated), arenas: ArenaSums::of(&node.keyspace), allocated }
+    /// The sums hold whatever changes while the partitions are read one after the other: arenas and allocator are looked at
+    /// once, at the end, and what was counted before and has changed since is in `unbooked`.
+    pub fn new(node: &Node, survey: &mut Survey<'_, '_>) -> Moment {
+        let (books, arenas) = survey.books();
+        let (arenas, allocated) = (ArenaSums::new(&arenas), allocator::allocated_bytes());
+        Moment { used: used(node, &books, arenas.live + allocated), arenas, allocated }
     }
 }
 
 impl MemoryMap {
-    /// Asks the kernel what of it is resident: some ten milliseconds for each gigabyte, and nothing needs to stand still for it.
-    pub fn new(node: &Node, moment: Moment) -> MemoryMap {
-        let resident = resident(node, &moment);
-        let Kernel { page_tables, sockets } = outside::kernel();
+    /// Asks the kernel what of it is resident, if that is not among the facts: some ten milliseconds for each gigabyte.
+    pub fn new(node: &Node, moment: Moment, facts: &Facts) -> MemoryMap {
+        let resident = resident(node, &moment, facts);
+        let Kernel { page_tables, sockets } = facts.kernel();
         let beside = vec![line("page_tables", page_tables), line("sockets", sockets)];
         let used_bytes = sum(&moment.used);
         let total_bytes = used_bytes + sum(&resident);
@@ -77,9 +79,10 @@ fn check_names(lines: &[Line], parts: &[Part]) {
     assert!(lines.iter().map(|line| line.name).eq(parts.iter().map(|(name, _)| *name)));
 }
 
-/// Notes what the process itself takes; called once, when its threads have started.
-pub fn note_process(node: &Node, txn: &Txn<'_, '_>) {
-    let lines = used(node, &txn.books(), allocator::allocated_bytes());
+/// Notes what the process itself takes; called once, when its threads have started, with everything held: it is a difference
+/// that stays, so what is taken off it has to be of the same moment.
+pub fn note_process(node: &Node, survey: &mut Survey<'_, '_>) {
+    let lines = Moment::new(node, survey).used;
     let process = lines.iter().find(|line| line.name == PROCESS).expect("it is one of them");
     node.memory.note_process(process.bytes as u64);
 }
@@ -99,7 +102,7 @@ fn sum(lines: &[Line]) -> i64 {
 }
 
 /// What used_memory is made of.
-fn used(node: &Node, books: &Books, allocated: u64) -> Vec<Line> {
+fn used(node: &Node, books: &Books, used: u64) -> Vec<Line> {
     let mut lines = vec![
         line("keys", books.keys),
         line("values", books.values),
@@ -124,7 +127,6 @@ fn used(node: &Node, books: &Books, allocated: u64) -> Vec<Line> {
         line("cluster", 0),
     ];
     let booked = sum(&lines) as u64;
-    let used = books.arena_bytes() + allocated;
     let process = node.memory.process_bytes_or(|| used.saturating_sub(booked));
     lines.push(line(PROCESS, process));
     lines.push(signed("unbooked", used, booked + process));
@@ -132,10 +134,9 @@ fn used(node: &Node, books: &Books, allocated: u64) -> Vec<Line> {
 }
 
 /// What is resident beside that.
-fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment) -> Vec<Line> {
+fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment, facts: &Facts) -> Vec<Line> {
     let allocated = *allocated;
-    let mappings: Vec<_> = node.keyspace.arenas().iter().flat_map(|arena| arena.mappings()).collect();
-    let resident = outside::resident(&mappings).unwrap_or_else(|| assumed(arenas));
+    let resident = facts.resident(node).unwrap_or_else(|| assumed(arenas, facts));
     let arena_lines = [
         line("slab_free", arenas.partial_free),
         line("slab_tails", arenas.tails),
@@ -160,8 +161,8 @@ fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment) -> Vec<Line>
 }
 
 /// Where the kernel does not tell whose the pages are: all that is not the arenas' is the allocator's.
-fn assumed(arenas: &ArenaSums) -> Resident {
+fn assumed(arenas: &ArenaSums, facts: &Facts) -> Resident {
     let known = arenas.slabs + arenas.free_slabs + arenas.metadata;
-    let rss = crate::info::memory_rss_bytes();
+    let rss = facts.rss_bytes();
     Resident { arenas: known.min(rss), malloc: rss.saturating_sub(known), ..Resident::default() }
 }

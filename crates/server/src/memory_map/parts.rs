@@ -44,7 +44,7 @@ pub const USED: &[Part] = &[
     ),
     (
         "unbooked",
-        "used_memory less all of the above: counts of threads that are not told yet, buffers that have grown; may be negative",
+        "used_memory less all of the above: counts of threads that are not told yet, buffers that have grown, what changed while the rest was read; may be negative",
     ),
 ];
 
@@ -86,8 +86,9 @@ Generated from the declarations in `crates/server/src/memory_map/parts.rs`; a te
 What is used is counted forward, by whoever takes a byte and gives it back; nothing is estimated from a sample. `unbooked` is the
 difference to what allocator and arenas say they have given out: it is there so that anybody can see that the books are complete
 (a test fails when it exceeds 1 % and 192 KB). What is resident comes from `/proc/self/smaps` and the allocator's own figures.
-The first half takes microseconds and is read while the keyspace stands still; the second takes some ten milliseconds for each gigabyte
-of RSS. Metrics are served from a thread of their own and hold nobody up for it; MEMORY MAP and INFO memorymap hold up all commands.
+The first half takes microseconds; the second takes some ten milliseconds for each gigabyte of RSS. No command is held up for either:
+one partition after the other is locked while its counters are copied, and the kernel is asked with nothing locked. So a line is of one
+moment for each partition, not for all of them; the sums hold exactly in any case, as what changes meanwhile is in `unbooked`.
 
 `MEMORY MAP` has a third part, `keyspace`: for every database, type and encoding the number of keys, the bytes of keys and of values,
 and what their entries and bodies take.

@@ -2,10 +2,11 @@
 //! same option given twice the last counts; only ids add up.
 
 use isotherm_resp::{Args, errors};
-use isotherm_stdx::{UnixMs, parse_i64};
+use isotherm_stdx::{UnixMs, parse_i64, steps};
 
 use super::line::{address_without_port, flags_of};
-use crate::session::{ClientShared, Seen};
+use crate::session::{ClientShared, Names, Seen};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// The letters that CLIENT LIST may show.
@@ -25,7 +26,8 @@ pub struct Filter<'a> {
 /// What a client may have in common with what was asked for.
 #[derive(Default, Debug)]
 struct Traits<'a> {
-    ids: Option<Vec<u64>>,
+    /// As many as a request has arguments: each client is looked up among them, not compared with them.
+    ids: Option<HashSet<u64>>,
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
     kind: Option<Kind>,
@@ -104,8 +106,9 @@ impl<'a> Traits<'a> {
         let ids = self.ids.get_or_insert_default();
         let mut count = 0;
         for id in args.iter().map_while(parse_i64) {
+            steps::note(1);
             match u64::try_from(id) {
-                Ok(id @ 1..) => ids.push(id),
+                Ok(id @ 1..) => drop(ids.insert(id)),
                 _ => return Err(b"ERR client-id should be greater than 0".into()),
             }
             count += 1;
@@ -144,10 +147,13 @@ impl<'a> Traits<'a> {
         Ok(())
     }
 
-    /// For each trait that was asked for, whether the client has it.
+    /// For each trait that was asked for, whether the client has it. What nobody asked for is not looked up.
     fn each(&self, client: &ClientShared) -> impl Iterator<Item = bool> {
+        steps::note(1);
         let seen = &client.seen;
-        let names = client.names().clone();
+        let asks_names = self.name.or(self.lib_name).or(self.lib_ver).is_some();
+        let names = if asks_names { client.names().clone() } else { Names::default() };
+        let flags = self.flags.map(|_| flags_of(client)).unwrap_or_default();
         let is_named =
             |asked: Option<&[u8]>, own: &str| asked.map(|asked| !own.is_empty() && own.as_bytes() == asked);
         let has_letters = |asked: Option<&[u8]>, own: &str| asked.map(|asked| only(asked, own.as_bytes()));
@@ -158,7 +164,7 @@ impl<'a> Traits<'a> {
             self.laddr.map(|laddr| client.laddr.as_bytes() == laddr),
             self.kind.map(|kind| kind == Kind::of(client)),
             self.user.then_some(true),
-            has_letters(self.flags, &flags_of(client)),
+            has_letters(self.flags, &flags),
             is_named(self.name, &names.name),
             is_named(self.lib_name, &names.lib_name),
             is_named(self.lib_ver, &names.lib_ver),

@@ -2,7 +2,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_resp::{Args, errors};
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{parse_i64, steps};
 
 use crate::admin::AdminCall;
 use crate::node::Node;
@@ -135,17 +135,37 @@ impl<'a> Options<'a> {
             let end = errors::with_bytes(with, other, "'. Prefixes for a single client must not overlap.");
             [start, end].concat()
         };
-        for (at, prefix) in self.prefixes.iter().enumerate() {
-            let existing = before.iter().flat_map(|before| &before.prefixes);
-            if let Some(other) = existing.into_iter().find(|other| overlap(other, prefix)) {
-                return Err(error(prefix, "an existing prefix '", other));
-            }
-            if let Some(other) = self.prefixes[at + 1..].iter().find(|other| overlap(other, prefix)) {
-                return Err(error(prefix, "another provided prefix '", other));
-            }
+        let existing = || before.iter().flat_map(|before| &before.prefixes).map(|prefix| &**prefix);
+        let Some(at) = first_overlapping(existing(), &self.prefixes) else { return Ok(()) };
+        let prefix = self.prefixes[at];
+        if let Some(other) = existing().find(|other| overlap(other, prefix)) {
+            return Err(error(prefix, "an existing prefix '", other));
         }
-        Ok(())
+        let mut behind = self.prefixes[at + 1..].iter();
+        let other =
+            behind.find(|other| overlap(other, prefix)).expect("those in front of it overlap nothing");
+        Err(error(prefix, "another provided prefix '", other))
     }
+}
+
+/// The first of `prefixes` that begins with another one, or with which another one begins, those of `existing` included.
+/// In order, whatever begins with a prefix follows it: so each is compared with the one that it may lie in, not with all.
+fn first_overlapping<'a>(existing: impl Iterator<Item = &'a [u8]>, prefixes: &[&'a [u8]]) -> Option<usize> {
+    let given = prefixes.iter().enumerate().map(|(at, prefix)| (*prefix, Some(at)));
+    let mut all: Vec<(&[u8], Option<usize>)> = existing.map(|prefix| (prefix, None)).chain(given).collect();
+    all.sort_unstable();
+    let mut first: Option<usize> = None;
+    // Those that the one in hand begins with, the longest last.
+    let mut around: Vec<(&[u8], Option<usize>)> = Vec::new();
+    for (prefix, at) in all {
+        steps::note(1);
+        while around.pop_if(|(outer, _)| !prefix.starts_with(outer)).is_some() {}
+        if let Some((_, outer)) = around.last() {
+            first = first.into_iter().chain(*outer).chain(at).min();
+        }
+        around.push((prefix, at));
+    }
+    first
 }
 
 pub fn caching(call: &mut AdminCall<'_>) -> Outcome {
@@ -211,4 +231,41 @@ pub fn tracking_info(call: &mut AdminCall<'_>) -> Outcome {
     reply.array(prefixes.clone().count());
     prefixes.for_each(|prefix| reply.bulk(prefix));
     Outcome::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_stdx::Prng;
+
+    /// As it is said: each is compared with all.
+    fn simply(existing: &[&[u8]], prefixes: &[&[u8]]) -> Option<usize> {
+        let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+        (0..prefixes.len()).find(|&at| {
+            let others =
+                prefixes.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+            existing.iter().chain(others).any(|other| overlap(other, prefixes[at]))
+        })
+    }
+
+    #[test]
+    fn overlaps_are_found_without_comparing_all() {
+        let mut prng = Prng::new(5);
+        let mut found = 0;
+        for _ in 0..2000 {
+            let mut words = |most: u64| -> Vec<Vec<u8>> {
+                let count = prng.below(most);
+                (0..count).map(|_| (0..1 + prng.below(6)).map(|_| *prng.pick(b"abc")).collect()).collect()
+            };
+            // Those that a session has do not overlap.
+            let (mut had, given) = (words(4), words(6));
+            had.truncate(1);
+            let had: Vec<&[u8]> = had.iter().map(Vec::as_slice).collect();
+            let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
+            let expected = simply(&had, &given);
+            assert_eq!(first_overlapping(had.iter().copied(), &given), expected, "{had:?} {given:?}");
+            found += usize::from(expected.is_some());
+        }
+        assert!((200..1800).contains(&found), "{found}");
+    }
 }

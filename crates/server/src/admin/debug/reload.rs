@@ -36,7 +36,9 @@ pub fn reload(call: &mut AdminCall<'_>) {
     if saves {
         let saved = save_all(call);
         if flushes {
-            call.txn().flush(None);
+            let mut txn = call.txn();
+            txn.flush(None);
+            txn.free_flushed_now();
         }
         if let Err(text) = load_all(call, saved) {
             call.reply.error(text);

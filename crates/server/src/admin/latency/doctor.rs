@@ -15,6 +15,7 @@ enum Advice {
     Hz,
     LargeObjects,
     MassEviction,
+    ReadLocks,
     HugePages,
 }
 
@@ -81,6 +82,7 @@ fn advice_on(event: &str, node: &Node) -> Vec<Advice> {
         "expire-cycle" if node.config.hz() < 100 => vec![Advice::Hz, Advice::LargeObjects],
         "expire-cycle" => vec![Advice::LargeObjects],
         "eviction-cycle" => vec![Advice::MassEviction],
+        "lock" => vec![Advice::ReadLocks],
         _ => Vec::new(),
     }
 }
@@ -115,6 +117,10 @@ fn text(advice: Advice, threshold_us: u64) -> String {
         Advice::MassEviction => "- Sudden changes to the 'maxmemory' setting via 'CONFIG SET', or allocation of large \
                                  objects via sets or sorted sets intersections, STORE option of SORT or RESTORE may \
                                  create sudden memory pressure forcing the server to evict many keys at once.\n"
+            .into(),
+        Advice::ReadLocks => "- Locks are held for long, and other clients' commands wait meanwhile. INFO locks tells which \
+                              commands, or which work of the server itself, have held them (gate_ are those that held \
+                              up everybody).\n"
             .into(),
         Advice::HugePages => "- I detected a non zero amount of anonymous huge pages used by your process. To disable \
                               them use the command 'echo madvise > /sys/kernel/mm/transparent_hugepage/enabled', and \

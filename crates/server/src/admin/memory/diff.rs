@@ -1,13 +1,12 @@
 //! MEMORY DIFF: what has changed since MEMORY DIFF MARK: by purpose, by type and by prefix.
 
 use isotherm_commands::Outcome;
-use isotherm_keyspace::{ClassBooks, PrefixShare, Txn};
+use isotherm_keyspace::{ClassBooks, PrefixShare};
 use isotherm_resp::{Reply, errors};
 
 use super::reply::{Row, write_rows};
 use crate::admin::AdminCall;
 use crate::memory_map::{MemoryMap, Moment};
-use crate::node::Node;
 
 /// Everything at one moment. Some 40 KB at most: 16 databases x 13 classes, and the prefixes that have lines.
 #[derive(Debug)]
@@ -22,14 +21,17 @@ pub struct Mark {
 }
 
 impl Mark {
-    fn new(node: &Node, txn: &Txn<'_, '_>) -> Mark {
-        let map = MemoryMap::new(node, Moment::new(node, txn));
+    fn new(call: &mut AdminCall<'_>) -> Mark {
+        let node = call.node;
+        let mut survey = call.survey();
+        let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
+        let map = MemoryMap::new(node, moment, &call.snapshot().facts);
         let lines = map.used.iter().chain(&map.resident);
         Mark {
-            unix_ms: txn.now().0,
+            unix_ms: call.now.0,
             used_bytes: map.used_bytes,
             purposes: lines.map(|line| (line.name, line.bytes)).collect(),
-            classes: txn.classes(),
+            classes,
             prefixes: node.keyspace.prefixes(1).map(|report| report.prefixes).unwrap_or_default(),
         }
     }
@@ -45,9 +47,8 @@ pub fn diff(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    let node = call.node;
-    let now = Mark::new(node, &call.debug_txn());
-    let mut kept = node.memory.mark();
+    let now = Mark::new(call);
+    let mut kept = call.node.memory.mark();
     if sets {
         *kept = Some(Box::new(now));
         call.reply.ok();

@@ -3,7 +3,6 @@
 use isotherm_commands::Outcome;
 
 use crate::admin::AdminCall;
-use crate::info::memory_rss_bytes;
 
 /// Below this nothing can be said.
 const DOCTOR_BYTES_MIN: u64 = 5 << 20;
@@ -15,7 +14,7 @@ const RSS_EXCESS_BYTES_MIN: u64 = 10 << 20;
 pub fn doctor(call: &mut AdminCall<'_>) -> Outcome {
     let used = call.node.used_memory_bytes();
     let peak = call.node.memory.peak_bytes().max(used);
-    let report = diagnose(used, peak, memory_rss_bytes());
+    let report = diagnose(used, peak, call.snapshot().facts.rss_bytes());
     call.reply.verbatim("txt", report.as_bytes());
     Outcome::Done
 }

@@ -14,9 +14,9 @@ use crate::memory_map::{Line, MemoryMap, Moment};
 
 pub fn map(call: &mut AdminCall<'_>) -> Outcome {
     let node = call.node;
-    let txn = call.txn();
-    let (moment, classes) = (Moment::new(node, &txn), txn.classes());
-    let map = MemoryMap::new(node, moment);
+    let mut survey = call.survey();
+    let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
+    let map = MemoryMap::new(node, moment, &call.snapshot().facts);
     call.reply.map(4);
     write_lines(call, "used", &map.used, Some(map.used_bytes));
     write_lines(call, "resident", &map.resident, Some(map.total_bytes));

@@ -24,7 +24,7 @@ use super::{AdminCall, AdminHandler, specs};
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::MEMORY,
     &[
-        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_DIFF }, diff::diff),
+        Command::new(Spec { reach: Reach::Each, ..specs::MEMORY_DIFF }, diff::diff),
         Command::new(specs::MEMORY_DOCTOR, doctor::doctor),
         Command::new(specs::MEMORY_HELP, help),
         Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
@@ -32,8 +32,8 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::MEMORY_PREFIXES, prefixes::prefixes),
         Command::new(specs::MEMORY_PROFILE, profile::profile),
         Command::new(specs::MEMORY_PURGE, malloc::purge),
-        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_STATS }, stats::stats),
-        Command::new(Spec { reach: Reach::All, ..specs::MEMORY_TOP }, top::top),
+        Command::new(Spec { reach: Reach::Each, ..specs::MEMORY_STATS }, stats::stats),
+        Command::new(Spec { reach: Reach::Each, ..specs::MEMORY_TOP }, top::top),
         Command::new(specs::MEMORY_USAGE, usage),
     ],
 )];

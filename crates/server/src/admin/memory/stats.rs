@@ -1,10 +1,8 @@
 //! MEMORY STATS.
 
 use isotherm_commands::Outcome;
-use isotherm_keyspace::Db;
 
 use crate::admin::AdminCall;
-use crate::info::{Snapshot, memory_rss_bytes};
 
 enum Figure {
     Integer(i64),
@@ -12,14 +10,12 @@ enum Figure {
 }
 
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
-    let databases = call.node.config.databases();
-    let mut txn = call.txn();
-    let keys: u64 = (0..databases).map(|db| txn.len(Db(db))).sum();
-    let snapshot = Snapshot::new(call.node, call.now);
+    let keys: u64 = call.survey().databases().iter().map(|database| database.keys).sum();
+    let snapshot = call.snapshot();
     let used = call.node.used_memory_bytes();
     let dataset = snapshot.dataset_bytes();
     let peak = call.node.memory.peak_bytes().max(used);
-    let rss = memory_rss_bytes();
+    let rss = snapshot.facts.rss_bytes();
     let figures = *snapshot.allocators();
     let ratio = |part: u64, whole: u64| Figure::Double(part as f64 / whole.max(1) as f64);
     let excess = |part: u64, whole: u64| Figure::Integer(part as i64 - whole as i64);

@@ -1,7 +1,7 @@
 //! MEMORY TOP: the keys that take the most memory.
 
 use isotherm_commands::Outcome;
-use isotherm_keyspace::{LargeKey, Lookup, Txn};
+use isotherm_keyspace::{Entry, LargeKey, Survey, UnixMs};
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
@@ -24,9 +24,10 @@ pub fn top(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    let mut txn = call.debug_txn();
-    let largest = txn.largest_keys();
-    let mut rows: Vec<(u64, Row)> = largest.keys.into_iter().map(|key| row(&mut txn, key)).collect();
+    let now = call.now;
+    let mut survey = call.survey();
+    let largest = survey.largest_keys();
+    let mut rows: Vec<(u64, Row)> = largest.keys.into_iter().map(|key| row(&mut survey, now, key)).collect();
     rows.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     rows.truncate(count);
     let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
@@ -45,14 +46,11 @@ pub fn read_count(word: &[u8]) -> Result<usize, &'static str> {
 }
 
 /// What a key takes now. Of a name that was cut the list knows no more than the size.
-fn row(txn: &mut Txn<'_, '_>, listed: LargeKey) -> (u64, Row) {
-    let key = txn.key(&listed.name);
+fn row(survey: &mut Survey<'_, '_>, now: UnixMs, listed: LargeKey) -> (u64, Row) {
     let is_whole = listed.name.len() == listed.name_bytes;
-    let found = txn.find(listed.db, &key, Lookup::Silent).filter(|_| is_whole);
-    let (bytes, kind, encoding) = match found {
-        Some(entry) => (entry.memory_bytes() as u64, entry.kind().name(), entry.encoding().name()),
-        None => (listed.bytes, "unknown", "unknown"),
-    };
+    let look = |entry: Entry<'_>| (entry.memory_bytes() as u64, entry.kind().name(), entry.encoding().name());
+    let found = is_whole.then(|| survey.find(listed.db, &listed.name, now, look)).flatten();
+    let (bytes, kind, encoding) = found.unwrap_or((listed.bytes, "unknown", "unknown"));
     let row = Row::default()
         .text("key", &listed.name)
         .number("name-bytes", listed.name_bytes as u64)

@@ -307,7 +307,7 @@ pub const MEMORY_MAP: Spec = Spec {
     group: Group::Server,
     complexity: "O(N) where N is the number of lock stripes and databases; asking the kernel takes some ten milliseconds a gigabyte",
     arity: 2,
-    reach: Reach::All,
+    reach: Reach::Each,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     ..Spec::BASE
 };
