@@ -58,7 +58,7 @@ impl Server {
             }
             let ended = self.process.try_wait().map_err(|why| why.to_string())?;
             if ended.is_some() || start.elapsed() > Duration::from_secs(20) {
-                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+                let log = self.log();
                 let tail: Vec<&str> = log.lines().rev().take(8).collect();
                 let tail: Vec<&str> = tail.into_iter().rev().collect();
                 return Err(format!("{} does not answer; its log ends with\n{}", self.name, tail.join("\n")));
@@ -82,6 +82,21 @@ impl Server {
 
     pub fn client(&self) -> Fallible<Client> {
         Client::connect(self.port)
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Option<String> {
+        self.process.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// What it has written to its output.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     pub fn resident_bytes(&self) -> Fallible<u64> {

@@ -1,4 +1,4 @@
-//! Blocked clients: whoever waits for a key (BLPOP and its kin), and how he is answered.
+//! Blocked clients: those that wait for a key (BLPOP and its kin), and how they are answered.
 //!
 //! ```text
 //! worker 0                                   worker 1
@@ -7,18 +7,24 @@
 //!                                            BLPOP a 5 again, for the client of worker 0
 //!   writes the reply  <---- letter --------  its reply
 //! ```
-//! Three ways lead to an answer: somebody else's command serves the client (`Letter::Served`); CLIENT UNBLOCK, from
+//! Three ways lead to an answer: another client's command serves this one (`Letter::Served`); CLIENT UNBLOCK, from
 //! anywhere (`Letter::Unblocked`); its time is over, which its own worker sees. The waiter's one byte of state decides
-//! between them. Where a command needs a key that whoever pushed does not hold (BLMOVE to another partition), it is run
-//! again by its own worker, with all locks (`Letter::Look`); nobody behind it is served before.
+//! between them. Where its own worker has to run the command, with all locks, it is asked to (`Letter::Look`). Who serves
+//! whom, and in which order, is the keyspace's (`serving`); here are the commands, the mailboxes and the sessions.
+//!
+//! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What was served to
+//! it before is on its way: its worker awaits that and writes it, then closes.
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::key_positions;
 use isotherm_commands::wait::Wait;
 use isotherm_commands::{Call, Flags, Outcome};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Key, Lookup, Txn, UnixMs, Waiter};
+use isotherm_keyspace::{
+    Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Txn, Type, UnixMs, Waiter, look, serve_ready,
+};
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
+use isotherm_stdx::steps;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,9 +33,10 @@ use crate::dispatch::Dispatcher;
 use crate::latency::monitor::Event;
 use crate::node::Node;
 use crate::registry::{Entry, Handler};
-use crate::session::{ClientShared, ReplyMode, Session};
+use crate::session::{Attention, ClientShared, ReplyMode, Session};
 use crate::tracking::Tracker;
 use crate::worker::Letter;
+use isotherm_allocator::class_bytes;
 
 /// What a session keeps of its waiting.
 pub struct Blocked {
@@ -37,6 +44,10 @@ pub struct Blocked {
     pub deadline: Option<UnixMs>,
     /// Its worker has noted the deadline.
     pub is_noted: bool,
+    /// The bytes of the arguments that are kept.
+    pub argument_bytes: usize,
+    /// What waiting takes in all: the arguments, the waiter, and its keys in the lists of partitions.
+    pub bytes: usize,
 }
 
 /// What is needed to run the command again, on any worker.
@@ -61,6 +72,10 @@ impl Client {
     fn post(&self, letter: Letter) {
         self.node.post(usize::from(self.shared.worker), letter);
     }
+
+    fn memory_bytes(&self) -> usize {
+        class_bytes(size_of::<Client>()) + class_bytes(self.args.memory_bytes())
+    }
 }
 
 /// How a client is answered whose keys did not come.
@@ -74,7 +89,7 @@ pub enum Without {
 /// CLIENT UNBLOCK. Whether the client was blocked.
 pub fn unblock(client: &ClientShared, how: Without) -> bool {
     let Some(waiter) = client.waiter().clone() else { return false };
-    let ended = waiter.end();
+    let ended = waiter.answer_otherwise();
     if ended {
         let of = Client::of(&waiter);
         of.post(Letter::Unblocked { waiter: Arc::clone(&waiter), how });
@@ -82,15 +97,11 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
     ended
 }
 
-/// What became of trying to serve a waiter.
-#[derive(PartialEq, Eq)]
-enum Tried {
-    /// It was answered, or has ended otherwise.
-    Ended,
-    /// There was nothing for it.
-    Waits,
-    /// It needs keys that are not held.
-    NeedsMore,
+/// The client is killed: from now on nothing is served to it.
+pub fn end(client: &ClientShared) {
+    if let Some(waiter) = client.waiter().clone() {
+        waiter.end();
+    }
 }
 
 impl Dispatcher {
@@ -104,7 +115,7 @@ impl Dispatcher {
         args: Args<'_>,
         wait: Wait,
     ) {
-        let keys = wait.keys.map(|at| (session.db, Box::from(args.get(at)))).collect();
+        let keys = wait.keys.map(|at| (session.db, args.get(at)));
         let client = Client {
             node: self.node,
             shared: Arc::clone(&session.shared),
@@ -119,11 +130,20 @@ impl Dispatcher {
         let wake = |waiter: &Arc<Waiter>| {
             Client::of(waiter).post(Letter::Look { waiter: Arc::clone(waiter) });
         };
-        let waiter = Waiter::new(wait.kind, wait.on_removal, keys, wake, Box::new(client));
+        let (argument_bytes, client_bytes) = (client.args.args().bytes_total(), client.memory_bytes());
+        let keyspace = &self.node.keyspace;
+        let waiter = Waiter::new(keyspace, wait.kind, wait.on_removal, keys, wake, Box::new(client));
         self.held.wait(&waiter);
         *session.shared.waiter() = Some(Arc::clone(&waiter));
+        // A kill that did not find the waiter has left its mark before it looked for it.
+        if session.shared.is_asked(Attention::KILL) {
+            waiter.end();
+        }
         self.node.clients.blocked.fetch_add(1, Ordering::AcqRel);
-        session.blocked = Some(Box::new(Blocked { waiter, deadline: wait.deadline, is_noted: false }));
+        let bytes = client_bytes + waiter.memory_bytes(class_bytes);
+        let deadline = wait.deadline;
+        session.blocked =
+            Some(Box::new(Blocked { waiter, deadline, is_noted: false, argument_bytes, bytes }));
     }
 
     /// The session waits no longer: it has been or is about to be answered, or is gone. No locks are held.
@@ -138,68 +158,13 @@ impl Dispatcher {
 
     // ---- serving ----
 
-    /// Serves those who wait for keys that were changed: first the key that was changed first, of its waiters the oldest
-    /// first. What serving one changes may serve others. Their commands run at their own time: a transaction may have
-    /// taken so long that what it pushed has expired.
+    /// Serves the waiters of keys that were changed. Their commands run at their own time: a transaction may have taken so
+    /// long that what it pushed has expired.
     #[cold]
     pub(crate) fn serve_waiters(&mut self) {
         self.clock.begin();
         let now = self.clock.now();
-        while let Some((db, name)) = self.held.take_ready() {
-            let key = self.node.keyspace.key(&name);
-            for waiter in self.held.waiters(db, &key) {
-                if waiter.has_ended() || !self.is_worth_a_try(&waiter, db, &key, now) {
-                    continue;
-                }
-                // It stands first, and its own worker is about to look.
-                if waiter.is_woken() {
-                    break;
-                }
-                if self.serve(&waiter, now) == Tried::NeedsMore {
-                    waiter.wake();
-                    break;
-                }
-            }
-        }
-    }
-
-    fn is_worth_a_try(&mut self, waiter: &Waiter, db: Db, key: &Key<'_>, now: UnixMs) -> bool {
-        let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
-        let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
-        let found = txn.find(db, key, Lookup::Silent);
-        waiter.on_removal || found.is_some_and(|entry| entry.kind() == waiter.kind)
-    }
-
-    /// Runs a waiter's command again.
-    fn serve(&mut self, waiter: &Arc<Waiter>, now: UnixMs) -> Tried {
-        let client = Client::of(waiter);
-        let (command, args) = (client.command, client.args.args());
-        if command.spec.key_specs.len() > 1 && !self.holds_keys(command, args) {
-            return Tried::NeedsMore;
-        }
-        if !waiter.claim() {
-            return Tried::Ended;
-        }
-        let noted = self.held.ready_len();
-        let Some(reply) = self.run_again(client, now) else {
-            // A consumer that was seen is a change too (XREADGROUP), but nothing that anybody waits for.
-            self.held.forget_ready(noted);
-            waiter.release();
-            return Tried::Waits;
-        };
-        waiter.finish();
-        self.held.forget_here(waiter);
-        let counters = &self.stats.commands[usize::from(command.index)];
-        counters.calls.add(1);
-        let taken = self.clock.lap();
-        self.count_time(&client.shared, client.db, command, args, taken, reply.len());
-        self.node.note_latency(Event::CommandUnblocking, Duration::from_nanos(self.clock.nanos(taken)));
-        if reply.error_count() > 0 {
-            counters.failed.add(1);
-            self.stats.count_error(reply.last_error().as_bytes());
-        }
-        client.post(Letter::Served { waiter: Arc::clone(waiter), reply: reply.out });
-        Tried::Ended
+        serve_ready(&mut Serving { dispatcher: self, now });
     }
 
     fn holds_keys(&self, command: &Entry, args: Args<'_>) -> bool {
@@ -219,6 +184,7 @@ impl Dispatcher {
             no_touch: client.no_touch,
         };
         let mut reply = Reply::new(client.proto);
+        let looked_before = steps::looked();
         let author = std::mem::replace(&mut self.pump.author, client.shared.id);
         let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
         let outcome = handler(&mut Call {
@@ -233,6 +199,7 @@ impl Dispatcher {
             wait: None,
         });
         self.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
+        self.note_own_work(client.command, client.args.args(), looked_before, 0);
         self.pump.author = author;
         if outcome != Outcome::Done {
             return None;
@@ -245,20 +212,12 @@ impl Dispatcher {
 
     // ---- what the waiter's own worker does ----
 
-    /// Its keys may be there, and whoever saw it did not hold all of them.
+    /// Its keys may be there, and the thread that saw it could not serve.
     pub fn look_for(&mut self, waiter: &Arc<Waiter>) {
-        let client = Client::of(waiter);
         self.refresh();
-        self.clock.begin();
-        let now = self.clock.now();
-        waiter.has_heard();
-        self.wanted.clear();
-        self.want(client.command, client.args.args());
-        self.wanted.acquire(&mut self.held);
-        self.serve(waiter, now);
-        // Those behind it had to wait for this.
-        self.held.pass_on(waiter);
-        self.serve_waiters();
+        // The time is read when the locks are had.
+        look(&mut Serving { dispatcher: self, now: UnixMs(0) }, waiter);
+        self.note_hold(Client::of(waiter).command, self.hold_from());
         self.release();
     }
 
@@ -288,6 +247,64 @@ impl Dispatcher {
         }
         self.count_time(&client.shared, client.db, client.command, client.args.args(), 0, reply.len());
         self.answer(session, &reply.out);
+    }
+}
+
+/// A worker that serves, at this time.
+struct Serving<'d> {
+    dispatcher: &'d mut Dispatcher,
+    now: UnixMs,
+}
+
+impl Serve<'static> for Serving<'_> {
+    type Answer = Reply;
+
+    fn held(&mut self) -> &mut Held<'static> {
+        &mut self.dispatcher.held
+    }
+
+    fn acquire(&mut self, waiter: &Waiter) {
+        let client = Client::of(waiter);
+        self.dispatcher.wanted.clear();
+        self.dispatcher.want(client.command, client.args.args());
+        let Dispatcher { wanted, held, clock, .. } = &mut *self.dispatcher;
+        wanted.acquire(held);
+        clock.begin();
+        self.now = clock.now();
+        self.dispatcher.begin_hold();
+    }
+
+    fn reaches(&mut self, waiter: &Waiter) -> bool {
+        let client = Client::of(waiter);
+        client.command.spec.key_specs.len() <= 1
+            || self.dispatcher.holds_keys(client.command, client.args.args())
+    }
+
+    fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type> {
+        let conditions = Conditions { now: self.now, expiry_mode: ExpiryMode::Hide, no_touch: true };
+        let Dispatcher { held, pump, .. } = &mut *self.dispatcher;
+        Txn::new(held, conditions, pump).find(db, key, Lookup::Silent).map(|entry| entry.kind())
+    }
+
+    fn run(&mut self, waiter: &Waiter) -> Option<Reply> {
+        self.dispatcher.run_again(Client::of(waiter), self.now)
+    }
+
+    fn answer(&mut self, waiter: &Arc<Waiter>, reply: Reply) {
+        let client = Client::of(waiter);
+        let dispatcher = &mut *self.dispatcher;
+        let counters = &dispatcher.stats.commands[usize::from(client.command.index)];
+        counters.calls.add(1);
+        let taken = dispatcher.clock.lap();
+        let args = client.args.args();
+        dispatcher.count_time(&client.shared, client.db, client.command, args, taken, reply.len());
+        let took = Duration::from_nanos(dispatcher.clock.nanos(taken));
+        dispatcher.node.note_latency(Event::CommandUnblocking, took);
+        if reply.error_count() > 0 {
+            counters.failed.add(1);
+            dispatcher.stats.count_error(reply.last_error().as_bytes());
+        }
+        client.post(Letter::Served { waiter: Arc::clone(waiter), reply: reply.out });
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! connection   [itself][bytes of requests][parsed arguments][unread replies][queue of MULTI][watched keys][subscriptions]
 //!                 own     query_bytes        argument_bytes    output_bytes    multi_bytes        - only in the total -
+//! while it waits for a key its arguments are kept: they count as parsed ones, and in the total with the lists of waiters
 //! all          `Clients::bytes`: the sum of the totals, kept by differences
 //! ```
 //! The owner of a connection books it behind every batch. One that has nothing but itself, which is nearly every one, is
@@ -30,7 +31,7 @@ pub struct Taken {
     /// Bytes that are not parsed yet, and room for more.
     pub query_bytes: usize,
     pub query_free_bytes: usize,
-    /// Arguments of a request that is not complete.
+    /// Arguments of a request that is not complete, or that waits for a key.
     pub argument_bytes: usize,
     pub output_bytes: usize,
     pub output_chunks: usize,

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::config::Defrag;
+use crate::holds::{self, Work};
 use crate::latency::monitor::Event;
 use crate::node::Node;
 
@@ -96,6 +97,7 @@ impl Compaction {
 
 /// Moves objects and gives back what that frees, until the deadline. Whether there is more to do.
 fn work(node: &Node, deadline: Instant) -> bool {
+    let _working = holds::working(Work::Compaction);
     let counters = &node.control_stats().values;
     for arena in 0..node.keyspace.arenas().len() {
         loop {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cron::Cron;
+use crate::holds;
 use crate::log;
 use crate::node::{Node, unix_now};
 use crate::session::ClientShared;
@@ -82,6 +83,7 @@ impl Control {
 
     /// Runs until the process is to end.
     pub fn run(mut self) -> io::Result<()> {
+        holds::enter(self.node, self.node.worker_count());
         loop {
             let now = Instant::now();
             let mut timeout = self.next_cron.saturating_duration_since(now);

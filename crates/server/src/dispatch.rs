@@ -3,10 +3,12 @@
 //! ```text
 //! resolve   which command? its first key, hashed      (for a whole batch, so that its memory can be fetched ahead)
 //! admit     known? arity? authenticated? allowed here? memory? paused?      -> run it, queue it, refuse it, wait
-//! call      lock what the declaration says, run the handler, count
+//! call      lock what the declaration says, killed or paused meanwhile? run the handler, count
 //! ```
 //! The order of the checks and their texts are Valkey's. What a batch has locked stays locked while consecutive commands
 //! need the same partition, and is released before anything that takes long.
+
+mod metering;
 
 use arrayvec::ArrayVec;
 use isotherm_commands::call::HashedKeys;
@@ -14,18 +16,17 @@ use isotherm_commands::spec::key_positions;
 use isotherm_commands::{Call, Flags, Outcome};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Key, Slot, Txn, UnixMs, Want};
 use isotherm_resp::{Args, ArgsBuf, Protocol, ProtocolError, Reply, errors};
-use isotherm_stdx::Prng;
+use isotherm_stdx::{Prng, steps};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::admin::{self, AdminCall};
 use crate::clock::CommandClock;
-use crate::command_log::{Kind, Ran};
 use crate::config::OutputLimit;
+use crate::holds::{self, Work};
 use crate::hot::{Hot, counted_output_bytes, reply_bytes_in_vain};
+use crate::info::Facts;
 use crate::latency::Noted;
-use crate::latency::monitor::Event;
 use crate::log;
 use crate::memory::Room;
 use crate::node::{Node, Tasks, unix_now};
@@ -33,7 +34,7 @@ use crate::pubsub::Audience;
 use crate::pump::Pump;
 use crate::registry::{Entry, Handler, Locks};
 use crate::sample::Sampler;
-use crate::session::{Attention, ClientShared, NO_COMMAND, Queued, ReplyMode, Session};
+use crate::session::{Attention, NO_COMMAND, Queued, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::tracking::Tracker;
 use crate::transaction;
@@ -64,14 +65,28 @@ pub enum Next {
     Go,
     /// Much has been answered: it is to be written before the next command runs.
     Write,
-    /// Nothing was run: again when the pause is over.
-    Wait,
+    /// Nothing was run: again when that is over.
+    Wait(Cause),
     /// Nothing was run: again when the messages that wait for the session are handed out.
     Hear,
     /// The session waits for a key.
     Block,
     /// Close the connection, after its replies if `after_replies`.
     Close { after_replies: bool },
+}
+
+/// What a command waits for before it is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The end of CLIENT PAUSE.
+    Pause,
+    /// Undelivered messages take much memory (`Tasks::CROWDED`).
+    Crowd,
+}
+
+impl Cause {
+    pub const ALL: [Cause; 2] = [Cause::Pause, Cause::Crowd];
+    pub const COUNT: usize = Cause::ALL.len();
 }
 
 /// What runs the commands of one worker.
@@ -95,15 +110,23 @@ pub struct Dispatcher {
     judged: bool,
     /// Requests that were run in this turn of the event loop.
     pub commands: u64,
+    /// What the system says, asked for ahead of an EXEC that will tell it.
+    pub(crate) facts: Option<Facts>,
+    /// Number of the worker.
+    thread: usize,
+    /// Since when the command under way holds what it needs, if that was looked at; and the processor time then.
+    hold_from: u64,
+    hold_cpu_from: u64,
     /// Kept for its memory.
     pub(crate) positions: Vec<(usize, isotherm_commands::spec::KeyFlags)>,
 }
 
 enum Admitted {
-    Run(&'static Entry),
+    /// Unless one of these tasks has come when it has its locks.
+    Run(&'static Entry, Tasks),
     Queue(&'static Entry),
     Refuse(Option<&'static Entry>, Cow<'static, [u8]>),
-    Wait,
+    Wait(Cause),
     Hear,
     /// An HTTP request: somebody tricks a browser into talking to us.
     Attack,
@@ -132,6 +155,10 @@ impl Dispatcher {
             replies_of_others: 0,
             judged: false,
             commands: 0,
+            facts: None,
+            thread: worker,
+            hold_from: 0,
+            hold_cpu_from: 0,
             positions: Vec::new(),
         }
     }
@@ -199,7 +226,7 @@ impl Dispatcher {
         for (at, request) in requests.iter().enumerate() {
             match self.run(session, request) {
                 Next::Go => {}
-                stopped @ (Next::Wait | Next::Hear) => return (at, stopped),
+                stopped @ (Next::Wait(_) | Next::Hear) => return (at, stopped),
                 stopped => return (at + 1, stopped),
             }
             if at == 0 && requests.len() > 2 {
@@ -256,24 +283,16 @@ impl Dispatcher {
     /// Runs one request, to the end.
     #[inline]
     pub fn run(&mut self, session: &mut Session, request: &Request<'_>) -> Next {
-        if session.shared.is_asked(Attention::KILL) {
-            return Next::Close { after_replies: false };
-        }
         let mark = self.reply.len();
-        match request.found {
-            // The usual command of the usual session: nothing to ask.
-            Found::Command(command) if self.is_calm(session) => self.call_locked(session, command, request),
-            _ => match self.admit(session, request) {
-                Admitted::Run(command) => {
-                    self.call_locked(session, command, request);
-                    self.follow(session, command, request.args);
-                }
-                Admitted::Queue(command) => self.queue(session, command, request.args),
-                Admitted::Refuse(command, text) => self.refuse(session, command, &text, request.args),
-                Admitted::Wait => return Next::Wait,
-                Admitted::Hear => return Next::Hear,
-                Admitted::Attack => return self.attack(session),
-            },
+        let has_run = match request.found {
+            // The usual command of the usual session: nothing to ask, if the node has no task either.
+            Found::Command(command) if self.is_calm(session) => {
+                self.call_locked(session, command, request, Tasks::ANY)
+            }
+            _ => false,
+        };
+        if !has_run && let Some(next) = self.run_admitted(session, request) {
+            return next;
         }
         if session.blocked.is_some() {
             return Next::Block;
@@ -288,6 +307,45 @@ impl Dispatcher {
             true => Next::Close { after_replies: true },
             false => Next::Go,
         }
+    }
+
+    /// Asks everything that there is to ask, then runs the request, queues it or refuses it. Says what comes next if it is
+    /// none of these.
+    #[inline(never)]
+    fn run_admitted(&mut self, session: &mut Session, request: &Request<'_>) -> Option<Next> {
+        loop {
+            if session.shared.is_asked(Attention::KILL) {
+                return Some(Next::Close { after_replies: false });
+            }
+            match self.admit(session, request) {
+                Admitted::Run(command, unless) => {
+                    if self.call_locked(session, command, request, unless) {
+                        self.follow(session, command, request.args);
+                        return None;
+                    }
+                    // The answers have changed before it had its locks.
+                }
+                Admitted::Queue(command) => {
+                    self.queue(session, command, request.args);
+                    return None;
+                }
+                Admitted::Refuse(command, text) => {
+                    self.refuse(session, command, &text, request.args);
+                    return None;
+                }
+                Admitted::Wait(cause) => return Some(Next::Wait(cause)),
+                Admitted::Hear => return Some(Next::Hear),
+                Admitted::Attack => return Some(self.attack(session)),
+            }
+        }
+    }
+
+    /// Whether a command is not to run after all. Asked once it has its locks: who kills or pauses leaves the mark first,
+    /// and has then passed every partition before the reply leaves (rule 12 of ARCHITECTURE.md). So whoever had the lock
+    /// before was awaited, and whoever has it later sees the mark, however long it stood between asking and locking.
+    #[inline]
+    pub(crate) fn is_held_up(&self, session: &Session, unless: Tasks) -> bool {
+        session.shared.is_asked(Attention::KILL) || self.node.tasks().has(unless)
     }
 
     /// Whether the replies of this session, written or not, are more than may wait for a client. Judged before they are
@@ -326,14 +384,10 @@ impl Dispatcher {
         log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
     }
 
-    /// Whether nothing stands between this session and any command that exists.
+    /// Whether nothing stands between this session and any command that exists, except what `is_held_up` asks.
     #[inline]
     fn is_calm(&self, session: &Session) -> bool {
-        session.authenticated
-            && session.multi.is_none()
-            && session.listening.is_none()
-            && self.hot.calm
-            && self.node.tasks().is_none()
+        session.authenticated && session.multi.is_none() && session.listening.is_none() && self.hot.calm
     }
 
     #[cold]
@@ -396,17 +450,20 @@ impl Dispatcher {
         let tasks = self.node.tasks();
         let makes_letters = flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
         if tasks.has(Tasks::CROWDED) && makes_letters && self.node.is_crowded() {
-            return Admitted::Wait;
+            return Admitted::Wait(Cause::Crowd);
         }
         let may_write = flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE));
-        if tasks.has(Tasks::PAUSE_ALL) || tasks.has(Tasks::PAUSE_WRITE) && may_write {
+        let pauses = if may_write { Tasks::PAUSES } else { Tasks::PAUSE_ALL };
+        if tasks.has(pauses) {
             let now = self.clock.now();
             if self.node.pause.is_on(now) {
-                return Admitted::Wait;
+                return Admitted::Wait(Cause::Pause);
             }
+            // No connection had to wait for its end: this is where it is noticed.
+            self.node.end_pause_if_over(now);
         }
         let runs_at_once = matches!(&*command.name, "exec" | "discard" | "quit" | "reset");
-        if in_multi && !runs_at_once { Admitted::Queue(command) } else { Admitted::Run(command) }
+        if in_multi && !runs_at_once { Admitted::Queue(command) } else { Admitted::Run(command, pauses) }
     }
 
     /// Whether the session is to hear what lies in the mailbox before its next command runs. Behind each look one
@@ -421,12 +478,16 @@ impl Dispatcher {
     }
 
     fn make_room(&mut self) -> Room {
-        if self.node.counted_memory_bytes() <= self.hot.maxmemory_bytes {
+        let is_below = self.node.counted_memory_bytes() <= self.hot.maxmemory_bytes;
+        if is_below && self.node.keyspace.full_arena().is_none() {
             return Room::Enough;
         }
         self.held.release();
         let room = self.node.make_room(&mut self.prng, &mut self.pump, self.stats);
         self.pump.flush();
+        // The command behind it holds nothing yet, and this may have taken long.
+        self.hold_from = self.clock.raw();
+        self.clock.outdate();
         room
     }
 
@@ -498,16 +559,18 @@ impl Dispatcher {
         self.positions.clear();
         if key_positions(command.spec, args, &mut self.positions).is_ok() {
             for (at, _) in &self.positions {
-                self.node.note_read(reader, args.get(*at));
+                self.node.note_read(self.thread as u16, reader, args.get(*at));
             }
         }
     }
 
-    /// A batch is over: what it has changed is told, and others may have what it held.
+    /// A batch is over: what it has changed is sent to those who have read it, and others may have what it held. Behind
+    /// that come those who have named prefixes, since there may be very many; the replies come behind both.
     #[inline]
     pub fn release(&mut self) {
-        self.pump.flush();
+        self.pump.tell_readers();
         self.held.release();
+        self.pump.broadcast();
         if !self.noted_times.is_empty() {
             self.record_times();
         }
@@ -537,23 +600,36 @@ impl Dispatcher {
 
     // ---- call ----
 
+    /// Locks what a command needs and runs it. False if it was not run: its session was killed, or the node has got one
+    /// of the tasks `unless`, before it had its locks.
     #[inline]
-    fn call_locked(&mut self, session: &mut Session, command: &'static Entry, request: &Request<'_>) {
+    fn call_locked(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        request: &Request<'_>,
+        unless: Tasks,
+    ) -> bool {
         if matches!(command.handler, Some(Handler::Exec)) {
-            return self.call_exec(session, command);
+            return self.call_exec(session, command, unless);
         }
         let mut keys = HashedKeys::NONE;
         match &request.key {
             Some(key) if command.has_one_key(request.args.len()) => {
                 let partition = self.node.keyspace.partition_of(key.slot);
-                self.held.acquire(Want::One(partition));
+                if self.held.acquire(Want::One(partition)) {
+                    self.clock.outdate();
+                }
                 keys = HashedKeys::one(usize::from(command.first_key), key);
             }
             Some(key) if command.key_step > 0 => {
-                return self.call_several(session, command, request.args, *key);
+                return self.call_several(session, command, request.args, *key, unless);
             }
             // It may take its time, or look at anything.
-            _ if command.locks == Locks::None => self.held.release(),
+            _ if matches!(command.locks, Locks::None | Locks::Each) => {
+                self.held.release();
+                holds::enter_command(command.index);
+            }
             _ => {
                 self.lock_keys(command, request.args);
                 if command.locks == Locks::Keys {
@@ -562,7 +638,7 @@ impl Dispatcher {
                 }
             }
         }
-        self.call_timed(session, command, request.args, keys);
+        self.call_timed(session, command, request.args, keys, unless)
     }
 
     #[inline]
@@ -572,7 +648,15 @@ impl Dispatcher {
         command: &'static Entry,
         args: Args<'_>,
         keys: HashedKeys<'_>,
-    ) {
+        unless: Tasks,
+    ) -> bool {
+        if self.is_held_up(session, unless) {
+            return false;
+        }
+        // Without a limit nothing was evicted before it had its locks: its hold begins where the command before it ended.
+        if command.is_measured && self.hot.maxmemory_bytes > 0 || cfg!(debug_assertions) {
+            self.begin_hold();
+        }
         let now = self.clock.now();
         let mark = self.reply.len();
         self.call(session, command, args, keys, now, true);
@@ -583,9 +667,22 @@ impl Dispatcher {
             // What it is measured by is how long it takes when its key is there.
             self.stats.commands[usize::from(command.index)].ticks.add(taken);
         }
-        if self.held.has_ready() {
-            self.serve_waiters();
+        if command.is_measured
+            || taken >= self.hot.long_hold_ticks
+            || self.held.has_ready()
+            || cfg!(debug_assertions)
+        {
+            self.end_hold(command, taken);
         }
+        true
+    }
+
+    /// The keys are gone; others may have the partitions while memory is freed.
+    #[cold]
+    pub(crate) fn free_flushed(&mut self) {
+        self.release();
+        let _working = holds::working(Work::LazyFree);
+        self.held.free_flushed();
     }
 
     /// A command of several keys in a row. Each is hashed once: for its lock, the prefetch and the handler.
@@ -596,7 +693,8 @@ impl Dispatcher {
         command: &'static Entry,
         args: Args<'b>,
         first_key: Key<'b>,
-    ) {
+        unless: Tasks,
+    ) -> bool {
         let (first, step) = (usize::from(command.first_key), usize::from(command.key_step));
         let mut names = args.from(first).iter().step_by(step);
         names.next();
@@ -611,24 +709,33 @@ impl Dispatcher {
             keys.iter().for_each(|key| self.wanted.add(keyspace.partition_of(key.slot)));
             names.clone().for_each(|name| self.wanted.add(keyspace.partition_of(Slot::of_key(name))));
         }
-        self.wanted.acquire(&mut self.held);
+        self.acquire_wanted();
         crate::prefetch::prefetch_keys(keyspace, session.db, &keys, command.intent);
         crate::prefetch::prefetch_names(keyspace, session.db, names, command.intent);
-        self.call_timed(session, command, args, HashedKeys { first, step, keys: &keys });
+        self.call_timed(session, command, args, HashedKeys { first, step, keys: &keys }, unless)
     }
 
     #[inline(never)]
     fn lock_keys(&mut self, command: &'static Entry, args: Args<'_>) {
         self.wanted.clear();
         self.want(command, args);
-        self.wanted.acquire(&mut self.held);
+        self.acquire_wanted();
+    }
+
+    /// Locks what `wanted` says.
+    #[inline]
+    pub(crate) fn acquire_wanted(&mut self) {
+        if self.wanted.acquire(&mut self.held) {
+            self.clock.outdate();
+        }
     }
 
     /// Adds what `command` needs to `wanted`.
     pub(crate) fn want(&mut self, command: &'static Entry, args: Args<'_>) {
         match command.locks {
             Locks::None => {}
-            Locks::All => self.wanted.add_all(),
+            // In a transaction nothing can be locked later.
+            Locks::All | Locks::Each => self.wanted.add_all(),
             Locks::One | Locks::Keys => {
                 self.positions.clear();
                 if key_positions(command.spec, args, &mut self.positions).is_err() {
@@ -642,9 +749,9 @@ impl Dispatcher {
         }
     }
 
-    fn call_exec(&mut self, session: &mut Session, command: &'static Entry) {
+    fn call_exec(&mut self, session: &mut Session, command: &'static Entry, unless: Tasks) -> bool {
         let errors = self.reply.error_count();
-        let in_commands = self.exec(session);
+        let Some(in_commands) = self.exec(session, command, unless) else { return false };
         let counters = &self.stats.commands[usize::from(command.index)];
         counters.calls.add(1);
         let taken = in_commands + self.clock.lap();
@@ -656,6 +763,7 @@ impl Dispatcher {
         }
         session.last_command = command.index;
         session.commands += 1;
+        true
     }
 
     /// One command of a transaction; its partitions are held. Returns its ticks.
@@ -673,69 +781,6 @@ impl Dispatcher {
         taken
     }
 
-    /// Counts how long a command took, and notes it where it is worth a note.
-    #[inline]
-    pub(crate) fn count_time(
-        &mut self,
-        client: &ClientShared,
-        db: Db,
-        command: &'static Entry,
-        args: Args<'_>,
-        ticks: u64,
-        reply_bytes: usize,
-    ) {
-        let counters = &self.stats.commands[usize::from(command.index)];
-        counters.ticks.add(ticks);
-        if self.hot.tracks_latency && self.noted_times.add(command.index, ticks) {
-            self.record_times();
-        }
-        if self.sampler.is_due() {
-            self.look_closer(db, command, args, ticks, reply_bytes);
-        }
-        let notable = self.hot.notable;
-        // Rather too much than too little: what a queued request needs on the wire is not kept.
-        let request_bytes_max = args.end() + HEADER_BYTES_MAX * args.len();
-        if ticks >= notable.ticks
-            || reply_bytes >= notable.reply_bytes
-            || request_bytes_max >= notable.request_bytes
-        {
-            self.note_command(client, command, args, ticks, reply_bytes);
-        }
-    }
-
-    #[inline(never)]
-    fn record_times(&mut self) {
-        let commands = &self.stats.commands;
-        self.noted_times
-            .take()
-            .for_each(|(command, ticks)| commands[usize::from(command)].latency.record(ticks));
-    }
-
-    #[cold]
-    fn note_command(
-        &self,
-        client: &ClientShared,
-        command: &'static Entry,
-        args: Args<'_>,
-        ticks: u64,
-        reply_bytes: usize,
-    ) {
-        let node = self.node;
-        let taken = Duration::from_nanos(self.clock.nanos(ticks));
-        let is_fast = command.spec.flags.has(Flags::FAST);
-        node.note_latency(if is_fast { Event::FastCommand } else { Event::Command }, taken);
-        if command.spec.flags.has(Flags::SKIP_SLOWLOG) {
-            return;
-        }
-        let name = client.names().name.clone();
-        let unix_seconds = unix_now().0.div_euclid(1000);
-        let ran = Ran { command, args, addr: &client.addr, name: &name, unix_seconds };
-        let note = |kind, value| node.command_log.note(&node.config, kind, value, &ran);
-        note(Kind::Slow, taken.as_micros() as u64);
-        note(Kind::LargeRequest, args.wire_bytes() as u64);
-        note(Kind::LargeReply, reply_bytes as u64);
-    }
-
     #[inline]
     fn call(
         &mut self,
@@ -748,6 +793,8 @@ impl Dispatcher {
     ) {
         let errors_before = self.reply.error_count();
         let conditions = self.conditions(session, now);
+        let looked_before = steps::looked();
+        let named_before = if cfg!(debug_assertions) { session.named_items() } else { 0 };
         session.last_command = command.index;
         self.pump.author = session.shared.id;
         let outcome = match command.handler {
@@ -767,6 +814,7 @@ impl Dispatcher {
                 let outcome = handler(&mut call);
                 let wait = call.wait.take();
                 self.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
+                self.note_own_work(command, args, looked_before, named_before);
                 if let Some(wait) = wait {
                     return self.block(session, command, args, *wait);
                 }
@@ -787,7 +835,9 @@ impl Dispatcher {
                     sink: &mut self.pump,
                     prng: &mut self.prng,
                     audience: &mut self.audience,
+                    facts: self.facts.as_ref(),
                 });
+                self.note_own_work(command, args, looked_before, named_before);
                 // What CONFIG SET has changed holds from here on, for itself too.
                 self.refresh();
                 outcome

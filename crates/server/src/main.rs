@@ -42,6 +42,7 @@ mod tracking;
 
 mod client_memory;
 mod compaction;
+mod holds;
 mod memory;
 mod memory_map;
 mod outside;

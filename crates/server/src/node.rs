@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::blocking;
 use crate::command_log::CommandLog;
 use crate::compaction::Progress;
 use crate::config::Config;
 use crate::control;
+use crate::holds;
 use crate::latency::monitor::{Event, Monitor};
 use crate::listeners::Listeners;
 use crate::log;
@@ -69,6 +71,8 @@ pub struct Node {
     /// The default user has a password.
     password: AtomicBool,
     workers: Box<[Sender<worker::Letter>]>,
+    /// By worker: one of its connections waits until undelivered messages take less.
+    uncrowding_awaited: Box<[AtomicBool]>,
     control: Sender<control::Letter>,
 }
 
@@ -96,13 +100,10 @@ impl Tasks {
     pub const MONITORED: Tasks = Tasks(8);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
+    pub const ANY: Tasks = Tasks(u32::MAX);
 
     pub const fn or(self, other: Tasks) -> Tasks {
         Tasks(self.0 | other.0)
-    }
-    #[inline]
-    pub const fn is_none(self) -> bool {
-        self.0 == 0
     }
     /// One of `tasks` at least.
     pub const fn has(self, tasks: Tasks) -> bool {
@@ -147,9 +148,11 @@ impl Node {
             tasks: AtomicU32::new(0),
             password: AtomicBool::new(!parts.config.password().is_empty()),
             config: parts.config,
+            uncrowding_awaited: parts.workers.iter().map(|_| AtomicBool::new(false)).collect(),
             workers: parts.workers,
             control: parts.control,
         };
+        node.keyspace.watch_holds(holds::WATCH);
         node.apply_eviction_policy();
         Box::leak(Box::new(node))
     }
@@ -172,8 +175,13 @@ impl Node {
         self.workers[worker].post(letter);
     }
 
-    /// The same; a letter to the worker `from`, who posts it, does not wake it.
+    /// The same; a letter to the worker `from`, who posts it, does not wake it. Were it another thread that posts, the
+    /// worker would sleep on it, and on all that comes behind it: only the first letter wakes.
     pub fn post_from(&self, from: Option<u16>, worker: u16, letter: worker::Letter) {
+        debug_assert!(
+            from.is_none_or(|from| holds::thread() == Some(usize::from(from))),
+            "the poster is the thread that runs"
+        );
         let sender = &self.workers[usize::from(worker)];
         if from == Some(worker) { sender.leave(letter) } else { sender.post(letter) }
     }
@@ -233,9 +241,10 @@ impl Node {
 
     // ---- connections ----
 
-    /// The connection runs no further command and is closed by its owner.
+    /// The connection runs no further command, takes nothing that it waits for, and is closed by its owner.
     pub fn kill(&self, client: &ClientShared) {
         client.ask(Attention::KILL);
+        blocking::end(client);
         let token = client.token.load(Ordering::Acquire);
         self.post(usize::from(client.worker), worker::Letter::Attend { token, id: client.id });
     }
@@ -253,7 +262,7 @@ impl Node {
         let kind = if writes_only { Tasks::PAUSE_WRITE } else { Tasks::PAUSE_ALL };
         self.set_pauses(kind);
         if before.has(Tasks::PAUSE_ALL) && writes_only {
-            self.post_tasks();
+            self.post_pause_changed();
         }
     }
 
@@ -261,7 +270,7 @@ impl Node {
     pub fn unpause(&self) {
         self.pause.end_ms.store(0, Ordering::Release);
         self.set_pauses(Tasks(0));
-        self.post_tasks();
+        self.post_pause_changed();
     }
 
     /// Whoever notices first that the time is over says so to all.
@@ -279,6 +288,23 @@ impl Node {
         self.tasks().has(Tasks::CROWDED)
     }
 
+    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `Letter::Uncrowded` comes when
+    /// it is over: here the flag is raised before the bytes are read, and a delivery subtracts its bytes before it reads
+    /// the flag, so one of the two sees the other.
+    pub fn awaits_uncrowding(&self, worker: u16) -> bool {
+        self.uncrowding_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
+        self.is_crowded()
+    }
+
+    /// Undelivered messages have come to take little: workers with connections that wait for that get a notice.
+    pub fn post_uncrowded(&self) {
+        for (worker, is_awaited) in self.uncrowding_awaited.iter().enumerate() {
+            if is_awaited.swap(false, Ordering::SeqCst) {
+                self.post(worker, worker::Letter::Uncrowded);
+            }
+        }
+    }
+
     pub fn set_task(&self, task: Tasks, on: bool) {
         let bit = if on { task.0 } else { 0 };
         let set = |tasks: u32| Some(tasks & !task.0 | bit);
@@ -290,8 +316,8 @@ impl Node {
         let _ = self.tasks.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
     }
 
-    fn post_tasks(&self) {
-        (0..self.workers.len()).for_each(|worker| self.post(worker, worker::Letter::Tasks));
+    fn post_pause_changed(&self) {
+        (0..self.workers.len()).for_each(|worker| self.post(worker, worker::Letter::PauseChanged));
     }
 
     // ---- the end ----

@@ -36,12 +36,25 @@ impl Pump {
         self.mask = if events.any() { EffectMask::EVENTS } else { EffectMask::NONE };
     }
 
-    /// A batch is over, and its replies are not written yet.
+    /// A batch is over, and its replies are not written yet. Nothing is held.
     #[inline]
     pub fn flush(&mut self) {
+        self.tell_readers();
+        self.broadcast();
+    }
+
+    /// Those who have read what has changed are told. What the batch has changed may be held still: then they know it before
+    /// they go on, since they need the same partitions to leave the lists that they wait in.
+    #[inline]
+    pub fn tell_readers(&mut self) {
         if !self.stale.is_empty() {
             self.stale.drain(..).for_each(|stale| self.node.tell_stale(self.worker, stale));
         }
+    }
+
+    /// Those who have named prefixes are told. There may be very many prefixes: nothing is held.
+    #[inline]
+    pub fn broadcast(&mut self) {
         if !self.changes.is_empty() {
             self.node.broadcast(self.worker, std::mem::take(&mut self.changes));
         }

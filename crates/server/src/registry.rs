@@ -35,6 +35,8 @@ pub enum Locks {
     /// Those of its keys, which are several or not easily found.
     Keys,
     All,
+    /// None, and the handler locks one after the other.
+    Each,
 }
 
 /// A command or a subcommand.
@@ -56,6 +58,8 @@ pub struct Entry {
     pub key_step: u16,
     /// What it may do to its keys.
     pub intent: Intent,
+    /// Each of its holds is measured: it is not among those that are over in a moment.
+    pub is_measured: bool,
     /// The argument that is the first field or member which it names of its one key's collection; else 0.
     pub element: u16,
 }
@@ -188,6 +192,7 @@ impl Entry {
             first_key,
             key_step,
             intent: intent_of(spec),
+            is_measured: is_measured(spec, locks),
             element,
         }))
     }
@@ -223,6 +228,17 @@ fn intent_of(spec: &Spec) -> Intent {
     let collection = matches!(spec.group, Group::List | Group::Hash | Group::Set | Group::SortedSet);
     let longer = collection || declared(KeyFlags::INSERT) || declared(KeyFlags::DELETE);
     Intent { adds, moves: writes && (!adds || longer) }
+}
+
+fn is_measured(spec: &Spec, locks: Locks) -> bool {
+    match locks {
+        // It locks what its queue needs.
+        Locks::None if spec.name == "exec" => true,
+        // What a handler locks by itself is told by the keyspace.
+        Locks::None | Locks::Each => false,
+        Locks::All => true,
+        Locks::One | Locks::Keys => !spec.flags.has(Flags::FAST) && !spec.is_constant_time(),
+    }
 }
 
 /// Its keys; the channels of SPUBLISH are none.
@@ -267,6 +283,8 @@ fn locks_of(spec: &Spec) -> (Locks, u16) {
     };
     let locks = match spec.reach {
         Reach::All => Locks::All,
+        Reach::Each => Locks::Each,
+        Reach::Parts => return (Locks::None, 0),
         Reach::Keys if keys_of(spec).is_empty() => Locks::None,
         Reach::Keys if single(spec) => Locks::One,
         Reach::Keys => Locks::Keys,
@@ -326,6 +344,40 @@ mod tests {
         for byte in 0..=255u8 {
             let expected = u64::from_le_bytes([byte.to_ascii_lowercase(); 8]);
             assert_eq!(lower(u64::from_le_bytes([byte; 8])), expected, "{byte}");
+        }
+    }
+
+    /// Whose time is bounded by its documentation: how long these hold a lock is what INFO locks shows as `longest_cpu_us`.
+    #[test]
+    fn bounded_commands() {
+        let commands = Commands::build();
+        let mut names: Vec<&str> =
+            commands.all().iter().filter(|e| e.spec.is_constant_time()).map(|e| &*e.name).collect();
+        names.sort_unstable();
+        for (name, bounded) in
+            [("get", true), ("zadd", true), ("lpush", true), ("scan", true), ("info", true)]
+        {
+            assert_eq!(names.contains(&name), bounded, "{name}");
+        }
+        for name in ["del", "lrange", "exec", "flushall", "keys", "client|kill", "debug", "zrange", "dump"] {
+            assert!(!names.contains(&name), "{name}");
+        }
+        crate::config::check_fresh("crates/server/src/bounded_commands.txt", &(names.join("\n") + "\n"));
+    }
+
+    /// The clock is read for a hold only where it is not over in a moment.
+    #[test]
+    fn holds_are_measured_where_they_may_be_long() {
+        let commands = Commands::build();
+        let check = |name: &str, expected: bool| {
+            let entry = commands.find_full(name.as_bytes()).expect(name);
+            assert_eq!(entry.is_measured, expected, "{name}");
+        };
+        for name in ["get", "set", "mget", "lpush", "hset", "zadd", "setex", "ping", "info", "watch"] {
+            check(name, false);
+        }
+        for name in ["lrange", "mset", "del", "sort", "exec", "dbsize", "flushall", "debug", "client|pause"] {
+            check(name, true);
         }
     }
 

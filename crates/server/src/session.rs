@@ -6,6 +6,7 @@
 
 use isotherm_keyspace::{Db, Waiter, Watcher};
 use isotherm_resp::{ArgsBuf, Protocol};
+use std::collections::HashSet;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
@@ -87,7 +88,7 @@ pub struct Queued {
 /// The keys of WATCH, and the flag that their changes raise.
 pub struct WatchList {
     pub watcher: Arc<Watcher>,
-    pub keys: Vec<(Db, Box<[u8]>)>,
+    pub keys: HashSet<(Db, Arc<[u8]>)>,
     /// What the keys take, here and where they are watched.
     pub bytes: usize,
 }
@@ -214,7 +215,7 @@ pub struct Seen {
     /// `NO_TOUCH` and so on.
     pub marks: AtomicU8,
     pub in_multi: AtomicBool,
-    /// It waits for the end of CLIENT PAUSE.
+    /// It waits for the end of CLIENT PAUSE, or of a crowd of messages.
     pub waits: AtomicBool,
 }
 

@@ -1,7 +1,7 @@
 //! From arguments to a running node, and the exit code.
 
-use isotherm_keyspace::Keyspace;
-use isotherm_reactor::Events;
+use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
+use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -81,6 +81,7 @@ fn fail(why: &str) -> ExitCode {
 
 fn start(loaded: Loaded) -> Result<Control, String> {
     let config = loaded.config;
+    signals::ignore_hangup().map_err(|error| format!("Can't ignore SIGHUP: {}", os_text(&error)))?;
     set_up_log(&config)?;
     greet(&config, loaded.file.is_some(), loaded.nothing_given);
     start_options::apply(&config);
@@ -168,21 +169,17 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
 }
 
-/// P partitions: one if there is nobody to share with, else sixteen to a worker, so that two seldom meet.
+/// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.
 fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
-    let partitions = match workers {
-        1 => 1,
-        _ => (16 * workers).next_power_of_two().min(PARTITIONS_MAX),
-    };
+    let (partitions, arenas, arena_bytes) = layout(config, workers, address_space_left());
     let [a, b] = [random_bytes()?, random_bytes()?];
     let mut hash_secret = [0; 16];
     hash_secret.iter_mut().zip(a.iter().zip(&b)).for_each(|(secret, (a, b))| *secret = a ^ b);
-    let reserve_bytes = reserve_bytes();
     let keyspace = Keyspace::new(isotherm_keyspace::Config {
         partitions,
-        arenas: arenas_for(config, workers, reserve_bytes),
+        arenas,
         databases: config.databases(),
-        reserve_bytes,
+        reserve_bytes: arena_bytes * arenas as u64,
         hash_secret,
         class_bytes: allocator::class_bytes,
     });
@@ -193,26 +190,33 @@ fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
     Ok(keyspace)
 }
 
-/// An arena's partial slabs may take 1.5 MB at rest: a server that was told to stay small gets fewer of them.
-fn arenas_for(config: &Config, workers: usize, reserve_bytes: u64) -> usize {
-    /// A maxmemory of so much allows one more arena, and so does so much address space.
-    const ARENA_MEMORY_BYTES: u64 = 64 << 20;
-    let limit = match config.maxmemory_bytes() {
-        0 => reserve_bytes,
-        limit => limit.min(reserve_bytes),
+/// Partitions, arenas, and addresses to reserve for each arena.
+fn layout(config: &Config, workers: usize, addresses_left: Option<u64>) -> (usize, usize, u64) {
+    let memory_bytes = match config.maxmemory_bytes() {
+        0 => system::memory_bytes(),
+        limit => limit,
     };
-    let arenas_max = usize::try_from(limit / ARENA_MEMORY_BYTES).unwrap_or(ARENAS_MAX);
-    workers.min(ARENAS_MAX).min(arenas_max).max(1)
+    let arenas = arenas_for(memory_bytes, workers, addresses_left);
+    let partitions = match workers {
+        1 => arenas.next_power_of_two(),
+        _ => (16 * workers).next_power_of_two(),
+    };
+    // Addresses cost nothing. Where they are limited (`ulimit -v`), half of what is left is for everything else: large
+    // values, buffers, the stacks of threads.
+    let arena_bytes = addresses_left.map_or(ARENA_BYTES_MAX, |left| left / 2 / arenas as u64);
+    (partitions.min(PARTITIONS_MAX), arenas, arena_bytes.min(ARENA_BYTES_MAX))
 }
 
-/// Addresses cost nothing, so there are twice as many of them as there can be bytes. Where they are limited (`ulimit -v`),
-/// half of what is left is for everything else: large values, buffers, the stacks of threads.
-fn reserve_bytes() -> u64 {
-    let wanted = 2 * system::memory_bytes();
-    match address_space_left() {
-        Some(left) => wanted.min(left / 2),
-        None => wanted,
-    }
+/// One a worker, so that each has an allocator of its own. An arena's partial slabs may take 1.5 MB at rest, so a server
+/// that is to stay small gets fewer; and an arena ends at 64 GB, so one with much memory gets more.
+fn arenas_for(memory_bytes: u64, workers: usize, addresses_left: Option<u64>) -> usize {
+    /// So much memory, or address space, allows one more arena.
+    const ARENA_MEMORY_BYTES: u64 = 64 << 20;
+    let limit = memory_bytes.min(addresses_left.map_or(u64::MAX, |left| left / 2));
+    let arenas_max = usize::try_from(limit / ARENA_MEMORY_BYTES).unwrap_or(ARENAS_MAX);
+    // Keys may lie unevenly, and memory may be added: twice as much as there is now.
+    let arenas_min = usize::try_from(memory_bytes.saturating_mul(2) / ARENA_BYTES_MAX).unwrap_or(ARENAS_MAX);
+    workers.max(arenas_min).min(ARENAS_MAX).min(arenas_max).max(1)
 }
 
 /// Threads that find no addresses for a stack and an allocator's arena end the process before it can say why.
@@ -300,4 +304,28 @@ fn adjust_open_files(config: &Config) -> Result<(), String> {
         best - RESERVED_FILES
     ));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_follow_workers_and_memory() {
+        let check = |memory_bytes: u64, workers: usize, addresses_left: Option<u64>, expected: usize| {
+            let arenas = arenas_for(memory_bytes, workers, addresses_left);
+            assert_eq!(arenas, expected, "{memory_bytes} B, {workers} workers, {addresses_left:?}");
+        };
+        check(24 << 30, 1, None, 1);
+        check(24 << 30, 4, None, 4);
+        check(24 << 30, 64, None, 16);
+        // Small servers have few, whatever their workers.
+        check(100 << 20, 16, None, 1);
+        check(1 << 20, 16, None, 1);
+        // One worker with more memory than an arena holds.
+        check(64 << 30, 1, None, 2);
+        check(256 << 30, 1, None, 8);
+        check(4 << 40, 2, None, 16);
+        check(256 << 30, 1, Some(300 << 20), 2);
+    }
 }

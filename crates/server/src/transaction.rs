@@ -6,28 +6,43 @@
 //!
 //! A watched key's change raises the session's flag under the lock of the key's partition. EXEC takes that lock before
 //! it looks at the flag, so what was changed before is seen, and nothing changes after.
+//!
+//! **WATCH of many keys** does not stop the others: it lists its keys partition by partition, some hundreds under one
+//! lock. What it promises concerns changes after its reply, and then all are listed. A change while it runs raises the flag
+//! or not, as if it had come behind WATCH or before it; where several fall differently the transaction fails, which it
+//! always may. UNWATCH and a connection's end take them out in the same way, and EXEC does if they are many.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Command;
-use isotherm_keyspace::{Conditions, ExpiryMode, Held, NoEffects, Slot, Txn, UnixMs, Want, Watcher};
+use isotherm_keyspace::{
+    Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, NoEffects, Slot, Txn, UnixMs, Want, Watcher,
+};
 use isotherm_resp::{Args, Reply, errors};
+use isotherm_stdx::steps;
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::admin::AdminCall;
-use crate::admin::specs;
+use crate::admin::{self, AdminCall, specs};
 use crate::dispatch::Dispatcher;
-use crate::registry::Handler;
+use crate::node::Tasks;
+use crate::registry::{Entry, Handler};
 use crate::session::{Multi, Session, WatchList};
+use isotherm_allocator::class_bytes;
+use isotherm_commands::spec::{Reach, Spec};
 
-/// What a watched key takes beside its name, which lies here and in its partition: a `Box` and a number of a database,
-/// and an entry of the partition's table with the watcher's `Arc`.
-const WATCHED_KEY_BYTES: usize = 24 + 48;
+/// What a watched key takes beside its name: its place in the session's set (24 B and a byte of the table) and in the
+/// partition's table (a pointer to the name, a list of one, a byte), where a third of the places is empty.
+const WATCHED_KEY_BYTES: usize = (25 + 16 + 16 + 1) * 3 / 2;
 
 pub const COMMANDS: &[Command<Handler>] = &[
     Command { spec: specs::MULTI, handler: Some(Handler::Admin(multi)), subcommands: &[] },
     Command { spec: specs::EXEC, handler: Some(Handler::Exec), subcommands: &[] },
     Command { spec: specs::DISCARD, handler: Some(Handler::Admin(discard)), subcommands: &[] },
-    Command { spec: specs::WATCH, handler: Some(Handler::Admin(watch)), subcommands: &[] },
+    Command {
+        spec: Spec { reach: Reach::Parts, ..specs::WATCH },
+        handler: Some(Handler::Admin(watch)),
+        subcommands: &[],
+    },
     Command { spec: specs::UNWATCH, handler: Some(Handler::Admin(unwatch)), subcommands: &[] },
 ];
 
@@ -48,31 +63,46 @@ fn discard(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn watch(call: &mut AdminCall<'_>) -> Outcome {
-    let args = call.args.from(1);
     // A session whose transaction fails anyway need not watch more.
     if !call.session.watched_key_changed() {
-        for name in args.iter() {
-            watch_key(call, name);
+        let (keyspace, db) = (call.held.keyspace(), call.session.db);
+        let list = call.session.watch.get_or_insert_with(|| {
+            Box::new(WatchList { watcher: Arc::new(Watcher::default()), keys: HashSet::new(), bytes: 0 })
+        });
+        let mut keys = Vec::new();
+        for name in call.args.from(1).iter() {
+            let key = (db, Arc::from(name));
+            if list.keys.insert(key.clone()) {
+                list.bytes += WATCHED_KEY_BYTES + class_bytes(2 * size_of::<usize>() + name.len());
+                keys.push((keyspace.partition_of(Slot::of_key(name)), key));
+            }
         }
+        let watcher = Arc::clone(&list.watcher);
+        let (conditions, sink) = (call.conditions, &mut *call.sink);
+        part_by_part(call.held, keys, |held, (db, name)| {
+            Txn::new(held, conditions, sink).watch(*db, name, &watcher);
+        });
     }
     call.reply.ok();
     Outcome::Done
 }
 
-fn watch_key(call: &mut AdminCall<'_>, name: &[u8]) {
-    let db = call.session.db;
-    let list = call.session.watch.get_or_insert_with(|| {
-        Box::new(WatchList { watcher: Arc::new(Watcher::default()), keys: Vec::new(), bytes: 0 })
-    });
-    if list.keys.iter().any(|(watched_db, key)| *watched_db == db && **key == *name) {
-        return;
+type WatchedKey = (Db, Arc<[u8]>);
+
+/// Does something with each key under the lock of its partition, with some of them at a time. Nothing is held afterwards.
+fn part_by_part(
+    held: &mut Held<'static>,
+    mut keys: Vec<(u16, WatchedKey)>,
+    mut each: impl FnMut(&mut Held<'static>, &WatchedKey),
+) {
+    held.release();
+    keys.sort_by_key(|(partition, _)| *partition);
+    let parts = keys.chunk_by(|(a, _), (b, _)| a == b);
+    for part in parts.flat_map(|part| part.chunks(KEYS_PER_HOLD_MAX)) {
+        held.acquire(Want::One(part[0].0));
+        part.iter().for_each(|(_, key)| each(held, key));
+        held.release();
     }
-    list.keys.push((db, name.into()));
-    list.bytes += WATCHED_KEY_BYTES + 2 * name.len();
-    let watcher = Arc::clone(&list.watcher);
-    let mut txn = call.txn();
-    let key = txn.key(name);
-    txn.watch(db, &key, &watcher);
 }
 
 fn unwatch(call: &mut AdminCall<'_>) -> Outcome {
@@ -87,17 +117,24 @@ pub fn leave(session: &mut Session, held: &mut Held<'static>) {
     unwatch_all(session, held);
 }
 
-/// Takes the session's watched keys out of the keyspace. Inside EXEC their partitions are held; otherwise each is locked
-/// in turn.
+/// Takes the session's watched keys out of the keyspace. Nothing is held afterwards.
 pub fn unwatch_all(session: &mut Session, held: &mut Held<'static>) {
-    let Some(list) = session.watch.take() else { return };
-    let keyspace = held.keyspace();
-    for (db, name) in &list.keys {
-        let key = keyspace.key(name);
-        held.acquire(Want::One(keyspace.partition_of(key.slot)));
-        let (conditions, mut nobody) = (forgetting(), NoEffects);
-        Txn::new(held, conditions, &mut nobody).unwatch(*db, &key, &list.watcher);
+    if let Some(list) = session.watch.take() {
+        unlist(*list, held);
     }
+}
+
+fn unlist(list: WatchList, held: &mut Held<'static>) {
+    let keyspace = held.keyspace();
+    let partition_of = |key: &WatchedKey| keyspace.partition_of(Slot::of_key(&key.1));
+    let keys = list.keys.into_iter().map(|key| (partition_of(&key), key)).collect();
+    part_by_part(held, keys, |held, key| unlist_key(held, key, &list.watcher));
+}
+
+/// The key's partition is held.
+fn unlist_key(held: &mut Held<'static>, (db, name): &WatchedKey, watcher: &Arc<Watcher>) {
+    let key = held.keyspace().key(name);
+    Txn::new(held, forgetting(), &mut NoEffects).unwatch(*db, &key, watcher);
 }
 
 /// Forgetting a watched key looks at nothing else, so any conditions do.
@@ -114,31 +151,79 @@ enum Refused {
 }
 
 impl Dispatcher {
-    /// EXEC. Returns the ticks that its commands took.
-    pub(crate) fn exec(&mut self, session: &mut Session) -> u64 {
+    /// EXEC. Returns the ticks that its commands took; `None` if nothing was done, as `call_locked` says.
+    pub(crate) fn exec(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        unless: Tasks,
+    ) -> Option<u64> {
         let Some(multi) = session.multi.take() else {
+            if self.is_held_up(session, unless) {
+                return None;
+            }
             self.reply.error(errors::EXEC_WITHOUT_MULTI);
-            return 0;
+            return Some(0);
         };
-        let now = self.clock.now();
+        self.ask_ahead(&multi);
         self.lock_transaction(session, &multi);
-        if let Err(refused) = self.check_transaction(session, &multi, now) {
-            unwatch_all(session, &mut self.held);
-            refuse(&mut self.reply, refused);
-            return 0;
+        if self.is_held_up(session, unless) {
+            self.facts = None;
+            session.multi = Some(multi);
+            return None;
         }
-        unwatch_all(session, &mut self.held);
+        // It may have waited for its locks. What it sees is how things stand now.
+        let mut taken = self.clock.lap();
+        let now = self.clock.now();
+        self.begin_hold();
+        let looked_before = steps::looked();
+        let checked = self.check_transaction(session, &multi, now);
+        let mut watched = session.watch.take();
+        if let Some(list) = watched.take_if(|list| list.keys.len() <= KEYS_PER_HOLD_MAX) {
+            list.keys.iter().for_each(|key| unlist_key(&mut self.held, key, &list.watcher));
+        }
+        // As many as its client has watched.
+        self.held.excuse(steps::looked().wrapping_sub(looked_before));
+        if let Err(refused) = checked {
+            self.facts = None;
+            self.note_hold(command, self.hold_from());
+            self.unlist_later(watched);
+            refuse(&mut self.reply, refused);
+            return Some(0);
+        }
         self.reply.array(multi.queue.len());
         session.in_exec = true;
-        let mut taken = 0;
         for queued in &multi.queue {
             taken += self.run_queued(session, queued, now);
         }
         session.in_exec = false;
+        self.facts = None;
         if self.held.has_ready() {
             self.serve_waiters();
         }
-        taken
+        self.note_hold(command, self.hold_from());
+        if self.held.has_flushed() {
+            self.free_flushed();
+        }
+        self.unlist_later(watched);
+        Some(taken)
+    }
+
+    /// What a command of the transaction will tell of the system is asked for while nothing is locked.
+    fn ask_ahead(&mut self, multi: &Multi) {
+        if admin::tells_facts(&multi.queue) {
+            // The batch may have locked something before.
+            self.held.release();
+            self.facts = Some(admin::facts_for(self.node, &multi.queue));
+        }
+    }
+
+    /// Watched keys that are too many for the locks of EXEC. Their flag is of no concern to anyone any more.
+    fn unlist_later(&mut self, watched: Option<Box<WatchList>>) {
+        if let Some(list) = watched {
+            self.release();
+            unlist(*list, &mut self.held);
+        }
     }
 
     /// Everything that the transaction touches, in ascending order, at once.
@@ -165,7 +250,7 @@ impl Dispatcher {
 
     /// A watched key whose time has come is a changed one, unless it was past its time already at WATCH.
     fn watched_key_expired(&mut self, session: &Session, now: UnixMs) -> bool {
-        let Some(list) = &session.watch else { return false };
+        let Some(list) = session.watch.as_ref().filter(|list| !list.watcher.is_dirty()) else { return false };
         let conditions = self.conditions(session, now);
         let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
         list.keys.iter().any(|(db, name)| {

@@ -26,17 +26,17 @@ impl Wanted {
         self.all = true;
     }
 
-    /// Locks what was collected.
+    /// Locks what was collected. Says whether another thread had a part of it.
     #[inline]
-    pub fn acquire(&mut self, held: &mut Held<'static>) {
+    pub fn acquire(&mut self, held: &mut Held<'static>) -> bool {
         if self.all {
-            held.acquire(Want::All);
+            held.acquire(Want::All)
         } else if let [only] = self.partitions[..] {
-            held.acquire(Want::One(only));
+            held.acquire(Want::One(only))
         } else {
             self.partitions.sort_unstable();
             self.partitions.dedup();
-            held.acquire(Want::Many(&self.partitions));
+            held.acquire(Want::Many(&self.partitions))
         }
     }
 }

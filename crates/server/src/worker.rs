@@ -15,6 +15,7 @@ mod group;
 mod invalidation;
 mod outbox;
 mod query;
+mod waiting;
 
 use isotherm_keyspace::{UnixMs, Waiter};
 use isotherm_reactor::stream::Progress;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use crate::admin;
 use crate::blocking::{Without, owner};
 use crate::dispatch::Dispatcher;
+use crate::holds;
 use crate::hot::STRANGER_OUTPUT_BYTES_MAX;
 use crate::log;
 use crate::node::{Node, unix_now};
@@ -42,6 +44,7 @@ use connection::{Connection, OWN_BYTES};
 use delivery::Said;
 use group::{Group, Join};
 use invalidation::Body;
+use waiting::Waiting;
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
 /// bulk load.
@@ -57,6 +60,10 @@ const READS_PER_TURN_MAX: usize = 16;
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
 /// A request that has brought so much is booked before it runs: it may be what makes its client take too much.
 const BOOKED_BYTES_MIN: usize = 64 << 10;
+/// Timers that are run in one turn: each kind re-arms itself, and the mailbox is looked at in between.
+const DUE_PER_TURN_MAX: usize = 2;
+/// Those whose time to wait is over are answered so many in one turn, each with its own locks.
+const TIMED_OUT_PER_TURN_MAX: usize = 256;
 /// How often idle connections are looked for.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -68,8 +75,10 @@ pub enum Letter {
         token: usize,
         id: u64,
     },
-    /// The node's tasks have changed: a pause may be over.
-    Tasks,
+    /// A pause may be over, or concern fewer commands.
+    PauseChanged,
+    /// Undelivered messages take less memory: commands that waited for that may run.
+    Uncrowded,
     /// One of yours waited for a key: this is its reply.
     Served {
         waiter: Arc<Waiter>,
@@ -111,7 +120,6 @@ pub enum Letter {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
-    PauseEnd,
     IdleScan,
     CloseLook,
 }
@@ -119,12 +127,15 @@ enum Due {
 pub struct Worker {
     events: Events,
     mailbox: Mailbox<Letter>,
+    number: usize,
     inner: Inner,
 }
 
 /// All but what is waited for.
 struct Inner {
     node: &'static Node,
+    /// Of this worker.
+    number: u16,
     dispatcher: Dispatcher,
     /// By token. A connection in hand is taken out.
     connections: Vec<Option<Box<Connection>>>,
@@ -136,6 +147,8 @@ struct Inner {
     again: Vec<usize>,
     /// Connections whose requests wait until the mailbox is empty.
     hearing: Vec<usize>,
+    /// Connections that wait for the end of a pause, or of a crowd.
+    waiting: Waiting,
     /// Connections that have bytes of their own to read into, or whose patience with their client ends.
     close: Vec<usize>,
     said: Said,
@@ -156,6 +169,7 @@ impl Worker {
         timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
         let inner = Inner {
             node,
+            number: number as u16,
             dispatcher: Dispatcher::new(node, number),
             connections: Vec::new(),
             free: Vec::new(),
@@ -164,17 +178,19 @@ impl Worker {
             group: Group::new(),
             again: Vec::new(),
             hearing: Vec::new(),
+            waiting: Waiting::default(),
             close: Vec::new(),
             said: Said::default(),
             timers,
             deadlines: BTreeSet::new(),
         };
-        Worker { events, mailbox, inner }
+        Worker { events, mailbox, number, inner }
     }
 
     /// Runs for ever; the process ends it.
     pub fn run(mut self) -> io::Result<()> {
         outside::note_stack();
+        holds::enter(self.inner.node, self.number);
         loop {
             // A worker leaves letters for itself without waking itself.
             let timeout = match self.inner.has_work() || self.mailbox.has_letters() {
@@ -223,7 +239,8 @@ impl Worker {
                     }
                 }
                 Letter::Attend { token, id } => self.inner.attend(token, id),
-                Letter::Tasks => self.inner.resume_waiting(),
+                Letter::PauseChanged => self.inner.pause_changed(),
+                Letter::Uncrowded => self.inner.uncrowded(),
                 Letter::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
                 Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 Letter::Look { waiter } => self.inner.dispatcher.look_for(&waiter),
@@ -242,7 +259,7 @@ impl Worker {
 impl Inner {
     /// Whether there is something to do without waiting for an event.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || !self.hearing.is_empty()
+        !self.again.is_empty() || !self.hearing.is_empty() || self.waiting.has_work()
     }
 
     // ---- connections come and go ----
@@ -266,12 +283,16 @@ impl Inner {
     }
 
     fn forget(&mut self, mut connection: Connection, token: usize) {
-        // Its bytes go first: while it is listed, nobody takes a key for what is about to leave.
+        // Nothing is served to it from here on.
+        self.stop_waiting(&mut connection, token);
+        // Its bytes go first: while it is listed, no key is evicted for what is about to leave.
         connection.outbox = None;
         connection.input = Vec::new();
         transaction::leave(&mut connection.session, &mut self.dispatcher.held);
         self.dispatcher.held.release();
-        self.stop_waiting(&mut connection, token);
+        if let Some(cause) = connection.waits {
+            self.waiting.remove(cause, connection.turn);
+        }
         let Dispatcher { held, audience, .. } = &mut self.dispatcher;
         connection.session.stop_listening(self.node, held, audience);
         self.dispatcher.held.release();
@@ -293,6 +314,7 @@ impl Inner {
             return self.join_group(connection, token);
         }
         if ready.readable || ready.closed {
+            connection.ended |= ready.closed;
             self.read(&mut connection, token, ready.closed);
         }
         self.settle(connection, token);
@@ -334,7 +356,23 @@ impl Inner {
     /// Puts a connection back, or ends it.
     #[inline]
     fn settle(&mut self, connection: Box<Connection>, token: usize) {
-        if connection.closing && connection.outbox.is_none() {
+        match connection.closing {
+            true => self.take_leave(connection, token),
+            false => self.connections[token] = Some(connection),
+        }
+    }
+
+    /// Ends a connection that is closing, once it has been answered.
+    #[cold]
+    fn take_leave(&mut self, mut connection: Box<Connection>, token: usize) {
+        if let Some(blocked) = &connection.session.blocked {
+            let is_answered = !blocked.waiter.end() && blocked.waiter.is_answered();
+            // What was taken for it is on its way, and is written if anything is.
+            if connection.broken || !is_answered {
+                self.stop_waiting(&mut connection, token);
+            }
+        }
+        if connection.outbox.is_none() && !connection.is_blocked() {
             self.forget(*connection, token);
         } else {
             self.connections[token] = Some(connection);
@@ -350,14 +388,20 @@ impl Inner {
         self.run_kept(connection);
     }
 
-    /// Runs what a stopped connection has kept, and lets it read again.
+    /// Runs what a stopped connection has kept, and lets it read again: also if it is stopped again and waits for a key,
+    /// for no further event tells of an end that was met while nothing was read.
     fn run_kept(&mut self, connection: &mut Connection) {
+        self.run_unrun(connection);
+        if connection.readable && !connection.is_deaf() && !connection.reads_too_little() {
+            self.again.push(connection.session.shared.token.load(Ordering::Relaxed));
+        }
+    }
+
+    #[inline]
+    fn run_unrun(&mut self, connection: &mut Connection) {
         if connection.unrun && !connection.is_stopped() {
             let kept = std::mem::take(&mut connection.input);
             self.run_own(connection, kept);
-        }
-        if connection.readable && !connection.is_stopped() {
-            self.again.push(connection.session.shared.token.load(Ordering::Relaxed));
         }
     }
 
@@ -365,8 +409,8 @@ impl Inner {
     fn read(&mut self, connection: &mut Connection, token: usize, ended: bool) {
         connection.readable = true;
         for _ in 0..READS_PER_TURN_MAX {
-            if connection.waits || connection.hears || connection.closing {
-                return;
+            if connection.is_deaf() {
+                return connection.leave_pause();
             }
             let aside = connection.reads_too_little() || connection.is_blocked();
             let (progress, filled) = match aside {
@@ -509,8 +553,8 @@ impl Inner {
     fn finish(&mut self, connection: &mut Connection) {
         write_replies(&mut self.dispatcher, connection);
         self.requests.trim();
-        if connection.waits {
-            self.wait_for_pause();
+        if let Some(cause) = connection.waits {
+            self.wait(connection, cause);
         }
         if connection.hears {
             self.hearing.push(connection.session.shared.token.load(Ordering::Relaxed));
@@ -535,7 +579,8 @@ impl Inner {
         connection.book(self.node);
         if self.node.clients.bytes() > self.dispatcher.hot.client_bytes_max {
             self.node.evict_clients(self.dispatcher.stats);
-            if connection.session.shared.is_asked(Attention::KILL) {
+            // If it waits, the letter that has killed it decides (`attend`).
+            if connection.session.shared.is_asked(Attention::KILL) && !connection.is_blocked() {
                 connection.break_off();
             }
         }
@@ -610,6 +655,9 @@ impl Inner {
                 Answer::Without(how) => self.dispatcher.answer_without(session, waiter, how),
             }
             self.finish(&mut connection);
+            if connection.session.shared.is_asked(Attention::KILL) {
+                connection.break_off();
+            }
             self.run_kept(&mut connection);
         }
         self.settle(connection, token);
@@ -617,8 +665,10 @@ impl Inner {
 
     /// Those whose time is over.
     fn end_waiting(&mut self) {
-        while let Some((deadline, token)) = self.deadlines.first().copied() {
-            if deadline > unix_now() {
+        let now = unix_now();
+        for _ in 0..TIMED_OUT_PER_TURN_MAX {
+            let Some((deadline, token)) = self.deadlines.first().copied() else { return };
+            if deadline > now {
                 return;
             }
             self.deadlines.pop_first();
@@ -635,22 +685,29 @@ impl Inner {
 
     /// How long until something is due.
     fn next_in(&self) -> Option<Duration> {
-        let timer = self.timers.next_in(Instant::now());
-        let Some((deadline, _)) = self.deadlines.first() else { return timer };
-        let left = Duration::from_millis(deadline.ms_since(unix_now()).max(0) as u64);
-        Some(timer.map_or(left, |timer| timer.min(left)))
+        let now = Instant::now();
+        let timer = self.timers.next_in(now);
+        let pause = self.waiting.pause_due().map(|due| round_up(due.saturating_duration_since(now)));
+        let deadline = self
+            .deadlines
+            .first()
+            .map(|(deadline, _)| Duration::from_millis(deadline.ms_since(unix_now()).max(0) as u64));
+        timer.into_iter().chain(pause).chain(deadline).min()
     }
 
     // ---- letters and timers ----
 
     /// Another worker has asked for something.
     fn attend(&mut self, token: usize, id: u64) {
-        let is_killed = self.connections.get(token).and_then(Option::as_ref).is_some_and(|connection| {
-            connection.session.id() == id && connection.session.shared.is_asked(Attention::KILL)
-        });
-        if is_killed {
-            self.close(token);
+        let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
+        if connection.session.id() == id && connection.session.shared.is_asked(Attention::KILL) {
+            // Behind a reply that is half written nothing else can be said.
+            match connection.outbox.is_some() {
+                true => connection.break_off(),
+                false => connection.closing = true,
+            }
         }
+        self.settle(connection, token);
     }
 
     /// What is due now, and what had more to read.
@@ -659,6 +716,7 @@ impl Inner {
         if !self.again.is_empty() {
             for token in std::mem::take(&mut self.again) {
                 let Some(mut connection) = self.connections[token].take() else { continue };
+                self.run_unrun(&mut connection);
                 self.read(&mut connection, token, true);
                 self.settle(connection, token);
             }
@@ -666,33 +724,18 @@ impl Inner {
         if !self.deadlines.is_empty() {
             self.end_waiting();
         }
-        while let Some(due) = self.timers.take_due(Instant::now()) {
+        if !self.waiting.is_idle() {
+            self.resume_waiting();
+        }
+        for _ in 0..DUE_PER_TURN_MAX {
+            let Some(due) = self.timers.take_due(Instant::now()) else { break };
             match due {
-                Due::PauseEnd => self.resume_waiting(),
                 Due::CloseLook => self.look_closely(),
                 Due::IdleScan => {
                     self.scan_idle();
                     self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
                 }
             }
-        }
-    }
-
-    fn wait_for_pause(&mut self) {
-        let left_ms = self.node.pause.end_ms() - unix_now().0;
-        self.timers.add(Instant::now() + Duration::from_millis(left_ms.max(1) as u64), Due::PauseEnd);
-    }
-
-    /// Those that wait run what they have kept; if the pause goes on, they wait again.
-    fn resume_waiting(&mut self) {
-        self.node.end_pause_if_over(unix_now());
-        for token in 0..self.connections.len() {
-            let Some(mut connection) = self.connections[token].take() else { continue };
-            if connection.waits {
-                connection.waits = false;
-                self.run_kept(&mut connection);
-            }
-            self.settle(connection, token);
         }
     }
 
@@ -709,7 +752,7 @@ impl Inner {
             let silent_ms =
                 now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
             let may_be_silent =
-                connection.waits || connection.is_blocked() || connection.session.may_be_silent();
+                connection.waits.is_some() || connection.is_blocked() || connection.session.may_be_silent();
             if silent_ms > timeout_ms && !may_be_silent {
                 log::verbose("Closing idle client");
                 connection.break_off();
@@ -717,6 +760,11 @@ impl Inner {
             self.settle(connection, token);
         }
     }
+}
+
+/// The wait for events knows whole milliseconds: a shorter one would end before what it waits for.
+fn round_up(left: Duration) -> Duration {
+    Duration::from_millis(left.as_micros().div_ceil(1000) as u64)
 }
 
 /// There is no memory for what a client sends. The others go on: it is for large requests that it does not suffice.

@@ -7,8 +7,8 @@
 use super::params::{Apply, Flags, Id, Reason, Value};
 use super::{Config, PARAMS, find, is_text, value};
 use isotherm_resp::errors::with_bytes;
-use isotherm_stdx::glob_match;
-use std::collections::BTreeMap;
+use isotherm_stdx::{glob_match, steps};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::PoisonError;
 
 /// Why CONFIG SET did nothing.
@@ -51,12 +51,16 @@ impl Config {
     /// CONFIG GET: names (as asked for, or as declared when a pattern found them) and values, by name.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut found: BTreeMap<Vec<u8>, Id> = BTreeMap::new();
+        // As many patterns as a request has arguments: each name is looked up, not compared with those that are found.
+        let mut known: HashSet<Vec<u8>> = HashSet::new();
         let mut add = |name: &[u8], id: Id| {
-            if !found.keys().any(|known| known.eq_ignore_ascii_case(name)) {
+            steps::note(1);
+            if known.insert(name.to_ascii_lowercase()) {
                 found.insert(name.to_vec(), id);
             }
         };
         for pattern in patterns {
+            steps::note(1);
             if !pattern.iter().any(|byte| b"[*?".contains(byte)) {
                 if let Some((id, _)) = find(pattern) {
                     add(pattern, id);

@@ -2,6 +2,7 @@
 //!
 //! Only the worker touches it: messages come by mailbox, so nobody waits for a lock while they are handed out.
 
+use isotherm_stdx::steps;
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Kind, Message, Moment, Name, shrink};
@@ -48,6 +49,7 @@ impl Room {
     fn remove(&mut self, token: usize) -> bool {
         let Room::Several(seats) = self else { return true };
         let at = seats.iter().position(|seat| seat.token == token).expect("the session has a seat");
+        steps::note(at as u64);
         seats.swap_remove(at);
         if let [last] = seats[..] {
             *self = Room::One(last);
@@ -119,6 +121,7 @@ impl Audience {
 
     pub fn remove_prefix(&mut self, prefix: &[u8], token: usize) {
         let tokens = self.prefixes.get_mut(prefix).expect("the session has named it");
+        steps::note(tokens.len() as u64);
         tokens.retain(|other| *other != token);
         if tokens.is_empty() {
             self.prefixes.remove(prefix);

@@ -126,6 +126,13 @@ impl Session {
         }
     }
 
+    /// What it has named so far, and its end takes out again: watched keys, channels, patterns, prefixes.
+    pub fn named_items(&self) -> usize {
+        let prefixes = self.tracking().map_or(0, |tracking| tracking.prefixes.len());
+        let names = self.subscriptions(Kind::Channel) + self.subscriptions(Kind::ShardChannel);
+        self.watch.as_ref().map_or(0, |list| list.keys.len()) + names + prefixes
+    }
+
     /// The names of one kind.
     pub fn subscribed(&self, kind: Kind) -> Vec<Name> {
         let names = self.listening.as_ref().map(|listening| &listening.names[kind as usize]);

@@ -14,7 +14,8 @@
 //! carries the moments that it was published at, and a seat hears what is not older than itself.
 //!
 //! **The crowd.** Letters that are not delivered yet take memory. When they take much, commands that cause more of them
-//! wait (`Tasks::CROWDED`) until half of it is gone.
+//! wait (`Tasks::CROWDED`) until half of it is gone: the worker whose delivery makes the difference posts
+//! `Letter::Uncrowded` to the workers that have connections waiting.
 //!
 //! Lock order: partitions, a shard, the patterns, mailboxes. Events of the keyspace are published under partitions.
 
@@ -37,7 +38,7 @@ use crate::memory::hash_table_bytes;
 use crate::node::{Node, Tasks};
 use crate::worker::Letter;
 use isotherm_allocator::class_bytes;
-use isotherm_stdx::glob_match;
+use isotherm_stdx::{glob_match, steps};
 
 /// The name of a channel or a pattern: one text, shared by the registry, the worker and the sessions.
 pub type Name = Arc<[u8]>;
@@ -198,10 +199,11 @@ impl PubSub {
 
     /// Whether undelivered letters take more than whoever waits for them waits for.
     pub fn is_crowded(&self) -> bool {
-        self.crowd_bytes.load(Ordering::Acquire) > CROWD_BYTES_LOW
+        self.crowd_bytes.load(Ordering::SeqCst) > CROWD_BYTES_LOW
     }
 
     fn with<R>(&self, kind: Kind, name: &[u8], work: impl FnOnce(&mut Names) -> R) -> R {
+        steps::note(1);
         match kind {
             Kind::Pattern => work(&mut self.patterns.write().unwrap_or_else(PoisonError::into_inner)),
             Kind::Channel | Kind::ShardChannel => work(self.shard(name).names(kind)),
@@ -292,9 +294,10 @@ impl Node {
 
     /// It was delivered.
     pub fn uncrowd(&self, bytes: usize) {
-        let before = self.pubsub.crowd_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let before = self.pubsub.crowd_bytes.fetch_sub(bytes, Ordering::SeqCst);
         if before > CROWD_BYTES_LOW && before - bytes <= CROWD_BYTES_LOW {
             self.set_task(Tasks::CROWDED, false);
+            self.post_uncrowded();
         }
     }
 

@@ -21,7 +21,9 @@ pub use state::{Mode, Tracking};
 pub use table::Tracker;
 
 use isotherm_keyspace::Held;
+use isotherm_stdx::steps;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -113,10 +115,16 @@ pub fn changes_bytes(changes: &Changes) -> usize {
 }
 
 impl Node {
-    /// One more session tracks. All partitions are held, and tell what changes from now on.
+    /// One more session tracks. All partitions tell what changes from now on: everything is held for a moment also by the
+    /// second, so that it reads nothing before the first has said so.
     pub fn add_tracker(&self, held: &mut Held<'static>) {
+        let held_before = held.holds_all();
+        held.acquire(isotherm_keyspace::Want::All);
         if self.trackers.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
             held.tell_changes(true);
+        }
+        if !held_before {
+            held.release();
         }
     }
 
@@ -125,22 +133,27 @@ impl Node {
         if self.trackers.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
+        let held_before = held.holds_all();
         held.acquire(isotherm_keyspace::Want::All);
         // Somebody may have begun meanwhile.
         if self.trackers.sessions() == 0 {
             held.tell_changes(false);
             self.trackers.table.clear();
         }
+        if !held_before {
+            held.release();
+        }
     }
 
-    /// A session has read a key, whose partition is held.
-    pub fn note_read(&self, tracker: Tracker, key: &[u8]) {
+    /// A session has read a key, whose partition is held. `from` is the worker that ran the command: not always the
+    /// session's own, as a client that waits is served by whichever worker has what it waits for.
+    pub fn note_read(&self, from: u16, tracker: Tracker, key: &[u8]) {
         self.trackers.table.note(key, tracker);
-        self.forget_reads(tracker.worker(), FORGOTTEN_PER_NOTE_MAX);
+        self.forget_reads(Some(from), FORGOTTEN_PER_NOTE_MAX);
     }
 
     /// `tracking-table-max-keys`: whoever has read what is forgotten is told that it may have changed.
-    fn forget_reads(&self, from: u16, count_max: usize) {
+    fn forget_reads(&self, from: Option<u16>, count_max: usize) {
         const KEYS_MAX: Id = id("tracking-table-max-keys");
         let keys_max = self.config.number(KEYS_MAX) as usize;
         for _ in 0..count_max {
@@ -148,15 +161,16 @@ impl Node {
                 return;
             }
             let Some((key, readers)) = self.trackers.table.take_any() else { return };
-            self.tell_stale(Some(from), Stale { key: key.into(), readers, author: 0 });
+            self.tell_stale(from, Stale { key: key.into(), readers, author: 0 });
         }
     }
 
     /// The same from time to time, for a limit that was lowered.
     pub fn forget_some_reads(&self) {
+        self.trackers.table.drop_cleared();
         if self.trackers.keys() > 0 {
             // The control thread is no worker: whoever it tells is woken.
-            self.forget_reads(u16::MAX, FORGOTTEN_PER_TURN_MAX);
+            self.forget_reads(None, FORGOTTEN_PER_TURN_MAX);
         }
     }
 
@@ -184,7 +198,12 @@ impl Node {
     /// What was changed in a batch goes to the workers where somebody has named a prefix.
     pub fn broadcast(&self, from: Option<u16>, changes: Changes) {
         let prefixes = self.trackers.prefixes.read().unwrap_or_else(PoisonError::into_inner);
-        let fits = |prefix: &[u8]| changes.keys().any(|key| key.starts_with(prefix));
+        // By the order of the keys: very many may have changed, and very many prefixes may be named.
+        let fits = |prefix: &[u8]| {
+            steps::note(1);
+            let mut behind = changes.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+            behind.next().is_some_and(|(key, _)| key.starts_with(prefix))
+        };
         let mut workers: Vec<u16> = prefixes
             .iter()
             .filter(|(prefix, _)| fits(prefix))

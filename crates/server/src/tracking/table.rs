@@ -3,7 +3,8 @@
 //! ```text
 //! shard = hash of the key    { key: [id of a session | its worker] }      8 B a session; with one no memory of its own
 //! ```
-//! A shard's lock is held for one key at a time, under the lock of the key's partition.
+//! A shard's lock is held for one key at a time, under the lock of the key's partition. All keys leave at once by taking the
+//! maps out of their shards, under the gate; what was in them is dropped later, by the cron (`drop_cleared`).
 
 use isotherm_allocator::class_bytes;
 use std::collections::hash_map::Entry;
@@ -62,10 +63,20 @@ impl Readers {
     }
 }
 
-type Shard = HashMap<Box<[u8]>, Readers>;
+type Map = HashMap<Box<[u8]>, Readers>;
+
+#[derive(Default)]
+struct Shard {
+    map: Map,
+    /// Of its keys together: sessions, and what names take.
+    items: usize,
+    key_bytes: usize,
+}
 
 pub struct Table {
     shards: Box<[Mutex<Shard>]>,
+    /// What was in the shards when they were cleared.
+    cleared: Mutex<Vec<Map>>,
     hasher: RandomState,
     keys: AtomicUsize,
     /// Sessions of all keys together.
@@ -80,6 +91,7 @@ impl Default for Table {
     fn default() -> Table {
         Table {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            cleared: Mutex::default(),
             hasher: RandomState::new(),
             keys: AtomicUsize::new(0),
             items: AtomicUsize::new(0),
@@ -103,7 +115,7 @@ impl Table {
         let tables: usize = self
             .shards
             .iter()
-            .map(|shard| hash_table_bytes::<(Box<[u8]>, Readers)>(lock(shard).capacity()))
+            .map(|shard| hash_table_bytes::<(Box<[u8]>, Readers)>(lock(shard).map.capacity()))
             .sum();
         let several = self.items().saturating_sub(self.keys());
         tables + self.key_bytes.load(Ordering::Relaxed) + several * 2 * size_of::<Tracker>()
@@ -112,16 +124,18 @@ impl Table {
     pub fn note(&self, key: &[u8], tracker: Tracker) {
         let mut shard = self.shard_of(key);
         // Mostly it is there already, and its name need not be copied.
-        let is_new = match shard.get_mut(key) {
+        let is_new = match shard.map.get_mut(key) {
             Some(readers) => readers.add(tracker),
             None => {
-                shard.insert(key.into(), Readers::One(tracker));
+                shard.map.insert(key.into(), Readers::One(tracker));
+                shard.key_bytes += class_bytes(key.len());
                 self.keys.fetch_add(1, Ordering::AcqRel);
                 self.key_bytes.fetch_add(class_bytes(key.len()), Ordering::Relaxed);
                 true
             }
         };
         if is_new {
+            shard.items += 1;
             self.items.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -131,8 +145,9 @@ impl Table {
         if self.keys() == 0 {
             return None;
         }
-        let readers = self.shard_of(key).remove(key)?;
-        Some(self.count_out(key, readers))
+        let mut shard = self.shard_of(key);
+        let readers = shard.map.remove(key)?;
+        Some(self.count_out(&mut shard, key, readers))
     }
 
     /// Any key leaves.
@@ -140,29 +155,43 @@ impl Table {
         for _ in 0..SHARDS {
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
             let mut shard = lock(&self.shards[at]);
-            let Some(key) = shard.keys().next().cloned() else { continue };
-            let Entry::Occupied(entry) = shard.entry(key) else { unreachable!("it was just there") };
+            let Some(key) = shard.map.keys().next().cloned() else { continue };
+            let Entry::Occupied(entry) = shard.map.entry(key) else { unreachable!("it was just there") };
             let (key, readers) = entry.remove_entry();
-            if shard.capacity() > 64 && shard.len() < shard.capacity() / 8 {
-                let len = shard.len();
-                shard.shrink_to(len * 2);
+            if shard.map.capacity() > 64 && shard.map.len() < shard.map.capacity() / 8 {
+                let len = shard.map.len();
+                shard.map.shrink_to(len * 2);
             }
-            let trackers = self.count_out(&key, readers);
+            let trackers = self.count_out(&mut shard, &key, readers);
             return Some((key, trackers));
         }
         None
     }
 
+    /// All keys leave. Their memory follows with `drop_cleared`.
     pub fn clear(&self) {
         for shard in &self.shards {
-            for (key, readers) in std::mem::take(&mut *lock(shard)) {
-                self.count_out(&key, readers);
+            let Shard { map, items, key_bytes } = std::mem::take(&mut *lock(shard));
+            if map.capacity() == 0 {
+                continue;
             }
+            self.keys.fetch_sub(map.len(), Ordering::AcqRel);
+            self.items.fetch_sub(items, Ordering::AcqRel);
+            self.key_bytes.fetch_sub(key_bytes, Ordering::Relaxed);
+            self.cleared.lock().unwrap_or_else(PoisonError::into_inner).push(map);
         }
     }
 
-    fn count_out(&self, key: &[u8], readers: Readers) -> Vec<Tracker> {
+    /// Frees what was cleared; no lock is held meanwhile.
+    pub fn drop_cleared(&self) {
+        let cleared = std::mem::take(&mut *self.cleared.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(cleared);
+    }
+
+    fn count_out(&self, shard: &mut Shard, key: &[u8], readers: Readers) -> Vec<Tracker> {
         let trackers = readers.into_vec();
+        shard.items -= trackers.len();
+        shard.key_bytes -= class_bytes(key.len());
         self.key_bytes.fetch_sub(class_bytes(key.len()), Ordering::Relaxed);
         self.keys.fetch_sub(1, Ordering::AcqRel);
         self.items.fetch_sub(trackers.len(), Ordering::AcqRel);
@@ -188,7 +217,7 @@ mod tests {
         fn check_invariants(&self) {
             let (mut keys, mut items) = (0, 0);
             for (at, shard) in self.shards.iter().enumerate() {
-                for (key, readers) in lock(shard).iter() {
+                for (key, readers) in lock(shard).map.iter() {
                     assert_eq!(self.hasher.hash_one(&**key) as usize % SHARDS, at);
                     keys += 1;
                     items += match readers {

@@ -156,7 +156,7 @@ fn run_found(
                     return Some(ran);
                 }
             }
-            Next::Wait | Next::Hear | Next::Block | Next::Close { .. } => {
+            Next::Wait(_) | Next::Hear | Next::Block | Next::Close { .. } => {
                 if next == (Next::Close { after_replies: false }) {
                     dispatcher.drop_replies();
                 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
 use crate::client_memory::Taken;
-use crate::dispatch::Next;
+use crate::dispatch::{Cause, Next};
 use crate::node::Node;
 use crate::session::{ClientShared, Session};
 use isotherm_allocator::class_bytes;
@@ -40,14 +40,20 @@ pub struct Connection {
     pub readable: bool,
     /// It has sent more at once than the others of a group may.
     pub sends_much: bool,
-    /// The connection waits for the end of CLIENT PAUSE.
-    pub waits: bool,
+    /// Its next request waits for this, in the queue of those that do (`waiting`) under this turn; 0: not listed.
+    pub waits: Option<Cause>,
+    pub turn: u64,
     /// Its next request waits until what lies in the mailbox is handed out.
     pub hears: bool,
     /// It is listed among those that something was said to.
     pub is_spoken_to: bool,
+    /// The peer sends no more: behind what can still be read comes the end. Known from the event, whether or not anything
+    /// is read now.
+    pub ended: bool,
     /// The peer sends no more, or we read no more; closed when the outbox is empty.
     pub closing: bool,
+    /// And not even that is waited for: nothing more is written.
+    pub broken: bool,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 320, "10,000 idle connections are 3 MB of these");
@@ -68,10 +74,13 @@ impl Connection {
             unrun: false,
             readable: false,
             sends_much: false,
-            waits: false,
+            waits: None,
+            turn: 0,
             hears: false,
             is_spoken_to: false,
+            ended: false,
             closing: false,
+            broken: false,
         }
     }
 
@@ -80,7 +89,7 @@ impl Connection {
     pub fn is_plain(&self) -> bool {
         self.input.is_empty()
             && self.outbox.is_none()
-            && !self.waits
+            && self.waits.is_none()
             && !self.hears
             && !self.closing
             && !self.sends_much
@@ -92,8 +101,8 @@ impl Connection {
         match next {
             Next::Go | Next::Write => {}
             Next::Block => self.unrun = true,
-            Next::Wait => {
-                self.waits = true;
+            Next::Wait(cause) => {
+                self.waits = Some(cause);
                 self.unrun = true;
             }
             Next::Hear => {
@@ -110,11 +119,25 @@ impl Connection {
     pub fn break_off(&mut self) {
         self.outbox = None;
         self.closing = true;
+        self.broken = true;
     }
 
     /// Whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
-        self.waits || self.hears || self.is_blocked() || self.closing || self.reads_too_little()
+        self.waits.is_some() || self.hears || self.is_blocked() || self.closing || self.reads_too_little()
+    }
+
+    /// Whether nothing is read from it now. Blocked and slow clients are read: that is how their end is noticed.
+    #[inline]
+    pub fn is_deaf(&self) -> bool {
+        self.waits.is_some() || self.hears || self.closing
+    }
+
+    /// A client that has left while a pause holds it up: its command and what it has sent behind it are dropped, as
+    /// Valkey does. The other causes are ours alone, and what came before the end is run when they are over.
+    #[cold]
+    pub fn leave_pause(&mut self) {
+        self.closing |= self.ended && self.waits == Some(Cause::Pause);
     }
 
     /// Whether it waits for a key.
@@ -196,13 +219,14 @@ impl Connection {
     #[inline]
     pub fn book(&self, node: &Node) {
         let (session, seen) = (&self.session, &self.session.shared.seen);
-        seen.waits.store(self.waits, Ordering::Relaxed);
+        seen.waits.store(self.waits.is_some(), Ordering::Relaxed);
         let is_bare = self.input.capacity() == 0
             && self.outbox.is_none()
             && self.parser.memory_bytes() == 0
             && session.multi.is_none()
             && session.watch.is_none()
-            && session.listening.is_none();
+            && session.listening.is_none()
+            && session.blocked.is_none();
         if !is_bare || seen.total_bytes.load(Ordering::Relaxed) != OWN_BYTES {
             self.book_parts(node);
         }
@@ -214,6 +238,8 @@ impl Connection {
         let query_bytes = self.input.len().saturating_sub(self.input_done + parsed_bytes);
         let output_bytes = self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes());
         let multi_bytes = session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        let blocked = session.blocked.as_ref();
+        let argument_bytes = argument_bytes + blocked.map_or(0, |blocked| blocked.argument_bytes);
         let watch_bytes = session.watch.as_ref().map_or(0, |watch| watch.bytes);
         let total_bytes = OWN_BYTES as usize
             + class_bytes(self.input.capacity())
@@ -221,6 +247,7 @@ impl Connection {
             + output_bytes
             + multi_bytes
             + watch_bytes
+            + blocked.map_or(0, |blocked| blocked.bytes)
             + session.shared.listening.bytes() as usize;
         let taken = Taken {
             query_bytes,

@@ -94,6 +94,11 @@ impl Inner {
             }
             self.check_output(&mut connection);
             self.book(&mut connection);
+            // No event tells that the socket takes more once everything is written: what was stopped by that runs in
+            // this turn, behind the letters.
+            if connection.unrun && !connection.is_stopped() {
+                self.again.push(token);
+            }
             self.settle(connection, token);
         }
         // The list keeps its memory, unless many were spoken to.

@@ -223,7 +223,7 @@ fn go_on(
             let unrun = member.requests.start + ran.requests..member.requests.end;
             requests.undo(unrun.clone(), region);
             let start = if unrun.is_empty() { member.end } else { requests.found[unrun.start].start };
-            match connection.waits || connection.hears || connection.is_blocked() {
+            match connection.waits.is_some() || connection.hears || connection.is_blocked() {
                 true => start,
                 false => start + run_requests(dispatcher, connection, &mut region[start..], alone),
             }
