@@ -251,6 +251,7 @@ fn run(seed: u64, partitions: usize, fields: u64, steps: usize) {
 
 fn drain(keyspace: &Keyspace, now: i64) {
     txn(keyspace, now, |txn| txn.flush(None));
+    keyspace.free_all();
     for partition in 0..keyspace.partition_count() as u16 {
         while keyspace.free_step(partition, 3) {}
     }

@@ -305,8 +305,7 @@ fn eviction_tells_watchers() {
         held.acquire(Want::All);
         let mut sink = NoEffects;
         let mut watching = Txn::new(&mut held, hide, &mut sink);
-        let key = watching.key(b"key");
-        watching.watch(Db(0), &key, &watcher);
+        watching.watch(Db(0), &Arc::from(&b"key"[..]), &watcher);
         held.release();
         assert_eq!(evict(&keyspace, EvictionPolicy::AllKeysRandom, &mut Prng::new(25), 10).len(), 1);
         assert_eq!(watcher.is_dirty(), dirty, "{expiry:?}");

@@ -9,8 +9,10 @@ use support::*;
 
 fn sizes(keyspace: &Keyspace) -> Vec<SlotSize> {
     let mut held = Held::new(keyspace);
+    let in_turn = Survey::new(&mut held).slot_sizes();
     held.acquire(Want::All);
-    held.slot_sizes()
+    assert_eq!(Survey::new(&mut held).slot_sizes(), in_turn, "held at once and in turn");
+    in_turn
 }
 
 #[test]
@@ -60,4 +62,31 @@ fn bytes_follow_the_values() {
         run(Op::Remove { name: (0, format!("{{a}}{number}").into()) });
     }
     assert_eq!(memory(), 0);
+}
+
+/// Copies share a large body, and each counts it: 701 of 100 MB are more than 32 bits of 16 B units can say.
+#[test]
+#[cfg_attr(miri, ignore = "100 MB")]
+fn copies_count_what_they_share() {
+    const BYTES: u64 = 100 << 20;
+    const COPIES: u64 = 700;
+    let keyspace = keyspace(1, 1, 1 << 30, 1);
+    let mut held = Held::new(&keyspace);
+    held.acquire(Want::All);
+    let conditions = Conditions { now: UnixMs(START), expiry_mode: ExpiryMode::Delete, no_touch: false };
+    let mut effects = NoEffects;
+    let mut txn = Txn::new(&mut held, conditions, &mut effects);
+    let source = txn.key(b"{a}");
+    txn.set(Db(0), &source, NewValue::Bytes(&vec![b'x'; BYTES as usize]), Expiry::Clear)
+        .expect("there is room");
+    for number in 0..COPIES {
+        let name = format!("{{a}}{number}");
+        let copy = txn.key(name.as_bytes());
+        txn.copy((Db(0), &source), (Db(0), &copy)).expect("a body is shared");
+    }
+    drop(held);
+    keyspace.check_invariants();
+    let memory_bytes = sizes(&keyspace)[Slot::of_key(b"{a}").index()].memory_bytes;
+    let expected = (COPIES + 1) * BYTES;
+    assert!((expected..expected + (1 << 20)).contains(&memory_bytes), "{memory_bytes}, not {expected}");
 }

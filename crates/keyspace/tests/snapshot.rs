@@ -287,6 +287,7 @@ fn compaction_meets_a_flushed_database() {
     while snapshot.step(7, &mut |entry| told.take(entry)) {}
     drop(snapshot);
     assert!(told.state == cut);
+    keyspace.free_all();
     keyspace.check_invariants();
     assert_eq!(live_bytes(&keyspace), 0);
 }
@@ -354,9 +355,9 @@ fn write_until(keyspace: &Keyspace, writer: u16, stop: &AtomicBool) -> u64 {
                 partitions.extend(count.partitions(keyspace).expect("it is one key"));
                 partitions.sort_unstable();
                 partitions.dedup();
-                held.acquire(Want::Many(&partitions));
+                held.acquire(Want::Many(&partitions))
             }
-        }
+        };
         let mut sink = NoEffects;
         let mut txn = Txn::new(&mut held, conditions(START), &mut sink);
         op.run(&mut txn).expect("there is room");
@@ -414,7 +415,7 @@ fn threads_write_while_it_is_walked() {
             while !stop.load(Relaxed) {
                 compact(&keyspace, 5);
                 keyspace.trim(1);
-                keyspace.age_step(&mut hand, 64, UnixMs(START));
+                keyspace.age_step(&mut hand, 64, 500, UnixMs(START));
                 (0..32).for_each(|partition| {
                     keyspace.expire_step(partition, UnixMs(START), 100, &mut NoEffects);
                 });

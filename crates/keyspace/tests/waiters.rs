@@ -23,14 +23,14 @@ fn conditions() -> Conditions {
 }
 
 /// A waiter that counts how often it was woken.
-fn waiter(keys: &[(u16, &str)], on_removal: bool) -> (Arc<Waiter>, Arc<AtomicU64>) {
+fn waiter(keyspace: &Keyspace, keys: &[(u16, &str)], on_removal: bool) -> (Arc<Waiter>, Arc<AtomicU64>) {
     let woken = Arc::new(AtomicU64::new(0));
-    let keys = keys.iter().map(|(db, key)| (Db(*db), Box::from(key.as_bytes()))).collect();
+    let keys = keys.iter().map(|(db, key)| (Db(*db), key.as_bytes()));
     let wake = |waiter: &Arc<Waiter>| {
         let woken: &Arc<AtomicU64> = waiter.client.downcast_ref().expect("made above");
         woken.fetch_add(1, SeqCst);
     };
-    (Waiter::new(Type::String, on_removal, keys, wake, Box::new(Arc::clone(&woken))), woken)
+    (Waiter::new(keyspace, Type::String, on_removal, keys, wake, Box::new(Arc::clone(&woken))), woken)
 }
 
 fn change(held: &mut Held<'_>, work: impl FnOnce(&mut Txn<'_, '_>)) -> Vec<(u16, String)> {
@@ -52,8 +52,8 @@ fn keys_are_ready_in_the_order_of_their_first_change() {
     let keyspace = keyspace(8);
     let mut held = Held::new(&keyspace);
     held.acquire(Want::All);
-    let (first, _) = waiter(&[(0, "a"), (0, "b"), (0, "a")], false);
-    let (second, _) = waiter(&[(0, "b"), (1, "b")], false);
+    let (first, _) = waiter(&keyspace, &[(0, "a"), (0, "b"), (0, "a")], false);
+    let (second, _) = waiter(&keyspace, &[(0, "b"), (1, "b")], false);
     held.wait(&first);
     held.wait(&second);
     assert_eq!(first.keys.len(), 2, "a key is waited for once");
@@ -63,8 +63,11 @@ fn keys_are_ready_in_the_order_of_their_first_change() {
     });
     assert_eq!(ready, [(0, "b".into()), (0, "a".into())]);
     let key = keyspace.key(b"b");
-    let waiters = held.waiters(Db(0), &key);
-    assert!(Arc::ptr_eq(&waiters[0], &first) && Arc::ptr_eq(&waiters[1], &second) && waiters.len() == 2);
+    let mut next = |turn| held.next_waiter(Db(0), &key, turn, Some(Type::String));
+    assert!(next(0).is_some_and(|waiter| Arc::ptr_eq(&waiter, &first)));
+    assert!(next(first.turn()).is_some_and(|waiter| Arc::ptr_eq(&waiter, &second)));
+    assert!(next(second.turn()).is_none());
+    assert!(held.next_waiter(Db(0), &key, 0, Some(Type::List)).is_none(), "none waits for a list");
     // A removal is a change, a lookup is none; neither is a key of another name.
     let ready = change(&mut held, |txn| {
         let (a, b) = (txn.key(b"a"), txn.key(b"b"));
@@ -75,8 +78,9 @@ fn keys_are_ready_in_the_order_of_their_first_change() {
     assert_eq!(ready, [(0, "a".into())]);
     let mut ready = change(&mut held, |txn| txn.swap(Db(0), Db(1)));
     ready.sort();
-    assert_eq!(ready, [(0, "a".into()), (0, "b".into()), (1, "b".into())]);
-    assert_eq!(change(&mut held, |txn| _ = txn.flush(Some(Db(1)))), [(1, "b".into())]);
+    // Of a whole database only those are noted that are there now.
+    assert_eq!(ready, [(0, "a".into()), (1, "b".into())]);
+    assert_eq!(change(&mut held, |txn| _ = txn.flush(Some(Db(1)))), []);
     held.release();
     assert_eq!(keyspace.waited_keys(), [3, 0]);
     for waiter in [&first, &second] {
@@ -92,8 +96,8 @@ fn whoever_waits_for_a_removal_is_woken_by_it() {
     let keyspace = keyspace(1);
     let mut held = Held::new(&keyspace);
     held.acquire(Want::All);
-    let (cares, woken) = waiter(&[(0, "k")], true);
-    let (does_not, never) = waiter(&[(0, "k")], false);
+    let (cares, woken) = waiter(&keyspace, &[(0, "k")], true);
+    let (does_not, never) = waiter(&keyspace, &[(0, "k")], false);
     held.wait(&cares);
     held.wait(&does_not);
     let ready = change(&mut held, |txn| {
@@ -126,8 +130,10 @@ fn everybody_is_ended_once() {
     let serve = |held: &mut Held<'_>| {
         while let Some((db, name)) = held.take_ready() {
             let key = keyspace.key(&name);
-            for waiter in held.waiters(db, &key) {
-                if !waiter.claim() {
+            let mut turn = 0;
+            while let Some(waiter) = held.next_waiter(db, &key, turn, Some(Type::String)) {
+                turn = waiter.turn();
+                if waiter.claim() != Claim::Taken {
                     continue;
                 }
                 let taken = Txn::new(held, conditions(), &mut NoEffects).remove(db, &key);
@@ -136,7 +142,6 @@ fn everybody_is_ended_once() {
                     continue;
                 }
                 waiter.finish();
-                held.forget_here(&waiter);
                 served.fetch_add(1, SeqCst);
             }
         }
@@ -149,7 +154,7 @@ fn everybody_is_ended_once() {
                 for number in 0..CLIENTS / 2 {
                     let names = [format!("k{}", number % 5), format!("k{}", (number + worker) % 5)];
                     let keys: Vec<(u16, &str)> = names.iter().map(|name| (0, name.as_str())).collect();
-                    let (waiter, _) = waiter(&keys, false);
+                    let (waiter, _) = waiter(keyspace, &keys, false);
                     let mut held = Held::new(keyspace);
                     held.acquire(Want::All);
                     let is_there = names.iter().any(|name| {
@@ -207,4 +212,135 @@ fn everybody_is_ended_once() {
     assert!(served > 0 && gave_up > 0, "{served} served, {gave_up} gave up");
     assert_eq!(keyspace.waited_keys(), [0, 0]);
     keyspace.check_invariants();
+}
+
+/// A thread that serves readers: whatever is under a key is there for each of them. Wakes lie in a queue.
+struct Reading<'k> {
+    held: Held<'k>,
+    /// Numbers of waiters, in the order of their answers.
+    answered: Vec<u64>,
+}
+
+/// The number of a waiter, and where it is put when its owner is to look.
+type Mailbox = (u64, Arc<std::sync::Mutex<Vec<Arc<Waiter>>>>);
+
+fn mailbox(waiter: &Waiter) -> &Mailbox {
+    waiter.client.downcast_ref().expect("made by `reader`")
+}
+
+fn reader(keyspace: &Keyspace, keys: &[String], mailbox: Mailbox) -> Arc<Waiter> {
+    let keys = keys.iter().map(|key| (Db(0), key.as_bytes()));
+    let wake = |waiter: &Arc<Waiter>| {
+        self::mailbox(waiter).1.lock().expect("one thread").push(Arc::clone(waiter));
+    };
+    Waiter::new(keyspace, Type::String, false, keys, wake, Box::new(mailbox))
+}
+
+impl<'k> Serve<'k> for Reading<'k> {
+    type Answer = u64;
+
+    fn held(&mut self) -> &mut Held<'k> {
+        &mut self.held
+    }
+    fn acquire(&mut self, waiter: &Waiter) {
+        let mut partitions: Vec<u16> = waiter.keys.iter().map(|key| key.partition).collect();
+        partitions.dedup();
+        self.held.acquire(Want::Many(&partitions));
+    }
+    fn reaches(&mut self, _: &Waiter) -> bool {
+        true
+    }
+    fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type> {
+        let mut nobody = NoEffects;
+        let mut txn = Txn::new(&mut self.held, conditions(), &mut nobody);
+        txn.find(db, key, Lookup::Silent).map(|entry| entry.kind())
+    }
+    fn run(&mut self, waiter: &Waiter) -> Option<u64> {
+        Some(mailbox(waiter).0)
+    }
+    fn answer(&mut self, _: &Arc<Waiter>, number: u64) {
+        self.answered.push(number);
+    }
+}
+
+/// What a thread looks at, at most under one lock and in all, while `count` clients wait for one key, some of them in vain
+/// or no longer, and are served by one change.
+fn look_at_clients(count: u64) -> (u64, u64) {
+    let keyspace = keyspace(4);
+    let woken = Arc::default();
+    let mut held = Held::new(&keyspace);
+    held.acquire(Want::All);
+    let waiters: Vec<Arc<Waiter>> =
+        (0..count).map(|number| reader(&keyspace, &["k".into()], (number, Arc::clone(&woken)))).collect();
+    let begun = isotherm_stdx::steps::looked();
+    waiters.iter().for_each(|waiter| held.wait(waiter));
+    // Half of them give up; most of those are still listed when the key changes.
+    waiters.iter().step_by(2).for_each(|waiter| assert!(waiter.end()));
+    waiters.iter().step_by(4).for_each(|waiter| held.forget(waiter));
+    let mut server = Reading { held, answered: Vec::new() };
+    let (mut most, mut holds) = (0, 0);
+    let mut looks: Vec<Option<Arc<Waiter>>> = vec![None];
+    while let Some(next) = looks.pop() {
+        let before = isotherm_stdx::steps::looked();
+        match next {
+            None => {
+                let key = keyspace.key(b"k");
+                server.held.acquire(Want::One(keyspace.partition_of(key.slot)));
+                let mut nobody = NoEffects;
+                set(&mut Txn::new(&mut server.held, conditions(), &mut nobody), 0, "k");
+                serve_ready(&mut server);
+            }
+            Some(waiter) => look(&mut server, &waiter),
+        }
+        server.held.release();
+        most = most.max(isotherm_stdx::steps::looked() - before);
+        holds += 1;
+        looks.extend(woken.lock().expect("one thread").drain(..).map(Some));
+    }
+    let odd: Vec<u64> = (0..count).filter(|number| number % 2 == 1).collect();
+    assert!(server.answered == odd, "each once, the oldest first");
+    assert!(holds >= count * 3 / 4 / WAITERS_PER_HOLD_MAX);
+    waiters.iter().for_each(|waiter| server.held.forget(waiter));
+    assert_eq!(keyspace.waited_keys(), [0, 0]);
+    keyspace.check_invariants();
+    (most, isotherm_stdx::steps::looked() - begun)
+}
+
+#[test]
+fn a_hold_serves_so_many_and_hands_the_rest_on() {
+    let (few, many) = (look_at_clients(1000), look_at_clients(16_000));
+    if cfg!(debug_assertions) {
+        // Each is taken from its list, claimed and taken out of it.
+        assert!(many.0 <= 4 * WAITERS_PER_HOLD_MAX, "{} under one lock", many.0);
+        assert!(few.1 >= 2000 && many.1 <= 17 * few.1, "{few:?} {many:?}");
+    }
+}
+
+/// One client waits for very many keys: its coming, a SWAPDB and its going look at each of them some times, not at all of
+/// them for each.
+#[test]
+fn very_many_keys_are_no_scan() {
+    let work = |count: u64| {
+        let keyspace = keyspace(8);
+        let names: Vec<String> = (0..count).map(|number| format!("key:{number}")).collect();
+        let waiter = reader(&keyspace, &names, (0, Arc::default()));
+        let mut server = Reading { held: Held::new(&keyspace), answered: Vec::new() };
+        server.held.acquire(Want::All);
+        let begun = isotherm_stdx::steps::looked();
+        server.held.wait(&waiter);
+        Txn::new(&mut server.held, conditions(), &mut NoEffects).swap(Db(0), Db(1));
+        // SWAPDB is documented to look at all that is waited for.
+        server.held.excuse(count);
+        serve_ready(&mut server);
+        server.held.release();
+        // Woken for nothing, as by a thread that was too late.
+        look(&mut server, &waiter);
+        server.held.release();
+        assert!(server.answered.is_empty() && waiter.end());
+        server.held.forget(&waiter);
+        assert_eq!(keyspace.waited_keys(), [0, 0]);
+        isotherm_stdx::steps::looked() - begun
+    };
+    let (few, many) = (work(1000), work(16_000));
+    assert!(!cfg!(debug_assertions) || few >= 3000 && many <= 17 * few, "{few} {many}");
 }

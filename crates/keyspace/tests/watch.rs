@@ -245,7 +245,7 @@ impl World {
             return;
         }
         let watcher = Arc::clone(&self.clients[at].watcher);
-        self.txn(|txn| txn.watch(Db(name.0), &txn.key(&name.1), &watcher));
+        self.txn(|txn| txn.watch(Db(name.0), &Arc::from(&*name.1), &watcher));
         let stale = self.is_stale(&name);
         self.clients[at].watched.entry(name).or_insert(stale);
     }
@@ -259,7 +259,8 @@ impl World {
                 txn.unwatch(Db(name.0), &txn.key(&name.1), &watcher);
             }
         });
-        watcher.reset();
+        // Flags are not lowered: the next WATCH has another.
+        self.clients[at].watcher = Arc::default();
         self.clients[at].dirty = false;
     }
 
@@ -309,11 +310,11 @@ fn several_watchers() {
     let keyspace = keyspace(4, 1, 1 << 30, 4);
     let [first, second, elsewhere]: [Arc<Watcher>; 3] = Default::default();
     txn(&keyspace, START, |txn| {
-        let key = txn.key(b"key");
-        txn.watch(Db(0), &key, &first);
-        txn.watch(Db(0), &key, &first);
-        txn.watch(Db(0), &key, &second);
-        txn.watch(Db(1), &key, &elsewhere);
+        let (key, name) = (txn.key(b"key"), Arc::from(&b"key"[..]));
+        txn.watch(Db(0), &name, &first);
+        txn.watch(Db(0), &name, &first);
+        txn.watch(Db(0), &name, &second);
+        txn.watch(Db(1), &name, &elsewhere);
         let other = txn.key(b"other");
         txn.set(Db(0), &other, NewValue::Int(1), Expiry::Clear).expect("there is room");
         assert!(!first.is_dirty() && !second.is_dirty() && !elsewhere.is_dirty());
@@ -321,10 +322,12 @@ fn several_watchers() {
         txn.unwatch(Db(0), &other, &second);
         txn.set(Db(0), &key, NewValue::Int(1), Expiry::Clear).expect("there is room");
         assert!(!first.is_dirty() && second.is_dirty() && !elsewhere.is_dirty());
-        second.reset();
+        let second = Arc::new(Watcher::default());
+        txn.watch(Db(0), &name, &second);
         txn.edit(Db(0), &key, 5).expect("there is room");
         assert!(second.is_dirty());
-        second.reset();
+        let second = Arc::new(Watcher::default());
+        txn.watch(Db(0), &name, &second);
         // What changes nothing raises nothing.
         assert!(!txn.remove(Db(1), &key));
         assert_eq!(txn.set_expiry(Db(1), &key, None), Ok(false));
@@ -334,4 +337,30 @@ fn several_watchers() {
         txn.swap(Db(0), Db(1));
         assert!(second.is_dirty() && elsewhere.is_dirty());
     });
+}
+
+/// Many clients watch one key: each is looked at once for its WATCH, and once for its UNWATCH or for the first change.
+#[test]
+fn many_watchers_of_one_key_are_no_scan() {
+    let work = |clients: u64| {
+        let keyspace = keyspace(4, 1, 1 << 30, 4);
+        let watchers: Vec<Arc<Watcher>> = (0..clients).map(|_| Arc::default()).collect();
+        let name = Arc::from(&b"key"[..]);
+        let before = isotherm_stdx::steps::looked();
+        txn(&keyspace, START, |txn| {
+            let key = txn.key(b"key");
+            watchers.iter().for_each(|watcher| txn.watch(Db(0), &name, watcher));
+            watchers.iter().step_by(2).for_each(|watcher| txn.unwatch(Db(0), &key, watcher));
+            for _ in 0..clients {
+                txn.set(Db(0), &key, NewValue::Int(1), Expiry::Clear).expect("there is room");
+            }
+            let is_dirty = |(at, watcher): (usize, &Arc<Watcher>)| watcher.is_dirty() == (at % 2 == 1);
+            assert!(watchers.iter().enumerate().all(is_dirty));
+            watchers.iter().for_each(|watcher| txn.unwatch(Db(0), &key, watcher));
+        });
+        keyspace.check_invariants();
+        isotherm_stdx::steps::looked() - before
+    };
+    let (few, many) = (work(1000), work(16_000));
+    assert!(!cfg!(debug_assertions) || few >= 3000 && many <= 17 * few, "{few} {many}");
 }
