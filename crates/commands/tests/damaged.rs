@@ -69,23 +69,6 @@ fn payloads() -> Vec<Vec<u8>> {
     all
 }
 
-fn damaged(prng: &mut Prng, payloads: &[Vec<u8>]) -> Vec<u8> {
-    const TELLING: [u8; 12] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xf0, 0xfe, 0xff];
-    let mut bytes = prng.pick(payloads).clone();
-    for _ in 0..1 + prng.below(2) {
-        let at = prng.below(bytes.len() as u64) as usize;
-        match prng.below(6) {
-            0 => bytes[at] = *prng.pick(&TELLING),
-            1 => bytes[at] = prng.next_u64() as u8,
-            2 => bytes[at] ^= 1 << prng.below(8),
-            3 => bytes[at] = bytes[at].wrapping_add(1),
-            4 => bytes[0] = prng.below(27) as u8,
-            _ => bytes.truncate(at.max(1)),
-        }
-    }
-    dump::seal(bytes)
-}
-
 fn run(server: &mut Server, words: &[&[u8]]) -> Vec<u8> {
     let args: ArgsBuf = words.iter().copied().collect();
     server.run(args.args(), &mut NoEffects).out
@@ -97,7 +80,7 @@ fn restore(seeds: std::ops::Range<u64>) -> u64 {
     let mut server = Server::new(Protocol::Resp2, 2);
     let mut taken = 0;
     for seed in seeds {
-        let payload = damaged(&mut Prng::new(seed), &payloads);
+        let payload = dump::seal(payloads::damaged(&mut Prng::new(seed), &payloads));
         let reply = run(&mut server, &[b"RESTORE", b"{k}1", b"0", &payload, b"REPLACE"]);
         let refused = [b"-ERR Bad data format\r\n".as_slice(), b"-ERR Unsupported foreign data type"];
         if refused.iter().any(|text| reply.starts_with(text)) {
