@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, PATIENCE, Server};
+use common::{Client, PATIENCE, Server, encode};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -184,6 +184,39 @@ fn information() {
     client.check("HDEL h g", ":1\r\n");
     client.check("SET j string", OK);
     assert_eq!(timed(&mut client), "0");
+}
+
+#[test]
+fn debug_checks_invariants_alone_and_in_a_transaction() {
+    let server = Server::with_workers(2, &["--enable-debug-command", "local"]);
+    let mut client = server.client();
+    let mut waiting = server.client();
+    waiting.send("BLPOP k1 k2 k3 0\r\n");
+    client.check("DEBUG POPULATE 3000 key 300", OK);
+    client.check("DEBUG CHECK-INVARIANTS", OK);
+    client.check("MULTI", OK);
+    client.check("RPUSH k2 x", "+QUEUED\r\n");
+    client.check("DEBUG CHECK-INVARIANTS", "+QUEUED\r\n");
+    client.check("EXEC", "*2\r\n:1\r\n+OK\r\n");
+    waiting.expect("*2\r\n$2\r\nk2\r\n$1\r\nx\r\n");
+    client.check("DEBUG CHECK-INVARIANTS", OK);
+}
+
+/// DEBUG RELOAD stores the keys of a slot again in the order of SCAN, which is one of their hashes.
+#[test]
+fn debug_reload_of_a_large_slot() {
+    const KEYS: usize = 60_000;
+    let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    for some in (0..KEYS).collect::<Vec<_>>().chunks(1000) {
+        client.send(
+            some.iter().flat_map(|key| encode(&["SET", &format!("{{t}}:{key}"), "v"])).collect::<Vec<_>>(),
+        );
+        some.iter().for_each(|_| client.expect("+OK\r\n"));
+    }
+    client.check("DEBUG RELOAD", "+OK\r\n");
+    client.check("DBSIZE", &format!(":{KEYS}\r\n"));
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
 #[test]

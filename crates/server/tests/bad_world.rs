@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Client, PATIENCE, Server, binary, encode, free_port};
+use common::{Client, PATIENCE, Server, binary, encode, field, free_port};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const OK: &str = "+OK\r\n";
-const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+const OOM: &str = "-OOM command not allowed: no more memory is to be had for this key.\r\n";
 const MB: usize = 1 << 20;
 
 /// The server under limits that a shell sets.
@@ -121,9 +121,37 @@ fn memory_that_runs_out() {
     server.wait_for_log("there is no memory");
     other.check("GET again", &format!("$1000\r\n{}\r\n", "w".repeat(1000)));
     other.check("SETRANGE new 300000000 x", OOM);
-    other.check("FLUSHALL", OK);
+    other.check("FLUSHALL SYNC", OK);
     assert!(fill(&mut writer, &"v".repeat(1000)) > stored / 2, "what was flushed is not used again");
     assert!(server.is_alive());
+}
+
+/// Memory for small values ends far below `maxmemory`: keys leave, as above the limit, and writes go on.
+#[test]
+fn memory_that_runs_out_evicts() {
+    let mut server = limited(
+        "ulimit -v 700000;",
+        "--io-threads 2 --maxmemory 4gb --maxmemory-policy allkeys-lru --maxmemory-clients 0",
+    );
+    assert!(starts(&mut server), "{}", server.log());
+    let (mut client, value) = (server.client(), "v".repeat(1000));
+    // All keys of a tag lie in one partition, and so in one arena.
+    let (mut refused, mut refused_late) = (0, 0);
+    for batch in 0..4000 {
+        let requests: Vec<u8> = (0..100)
+            .flat_map(|number| encode(&["SET", &format!("{{tag}}:{batch}:{number}"), &value]))
+            .collect();
+        client.send(&requests);
+        for _ in 0..100 {
+            let reply = client.read_reply();
+            assert!(reply == OK.as_bytes() || reply == OOM.as_bytes());
+            refused += u32::from(reply == OOM.as_bytes());
+            refused_late += u32::from(batch >= 3900 && reply == OOM.as_bytes());
+        }
+    }
+    let evicted = field(&client.ask("INFO stats"), "evicted_keys");
+    assert!(evicted > 100_000, "{evicted} have left, {refused} were refused");
+    assert!(refused < 4000 && refused_late < 100, "{refused} writes were refused, {refused_late} at the end");
 }
 
 /// Under strict accounting the reservation must not count. A test does not change the machine's setting.

@@ -324,3 +324,187 @@ fn a_group_that_is_destroyed_ends_the_waiting_for_it() {
         assert!(other.read_reply().starts_with(b"*1\r\n*2\r\n$1\r\ns\r\n"));
     });
 }
+
+fn id_of(client: &mut Client) -> String {
+    client.ask("CLIENT ID").trim_start_matches(':').trim().to_string()
+}
+
+/// Reads of two streams, one of which is touched all the time while an entry comes to the other: whatever thread has the
+/// reader in hand at that moment, the entry is read.
+#[test]
+fn a_stream_that_has_nothing_new_hides_no_other() {
+    const ROUNDS: usize = 300;
+    let server = Server::with_workers(3, &[]);
+    let mut setting_up = server.client();
+    setting_up.check("XADD s1 1-1 f v", "$3\r\n1-1\r\n");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let touching: Vec<_> = (0..3)
+            .map(|_| {
+                let (server, is_over) = (&server, &is_over);
+                scope.spawn(move || {
+                    let mut client = server.client();
+                    let pipeline = encode(&["EXPIRE", "s1", "1000"]).repeat(50);
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        client.send(&pipeline);
+                        (0..50).for_each(|_| client.expect(":1\r\n"));
+                    }
+                })
+            })
+            .collect();
+        let mut adding = server.client();
+        let mut observer = server.client();
+        let mut readers: Vec<Client> = (0..3).map(|_| server.client()).collect();
+        let mut in_vain = 0;
+        for round in 1..=ROUNDS {
+            for reader in &mut readers {
+                reader.send(encode(&["XREAD", "BLOCK", "1500", "STREAMS", "s1", "s2", "$", "$"]));
+            }
+            wait_until(|| blocked(&mut observer) == readers.len() as u64);
+            adding.check(
+                &format!("XADD s2 {round}-1 f v"),
+                &format!("${}\r\n{round}-1\r\n", format!("{round}-1").len()),
+            );
+            let ended =
+                readers.iter_mut().map(|reader| usize::from(reader.read_reply() == NOTHING.as_bytes()));
+            in_vain += ended.sum::<usize>();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        touching.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(in_vain, 0, "reads ended without the entry that was there");
+    });
+}
+
+/// A try that finds nothing for its client meets a key whose time has come. A client that waits for that key learns of it.
+#[test]
+fn a_key_that_expires_in_a_try_is_told() {
+    let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
+    let (mut client, mut reader, mut member) = (server.client(), server.client(), server.client());
+    client.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK\r\n");
+    client.check("XADD a 1-0 f v", "$3\r\n1-0\r\n");
+    client.check("XADD b 1-0 f v", "$3\r\n1-0\r\n");
+    client.check("XGROUP CREATE b g $", "+OK\r\n");
+    reader.send(encode(&["XREAD", "BLOCK", "0", "STREAMS", "a", "b", "$", "$"]));
+    member.send(encode(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "b", ">"]));
+    wait_until(|| blocked(&mut client) == 2);
+    client.check("PEXPIRE b 1", ":1\r\n");
+    std::thread::sleep(Duration::from_millis(20));
+    // Both look at `a` and `b` for the reader: `b` leaves.
+    client.check("EXPIRE a 1000", ":1\r\n");
+    let reply = member.read_reply();
+    assert!(reply.starts_with(b"-NOGROUP"), "{}", String::from_utf8_lossy(&reply));
+}
+
+/// What a client takes that is killed, or closed for its memory, before the push: nothing.
+#[test]
+fn a_killed_client_takes_nothing() {
+    const ROUNDS: usize = 40;
+    for workers in [1, 3] {
+        let server = Server::with_workers(workers, &[]);
+        let mut client = server.client();
+        for round in 0..ROUNDS {
+            let mut waiters: Vec<Client> = (0..3).map(|_| server.client()).collect();
+            let ids: Vec<String> = waiters.iter_mut().map(id_of).collect();
+            let [first, second] = ["k", "l"].map(|key| format!("{key}{round}"));
+            for waiter in &mut waiters {
+                waiter.send(encode(&["BLPOP", &first, &second, "0"]));
+            }
+            wait_until(|| blocked(&mut client) == 3);
+            let mut pipeline = encode(&["CLIENT", "KILL", "ID", &ids[0], &ids[1], &ids[2]]);
+            pipeline.extend(encode(&["RPUSH", &first, "x"]));
+            pipeline.extend(encode(&["RPUSH", &second, "y"]));
+            pipeline.extend(encode(&["EXISTS", &first, &second]));
+            client.send(pipeline);
+            [":3\r\n", ":1\r\n", ":1\r\n", ":2\r\n"].iter().for_each(|reply| client.expect(reply));
+            waiters.iter_mut().for_each(Client::expect_end);
+        }
+        wait_until(|| field(&mut client, "total_blocking_keys") == 0);
+    }
+}
+
+/// One is killed while others push: it has got what was taken for it, or nothing was.
+#[test]
+fn a_kill_beside_pushes_loses_nothing() {
+    const ROUNDS: usize = 150;
+    let server = Server::with_workers(3, &[]);
+    let mut client = server.client();
+    let mut pushers: Vec<Client> = (0..2).map(|_| server.client()).collect();
+    for round in 0..ROUNDS {
+        let keys = ["a", "b"].map(|key| format!("{key}{round}"));
+        let mut waiter = server.client();
+        let id = id_of(&mut waiter);
+        waiter.send(encode(&["BLPOP", &keys[0], &keys[1], "0"]));
+        wait_until(|| blocked(&mut client) == 1);
+        client.send(encode(&["CLIENT", "KILL", "ID", &id]));
+        for (pusher, key) in pushers.iter_mut().zip(&keys) {
+            pusher.send(encode(&["RPUSH", key, "x"]));
+        }
+        client.expect(":1\r\n");
+        pushers.iter_mut().for_each(|pusher| assert!(pusher.read_reply().starts_with(b":")));
+        let answer = waiter.read_to_end();
+        let left = client.ask(&format!("EXISTS {} {}", keys[0], keys[1]));
+        let expected = if answer.is_empty() { ":2\r\n" } else { ":1\r\n" };
+        assert_eq!(left, expected, "answered: {:?}", String::from_utf8_lossy(&answer));
+    }
+}
+
+/// One client waits for very many keys: others go on, SWAPDB and its own leaving too.
+#[test]
+fn very_many_keys_are_waited_for() {
+    const KEYS: usize = 30_000;
+    on_both(|server| {
+        let mut client = server.client();
+        let mut words = vec!["BLPOP".to_string()];
+        words.extend((0..KEYS).map(|number| format!("key:{number}")));
+        words.push("0".to_string());
+        let mut waiter = server.client();
+        let cpu = server.cpu();
+        waiter.send(encode(&words));
+        wait_until(|| field(&mut client, "total_blocking_keys") == KEYS as u64);
+        client.check("SWAPDB 0 1", OK);
+        client.check("FLUSHALL", OK);
+        client.check("RPUSH key:12345 x", ":1\r\n");
+        waiter.expect(&pair("key:12345", "x"));
+        wait_until(|| field(&mut client, "total_blocking_keys") == 0);
+        // With a scan for each key it is some tens of seconds.
+        let used = server.cpu() - cpu;
+        assert!(used < Duration::from_secs(4), "{used:?}");
+    });
+}
+
+/// Many clients wait for one key: more than are served under one lock.
+#[test]
+fn very_many_clients_wait_for_one_key() {
+    const CLIENTS: usize = 400;
+    const EACH: usize = 8;
+    on_both(|server| {
+        let mut client = server.client();
+        client.check("XGROUP CREATE s g $ MKSTREAM", OK);
+        let mut readers: Vec<Client> = (0..CLIENTS).map(|_| server.client()).collect();
+        for reader in &mut readers {
+            reader.send(encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
+        }
+        wait_until(|| blocked(&mut client) == CLIENTS as u64);
+        client.check("XADD s 1-1 f v", "$3\r\n1-1\r\n");
+        readers.iter_mut().for_each(|reader| assert!(reader.read_reply().starts_with(b"*1\r\n*2")));
+        // The oldest is served first, however many wait.
+        for (number, reader) in readers.iter_mut().enumerate() {
+            reader.send(encode(&["BLPOP", "k", "0"]));
+            wait_until(|| blocked(&mut client) == number as u64 + 1);
+        }
+        for number in 0..CLIENTS / EACH {
+            let values: Vec<String> = (0..EACH).map(|at| (number * EACH + at).to_string()).collect();
+            client.check(&format!("RPUSH k {}", values.join(" ")), &format!(":{EACH}\r\n"));
+        }
+        for (number, reader) in readers.iter_mut().enumerate() {
+            reader.expect(&pair("k", &number.to_string()));
+        }
+        // They leave as they came.
+        for reader in &mut readers {
+            reader.send(encode(&["BLPOP", "k", "0"]));
+        }
+        wait_until(|| blocked(&mut client) == CLIENTS as u64);
+        drop(readers);
+        wait_until(|| blocked(&mut client) == 0 && field(&mut client, "total_blocking_keys") == 0);
+    });
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Server, encode};
+use common::{Client, Server, encode, field as info_field};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -236,4 +236,66 @@ fn strangers_may_leave_little() {
     stranger.expect_end();
     known.check("DEBUG CLIENT-ENFORCE-REPLY-LIST 0", OK);
     server.client().check("GET k", refused);
+}
+
+/// A client that waits for keys takes their names, several times, and what lists it; that is shown, counts for the limit, and
+/// is given back when the wait is over.
+#[test]
+fn waiting_for_keys_is_booked() {
+    const KEYS: usize = 20_000;
+    let server = Server::start(&[]);
+    let (mut asking, mut waiting) = (server.client(), named(&server, "waiting"));
+    let own = field(&mut asking, "waiting", "tot-mem").unwrap();
+    let mut words = vec!["BLPOP".to_string()];
+    words.extend((0..KEYS).map(|number| format!("key:{number:0108}")));
+    words.push("0".to_string());
+    let request = encode(&words);
+    let used = |asking: &mut Client| common::field(&asking.ask("INFO memory"), "used_memory");
+    let before = used(&mut asking);
+    waiting.send(&request);
+    wait_until("it waits", || asking.ask("INFO clients").contains("blocked_clients:1"));
+    let arguments = words.iter().map(|word| word.len() as u64).sum();
+    wait_until("it is booked", || field(&mut asking, "waiting", "argv-mem") == Some(arguments));
+    wait_until("the room is given back", || field(&mut asking, "waiting", "qbuf-free") == Some(0));
+    let booked = field(&mut asking, "waiting", "tot-mem").unwrap() - own;
+    let taken = used(&mut asking) - before;
+    assert!(booked * 10 > taken * 8 && booked * 10 < taken * 12, "{booked} booked, {taken} taken");
+    asking.check("RPUSH key:nobodys x", ":1\r\n");
+    asking.check(&format!("RPUSH {} x", words[7]), ":1\r\n");
+    waiting.read_reply();
+    wait_until("nothing is left", || field(&mut asking, "waiting", "tot-mem") == Some(own));
+    assert_eq!(field(&mut asking, "waiting", "argv-mem"), Some(0));
+    // And for the limit of all.
+    waiting.send(&request);
+    wait_until("it waits", || asking.ask("INFO clients").contains("blocked_clients:1"));
+    asking.check("CLIENT NO-EVICT on", OK);
+    asking.check("CONFIG SET maxmemory-clients 1mb", OK);
+    let mut another = server.client();
+    another.check("PING", "+PONG\r\n");
+    wait_until("it is closed", || field(&mut asking, "waiting", "tot-mem").is_none());
+    asking.check(&format!("RPUSH {} x", words[9]), ":1\r\n");
+    asking.check(&format!("LLEN {}", words[9]), ":1\r\n");
+}
+
+/// A large collection that is evicted is not in the keyspace any more, but in memory for a moment: nothing else leaves for
+/// it, and no write is refused.
+#[test]
+fn one_large_key_makes_room() {
+    for policy in ["allkeys-random", "allkeys-lru"] {
+        let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
+        let mut client = server.client();
+        let value = "v".repeat(60);
+        for key in 0..40 {
+            let mut words = vec!["HSET".to_string(), format!("hash:{key}")];
+            (0..8000).for_each(|field| words.extend([format!("field:{field}"), value.clone()]));
+            client.send(encode(&words));
+            client.expect(":8000\r\n");
+        }
+        client.check(&format!("CONFIG SET maxmemory-policy {policy}"), "+OK\r\n");
+        let used = info_field(&client.ask("INFO memory"), "used_memory");
+        client.check(&format!("CONFIG SET maxmemory {}", used - (100 << 10)), "+OK\r\n");
+        client.check("SET k v", "+OK\r\n");
+        let evicted = info_field(&client.ask("INFO stats"), "evicted_keys");
+        assert!((1..=3).contains(&evicted), "{policy}: {evicted} keys of 500 KB have left for 100 KB");
+    }
 }

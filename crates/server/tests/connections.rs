@@ -4,7 +4,7 @@ mod common;
 
 use common::{Client, PATIENCE, Server, encode};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -172,6 +172,102 @@ fn a_killed_client_runs_nothing_more() {
     }
 }
 
+/// Each way to lock, by a request that makes the key `late`, what is sent before it, and its reply.
+const LATE: [(&[&str], &str, &str); 5] = [
+    (&[], "SET late v", OK),
+    (&[], "MSET late v other v", OK),
+    (&[], "SUNIONSTORE late set", ":1\r\n"),
+    (&[], "SORT set ALPHA STORE late", ":1\r\n"),
+    (&["MULTI", "SET late v"], "EXEC", "*1\r\n+OK\r\n"),
+];
+
+/// Clients of two workers. While the first runs a transaction that sleeps under all locks and then does `what`, the second
+/// sends its request, is let in and waits for its locks.
+fn wait_behind(what: &str, reply: &str, client: &mut Client, late: &mut Client, request: &str) {
+    for words in ["MULTI", "DEBUG SLEEP 0.2", what] {
+        client.ask(words);
+    }
+    client.send("EXEC\r\n");
+    std::thread::sleep(Duration::from_millis(80));
+    late.send(format!("{request}\r\n"));
+    client.expect(&format!("*2\r\n+OK\r\n{reply}"));
+}
+
+/// A server with two workers, and a client of each.
+fn two_workers() -> (Server, Client, Client) {
+    let server = Server::with_workers(2, &["--enable-debug-command", "local"]);
+    let (mut first, mut second) = (server.client(), server.client());
+    first.check("SADD set member", ":1\r\n");
+    second.check("PING", "+PONG\r\n");
+    (server, first, second)
+}
+
+#[test]
+fn a_client_killed_while_it_waits_for_its_locks_runs_nothing() {
+    for (before, request, _) in LATE {
+        let (_server, mut client, mut late) = two_workers();
+        let kill = format!("CLIENT KILL ID {}", id_of(&mut late));
+        before.iter().for_each(|request| drop(late.ask(request)));
+        wait_behind(&kill, ":1\r\n", &mut client, &mut late, request);
+        late.expect_end();
+        client.check("EXISTS late other", ":0\r\n");
+    }
+}
+
+#[test]
+fn a_command_paused_while_it_waits_for_its_locks_waits_on() {
+    let (_server, mut client, mut late) = two_workers();
+    for (before, request, reply) in LATE {
+        before.iter().for_each(|request| drop(late.ask(request)));
+        wait_behind("CLIENT PAUSE 60000 WRITE", OK, &mut client, &mut late, request);
+        late.expect_silence();
+        client.check("EXISTS late", ":0\r\n");
+        client.check("CLIENT UNPAUSE", OK);
+        late.expect(reply);
+        client.check("DEL late", ":1\r\n");
+    }
+    // What a pause does not concern goes on.
+    wait_behind("CLIENT PAUSE 60000 WRITE", OK, &mut client, &mut late, "SCARD set");
+    late.expect(":1\r\n");
+    client.check("CLIENT UNPAUSE", OK);
+    wait_behind("CLIENT PAUSE 60000 ALL", OK, &mut client, &mut late, "SCARD set");
+    late.expect_silence();
+}
+
+/// A command that begins in the millisecond in which the clock was read last, and then waits for its locks, goes by the time
+/// at which it has them.
+#[test]
+fn time_is_that_of_the_lock() {
+    let (_server, mut client, mut late) = two_workers();
+    let ms = |reply: Vec<u8>| -> i64 { String::from_utf8(reply).unwrap()[1..].trim().parse().unwrap() };
+    client.check("SET gone v PX 300", OK);
+    client.send("DEBUG SLEEP 0.5\r\n");
+    std::thread::sleep(Duration::from_millis(80));
+    late.send("PING\r\nGET gone\r\n");
+    client.expect(OK);
+    late.expect("+PONG\r\n");
+    late.expect("$-1\r\n");
+    for (request, asked) in [("SET k v PX 800", "PTTL k"), ("MSETEX 1 m v PX 800", "PTTL m")] {
+        client.send("DEBUG SLEEP 0.5\r\n");
+        std::thread::sleep(Duration::from_millis(80));
+        late.send(format!("PING\r\n{request}\r\n{asked}\r\n"));
+        client.expect(OK);
+        late.expect("+PONG\r\n");
+        late.read_reply();
+        let left_ms = ms(late.read_reply());
+        assert!((500..=800).contains(&left_ms), "{request}: {left_ms} ms are left of 800");
+    }
+    // As long as it wants to wait for its key it waits, from the moment on in which it was not there.
+    client.send("DEBUG SLEEP 0.5\r\n");
+    std::thread::sleep(Duration::from_millis(80));
+    late.send("PING\r\nBLPOP none 0.4\r\n");
+    client.expect(OK);
+    let begun = Instant::now();
+    late.expect("+PONG\r\n");
+    late.expect("*-1\r\n");
+    assert!(begun.elapsed() > Duration::from_millis(150), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn a_pause_holds_and_ends() {
     for workers in [1, 3] {
@@ -245,6 +341,71 @@ fn who_waits_may_leave() {
     wait_until("all have left", || field(&pauser.ask("INFO clients"), "connected_clients") == "1");
 }
 
+fn clients_and_blocked(client: &mut Client) -> [String; 2] {
+    let info = client.ask("INFO clients");
+    ["connected_clients", "blocked_clients"].map(|name| field(&info, name))
+}
+
+/// As in the field a client that leaves while a pause holds it up is gone at once, and with it what it has sent.
+#[test]
+fn who_leaves_in_a_pause_runs_nothing_more() {
+    for workers in [1, 2] {
+        let server = Server::with_workers(workers, &[]);
+        let mut pauser = server.client();
+        pauser.check("CLIENT PAUSE 60000 WRITE", OK);
+        let mut half_closed = Vec::new();
+        for request in ["SET k v\r\n", "GET none\r\nSET k v\r\nGET k\r\n", "BLPOP none 0\r\n"] {
+            let mut closed = server.client();
+            closed.send(request);
+            drop(closed);
+            // The end is in the first event, or comes later.
+            let mut client = server.client();
+            client.send(request);
+            client.stream.shutdown(Shutdown::Write).unwrap();
+            half_closed.push(client);
+            let mut client = server.client();
+            client.check("PING", "+PONG\r\n");
+            client.send(request);
+            std::thread::sleep(Duration::from_millis(20));
+            client.stream.shutdown(Shutdown::Write).unwrap();
+            half_closed.push(client);
+        }
+        wait_until("all have left", || clients_and_blocked(&mut pauser) == ["1", "0"]);
+        for client in &mut half_closed {
+            let got = client.read_to_end();
+            assert!(got.is_empty() || got == b"$-1\r\n", "{}", String::from_utf8_lossy(&got));
+        }
+        pauser.check("CLIENT UNPAUSE", OK);
+        pauser.check("EXISTS k", ":0\r\n");
+    }
+}
+
+/// The end comes while nothing is read, and what has come before it then waits for a key.
+#[test]
+fn an_end_before_a_wait_for_a_key_is_noticed() {
+    let server = Server::with_workers(1, &["--enable-debug-command", "local"]);
+    let mut observer = server.client();
+    observer.check(&format!("SET big {}", "v".repeat(1 << 20)), OK);
+    // Stopped because it reads too little.
+    const REPLIES: usize = 64;
+    let mut slow = server.client();
+    slow.send("GET big\r\n".repeat(REPLIES) + "BLPOP none 0\r\n");
+    slow.stream.shutdown(Shutdown::Write).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(slow.read_to_end().len(), REPLIES * ("$1048576\r\n\r\n".len() + (1 << 20)));
+    // Stopped until it has been handed what it listens to. Requests and end come in one event: the worker is busy.
+    let mut listener = server.client();
+    listener.ask("HELLO 3");
+    listener.ask("SUBSCRIBE channel");
+    observer.send("DEBUG SLEEP 0.2\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    listener.send("PUBLISH channel x\r\nBLPOP none 0\r\n");
+    listener.stream.shutdown(Shutdown::Write).unwrap();
+    observer.expect(OK);
+    listener.read_to_end();
+    wait_until("all have left", || clients_and_blocked(&mut observer) == ["1", "0"]);
+}
+
 #[test]
 fn replies_can_be_turned_off() {
     let server = Server::start(&[]);
@@ -310,4 +471,57 @@ fn every_connection_has_a_worker_and_all_see_the_same() {
         .parse()
         .unwrap();
     assert_eq!(total, 400);
+}
+
+/// A failover tool prolongs a pause again and again while many clients wait: they wait behind one moment, not behind a
+/// timer each, so that prolonging costs nothing and the others are served.
+#[test]
+fn a_pause_that_is_prolonged_is_one_wait() {
+    const WRITERS: usize = 150;
+    let server = Server::with_workers(2, &[]);
+    let mut pauser = server.client();
+    let mut readers: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    pauser.check("CLIENT PAUSE 400 WRITE", OK);
+    let mut writers: Vec<Client> = (0..WRITERS).map(|_| server.client()).collect();
+    writers.iter_mut().for_each(|writer| writer.send(encode(&["INCR", "n"])));
+    wait_until("all wait", || pauser.ask("CLIENT LIST").matches(" flags=b ").count() == WRITERS);
+    let (resident_bytes, cpu) = (server.resident_bytes(), server.cpu());
+    for _ in 0..30 {
+        pauser.check("CLIENT PAUSE 400 WRITE", OK);
+        readers.iter_mut().for_each(|reader| reader.check("PING", "+PONG\r\n"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let grown = server.resident_bytes().saturating_sub(resident_bytes);
+    assert!(grown < 8 << 20, "{grown} bytes for waiting");
+    // Some hundreds of requests take some milliseconds; a pass over all that wait, each millisecond, would take seconds.
+    let used = server.cpu() - cpu;
+    assert!(used < Duration::from_secs(1), "{used:?} for waiting");
+    pauser.check("GET n", "$-1\r\n");
+    // It ends by itself, and all of them run, also those that come while the rest goes on.
+    let mut last = server.client();
+    last.send(encode(&["INCR", "n"]));
+    writers.iter_mut().for_each(|writer| assert!(writer.read_reply().starts_with(b":")));
+    last.read_reply();
+    pauser.check("GET n", "$3\r\n151\r\n");
+    // Connections that close while they wait leave nothing behind.
+    pauser.check("CLIENT PAUSE 60000 WRITE", OK);
+    writers.iter_mut().for_each(|writer| writer.send(encode(&["INCR", "n"])));
+    wait_until("all wait", || pauser.ask("CLIENT LIST").matches(" flags=b ").count() == WRITERS);
+    drop(writers);
+    pauser.check("CLIENT UNPAUSE", OK);
+    wait_until("all have left", || field(&pauser.ask("INFO clients"), "connected_clients") == "6");
+    last.check("SET n 0", OK);
+    // Nor do those that are killed while they wait: when the pause ends, the workers sleep.
+    pauser.check("CLIENT PAUSE 300 WRITE", OK);
+    let mut killed = server.client();
+    killed.check("CLIENT SETNAME killed", OK);
+    killed.send(encode(&["INCR", "n"]));
+    wait_until("it waits", || pauser.ask("CLIENT LIST").contains(" flags=b "));
+    pauser.check("CLIENT KILL NAME killed", ":1\r\n");
+    killed.expect_end();
+    std::thread::sleep(Duration::from_millis(400));
+    let cpu = server.cpu();
+    std::thread::sleep(Duration::from_millis(1000));
+    let used = server.cpu() - cpu;
+    assert!(used < Duration::from_millis(300), "{used:?} for nothing");
 }

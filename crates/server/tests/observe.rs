@@ -208,6 +208,7 @@ fn metrics_over_http() {
     let mut client = server.client();
     client.check("SET k v EX 100", OK);
     client.check("GET k", "$1\r\nv\r\n");
+    client.check("DEL a b", ":0\r\n");
     let get = |path: &str| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
@@ -249,6 +250,9 @@ fn metrics_over_http() {
         "\nredis_slowlog_last_id 0\n",
         ",valkey_version=\"9.1.2\",",
         "\nisotherm_arena_live_bytes ",
+        "\n# TYPE isotherm_lock_held_seconds_total counter\n",
+        "\nisotherm_lock_holds_total{cause=\"del\",gate=\"no\"} 1\n",
+        "\nisotherm_lock_longest_hold_seconds{cause=\"del\",gate=\"no\"} ",
     ] {
         assert!(page.contains(line), "{line:?} is not in {page}");
     }
@@ -268,4 +272,46 @@ fn metrics_over_http() {
         "-ERR CONFIG SET failed (possibly related to argument 'metrics-port') - the port for metrics can only be set at \
          start\r\n",
     );
+}
+
+/// Clients that send a byte now and then stop nobody else, and are closed. On one thread, with a patience that begins anew
+/// with every byte, they had the port for as long as they liked.
+#[test]
+fn slow_clients_of_the_metrics_port() {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    let port = common::free_port();
+    let _server = Server::start(&["--metrics-port", &port.to_string()]);
+    let connect = || {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        stream
+    };
+    let is_healthy = || {
+        let mut stream = connect();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it is answered");
+        text.ends_with("\r\n\r\nok\n")
+    };
+    assert!(is_healthy());
+    // Some, and then more than there are threads.
+    for count in [3, 6] {
+        let dribble = |mut stream: TcpStream| {
+            let begun = std::time::Instant::now();
+            // Until it is closed, which the peer of a socket hears by its second write at the latest.
+            while stream.write_all(b"x").is_ok() {
+                assert!(begun.elapsed() < common::PATIENCE, "it is never closed");
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        };
+        let slow: Vec<_> = (0..count)
+            .map(|_| {
+                let stream = connect();
+                std::thread::spawn(move || dribble(stream))
+            })
+            .collect();
+        assert!(is_healthy(), "beside {count} slow clients");
+        slow.into_iter().for_each(|slow| slow.join().unwrap());
+    }
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, PATIENCE, Server, encode};
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 const OK: &str = "+OK\r\n";
@@ -323,4 +324,59 @@ fn events_of_keys() {
     works.check("CONFIG SET notify-keyspace-events A", OK);
     works.check("RPUSH l 1", ":2\r\n");
     hears.expect_silence();
+}
+
+/// More is published at once than may wait undelivered: the publishers wait, the readers get all of it, and the workers
+/// answer others meanwhile.
+#[test]
+fn a_burst_of_large_messages() {
+    const PUBLISHERS: usize = 60;
+    const EACH: usize = 5;
+    const BYTES: usize = 1 << 20;
+    let server = Server::with_workers(2, &["--client-output-buffer-limit", "pubsub 0 0 0"]);
+    let mut subscribers: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    for subscriber in &mut subscribers {
+        subscriber.send(encode(&["SUBSCRIBE", "c"]));
+        subscriber.read_reply();
+    }
+    let mut others: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    let request = encode(&[&b"PUBLISH"[..], b"c", &vec![b'x'; BYTES]]);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = subscribers
+            .iter_mut()
+            .map(|subscriber| {
+                scope.spawn(move || {
+                    let mut left = (PUBLISHERS * EACH) as u64 * BYTES as u64;
+                    let mut bytes = vec![0; BYTES];
+                    while left > 0 {
+                        let count = subscriber.stream.read(&mut bytes).expect("messages come");
+                        assert!(count > 0, "closed");
+                        left = left.saturating_sub(count as u64);
+                    }
+                })
+            })
+            .collect();
+        let publishers: Vec<_> = (0..PUBLISHERS)
+            .map(|_| {
+                let (server, request) = (&server, &request);
+                scope.spawn(move || {
+                    let mut publisher = server.client();
+                    (0..EACH).for_each(|_| publisher.send(request));
+                    (0..EACH).for_each(|_| publisher.expect(":4\r\n"));
+                })
+            })
+            .collect();
+        let mut most_bytes = 0;
+        while !publishers.iter().all(|publisher| publisher.is_finished()) {
+            others.iter_mut().for_each(|other| other.check("PING", "+PONG\r\n"));
+            most_bytes = server.resident_bytes().max(most_bytes);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        publishers.into_iter().for_each(|publisher| publisher.join().unwrap());
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        // What the clients have sent lies in the server in any case, and what the slowest of the subscribers has not read.
+        let sent_bytes = (PUBLISHERS * EACH * BYTES) as u64;
+        assert!(most_bytes < 6 * sent_bytes, "{most_bytes} bytes");
+    });
+    assert!(others[0].ask("CLIENT LIST").matches(" flags=b ").count() == 0);
 }

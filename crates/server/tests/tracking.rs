@@ -307,3 +307,31 @@ fn no_change_falls_between() {
         }
     }
 }
+
+/// Another worker serves a client that waits, notes what it has read in a table that is full, and has to forget another key
+/// of the same client: the letter about that and the reply behind it wake the client's worker. They lay there until it woke by
+/// itself, up to a second later; builds with debug assertions check who posts.
+#[test]
+fn whoever_is_served_elsewhere_hears_at_once() {
+    let server = Server::with_workers(2, &["--tracking-table-max-keys", "1"]);
+    let (mut reads, mut writes) = (third(&server), server.client());
+    writes.check("SET k v", OK);
+    for round in 1..=20 {
+        reads.check("CLIENT TRACKING ON", OK);
+        reads.check("GET k", "$1\r\nv\r\n");
+        reads.send(encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
+        wait_until("it waits", || writes.ask("INFO clients").contains("blocked_clients:1\r\n"));
+        let id = format!("{round}-0");
+        writes.send(encode(&["XADD", "s", &id, "f", "v"]));
+        writes.expect(&format!("${}\r\n{id}\r\n", id.len()));
+        // Which of the two keys is forgotten is not said.
+        let (mut told, mut served) = (false, false);
+        while !told || !served {
+            let reply = reads.read_reply();
+            (told, served) = (told || reply.starts_with(b">"), served || reply.starts_with(b"%"));
+        }
+        // The other key may be forgotten as well.
+        reads.send("CLIENT TRACKING OFF\r\n");
+        while reads.read_reply() != OK.as_bytes() {}
+    }
+}

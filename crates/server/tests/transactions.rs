@@ -260,3 +260,62 @@ fn a_pipeline_of_transactions() {
         client.check("DBSIZE", ":100\r\n");
     });
 }
+
+/// What EXEC sees is how things stand when it runs, not when it began to wait for its locks.
+#[test]
+fn time_is_read_when_the_locks_are_had() {
+    let server = Server::with_workers(2, &["--enable-debug-command", "local"]);
+    // Connections of two workers: the second of a pair waits while the first sleeps under all locks.
+    let mut clients = [server.client(), server.client()];
+    let mut observer = server.client();
+    clients.iter_mut().for_each(|client| client.check("PING", "+PONG\r\n"));
+    clients[1].check("MULTI", OK);
+    clients[1].check("SET k v PX 1000", QUEUED);
+    clients[1].check("GET gone", QUEUED);
+    observer.check("SET gone v PX 900", OK);
+    clients[0].send(encode(&["DEBUG", "SLEEP", "1.5"]));
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    clients[1].send(encode(&["EXEC"]));
+    clients[0].expect(OK);
+    clients[1].expect("*2\r\n+OK\r\n$-1\r\n");
+    let left = observer.ask("PTTL k");
+    let left: i64 = left.trim_matches([':', '\r', '\n']).parse().unwrap();
+    assert!((1..=1000).contains(&left), "{left} ms are left of 1000");
+}
+
+/// Very many keys are watched, and forgotten by each of the ways, while others use theirs.
+#[test]
+fn very_many_keys_are_watched() {
+    const KEYS: usize = 30_000;
+    on_both(|server| {
+        let mut other = server.client();
+        let mut words = vec!["WATCH".to_string()];
+        words.extend((0..KEYS).map(|number| format!("key:{number}")));
+        let watch = encode(&words);
+        let cpu = server.cpu();
+        let mut client = server.client();
+        // The end of EXEC, successful and not; UNWATCH; the connection's end.
+        for (changed, reply) in [("key:77", "*-1\r\n"), ("other", "*1\r\n+OK\r\n")] {
+            client.send(&watch);
+            client.expect(OK);
+            // Keys that are watched already are watched once.
+            client.send(&watch);
+            client.expect(OK);
+            assert!(other.ask("INFO clients").contains(&format!("total_watched_keys:{KEYS}\r\n")));
+            other.check(&format!("SET {changed} v"), OK);
+            client.check("MULTI", OK);
+            client.check("SET mine v", QUEUED);
+            client.check("EXEC", reply);
+        }
+        client.send(&watch);
+        client.expect(OK);
+        client.check("UNWATCH", OK);
+        client.send(&watch);
+        client.expect(OK);
+        other.check("SWAPDB 0 1", OK);
+        other.check("FLUSHALL", OK);
+        drop(client);
+        let used = server.cpu() - cpu;
+        assert!(used < std::time::Duration::from_secs(4), "{used:?}");
+    });
+}
