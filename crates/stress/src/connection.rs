@@ -1,0 +1,222 @@
+//! One client: requests out, replies in, looking up ten times a second whether the run goes on.
+//!
+//! A reply that does not come within `REPLY_MAX` beyond what is excused is a fault. The watchdog is stricter: it asks little
+//! and has a connection of its own on each worker; here a command may wait behind many others.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use isotherm_probe::command;
+use isotherm_resp::reply_parse::{ReplyReader, Value, parse_value};
+
+use crate::allowance::Cover;
+use crate::record::{self, Record};
+use crate::world::{Phase, World};
+
+/// Why a connection is of no use any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// It ended, as it may when it is killed.
+    Closed(String),
+    /// No answer; the fault has been noted.
+    Silent,
+    /// The run is over.
+    Over,
+}
+
+/// How often a waiting client looks up.
+pub const LOOK: Duration = Duration::from_millis(100);
+pub const REPLY_MAX: Duration = Duration::from_secs(5);
+const READ_BYTES: usize = 32 << 10;
+
+pub struct Connection {
+    stream: TcpStream,
+    arrived: Vec<u8>,
+    taken: usize,
+    reader: ReplyReader,
+    world: Arc<World>,
+    record: Arc<Record>,
+}
+
+impl Connection {
+    pub fn open(world: &Arc<World>, record: &Arc<Record>) -> Result<Connection, Lost> {
+        let closed = |why: std::io::Error| Lost::Closed(format!("cannot connect: {why}"));
+        let stream = TcpStream::connect(("127.0.0.1", world.port)).map_err(closed)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(closed)?;
+        stream.set_write_timeout(Some(LOOK)).map_err(closed)?;
+        stream.set_nodelay(true).map_err(closed)?;
+        record.note(world.begun.elapsed(), "connected".to_string());
+        Ok(Connection {
+            stream,
+            arrived: Vec::new(),
+            taken: 0,
+            reader: ReplyReader::new(),
+            world: Arc::clone(world),
+            record: Arc::clone(record),
+        })
+    }
+
+    // ---- sending ----
+
+    pub fn send(&mut self, words: &[impl AsRef<[u8]>]) -> Result<(), Lost> {
+        self.send_all(&[words])
+    }
+
+    /// Many requests at once.
+    pub fn send_all<W: AsRef<[u8]>>(&mut self, requests: &[impl AsRef<[W]>]) -> Result<(), Lost> {
+        let mut bytes = Vec::new();
+        for words in requests {
+            let words = words.as_ref();
+            self.note(record::request(words));
+            command(&mut bytes, words.iter().map(AsRef::as_ref));
+        }
+        self.world.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        self.write(&bytes)
+    }
+
+    /// Bytes that need not be a whole request.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), Lost> {
+        let begun = Instant::now();
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(why) if is_slow(&why) => self.look_up(begun, "the server takes no bytes")?,
+                Err(why) => return Err(self.closed(&why)),
+            }
+        }
+        Ok(())
+    }
+
+    // ---- receiving ----
+
+    /// The next reply if it comes within `time`.
+    pub fn next_within(&mut self, time: Duration) -> Result<Option<Value>, Lost> {
+        let begun = Instant::now();
+        loop {
+            if let Some(value) = self.take()? {
+                return Ok(Some(value));
+            }
+            if !self.receive()? && begun.elapsed() >= time {
+                return Ok(None);
+            }
+            if self.world.phase() == Phase::GivenUp {
+                return Err(Lost::Over);
+            }
+        }
+    }
+
+    /// The next reply, which has to come.
+    pub fn next(&mut self) -> Result<Value, Lost> {
+        let begun = Instant::now();
+        loop {
+            if let Some(value) = self.next_within(LOOK)? {
+                return Ok(value);
+            }
+            self.look_up(begun, "no reply")?;
+        }
+    }
+
+    /// The next reply that is no push.
+    pub fn reply(&mut self) -> Result<Value, Lost> {
+        loop {
+            match self.next()? {
+                Value::Push(_) => {}
+                value => return Ok(value),
+            }
+        }
+    }
+
+    pub fn replies(&mut self, count: usize) -> Result<Vec<Value>, Lost> {
+        (0..count).map(|_| self.reply()).collect()
+    }
+
+    pub fn call(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Value, Lost> {
+        self.send(words)?;
+        self.reply()
+    }
+
+    pub fn integer(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Option<i64>, Lost> {
+        Ok(match self.call(words)? {
+            Value::Integer(number) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// Its number at the server.
+    pub fn id(&mut self) -> Result<u64, Lost> {
+        let id = self.integer(&["CLIENT", "ID"])?;
+        Ok(id.and_then(|id| u64::try_from(id).ok()).unwrap_or(0))
+    }
+
+    /// Sends nothing more; what was sent is still answered.
+    pub fn half_close(&mut self) {
+        self.note("half closed".to_string());
+        // A connection that is gone already is closed as well.
+        self.stream.shutdown(std::net::Shutdown::Write).ok();
+    }
+
+    // ---- inside ----
+
+    fn take(&mut self) -> Result<Option<Value>, Lost> {
+        let waiting = &self.arrived[self.taken..];
+        let malformed = |reason: &str| Lost::Closed(format!("malformed reply: {reason}"));
+        if waiting.is_empty() || self.reader.find_end(waiting).map_err(|bad| malformed(bad.reason))?.is_none()
+        {
+            return Ok(None);
+        }
+        let parsed = parse_value(waiting).map_err(|bad| malformed(bad.reason))?;
+        let (value, bytes) = parsed.expect("its end has been found");
+        self.taken += bytes;
+        self.reader = ReplyReader::new();
+        self.note(record::reply(&value));
+        Ok(Some(value))
+    }
+
+    /// Whether something has arrived.
+    fn receive(&mut self) -> Result<bool, Lost> {
+        self.arrived.drain(..self.taken);
+        self.taken = 0;
+        let length = self.arrived.len();
+        self.arrived.resize(length + READ_BYTES, 0);
+        let read = self.stream.read(&mut self.arrived[length..]);
+        self.arrived.truncate(length + *read.as_ref().unwrap_or(&0));
+        // A large message has come and gone.
+        if self.arrived.is_empty() && self.arrived.capacity() > 8 * READ_BYTES {
+            self.arrived = Vec::new();
+        }
+        match read {
+            Ok(0) => Err(self.closed(&"by the server")),
+            Ok(_) => Ok(true),
+            Err(why) if is_slow(&why) => Ok(false),
+            Err(why) => Err(self.closed(&why)),
+        }
+    }
+
+    fn look_up(&self, begun: Instant, what: &str) -> Result<(), Lost> {
+        if self.world.phase() == Phase::GivenUp {
+            return Err(Lost::Over);
+        }
+        if begun.elapsed() > REPLY_MAX + self.world.excused(Cover::EVERYTHING.or(Cover::WRITES), begun) {
+            let seconds = begun.elapsed().as_secs_f64();
+            self.world.fault(&self.record.name, format!("{what} for {seconds:.1} s"));
+            return Err(Lost::Silent);
+        }
+        Ok(())
+    }
+
+    fn closed(&self, why: &impl std::fmt::Display) -> Lost {
+        self.note(format!("closed: {why}"));
+        Lost::Closed(why.to_string())
+    }
+
+    pub fn note(&self, line: String) {
+        self.record.note(self.world.begun.elapsed(), line);
+    }
+}
+
+fn is_slow(why: &std::io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

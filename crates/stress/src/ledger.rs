@@ -1,0 +1,239 @@
+//! What was sent, held against what came: elements of queues, numbered messages, sums.
+//!
+//! ```text
+//!   element   sent --+-- acknowledged --> is delivered once, or still there             else: lost, or twice
+//!                    +-- refused       --> is nowhere                                   else: appeared
+//!                    +-- unknown       --> is there at most once (the sender's connection ended before the reply)
+//! ```
+//! A consumer whose connection ends while it waits may have been served and never heard of it. So many elements may be missing as
+//! such consumers could have taken, and no more. Where a run throws data away on purpose (FLUSHALL, eviction of any key)
+//! nothing is known to be lost, but still nothing may come twice or from nowhere.
+
+use std::collections::HashMap;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sent {
+    Unknown,
+    Acknowledged,
+    Refused,
+}
+
+struct Element {
+    sent: Sent,
+    /// How often it was delivered or is still there.
+    found: u32,
+}
+
+/// Elements that are delivered to one of many.
+#[derive(Default)]
+pub struct Elements {
+    elements: HashMap<u64, Element>,
+    strangers: Vec<u64>,
+    /// What consumers took with them when their connections ended.
+    gone_max: u64,
+    /// Data is thrown away in this run.
+    is_lossy: bool,
+}
+
+/// The findings of one kind that are spelled out.
+const TOLD_MAX: usize = 5;
+
+impl Elements {
+    pub fn new(is_lossy: bool) -> Elements {
+        Elements { is_lossy, ..Elements::default() }
+    }
+
+    /// Before it is sent.
+    pub fn send(&mut self, element: u64) {
+        let before = self.elements.insert(element, Element { sent: Sent::Unknown, found: 0 });
+        assert!(before.is_none(), "every element is sent once");
+    }
+
+    pub fn acknowledge(&mut self, element: u64) {
+        self.settle(element, Sent::Acknowledged);
+    }
+
+    pub fn refuse(&mut self, element: u64) {
+        self.settle(element, Sent::Refused);
+    }
+
+    fn settle(&mut self, element: u64, sent: Sent) {
+        self.elements.get_mut(&element).expect("it was sent").sent = sent;
+    }
+
+    /// It was delivered, or is there at the end.
+    pub fn find(&mut self, element: u64) {
+        match self.elements.get_mut(&element) {
+            Some(element) => element.found += 1,
+            None => self.strangers.push(element),
+        }
+    }
+
+    /// A consumer is gone that may have been given so many.
+    pub fn may_miss(&mut self, count: u64) {
+        self.gone_max += count;
+    }
+
+    pub fn counts(&self) -> (usize, u64) {
+        (self.elements.len(), self.elements.values().map(|element| u64::from(element.found)).sum())
+    }
+
+    /// What is wrong, when all that is left has been found.
+    pub fn verdict(&self) -> Vec<String> {
+        let pick = |wrong: &dyn Fn(&Element) -> bool| -> Vec<u64> {
+            self.elements.iter().filter(|(_, element)| wrong(element)).map(|(number, _)| *number).collect()
+        };
+        let mut lost = pick(&|element| element.sent == Sent::Acknowledged && element.found == 0);
+        if self.is_lossy || lost.len() as u64 <= self.gone_max {
+            lost.clear();
+        }
+        let twice = pick(&|element| element.found > 1);
+        let refused = pick(&|element| element.sent == Sent::Refused && element.found > 0);
+        let kinds = [
+            ("acknowledged and gone", lost),
+            ("delivered twice", twice),
+            ("refused and yet there", refused),
+            ("never sent", self.strangers.clone()),
+        ];
+        kinds
+            .into_iter()
+            .filter(|(_, which)| !which.is_empty())
+            .map(|(what, which)| told(what, which))
+            .collect()
+    }
+}
+
+fn told(what: &str, mut which: Vec<u64>) -> String {
+    which.sort_unstable();
+    let shown: Vec<String> = which.iter().take(TOLD_MAX).map(|element| text_of(*element)).collect();
+    format!("{} elements {what}: {}", which.len(), shown.join(" "))
+}
+
+/// An element is a sender's number and its count, and travels as text: `3-17`.
+pub fn element(sender: usize, count: u64) -> u64 {
+    (sender as u64) << 40 | count
+}
+
+pub fn text_of(element: u64) -> String {
+    format!("{}-{}", element >> 40, element & ((1 << 40) - 1))
+}
+
+pub fn element_of(text: &[u8]) -> Option<u64> {
+    let (sender, count) = std::str::from_utf8(text).ok()?.split_once('-')?;
+    Some(element(sender.parse().ok()?, count.parse().ok()?))
+}
+
+/// Numbers that one hearer gets of one sender: each once, in order, none left out.
+#[derive(Default)]
+pub struct Sequence {
+    last: Option<u64>,
+}
+
+impl Sequence {
+    /// The first number decides where it begins: a hearer may come late.
+    pub fn hear(&mut self, number: u64) -> Result<(), String> {
+        let result = match self.last {
+            Some(last) if number <= last => Err(format!("{number} came after {last}")),
+            Some(last) if number > last + 1 => Err(format!("{} to {} are missing", last + 1, number - 1)),
+            _ => Ok(()),
+        };
+        self.last = Some(number);
+        result
+    }
+
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+}
+
+/// A counter that only grows: what was acknowledged is in it, and what was never sent is not.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sum {
+    pub sent: i64,
+    pub acknowledged: i64,
+}
+
+impl Sum {
+    pub fn verdict(&self, value: i64) -> Option<String> {
+        let Sum { sent, acknowledged } = *self;
+        (value < acknowledged || value > sent)
+            .then(|| format!("is {value}, with {acknowledged} acknowledged and {sent} sent"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(acknowledged: &[u64], found: &[u64]) -> Elements {
+        let mut elements = Elements::default();
+        for number in acknowledged {
+            elements.send(*number);
+            elements.acknowledge(*number);
+        }
+        found.iter().for_each(|number| elements.find(*number));
+        elements
+    }
+
+    #[test]
+    fn all_delivered_is_well() {
+        assert_eq!(ledger(&[1, 2, 3], &[3, 1, 2]).verdict(), [""; 0]);
+    }
+
+    #[test]
+    fn a_lost_one_is_seen() {
+        let elements = ledger(&[element(4, 1), element(4, 2)], &[element(4, 1)]);
+        assert_eq!(elements.verdict(), ["1 elements acknowledged and gone: 4-2"]);
+    }
+
+    #[test]
+    fn a_consumer_that_is_gone_excuses_what_it_could_take_and_no_more() {
+        let mut elements = ledger(&[1, 2, 3], &[1]);
+        elements.may_miss(1);
+        assert_eq!(elements.verdict().len(), 1);
+        elements.may_miss(1);
+        assert_eq!(elements.verdict(), [""; 0]);
+    }
+
+    #[test]
+    fn a_duplicate_and_a_stranger_are_seen_even_where_data_is_thrown_away() {
+        let mut elements = ledger(&[1, 2], &[1, 1, 9]);
+        elements.is_lossy = true;
+        assert_eq!(elements.verdict(), ["1 elements delivered twice: 0-1", "1 elements never sent: 0-9"]);
+    }
+
+    #[test]
+    fn what_was_refused_is_nowhere_and_what_is_unknown_is_where_it_likes() {
+        let mut elements = Elements::default();
+        elements.send(1);
+        elements.send(2);
+        elements.refuse(1);
+        assert_eq!(elements.verdict(), [""; 0]);
+        elements.find(2);
+        assert_eq!(elements.verdict(), [""; 0]);
+        elements.find(1);
+        assert_eq!(elements.verdict(), ["1 elements refused and yet there: 0-1"]);
+    }
+
+    #[test]
+    fn elements_travel_as_text() {
+        assert_eq!(element_of(text_of(element(7, 123)).as_bytes()), Some(element(7, 123)));
+        assert_eq!(element_of(b"7"), None);
+    }
+
+    #[test]
+    fn a_gap_and_a_repetition_are_seen() {
+        let mut sequence = Sequence::default();
+        assert!([5, 6, 7].into_iter().all(|number| sequence.hear(number).is_ok()));
+        assert_eq!(sequence.hear(9), Err("8 to 8 are missing".to_string()));
+        assert_eq!(sequence.hear(9), Err("9 came after 9".to_string()));
+        assert_eq!(sequence.last(), Some(9));
+    }
+
+    #[test]
+    fn a_sum_lies_between_what_was_acknowledged_and_what_was_sent() {
+        let sum = Sum { sent: 10, acknowledged: 8 };
+        assert_eq!([8, 9, 10].map(|value| sum.verdict(value)), [None, None, None]);
+        assert!(sum.verdict(7).is_some() && sum.verdict(11).is_some());
+    }
+}
