@@ -1,0 +1,83 @@
+//! The kinds of clients. A lane is one kind: what its members send, what it keeps count of, and what it says is wrong.
+//!
+//! ```text
+//!   prepare     one connection, before anybody sends
+//!   work        each member, in a thread of its own
+//!   while Quiet: look_quiet    nothing is sent any more, whoever waits still waits: what is there has to be delivered
+//!   after all have left: audit what was sent is held against what came and what is left
+//! ```
+
+use std::sync::Arc;
+
+use crate::connection::{Connection, Lost};
+use crate::plan::{Kind, Plan};
+use crate::world::Member;
+
+mod anything;
+mod caches;
+mod control;
+mod counters;
+mod messages;
+mod queues;
+mod streams;
+mod times;
+mod torn;
+mod victims;
+mod wide;
+
+pub use control::{Control, field};
+pub use times::now_ms;
+
+pub trait Lane: Send + Sync {
+    fn prepare(&self, _connection: &mut Connection) -> Result<(), Lost> {
+        Ok(())
+    }
+
+    /// Runs one member until it is to end. Whoever waits for others ends last.
+    fn work(&self, member: &mut Member) -> Result<(), Lost>;
+
+    /// Whether this member waits for what others send: it stays while they have ended.
+    fn waits(&self, _number: usize) -> bool {
+        false
+    }
+
+    /// What is wrong now that nobody sends; asked again until nothing is, or for some time.
+    fn look_quiet(&self, _connection: &mut Connection) -> Result<Vec<String>, Lost> {
+        Ok(Vec::new())
+    }
+
+    /// What is wrong now that all have left.
+    fn audit(&self, _connection: &mut Connection) -> Result<Vec<String>, Lost> {
+        Ok(Vec::new())
+    }
+
+    /// What it did, for the summary.
+    fn summary(&self) -> String {
+        String::new()
+    }
+}
+
+pub fn lane(kind: Kind, plan: &Plan, members: usize) -> Arc<dyn Lane> {
+    match kind {
+        Kind::Queues => Arc::new(queues::Queues::new(plan, members)),
+        Kind::Streams => Arc::new(streams::Streams::new(plan)),
+        Kind::Counters => Arc::new(counters::Counters::new(plan)),
+        Kind::Victims => Arc::new(victims::Victims::new(plan)),
+        Kind::Messages => Arc::new(messages::Messages::new(plan, members)),
+        Kind::Caches => Arc::new(caches::Caches::new(plan)),
+        Kind::Times => Arc::new(times::Times::new(plan)),
+        Kind::Anything => Arc::new(anything::Anything::default()),
+        Kind::Torn => Arc::new(torn::Torn),
+        Kind::Wide => Arc::new(wide::Wide::new(plan)),
+    }
+}
+
+/// Words of a request.
+pub fn words(words: &[&str]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// The words of a line that has no spaces inside them.
+pub fn line(text: &str) -> Vec<Vec<u8>> {
+    text.split_ascii_whitespace().map(|word| word.as_bytes().to_vec()).collect()
+}
