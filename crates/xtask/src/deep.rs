@@ -79,7 +79,8 @@ pub fn locks() -> Fallible {
     run::step("interleavings of the locks", || {
         let passed = check::run_tests(
             run::cargo()
-                .args(["test", "--locked", "--package", "isotherm-keyspace", "--test", "lock_model"])
+                .args(["test", "--locked", "--package", "isotherm-keyspace"])
+                .args(["--test", "lock_model", "--test", "waiter_model"])
                 .env("RUSTFLAGS", "--cfg shuttle")
                 .env("CARGO_TARGET_DIR", place::target().join("shuttle")),
         )?;

@@ -31,6 +31,7 @@ cargo xtask <command>
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)
   bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
+  stress [ARGS]        everything at once from one seed: does it hang, is anything lost? (`stress --help`)
   clients [NAME ..]    valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... at work against our server
   conformance [ARGS]   the same commands to Isotherm and to Valkey, and Valkey's own tests
 ";
@@ -65,6 +66,7 @@ fn command(args: &[String]) -> Fallible {
         "locks" => deep::locks(),
         "peers" => peers::command(rest),
         "bench" => programs::bench(rest),
+        "stress" => programs::stress(rest),
         "clients" => programs::clients(rest),
         "conformance" => programs::conformance(rest),
         "help" | "--help" | "-h" => {

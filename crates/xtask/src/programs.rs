@@ -1,4 +1,4 @@
-//! Building and starting the project's own programs: the server, the benchmark, the comparison with Valkey.
+//! Building and starting the project's own programs: the server, the benchmark, the stress run, the comparison with Valkey.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -55,6 +55,20 @@ pub fn bench(args: &[String]) -> Fallible {
     )
 }
 
+/// The server with its assertions, under everything at once. What is built is left out where `--server` names another one.
+pub fn stress(args: &[String]) -> Fallible {
+    let stress = build_with("isotherm-stress", "isotherm-stress", "fast")?;
+    let mut command = Command::new(stress);
+    command.args(args).current_dir(place::root());
+    if !args.iter().any(|arg| arg == "--help" || arg == "--server") {
+        command.env("ISOTHERM_SERVER", build_with("isotherm", "isotherm-server", "stress")?);
+    }
+    if !args.iter().any(|arg| arg == "--keep") {
+        command.arg("--keep").arg(place::target().join("stress-runs"));
+    }
+    run::loud(&mut command)
+}
+
 /// With `--if-possible` first, a machine on which Valkey cannot be installed is a skip, said aloud, and not a failure.
 /// `transfer --with-redis` installs Redis too; where that cannot be had, Valkey alone is compared with, said aloud too.
 pub fn conformance(args: &[String]) -> Fallible {
@@ -109,12 +123,15 @@ pub fn clients(args: &[String]) -> Fallible {
 
 /// Builds one program and says where it is. `ISOTHERM_PROFILE=fast` builds in a fraction of a release's time.
 fn build(package: &str, program: &str) -> Fallible<PathBuf> {
+    build_with(package, program, &std::env::var("ISOTHERM_PROFILE").unwrap_or_else(|_| "release".to_string()))
+}
+
+fn build_with(package: &str, program: &str, profile: &str) -> Fallible<PathBuf> {
     build_needs()?;
-    let profile = std::env::var("ISOTHERM_PROFILE").unwrap_or_else(|_| "release".to_string());
     run::loud(run::cargo().args([
         "build",
         "--profile",
-        &profile,
+        profile,
         "--locked",
         "--package",
         package,

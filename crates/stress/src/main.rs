@@ -1,0 +1,64 @@
+//! Finds what hangs a server and what loses data in it: a random mix of everything at once, drawn from one seed, watched
+//! from outside while it runs and audited when it is over. `cargo xtask stress` builds what it needs.
+//!
+//! ```text
+//!   seed --plan--> clients, workers, lanes, disturbances
+//!                     |
+//!     +---------------+-----------------------------+
+//!     v               v                             v
+//!   lanes          disturbances                 watchdog
+//!   queues,        SLEEP, STOP, PAUSE, KILL,    PING on each worker, the gate, the cron's
+//!   streams, ...   CONFIG SET, SWAPDB, RELOAD   tick, a new connection, RSS, the process
+//!     |  each keeps a ledger of what it sent         |
+//!     v  and of what it was answered                 v
+//!   audit: delivered once or still there          faults --> a folder with what was sent, and the command that repeats it
+//! ```
+//!
+//! A fault is a server that keeps somebody waiting, a thing that was acknowledged and is gone, or memory and CPU that do not
+//! come back. Wrong answers are found elsewhere (`conformance`); here only who waits, what is lost and what stays matter.
+//!
+//! * `options`, `plan`: what is asked for, and what a seed makes of it.
+//! * `world` is what the threads of a run share; `allowance` knows when the server is excused; `record` what was sent.
+//! * `connection` is one client; `ledger` holds what was sent against what came; `grammar` draws any command there is.
+//! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left.
+//! * `run` is one seed from start to end; `report` says what became of it.
+
+use std::process::ExitCode;
+
+mod options;
+mod plan;
+
+mod allowance;
+mod connection;
+mod record;
+mod world;
+
+mod grammar;
+mod lanes;
+mod ledger;
+
+mod settle;
+mod watchdog;
+
+mod report;
+mod run;
+
+use options::{HELP, Options};
+
+pub use isotherm_probe::Fallible;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--help") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match Options::parse(&args).and_then(|options| run::all(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("stress: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! One seed from start to end, and one seed after the other.
+//!
+//! ```text
+//!   start server -> watchdog connects -> lanes start -> ... busy ... -> Quiet: who waits is served -> Leaving -> audit -> settle
+//!                                                         |
+//!                                                     a fault: given up, everything kept
+//! ```
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use isotherm_probe::Server;
+use isotherm_resp::reply_parse::Value;
+
+use crate::connection::{Connection, Lost};
+use crate::lanes::{Control, Lane, lane};
+use crate::options::{Options, SEEDS};
+use crate::plan::{DATA_BYTES_MAX, Plan, name_of};
+use crate::watchdog::{Sampler, Watch, spawn_small};
+use crate::world::{Member, Phase, World};
+use crate::{Fallible, report, settle};
+
+const LOOK: Duration = Duration::from_millis(50);
+/// After a fault, others may show that belong to it.
+const AFTERMATH: Duration = Duration::from_secs(2);
+/// Threads look up several times a second; one that does not end within this hangs itself.
+const END_MAX: Duration = Duration::from_secs(20);
+/// What has to be delivered while nobody sends is delivered within this. Floods of messages take the longest.
+const QUIET_MAX: Duration = Duration::from_secs(8);
+/// And nothing is looked at before whatever is under way has arrived.
+const QUIET_MIN: Duration = Duration::from_millis(300);
+
+/// Runs seeds until the time is over. Whether all were without a fault.
+pub fn all(options: &Options) -> Fallible<bool> {
+    options.check_server()?;
+    let begun = Instant::now();
+    let mut seeds: Box<dyn Iterator<Item = u64>> = match options.seed {
+        Some(seed) => Box::new(std::iter::once(seed)),
+        None => Box::new(SEEDS.into_iter().chain((1..).filter(|seed| !SEEDS.contains(seed)))),
+    };
+    let (mut runs, mut failed) = (0, Vec::new());
+    loop {
+        let left = options.total.saturating_sub(begun.elapsed());
+        let Some(seed) = seeds.next().filter(|_| runs == 0 || left > options.per_seed() / 2) else { break };
+        runs += 1;
+        if !one(seed, options)? {
+            failed.push(seed);
+        }
+    }
+    // Nothing is in it any more.
+    std::fs::remove_dir(scratch()).ok();
+    let seconds = begun.elapsed().as_secs();
+    match failed.as_slice() {
+        [] => println!("stress: {runs} seeds in {seconds} s, no fault"),
+        failed => println!("stress: {runs} seeds in {seconds} s, faults with seeds {failed:?}"),
+    }
+    Ok(failed.is_empty())
+}
+
+/// Whether this seed ran without a fault.
+fn one(seed: u64, options: &Options) -> Fallible<bool> {
+    let plan = Plan::draw(seed, options);
+    println!("{plan}");
+    let mut server = start(&plan, options)?;
+    let used_at_start = used_memory(&server)?;
+    let world = Arc::new(World::new(server.port, server.id(), plan));
+    // Connections are handed out in turn, so the first ones are one at each worker.
+    let watch = Watch::connect(&world)?;
+    let mut run =
+        Run { world: Arc::clone(&world), sampler: Sampler::new(), lanes: Vec::new(), threads: Vec::new() };
+    let outcome = run.through(&mut server, watch, options.per_seed(), used_at_start);
+    let faults = world.faults();
+    let hangs = outcome.is_err() || faults.iter().any(|fault| fault.what.contains("not answered"));
+    let threads =
+        if hangs && server.ended().is_none() { report::threads(server.id()) } else { String::new() };
+    world.enter(Phase::GivenUp);
+    run.summary();
+    report::print_faults(&faults);
+    if server.log().contains("panicked at") && faults.is_empty() {
+        return Err("the server has panicked, and yet lives".to_string());
+    }
+    if !faults.is_empty() {
+        let folder = report::keep(&world, &server, &options.command(seed), &threads, &options.keep)?;
+        println!("  what was sent is in {}", folder.display());
+        println!("  to repeat it: {}", options.command(seed));
+    }
+    drop(server);
+    run.join(END_MAX);
+    Ok(faults.is_empty())
+}
+
+fn start(plan: &Plan, options: &Options) -> Fallible<Server> {
+    let pairs = [
+        ("io-threads", plan.workers.to_string()),
+        ("maxmemory", DATA_BYTES_MAX.to_string()),
+        ("maxclients", "5000".to_string()),
+        ("enable-debug-command", "yes".to_string()),
+    ];
+    let mut arguments: Vec<String> =
+        pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+    arguments.extend(["--client-output-buffer-limit", "pubsub 32mb 8mb 10"].map(str::to_string));
+    let server = std::path::absolute(&options.server).map_err(|why| why.to_string())?;
+    Server::start("Isotherm", Command::new(server), &arguments, &scratch())
+}
+
+/// Folders of the servers; each goes with its server, and this one at the end.
+fn scratch() -> PathBuf {
+    std::env::temp_dir().join(format!("isotherm-stress-{}", std::process::id()))
+}
+
+fn used_memory(server: &Server) -> Fallible<u64> {
+    let mut client = server.client()?;
+    client.call(&["FLUSHALL"])?;
+    client.used_memory_bytes()
+}
+
+struct Run {
+    world: Arc<World>,
+    sampler: Sampler,
+    lanes: Vec<(&'static str, Arc<dyn Lane>)>,
+    /// Threads, and the last phase in which they still run.
+    threads: Vec<(JoinHandle<()>, Phase)>,
+}
+
+impl Run {
+    fn through(
+        &mut self,
+        server: &mut Server,
+        watch: Watch,
+        time: Duration,
+        used_at_start: u64,
+    ) -> Result<(), Lost> {
+        let world = Arc::clone(&self.world);
+        let record = world.record("audit");
+        let mut audit = Connection::open(&world, &record)?;
+        self.start_lanes(&mut audit)?;
+        // Those who look on stay until all have left.
+        self.threads.extend(watch.start(&world).into_iter().map(|thread| (thread, Phase::Leaving)));
+        self.watch_until(server, |world| world.begun.elapsed() >= time)?;
+        world.enter(Phase::Quiet);
+        self.wait_for_threads(server, Phase::Busy)?;
+        let mut audit = if world.plan.kills_all { Connection::open(&world, &record)? } else { audit };
+        self.look_quiet(server, &mut audit)?;
+        world.enter(Phase::Leaving);
+        self.wait_for_threads(server, Phase::Leaving)?;
+        for (name, lane) in &self.lanes {
+            lane.audit(&mut audit)?.into_iter().for_each(|wrong| world.fault(name, wrong));
+        }
+        // Before the counters are reset.
+        self.print_locks(&mut audit)?;
+        settle::look(&world, server, &mut audit, used_at_start)
+    }
+
+    fn start_lanes(&mut self, connection: &mut Connection) -> Result<(), Lost> {
+        let plan = &self.world.plan;
+        self.lanes.push(("control", Arc::new(Control::new())));
+        for (kind, members) in &plan.lanes {
+            self.lanes.push((name_of(*kind), lane(*kind, plan, *members)));
+        }
+        for (_, lane) in &self.lanes {
+            lane.prepare(connection)?;
+        }
+        let members: Vec<usize> =
+            std::iter::once(1).chain(plan.lanes.iter().map(|(_, members)| *members)).collect();
+        for ((name, lane), members) in self.lanes.iter().zip(members) {
+            for number in 0..members {
+                let last = if lane.waits(number) { Phase::Quiet } else { Phase::Busy };
+                let (member, lane) = (Member::new(&self.world, name, number), Arc::clone(lane));
+                self.threads
+                    .push((spawn_small(member.name.clone(), move || live(lane.as_ref(), member)), last));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks on until something is so. With a fault the run is given up.
+    fn watch_until(&mut self, server: &mut Server, is_over: impl Fn(&World) -> bool) -> Result<(), Lost> {
+        while !is_over(&self.world) {
+            self.sampler.sample(&self.world, server);
+            if self.world.has_faults() {
+                return Err(self.give_up(server));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, server: &mut Server) -> Lost {
+        thread::sleep(AFTERMATH);
+        self.sampler.sample(&self.world, server);
+        Lost::Over
+    }
+
+    /// Threads that end with this phase have ended.
+    fn wait_for_threads(&mut self, server: &mut Server, phase: Phase) -> Result<(), Lost> {
+        let begun = Instant::now();
+        loop {
+            let mut left = Vec::new();
+            for (thread, last) in self.threads.drain(..) {
+                if last > phase || !thread.is_finished() {
+                    left.push((thread, last));
+                } else if thread.join().is_err() {
+                    self.world.fault("stress", "a thread of this program has panicked");
+                }
+            }
+            self.threads = left;
+            let Some((late, _)) = self.threads.iter().find(|(_, last)| *last <= phase) else { return Ok(()) };
+            if begun.elapsed() > END_MAX {
+                let name = late.thread().name().unwrap_or_default().to_string();
+                self.world.fault(&name, "is not answered, or does not end");
+            }
+            self.sampler.sample(&self.world, server);
+            if self.world.has_faults() {
+                return Err(self.give_up(server));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Nobody sends any more: what is there has to be delivered, in a while.
+    fn look_quiet(&mut self, server: &mut Server, connection: &mut Connection) -> Result<(), Lost> {
+        let begun = Instant::now();
+        while begun.elapsed() < QUIET_MIN {
+            self.watch_until(server, |_| begun.elapsed() >= QUIET_MIN)?;
+        }
+        loop {
+            let mut findings = Vec::new();
+            for (name, lane) in &self.lanes {
+                let found = lane.look_quiet(connection)?;
+                findings.extend(found.into_iter().map(|finding| (*name, finding)));
+            }
+            if findings.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > QUIET_MAX {
+                findings.into_iter().for_each(|(name, finding)| self.world.fault(name, finding));
+                return Err(Lost::Over);
+            }
+            thread::sleep(2 * LOOK);
+            self.sampler.sample(&self.world, server);
+        }
+    }
+
+    /// What the server itself says of how long it held its locks, if it does.
+    fn print_locks(&self, connection: &mut Connection) -> Result<(), Lost> {
+        if let Value::Bulk(info) = connection.call(&["INFO", "locks"])? {
+            let text = String::from_utf8_lossy(&info);
+            text.lines().filter(|line| line.contains("longest")).for_each(|line| println!("  {line}"));
+        }
+        Ok(())
+    }
+
+    fn summary(&self) {
+        let requests = self.world.requests.load(std::sync::atomic::Ordering::Relaxed);
+        let (seconds, mb) = (self.world.begun.elapsed().as_secs_f64(), self.sampler.resident_bytes_max >> 20);
+        println!("  {requests} requests in {seconds:.1} s, at most {mb} MB resident");
+        let lines = self.lanes.iter().map(|(name, lane)| (name, lane.summary()));
+        lines.filter(|(_, line)| !line.is_empty()).for_each(|(name, line)| println!("  {name}: {line}"));
+    }
+
+    /// The server is gone: every thread finds out.
+    fn join(&mut self, longest: Duration) {
+        let begun = Instant::now();
+        while self.threads.iter().any(|(thread, _)| !thread.is_finished()) && begun.elapsed() < longest {
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A member from its start to its end. Where everybody may be killed it comes again.
+fn live(lane: &dyn Lane, mut member: Member) {
+    loop {
+        let Err(lost) = lane.work(&mut member) else { return };
+        member.note_lost(&lost);
+        let comes_again = matches!(lost, Lost::Closed(_)) && member.world.plan.kills_all;
+        let phase = member.world.phase();
+        if !comes_again || phase >= Phase::Leaving || phase == Phase::Quiet && !lane.waits(member.number) {
+            return;
+        }
+    }
+}
