@@ -5,10 +5,25 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Whatever takes longer than this has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Looks again and again until it is so. What a test waits for it waits for here: a sleep that is long enough on an idle
+/// machine is too short on a busy one.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "this never came: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// How long `Server::hold_all_locks` holds them, at least.
+pub const HOLD: Duration = Duration::from_millis(400);
 
 pub struct Server {
     child: Child,
@@ -42,23 +57,33 @@ impl Server {
     }
 
     fn wait_until_it_answers(&self) {
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "the server does not listen; its log:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the server listens", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
     }
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    #[track_caller]
     pub fn wait_for_log(&self, text: &str) {
+        wait_until(&format!("{text:?} in the log"), || self.log().contains(text));
+    }
+
+    /// A transaction of `client` holds all locks for `HOLD`, then runs `requests` under them. It holds them when this
+    /// returns, and not yet at the moment that is returned. The reply of EXEC is still to be read: two times OK, then the
+    /// replies to the requests. Needs `--enable-debug-command`.
+    pub fn hold_all_locks(&self, client: &mut Client, requests: &[&str]) -> Instant {
+        static HOLDS: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("hold-{}", HOLDS.fetch_add(1, Ordering::Relaxed));
+        client.check("MULTI", "+OK\r\n");
+        let sleep = format!("DEBUG SLEEP {}", HOLD.as_secs_f64());
+        let first = [&*format!("DEBUG LOG {mark}"), &*sleep];
+        first.iter().chain(requests).for_each(|request| client.check(request, "+QUEUED\r\n"));
         let begun = Instant::now();
-        while !self.log().contains(text) {
-            assert!(begun.elapsed() < PATIENCE, "{text:?} is not in the log:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        client.send(encode(&["EXEC"]));
+        // Written under the locks.
+        self.wait_for_log(&format!("DEBUG LOG: {mark}\n"));
+        begun
     }
 
     pub fn client(&self) -> Client {
@@ -75,15 +100,14 @@ impl Server {
         assert!(sent.success());
     }
 
+    #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "the server does not end; its log:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut status = None;
+        wait_until("the server ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.expect("it has ended")
     }
 
     pub fn is_alive(&mut self) -> bool {
@@ -181,6 +205,54 @@ impl<S: Read + Write> Client<S> {
         String::from_utf8_lossy(&self.read_reply()).into_owned()
     }
 
+    /// The number behind the colon of a reply.
+    #[track_caller]
+    pub fn ask_number(&mut self, request: &str) -> i64 {
+        let reply = self.ask(request);
+        let number = reply.strip_prefix(':').and_then(|rest| rest.trim_end().parse().ok());
+        number.unwrap_or_else(|| panic!("{request}: {reply:?} is no number"))
+    }
+
+    /// Its own id.
+    pub fn id(&mut self) -> u64 {
+        self.ask_number("CLIENT ID") as u64
+    }
+
+    /// A number of INFO.
+    #[track_caller]
+    pub fn info(&mut self, section: &str, name: &str) -> u64 {
+        field(&self.ask(&format!("INFO {section}")), name)
+    }
+
+    /// How many clients wait for a key.
+    pub fn blocked_count(&mut self) -> u64 {
+        self.info("clients", "blocked_clients")
+    }
+
+    /// A field of a line of CLIENT LIST: of the client with the field `of`, such as `name=ann` or `id=7`. `None` if there
+    /// is no such client.
+    pub fn listed(&mut self, of: &str, name: &str) -> Option<String> {
+        let list = self.ask("CLIENT LIST");
+        let line = list.lines().find(|line| line.split(' ').any(|part| part == of))?;
+        let value = line.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        Some(value.unwrap_or_else(|| panic!("no {name} in {line}")).to_string())
+    }
+
+    /// How many clients wait for a key, or for the end of a pause.
+    pub fn waiting_count(&mut self) -> usize {
+        self.ask("CLIENT LIST").matches(" flags=b ").count()
+    }
+
+    /// Whether the client with this id waits for a key, or for the end of a pause.
+    pub fn sees_waiting(&mut self, id: u64) -> bool {
+        self.listed(&format!("id={id}"), "flags").is_some_and(|flags| flags.contains('b'))
+    }
+
+    /// How many bytes of replies the client with this id has yet to take from the server.
+    pub fn unread_bytes(&mut self, id: u64) -> u64 {
+        self.listed(&format!("id={id}"), "omem").map_or(0, |bytes| bytes.parse().unwrap())
+    }
+
     /// One whole reply.
     #[track_caller]
     pub fn read_reply(&mut self) -> Vec<u8> {
@@ -202,10 +274,13 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// Everything up to the end of the connection.
+    #[track_caller]
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.left);
-        // A reset is an end as well.
-        let _ = self.stream.read_to_end(&mut all);
+        if let Err(error) = self.stream.read_to_end(&mut all) {
+            // A reset is an end as well, and silence is none.
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+        }
         all
     }
 
@@ -247,7 +322,15 @@ fn reply_end(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// A number in a reply of INFO.
+#[track_caller]
 pub fn field(info: &str, name: &str) -> u64 {
-    let (_, rest) = info.split_once(&format!("\n{name}:")).unwrap_or_else(|| panic!("no {name} in {info}"));
-    rest.lines().next().unwrap().parse().unwrap()
+    let text = text_field(info, name);
+    text.parse().unwrap_or_else(|_| panic!("{name}:{text} is no number"))
+}
+
+/// A field of a reply of INFO.
+#[track_caller]
+pub fn text_field<'a>(info: &'a str, name: &str) -> &'a str {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {info}"))
 }
