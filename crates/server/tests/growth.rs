@@ -10,7 +10,7 @@
 
 mod common;
 
-use common::{Client, Server, encode};
+use common::{Client, Server, encode, wait_until};
 use std::collections::BTreeSet;
 
 const FEW: usize = 1000;
@@ -142,17 +142,13 @@ fn is_each(line: &str) -> bool {
 fn looked(scene: &Scene, count: usize) -> u64 {
     let server = Server::start(DEBUG);
     let (mut client, mut other) = (server.client(), server.client());
-    let id = |client: &mut Client| client.ask("CLIENT ID").trim_start_matches(':').trim_end().to_string();
-    let me = id(&mut client);
+    let me = client.id().to_string();
     let mut crowd: Vec<Client> = Vec::new();
     if scene.line.contains("I#") {
         crowd.extend((0..count).map(|_| server.client()));
     }
-    let ids: Vec<String> = crowd.iter_mut().map(id).collect();
-    let steps = |other: &mut Client| -> u64 {
-        let reply = other.ask("DEBUG STEPS");
-        reply.trim_start_matches(':').trim_end().parse().unwrap_or_else(|_| panic!("{reply}"))
-    };
+    let ids: Vec<String> = crowd.iter_mut().map(|client| client.id().to_string()).collect();
+    let steps = |other: &mut Client| other.ask_number("DEBUG STEPS") as u64;
     let read = |client: &mut Client, replies: usize, line: &str| {
         for _ in 0..replies {
             let reply = client.read_reply();
@@ -177,18 +173,16 @@ fn looked(scene: &Scene, count: usize) -> u64 {
     client.send(encode(&words(scene.line, count, &ids)));
     match scene.replies {
         Replies::None => {
-            while !other.ask("INFO clients").contains("blocked_clients:1") {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
+            wait_until("it waits", || other.blocked_count() == 1);
         }
         Replies::One => read(&mut client, 1, scene.line),
         Replies::Each => read(&mut client, count, scene.line),
     }
     for line in scene.then {
         other.ask(&line.replace("#me", &me));
-        // Its own worker does the rest.
-        while line.ends_with("#me") && !other.ask("INFO clients").contains("blocked_clients:0") {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+        if line.ends_with("#me") {
+            // Its own worker does the rest.
+            wait_until("it waits no longer", || other.blocked_count() == 0);
         }
     }
     steps(&mut other) - before

@@ -1,20 +1,10 @@
-//! CLIENT TRACKING: whoever keeps values is told when they are no longer right.
+//! CLIENT TRACKING: a client that keeps values gets a message when they are no longer right.
 
 mod common;
 
-use common::{Client, PATIENCE, Server, encode};
-use std::time::{Duration, Instant};
+use common::{Client, Server, encode, field, wait_until};
 
 const OK: &str = "+OK\r\n";
-
-fn field(text: &str, name: &str) -> String {
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.unwrap_or_else(|| panic!("no {name} in {text}")).to_string()
-}
-
-fn id_of(client: &mut Client) -> u64 {
-    client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).parse().unwrap()
-}
 
 fn array(words: &[&str]) -> String {
     let bulks: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
@@ -34,23 +24,15 @@ fn third(server: &Server) -> Client {
     client
 }
 
-fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
-fn what_was_read_is_told_once() {
+fn each_read_key_is_invalidated_once() {
     for workers in [1, 2] {
         let server = Server::with_workers(workers, &[]);
         let (mut reads, mut writes) = (third(&server), server.client());
         writes.check("MSET a 1 b 2 c 3", OK);
         reads.check("CLIENT TRACKING ON", OK);
         reads.check("MGET a b", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
-        assert_eq!(field(&writes.ask("INFO stats"), "tracking_total_keys"), "2");
+        assert_eq!(writes.info("stats", "tracking_total_keys"), 2);
         writes.check("SET a 2", OK);
         reads.expect(&stale(&["a"]));
         writes.check("SET a 3", OK);
@@ -73,9 +55,10 @@ fn what_was_read_is_told_once() {
         reads.check("GET a", "$1\r\n4\r\n");
         reads.check("GET c", "$1\r\n3\r\n");
         writes.check("DEL a c", ":2\r\n");
-        let mut told = [reads.read_reply(), reads.read_reply()].map(|told| String::from_utf8(told).unwrap());
-        told.sort();
-        assert_eq!(told, [stale(&["a"]), stale(&["c"])]);
+        let mut pushes =
+            [reads.read_reply(), reads.read_reply()].map(|push| String::from_utf8(push).unwrap());
+        pushes.sort();
+        assert_eq!(pushes, [stale(&["a"]), stale(&["c"])]);
         // In a transaction, behind all of it.
         reads.check("GET b", "$1\r\n2\r\n");
         reads.check("MULTI", OK);
@@ -96,15 +79,21 @@ fn keys_that_leave_by_themselves() {
     let server = Server::with_workers(2, &[]);
     let (mut reads, mut writes) = (third(&server), server.client());
     reads.check("CLIENT TRACKING ON NOLOOP", OK);
-    writes.check("SET k v PX 30", OK);
-    reads.check("GET k", "$1\r\nv\r\n");
+    // Set and read at one time, so that the key is there when it is read.
+    reads.check("MULTI", OK);
+    reads.check("SET k v PX 30", "+QUEUED\r\n");
+    reads.check("GET k", "+QUEUED\r\n");
+    reads.check("EXEC", "*2\r\n+OK\r\n$1\r\nv\r\n");
     reads.expect(&stale(&["k"]));
     // A field of a hash.
     writes.check("HSET h f v g w", ":2\r\n");
     reads.check("HGET h g", "$1\r\nw\r\n");
-    writes.check("HPEXPIRE h 30 FIELDS 1 f", "*1\r\n:1\r\n");
+    writes.check("HPEXPIRE h 100000 FIELDS 1 f", "*1\r\n:1\r\n");
     reads.expect(&stale(&["h"]));
-    reads.check("HGET h g", "$1\r\nw\r\n");
+    reads.check("MULTI", OK);
+    reads.check("HPEXPIRE h 30 FIELDS 1 f", "+QUEUED\r\n");
+    reads.check("HGET h g", "+QUEUED\r\n");
+    reads.check("EXEC", "*2\r\n*1\r\n:1\r\n$1\r\nw\r\n");
     reads.expect(&stale(&["h"]));
     // All of them.
     for flush in ["FLUSHALL", "FLUSHDB", "FLUSHALL ASYNC"] {
@@ -135,25 +124,22 @@ fn a_table_that_is_too_large() {
     for at in 0..500 {
         reads.send(encode(&["GET", &at.to_string()]));
     }
-    let (mut nulls, mut told) = (0, 0);
-    while nulls < 500 || told < 400 {
+    let (mut nulls, mut pushes) = (0, 0);
+    while nulls < 500 || pushes < 400 {
         match reads.read_reply().as_slice() {
             b"_\r\n" => nulls += 1,
-            push if push.starts_with(b">2\r\n$10\r\ninvalidate\r\n*1\r\n") => told += 1,
+            push if push.starts_with(b">2\r\n$10\r\ninvalidate\r\n*1\r\n") => pushes += 1,
             other => panic!("{}", String::from_utf8_lossy(other)),
         }
     }
     let stats = looks.ask("INFO stats");
-    assert_eq!(
-        (field(&stats, "tracking_total_keys"), field(&stats, "tracking_total_items")),
-        ("100".into(), "100".into())
-    );
+    assert_eq!((field(&stats, "tracking_total_keys"), field(&stats, "tracking_total_items")), (100, 100));
     looks.check("CONFIG SET tracking-table-max-keys 40", OK);
     (0..60).for_each(|_| assert!(reads.read_reply().starts_with(b">2")));
-    wait_until("the cron forgets", || field(&looks.ask("INFO stats"), "tracking_total_keys") == "40");
+    wait_until("the cron removes 60 keys", || looks.info("stats", "tracking_total_keys") == 40);
     drop(reads);
-    wait_until("nobody tracks", || field(&looks.ask("INFO clients"), "tracking_clients") == "0");
-    assert_eq!(field(&looks.ask("INFO stats"), "tracking_total_keys"), "0");
+    wait_until("no client tracks", || looks.info("clients", "tracking_clients") == 0);
+    assert_eq!(looks.info("stats", "tracking_total_keys"), 0);
 }
 
 #[test]
@@ -213,7 +199,7 @@ fn broadcasts_by_prefix() {
         assert!(stats.contains("tracking_total_prefixes:2"), "{stats}");
         let list = writes.ask("CLIENT LIST");
         assert!(list.contains("flags=tB "), "{list}");
-        // Whoever is told of every key, but not of his own changes.
+        // A client that gets every key in a message, but not the keys that it has changed itself.
         writes.check("CLIENT TRACKING ON BCAST NOLOOP", OK);
         writes.check("SET a:3 1", OK);
         hears.expect(&stale(&["a:3"]));
@@ -237,7 +223,7 @@ fn invalidations_for_another_connection() {
     for workers in [1, 3] {
         let server = Server::with_workers(workers, &[]);
         let (mut reads, mut hears, mut writes) = (server.client(), server.client(), server.client());
-        let id = id_of(&mut hears);
+        let id = hears.id();
         reads.check("CLIENT GETREDIR", ":-1\r\n");
         assert!(reads.ask("CLIENT TRACKING ON REDIRECT 99999").starts_with("-ERR The client ID you want"));
         reads.check(&format!("CLIENT TRACKING ON REDIRECT {id}"), OK);
@@ -262,7 +248,7 @@ fn invalidations_for_another_connection() {
         reads.check("GET k", "$-1\r\n");
         writes.check("SET k 2", OK);
         hears.expect(&stale(&["k"]));
-        // When it is gone, the session that tracks learns it.
+        // When it is gone, the session that tracks gets a message about that.
         reads.ask("HELLO 3");
         drop(hears);
         wait_until("it is gone", || !writes.ask("CLIENT LIST").contains(&format!("id={id} ")));
@@ -276,8 +262,8 @@ fn invalidations_for_another_connection() {
     }
 }
 
-/// Readers and writers on several workers: a value that is kept is never older than what its last invalidation allows.
-/// Each writer changes its key to a larger number, each reader keeps the last value that it read until it is told.
+/// Readers and a writer on several workers: a value that is kept is never older than what its last invalidation allows.
+/// The writer changes its key to a larger number, each reader keeps the last value that it read until its invalidation.
 #[test]
 fn no_change_falls_between() {
     const ROUNDS: usize = 300;
@@ -308,11 +294,12 @@ fn no_change_falls_between() {
     }
 }
 
-/// Another worker serves a client that waits, notes what it has read in a table that is full, and has to forget another key
-/// of the same client: the letter about that and the reply behind it wake the client's worker. They lay there until it woke by
-/// itself, up to a second later; builds with debug assertions check who posts.
+/// Another worker serves a client that waits, notes what the client has read in a table that is full, and has to remove
+/// another key of the same client: the letter about that key and the reply behind it wake the client's worker. Once both
+/// lay in the worker's queue until it woke for another reason, up to a second later; builds with debug assertions check that
+/// a letter to a sleeping worker wakes it.
 #[test]
-fn whoever_is_served_elsewhere_hears_at_once() {
+fn a_client_served_by_another_worker_gets_its_messages_at_once() {
     let server = Server::with_workers(2, &["--tracking-table-max-keys", "1"]);
     let (mut reads, mut writes) = (third(&server), server.client());
     writes.check("SET k v", OK);
@@ -320,17 +307,18 @@ fn whoever_is_served_elsewhere_hears_at_once() {
         reads.check("CLIENT TRACKING ON", OK);
         reads.check("GET k", "$1\r\nv\r\n");
         reads.send(encode(&["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]));
-        wait_until("it waits", || writes.ask("INFO clients").contains("blocked_clients:1\r\n"));
+        wait_until("it waits", || writes.blocked_count() == 1);
         let id = format!("{round}-0");
         writes.send(encode(&["XADD", "s", &id, "f", "v"]));
         writes.expect(&format!("${}\r\n{id}\r\n", id.len()));
-        // Which of the two keys is forgotten is not said.
-        let (mut told, mut served) = (false, false);
-        while !told || !served {
+        // Either of the two keys may be the one that is removed.
+        let (mut invalidated, mut served) = (false, false);
+        while !invalidated || !served {
             let reply = reads.read_reply();
-            (told, served) = (told || reply.starts_with(b">"), served || reply.starts_with(b"%"));
+            (invalidated, served) =
+                (invalidated || reply.starts_with(b">"), served || reply.starts_with(b"%"));
         }
-        // The other key may be forgotten as well.
+        // The other key may be removed as well.
         reads.send("CLIENT TRACKING OFF\r\n");
         while reads.read_reply() != OK.as_bytes() {}
     }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Server, encode};
+use common::{HOLD, Server, encode, wait_until};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const QUEUED: &str = "+QUEUED\r\n";
 const OK: &str = "+OK\r\n";
@@ -139,27 +140,30 @@ fn a_watched_change_cancels() {
 
 #[test]
 fn time_changes_watched_keys() {
+    // Long enough that a WATCH comes in time, also on a busy machine.
+    const ALIVE: Duration = Duration::from_millis(300);
+    let is_over = || std::thread::sleep(ALIVE + Duration::from_millis(20));
     on_both(|server| {
         let (mut client, mut other) = (server.client(), server.client());
         other.check("DEBUG SET-ACTIVE-EXPIRE 0", OK);
         // Alive at WATCH, past its time at EXEC.
-        client.check("SET a 1 PX 30", OK);
+        client.check(&format!("SET a 1 PX {}", ALIVE.as_millis()), OK);
         client.check("WATCH a", OK);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        is_over();
         client.check("MULTI", OK);
         client.check("PING", QUEUED);
         client.check("EXEC", "*-1\r\n");
         // Past its time at WATCH already: nothing is lost.
         client.check("SET b 1 PX 1", OK);
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         client.check("WATCH b", OK);
         client.check("MULTI", OK);
         client.check("PING", QUEUED);
         client.check("EXEC", "*1\r\n+PONG\r\n");
         // And one that leaves because somebody meets it.
-        client.check("SET c 1 PX 30", OK);
+        client.check(&format!("SET c 1 PX {}", ALIVE.as_millis()), OK);
         client.check("WATCH c", OK);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        is_over();
         other.check("GET c", "$-1\r\n");
         client.check("MULTI", OK);
         client.check("PING", QUEUED);
@@ -185,11 +189,7 @@ fn leaving_in_the_middle_leaves_nothing_behind() {
         client.check("EXEC", "-ERR EXEC without MULTI\r\n");
         other.check("SET a 2", OK);
         other.check("GET a", "$1\r\n2\r\n");
-        let begun = std::time::Instant::now();
-        while !other.ask("INFO clients").contains("watching_clients:0\r\n") {
-            assert!(begun.elapsed() < common::PATIENCE, "{}", other.ask("INFO clients"));
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        wait_until("no client watches", || other.info("clients", "watching_clients") == 0);
     });
 }
 
@@ -270,17 +270,18 @@ fn time_is_read_when_the_locks_are_had() {
     let mut observer = server.client();
     clients.iter_mut().for_each(|client| client.check("PING", "+PONG\r\n"));
     clients[1].check("MULTI", OK);
-    clients[1].check("SET k v PX 1000", QUEUED);
+    clients[1].check("SET k v PX 100000", QUEUED);
     clients[1].check("GET gone", QUEUED);
-    observer.check("SET gone v PX 900", OK);
-    clients[0].send(encode(&["DEBUG", "SLEEP", "1.5"]));
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    observer.check(&format!("SET gone v PX {}", HOLD.as_millis() * 3 / 4), OK);
+    let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    server.hold_all_locks(&mut clients[0], &[]);
     clients[1].send(encode(&["EXEC"]));
-    clients[0].expect(OK);
+    clients[0].expect("*2\r\n+OK\r\n+OK\r\n");
     clients[1].expect("*2\r\n+OK\r\n$-1\r\n");
-    let left = observer.ask("PTTL k");
-    let left: i64 = left.trim_matches([':', '\r', '\n']).parse().unwrap();
-    assert!((1..=1000).contains(&left), "{left} ms are left of 1000");
+    // Its time counts from the moment at which it had the locks.
+    let due_ms = observer.ask_number("PEXPIRETIME k");
+    let earliest_ms = (begun + HOLD).as_millis() as i64 + 100_000;
+    assert!(due_ms >= earliest_ms, "{} ms too early", earliest_ms - due_ms);
 }
 
 /// Very many keys are watched, and forgotten by each of the ways, while others use theirs.
@@ -301,7 +302,7 @@ fn very_many_keys_are_watched() {
             // Keys that are watched already are watched once.
             client.send(&watch);
             client.expect(OK);
-            assert!(other.ask("INFO clients").contains(&format!("total_watched_keys:{KEYS}\r\n")));
+            assert_eq!(other.info("clients", "total_watched_keys"), KEYS as u64);
             other.check(&format!("SET {changed} v"), OK);
             client.check("MULTI", OK);
             client.check("SET mine v", QUEUED);
@@ -316,6 +317,6 @@ fn very_many_keys_are_watched() {
         other.check("FLUSHALL", OK);
         drop(client);
         let used = server.cpu() - cpu;
-        assert!(used < std::time::Duration::from_secs(4), "{used:?}");
+        assert!(used < Duration::from_secs(4), "{used:?}");
     });
 }
