@@ -1,14 +1,14 @@
-//! The world at its worst: addresses, memory or time are not what they should be. The server says so and ends, or it
-//! refuses what it can't do and goes on; it never crashes.
+//! Too few addresses, too little memory, or a clock that steps. The server logs the reason and ends with an exit code, or
+//! it refuses the request that it cannot serve and goes on; it never crashes.
 
 mod common;
 
-use common::{Client, PATIENCE, Server, binary, encode, field, free_port};
+use common::{Client, Server, binary, encode, free_port, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const OK: &str = "+OK\r\n";
 const OOM: &str = "-OOM command not allowed: no more memory is to be had for this key.\r\n";
@@ -31,23 +31,18 @@ fn answers(mut stream: TcpStream) -> bool {
 
 /// Whether it answers (true) or has ended (false).
 fn starts(server: &mut Server) -> bool {
-    let begun = Instant::now();
-    loop {
-        if TcpStream::connect(("127.0.0.1", server.port)).is_ok_and(answers) {
-            return true;
-        }
-        if !server.is_alive() {
-            return false;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{}", server.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut answered = false;
+    wait_until("it answers or ends", || {
+        answered = TcpStream::connect(("127.0.0.1", server.port)).is_ok_and(answers);
+        answered || !server.is_alive()
+    });
+    answered
 }
 
 // ---- addresses ----
 
 /// `ulimit -v` from far too little to plenty: each server works, or ends with exit code 1 and a reason. Below some 21 MB
-/// the program and its allocator's first pages do not fit, and it is ended before a line of ours has run.
+/// the program and its allocator's first pages do not fit, and the system ends the process before its `main` runs.
 #[test]
 fn any_limit_on_addresses() {
     let (mut working, mut refused) = (0, 0);
@@ -69,8 +64,8 @@ fn any_limit_on_addresses() {
             (127, "error while loading shared libraries"),
             (127, "cannot"),
         ];
-        let is_told = reasons.iter().any(|(with, reason)| code == *with && log.contains(reason));
-        assert!(is_told, "{code} under {limit_kb} KB:\n{log}");
+        let has_reason = reasons.iter().any(|(with, reason)| code == *with && log.contains(reason));
+        assert!(has_reason, "{code} under {limit_kb} KB:\n{log}");
         refused += 1;
     }
     assert!(working >= 5 && refused >= 2, "{working} worked, {refused} did not");
@@ -96,7 +91,7 @@ fn fill(client: &mut Client, value: &str) -> usize {
     panic!("{stored} keys, and memory has not run out");
 }
 
-/// The data segment is limited: what the kernel refuses is what it refuses under vm.overcommit_memory=2.
+/// The data segment is limited: the kernel refuses the same requests as under vm.overcommit_memory=2.
 #[test]
 fn memory_that_runs_out() {
     let mut server = limited("ulimit -d 100000;", "--io-threads 2");
@@ -104,12 +99,12 @@ fn memory_that_runs_out() {
     let (mut writer, mut other) = (server.client(), server.client());
     let stored = fill(&mut writer, &"v".repeat(1000));
     assert!(stored > 30_000, "only {stored} keys in 100 MB");
-    // Reading goes on, and so does writing when something has gone.
+    // Reads are served, and writes are again once some keys are deleted.
     other.check("GET k:0:0", &format!("$1000\r\n{}\r\n", "v".repeat(1000)));
     let gone: Vec<String> = (0..100).map(|number| format!("k:0:{number}")).collect();
     other.check(&format!("DEL {}", gone.join(" ")), ":100\r\n");
     other.check(&format!("SET again {}", "w".repeat(1000)), OK);
-    // A value that can't even be received costs its sender the connection, or is refused; others notice nothing.
+    // A value for which the query buffer has no memory closes its connection or is refused; other connections go on.
     let mut large = server.client();
     let mut request = b"*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n$209715200\r\n".to_vec();
     request.resize(request.len() + 200 * MB, b'x');
@@ -122,11 +117,14 @@ fn memory_that_runs_out() {
     other.check("GET again", &format!("$1000\r\n{}\r\n", "w".repeat(1000)));
     other.check("SETRANGE new 300000000 x", OOM);
     other.check("FLUSHALL SYNC", OK);
-    assert!(fill(&mut writer, &"v".repeat(1000)) > stored / 2, "what was flushed is not used again");
+    assert!(
+        fill(&mut writer, &"v".repeat(1000)) > stored / 2,
+        "the memory of flushed keys is not used again"
+    );
     assert!(server.is_alive());
 }
 
-/// Memory for small values ends far below `maxmemory`: keys leave, as above the limit, and writes go on.
+/// Memory for small values ends far below `maxmemory`: keys are evicted, as above the limit, and writes are served.
 #[test]
 fn memory_that_runs_out_evicts() {
     let mut server = limited(
@@ -149,12 +147,12 @@ fn memory_that_runs_out_evicts() {
             refused_late += u32::from(batch >= 3900 && reply == OOM.as_bytes());
         }
     }
-    let evicted = field(&client.ask("INFO stats"), "evicted_keys");
-    assert!(evicted > 100_000, "{evicted} have left, {refused} were refused");
+    let evicted = client.info("stats", "evicted_keys");
+    assert!(evicted > 100_000, "{evicted} keys were evicted, {refused} writes were refused");
     assert!(refused < 4000 && refused_late < 100, "{refused} writes were refused, {refused_late} at the end");
 }
 
-/// Under strict accounting the reservation must not count. A test does not change the machine's setting.
+/// Under strict accounting the reserved addresses must not count. The test runs only where the machine has this setting.
 #[test]
 fn strict_accounting_of_memory() {
     let setting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
@@ -167,7 +165,7 @@ fn strict_accounting_of_memory() {
     server.client().check("SET k v", OK);
 }
 
-/// In a group of 512 MB, eviction keeps the server below what the kernel would end it for.
+/// In a control group of 512 MB, eviction keeps the server below the size at which the kernel would end it.
 #[test]
 fn a_small_control_group() {
     let group = match Group::new(512 * MB) {
@@ -191,7 +189,7 @@ fn a_small_control_group() {
     drop(server);
 }
 
-/// A control group of our own, gone with this value.
+/// A control group that is made for one test, and removed when this value is dropped.
 struct Group {
     folder: PathBuf,
 }
@@ -217,7 +215,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel needs a moment to see that the last process has left.
+        // The group is busy until the kernel has removed the last process from it.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -229,7 +227,7 @@ impl Drop for Group {
 
 // ---- time ----
 
-/// Between the server and the C library: the wall clock shows so many seconds more as a file says.
+/// Preloaded between the server and the C library: adds the seconds that stand in a file to the wall clock.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -264,7 +262,7 @@ fn a_clock_that_steps() {
         return println!("skipped: a wall clock that steps: no C compiler");
     }
     let step_to = |seconds: i64| {
-        // At once, so that the server never reads half a number.
+        // Renamed, so that the server never reads a part of the number.
         std::fs::write(folder.join("new"), seconds.to_string()).unwrap();
         std::fs::rename(folder.join("new"), folder.join("seconds")).unwrap();
         std::thread::sleep(Duration::from_millis(20));
@@ -282,31 +280,23 @@ fn a_clock_that_steps() {
     client.check("SET short v EX 2", OK);
     let before = time(&mut client);
 
-    // An hour back: everything lives an hour longer, and what is new expires by the new time.
+    // An hour back: keys live an hour longer, and new keys expire by the new time.
     step_to(-3600);
     assert!((before - 3600..before - 3590).contains(&time(&mut client)), "the server sees another clock");
     assert!((3690..=3700).contains(&ttl(&mut client, "long")));
     client.check("SET new v PX 30", OK);
-    let begun = Instant::now();
-    while client.ask("DBSIZE") != ":2\r\n" {
-        assert!(begun.elapsed() < PATIENCE, "the expiry cycle stands still");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the expiry cycle removes the new key", || client.ask("DBSIZE") == ":2\r\n");
     let list = client.ask("CLIENT LIST");
     assert!(!list.contains("age=-") && !list.contains("idle=-"), "{list}");
     assert!(!client.ask("INFO server").contains("uptime_in_seconds:-"));
     client.check("OBJECT IDLETIME long", ":0\r\n");
     idle.check("PING", "+PONG\r\n");
 
-    // Back to where it was, then two hours on: what is due leaves by itself.
+    // Back to the true time, then two hours on: keys that are due are removed without a command.
     step_to(0);
     assert!(ttl(&mut client, "long") <= 100);
     step_to(7200);
-    let begun = Instant::now();
-    while client.ask("DBSIZE") != ":0\r\n" {
-        assert!(begun.elapsed() < PATIENCE, "keys outlive their time");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("all keys expire", || client.ask("DBSIZE") == ":0\r\n");
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));
     std::fs::remove_dir_all(folder).unwrap();
