@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, PATIENCE, Server, encode};
+use common::{Client, PATIENCE, Server, encode, wait_until};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -101,10 +101,9 @@ fn a_port_in_use_is_refused_and_the_old_one_stays() {
     );
     pair(&mut client, "CONFIG GET port", "port", &server.port.to_string());
     pair(&mut client, "CONFIG GET maxmemory", "maxmemory", "0");
-    let begun = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", server.port)).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the old port is open again");
-    }
+    wait_until("the old port is open again", || {
+        std::net::TcpStream::connect(("127.0.0.1", server.port)).is_ok()
+    });
     server.client().check("PING", "+PONG\r\n");
 }
 
@@ -114,7 +113,7 @@ fn clients_see_and_end_each_other() {
     let (mut client, mut other) = (server.client(), server.client());
     other.check("CLIENT SETNAME victim", OK);
     other.check("SELECT 3", OK);
-    let id = other.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+    let id = other.id();
     let list = client.ask(&format!("CLIENT LIST ID {id}"));
     assert_eq!(field(&list, "name=", ' '), "victim");
     assert_eq!(field(&list, "db=", ' '), "3");
@@ -192,6 +191,7 @@ fn debug_checks_invariants_alone_and_in_a_transaction() {
     let mut client = server.client();
     let mut waiting = server.client();
     waiting.send("BLPOP k1 k2 k3 0\r\n");
+    wait_until("it waits", || client.blocked_count() == 1);
     client.check("DEBUG POPULATE 3000 key 300", OK);
     client.check("DEBUG CHECK-INVARIANTS", OK);
     client.check("MULTI", OK);
@@ -239,11 +239,7 @@ fn connections_that_take_too_much_are_closed() {
     client.check("CLIENT NO-EVICT on", OK);
     // The end of it may not be read any more.
     let _ = write!(greedy.stream, "*2\r\n$4\r\nECHO\r\n${}\r\n{}", 8 << 20, "x".repeat(4 << 20));
-    let begun = Instant::now();
-    while field(&client.ask("INFO stats"), "evicted_clients:", '\r') == "0" {
-        assert!(begun.elapsed() < PATIENCE, "the large one is closed");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the large one is closed", || client.info("stats", "evicted_clients") > 0);
     client.check("PING", "+PONG\r\n");
 }
 
@@ -258,10 +254,7 @@ fn a_transaction_may_change_the_policy_of_what_it_holds() {
         client.check(request, "+QUEUED\r\n");
     }
     assert!(client.ask("EXEC").starts_with("*4\r\n+OK\r\n+OK\r\n+OK\r\n$"));
-    let begun = Instant::now();
-    while !client.ask("OBJECT FREQ key").starts_with(':') {
-        assert!(begun.elapsed() < PATIENCE, "the policy is in force");
-    }
+    wait_until("the policy is in force", || client.ask("OBJECT FREQ key").starts_with(':'));
 }
 
 #[test]
@@ -273,11 +266,7 @@ fn a_paused_cron_does_nothing() {
     std::thread::sleep(Duration::from_millis(300));
     client.check("DBSIZE", ":1\r\n");
     client.check("DEBUG PAUSE-CRON 0", OK);
-    let begun = Instant::now();
-    while client.ask("DBSIZE") != ":0\r\n" {
-        assert!(begun.elapsed() < PATIENCE, "the cron goes on");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the cron goes on", || client.ask("DBSIZE") == ":0\r\n");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, encode, field};
+use common::{Server, encode, field, wait_until};
 
 #[test]
 fn values_of_all_sizes_come_and_go() {
@@ -56,15 +56,13 @@ fn what_is_freed_goes_back_while_nobody_asks() {
         client.expect(":1\r\n");
     }
     let is_libc = client.ask("INFO memory").contains("mem_allocator:libc");
-    let begun = std::time::Instant::now();
-    while server.resident_bytes() > full / 2 {
-        assert!(begun.elapsed() < common::PATIENCE, "{} of {full} are resident", server.resident_bytes());
+    wait_until(&format!("less than half of {full} resident bytes"), || {
         if is_libc {
             // A thread's heap can shrink at its top only when that thread runs.
             client.check("PING", "+PONG\r\n");
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        server.resident_bytes() <= full / 2
+    });
 }
 
 /// A server with this MALLOC_CONF, and what its log says.
@@ -153,11 +151,7 @@ fn a_configuration_on_standard_input_is_read_again() {
         .unwrap();
     let text = format!("port {port}\nbind 127.0.0.1\nio-threads 1\njemalloc-narenas 5\nlogfile log\n");
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let begun = std::time::Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begun.elapsed() < common::PATIENCE, "it does not listen");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut client = common::Client::over(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
     let info = client.ask("INFO memory");
     assert!(!info.contains("mem_allocator:jemalloc") || info.contains("options:narenas:5,"), "{info}");

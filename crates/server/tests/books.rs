@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Client, Server, encode};
+use common::{Client, Server, encode, wait_until};
 use std::collections::BTreeMap;
 
 const KEYS: usize = 4000;
@@ -116,8 +116,8 @@ fn churn(client: &mut Client) {
 fn every_byte_is_booked() {
     let server = Server::with_workers(2, &["--save", ""]);
     let mut client = server.client();
-    // What the process takes is noted a moment after the start.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // What the process takes is noted a moment after the start, with everything held.
+    wait_until("it is noted", || client.ask("INFO locks").contains("\r\ngate_housekeeping:"));
     check(&server, &mut client, "empty");
     let clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
     fill(&mut client);
@@ -149,10 +149,7 @@ fn every_byte_is_booked() {
     client.check("FLUSHALL", "+OK\r\n");
     drop((clients, listener));
     // What removed collections had is freed by and by.
-    let begun = std::time::Instant::now();
-    while memory_map(&mut client)["large_values"] > 0 && begun.elapsed() < common::PATIENCE {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    wait_until("it is freed", || memory_map(&mut client)["large_values"] == 0);
     let empty = check(&server, &mut client, "emptied");
     for name in ["keys", "values", "expiries", "entry_heads", "page_overhead", "large_values"] {
         assert_eq!(empty[name], 0, "{name}");

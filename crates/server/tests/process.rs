@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Server, command, encode, free_port};
+use common::{Server, command, encode, free_port, wait_until};
 use std::process::Command;
 
 const OK: &str = "+OK\r\n";
@@ -144,11 +144,9 @@ fn the_log_goes_to_a_file() {
     // Moved away (logrotate), it is made anew.
     std::fs::rename(&path, server.folder.join("old.log")).unwrap();
     server.client().send("POST / HTTP/1.1\r\n");
-    let begun = std::time::Instant::now();
-    while !std::fs::read_to_string(&path).is_ok_and(|text| text.contains("SECURITY ATTACK")) {
-        assert!(begun.elapsed() < common::PATIENCE);
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("a new file", || {
+        std::fs::read_to_string(&path).is_ok_and(|text| text.contains("SECURITY ATTACK"))
+    });
 }
 
 #[test]
