@@ -73,10 +73,14 @@ impl Server {
     /// returns, and not yet at the moment that is returned. The reply of EXEC is still to be read: two times OK, then the
     /// replies to the requests. Needs `--enable-debug-command`.
     pub fn hold_all_locks(&self, client: &mut Client, requests: &[&str]) -> Instant {
+        self.hold_all_locks_for(HOLD, client, requests)
+    }
+
+    pub fn hold_all_locks_for(&self, time: Duration, client: &mut Client, requests: &[&str]) -> Instant {
         static HOLDS: AtomicU32 = AtomicU32::new(0);
         let mark = format!("hold-{}", HOLDS.fetch_add(1, Ordering::Relaxed));
         client.check("MULTI", "+OK\r\n");
-        let sleep = format!("DEBUG SLEEP {}", HOLD.as_secs_f64());
+        let sleep = format!("DEBUG SLEEP {}", time.as_secs_f64());
         let first = [&*format!("DEBUG LOG {mark}"), &*sleep];
         first.iter().chain(requests).for_each(|request| client.check(request, "+QUEUED\r\n"));
         let begun = Instant::now();
