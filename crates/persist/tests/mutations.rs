@@ -25,23 +25,6 @@ fn payloads() -> Vec<Vec<u8>> {
     all
 }
 
-fn mutate(prng: &mut Prng, bytes: &mut Vec<u8>) {
-    const TELLING: [u8; 12] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xf0, 0xfe, 0xff];
-    for _ in 0..1 + prng.below(3) {
-        let at = prng.below(bytes.len() as u64) as usize;
-        match prng.below(8) {
-            0 => bytes[at] = *prng.pick(&TELLING),
-            1 => bytes[at] = prng.next_u64() as u8,
-            2 => bytes[at] ^= 1 << prng.below(8),
-            3 => bytes[at] = bytes[at].wrapping_add(if prng.one_in(2) { 1 } else { 255 }),
-            4 => bytes.insert(at, *prng.pick(&TELLING)),
-            5 if bytes.len() > 1 => drop(bytes.remove(at)),
-            6 => bytes.truncate(at.max(1)),
-            _ => bytes[0] = prng.below(27) as u8,
-        }
-    }
-}
-
 /// True if the damage went unnoticed.
 fn survive(bytes: Vec<u8>) -> bool {
     let payload = dump::seal(bytes);
@@ -61,9 +44,7 @@ fn survive(bytes: Vec<u8>) -> bool {
 fn damage(payloads: &[Vec<u8>], seeds: std::ops::Range<u64>) -> u64 {
     let mut unnoticed = 0;
     for seed in seeds {
-        let mut prng = Prng::new(seed);
-        let mut bytes = prng.pick(payloads).clone();
-        mutate(&mut prng, &mut bytes);
+        let bytes = payloads::damaged(&mut Prng::new(seed), payloads);
         let survived = catch_unwind(AssertUnwindSafe(|| survive(bytes.clone())));
         unnoticed += u64::from(survived.unwrap_or_else(|_| panic!("seed {seed}: {}", bytes.escape_ascii())));
     }

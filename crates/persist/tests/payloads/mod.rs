@@ -59,19 +59,21 @@ pub fn bytes(hex: &str) -> Vec<u8> {
     digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
 }
 
-/// One of the payloads, changed in one place or two.
+/// One of the payloads, changed in up to three places.
 pub fn damaged(prng: &mut Prng, payloads: &[Vec<u8>]) -> Vec<u8> {
     const TELLING: [u8; 12] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xf0, 0xfe, 0xff];
     let mut bytes = prng.pick(payloads).clone();
-    for _ in 0..1 + prng.below(2) {
+    for _ in 0..1 + prng.below(3) {
         let at = prng.below(bytes.len() as u64) as usize;
-        match prng.below(6) {
+        match prng.below(8) {
             0 => bytes[at] = *prng.pick(&TELLING),
             1 => bytes[at] = prng.next_u64() as u8,
             2 => bytes[at] ^= 1 << prng.below(8),
-            3 => bytes[at] = bytes[at].wrapping_add(1),
-            4 => bytes[0] = prng.below(27) as u8,
-            _ => bytes.truncate(at.max(1)),
+            3 => bytes[at] = bytes[at].wrapping_add(if prng.one_in(2) { 1 } else { 255 }),
+            4 => bytes.insert(at, *prng.pick(&TELLING)),
+            5 if bytes.len() > 1 => drop(bytes.remove(at)),
+            6 => bytes.truncate(at.max(1)),
+            _ => bytes[0] = prng.below(27) as u8,
         }
     }
     bytes
