@@ -99,8 +99,7 @@ fn the_largest_keys_are_listed() {
 #[test]
 fn prefixes_have_shares() {
     let port = common::free_port();
-    let pinned = ["--memory-pinned-prefixes", "user:1 none", "--metrics-port", &port.to_string()];
-    let server = Server::with_workers(2, &pinned);
+    let server = Server::with_metrics(2, port, &["--memory-pinned-prefixes", "user:1 none"]);
     let mut client = server.client();
     many(&mut client, 8000, "SET user:{}:name value-of-the-user");
     many(&mut client, 4000, "SET cart:{} x EX 1000");

@@ -205,7 +205,7 @@ fn fields_of_info() {
 fn metrics_over_http() {
     use std::io::{Read, Write};
     let port = common::free_port();
-    let server = Server::with_workers(2, &["--metrics-port", &port.to_string()]);
+    let server = Server::with_metrics(2, port, &[]);
     let mut client = server.client();
     client.check("SET k v EX 100", OK);
     client.check("GET k", "$1\r\nv\r\n");
@@ -284,7 +284,7 @@ fn slow_clients_of_the_metrics_port() {
     /// Those that serve the port.
     const THREADS: usize = 4;
     let port = common::free_port();
-    let _server = Server::start(&["--metrics-port", &port.to_string()]);
+    let _server = Server::with_metrics(1, port, &[]);
     let connect = || {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(common::PATIENCE)).unwrap();

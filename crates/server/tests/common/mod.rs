@@ -47,6 +47,14 @@ impl Server {
         server
     }
 
+    /// With a port for metrics too, which is opened later than the other one.
+    pub fn with_metrics(workers: usize, metrics_port: u16, arguments: &[&str]) -> Server {
+        let port = metrics_port.to_string();
+        let server = Server::with_workers(workers, &[&["--metrics-port", &port], arguments].concat());
+        server.wait_for_log("Metrics are served on");
+        server
+    }
+
     /// Starts any command line; nothing is waited for.
     pub fn spawn(port: u16, mut command: Command) -> Server {
         let folder = std::env::temp_dir().join(format!("isotherm-test-{}-{port}", std::process::id()));
