@@ -1,4 +1,4 @@
-//! Channels: who subscribes hears everything, in order, and nothing else.
+//! Channels: a subscriber gets every message of its channels, in order, and no other.
 
 mod common;
 
@@ -97,7 +97,8 @@ fn subscribers_in_resp2_may_do_little() {
     client.expect_end();
 }
 
-/// Whoever publishes to himself is answered first; inside a transaction, after all of it.
+/// A client that publishes to its own channel gets the reply first, then the message; inside a transaction, the message
+/// comes behind the reply of EXEC.
 #[test]
 fn publishing_to_oneself() {
     let server = Server::with_workers(2, &[]);
@@ -206,7 +207,7 @@ fn order_across_workers() {
     });
 }
 
-/// Whoever has learnt that something was published, and unsubscribes then, has got it before.
+/// A message that was published before UNSUBSCRIBE was sent comes before the reply to UNSUBSCRIBE.
 #[test]
 fn nothing_is_lost_before_unsubscribe() {
     let server = Server::with_workers(2, &[]);
@@ -270,7 +271,7 @@ fn many_channels() {
     says.check("PUBLISH channel:77777 m", ":0\r\n");
 }
 
-/// What a command does to a key is told in order, in the channels and classes that are chosen.
+/// Events of a command are published in order, in the channels and classes that are chosen.
 #[test]
 fn events_of_keys() {
     let server = Server::with_workers(2, &["--notify-keyspace-events", "KEA"]);
@@ -292,7 +293,7 @@ fn events_of_keys() {
     works.check("HSET h f v", ":1\r\n");
     works.check("HDEL h f", ":1\r\n");
     expect(&[("hset", "h"), ("hdel", "h"), ("del", "h")]);
-    // Misses and new keys are told only when they are asked for.
+    // Misses and new keys are events only where their classes are chosen.
     works.check("CONFIG SET notify-keyspace-events KEAnm", OK);
     works.check("CONFIG GET notify-keyspace-events", "*2\r\n$22\r\nnotify-keyspace-events\r\n$4\r\nAKEm\r\n");
     works.check("GET missing", "$-1\r\n");
