@@ -21,8 +21,10 @@ use crate::world::{Phase, World};
 pub enum Lost {
     /// It ended, as it may when it is killed.
     Closed(String),
-    /// No answer; the fault has been noted.
-    Silent,
+    /// No connection could be made: the server takes none.
+    Unreachable(String),
+    /// A reply is missing or malformed: the fault has been noted.
+    Noted,
     /// The run is over.
     Over,
 }
@@ -43,11 +45,11 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(world: &Arc<World>, record: &Arc<Record>) -> Result<Connection, Lost> {
-        let closed = |why: std::io::Error| Lost::Closed(format!("cannot connect: {why}"));
-        let stream = TcpStream::connect(("127.0.0.1", world.port)).map_err(closed)?;
-        stream.set_read_timeout(Some(LOOK)).map_err(closed)?;
-        stream.set_write_timeout(Some(LOOK)).map_err(closed)?;
-        stream.set_nodelay(true).map_err(closed)?;
+        let unreachable = |why: std::io::Error| Lost::Unreachable(format!("cannot connect: {why}"));
+        let stream = TcpStream::connect(("127.0.0.1", world.port)).map_err(unreachable)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(unreachable)?;
+        stream.set_write_timeout(Some(LOOK)).map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
         record.note(world.begun.elapsed(), "connected".to_string());
         Ok(Connection {
             stream,
@@ -162,7 +164,11 @@ impl Connection {
 
     fn take(&mut self) -> Result<Option<Value>, Lost> {
         let waiting = &self.arrived[self.taken..];
-        let malformed = |reason: &str| Lost::Closed(format!("malformed reply: {reason}"));
+        let malformed = |reason: &str| {
+            let start = record::short(waiting);
+            self.world.fault(&self.record.name, format!("malformed reply: {reason}: {start}"));
+            Lost::Noted
+        };
         if waiting.is_empty() || self.reader.find_end(waiting).map_err(|bad| malformed(bad.reason))?.is_none()
         {
             return Ok(None);
@@ -201,8 +207,8 @@ impl Connection {
         }
         if begun.elapsed() > REPLY_MAX + self.world.excused(Cover::EVERYTHING.or(Cover::WRITES), begun) {
             let seconds = begun.elapsed().as_secs_f64();
-            self.world.fault(&self.record.name, format!("{what} for {seconds:.1} s"));
-            return Err(Lost::Silent);
+            self.world.late(&self.record.name, format!("{what} for {seconds:.1} s"));
+            return Err(Lost::Noted);
         }
         Ok(())
     }
@@ -219,4 +225,43 @@ impl Connection {
 
 fn is_slow(why: &std::io::Error) -> bool {
     matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::plan::Plan;
+    use crate::world::Severity;
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// A server that sends `parts`, each after a pause, whatever it is asked, and then stays silent.
+    fn scripted(parts: Vec<(Duration, Vec<u8>)>) -> (Arc<World>, Connection) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for (pause, bytes) in parts {
+                thread::sleep(pause);
+                // The client may have left.
+                let _ = stream.write_all(&bytes);
+            }
+            let _ = stream.read(&mut [0; 100]);
+        });
+        let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
+        let world = Arc::new(World::new(port, 0, plan));
+        let record = world.record("client");
+        let connection = Connection::open(&world, &record).unwrap();
+        (world, connection)
+    }
+
+    #[test]
+    fn a_malformed_reply_is_a_fault() {
+        let (world, mut connection) = scripted(vec![(Duration::ZERO, b"?what\r\n".to_vec())]);
+        assert_eq!(connection.next(), Err(Lost::Noted));
+        let fault = &world.faults()[0];
+        assert_eq!(fault.severity, Severity::Wrong);
+        assert!(fault.what.starts_with("malformed reply"), "{fault:?}");
+    }
 }

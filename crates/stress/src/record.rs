@@ -89,7 +89,7 @@ pub fn whole(value: &Value) -> String {
     text
 }
 
-fn short(bytes: &[u8]) -> String {
+pub fn short(bytes: &[u8]) -> String {
     let shown = bytes[..bytes.len().min(BYTES_SHOWN)].escape_ascii().to_string();
     if bytes.len() > BYTES_SHOWN { format!("{shown}...({} B)", bytes.len()) } else { shown }
 }

@@ -10,12 +10,14 @@ use std::time::Duration;
 use isotherm_probe::Server;
 
 use crate::Fallible;
-use crate::world::{Fault, World};
+use crate::world::{Fault, Severity, World};
 
 /// Faults that are printed; the folder has all.
 const PRINTED_MAX: usize = 8;
 
 pub fn print_faults(faults: &[Fault]) {
+    let mut faults: Vec<&Fault> = faults.iter().collect();
+    faults.sort_by_key(|fault| std::cmp::Reverse(fault.severity));
     for fault in faults.iter().take(PRINTED_MAX) {
         println!("  FAULT {}", told(fault));
     }
@@ -25,7 +27,11 @@ pub fn print_faults(faults: &[Fault]) {
 }
 
 fn told(fault: &Fault) -> String {
-    format!("after {:.1} s, {}: {}", fault.at.as_secs_f64(), fault.whose, fault.what)
+    let kind = match fault.severity {
+        Severity::Late => "late",
+        Severity::Wrong => "wrong",
+    };
+    format!("({kind}) after {:.1} s, {}: {}", fault.at.as_secs_f64(), fault.whose, fault.what)
 }
 
 /// Where the server's threads are while it hangs: what each is doing, and what `gdb` says if there is one.

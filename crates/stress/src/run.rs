@@ -20,7 +20,7 @@ use crate::lanes::{Control, Lane, lane};
 use crate::options::{Options, SEEDS};
 use crate::plan::{DATA_BYTES_MAX, Plan, name_of};
 use crate::watchdog::{Sampler, Watch, spawn_small};
-use crate::world::{Member, Phase, World};
+use crate::world::{Member, Phase, Severity, World};
 use crate::{Fallible, report, settle};
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -33,21 +33,22 @@ const QUIET_MAX: Duration = Duration::from_secs(8);
 /// And nothing is looked at before whatever is under way has arrived.
 const QUIET_MIN: Duration = Duration::from_millis(300);
 
-/// Runs seeds until the time is over. Whether all were without a fault.
-pub fn all(options: &Options) -> Fallible<bool> {
+/// Runs seeds until the time is over. The worst fault of all of them.
+pub fn all(options: &Options) -> Fallible<Option<Severity>> {
     options.check_server()?;
     let begun = Instant::now();
     let mut seeds: Box<dyn Iterator<Item = u64>> = match options.seed {
         Some(seed) => Box::new(std::iter::once(seed)),
         None => Box::new(SEEDS.into_iter().chain((1..).filter(|seed| !SEEDS.contains(seed)))),
     };
-    let (mut runs, mut failed) = (0, Vec::new());
+    let (mut runs, mut failed, mut worst) = (0, Vec::new(), None);
     loop {
         let left = options.total.saturating_sub(begun.elapsed());
         let Some(seed) = seeds.next().filter(|_| runs == 0 || left > options.per_seed() / 2) else { break };
         runs += 1;
-        if !one(seed, options)? {
+        if let Some(severity) = one(seed, options)? {
             failed.push(seed);
+            worst = worst.max(Some(severity));
         }
     }
     // Nothing is in it any more.
@@ -57,11 +58,11 @@ pub fn all(options: &Options) -> Fallible<bool> {
         [] => println!("stress: {runs} seeds in {seconds} s, no fault"),
         failed => println!("stress: {runs} seeds in {seconds} s, faults with seeds {failed:?}"),
     }
-    Ok(failed.is_empty())
+    Ok(worst)
 }
 
-/// Whether this seed ran without a fault.
-fn one(seed: u64, options: &Options) -> Fallible<bool> {
+/// Runs one seed: its worst fault.
+fn one(seed: u64, options: &Options) -> Fallible<Option<Severity>> {
     let plan = Plan::draw(seed, options);
     println!("{plan}");
     let mut server = start(&plan, options)?;
@@ -72,16 +73,20 @@ fn one(seed: u64, options: &Options) -> Fallible<bool> {
     let mut run =
         Run { world: Arc::clone(&world), sampler: Sampler::new(), lanes: Vec::new(), threads: Vec::new() };
     let outcome = run.through(&mut server, watch, options.per_seed(), used_at_start);
+    let is_closed = matches!(outcome, Err(Lost::Closed(_) | Lost::Unreachable(_)));
+    note_outcome(&world, &outcome);
+    if let Some(status) = end_of(&mut server, is_closed) {
+        world.note_end(&status);
+    } else if server.log().contains("panicked at") {
+        world.fault("process", "a thread of the server has panicked; the server goes on");
+    }
     let faults = world.faults();
-    let hangs = outcome.is_err() || faults.iter().any(|fault| fault.what.contains("not answered"));
+    let hangs = outcome.is_err() || faults.iter().any(|fault| fault.severity == Severity::Late);
     let threads =
         if hangs && server.ended().is_none() { report::threads(server.id()) } else { String::new() };
     world.enter(Phase::GivenUp);
     run.summary();
     report::print_faults(&faults);
-    if server.log().contains("panicked at") && faults.is_empty() {
-        return Err("the server has panicked, and yet lives".to_string());
-    }
     if !faults.is_empty() {
         let folder = report::keep(&world, &server, &options.command(seed), &threads, &options.keep)?;
         println!("  what was sent is in {}", folder.display());
@@ -89,7 +94,29 @@ fn one(seed: u64, options: &Options) -> Fallible<bool> {
     }
     drop(server);
     run.join(END_MAX);
-    Ok(faults.is_empty())
+    Ok(faults.iter().map(|fault| fault.severity).max())
+}
+
+/// A run that ended before its time has a fault, whoever of its threads has seen it: the connection that audits as well.
+fn note_outcome(world: &World, outcome: &Result<(), Lost>) {
+    match outcome {
+        Err(Lost::Closed(why) | Lost::Unreachable(why)) => world.closed("audit", why),
+        Err(lost) if !world.has_faults() => world.fault("audit", format!("ended early: {lost:?}")),
+        _ => {}
+    }
+}
+
+/// How the server has ended, if it has. A connection can be seen to end some time before its process.
+fn end_of(server: &mut Server, is_closed: bool) -> Option<String> {
+    const REAPED_WITHIN: Duration = Duration::from_secs(2);
+    let begun = Instant::now();
+    loop {
+        let status = server.ended();
+        if status.is_some() || !is_closed || begun.elapsed() > REAPED_WITHIN {
+            return status;
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 fn start(plan: &Plan, options: &Options) -> Fallible<Server> {
@@ -210,7 +237,7 @@ impl Run {
             let Some((late, _)) = self.threads.iter().find(|(_, last)| *last <= phase) else { return Ok(()) };
             if begun.elapsed() > END_MAX {
                 let name = late.thread().name().unwrap_or_default().to_string();
-                self.world.fault(&name, "is not answered, or does not end");
+                self.world.late(&name, "is not answered, or does not end");
             }
             self.sampler.sample(&self.world, server);
             if self.world.has_faults() {
@@ -280,5 +307,30 @@ fn live(lane: &dyn Lane, mut member: Member) {
         if !comes_again || phase >= Phase::Leaving || phase == Phase::Quiet && !lane.waits(member.number) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> World {
+        World::new(0, 0, Plan::draw(1, &Options::parse(&[]).unwrap()))
+    }
+
+    #[test]
+    fn an_audit_that_loses_its_connection_is_a_fault() {
+        for lost in [Lost::Closed("by the server".into()), Lost::Unreachable("refused".into()), Lost::Over] {
+            let world = world();
+            note_outcome(&world, &Err(lost.clone()));
+            let severities: Vec<Severity> = world.faults().iter().map(|fault| fault.severity).collect();
+            assert_eq!(severities, [Severity::Wrong], "{lost:?}");
+        }
+        let world = world();
+        note_outcome(&world, &Ok(()));
+        assert!(!world.has_faults());
+        world.late("watch-ping-0", "PING");
+        note_outcome(&world, &Err(Lost::Over));
+        assert_eq!(world.faults().len(), 1, "the fault that ended it is known");
     }
 }

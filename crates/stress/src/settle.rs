@@ -117,7 +117,7 @@ fn idle(world: &World, server: &Server) {
             return;
         }
     }
-    world.fault("settle", format!("with nothing to do the server takes {least} % of a core"));
+    world.late("settle", format!("with nothing to do the server takes {least} % of a core"));
 }
 
 fn busy_percent(server: &Server) -> Fallible<u64> {

@@ -55,10 +55,10 @@ impl Watch {
             threads.push(spawn_small(member.name.clone(), move || {
                 let (world, name) = (Arc::clone(&member.world), member.name.clone());
                 let result = probe(member);
-                if let Err(Lost::Closed(why)) = result
-                    && !world.plan.kills_all
-                {
-                    world.fault(&name, format!("the connection was closed: {why}"));
+                match result {
+                    Err(Lost::Closed(why)) if !world.plan.kills_all => world.closed(&name, &why),
+                    Err(Lost::Unreachable(why)) => world.closed(&name, &why),
+                    _ => {}
                 }
             }));
         };
@@ -129,7 +129,7 @@ fn tick(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
             }
             let excused = member.world.excused(covers, begun);
             if begun.elapsed() > TICK_MAX + excused {
-                member.fault(format!("a key of 30 ms is there after {:.1} s", begun.elapsed().as_secs_f64()));
+                member.late(format!("a key of 30 ms is there after {:.1} s", begun.elapsed().as_secs_f64()));
                 return Ok(());
             }
             thread::sleep(LOOK_EVERY);
@@ -164,13 +164,13 @@ fn ask(member: &Member, connection: &mut Connection, request: &[&str], cover: Co
         }
         let waited = begun.elapsed();
         if let Some(excused) = lateness(waited, member.world.excused(cover, begun)) {
-            member.fault(format!(
+            member.late(format!(
                 "{} is not answered after {:.2} s, of which {:.2} s are excused",
                 request.join(" "),
                 waited.as_secs_f64(),
                 excused.as_secs_f64()
             ));
-            return Err(Lost::Silent);
+            return Err(Lost::Noted);
         }
     }
 }
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_stall_is_a_fault_while_it_lasts_and_an_excused_one_is_none() {
         let (result, faulty) = asked(slow_server(None), None);
-        assert_eq!((result, faulty), (Err(Lost::Silent), true));
+        assert_eq!((result, faulty), (Err(Lost::Noted), true));
         let late = Some(LATE_MAX + Duration::from_millis(300));
         let (result, faulty) = asked(slow_server(late), Some(2 * LATE_MAX));
         assert_eq!((result, faulty), (Ok(Value::Simple(b"PONG".to_vec())), false));

@@ -29,11 +29,23 @@ pub enum Phase {
 
 const PHASES: [Phase; 4] = [Phase::Busy, Phase::Quiet, Phase::Leaving, Phase::GivenUp];
 
+/// What a fault says of the server. Ordered: the worst of several decides.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Something took too long: a stall of the server, or one of the machine.
+    Late,
+    /// Lost, delivered twice, malformed, ended, an invariant that does not hold: no machine is slow enough for it.
+    Wrong,
+}
+
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub at: Duration,
     pub whose: String,
     pub what: String,
+    pub severity: Severity,
+    /// A connection that ended: it says nothing more once the process is known to have ended.
+    is_closing: bool,
 }
 
 /// Clients by their id at the server, and what may be done to them.
@@ -61,8 +73,10 @@ pub struct World {
     pub requests: AtomicU64,
 }
 
-/// Of one kind a fault is told so often: the rest says nothing new.
+/// Faults that are kept: more say nothing new.
 const FAULTS_MAX: usize = 40;
+/// Less than a run goes on after its first fault, so that what is late can still be seen to be lost.
+const LOST_AFTER: Duration = Duration::from_millis(1500);
 
 impl World {
     pub fn new(port: u16, process: u32, plan: Plan) -> World {
@@ -91,23 +105,45 @@ impl World {
     }
 
     pub fn fault(&self, whose: &str, what: impl Into<String>) {
-        let fault = Fault { at: self.begun.elapsed(), whose: whose.to_string(), what: what.into() };
+        self.push(self.new_fault(Severity::Wrong, whose, what.into()));
+    }
+
+    /// Something took longer than it may, beyond what the allowances cover.
+    pub fn late(&self, whose: &str, what: impl Into<String>) {
+        self.push(self.new_fault(Severity::Late, whose, what.into()));
+    }
+
+    /// A connection ended that was not to end.
+    pub fn closed(&self, whose: &str, why: &str) {
+        let fault = self.new_fault(Severity::Wrong, whose, format!("the connection was closed: {why}"));
+        self.push(Fault { is_closing: true, ..fault });
+    }
+
+    fn new_fault(&self, severity: Severity, whose: &str, what: String) -> Fault {
+        Fault { at: self.begun.elapsed(), whose: whose.to_string(), what, severity, is_closing: false }
+    }
+
+    fn push(&self, fault: Fault) {
         let mut faults = guard(&self.faults);
         // What follows from giving up is none.
-        if faults.len() < FAULTS_MAX && self.phase() != Phase::GivenUp {
-            faults.push(fault);
+        if self.phase() == Phase::GivenUp {
+            return;
+        }
+        // A fault that decides the outcome displaces one that does not.
+        let is_full = faults.len() >= FAULTS_MAX;
+        match faults.iter().rposition(|other| is_full && other.severity < fault.severity) {
+            Some(at) => faults[at] = fault,
+            None if is_full => {}
+            None => faults.push(fault),
         }
     }
 
-    /// The process is gone: what its clients say of that is no news.
+    /// The process has ended: that its connections ended with it says nothing more.
     pub fn note_end(&self, status: &str) {
-        let at = self.begun.elapsed();
+        let fault = self.new_fault(Severity::Wrong, "process", format!("the server has ended: {status}"));
         let mut faults = guard(&self.faults);
-        faults.retain(|fault| !fault.what.contains("connection was closed") && fault.whose != "process");
-        faults.insert(
-            0,
-            Fault { at, whose: "process".to_string(), what: format!("the server has ended: {status}") },
-        );
+        faults.retain(|fault| !fault.is_closing && fault.whose != "process");
+        faults.insert(0, fault);
         drop(faults);
         self.enter(Phase::GivenUp);
     }
@@ -219,12 +255,66 @@ impl Member {
         self.world.fault(&self.name, what);
     }
 
+    pub fn late(&self, what: impl Into<String>) {
+        self.world.late(&self.name, what);
+    }
+
+    /// Something has not come for `waited`, where `longest` is the most. It is late, and as good as lost if it has not come
+    /// `LOST_AFTER` later either.
+    pub fn overdue(&self, waited: Duration, longest: Duration, what: impl Into<String>) {
+        if waited > longest + LOST_AFTER { self.fault(what) } else { self.late(what) }
+    }
+
     /// A connection that ends although nobody was to end it is a fault.
     pub fn note_lost(&self, lost: &Lost) {
-        if let Lost::Closed(why) = lost
-            && !self.world.plan.kills_all
-        {
-            self.fault(format!("the connection was closed: {why}"));
+        match lost {
+            Lost::Closed(why) if !self.world.plan.kills_all => self.world.closed(&self.name, why),
+            Lost::Unreachable(why) => self.world.closed(&self.name, why),
+            Lost::Closed(_) | Lost::Noted | Lost::Over => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    fn world() -> World {
+        World::new(0, 0, Plan::draw(1, &Options::parse(&[]).unwrap()))
+    }
+
+    #[test]
+    fn a_wrong_fault_is_kept_however_many_are_late() {
+        let world = world();
+        (0..2 * FAULTS_MAX).for_each(|_| world.late("a", "stall"));
+        world.fault("b", "lost");
+        let faults = world.faults();
+        assert_eq!(faults.len(), FAULTS_MAX);
+        assert_eq!(faults.iter().map(|fault| fault.severity).max(), Some(Severity::Wrong));
+    }
+
+    #[test]
+    fn connections_that_end_with_the_process_say_nothing_more() {
+        let world = world();
+        world.closed("queues-1", "by the server");
+        world.fault("queues-2", "lost");
+        world.note_end("signal 6");
+        world.note_end("signal 6");
+        let told: Vec<String> = world.faults().into_iter().map(|fault| fault.what).collect();
+        assert_eq!(told, ["the server has ended: signal 6", "lost"]);
+        world.late("queues-3", "after the end");
+        assert_eq!(world.faults().len(), 2);
+    }
+
+    #[test]
+    fn what_is_overdue_is_late_first_and_lost_then() {
+        let world = Arc::new(world());
+        let member = Member::new(&world, "streams", 1);
+        let second = Duration::from_secs(1);
+        member.overdue(second + second / 10, second, "an entry");
+        member.overdue(second + LOST_AFTER + second / 10, second, "an entry");
+        let kinds: Vec<Severity> = world.faults().iter().map(|fault| fault.severity).collect();
+        assert_eq!(kinds, [Severity::Late, Severity::Wrong]);
     }
 }

@@ -56,6 +56,7 @@ pub fn bench(args: &[String]) -> Fallible {
 }
 
 /// The server with its assertions, under everything at once. What is built is left out where `--server` names another one.
+/// The exit code is the program's own: it tells what is wrong from what was late.
 pub fn stress(args: &[String]) -> Fallible {
     let stress = build_with("isotherm-stress", "isotherm-stress", "fast")?;
     let mut command = Command::new(stress);
@@ -66,7 +67,8 @@ pub fn stress(args: &[String]) -> Fallible {
     if !args.iter().any(|arg| arg == "--keep") {
         command.arg("--keep").arg(place::target().join("stress-runs"));
     }
-    run::loud(&mut command)
+    let why = command.exec();
+    Err(format!("cannot start {}: {why}", command.get_program().display()))
 }
 
 /// With `--if-possible` first, a machine on which Valkey cannot be installed is a skip, said aloud, and not a failure.

@@ -101,12 +101,13 @@ impl Caches {
             {
                 cache.values.insert(at, Cached { version, asked_at });
             }
+            let looked = Instant::now();
             for connection in [Some(&mut connection), second.as_mut()].into_iter().flatten() {
                 while let Some(push) = connection.next_within(Duration::ZERO)? {
                     self.invalidate(&mut cache, &push);
                 }
             }
-            self.look_for_stale(member, &mut cache);
+            self.look_for_stale(member, &mut cache, looked);
             if member.is_busy() { member.rest() } else { std::thread::sleep(Duration::from_millis(50)) }
         }
         Ok(())
@@ -131,7 +132,8 @@ impl Caches {
         }
     }
 
-    fn look_for_stale(&self, member: &Member, cache: &mut Cache) {
+    /// At `looked`, before what had arrived was read: what came later is no wait of the server's.
+    fn look_for_stale(&self, member: &Member, cache: &mut Cache, looked: Instant) {
         let Cache { values, invalidated } = cache;
         // An invalidation that came while the value was on its way may be of a later change.
         values.retain(|at, cached| invalidated.get(at).is_none_or(|moment| *moment < cached.asked_at));
@@ -139,17 +141,18 @@ impl Caches {
             // A writer that is about to change it has the lock.
             let Ok(version) = self.versions[*at].try_lock() else { continue };
             let (newest, Some(since)) = *version else { continue };
-            let excused = || member.world.excused(Cover::EVERYTHING, since);
-            if newest > cached.version
-                && since.elapsed() > STALE_MAX
-                && since.elapsed() > STALE_MAX + excused()
-            {
-                let seconds = since.elapsed().as_secs_f64();
-                member.fault(format!(
-                    "{} is cached as {}, was set to {newest} {seconds:.1} s ago, and no invalidation has come",
-                    key(*at),
-                    cached.version
-                ));
+            let waited = looked.saturating_duration_since(since);
+            if newest <= cached.version || waited <= STALE_MAX {
+                continue;
+            }
+            let longest = STALE_MAX + member.world.allowance.within(Cover::EVERYTHING, since, looked);
+            if waited > longest {
+                let (key, old, seconds) = (key(*at), cached.version, waited.as_secs_f64());
+                member.overdue(
+                    waited,
+                    longest,
+                    format!("{key} is cached as {old}, was set to {newest} {seconds:.1} s ago, and no invalidation has come"),
+                );
                 return;
             }
         }
@@ -191,16 +194,16 @@ mod tests {
         *caches.versions[7].lock().unwrap() = (9, Some(long_ago));
         let mut cache = Cache::default();
         cache.values.insert(7, Cached { version: 9, asked_at: long_ago });
-        caches.look_for_stale(&member, &mut cache);
+        caches.look_for_stale(&member, &mut cache, Instant::now());
         assert!(!world.has_faults(), "it is the newest");
         cache.values.insert(7, Cached { version: 8, asked_at: long_ago });
         let push = [Value::Bulk(b"invalidate".to_vec()), Value::Array(vec![Value::Bulk(b"c:7".to_vec())])];
         caches.invalidate(&mut cache, &Value::Push(push.to_vec()));
-        caches.look_for_stale(&member, &mut cache);
+        caches.look_for_stale(&member, &mut cache, Instant::now());
         assert!(!world.has_faults(), "it was invalidated");
         cache = Cache::default();
         cache.values.insert(7, Cached { version: 8, asked_at: long_ago });
-        caches.look_for_stale(&member, &mut cache);
+        caches.look_for_stale(&member, &mut cache, Instant::now());
         assert!(world.faults()[0].what.starts_with("c:7 is cached as 8"), "{:?}", world.faults());
     }
 }

@@ -9,6 +9,7 @@
 //! writers add one entry each at about the same moment, and nothing for longer than a delivery may take; and what is changed
 //! without bringing anything is streams of even numbers, while they add to those of odd numbers.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -174,19 +175,32 @@ impl Streams {
             let ids = chosen.iter().map(|stream| seen[*stream]);
             request.extend(ids.map(|(ms, count)| format!("{ms}-{count}").into_bytes()));
             connection.send(&request)?;
+            // Up to this moment no reply had come; a pause of this program lies behind it.
+            let mut silent_until = begun;
             let reply = loop {
+                let looked = Instant::now();
                 if let Some(reply) = connection.next_within(LOOK)? {
                     break reply;
                 }
+                silent_until = looked;
                 if !member.is_staying() {
                     return Ok(());
                 }
-                self.look_for_missed(member, &chosen, &seen, begun, DELIVERY_MAX);
+                if let Some((waited, longest, what)) =
+                    self.missed(member, &chosen, &seen, begun..silent_until, DELIVERY_MAX)
+                {
+                    member.overdue(waited, longest, what);
+                }
             };
             match reply {
                 Value::Array(streams) => self.note_read(member, begun, &streams, &mut seen),
-                // Nothing came: then nothing was there for some time either.
-                Value::NullArray => self.look_for_missed(member, &chosen, &seen, begun, DELIVERY_MAX / 2),
+                // Nothing came, says the server: then nothing may have been there for some time either.
+                Value::NullArray => {
+                    let waited = begun..silent_until;
+                    if let Some((.., what)) = self.missed(member, &chosen, &seen, waited, DELIVERY_MAX / 2) {
+                        member.fault(format!("{what}; the answer is that nothing came"));
+                    }
+                }
                 Value::Error(text) => {
                     if !text.starts_with(b"UNBLOCKED") {
                         member.fault(format!("XREAD failed: {}", String::from_utf8_lossy(&text)));
@@ -207,35 +221,36 @@ impl Streams {
         vec![touched, added]
     }
 
-    /// An entry was acknowledged so long ago, behind what this reader has seen, and it still waits.
-    fn look_for_missed(
+    /// An entry was acknowledged behind what this reader had seen, and did not come while it waited for longer than `longest`
+    /// and the allowances: how long, how long it may, and which.
+    fn missed(
         &self,
         member: &Member,
         chosen: &[usize],
         seen: &[Id],
-        begun: Instant,
+        waiting: Range<Instant>,
         longest: Duration,
-    ) {
+    ) -> Option<(Duration, Duration, String)> {
         if self.is_lossy {
-            return;
+            return None;
         }
         let tails = self.tails();
-        for stream in chosen.iter().copied() {
+        chosen.iter().copied().find_map(|stream| {
             let seen = seen[stream];
-            let Some(tail) = tails[stream].filter(|tail| tail.last > seen) else { continue };
-            let since = tail.at.max(begun);
-            let excused = member.world.excused(Cover::EVERYTHING.or(Cover::WRITES), since);
-            let waited = since.elapsed();
-            if waited > longest + excused {
-                member.fault(format!(
-                    "XREAD behind {seen:?} of {} does not get {:?}, acknowledged {:.1} s ago",
-                    key(stream),
-                    tail.last,
-                    tail.at.elapsed().as_secs_f64()
-                ));
-                return;
+            let tail = tails[stream].filter(|tail| tail.last > seen)?;
+            let since = tail.at.max(waiting.start);
+            let waited = waiting.end.saturating_duration_since(since);
+            if waited <= longest {
+                return None;
             }
-        }
+            let covers = Cover::EVERYTHING.or(Cover::WRITES);
+            let longest = longest + member.world.allowance.within(covers, since, waiting.end);
+            let what = || {
+                let (key, last, seconds) = (key(stream), tail.last, waited.as_secs_f64());
+                format!("XREAD behind {seen:?} of {key} did not get {last:?} for {seconds:.1} s")
+            };
+            (waited > longest).then(|| (waited, longest, what()))
+        })
     }
 
     fn note_read(&self, member: &Member, begun: Instant, streams: &[Value], seen: &mut [Id]) {
@@ -420,20 +435,21 @@ mod tests {
         let begun = Instant::now();
         let nothing_seen = vec![(0, 0); lane.streams];
         let both = [0, 1];
-        lane.look_for_missed(&member, &both, &nothing_seen, begun, Duration::ZERO);
-        assert!(!world.has_faults(), "nothing was added");
+        let missed = |chosen: &[usize], seen: &[Id], until: Instant| {
+            lane.missed(&member, chosen, seen, begun..until, DELIVERY_MAX).map(|(.., what)| what)
+        };
+        let later = begun + 2 * DELIVERY_MAX;
+        assert_eq!(missed(&both, &nothing_seen, later), None, "nothing was added");
         lane.note_tail(1, (5, 0));
-        std::thread::sleep(Duration::from_millis(2));
-        lane.look_for_missed(&member, &both, &nothing_seen, begun, DELIVERY_MAX);
-        assert!(!world.has_faults(), "it was added just now");
+        assert_eq!(missed(&both, &nothing_seen, begun + DELIVERY_MAX), None, "it was added just now");
         let mut all_seen = nothing_seen.clone();
         all_seen[1] = (5, 0);
-        lane.look_for_missed(&member, &both, &all_seen, begun, Duration::ZERO);
-        assert!(!world.has_faults(), "it was read");
-        lane.look_for_missed(&member, &[0], &nothing_seen, begun, Duration::ZERO);
-        assert!(!world.has_faults(), "it was not asked for");
-        lane.look_for_missed(&member, &both, &nothing_seen, begun, Duration::from_millis(1));
-        assert!(world.faults()[0].what.contains("does not get (5, 0)"), "{:?}", world.faults());
+        assert_eq!(missed(&both, &all_seen, later), None, "it was read");
+        assert_eq!(missed(&[0], &nothing_seen, later), None, "it was not asked for");
+        let what = missed(&both, &nothing_seen, later).expect("it did not come");
+        assert!(what.contains("did not get (5, 0)"), "{what}");
+        world.allowance.begin(Cover::EVERYTHING, 2 * DELIVERY_MAX);
+        assert_eq!(missed(&both, &nothing_seen, later), None, "the server was not to answer");
     }
 
     #[test]
