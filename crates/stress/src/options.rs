@@ -6,11 +6,14 @@ use std::time::Duration;
 use isotherm_probe::Scale;
 
 use crate::Fallible;
+use crate::plan::{disturbance_names, lane_names};
 
 pub const HELP: &str = "\
 isotherm-stress [options]     (cargo xtask stress [options] builds the server with its assertions and runs this)
 
   --seconds N       all seeds together (90); with --seed, that seed alone (15)
+  --seeds N         the first N seeds, 15 s each, however slow the machine is; --seconds is the bound then: past it no
+                    seed begins, and what did not run is a fault of the kind that may be the machine's
   --hours N         the same in hours, for long runs
   --seed N          this seed only; without it a fixed list, then all others
   --clients N       instead of what the seed draws (8 to 200)
@@ -23,7 +26,8 @@ isotherm-stress [options]     (cargo xtask stress [options] builds the server wi
   --keep FOLDER     where a run that fails leaves what it sent (target/stress-runs)
 ";
 
-/// Seeds that are run first, in this order: together they draw every lane and every disturbance (a test asks).
+/// Seeds that are run first, in this order: together they draw every lane and every disturbance, with the options of CI and
+/// without any (a test asks).
 pub const SEEDS: [u64; 6] = [60, 29, 16, 12, 62, 48];
 /// Of one seed: long enough for the slowest round of a lane (four seconds) to come several times.
 const SECONDS_PER_SEED: u64 = 15;
@@ -33,6 +37,7 @@ const SECONDS_DEFAULT: u64 = 90;
 pub struct Options {
     pub total: Duration,
     pub seed: Option<u64>,
+    pub seeds: Option<usize>,
     pub clients: Option<usize>,
     pub workers: Option<usize>,
     pub lanes: Vec<String>,
@@ -49,6 +54,7 @@ impl Options {
         let mut options = Options {
             total: Duration::ZERO,
             seed: None,
+            seeds: None,
             clients: None,
             workers: None,
             lanes: Vec::new(),
@@ -66,16 +72,20 @@ impl Options {
                 "--seconds" => options.total = Duration::from_secs(number(value()?)?),
                 "--hours" => options.total = Duration::from_secs(number(value()?)?.saturating_mul(3600)),
                 "--seed" => options.seed = Some(number(value()?)?),
+                "--seeds" => options.seeds = Some(number(value()?)?.clamp(1, 100_000) as usize),
                 "--clients" => options.clients = Some(number(value()?)?.clamp(8, 1000) as usize),
                 "--workers" => options.workers = Some(number(value()?)?.clamp(1, 128) as usize),
-                "--lanes" => options.lanes = names(value()?),
-                "--disturb" => options.disturb = names(value()?),
-                "--without" => options.without = names(value()?),
+                "--lanes" => options.lanes = names(value()?, "lane", lane_names())?,
+                "--disturb" => options.disturb = names(value()?, "disturbance", disturbance_names())?,
+                "--without" => options.without = names(value()?, "disturbance", disturbance_names())?,
                 "--scale" => options.scale = Scale::parse(value()?)?,
                 "--server" => (options.server, options.server_named) = (PathBuf::from(value()?), true),
                 "--keep" => options.keep = PathBuf::from(value()?),
                 other => return Err(format!("no option called '{other}'\n\n{HELP}")),
             }
+        }
+        if options.seed.is_some() && options.seeds.is_some() {
+            return Err("--seed is one seed: --seeds has no meaning beside it".to_string());
         }
         if options.total.is_zero() {
             let seconds = if options.seed.is_some() { SECONDS_PER_SEED } else { SECONDS_DEFAULT };
@@ -119,8 +129,14 @@ impl Options {
     }
 }
 
-fn names(list: &str) -> Vec<String> {
-    list.split(',').map(str::to_string).collect()
+/// The names in a list, each one of those that are known.
+fn names(list: &str, what: &str, known: impl Iterator<Item = &'static str>) -> Fallible<Vec<String>> {
+    let known: Vec<&str> = known.collect();
+    let names: Vec<String> = list.split(',').map(str::to_string).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(format!("no {what} called '{name}': there are {}", known.join(", "))),
+        None => Ok(names),
+    }
 }
 
 fn number(text: &str) -> Fallible<u64> {
@@ -145,8 +161,17 @@ mod tests {
         assert_eq!(parse("").unwrap().total.as_secs(), 90);
         assert_eq!(parse("--seed 3").unwrap().per_seed().as_secs(), 15);
         assert_eq!(parse("--hours 2").unwrap().per_seed().as_secs(), 15);
-        for wrong in ["--seed", "--seed x", "--other"] {
+        for wrong in ["--seed", "--seed x", "--other", "--seed 1 --seeds 2"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_those_that_are_known() {
+        for wrong in ["--lanes queue", "--lanes queues,", "--disturb queues", "--without sleep,nap"] {
+            let why = parse(wrong).err().expect(wrong);
+            assert!(why.contains(if wrong.contains("lanes") { "streams" } else { "kill-all" }), "{why}");
+        }
+        assert_eq!(parse("--lanes queues,wide --without sleep").unwrap().lanes, ["queues", "wide"]);
     }
 }

@@ -226,6 +226,14 @@ fn draw_lanes(prng: &mut Prng, clients: usize, named: &[String]) -> Vec<(Kind, u
     lanes
 }
 
+pub fn lane_names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(_, name, ..)| *name)
+}
+
+pub fn disturbance_names() -> impl Iterator<Item = &'static str> {
+    DISTURBANCES.iter().map(|(_, name, _)| *name)
+}
+
 pub fn name_of(kind: Kind) -> &'static str {
     KINDS.iter().find(|(other, ..)| *other == kind).expect("all are listed").1
 }
@@ -276,17 +284,30 @@ mod tests {
         }
     }
 
+    /// The options with which CI calls this program.
+    fn options_of_ci() -> &'static str {
+        let script = include_str!("../../../.ci/run");
+        let start = "cargo xtask stress ";
+        let call = script.lines().find_map(|line| line.split_once(start)).expect("CI runs it");
+        call.1.trim_end_matches([';', '}', ' '])
+    }
+
     #[test]
     fn the_seeds_of_a_check_draw_everything() {
-        let plans: Vec<Plan> = SEEDS.iter().map(|seed| plan(*seed, "")).collect();
-        for (kind, name, ..) in KINDS {
-            assert!(plans.iter().any(|plan| plan.members(kind) > 0), "no seed has {name}");
-        }
-        for (disturbance, name, _) in DISTURBANCES {
-            assert!(plans.iter().any(|plan| plan.draws(disturbance)), "no seed has {name}");
-        }
-        for workers in WORKERS {
-            assert!(plans.iter().any(|plan| plan.workers == workers), "no seed has {workers} workers");
+        let ci = options_of_ci();
+        let options = Options::parse(&ci.split(' ').map(str::to_string).collect::<Vec<_>>()).unwrap();
+        assert_eq!(options.seeds, Some(SEEDS.len()), "CI runs the list, as a number of seeds: {ci}");
+        for arguments in ["", ci] {
+            let plans: Vec<Plan> = SEEDS.iter().map(|seed| plan(*seed, arguments)).collect();
+            for (kind, name, ..) in KINDS {
+                assert!(plans.iter().any(|plan| plan.members(kind) > 0), "no seed has {name}: {ci}");
+            }
+            for (disturbance, name, _) in DISTURBANCES {
+                assert!(plans.iter().any(|plan| plan.draws(disturbance)), "no seed has {name}: {ci}");
+            }
+            for workers in WORKERS {
+                assert!(plans.iter().any(|plan| plan.workers == workers), "no seed has {workers} workers");
+            }
         }
     }
 

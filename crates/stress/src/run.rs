@@ -44,7 +44,10 @@ pub fn all(options: &Options) -> Fallible<Option<Severity>> {
     let (mut runs, mut failed, mut worst) = (0, Vec::new(), None);
     loop {
         let left = options.total.saturating_sub(begun.elapsed());
-        let Some(seed) = seeds.next().filter(|_| runs == 0 || left > options.per_seed() / 2) else { break };
+        if !begins(options, runs, left) {
+            break;
+        }
+        let Some(seed) = seeds.next() else { break };
         runs += 1;
         if let Some(severity) = one(seed, options)? {
             failed.push(seed);
@@ -58,7 +61,19 @@ pub fn all(options: &Options) -> Fallible<Option<Severity>> {
         [] => println!("stress: {runs} seeds in {seconds} s, no fault"),
         failed => println!("stress: {runs} seeds in {seconds} s, faults with seeds {failed:?}"),
     }
+    if let Some(wanted) = options.seeds.filter(|wanted| runs < *wanted) {
+        println!("stress: (late) {runs} of {wanted} seeds have run when the time was over");
+        worst = worst.max(Some(Severity::Late));
+    }
     Ok(worst)
+}
+
+/// Whether another seed begins after `runs`, with so much of the time left. Where their number is given the time is a bound.
+fn begins(options: &Options, runs: usize, left: Duration) -> bool {
+    match options.seeds {
+        Some(wanted) => runs < wanted && !left.is_zero(),
+        None => runs == 0 || left > options.per_seed() / 2,
+    }
 }
 
 /// Runs one seed: its worst fault.
@@ -316,6 +331,18 @@ mod tests {
 
     fn world() -> World {
         World::new(0, 0, Plan::draw(1, &Options::parse(&[]).unwrap()))
+    }
+
+    #[test]
+    fn a_number_of_seeds_is_run_whatever_time_each_takes() {
+        let options =
+            |line: &str| Options::parse(&line.split(' ').map(str::to_string).collect::<Vec<_>>()).unwrap();
+        let (second, counted) = (Duration::from_secs(1), options("--seeds 6 --seconds 300"));
+        assert!(begins(&counted, 5, second) && !begins(&counted, 6, 100 * second));
+        assert!(!begins(&counted, 3, Duration::ZERO), "the time is a bound");
+        let timed = options("--seconds 90");
+        assert!(begins(&timed, 0, Duration::ZERO) && begins(&timed, 5, 8 * second));
+        assert!(!begins(&timed, 5, 7 * second));
     }
 
     #[test]
