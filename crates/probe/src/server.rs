@@ -96,7 +96,11 @@ impl Server {
 
     /// What it has written to its output.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.join("log")
     }
 
     pub fn resident_bytes(&self) -> Fallible<u64> {

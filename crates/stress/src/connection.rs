@@ -36,6 +36,8 @@ const READ_BYTES: usize = 32 << 10;
 
 pub struct Connection {
     stream: TcpStream,
+    /// How long a read waits, as the socket knows it.
+    patience: Duration,
     arrived: Vec<u8>,
     taken: usize,
     reader: ReplyReader,
@@ -53,6 +55,7 @@ impl Connection {
         record.note(world.begun.elapsed(), "connected".to_string());
         Ok(Connection {
             stream,
+            patience: LOOK,
             arrived: Vec::new(),
             taken: 0,
             reader: ReplyReader::new(),
@@ -83,9 +86,10 @@ impl Connection {
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), Lost> {
         let begun = Instant::now();
         while !bytes.is_empty() {
+            let looked = Instant::now();
             match self.stream.write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
-                Err(why) if is_slow(&why) => self.look_up(begun, "the server takes no bytes")?,
+                Err(why) if is_slow(&why) => self.look_up(begun, looked, "the server takes no bytes")?,
                 Err(why) => return Err(self.closed(&why)),
             }
         }
@@ -94,15 +98,18 @@ impl Connection {
 
     // ---- receiving ----
 
-    /// The next reply if it comes within `time`.
+    /// The next reply if it comes within `time`. Zero asks for what has arrived.
     pub fn next_within(&mut self, time: Duration) -> Result<Option<Value>, Lost> {
-        let begun = Instant::now();
+        let until = Instant::now() + time;
         loop {
             if let Some(value) = self.take()? {
                 return Ok(Some(value));
             }
-            if !self.receive()? && begun.elapsed() >= time {
-                return Ok(None);
+            let left = until.saturating_duration_since(Instant::now());
+            let bytes = self.receive(left.min(LOOK))?;
+            // Parts of a long reply prolong nothing; only what has arrived already is read to its end.
+            if left.is_zero() && bytes < READ_BYTES {
+                return self.take();
             }
             if self.world.phase() == Phase::GivenUp {
                 return Err(Lost::Over);
@@ -114,10 +121,11 @@ impl Connection {
     pub fn next(&mut self) -> Result<Value, Lost> {
         let begun = Instant::now();
         loop {
+            let looked = Instant::now();
             if let Some(value) = self.next_within(LOOK)? {
                 return Ok(value);
             }
-            self.look_up(begun, "no reply")?;
+            self.look_up(begun, looked, "no reply")?;
         }
     }
 
@@ -181,8 +189,14 @@ impl Connection {
         Ok(Some(value))
     }
 
-    /// Whether something has arrived.
-    fn receive(&mut self) -> Result<bool, Lost> {
+    /// The number of bytes that have arrived, or do within `time`.
+    fn receive(&mut self, time: Duration) -> Result<usize, Lost> {
+        // The shortest wait that a socket knows.
+        let time = time.max(Duration::from_millis(1));
+        if self.patience != time {
+            self.stream.set_read_timeout(Some(time)).map_err(|why| self.closed(&why))?;
+            self.patience = time;
+        }
         self.arrived.drain(..self.taken);
         self.taken = 0;
         let length = self.arrived.len();
@@ -195,18 +209,21 @@ impl Connection {
         }
         match read {
             Ok(0) => Err(self.closed(&"by the server")),
-            Ok(_) => Ok(true),
-            Err(why) if is_slow(&why) => Ok(false),
+            Ok(bytes) => Ok(bytes),
+            Err(why) if is_slow(&why) => Ok(0),
             Err(why) => Err(self.closed(&why)),
         }
     }
 
-    fn look_up(&self, begun: Instant, what: &str) -> Result<(), Lost> {
+    /// At `looked` nothing had come for a request of `begun`: what this program itself took since then is not counted.
+    fn look_up(&self, begun: Instant, looked: Instant, what: &str) -> Result<(), Lost> {
         if self.world.phase() == Phase::GivenUp {
             return Err(Lost::Over);
         }
-        if begun.elapsed() > REPLY_MAX + self.world.excused(Cover::EVERYTHING.or(Cover::WRITES), begun) {
-            let seconds = begun.elapsed().as_secs_f64();
+        let waited = looked.saturating_duration_since(begun);
+        let covers = Cover::EVERYTHING.or(Cover::WRITES);
+        if waited > REPLY_MAX && waited > REPLY_MAX + self.world.allowance.within(covers, begun, looked) {
+            let seconds = waited.as_secs_f64();
             self.world.late(&self.record.name, format!("{what} for {seconds:.1} s"));
             return Err(Lost::Noted);
         }
@@ -216,6 +233,11 @@ impl Connection {
     fn closed(&self, why: &impl std::fmt::Display) -> Lost {
         self.note(format!("closed: {why}"));
         Lost::Closed(why.to_string())
+    }
+
+    /// What the server has written to its log.
+    pub fn server_log(&self) -> String {
+        std::fs::read_to_string(&self.world.server_log).unwrap_or_default()
     }
 
     pub fn note(&self, line: String) {
@@ -250,10 +272,23 @@ mod tests {
             let _ = stream.read(&mut [0; 100]);
         });
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
-        let world = Arc::new(World::new(port, 0, plan));
+        let world = Arc::new(World::new(port, 0, Default::default(), plan));
         let record = world.record("client");
         let connection = Connection::open(&world, &record).unwrap();
         (world, connection)
+    }
+
+    #[test]
+    fn a_wait_ends_in_its_time_while_parts_of_a_reply_arrive() {
+        let part = (LOOK / 10, vec![b'x'; 10]);
+        let head = (Duration::ZERO, b"$1000\r\n".to_vec());
+        let (_, mut connection) = scripted([vec![head], vec![part; 60]].concat());
+        for time in [Duration::ZERO, LOOK / 5, 2 * LOOK] {
+            let begun = Instant::now();
+            assert_eq!(connection.next_within(time), Ok(None));
+            let took = begun.elapsed();
+            assert!(took >= time && took < time + LOOK, "{time:?} took {took:?}");
+        }
     }
 
     #[test]

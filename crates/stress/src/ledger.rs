@@ -123,26 +123,43 @@ pub fn element_of(text: &[u8]) -> Option<u64> {
     Some(element(sender.parse().ok()?, count.parse().ok()?))
 }
 
-/// Numbers that one hearer gets of one sender: each once, in order, none left out.
+/// Numbers that one reader gets of one sender: each once, in order, none left out.
 #[derive(Default)]
 pub struct Sequence {
+    /// Everything above this has to come.
+    from: Option<u64>,
     last: Option<u64>,
 }
 
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// A number came, behind this one.
+    Order(u64),
+    Missing(std::ops::RangeInclusive<u64>),
+}
+
 impl Sequence {
-    /// The first number decides where it begins: a hearer may come late.
-    pub fn hear(&mut self, number: u64) -> Result<(), String> {
-        let result = match self.last {
-            Some(last) if number <= last => Err(format!("{number} came after {last}")),
-            Some(last) if number > last + 1 => Err(format!("{} to {} are missing", last + 1, number - 1)),
+    /// The reader is there: what is sent from now on has to come. Up to `sent` it may have come too late.
+    pub fn begin(&mut self, sent: u64) {
+        self.from = Some(sent);
+    }
+
+    /// The first number may be any that is not missed yet: a reader may come late.
+    pub fn hear(&mut self, number: u64) -> Result<(), Broken> {
+        let result = match (self.last, self.from) {
+            (Some(last), _) if number <= last => Err(Broken::Order(last)),
+            (Some(last), _) if number > last + 1 => Err(Broken::Missing(last + 1..=number - 1)),
+            (None, Some(from)) if number > from + 1 => Err(Broken::Missing(from + 1..=number - 1)),
             _ => Ok(()),
         };
         self.last = Some(number);
         result
     }
 
-    pub fn last(&self) -> Option<u64> {
-        self.last
+    /// What is missing, if all numbers up to this have been sent and should have come.
+    pub fn missing(&self, sent: u64) -> Option<std::ops::RangeInclusive<u64>> {
+        let reached = self.last.or(self.from)?;
+        (reached < sent).then(|| reached + 1..=sent)
     }
 }
 
@@ -225,9 +242,22 @@ mod tests {
     fn a_gap_and_a_repetition_are_seen() {
         let mut sequence = Sequence::default();
         assert!([5, 6, 7].into_iter().all(|number| sequence.hear(number).is_ok()));
-        assert_eq!(sequence.hear(9), Err("8 to 8 are missing".to_string()));
-        assert_eq!(sequence.hear(9), Err("9 came after 9".to_string()));
-        assert_eq!(sequence.last(), Some(9));
+        assert_eq!(sequence.hear(9), Err(Broken::Missing(8..=8)));
+        assert_eq!(sequence.hear(9), Err(Broken::Order(9)));
+        assert_eq!((sequence.missing(9), sequence.missing(11)), (None, Some(10..=11)));
+    }
+
+    #[test]
+    fn what_was_sent_after_a_reader_had_come_is_missed_before_it_has_heard_anything() {
+        let mut sequence = Sequence::default();
+        assert_eq!(sequence.missing(3), None, "it is not known to be there");
+        sequence.begin(3);
+        assert_eq!((sequence.missing(3), sequence.missing(5)), (None, Some(4..=5)));
+        assert_eq!(sequence.hear(6), Err(Broken::Missing(4..=5)));
+        let mut sequence = Sequence::default();
+        sequence.begin(3);
+        assert_eq!(sequence.hear(3), Ok(()), "it was under way");
+        assert_eq!(sequence.hear(4), Ok(()));
     }
 
     #[test]

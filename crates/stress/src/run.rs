@@ -82,7 +82,7 @@ fn one(seed: u64, options: &Options) -> Fallible<Option<Severity>> {
     println!("{plan}");
     let mut server = start(&plan, options)?;
     let used_at_start = used_memory(&server)?;
-    let world = Arc::new(World::new(server.port, server.id(), plan));
+    let world = Arc::new(World::new(server.port, server.id(), server.log_path(), plan));
     // Connections are handed out in turn, so the first ones are one at each worker.
     let watch = Watch::connect(&world)?;
     let mut run =
@@ -290,7 +290,7 @@ impl Run {
     fn print_locks(&self, connection: &mut Connection) -> Result<(), Lost> {
         if let Value::Bulk(info) = connection.call(&["INFO", "locks"])? {
             let text = String::from_utf8_lossy(&info);
-            text.lines().filter(|line| line.contains("longest")).for_each(|line| println!("  {line}"));
+            text.lines().filter(|line| line.starts_with("locks_longest")).for_each(|line| println!("  {line}"));
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     fn world() -> World {
-        World::new(0, 0, Plan::draw(1, &Options::parse(&[]).unwrap()))
+        World::new(0, 0, Default::default(), Plan::draw(1, &Options::parse(&[]).unwrap()))
     }
 
     #[test]

@@ -270,7 +270,7 @@ mod tests {
 
     fn asked(port: u16, excuse: Option<Duration>) -> (Result<Value, Lost>, bool) {
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
-        let world = Arc::new(World::new(port, 0, plan));
+        let world = Arc::new(World::new(port, 0, Default::default(), plan));
         let member = Member::new(&world, "watch", 0);
         let mut connection = Connection::open(&world, &member.record).unwrap();
         if let Some(excuse) = excuse {

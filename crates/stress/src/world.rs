@@ -8,6 +8,7 @@
 //! After the first fault a run has nothing more to learn: it is given up, and every thread ends at its next look.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -60,6 +61,7 @@ pub struct Exposed {
 pub struct World {
     pub port: u16,
     pub process: u32,
+    pub server_log: PathBuf,
     pub plan: Plan,
     pub begun: Instant,
     pub allowance: Allowance,
@@ -79,10 +81,11 @@ const FAULTS_MAX: usize = 40;
 const LOST_AFTER: Duration = Duration::from_millis(1500);
 
 impl World {
-    pub fn new(port: u16, process: u32, plan: Plan) -> World {
+    pub fn new(port: u16, process: u32, server_log: PathBuf, plan: Plan) -> World {
         World {
             port,
             process,
+            server_log,
             plan,
             begun: Instant::now(),
             allowance: Allowance::default(),
@@ -281,7 +284,7 @@ mod tests {
     use crate::options::Options;
 
     fn world() -> World {
-        World::new(0, 0, Plan::draw(1, &Options::parse(&[]).unwrap()))
+        World::new(0, 0, Default::default(), Plan::draw(1, &Options::parse(&[]).unwrap()))
     }
 
     #[test]

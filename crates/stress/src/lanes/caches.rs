@@ -188,7 +188,7 @@ mod tests {
     fn a_stale_value_is_seen_and_an_invalidated_one_is_not() {
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
         let caches = Caches::new(&plan);
-        let world = Arc::new(World::new(0, 0, plan));
+        let world = Arc::new(World::new(0, 0, Default::default(), plan));
         let member = Member::new(&world, "caches", 1);
         let long_ago = Instant::now() - 2 * STALE_MAX;
         *caches.versions[7].lock().unwrap() = (9, Some(long_ago));

@@ -60,7 +60,7 @@ pub trait Lane: Send + Sync {
 pub fn lane(kind: Kind, plan: &Plan, members: usize) -> Arc<dyn Lane> {
     match kind {
         Kind::Queues => Arc::new(queues::Queues::new(plan, members)),
-        Kind::Streams => Arc::new(streams::Streams::new(plan)),
+        Kind::Streams => Arc::new(streams::Streams::new(plan, members)),
         Kind::Counters => Arc::new(counters::Counters::new(plan)),
         Kind::Victims => Arc::new(victims::Victims::new(plan)),
         Kind::Messages => Arc::new(messages::Messages::new(plan, members)),

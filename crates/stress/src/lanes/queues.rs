@@ -35,7 +35,8 @@ pub struct Queues {
     keys: usize,
     elements: Mutex<Elements>,
     backlog: AtomicI64,
-    sent: AtomicU64,
+    /// How many elements each member has sent: what one sends depends on no other.
+    sent: Vec<AtomicU64>,
     generation: AtomicU64,
     waits: Vec<Mutex<Option<Wait>>>,
     is_lossy: bool,
@@ -48,7 +49,7 @@ impl Queues {
             keys: [3, 20, 150][plan.seed as usize % 3],
             elements: Mutex::new(Elements::new(plan.is_lossy())),
             backlog: AtomicI64::new(0),
-            sent: AtomicU64::new(0),
+            sent: (0..members).map(|_| AtomicU64::new(0)).collect(),
             generation: AtomicU64::new(0),
             waits: (0..members).map(|_| Mutex::default()).collect(),
             is_lossy: plan.is_lossy(),
@@ -80,7 +81,7 @@ impl Queues {
     fn push(&self, member: &mut Member) -> (Vec<Vec<u8>>, Vec<u64>) {
         let (kind, key) = (member.below(2), member.below(self.keys));
         let count = if member.prng.one_in(20) { 50 } else { 1 + member.below(3) };
-        let first = self.sent.fetch_add(count as u64, Ordering::Relaxed);
+        let first = self.sent[member.number].fetch_add(count as u64, Ordering::Relaxed);
         let elements: Vec<u64> =
             (first..first + count as u64).map(|number| ledger::element(member.number, number)).collect();
         let word = if kind == SETS { "ZADD" } else { ["RPUSH", "LPUSH"][member.below(2)] };

@@ -51,7 +51,8 @@ pub struct Streams {
     streams: usize,
     tails: Mutex<Vec<Option<Tail>>>,
     elements: Mutex<Elements>,
-    sent: AtomicU64,
+    /// How many elements each member has sent: what one sends depends on no other.
+    sent: Vec<AtomicU64>,
     read: AtomicU64,
     touched: AtomicU64,
     /// From an acknowledgement, or the reader's request, to its answer: the longest.
@@ -61,7 +62,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    pub fn new(plan: &Plan) -> Streams {
+    pub fn new(plan: &Plan, members: usize) -> Streams {
         let streams = [4, 8, 30][plan.seed as usize / 3 % 3];
         // A stream with a lifetime may be evicted.
         let touch: &[&str] = match plan.draws(Disturbance::Config) {
@@ -74,7 +75,7 @@ impl Streams {
             streams,
             tails: Mutex::new(vec![None; streams]),
             elements: Mutex::new(Elements::new(plan.is_lossy())),
-            sent: AtomicU64::new(0),
+            sent: (0..members).map(|_| AtomicU64::new(0)).collect(),
             read: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             late_ms_max: AtomicU64::new(0),
@@ -100,7 +101,8 @@ impl Streams {
             // In a round each adds to a stream of its own, if there are enough.
             let own = (member.number / ROLES * 2 + 1) % self.streams;
             let stream = if is_round { own } else { member.below(self.streams) };
-            let element = ledger::element(member.number, self.sent.fetch_add(1, Ordering::Relaxed));
+            let count = self.sent[member.number].fetch_add(1, Ordering::Relaxed);
+            let element = ledger::element(member.number, count);
             self.elements().send(element);
             let text = ledger::text_of(element);
             match connection.call(&["XADD", &key(stream), "*", "e", &text])? {
@@ -424,8 +426,8 @@ mod tests {
     fn reader() -> (Streams, Member, Arc<World>) {
         let mut plan = Plan::draw(1, &Options::parse(&[]).unwrap());
         plan.disturbances.clear();
-        let lane = Streams::new(&plan);
-        let world = Arc::new(World::new(0, 0, plan));
+        let lane = Streams::new(&plan, 4);
+        let world = Arc::new(World::new(0, 0, Default::default(), plan));
         (lane, Member::new(&world, "streams", 1), world)
     }
 
