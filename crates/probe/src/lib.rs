@@ -18,7 +18,7 @@ mod server;
 
 pub use client::{Ahead, Client, command};
 pub use scale::Scale;
-pub use server::Server;
+pub use server::{Server, Thread};
 
 /// Why a measurement did not come about; `Display` is what the user reads.
 pub type Fallible<T = ()> = Result<T, String>;

@@ -23,6 +23,16 @@ pub struct Server {
     folder: PathBuf,
 }
 
+/// A thread of a server, and its times since it began.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub id: u64,
+    pub name: String,
+    pub cpu_ns: u64,
+    /// Ready, and without a core.
+    pub waited_ns: u64,
+}
+
 impl Server {
     /// Runs `command` with a free port, no persistence and `arguments`, in a new folder under `scratch`.
     pub fn start(
@@ -129,14 +139,21 @@ impl Server {
 
     /// The CPU time of each thread.
     pub fn threads_cpu_ns(&self) -> Fallible<Vec<(u64, u64)>> {
+        Ok(self.threads()?.into_iter().map(|thread| (thread.id, thread.cpu_ns)).collect())
+    }
+
+    pub fn threads(&self) -> Fallible<Vec<Thread>> {
         let folder = format!("/proc/{}/task", self.process.id());
         let tasks = fs::read_dir(&folder).map_err(|why| format!("cannot read {folder}: {why}"))?;
         let mut threads = Vec::new();
         for task in tasks.flatten() {
             let id = task.file_name().to_string_lossy().parse::<u64>().unwrap_or(0);
             let Ok(text) = fs::read_to_string(task.path().join("schedstat")) else { continue };
-            let ns = text.split_whitespace().next().and_then(|word| word.parse().ok());
-            threads.push((id, ns.ok_or("no CPU times: this kernel has no schedstat")?));
+            let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+            let mut ns = || numbers.next().flatten().ok_or("no CPU times: this kernel has no schedstat");
+            let (cpu_ns, waited_ns) = (ns()?, ns()?);
+            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default().trim().to_string();
+            threads.push(Thread { id, name, cpu_ns, waited_ns });
         }
         Ok(threads)
     }

@@ -272,7 +272,7 @@ mod tests {
             let _ = stream.read(&mut [0; 100]);
         });
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
-        let world = Arc::new(World::new(port, 0, Default::default(), plan));
+        let world = Arc::new(World::new(port, 0, Default::default(), Default::default(), plan));
         let record = world.record("client");
         let connection = Connection::open(&world, &record).unwrap();
         (world, connection)

@@ -22,7 +22,8 @@
 //! * `options`, `plan`: what is asked for, and what a seed makes of it.
 //! * `world` is what the threads of a run share; `allowance` knows when the server is excused; `record` what was sent.
 //! * `connection` is one client; `ledger` holds what was sent against what came; `grammar` draws any command there is.
-//! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left.
+//! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads` writes down what the
+//!   server is at while it stalls.
 //! * `run` is one seed from start to end; `report` says what became of it.
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ mod lanes;
 mod ledger;
 
 mod settle;
+mod threads;
 mod watchdog;
 
 mod report;

@@ -16,6 +16,7 @@ use std::fmt;
 use isotherm_probe::Scale;
 use isotherm_stdx::Prng;
 
+use crate::lanes::messages;
 use crate::options::Options;
 
 pub const DB_WIDE: usize = 5;
@@ -104,7 +105,7 @@ const DISTURBANCES: [(Disturbance, &str, u64); 14] = [
 ];
 
 /// Requests a second of all clients together: both cores stay partly idle, so a stall is not the load's.
-const REQUESTS_PER_SECOND: usize = 3000;
+pub const REQUESTS_PER_SECOND: usize = 3000;
 const CLIENTS: std::ops::RangeInclusive<usize> = 8..=200;
 const WORKERS: [usize; 3] = [1, 2, 8];
 /// `maxmemory` at all times, but for moments at which it is less: what the data may take.
@@ -177,22 +178,28 @@ impl Plan {
     }
 
     /// What the process may have resident: data, a buffer each way for every client, messages on their way, those kept for
-    /// readers who do not read, and what the allocator and the arenas keep beside all that.
+    /// readers that do not read, and what the allocator and the arenas keep beside all that.
     pub fn resident_bytes_max(&self) -> u64 {
         const MB: u64 = 1 << 20;
         /// Stack, query buffer, replies of a client that reads.
         const CLIENT: u64 = MB;
-        /// `client-output-buffer-limit` of subscribers: those who do not read are closed above it.
-        const SILENT_READER: u64 = 32 * MB;
+        /// A request of tens of thousands of words: its bytes, its words, and the waits that it makes.
+        const WIDE: u64 = 16 * MB;
         /// Replies of those who send and do not read: 16 MB each until all together take 64 MB.
         const UNREAD: u64 = 64 * MB + 16 * MB;
-        // Between workers, until writers wait: 64 MB, and one request of each publisher above it.
-        let on_its_way = 64 * MB + 5 * MB * self.members(Kind::Messages) as u64;
-        let readers = self.members(Kind::Messages) as u64 * SILENT_READER;
-        let readers = if self.floods { readers } else { readers / 8 };
-        let sum = DATA_BYTES_MAX + self.clients as u64 * CLIENT + readers + UNREAD + on_its_way;
-        // Each half more than asked for: classes of sizes, slabs that are being emptied, the copy that RELOAD makes.
-        sum + sum / 2
+        /// Code, tables of commands, histograms, INFO, and what each worker keeps.
+        const PROCESS: u64 = 64 * MB;
+        let wide = self.members(Kind::Wide) as u64 * WIDE;
+        let sum = DATA_BYTES_MAX
+            + self.clients as u64 * CLIENT
+            + wide
+            + UNREAD
+            + PROCESS
+            + messages::resident_bytes_max(self);
+        // DEBUG RELOAD builds the data anew beside the data.
+        let copy = if self.draws(Disturbance::Reload) { DATA_BYTES_MAX } else { 0 };
+        // A quarter more than asked for: classes of sizes, and slabs that are being emptied.
+        sum + sum / 4 + copy
     }
 }
 
@@ -309,6 +316,16 @@ mod tests {
                 assert!(plans.iter().any(|plan| plan.workers == workers), "no seed has {workers} workers");
             }
         }
+    }
+
+    #[test]
+    fn memory_is_implied_by_the_lanes_that_are_there() {
+        let bound = |arguments: &str| plan(3, &format!("--clients 48 {arguments}")).resident_bytes_max();
+        let few = bound("--lanes counters --without reload");
+        assert!(few < 700 << 20, "{few}");
+        assert!(bound("--lanes counters,wide --without reload") > few);
+        assert!(bound("--lanes counters,messages --without reload") > few);
+        assert!(bound("--lanes counters --disturb reload") > few);
     }
 
     #[test]

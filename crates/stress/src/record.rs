@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use isotherm_resp::reply_parse::Value;
@@ -14,12 +15,22 @@ const BYTES_SHOWN: usize = 48;
 
 pub struct Record {
     pub name: String,
+    /// How often it has done what it is there for.
+    done: AtomicU64,
     lines: Mutex<VecDeque<(Duration, String)>>,
 }
 
 impl Record {
     pub fn new(name: String) -> Record {
-        Record { name, lines: Mutex::default() }
+        Record { name, done: AtomicU64::new(0), lines: Mutex::default() }
+    }
+
+    pub fn note_done(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 
     pub fn note(&self, at: Duration, line: String) {

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use isotherm_probe::Server;
 use isotherm_resp::reply_parse::Value;
 
+use crate::allowance::Cover;
 use crate::connection::{Connection, Lost};
+use crate::lanes::messages::OUTPUT_BYTES_MAX;
 use crate::lanes::{Control, Lane, lane};
 use crate::options::{Options, SEEDS};
 use crate::plan::{DATA_BYTES_MAX, Plan, name_of};
@@ -26,10 +28,14 @@ use crate::{Fallible, report, settle};
 const LOOK: Duration = Duration::from_millis(50);
 /// After a fault, others may show that belong to it.
 const AFTERMATH: Duration = Duration::from_secs(2);
+/// What is not answered for so long after a stall was seen is not answered at all.
+const HANG_MIN: Duration = Duration::from_secs(10);
 /// Threads look up several times a second; one that does not end within this hangs itself.
 const END_MAX: Duration = Duration::from_secs(20);
 /// What has to be delivered while nobody sends is delivered within this. Floods of messages take the longest.
 const QUIET_MAX: Duration = Duration::from_secs(8);
+/// In a run of this length every lane has done something, on any machine.
+const BUSY_MIN: Duration = Duration::from_secs(10);
 /// And nothing is looked at before whatever is under way has arrived.
 const QUIET_MIN: Duration = Duration::from_millis(300);
 
@@ -82,7 +88,8 @@ fn one(seed: u64, options: &Options) -> Fallible<Option<Severity>> {
     println!("{plan}");
     let mut server = start(&plan, options)?;
     let used_at_start = used_memory(&server)?;
-    let world = Arc::new(World::new(server.port, server.id(), server.log_path(), plan));
+    let folder = report::folder(&options.keep, seed);
+    let world = Arc::new(World::new(server.port, server.id(), server.log_path(), folder, plan));
     // Connections are handed out in turn, so the first ones are one at each worker.
     let watch = Watch::connect(&world)?;
     let mut run =
@@ -95,21 +102,50 @@ fn one(seed: u64, options: &Options) -> Fallible<Option<Severity>> {
     } else if server.log().contains("panicked at") {
         world.fault("process", "a thread of the server has panicked; the server goes on");
     }
+    world.wait_for_threads();
     let faults = world.faults();
-    let hangs = outcome.is_err() || faults.iter().any(|fault| fault.severity == Severity::Late);
-    let threads =
-        if hangs && server.ended().is_none() { report::threads(server.id()) } else { String::new() };
     world.enter(Phase::GivenUp);
     run.summary();
     report::print_faults(&faults);
     if !faults.is_empty() {
-        let folder = report::keep(&world, &server, &options.command(seed), &threads, &options.keep)?;
-        println!("  what was sent is in {}", folder.display());
+        report::keep(&world, &server, &options.command(seed))?;
+        println!("  what was sent is in {}", world.folder.display());
         println!("  to repeat it: {}", options.command(seed));
     }
     drop(server);
     run.join(END_MAX);
     Ok(faults.iter().map(|fault| fault.severity).max())
+}
+
+/// A stall ends; a server that hangs does not. Each worker is asked once more, on connections that are handed out in turn.
+fn look_for_hang(world: &Arc<World>) {
+    let record = world.record("hang");
+    for number in 0..world.plan.workers {
+        let Ok(mut connection) = Connection::open(world, &record) else { return };
+        let begun = Instant::now();
+        if connection.send_all(&[["PING"], ["DBSIZE"]]).is_err() {
+            return;
+        }
+        for _ in 0..2 {
+            let mut reply = connection.next_within(HANG_MIN);
+            if reply == Ok(None) {
+                // A machine that is so busy gets as much again.
+                reply =
+                    connection.next_within(world.allowance.within(Cover::EVERYTHING, begun, Instant::now()));
+            }
+            match reply {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let seconds = begun.elapsed().as_secs();
+                    let what =
+                        format!("new connection {number} is not answered for {seconds} s after the stall");
+                    return world.fault("hang", what);
+                }
+                // It ends for a reason of its own, which is noted elsewhere.
+                Err(_) => return,
+            }
+        }
+    }
 }
 
 /// A run that ended before its time has a fault, whoever of its threads has seen it: the connection that audits as well.
@@ -143,7 +179,8 @@ fn start(plan: &Plan, options: &Options) -> Fallible<Server> {
     ];
     let mut arguments: Vec<String> =
         pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
-    arguments.extend(["--client-output-buffer-limit", "pubsub 32mb 8mb 10"].map(str::to_string));
+    let limit = format!("pubsub {OUTPUT_BYTES_MAX} 8mb 10");
+    arguments.extend(["--client-output-buffer-limit".to_string(), limit]);
     let server = std::path::absolute(&options.server).map_err(|why| why.to_string())?;
     Server::start("Isotherm", Command::new(server), &arguments, &scratch())
 }
@@ -188,6 +225,7 @@ impl Run {
         self.look_quiet(server, &mut audit)?;
         world.enter(Phase::Leaving);
         self.wait_for_threads(server, Phase::Leaving)?;
+        self.look_for_idle(time);
         for (name, lane) in &self.lanes {
             lane.audit(&mut audit)?.into_iter().for_each(|wrong| world.fault(name, wrong));
         }
@@ -231,8 +269,10 @@ impl Run {
     }
 
     fn give_up(&mut self, server: &mut Server) -> Lost {
+        self.world.wait_for_threads();
         thread::sleep(AFTERMATH);
         self.sampler.sample(&self.world, server);
+        look_for_hang(&self.world);
         Lost::Over
     }
 
@@ -286,11 +326,34 @@ impl Run {
         }
     }
 
+    /// Of every lane those who send and those who wait have done something, and so has every probe.
+    fn look_for_idle(&self, time: Duration) {
+        let records: Vec<_> = self.world.records();
+        let done =
+            |name: &str| records.iter().find(|record| record.name == name).map_or(0, |record| record.done());
+        let mut idle: Vec<String> = Vec::new();
+        let members = |name: &str| self.world.plan.lanes.iter().find(|(kind, _)| name_of(*kind) == name);
+        for (name, lane) in &self.lanes {
+            let is_wanted = *name != "control" || !self.world.plan.disturbances.is_empty();
+            let members = members(name).map_or(usize::from(is_wanted), |(_, members)| *members);
+            let done: Vec<(bool, u64)> =
+                (0..members).map(|number| (lane.waits(number), done(&format!("{name}-{number}")))).collect();
+            idle.extend(idle_parts(&done).into_iter().map(|part| format!("{name}: {part}")));
+        }
+        let probes = records.iter().filter(|record| record.name.starts_with("watch-") && record.done() == 0);
+        idle.extend(probes.map(|record| format!("{}: no probe was answered", record.name)));
+        for line in idle {
+            if time < BUSY_MIN { println!("  note: {line}") } else { self.world.fault("stress", line) }
+        }
+    }
+
     /// What the server itself says of how long it held its locks, if it does.
     fn print_locks(&self, connection: &mut Connection) -> Result<(), Lost> {
         if let Value::Bulk(info) = connection.call(&["INFO", "locks"])? {
             let text = String::from_utf8_lossy(&info);
-            text.lines().filter(|line| line.starts_with("locks_longest")).for_each(|line| println!("  {line}"));
+            text.lines()
+                .filter(|line| line.starts_with("locks_longest"))
+                .for_each(|line| println!("  {line}"));
         }
         Ok(())
     }
@@ -298,7 +361,10 @@ impl Run {
     fn summary(&self) {
         let requests = self.world.requests.load(std::sync::atomic::Ordering::Relaxed);
         let (seconds, mb) = (self.world.begun.elapsed().as_secs_f64(), self.sampler.resident_bytes_max >> 20);
-        println!("  {requests} requests in {seconds:.1} s, at most {mb} MB resident");
+        let implied = self.world.plan.resident_bytes_max() >> 20;
+        println!(
+            "  {requests} requests in {seconds:.1} s, at most {mb} MB resident of {implied} that the mix implies"
+        );
         let lines = self.lanes.iter().map(|(name, lane)| (name, lane.summary()));
         lines.filter(|(_, line)| !line.is_empty()).for_each(|(name, line)| println!("  {name}: {line}"));
     }
@@ -310,6 +376,18 @@ impl Run {
             thread::sleep(LOOK);
         }
     }
+}
+
+/// Which part of a lane has done nothing at all, of members that wait or do not and what each has done.
+fn idle_parts(members: &[(bool, u64)]) -> Vec<&'static str> {
+    [(false, "no sender has done anything"), (true, "no receiver has got anything")]
+        .into_iter()
+        .filter(|(waits, _)| {
+            let mut part = members.iter().filter(|(other, _)| other == waits).peekable();
+            part.peek().is_some() && part.all(|(_, done)| *done == 0)
+        })
+        .map(|(_, what)| what)
+        .collect()
 }
 
 /// A member from its start to its end. Where everybody may be killed it comes again.
@@ -330,7 +408,14 @@ mod tests {
     use super::*;
 
     fn world() -> World {
-        World::new(0, 0, Default::default(), Plan::draw(1, &Options::parse(&[]).unwrap()))
+        World::new(0, 0, Default::default(), Default::default(), Plan::draw(1, &Options::parse(&[]).unwrap()))
+    }
+
+    #[test]
+    fn a_lane_of_which_a_part_did_nothing_is_idle() {
+        assert_eq!(idle_parts(&[(false, 3), (true, 0), (true, 1)]), [""; 0]);
+        assert_eq!(idle_parts(&[(false, 3), (true, 0), (true, 0)]), ["no receiver has got anything"]);
+        assert_eq!(idle_parts(&[(false, 0)]), ["no sender has done anything"]);
     }
 
     #[test]

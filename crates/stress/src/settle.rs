@@ -1,10 +1,11 @@
 //! When all have left: the server is as it was. Nobody is connected, waits, tracks or listens; memory is that of the data,
 //! and without data that of the start; no thread is at work; every invariant holds.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isotherm_probe::Server;
+use isotherm_probe::{Server, Thread};
 use isotherm_resp::reply_parse::Value;
 
 use crate::Fallible;
@@ -20,8 +21,8 @@ const SETTLE_MAX: Duration = Duration::from_secs(10);
 const LEFT_BYTES_MAX: u64 = 12 << 20;
 /// Of each worker: the room of a large reply (1 MB), and histograms of all commands that it has run (2 MB).
 const LEFT_BYTES_PER_WORKER: u64 = 3 << 20;
-/// Of one core: the cron's rounds, compaction that comes to its end, and our questions.
-const IDLE_PERCENT_MAX: u64 = 15;
+/// Of one core, for each thread: the cron's rounds.
+const IDLE_PERCENT_MAX: u64 = 10;
 
 /// What INFO says of clients, when there is but one.
 const ALONE: [(&str, u64); 8] = [
@@ -62,7 +63,9 @@ pub fn look(
     let expected = format!("at most {most} without data, {used_at_start} at the start");
     settle(world, connection, "used_memory", |value| value <= most, &expected)?;
     invariants(world, connection)?;
-    idle(world, server);
+    if let Err(why) = idle(world, server) {
+        world.fault("settle", why);
+    }
     Ok(())
 }
 
@@ -75,7 +78,10 @@ fn settle(
 ) -> Result<(), Lost> {
     let begun = Instant::now();
     loop {
-        let Value::Bulk(info) = connection.call(&["INFO", "everything"])? else { return Ok(()) };
+        let Value::Bulk(info) = connection.call(&["INFO", "everything"])? else {
+            world.fault("settle", "INFO is no text");
+            return Ok(());
+        };
         // A server of another version may not have this field.
         let Some(value) = field(&info, name) else { return Ok(()) };
         if is_right(value) {
@@ -104,25 +110,74 @@ fn invariants(world: &World, connection: &mut Connection) -> Result<(), Lost> {
     Ok(())
 }
 
-/// In one of several seconds, nobody is at work: compaction may need some to come to its end.
-fn idle(world: &World, server: &Server) {
-    let mut least = u64::MAX;
+/// In one of several seconds each thread is idle: compaction may need some to come to its end.
+fn idle(world: &World, server: &Server) -> Fallible {
     let begun = Instant::now();
+    let mut before = server.threads()?;
+    let mut busy = Busy::default();
     while begun.elapsed() < SETTLE_MAX {
-        match busy_percent(server) {
-            Ok(percent) => least = least.min(percent),
-            Err(why) => return world.fault("settle", why),
+        let second = Instant::now();
+        thread::sleep(Duration::from_secs(1));
+        let now = server.threads()?;
+        busy.note(&before, &now, second.elapsed());
+        if busy.threads().is_empty() {
+            return Ok(());
         }
-        if least <= IDLE_PERCENT_MAX {
-            return;
-        }
+        before = now;
     }
-    world.late("settle", format!("with nothing to do the server takes {least} % of a core"));
+    for (name, id, percent) in busy.threads() {
+        world.late("settle", format!("with nothing to do thread {name} ({id}) takes {percent} % of a core"));
+    }
+    Ok(())
 }
 
-fn busy_percent(server: &Server) -> Fallible<u64> {
-    const SECOND: Duration = Duration::from_secs(1);
-    let before = server.cpu_ns()?;
-    thread::sleep(SECOND);
-    Ok((server.cpu_ns()? - before) * 100 / SECOND.as_nanos() as u64)
+/// The least that each thread took of a core in any of the times that were looked at.
+#[derive(Default)]
+struct Busy {
+    least: BTreeMap<u64, (String, u64)>,
+}
+
+impl Busy {
+    fn note(&mut self, before: &[Thread], now: &[Thread], time: Duration) {
+        let mut least = BTreeMap::new();
+        // A thread that has ended is idle; one that has just begun is looked at the next time.
+        for thread in now {
+            let Some(earlier) = before.iter().find(|earlier| earlier.id == thread.id) else { continue };
+            let percent = u128::from(thread.cpu_ns - earlier.cpu_ns) * 100 / time.as_nanos().max(1);
+            let known = self.least.get(&thread.id).map_or(u64::MAX, |(_, percent)| *percent);
+            least.insert(thread.id, (thread.name.clone(), known.min(percent as u64)));
+        }
+        self.least = least;
+    }
+
+    /// Those that were never idle.
+    fn threads(&self) -> Vec<(&str, u64, u64)> {
+        let busy = self.least.iter().filter(|(_, (_, percent))| *percent > IDLE_PERCENT_MAX);
+        busy.map(|(id, (name, percent))| (name.as_str(), *id, *percent)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_never_idle_is_named() {
+        let threads = |cron_ms: u64, worker_ms: u64| {
+            [(7, "cron", cron_ms), (8, "worker", worker_ms)].map(|(id, name, ms)| Thread {
+                id,
+                name: name.to_string(),
+                cpu_ns: ms * 1_000_000,
+                waited_ns: 0,
+            })
+        };
+        let mut busy = Busy::default();
+        let second = Duration::from_secs(1);
+        busy.note(&threads(0, 0), &threads(500, 900), second);
+        assert_eq!(busy.threads(), [("cron", 7, 50), ("worker", 8, 90)]);
+        busy.note(&threads(500, 900), &threads(510, 1700), second);
+        assert_eq!(busy.threads(), [("worker", 8, 80)]);
+        busy.note(&threads(510, 1700), &threads(1400, 1700)[..1], second);
+        assert!(busy.threads().is_empty(), "one was idle, and one has ended");
+    }
 }

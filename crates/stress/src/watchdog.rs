@@ -11,6 +11,7 @@
 //! beyond what is excused, is a fault while it is late, so a server that never answers is found as soon as a slow one.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use crate::Fallible;
 use crate::allowance::Cover;
 use crate::connection::{Connection, Lost};
 use crate::plan::{DB_TICK, Disturbance};
-use crate::world::{Member, World};
+use crate::world::{Member, Phase, World};
 
 const LATE_MAX: Duration = Duration::from_secs(1);
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -54,12 +55,7 @@ impl Watch {
         let mut spawn = |member: Member, probe: Box<dyn FnOnce(Member) -> Result<(), Lost> + Send>| {
             threads.push(spawn_small(member.name.clone(), move || {
                 let (world, name) = (Arc::clone(&member.world), member.name.clone());
-                let result = probe(member);
-                match result {
-                    Err(Lost::Closed(why)) if !world.plan.kills_all => world.closed(&name, &why),
-                    Err(Lost::Unreachable(why)) => world.closed(&name, &why),
-                    _ => {}
-                }
+                note_end(&world, &name, catch_unwind(AssertUnwindSafe(|| probe(member))));
             }));
         };
         for (member, connection) in self.pings {
@@ -69,6 +65,20 @@ impl Watch {
         spawn(Member::new(world, "watch-tick", 0), Box::new(|mut member| again(&mut member, None, tick)));
         spawn(Member::new(world, "watch-accept", 0), Box::new(|mut member| accept(&mut member)));
         threads
+    }
+}
+
+/// A probe ends with the run and not before: what ends it sooner is a fault, so that no run is looked at by fewer probes.
+fn note_end(world: &World, name: &str, end: thread::Result<Result<(), Lost>>) {
+    match end {
+        Err(_) => world.fault(name, "the probe has panicked"),
+        Ok(Err(Lost::Closed(why) | Lost::Unreachable(why))) => world.closed(name, &why),
+        // Its fault has been noted, or the run is over.
+        Ok(Err(Lost::Noted | Lost::Over)) => {}
+        Ok(Ok(())) if world.phase() < Phase::Leaving => {
+            world.fault(name, "the probe has ended before the run")
+        }
+        Ok(Ok(())) => {}
     }
 }
 
@@ -86,12 +96,9 @@ fn again(
 ) -> Result<(), Lost> {
     let mut connection = first;
     while member.is_staying() {
-        let mut current = match connection.take() {
-            Some(connection) => connection,
-            None => member.connect()?,
-        };
-        match probe(member, &mut current) {
-            Err(Lost::Closed(_)) if member.world.plan.kills_all => {}
+        let current = connection.take().map_or_else(|| member.connect(), Ok);
+        match current.and_then(|mut current| probe(member, &mut current)) {
+            Err(Lost::Closed(_)) if member.world.plan.kills_all => thread::sleep(LOOK_EVERY),
             result => return result,
         }
     }
@@ -101,6 +108,7 @@ fn again(
 fn ping(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
     while member.is_staying() {
         ask(member, connection, &["PING"], Cover::EVERYTHING)?;
+        member.note_done();
         thread::sleep(ASK_EVERY);
     }
     Ok(())
@@ -111,6 +119,7 @@ fn gate(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
         const REQUESTS: [&[&str]; 3] = [&["DBSIZE"], &["RANDOMKEY"], &["SCAN", "0", "COUNT", "1"]];
         let request = *member.prng.pick(&REQUESTS);
         ask(member, connection, request, Cover::EVERYTHING)?;
+        member.note_done();
         thread::sleep(ASK_EVERY);
     }
     Ok(())
@@ -124,13 +133,16 @@ fn tick(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
         let set = connection.call(&["SET", "tick", "x", "PX", "30"])?;
         let begun = Instant::now();
         while set == Value::Simple(b"OK".to_vec()) && member.is_staying() {
+            let asked = Instant::now();
             if ask(member, connection, &["DBSIZE"], Cover::EVERYTHING)? == Value::Integer(0) {
+                member.note_done();
                 break;
             }
-            let excused = member.world.excused(covers, begun);
-            if begun.elapsed() > TICK_MAX + excused {
-                member.late(format!("a key of 30 ms is there after {:.1} s", begun.elapsed().as_secs_f64()));
-                return Ok(());
+            // When it was asked for the key was there; the answer may have been read late.
+            let waited = asked - begun;
+            if waited > TICK_MAX + member.world.allowance.within(covers, begun, asked) {
+                member.late(format!("a key of 30 ms is there after {:.1} s", waited.as_secs_f64()));
+                return Err(Lost::Noted);
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -146,8 +158,9 @@ fn accept(member: &mut Member) -> Result<(), Lost> {
         match ask(member, &mut connection, &["PING"], Cover::EVERYTHING) {
             // It has not said that it is not to be evicted.
             Err(Lost::Closed(_)) if may_be_closed => {}
-            result => drop(result?),
+            result => _ = result?,
         }
+        member.note_done();
         drop(connection);
         thread::sleep(3 * ASK_EVERY);
     }
@@ -156,28 +169,30 @@ fn accept(member: &mut Member) -> Result<(), Lost> {
 
 /// One request, and a fault as soon as its reply is late.
 fn ask(member: &Member, connection: &mut Connection, request: &[&str], cover: Cover) -> Result<Value, Lost> {
-    let begun = Instant::now();
     connection.send(request)?;
+    let begun = Instant::now();
     loop {
+        // Up to here nothing had come, if the look finds nothing. A pause of this thread behind it is none of the server's.
+        let looked = Instant::now();
         if let Some(reply) = connection.next_within(LOOK_EVERY)? {
             return Ok(reply);
         }
-        let waited = begun.elapsed();
-        if let Some(excused) = lateness(waited, member.world.excused(cover, begun)) {
+        let waited = looked - begun;
+        if let Some(allowed) = lateness(waited, member.world.allowance.within(cover, begun, looked)) {
             member.late(format!(
-                "{} is not answered after {:.2} s, of which {:.2} s are excused",
+                "{} is not answered after {:.2} s, of which {:.2} s are allowed for",
                 request.join(" "),
                 waited.as_secs_f64(),
-                excused.as_secs_f64()
+                allowed.as_secs_f64()
             ));
             return Err(Lost::Noted);
         }
     }
 }
 
-/// What is excused, if the wait is longer than that allows.
-fn lateness(waited: Duration, excused: Duration) -> Option<Duration> {
-    (waited > LATE_MAX + excused).then_some(excused)
+/// What is allowed for, if the wait is longer than that.
+fn lateness(waited: Duration, allowed: Duration) -> Option<Duration> {
+    (waited > LATE_MAX + allowed).then_some(allowed)
 }
 
 /// The process itself: runs in the thread of the run, between other things.
@@ -202,43 +217,27 @@ impl Sampler {
         }
         let time = self.sampled_at.elapsed();
         self.sampled_at = Instant::now();
-        self.sample_waits(world, time);
+        self.sample_waits(world, server, time);
         let bound = world.plan.resident_bytes_max();
-        // Peak and present from one small file; `smaps` would walk all pages.
-        if let Some(resident) = resident_bytes(world.process) {
-            self.resident_bytes_max = self.resident_bytes_max.max(resident);
-            if resident > bound {
-                let mb = |bytes: u64| bytes >> 20;
-                world.fault(
-                    "process",
-                    format!("{} MB are resident, the mix implies {}", mb(resident), mb(bound)),
-                );
-            }
+        // The peak, so that nothing between two samples is missed.
+        let Ok(resident) = server.resident_bytes_max() else { return };
+        self.resident_bytes_max = resident;
+        if resident > bound {
+            let mb = |bytes: u64| bytes >> 20;
+            let what = format!("{} MB were resident, the mix implies {}", mb(resident), mb(bound));
+            world.fault("process", what);
         }
     }
 
-    fn sample_waits(&mut self, world: &World, time: Duration) {
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", world.process)) else { return };
-        let (mut totals, mut since) = (BTreeMap::new(), Vec::new());
-        for task in tasks.flatten() {
-            let number = |text: &str| text.parse::<u64>().ok();
-            let Some(thread) = number(&task.file_name().to_string_lossy()) else { continue };
-            let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
-            let Some(total) = text.split_whitespace().nth(1).and_then(number) else { continue };
-            if let Some(before) = self.waited_ns.get(&thread) {
-                since.push((thread, Duration::from_nanos(total.saturating_sub(*before))));
-            }
-            totals.insert(thread, total);
-        }
-        self.waited_ns = totals;
-        world.allowance.note_starved(time, since);
+    fn sample_waits(&mut self, world: &World, server: &Server, time: Duration) {
+        let Ok(threads) = server.threads() else { return };
+        let since = threads.iter().filter_map(|thread| {
+            let before = self.waited_ns.get(&thread.id)?;
+            Some((thread.id, Duration::from_nanos(thread.waited_ns.saturating_sub(*before))))
+        });
+        world.allowance.note_starved(time, since.collect());
+        self.waited_ns = threads.into_iter().map(|thread| (thread.id, thread.waited_ns)).collect();
     }
-}
-
-fn resident_bytes(process: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 #[cfg(test)]
@@ -270,7 +269,7 @@ mod tests {
 
     fn asked(port: u16, excuse: Option<Duration>) -> (Result<Value, Lost>, bool) {
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
-        let world = Arc::new(World::new(port, 0, Default::default(), plan));
+        let world = Arc::new(World::new(port, 0, Default::default(), Default::default(), plan));
         let member = Member::new(&world, "watch", 0);
         let mut connection = Connection::open(&world, &member.record).unwrap();
         if let Some(excuse) = excuse {
@@ -289,6 +288,21 @@ mod tests {
         assert_eq!((result, faulty), (Ok(Value::Simple(b"PONG".to_vec())), false));
         let (_, faulty) = asked(slow_server(Some(Duration::ZERO)), None);
         assert!(!faulty);
+    }
+
+    #[test]
+    fn a_probe_that_ends_before_the_run_is_a_fault() {
+        let faulty = |phase: Phase, end: thread::Result<Result<(), Lost>>| {
+            let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
+            let world = World::new(0, 0, Default::default(), Default::default(), plan);
+            world.enter(phase);
+            note_end(&world, "watch-gate-0", end);
+            world.has_faults()
+        };
+        let closed = || Ok(Err(Lost::Closed("by the server".to_string())));
+        assert!(faulty(Phase::Busy, Ok(Ok(()))) && faulty(Phase::Quiet, Ok(Ok(()))));
+        assert!(faulty(Phase::Busy, Err(Box::new("panic"))) && faulty(Phase::Busy, closed()));
+        assert!(!faulty(Phase::Leaving, Ok(Ok(()))) && !faulty(Phase::GivenUp, closed()));
     }
 
     #[test]

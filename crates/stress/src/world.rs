@@ -19,6 +19,7 @@ use crate::allowance::{Allowance, Cover};
 use crate::connection::{Connection, Lost};
 use crate::plan::Plan;
 use crate::record::Record;
+use crate::threads;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
@@ -62,6 +63,8 @@ pub struct World {
     pub port: u16,
     pub process: u32,
     pub server_log: PathBuf,
+    /// Where a run that fails leaves everything.
+    pub folder: PathBuf,
     pub plan: Plan,
     pub begun: Instant,
     pub allowance: Allowance,
@@ -71,6 +74,8 @@ pub struct World {
     records: Mutex<Vec<Arc<Record>>>,
     /// Long answers of the server that explain a fault, by name.
     evidence: Mutex<Vec<(String, String)>>,
+    /// Held while they are written.
+    threads_written: Mutex<bool>,
     /// Requests sent, all together.
     pub requests: AtomicU64,
 }
@@ -81,11 +86,12 @@ const FAULTS_MAX: usize = 40;
 const LOST_AFTER: Duration = Duration::from_millis(1500);
 
 impl World {
-    pub fn new(port: u16, process: u32, server_log: PathBuf, plan: Plan) -> World {
+    pub fn new(port: u16, process: u32, server_log: PathBuf, folder: PathBuf, plan: Plan) -> World {
         World {
             port,
             process,
             server_log,
+            folder,
             plan,
             begun: Instant::now(),
             allowance: Allowance::default(),
@@ -94,6 +100,7 @@ impl World {
             exposed: Mutex::default(),
             records: Mutex::default(),
             evidence: Mutex::default(),
+            threads_written: Mutex::default(),
             requests: AtomicU64::new(0),
         }
     }
@@ -113,7 +120,10 @@ impl World {
 
     /// Something took longer than it may, beyond what the allowances cover.
     pub fn late(&self, whose: &str, what: impl Into<String>) {
-        self.push(self.new_fault(Severity::Late, whose, what.into()));
+        let is_noted = self.push(self.new_fault(Severity::Late, whose, what.into()));
+        if is_noted {
+            self.write_threads();
+        }
     }
 
     /// A connection ended that was not to end.
@@ -126,11 +136,12 @@ impl World {
         Fault { at: self.begun.elapsed(), whose: whose.to_string(), what, severity, is_closing: false }
     }
 
-    fn push(&self, fault: Fault) {
+    /// Whether it counts.
+    fn push(&self, fault: Fault) -> bool {
         let mut faults = guard(&self.faults);
         // What follows from giving up is none.
         if self.phase() == Phase::GivenUp {
-            return;
+            return false;
         }
         // A fault that decides the outcome displaces one that does not.
         let is_full = faults.len() >= FAULTS_MAX;
@@ -139,6 +150,7 @@ impl World {
             None if is_full => {}
             None => faults.push(fault),
         }
+        true
     }
 
     /// The process has ended: that its connections ended with it says nothing more.
@@ -181,9 +193,23 @@ impl World {
         guard(&self.evidence).clone()
     }
 
-    /// How much of the time since `from` is excused for `cover`.
-    pub fn excused(&self, cover: Cover, from: Instant) -> Duration {
-        self.allowance.within(cover, from, Instant::now())
+    /// Writes what the server's threads are at, once: while the first stall lasts, and not when the run is over. The time in
+    /// which a debugger holds the server is allowed for.
+    fn write_threads(&self) {
+        let mut is_written = guard(&self.threads_written);
+        if self.process == 0 || std::mem::replace(&mut *is_written, true) {
+            return;
+        }
+        let allowance = self.allowance.begin(Cover::EVERYTHING, threads::DEBUGGER_MAX);
+        if let Err(why) = threads::write(self.process, &self.folder) {
+            println!("  threads.txt is incomplete: {why}");
+        }
+        self.allowance.end(&allowance, Duration::ZERO);
+    }
+
+    /// Returns when no thread writes what the server is at.
+    pub fn wait_for_threads(&self) {
+        drop(guard(&self.threads_written));
     }
 }
 
@@ -250,6 +276,11 @@ impl Member {
         }
     }
 
+    /// It has done once more what it is there for: a lane of which no member ever says so is idle.
+    pub fn note_done(&self) {
+        self.record.note_done();
+    }
+
     pub fn below(&mut self, n: usize) -> usize {
         self.prng.below(n as u64) as usize
     }
@@ -284,7 +315,7 @@ mod tests {
     use crate::options::Options;
 
     fn world() -> World {
-        World::new(0, 0, Default::default(), Plan::draw(1, &Options::parse(&[]).unwrap()))
+        World::new(0, 0, Default::default(), Default::default(), Plan::draw(1, &Options::parse(&[]).unwrap()))
     }
 
     #[test]

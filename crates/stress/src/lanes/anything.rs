@@ -47,6 +47,7 @@ impl Anything {
             }
             connection.send_all(&requests)?;
             connection.replies(requests.len())?;
+            member.note_done();
             sent += requests.len() as u64;
             self.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
             member.rest();

@@ -63,6 +63,7 @@ impl Caches {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             if connection.call(&["SET", &key(at), &next.to_string()])? == Value::Simple(b"OK".to_vec()) {
                 *version = (next, Some(Instant::now()));
+                member.note_done();
             }
             drop(version);
             member.rest();
@@ -100,6 +101,7 @@ impl Caches {
                 && let Some(version) = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
             {
                 cache.values.insert(at, Cached { version, asked_at });
+                member.note_done();
             }
             let looked = Instant::now();
             for connection in [Some(&mut connection), second.as_mut()].into_iter().flatten() {
@@ -188,7 +190,7 @@ mod tests {
     fn a_stale_value_is_seen_and_an_invalidated_one_is_not() {
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
         let caches = Caches::new(&plan);
-        let world = Arc::new(World::new(0, 0, Default::default(), plan));
+        let world = Arc::new(World::new(0, 0, Default::default(), Default::default(), plan));
         let member = Member::new(&world, "caches", 1);
         let long_ago = Instant::now() - 2 * STALE_MAX;
         *caches.versions[7].lock().unwrap() = (9, Some(long_ago));

@@ -19,6 +19,8 @@ use crate::world::Member;
 /// Between two disturbances, on average: with four of them drawn each comes once a second.
 const PAUSE_MS: u64 = 250;
 /// What a command that walks through all data may take for each MB of it: a build with assertions checks every entry.
+/// And whatever there is.
+const WALK_MS: u64 = 50;
 const WALK_MS_PER_MB: u64 = 100;
 const EVERYTHING: Cover = Cover::EVERYTHING;
 
@@ -69,11 +71,13 @@ const REPORTS: [&str; 16] = [
 
 pub struct Control {
     done: Mutex<Vec<(Disturbance, u64)>>,
+    /// Of the commands that walk through all data, the longest: milliseconds, and megabytes in use.
+    longest_walk: Mutex<(u64, u64)>,
 }
 
 impl Control {
     pub fn new() -> Control {
-        Control { done: Mutex::default() }
+        Control { done: Mutex::default(), longest_walk: Mutex::default() }
     }
 
     fn disturb(&self, member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
@@ -94,10 +98,12 @@ impl Control {
             Disturbance::Swap => swap(member, connection)?,
             Disturbance::FlushAll => {
                 let word = *member.prng.pick(&["FLUSHALL", "FLUSHALL ASYNC", "FLUSHALL SYNC"]);
-                walk(member, connection, word)?;
+                // It takes the tables out of sight and frees them in steps that hold up no command: no allowance.
+                let reply = connection.call(&line(word))?;
+                look_at_error(member, reply);
             }
-            Disturbance::Reload => walk(member, connection, "DEBUG RELOAD")?,
-            Disturbance::Invariants => walk(member, connection, "DEBUG CHECK-INVARIANTS")?,
+            Disturbance::Reload => self.walk(member, connection, "DEBUG RELOAD")?,
+            Disturbance::Invariants => self.walk(member, connection, "DEBUG CHECK-INVARIANTS")?,
             Disturbance::NoExpiry => pause_expiry(member, connection)?,
             Disturbance::Reports => {
                 for _ in 0..1 + member.below(4) {
@@ -106,11 +112,30 @@ impl Control {
                 }
             }
         }
+        member.note_done();
         let mut done = self.done.lock().expect("no thread panics with it");
         match done.iter_mut().find(|(other, _)| *other == what) {
             Some((_, count)) => *count += 1,
             None => done.push((what, 1)),
         }
+        Ok(())
+    }
+
+    /// A command that walks through all data under the gate: it is allowed for as long as that may take.
+    fn walk(&self, member: &mut Member, connection: &mut Connection, text: &str) -> Result<(), Lost> {
+        let used = match connection.call(&["INFO", "memory"])? {
+            Value::Bulk(info) => field(&info, "used_memory").unwrap_or(DATA_BYTES_MAX),
+            _ => DATA_BYTES_MAX,
+        };
+        let begun = Instant::now();
+        let allowance = member.world.allowance.begin(EVERYTHING, walk_max(used));
+        let reply = connection.call(&line(text));
+        member.world.allowance.end(&allowance, Duration::ZERO);
+        let took = (begun.elapsed().as_millis() as u64, used >> 20);
+        let mut longest = self.longest_walk.lock().expect("no thread panics with it");
+        *longest = took.max(*longest);
+        drop(longest);
+        look_at_error(member, reply?);
         Ok(())
     }
 
@@ -142,7 +167,12 @@ impl Lane for Control {
 
     fn summary(&self) -> String {
         let done = self.done.lock().expect("no thread panics with it");
-        done.iter().map(|(what, count)| format!("{what:?} {count}")).collect::<Vec<_>>().join(", ")
+        let mut parts: Vec<String> = done.iter().map(|(what, count)| format!("{what:?} {count}")).collect();
+        let (ms, mb) = *self.longest_walk.lock().expect("no thread panics with it");
+        if ms > 0 {
+            parts.push(format!("longest walk {ms} ms with {mb} MB"));
+        }
+        parts.join(", ")
     }
 }
 
@@ -265,23 +295,19 @@ fn swap(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
     Ok(())
 }
 
-/// A command that walks through all data: it is excused for as long as that may take.
-fn walk(member: &mut Member, connection: &mut Connection, text: &str) -> Result<(), Lost> {
-    let used = match connection.call(&["INFO", "memory"])? {
-        Value::Bulk(info) => field(&info, "used_memory").unwrap_or(DATA_BYTES_MAX),
-        _ => DATA_BYTES_MAX,
-    };
-    let longest = Duration::from_millis(50 + (used >> 20) * WALK_MS_PER_MB);
-    let excuse = member.world.allowance.begin(EVERYTHING, longest);
-    let reply = connection.call(&line(text));
-    member.world.allowance.end(&excuse, Duration::ZERO);
-    if let Value::Error(text) = reply? {
-        // A server from before this word.
-        if !text.starts_with(b"ERR unknown subcommand") && !super::queues::is_refusal(&text) {
-            member.fault(brief(&Value::Error(text)));
-        }
+/// A server from before this word may refuse it, and a limit may.
+fn look_at_error(member: &Member, reply: Value) {
+    if let Value::Error(text) = reply
+        && !text.starts_with(b"ERR unknown subcommand")
+        && !super::queues::is_refusal(&text)
+    {
+        member.fault(brief(&Value::Error(text)));
     }
-    Ok(())
+}
+
+/// A command that walks through so much data may hold up all others for this long.
+fn walk_max(used_bytes: u64) -> Duration {
+    Duration::from_millis(WALK_MS + (used_bytes >> 20) * WALK_MS_PER_MB)
 }
 
 fn pause_expiry(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {

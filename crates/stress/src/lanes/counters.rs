@@ -63,7 +63,10 @@ impl Counters {
                         member.fault(format!("an addition failed: {}", String::from_utf8_lossy(&text)));
                     }
                 }
-                _ => self.note(&[*add], |sum, amount| sum.acknowledged += amount),
+                _ => {
+                    self.note(&[*add], |sum, amount| sum.acknowledged += amount);
+                    member.note_done();
+                }
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use isotherm_resp::reply_parse::Value;
 use super::{Lane, words};
 use crate::connection::{Connection, LOOK, Lost};
 use crate::ledger::{Broken, Sequence};
-use crate::plan::Plan;
+use crate::plan::{Kind, Plan};
 use crate::world::Member;
 
 const ROLES: usize = 3;
@@ -25,6 +25,14 @@ const SHARDED: usize = CHANNELS / 2;
 const FLOOD_EVERY: Duration = Duration::from_secs(4);
 const FLOOD_MESSAGE_BYTES: usize = 1 << 20;
 const FLOOD_MESSAGES: usize = 5;
+/// Of the text of a message, without floods.
+const SIZES: [usize; 6] = [1, 1, 1, 100, 1000, 20_000];
+/// For how long a reader that dawdles reads nothing.
+const SILENCES_MS: [u64; 3] = [200, 1000, 5000];
+/// `client-output-buffer-limit` of subscribers, as the server is started: above it a reader is closed.
+pub const OUTPUT_BYTES_MAX: u64 = 32 << 20;
+/// Between workers, until writers wait.
+const ON_THEIR_WAY: u64 = 64 << 20;
 /// All publishers together; half more than the server lets be on its way before it makes writers wait.
 const FLOOD_BYTES_MAX: usize = 100 << 20;
 
@@ -54,6 +62,28 @@ pub struct Messages {
     filler: Vec<u8>,
 }
 
+/// What the server may hold for this lane: messages on their way, requests of publishers, and what readers leave unread.
+pub fn resident_bytes_max(plan: &Plan) -> u64 {
+    let members = plan.members(Kind::Messages) as u64;
+    if members == 0 {
+        return 0;
+    }
+    let publishers = members.div_ceil(ROLES as u64);
+    let largest = if plan.floods { FLOOD_MESSAGE_BYTES * FLOOD_MESSAGES } else { SIZES[SIZES.len() - 1] * 3 };
+    // The query buffer, and the message that is made of it.
+    let requests = 2 * (publishers * largest as u64).min(FLOOD_BYTES_MAX.max(largest) as u64);
+    // A quarter of the pauses is left out, so there are 4/3 requests in a mean pause; two, to be sure. Each has two messages.
+    let requests_per_second = publishers * 2 * 1_000_000 / plan.rest_us.max(1);
+    let unread = 2 * mean_message_bytes() * requests_per_second * (SILENCES_MS[2] / 1000 + 1);
+    let per_reader = if plan.floods { OUTPUT_BYTES_MAX } else { OUTPUT_BYTES_MAX.min(unread) };
+    let readers = (members - publishers) * (per_reader + largest as u64);
+    ON_THEIR_WAY + requests + readers
+}
+
+fn mean_message_bytes() -> u64 {
+    SIZES.iter().sum::<usize>() as u64 / SIZES.len() as u64
+}
+
 impl Messages {
     pub fn new(plan: &Plan, members: usize) -> Messages {
         let publishers = members.div_ceil(ROLES);
@@ -81,7 +111,7 @@ impl Messages {
                 flooded = due;
                 (self.flood_messages, self.filler.len())
             } else {
-                let bytes = *member.prng.pick(&[1, 1, 1, 100, 1000, 20_000]);
+                let bytes = *member.prng.pick(&SIZES);
                 (1 + member.below(3), bytes.min(self.filler.len()))
             };
             self.send(member, &mut connection, count, bytes)?;
@@ -122,6 +152,7 @@ impl Messages {
                 member.fault(format!("PUBLISH failed: {}", String::from_utf8_lossy(&text)));
             }
         }
+        member.note_done();
         self.messages.fetch_add(count as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -160,6 +191,7 @@ impl Messages {
     fn hear_all(&self, member: &Member, connection: &mut Connection) -> Result<(), Lost> {
         while member.is_staying() {
             let Some(value) = connection.next_within(LOOK)? else { continue };
+            member.note_done();
             if let Some(channel) = confirmation_of(&value) {
                 self.begin(member.number, channel);
             } else if let Some((source, number)) = message_of(&value)
@@ -221,7 +253,7 @@ fn dawdle_with(member: &mut Member, connection: &mut Connection) -> Result<(), L
         while member.is_busy() && Instant::now() < until {
             connection.next_within(LOOK / 10)?;
         }
-        let silence_ms = *member.prng.pick(&[200, 1000, 5000]);
+        let silence_ms = *member.prng.pick(&SILENCES_MS);
         member.sleep(Duration::from_millis(silence_ms));
     }
     Ok(())

@@ -17,7 +17,7 @@ mod anything;
 mod caches;
 mod control;
 mod counters;
-mod messages;
+pub mod messages;
 mod queues;
 mod streams;
 mod times;

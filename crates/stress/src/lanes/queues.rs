@@ -124,6 +124,7 @@ impl Queues {
                 Value::Integer(_) => {
                     elements.iter().for_each(|element| ledger.acknowledge(*element));
                     self.backlog.fetch_add(elements.len() as i64, Ordering::Relaxed);
+                    member.note_done();
                 }
                 Value::Error(text) => {
                     elements.iter().for_each(|element| ledger.refuse(*element));
@@ -233,6 +234,9 @@ impl Queues {
         }
         let mut taken = Vec::new();
         collect(reply, &mut taken);
+        if !taken.is_empty() {
+            member.note_done();
+        }
         let mut ledger = self.elements();
         taken.iter().for_each(|element| ledger.find(*element));
         self.backlog.fetch_sub(taken.len() as i64, Ordering::Relaxed);

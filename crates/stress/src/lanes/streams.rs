@@ -108,6 +108,7 @@ impl Streams {
             match connection.call(&["XADD", &key(stream), "*", "e", &text])? {
                 Value::Bulk(id) => {
                     self.elements().acknowledge(element);
+                    member.note_done();
                     self.note_tail(stream, id_of(&id).unwrap_or_default());
                 }
                 Value::Error(text) => {
@@ -267,6 +268,7 @@ impl Streams {
                     let late_ms = tail.at.max(begun).elapsed().as_millis() as u64;
                     self.late_ms_max.fetch_max(late_ms, Ordering::Relaxed);
                 }
+                member.note_done();
                 self.read.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -327,6 +329,7 @@ impl Streams {
     fn take(&self, member: &mut Member, connection: &mut Connection, streams: &[Value]) -> Result<(), Lost> {
         for (stream, entries) in parsed(streams) {
             entries.iter().for_each(|(_, element)| self.elements().find(*element));
+            member.note_done();
             if !member.prng.one_in(3) {
                 let mut request = words(&["XACK", &key(stream), GROUP]);
                 request.extend(entries.iter().map(|((ms, count), _)| format!("{ms}-{count}").into_bytes()));
@@ -427,7 +430,7 @@ mod tests {
         let mut plan = Plan::draw(1, &Options::parse(&[]).unwrap());
         plan.disturbances.clear();
         let lane = Streams::new(&plan, 4);
-        let world = Arc::new(World::new(0, 0, Default::default(), plan));
+        let world = Arc::new(World::new(0, 0, Default::default(), Default::default(), plan));
         (lane, Member::new(&world, "streams", 1), world)
     }
 

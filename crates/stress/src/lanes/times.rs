@@ -165,6 +165,7 @@ fn send_ahead(
                 member.fault(format!("{}", String::from_utf8_lossy(&text)));
             }
         }
+        member.note_done();
         if !member.is_busy() {
             break;
         }

@@ -37,6 +37,7 @@ impl Torn {
         let state = STATES[member.below(STATES.len())];
         let requests: Vec<_> = state.iter().map(|text| line(&text.replace('#', &db.to_string()))).collect();
         connection.send_all(&requests)?;
+        member.note_done();
         if member.prng.one_in(8) {
             connection.send_all(&vec![line("GET torn:big"); UNREAD])?;
         }

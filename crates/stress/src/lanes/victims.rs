@@ -97,6 +97,7 @@ impl Victims {
             self.look_at_unblocked(member, &mut victim)?;
         }
         killer.call(&[words(&["DEL"]), keys.into_iter().map(String::into_bytes).collect()].concat())?;
+        member.note_done();
         self.rounds.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

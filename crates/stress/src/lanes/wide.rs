@@ -104,6 +104,7 @@ impl Wide {
                 connection.call(&self.named("PFCOUNT", self.pairs, ""))?;
             }
         }
+        member.note_done();
         self.rounds.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
