@@ -1,22 +1,22 @@
-//! When the server is excused for not answering: what this program itself has done to it.
+//! How much of a wait is allowed for: what this program itself has done to the server, and what the machine has.
 //!
 //! ```text
 //!   disturbance   |--- DEBUG SLEEP 0.3 ---|            |--- SIGSTOP ... SIGCONT ---|
 //!   a wait             |---------------- PING ... -------------------| reply
-//!   excused            |==================|            |=============|               and the rest counts
+//!   allowed            |==================|            |=============|               and the rest counts
 //! ```
-//! An excuse begins before the disturbance is sent and ends when it has been answered, so it covers what it should. It also
-//! has a longest time that it may take: a DEBUG SLEEP that never comes back is no excuse for ever.
+//! An allowance begins before the disturbance is sent and ends when it has been answered, so it covers what it should. It
+//! also has a longest time: a DEBUG SLEEP that never comes back is not allowed for without end.
 //!
-//! The machine is an excuse as well: a time in which a thread of the server was ready, and hardly got a core at all, as the
-//! kernel counts it. One that shares its core gets on, if slowly, and a second is long. Of all threads the one that waited
-//! longest decides.
+//! The machine has a part as well: a time in which a thread of the server was ready, and hardly got a core at all, as the
+//! kernel counts it. A thread that shares its core gets on, if slowly, and a second is long. Of all threads the one that
+//! waited longest decides.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Whom an excuse covers: bits.
+/// What an allowance covers: bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cover(u8);
 
@@ -37,7 +37,8 @@ impl Cover {
     }
 }
 
-struct Excuse {
+/// A time that is allowed for.
+struct Span {
     cover: Cover,
     from: Instant,
     /// At first the latest end, then the real one.
@@ -53,39 +54,45 @@ const STARVED_SHARE: f64 = 0.9;
 /// Threads by their number, and how long each waited for a core.
 pub type Waits = Vec<(u64, Duration)>;
 
-#[derive(Default)]
-pub struct Allowance {
-    excuses: Mutex<Vec<Excuse>>,
-    /// Until when, and how much of the time before, each thread of the server waited for a core.
-    starved: Mutex<Vec<(Instant, Waits)>>,
+/// Threads that waited for a core in one sample.
+struct Starved {
+    until: Instant,
+    time: Duration,
+    threads: Waits,
 }
 
-/// Names an excuse that has begun.
+#[derive(Default)]
+pub struct Allowance {
+    spans: Mutex<Vec<Span>>,
+    starved: Mutex<Vec<Starved>>,
+}
+
+/// Names an allowance that has begun.
 pub struct Begun(usize);
 
 impl Allowance {
-    /// Something begins that excuses `cover` for `longest` at most.
+    /// Something begins that allows `cover` to wait, for `longest` at most.
     pub fn begin(&self, cover: Cover, longest: Duration) -> Begun {
         let from = Instant::now();
-        let mut excuses = self.excuses.lock().expect("no thread panics with it");
-        excuses.push(Excuse { cover, from, to: from + longest });
-        Begun(excuses.len() - 1)
+        let mut spans = self.spans.lock().expect("no thread panics with it");
+        spans.push(Span { cover, from, to: from + longest });
+        Begun(spans.len() - 1)
     }
 
     /// It is over; `rest` of it is still to come (a pause that has been asked for).
     pub fn end(&self, begun: &Begun, rest: Duration) {
-        let mut excuses = self.excuses.lock().expect("no thread panics with it");
-        let excuse = &mut excuses[begun.0];
-        excuse.to = excuse.to.min(Instant::now() + rest);
+        let mut spans = self.spans.lock().expect("no thread panics with it");
+        let span = &mut spans[begun.0];
+        span.to = span.to.min(Instant::now() + rest);
     }
 
-    /// How much of the time from `from` to `to` is excused for those whom `cover` names.
+    /// How much of the time from `from` to `to` is allowed for what `cover` names.
     pub fn within(&self, cover: Cover, from: Instant, to: Instant) -> Duration {
-        let excuses = self.excuses.lock().expect("no thread panics with it");
-        let mut spans: Vec<(Instant, Instant)> = excuses
+        let all = self.spans.lock().expect("no thread panics with it");
+        let mut spans: Vec<(Instant, Instant)> = all
             .iter()
-            .filter(|excuse| excuse.cover.meets(cover))
-            .map(|excuse| (excuse.from.max(from), excuse.to.min(to)))
+            .filter(|span| span.cover.meets(cover))
+            .map(|span| (span.from.max(from), span.to.min(to)))
             .filter(|(from, to)| from < to)
             .collect();
         spans.sort();
@@ -95,21 +102,30 @@ impl Allowance {
             sum += to.saturating_duration_since(from);
             reached = reached.max(to);
         }
-        sum + self.starved_within(from, to)
+        // A thread that waits for a core may do so within a span: together they are no more than the time itself.
+        (sum + self.starved_within(from, to)).min(to.saturating_duration_since(from))
     }
 
     /// Threads of the server have waited for a core, each for so much of `time`, which ends now.
-    pub fn note_starved(&self, time: Duration, mut waited: Waits) {
-        waited.retain(|(_, waited)| *waited >= time.mul_f64(STARVED_SHARE));
-        self.starved.lock().expect("no thread panics with it").push((Instant::now(), waited));
+    pub fn note_starved(&self, time: Duration, threads: Waits) {
+        self.note_starved_until(Instant::now(), time, threads);
+    }
+
+    fn note_starved_until(&self, until: Instant, time: Duration, mut threads: Waits) {
+        threads.retain(|(_, waited)| *waited >= time.mul_f64(STARVED_SHARE));
+        self.starved.lock().expect("no thread panics with it").push(Starved { until, time, threads });
     }
 
     fn starved_within(&self, from: Instant, to: Instant) -> Duration {
         let starved = self.starved.lock().expect("no thread panics with it");
         let mut sums: BTreeMap<u64, Duration> = BTreeMap::new();
-        for (until, threads) in starved.iter().rev().take_while(|(until, _)| *until > from) {
-            let counted = threads.iter().filter(|_| *until <= to);
-            counted.for_each(|(thread, waited)| *sums.entry(*thread).or_default() += *waited);
+        for sample in starved.iter().rev().take_while(|sample| sample.until > from) {
+            let before = sample.until.saturating_duration_since(from);
+            let behind = sample.until.saturating_duration_since(to);
+            let shared = before.min(sample.time).saturating_sub(behind);
+            for (thread, waited) in &sample.threads {
+                *sums.entry(*thread).or_default() += shared.min(*waited);
+            }
         }
         sums.into_values().max().unwrap_or_default().min(STARVED_MAX)
     }
@@ -151,12 +167,37 @@ mod tests {
     fn a_busy_machine_is_believed_for_a_while() {
         let allowance = Allowance::default();
         let start = Instant::now();
-        allowance.note_starved(SECOND, vec![(1, SECOND), (2, SECOND / 2)]);
-        allowance.note_starved(SECOND, vec![(1, Duration::ZERO), (2, SECOND)]);
-        assert_eq!(allowance.within(Cover::EXPIRY, start, Instant::now()), SECOND);
-        allowance.note_starved(SECOND, vec![(1, SECOND)]);
-        assert_eq!(allowance.within(Cover::EXPIRY, start, Instant::now()), 2 * SECOND);
-        allowance.note_starved(60 * SECOND, vec![(3, 60 * SECOND)]);
-        assert_eq!(allowance.within(Cover::EXPIRY, start, Instant::now()), STARVED_MAX);
+        let (at, starved) = (
+            |seconds: u32| start + seconds * SECOND,
+            |until: u32, time: u32, threads: &[u64]| {
+                let threads = threads.iter().map(|thread| (*thread, time * SECOND)).collect();
+                allowance.note_starved_until(start + until * SECOND, time * SECOND, threads);
+            },
+        );
+        starved(1, 1, &[1]);
+        starved(2, 1, &[2]);
+        let within = |from: u32, to: u32| allowance.within(Cover::EXPIRY, at(from), at(to));
+        assert_eq!(within(0, 10), SECOND, "one thread waited for a second, and then another one");
+        starved(3, 1, &[1]);
+        assert_eq!(within(0, 10), 2 * SECOND);
+        assert_eq!((within(3, 10), within(2, 10)), (Duration::ZERO, SECOND));
+        assert_eq!(
+            allowance.within(Cover::EXPIRY, start, start + SECOND / 2),
+            SECOND / 2,
+            "a part of a sample"
+        );
+        starved(60, 50, &[3]);
+        assert_eq!(within(0, 60), STARVED_MAX);
+        allowance.note_starved(SECOND, vec![(4, SECOND / 2)]);
+        assert_eq!(within(0, 2), SECOND, "a thread that runs now and then is not starved");
+    }
+
+    #[test]
+    fn a_wait_for_a_core_within_a_disturbance_is_allowed_for_once() {
+        let allowance = Allowance::default();
+        let start = Instant::now();
+        allowance.begin(Cover::EVERYTHING, 2 * SECOND);
+        allowance.note_starved_until(start + SECOND, SECOND, vec![(1, SECOND)]);
+        assert_eq!(allowance.within(Cover::EVERYTHING, start + SECOND / 2, start + SECOND), SECOND / 2);
     }
 }

@@ -5,7 +5,7 @@
 //!                    +-- refused       --> is nowhere                                   else: appeared
 //!                    +-- unknown       --> is there at most once (the sender's connection ended before the reply)
 //! ```
-//! A consumer whose connection ends while it waits may have been served and never heard of it. So many elements may be missing as
+//! A consumer whose connection ends while it waits may have been served without a reply that arrived. So many elements may be missing as
 //! such consumers could have taken, and no more. Where a run throws data away on purpose (FLUSHALL, eviction of any key)
 //! nothing is known to be lost, but still nothing may come twice or from nowhere.
 
@@ -35,8 +35,8 @@ pub struct Elements {
     is_lossy: bool,
 }
 
-/// The findings of one kind that are spelled out.
-const TOLD_MAX: usize = 5;
+/// The elements of one kind that are named.
+const NAMED_MAX: usize = 5;
 
 impl Elements {
     pub fn new(is_lossy: bool) -> Elements {
@@ -98,14 +98,14 @@ impl Elements {
         kinds
             .into_iter()
             .filter(|(_, which)| !which.is_empty())
-            .map(|(what, which)| told(what, which))
+            .map(|(what, which)| line(what, which))
             .collect()
     }
 }
 
-fn told(what: &str, mut which: Vec<u64>) -> String {
+fn line(what: &str, mut which: Vec<u64>) -> String {
     which.sort_unstable();
-    let shown: Vec<String> = which.iter().take(TOLD_MAX).map(|element| text_of(*element)).collect();
+    let shown: Vec<String> = which.iter().take(NAMED_MAX).map(|element| text_of(*element)).collect();
     format!("{} elements {what}: {}", which.len(), shown.join(" "))
 }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_that_is_gone_excuses_what_it_could_take_and_no_more() {
+    fn of_a_consumer_that_is_gone_as_much_may_be_missing_as_it_could_take() {
         let mut elements = ledger(&[1, 2, 3], &[1]);
         elements.may_miss(1);
         assert_eq!(elements.verdict().len(), 1);

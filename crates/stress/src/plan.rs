@@ -1,10 +1,10 @@
 //! What a seed makes of a run: how many clients and workers, which lanes they are in, what disturbs them.
 //!
 //! Everything is drawn here, before anything starts, so that a run can be printed, and so that what may be expected of it is
-//! known: whether data is thrown away on purpose, whom a KILL may meet, how much memory the mix can take.
+//! known: whether data is thrown away on purpose, which connections a KILL may meet, how much memory the mix can take.
 //!
 //! ```text
-//!   database 0       ledgers: queues, streams, counters, channels, cached keys; disturbed by nobody but FLUSHALL
+//!   database 0       ledgers: queues, streams, counters, channels, cached keys; disturbed by FLUSHALL alone
 //!            5       requests with very many keys; swapped and flushed
 //!            6       lifetimes that end together
 //!            7       the watchdog's own
@@ -66,9 +66,9 @@ pub enum Disturbance {
     Pause,
     /// CLIENT KILL of connections that expect it
     Kill,
-    /// CLIENT KILL of everybody
+    /// CLIENT KILL of every client
     KillAll,
-    /// CLIENT UNBLOCK of those who wait
+    /// CLIENT UNBLOCK of clients that wait
     Unblock,
     /// CONFIG SET of limits and rates
     Config,
@@ -168,7 +168,7 @@ impl Plan {
         self.disturbances.contains(&disturbance)
     }
 
-    /// Keys may go that nobody has removed: nothing is known to be lost.
+    /// Keys may go that no client has removed: nothing is known to be lost.
     pub fn is_lossy(&self) -> bool {
         self.draws(Disturbance::FlushAll) || self.evicts_any
     }
@@ -185,7 +185,7 @@ impl Plan {
         const CLIENT: u64 = MB;
         /// A request of tens of thousands of words: its bytes, its words, and the waits that it makes.
         const WIDE: u64 = 16 * MB;
-        /// Replies of those who send and do not read: 16 MB each until all together take 64 MB.
+        /// Replies of clients that send and do not read: 16 MB each until all together take 64 MB.
         const UNREAD: u64 = 64 * MB + 16 * MB;
         /// Code, tables of commands, histograms, INFO, and what each worker keeps.
         const PROCESS: u64 = 64 * MB;

@@ -17,14 +17,14 @@ pub fn print_faults(faults: &[Fault]) {
     let mut faults: Vec<&Fault> = faults.iter().collect();
     faults.sort_by_key(|fault| std::cmp::Reverse(fault.severity));
     for fault in faults.iter().take(PRINTED_MAX) {
-        println!("  FAULT {}", told(fault));
+        println!("  FAULT {}", line(fault));
     }
     if faults.len() > PRINTED_MAX {
         println!("  ... and {} more", faults.len() - PRINTED_MAX);
     }
 }
 
-fn told(fault: &Fault) -> String {
+fn line(fault: &Fault) -> String {
     let kind = match fault.severity {
         Severity::Late => "late",
         Severity::Wrong => "wrong",
@@ -44,7 +44,7 @@ pub fn keep(world: &World, server: &Server, command: &str) -> Fallible {
     fs::create_dir_all(folder).map_err(failed)?;
     let mut summary = format!("{}\n{command}\n\n", world.plan);
     for fault in world.faults() {
-        let _ = writeln!(summary, "{}", told(&fault));
+        let _ = writeln!(summary, "{}", line(&fault));
     }
     fs::write(folder.join("run.txt"), summary).map_err(failed)?;
     fs::write(folder.join("server.log"), server.log()).map_err(failed)?;

@@ -1,7 +1,7 @@
 //! One seed from start to end, and one seed after the other.
 //!
 //! ```text
-//!   start server -> watchdog connects -> lanes start -> ... busy ... -> Quiet: who waits is served -> Leaving -> audit -> settle
+//!   start server -> watchdog connects -> lanes start -> ... busy ... -> Quiet: receivers are served -> Leaving -> audit -> settle
 //!                                                         |
 //!                                                     a fault: given up, everything kept
 //! ```
@@ -32,7 +32,7 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 const HANG_MIN: Duration = Duration::from_secs(10);
 /// Threads look up several times a second; one that does not end within this hangs itself.
 const END_MAX: Duration = Duration::from_secs(20);
-/// What has to be delivered while nobody sends is delivered within this. Floods of messages take the longest.
+/// What has to be delivered while nothing is sent is delivered within this. Floods of messages take the longest.
 const QUIET_MAX: Duration = Duration::from_secs(8);
 /// In a run of this length every lane has done something, on any machine.
 const BUSY_MIN: Duration = Duration::from_secs(10);
@@ -148,7 +148,7 @@ fn look_for_hang(world: &Arc<World>) {
     }
 }
 
-/// A run that ended before its time has a fault, whoever of its threads has seen it: the connection that audits as well.
+/// A run that ended before its time has a fault, whichever thread has seen it; the connection that audits counts as well.
 fn note_outcome(world: &World, outcome: &Result<(), Lost>) {
     match outcome {
         Err(Lost::Closed(why) | Lost::Unreachable(why)) => world.closed("audit", why),
@@ -216,7 +216,7 @@ impl Run {
         let record = world.record("audit");
         let mut audit = Connection::open(&world, &record)?;
         self.start_lanes(&mut audit)?;
-        // Those who look on stay until all have left.
+        // The probes stay until all have left.
         self.threads.extend(watch.start(&world).into_iter().map(|thread| (thread, Phase::Leaving)));
         self.watch_until(server, |world| world.begun.elapsed() >= time)?;
         world.enter(Phase::Quiet);
@@ -302,7 +302,7 @@ impl Run {
         }
     }
 
-    /// Nobody sends any more: what is there has to be delivered, in a while.
+    /// Nothing is sent any more: what is there has to be delivered, in a while.
     fn look_quiet(&mut self, server: &mut Server, connection: &mut Connection) -> Result<(), Lost> {
         let begun = Instant::now();
         while begun.elapsed() < QUIET_MIN {
@@ -326,7 +326,7 @@ impl Run {
         }
     }
 
-    /// Of every lane those who send and those who wait have done something, and so has every probe.
+    /// Of every lane the senders and the receivers have done something, and so has every probe.
     fn look_for_idle(&self, time: Duration) {
         let records: Vec<_> = self.world.records();
         let done =
@@ -390,7 +390,7 @@ fn idle_parts(members: &[(bool, u64)]) -> Vec<&'static str> {
         .collect()
 }
 
-/// A member from its start to its end. Where everybody may be killed it comes again.
+/// A member from its start to its end. Where every client may be killed it connects again.
 fn live(lane: &dyn Lane, mut member: Member) {
     loop {
         let Err(lost) = lane.work(&mut member) else { return };

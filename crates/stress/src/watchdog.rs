@@ -1,4 +1,4 @@
-//! Looks on while the lanes are at work: who is not answered in time, and what grows.
+//! Looks on while the lanes are at work: which request is not answered in time, and what grows.
 //!
 //! ```text
 //!   worker 0, 1, ...   PING on a connection of each, opened before all others: they are handed out in turn
@@ -8,7 +8,7 @@
 //!   process            alive, its RSS, how long its threads wait for a core
 //! ```
 //! A probe asks five times a second and looks up twenty times a second while it waits. What is late by more than `LATE_MAX`,
-//! beyond what is excused, is a fault while it is late, so a server that never answers is found as soon as a slow one.
+//! beyond the allowances, is a fault while it is late, so a server that never answers is found as soon as a slow one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,7 +88,7 @@ pub fn spawn_small(name: String, body: impl FnOnce() + Send + 'static) -> thread
     thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(body).expect("a thread can be started")
 }
 
-/// Runs a probe until the run ends. Where everybody is killed, it comes again.
+/// Runs a probe until the run ends. Where every client may be killed, it connects again.
 fn again(
     member: &mut Member,
     first: Option<Connection>,
@@ -267,20 +267,20 @@ mod tests {
         port
     }
 
-    fn asked(port: u16, excuse: Option<Duration>) -> (Result<Value, Lost>, bool) {
+    fn asked(port: u16, allowed: Option<Duration>) -> (Result<Value, Lost>, bool) {
         let plan = Plan::draw(1, &Options::parse(&[]).unwrap());
         let world = Arc::new(World::new(port, 0, Default::default(), Default::default(), plan));
         let member = Member::new(&world, "watch", 0);
         let mut connection = Connection::open(&world, &member.record).unwrap();
-        if let Some(excuse) = excuse {
-            world.allowance.begin(Cover::EVERYTHING, excuse);
+        if let Some(allowed) = allowed {
+            world.allowance.begin(Cover::EVERYTHING, allowed);
         }
         let result = ask(&member, &mut connection, &["PING"], Cover::EVERYTHING);
         (result, world.has_faults())
     }
 
     #[test]
-    fn a_stall_is_a_fault_while_it_lasts_and_an_excused_one_is_none() {
+    fn a_stall_is_a_fault_while_it_lasts_unless_it_is_allowed_for() {
         let (result, faulty) = asked(slow_server(None), None);
         assert_eq!((result, faulty), (Err(Lost::Noted), true));
         let late = Some(LATE_MAX + Duration::from_millis(300));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_what_is_left_after_excuses() {
+    fn lateness_is_what_is_left_after_the_allowance() {
         let ms = Duration::from_millis;
         assert_eq!(lateness(ms(900), ms(0)), None);
         assert_eq!(lateness(ms(1100), ms(0)), Some(ms(0)));

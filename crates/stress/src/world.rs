@@ -1,9 +1,9 @@
-//! What all threads of a run share: the plan, the phase, the faults, the excuses, and who may be disturbed.
+//! What all threads of a run share: the plan, the phase, the faults, the allowances, and which connections may be disturbed.
 //!
 //! ```text
-//!   Busy ------> Quiet ---------> Leaving
-//!   all send     who sends ends;  who waits ends as well;
-//!                who waits waits  what is left is counted
+//!   Busy ------> Quiet --------------> Leaving
+//!   all send     senders end;          receivers end as well;
+//!                receivers still wait  what is left is counted
 //! ```
 //! After the first fault a run has nothing more to learn: it is given up, and every thread ends at its next look.
 
@@ -230,7 +230,7 @@ pub struct Member {
 impl Member {
     pub fn new(world: &Arc<World>, lane: &str, number: usize) -> Member {
         let name = format!("{lane}-{number}");
-        // What a client draws depends on the seed and its name alone, not on who else is there.
+        // What a client draws depends on the seed and its name alone, not on the other clients.
         let mixed = name.bytes().fold(world.plan.seed, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(5)
         });
@@ -299,7 +299,7 @@ impl Member {
         if waited > longest + LOST_AFTER { self.fault(what) } else { self.late(what) }
     }
 
-    /// A connection that ends although nobody was to end it is a fault.
+    /// A connection that ends although nothing was to end it is a fault.
     pub fn note_lost(&self, lost: &Lost) {
         match lost {
             Lost::Closed(why) if !self.world.plan.kills_all => self.world.closed(&self.name, why),
@@ -335,8 +335,8 @@ mod tests {
         world.fault("queues-2", "lost");
         world.note_end("signal 6");
         world.note_end("signal 6");
-        let told: Vec<String> = world.faults().into_iter().map(|fault| fault.what).collect();
-        assert_eq!(told, ["the server has ended: signal 6", "lost"]);
+        let texts: Vec<String> = world.faults().into_iter().map(|fault| fault.what).collect();
+        assert_eq!(texts, ["the server has ended: signal 6", "lost"]);
         world.late("queues-3", "after the end");
         assert_eq!(world.faults().len(), 2);
     }

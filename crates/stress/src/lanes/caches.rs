@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::world::Member;
 
 const KEYS: usize = 60;
-/// An invalidation comes within this, beyond what is excused.
+/// An invalidation comes within this, beyond the allowances.
 const STALE_MAX: Duration = Duration::from_secs(1);
 /// One member in so many writes.
 const ROLES: usize = 4;

@@ -1,4 +1,4 @@
-//! Control: what is done to the server and to its clients, one thing after the other, each with its excuse.
+//! Control: what is done to the server and to its clients, one thing after the other, each with its allowance.
 //!
 //! Not a lane of the plan: there is one in every run, with whatever disturbances were drawn. It ends by putting everything
 //! back: no pause, active expiry on, every parameter as it was.
@@ -179,19 +179,19 @@ impl Lane for Control {
 fn sleep(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
     let ms = 20 + member.prng.below(400);
     // It waits for the gate, sleeps, and is answered.
-    let excuse = member.world.allowance.begin(EVERYTHING, Duration::from_millis(ms + 100));
+    let allowance = member.world.allowance.begin(EVERYTHING, Duration::from_millis(ms + 100));
     let reply = connection.call(&line(&format!("DEBUG SLEEP 0.{ms:03}")));
-    member.world.allowance.end(&excuse, Duration::ZERO);
+    member.world.allowance.end(&allowance, Duration::ZERO);
     reply.map(drop)
 }
 
 fn stop(member: &mut Member) {
     let time = Duration::from_millis(20 + member.prng.below(400));
-    let excuse = member.world.allowance.begin(EVERYTHING, 2 * time);
+    let allowance = member.world.allowance.begin(EVERYTHING, 2 * time);
     signal(member, Signal::STOP);
     std::thread::sleep(time);
     signal(member, Signal::CONT);
-    member.world.allowance.end(&excuse, Duration::ZERO);
+    member.world.allowance.end(&allowance, Duration::ZERO);
 }
 
 fn signal(member: &Member, signal: Signal) {
@@ -203,13 +203,13 @@ fn signal(member: &Member, signal: Signal) {
     }
 }
 
-/// Once for all, or for those who write: then again and again while they wait, as a failover does.
+/// Once for all clients, or for writers: then again and again while they wait, as a failover does.
 fn pause(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
-    let mut excuses = Vec::new();
+    let mut allowances = Vec::new();
     let mut send = |connection: &mut Connection, cover: Cover, ms: u64, word: &str| {
-        let excuse = member.world.allowance.begin(cover, Duration::from_millis(ms + 100));
+        let allowance = member.world.allowance.begin(cover, Duration::from_millis(ms + 100));
         let reply = connection.call(&line(&format!("CLIENT PAUSE {ms} {word}")));
-        excuses.push(excuse);
+        allowances.push(allowance);
         reply.map(drop)
     };
     if member.prng.one_in(3) {
@@ -224,12 +224,12 @@ fn pause(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
     }
     if member.prng.one_in(2) {
         connection.call(&line("CLIENT UNPAUSE"))?;
-        excuses.iter().for_each(|excuse| member.world.allowance.end(excuse, Duration::ZERO));
+        allowances.iter().for_each(|allowance| member.world.allowance.end(allowance, Duration::ZERO));
     }
     Ok(())
 }
 
-/// Some of those who expect it, by their id or by the name that they share.
+/// Some of the connections that expect it, by their id.
 fn kill(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
     let killable: Vec<u64> = member.world.exposed().killable.keys().copied().collect();
     if killable.is_empty() {
@@ -312,11 +312,11 @@ fn walk_max(used_bytes: u64) -> Duration {
 
 fn pause_expiry(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
     let ms = 100 + member.prng.below(900);
-    let excuse = member.world.allowance.begin(Cover::EXPIRY, Duration::from_millis(ms + 200));
+    let allowance = member.world.allowance.begin(Cover::EXPIRY, Duration::from_millis(ms + 200));
     connection.call(&line("DEBUG SET-ACTIVE-EXPIRE 0"))?;
     std::thread::sleep(Duration::from_millis(ms));
     connection.call(&line("DEBUG SET-ACTIVE-EXPIRE 1"))?;
-    member.world.allowance.end(&excuse, Duration::ZERO);
+    member.world.allowance.end(&allowance, Duration::ZERO);
     Ok(())
 }
 

@@ -77,7 +77,7 @@ impl Counters {
         adds.iter().for_each(|(at, amount)| change(&mut sums[*at], *amount));
     }
 
-    /// Adds one, unless somebody else was quicker.
+    /// Adds one, unless another client was quicker.
     fn watch(&self, connection: &mut Connection) -> Result<(), Lost> {
         connection.send_all(&[line(&format!("WATCH {WATCHED}")), line(&format!("GET {WATCHED}"))])?;
         let replies = connection.replies(2)?;

@@ -1,9 +1,9 @@
 //! The kinds of clients. A lane is one kind: what its members send, what it keeps count of, and what it says is wrong.
 //!
 //! ```text
-//!   prepare     one connection, before anybody sends
+//!   prepare     one connection, before anything is sent
 //!   work        each member, in a thread of its own
-//!   while Quiet: look_quiet    nothing is sent any more, whoever waits still waits: what is there has to be delivered
+//!   while Quiet: look_quiet    nothing is sent any more, receivers still wait: what is there has to be delivered
 //!   after all have left: audit what was sent is held against what came and what is left
 //! ```
 
@@ -33,7 +33,7 @@ pub trait Lane: Send + Sync {
         Ok(())
     }
 
-    /// Runs one member until it is to end. Whoever waits for others ends last.
+    /// Runs one member until it is to end. Members that wait for others end last.
     fn work(&self, member: &mut Member) -> Result<(), Lost>;
 
     /// Whether this member waits for what others send: it stays while they have ended.
@@ -41,7 +41,7 @@ pub trait Lane: Send + Sync {
         false
     }
 
-    /// What is wrong now that nobody sends; asked again until nothing is, or for some time.
+    /// What is wrong now that nothing is sent; asked again until nothing is, or for some time.
     fn look_quiet(&self, _connection: &mut Connection) -> Result<Vec<String>, Lost> {
         Ok(Vec::new())
     }

@@ -215,7 +215,7 @@ impl Queues {
                 return Ok(Some(reply));
             }
             if !member.is_staying() {
-                // Nobody has sent anything for some time: what was taken for it would be here.
+                // No producer has sent anything for some time: what was taken for it would be here.
                 return connection.next_within(2 * LOOK);
             }
         }
@@ -277,7 +277,7 @@ impl Lane for Queues {
                 }
                 if let Some(key) = wait.keys.clone().find(|key| lengths[*key] > 0) {
                     let name = String::from_utf8_lossy(&key_name(kind, key)).into_owned();
-                    findings.push(format!("somebody waits for {name}, in which {} lie", lengths[key]));
+                    findings.push(format!("a consumer waits for {name}, in which {} lie", lengths[key]));
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! Streams: some add, some read on from where they are and wait, some take their share of a group, and some change the
-//! streams in ways that bring nobody anything.
+//! streams in ways that bring no reader anything.
 //!
 //! A reader asks for everything behind the last entry it has seen, so an entry that was acknowledged and does not come is a
 //! wake-up that was lost: the reader sees it while it waits, or in an answer that says that nothing came. An entry is given
@@ -34,7 +34,7 @@ struct Tail {
     at: Instant,
 }
 
-/// What was acknowledged is delivered within this, beyond what is excused.
+/// What was acknowledged is delivered within this, beyond the allowances.
 const DELIVERY_MAX: Duration = Duration::from_secs(1);
 /// Writers add one entry in a round, in three of four rounds; in the fourth one after the other.
 const ROUND_MS: u64 = 1300;
@@ -43,7 +43,7 @@ const ROUNDS: u64 = 4;
 const SPREAD_MS: u64 = 100;
 const ROLES: usize = 4;
 const GROUP: &str = "group";
-/// No-op changes in one packet: that many chances to be in somebody's way.
+/// No-op changes in one packet: that many chances to meet a reader that is looked at.
 const TOUCHES: usize = 40;
 const TOUCH_GAP: Duration = Duration::from_micros(500);
 
@@ -143,7 +143,7 @@ impl Streams {
     fn touch(&self, member: &mut Member) -> Result<(), Lost> {
         let mut connection = member.connect()?;
         while member.is_busy() {
-            // The same again and again: whoever waits for this stream is looked at most of the time.
+            // The same again and again: the readers of this stream are looked at most of the time.
             let word = self.touch[member.below(self.touch.len())];
             let request = line(&word.replace('#', &key(member.below(self.streams) & !1)));
             let requests = vec![request; TOUCHES];
@@ -361,7 +361,7 @@ impl Lane for Streams {
         matches!(number % ROLES, 1 | 2)
     }
 
-    /// One member of the group waits for all streams, so it gets what nobody else has got.
+    /// One member of the group waits for all streams, so it gets what no other member has got.
     fn look_quiet(&self, _: &mut Connection) -> Result<Vec<String>, Lost> {
         Ok(self.elements().verdict())
     }

@@ -1,7 +1,7 @@
 //! Victims: connections that wait for a key, and are killed or unblocked right before something is pushed to it.
 //!
 //! CLIENT KILL and CLIENT UNBLOCK have happened when they are answered. So what is pushed behind them, even in the same
-//! packet, is not for the victim: it has to be there afterwards. The keys are nobody else's.
+//! packet, is not for the victim: it has to be there afterwards. No other client has these keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -84,7 +84,7 @@ impl Victims {
         let left = killer.call(&line(&way.left.replace('#', &keys[key])))?;
         let is_there = left == Value::Array(words(&["x"]).into_iter().map(Value::Bulk).collect());
         let was_pushed = matches!(pushed, Value::Integer(1));
-        // Somebody else may have ended it first; then it was not waiting, and nothing follows.
+        // Another client may have ended it first; then it was not waiting, and nothing follows.
         if ended == Value::Integer(1) && was_pushed && !is_there && !self.is_lossy {
             member.fault(format!(
                 "{end}, then {} {}: afterwards there is {}",

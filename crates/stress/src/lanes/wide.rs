@@ -1,6 +1,6 @@
-//! Wide: requests with very many keys, channels or ids, and what meets those who wait for them.
+//! Wide: requests with very many keys, channels or ids, and what meets the clients that wait for them.
 //!
-//! Each is linear in what it names, which is some milliseconds here. If it is more than linear, others wait, and the watchdog
+//! Each is linear in what it names, which is some milliseconds here. If it is more than linear, other clients wait, and the watchdog
 //! sees it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
