@@ -39,9 +39,7 @@ impl Client {
     /// A field of INFO.
     pub fn info(&mut self, field: &str) -> Fallible<String> {
         let Value::Bulk(text) = self.call(&["INFO"])? else { return Err("INFO is no text".to_string()) };
-        let text = String::from_utf8_lossy(&text);
-        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.map(str::to_string).ok_or_else(|| format!("INFO has no field {field}"))
+        info_field(&text, field).ok_or_else(|| format!("INFO has no field {field}"))
     }
 
     pub fn used_memory_bytes(&mut self) -> Fallible<u64> {
@@ -119,6 +117,13 @@ impl Ahead {
     }
 }
 
+/// A field of a reply to INFO.
+pub fn info_field(info: &[u8], field: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(info);
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.map(str::to_string)
+}
+
 /// Appends one command as a client would send it.
 pub fn command<'a>(out: &mut Vec<u8>, words: impl ExactSizeIterator<Item = &'a [u8]>) {
     head(out, b'*', words.len());
@@ -133,4 +138,16 @@ fn head(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.push(kind);
     isotherm_stdx::push_u64(out, number as u64);
     out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let info = b"# Memory\r\nused_memory_rss:9\r\nused_memory:7\r\n";
+        assert_eq!(info_field(info, "used_memory"), Some("7".to_string()));
+        assert_eq!(info_field(info, "used"), None);
+    }
 }

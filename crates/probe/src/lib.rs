@@ -16,7 +16,7 @@ mod client;
 mod scale;
 mod server;
 
-pub use client::{Ahead, Client, command};
+pub use client::{Ahead, Client, command, info_field};
 pub use scale::Scale;
 pub use server::{Server, Thread};
 

@@ -148,17 +148,12 @@ impl Connection {
         self.reply()
     }
 
-    pub fn integer(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Option<i64>, Lost> {
-        Ok(match self.call(words)? {
-            Value::Integer(number) => Some(number),
-            _ => None,
-        })
-    }
-
     /// Its number at the server.
     pub fn id(&mut self) -> Result<u64, Lost> {
-        let id = self.integer(&["CLIENT", "ID"])?;
-        Ok(id.and_then(|id| u64::try_from(id).ok()).unwrap_or(0))
+        Ok(match self.call(&["CLIENT", "ID"])? {
+            Value::Integer(id) => u64::try_from(id).unwrap_or(0),
+            _ => 0,
+        })
     }
 
     /// Sends nothing more; what was sent is still answered.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isotherm_probe::{Server, Thread};
+use isotherm_probe::{Server, Thread, info_field};
 use isotherm_resp::reply_parse::Value;
 
 use crate::Fallible;
 use crate::connection::{Connection, Lost};
-use crate::lanes::{field, line};
+use crate::lanes::line;
 use crate::record;
 use crate::world::World;
 
@@ -83,7 +83,10 @@ fn settle(
             return Ok(());
         };
         // A server of another version may not have this field.
-        let Some(value) = field(&info, name) else { return Ok(()) };
+        let Some(value) = info_field(&info, name).and_then(|text| text.parse().ok()) else {
+            println!("  skipped: INFO has no number {name}");
+            return Ok(());
+        };
         if is_right(value) {
             return Ok(());
         }

@@ -7,7 +7,7 @@
 //! ```
 //! After the first fault a run has nothing more to learn: it is given up, and every thread ends at its next look.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,13 +50,13 @@ pub struct Fault {
     is_closing: bool,
 }
 
-/// Clients by their id at the server, and what may be done to them.
+/// Clients by their id at the server, after what may be done to them.
 #[derive(Default)]
 pub struct Exposed {
     /// Connections whose end loses nothing that is counted.
-    pub killable: BTreeMap<u64, String>,
+    pub killable: BTreeSet<u64>,
     /// Waiting ones that lose nothing by CLIENT UNBLOCK.
-    pub unblockable: BTreeMap<u64, String>,
+    pub unblockable: BTreeSet<u64>,
 }
 
 pub struct World {

@@ -27,7 +27,7 @@ impl Anything {
         let id = connection.id()?;
         let db = DBS_ANY.start + member.below(DBS_ANY.len());
         connection.call(&line(&format!("SELECT {db}")))?;
-        member.world.exposed().killable.insert(id, member.name.clone());
+        member.world.exposed().killable.insert(id);
         let result = self.requests(member, &mut connection);
         member.world.exposed().killable.remove(&id);
         result

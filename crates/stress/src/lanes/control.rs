@@ -6,6 +6,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use isotherm_probe::info_field;
 use isotherm_resp::reply_parse::Value;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -18,10 +19,13 @@ use crate::world::Member;
 
 /// Between two disturbances, on average: with four of them drawn each comes once a second.
 const PAUSE_MS: u64 = 250;
-/// What a command that walks through all data may take for each MB of it: a build with assertions checks every entry.
+/// What commands that walk through all data may take, for each MB of it: some times what they take here, in a build with
+/// assertions, with more threads than cores.
+const RELOAD_MS_PER_MB: u64 = 20;
+/// It compares every entry with what is known of it elsewhere.
+const INVARIANTS_MS_PER_MB: u64 = 100;
 /// And whatever there is.
 const WALK_MS: u64 = 50;
-const WALK_MS_PER_MB: u64 = 100;
 const EVERYTHING: Cover = Cover::EVERYTHING;
 
 /// Parameters with the values that are tried; the first is what is put back.
@@ -102,8 +106,10 @@ impl Control {
                 let reply = connection.call(&line(word))?;
                 look_at_error(member, reply);
             }
-            Disturbance::Reload => self.walk(member, connection, "DEBUG RELOAD")?,
-            Disturbance::Invariants => self.walk(member, connection, "DEBUG CHECK-INVARIANTS")?,
+            Disturbance::Reload => self.walk(member, connection, "DEBUG RELOAD", RELOAD_MS_PER_MB)?,
+            Disturbance::Invariants => {
+                self.walk(member, connection, "DEBUG CHECK-INVARIANTS", INVARIANTS_MS_PER_MB)?;
+            }
             Disturbance::NoExpiry => pause_expiry(member, connection)?,
             Disturbance::Reports => {
                 for _ in 0..1 + member.below(4) {
@@ -122,13 +128,21 @@ impl Control {
     }
 
     /// A command that walks through all data under the gate: it is allowed for as long as that may take.
-    fn walk(&self, member: &mut Member, connection: &mut Connection, text: &str) -> Result<(), Lost> {
+    fn walk(
+        &self,
+        member: &mut Member,
+        connection: &mut Connection,
+        text: &str,
+        ms_per_mb: u64,
+    ) -> Result<(), Lost> {
         let used = match connection.call(&["INFO", "memory"])? {
-            Value::Bulk(info) => field(&info, "used_memory").unwrap_or(DATA_BYTES_MAX),
+            Value::Bulk(info) => {
+                info_field(&info, "used_memory").and_then(|text| text.parse().ok()).unwrap_or(DATA_BYTES_MAX)
+            }
             _ => DATA_BYTES_MAX,
         };
         let begun = Instant::now();
-        let allowance = member.world.allowance.begin(EVERYTHING, walk_max(used));
+        let allowance = member.world.allowance.begin(EVERYTHING, walk_max(used, ms_per_mb));
         let reply = connection.call(&line(text));
         member.world.allowance.end(&allowance, Duration::ZERO);
         let took = (begun.elapsed().as_millis() as u64, used >> 20);
@@ -231,7 +245,7 @@ fn pause(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
 
 /// Some of the connections that expect it, by their id.
 fn kill(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
-    let killable: Vec<u64> = member.world.exposed().killable.keys().copied().collect();
+    let killable: Vec<u64> = member.world.exposed().killable.iter().copied().collect();
     if killable.is_empty() {
         return Ok(());
     }
@@ -243,7 +257,7 @@ fn kill(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
 }
 
 fn unblock(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
-    let waiting: Vec<u64> = member.world.exposed().unblockable.keys().copied().collect();
+    let waiting: Vec<u64> = member.world.exposed().unblockable.iter().copied().collect();
     if waiting.is_empty() {
         return Ok(());
     }
@@ -306,8 +320,8 @@ fn look_at_error(member: &Member, reply: Value) {
 }
 
 /// A command that walks through so much data may hold up all others for this long.
-fn walk_max(used_bytes: u64) -> Duration {
-    Duration::from_millis(WALK_MS + (used_bytes >> 20) * WALK_MS_PER_MB)
+fn walk_max(used_bytes: u64, ms_per_mb: u64) -> Duration {
+    Duration::from_millis(WALK_MS + (used_bytes >> 20) * ms_per_mb)
 }
 
 fn pause_expiry(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
@@ -320,8 +334,14 @@ fn pause_expiry(member: &mut Member, connection: &mut Connection) -> Result<(), 
     Ok(())
 }
 
-/// A number in INFO.
-pub fn field(info: &[u8], name: &str) -> Option<u64> {
-    let text = String::from_utf8_lossy(info);
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_is_allowed_for_by_the_size_of_the_data() {
+        assert_eq!(walk_max(0, RELOAD_MS_PER_MB).as_millis(), 50);
+        assert_eq!(walk_max(20 << 20, RELOAD_MS_PER_MB).as_millis(), 450);
+        assert!(walk_max(20 << 20, INVARIANTS_MS_PER_MB) > walk_max(20 << 20, RELOAD_MS_PER_MB));
+    }
 }

@@ -234,7 +234,7 @@ impl Messages {
         while member.is_busy() {
             let mut connection = member.connect()?;
             let id = connection.id()?;
-            member.world.exposed().killable.insert(id, member.name.clone());
+            member.world.exposed().killable.insert(id);
             let result = dawdle_with(member, &mut connection);
             member.world.exposed().killable.remove(&id);
             match result {

@@ -25,7 +25,7 @@ mod torn;
 mod victims;
 mod wide;
 
-pub use control::{Control, field};
+pub use control::Control;
 pub use times::now_ms;
 
 pub trait Lane: Send + Sync {

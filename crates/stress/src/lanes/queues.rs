@@ -143,7 +143,7 @@ impl Queues {
     fn consume(&self, member: &mut Member) -> Result<(), Lost> {
         let mut connection = member.connect()?;
         let id = connection.id()?;
-        member.world.exposed().unblockable.insert(id, member.name.clone());
+        member.world.exposed().unblockable.insert(id);
         let result = self.consume_with(member, &mut connection);
         member.world.exposed().unblockable.remove(&id);
         *self.waits[member.number].lock().expect("no thread panics with it") = None;

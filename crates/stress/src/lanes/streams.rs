@@ -161,7 +161,7 @@ impl Streams {
     fn read(&self, member: &mut Member) -> Result<(), Lost> {
         let mut connection = member.connect()?;
         let id = connection.id()?;
-        member.world.exposed().unblockable.insert(id, member.name.clone());
+        member.world.exposed().unblockable.insert(id);
         let result = self.read_with(member, &mut connection);
         member.world.exposed().unblockable.remove(&id);
         result
@@ -279,7 +279,7 @@ impl Streams {
     fn share(&self, member: &mut Member) -> Result<(), Lost> {
         let mut connection = member.connect()?;
         let id = connection.id()?;
-        member.world.exposed().unblockable.insert(id, member.name.clone());
+        member.world.exposed().unblockable.insert(id);
         let result = self.share_with(member, &mut connection);
         member.world.exposed().unblockable.remove(&id);
         result
