@@ -24,6 +24,8 @@ isotherm-stress [options]     (cargo xtask stress [options] builds the server wi
   --scale 1/10      a tenth of the elements, fields and messages of each burst
   --server FILE     another server than the one that was built
   --keep FOLDER     where a run that fails leaves what it sent (target/stress-runs)
+
+Exit code: 0 without a fault; 2 if all that is wrong was late, which may be the machine's doing; 1 otherwise.
 ";
 
 /// Seeds that are run first, in this order: together they draw every lane and every disturbance, with the options of CI and

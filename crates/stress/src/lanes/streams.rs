@@ -307,7 +307,8 @@ impl Streams {
                     Ok(None) if member.is_staying() => {}
                     Ok(None) => return Ok(()),
                     Err(lost) => {
-                        self.elements().may_miss(COUNT * self.streams as u64);
+                        // Of each stream that was asked for.
+                        self.elements().may_miss(COUNT * chosen.len() as u64);
                         return Err(lost);
                     }
                 }
