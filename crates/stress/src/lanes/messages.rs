@@ -317,7 +317,7 @@ impl Lane for Messages {
     fn summary(&self) -> String {
         let messages = self.messages.load(Ordering::Relaxed);
         let closed = self.closed.lock().expect("no thread panics with it").len();
-        format!("{messages} published, {closed} readers were too slow")
+        format!("{messages} published, {closed} readers were closed")
     }
 }
 
