@@ -49,7 +49,7 @@ impl Held<'_> {
         let partition_count = self.keyspace.partition_count();
         let partition = self.numbered(hand.partition);
         let (mut steps, mut done) = (Steps::new(pages_max), AgeStep::default());
-        while hand.slot < slots && done.slots < slots_max && steps.look(1) {
+        while hand.slot < slots && done.slots < slots_max && !steps.is_spent() {
             if partition.age_slot(hand, &mut steps, now) {
                 (hand.slot, hand.db, hand.page) = (hand.slot + 1, 0, 0);
                 done.slots += 1;
@@ -66,27 +66,29 @@ impl Held<'_> {
 }
 
 impl Partition {
-    /// Goes on with the hand's slot. Whether the slot is done.
+    /// Goes on with the hand's slot, by a page or a database at least. Whether the slot is done.
     fn age_slot(&mut self, hand: &mut AgeHand, steps: &mut Steps, now: UnixMs) -> bool {
         while usize::from(hand.db) < self.databases().len() {
-            if !steps.look(1) {
-                return false;
-            }
             let table = self.table(Db(hand.db));
             let record = table.filter(|table| table.sums[hand.slot / table.run_slots()].keys > 0);
             let record = record.map(|table| table.slot(&self.store.heap, hand.slot).record);
             while let Some(record) = record.filter(|record| hand.page < record.pages) {
-                if !steps.look(1) {
-                    return false;
-                }
                 if let (Some(page), _) = directory::get(&self.store.heap, &record, hand.page) {
                     age_page(self.store.heap.page_mut(page), now);
                 }
                 hand.page += 1;
+                steps.look(1);
+                if steps.is_spent() {
+                    return false;
+                }
             }
             (hand.db, hand.page) = (hand.db + 1, 0);
+            steps.look(1);
+            if steps.is_spent() {
+                break;
+            }
         }
-        true
+        usize::from(hand.db) == self.databases().len()
     }
 }
 

@@ -20,9 +20,6 @@ pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
 /// The same where a whole page of keys leaves in one hold: one page of elements each.
 pub(crate) const FREED_AT_ONCE_MAX_BY_EXPIRY: u64 = 16;
 
-/// Removed objects that are looked at in one step for one that may go.
-const DOOMED_PER_STEP_MAX: u64 = 64;
-
 /// Columns of a packed collection.
 pub(crate) fn stride_of(form: Form) -> usize {
     match form {
@@ -96,7 +93,7 @@ impl Partition {
                     (true, false) => self.recount(db, &found.expect("it existed"), number),
                     (false, true) => {
                         self.store.objects.get_mut(number).references += 1;
-                        self.store.objects.release(number);
+                        self.store.release_object(number);
                         if let Some(location) = found {
                             self.remove_at(db, &location, now);
                             edited.emptied = true;
@@ -388,14 +385,15 @@ impl Store {
             let listed = std::mem::replace(&mut fields.listed, NEVER);
             self.field_bounds.remove(&(listed, number));
         }
-        if self.objects.release(number) {
-            let root = self.objects.get(number);
-            if root.body.structure().parts() <= self.freed_at_once_max && self.may_go(root) {
-                let at = self.objects.doomed().len() - 1;
-                while !self.free_step(at, usize::MAX) {}
-            } else {
-                self.note_unfreed();
-            }
+        // What the snapshot under way has yet to tell stays.
+        let keeps = self.snapshot.is_active() && self.objects.get(number).seen != self.snapshot.version();
+        if !self.objects.release(number, keeps) || keeps {
+            return;
+        }
+        if self.objects.get(number).body.structure().parts() <= self.freed_at_once_max {
+            while !self.free_next_doomed(usize::MAX) {}
+        } else {
+            self.note_unfreed();
         }
     }
 
@@ -411,33 +409,22 @@ impl Store {
 
     /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
     pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
-        // Those that a snapshot has yet to tell stay; there may be very many of them.
-        let mut steps = Steps::new(DOOMED_PER_STEP_MAX.min(self.objects.doomed().len() as u64));
-        while steps.look(1) {
-            let at = self.objects.next_doomed();
-            if self.may_go(self.objects.get(self.objects.doomed()[at])) {
-                self.free_step(at, nodes_max);
-                steps::note(nodes_max as u64);
-                return true;
-            }
-            self.objects.pass_doomed();
+        if self.objects.next_doomed().is_none() {
+            return false;
         }
-        false
+        self.free_next_doomed(nodes_max);
+        steps::note(nodes_max as u64);
+        true
     }
 
-    /// Whether no snapshot waits for a removed object.
-    fn may_go(&self, root: &Root) -> bool {
-        !self.snapshot.is_active() || root.seen == self.snapshot.version()
-    }
-
-    /// Goes on freeing a doomed object. True if it is gone.
-    fn free_step(&mut self, at: usize, nodes_max: usize) -> bool {
-        let number = self.objects.doomed()[at];
+    /// Goes on freeing the object that was doomed last; there is one. True if it is gone.
+    fn free_next_doomed(&mut self, nodes_max: usize) -> bool {
+        let number = self.objects.next_doomed().expect("an object is doomed");
         let mut root = self.open_object(number);
         let done = root.body.structure_mut().free_step(self, nodes_max);
         self.objects.put(number, root);
         if done {
-            self.objects.bury(at);
+            self.objects.bury();
         }
         done
     }

@@ -35,17 +35,17 @@ impl Flushed {
     }
 
     /// A snapshot that begins now does not see it.
-    pub fn unname(&mut self) {
-        self.table.snapshot_db = UNNAMED;
+    pub fn hide_from_snapshot(&mut self) {
+        self.table.snapshot_db = HIDDEN;
     }
 
-    pub fn is_unnamed(&self) -> bool {
-        self.table.snapshot_db == UNNAMED
+    pub fn is_hidden_from_snapshot(&self) -> bool {
+        self.table.snapshot_db == HIDDEN
     }
 }
 
 /// No database has this number.
-const UNNAMED: Db = Db(u16::MAX);
+const HIDDEN: Db = Db(u16::MAX);
 
 impl Partition {
     /// Takes a database's keys out of sight; how many. What is counted over all databases is told of each key when it is
@@ -71,7 +71,8 @@ impl Partition {
     pub fn free_flushed(&mut self, steps: &mut Steps) -> bool {
         let is_snapshot = self.store.snapshot.is_active();
         // Behind one that a snapshot has yet to walk there are only such.
-        let Some(flushed) = self.flushed.front_mut().filter(|flushed| !is_snapshot || flushed.is_unnamed())
+        let Some(flushed) =
+            self.flushed.front_mut().filter(|flushed| !is_snapshot || flushed.is_hidden_from_snapshot())
         else {
             return false;
         };
@@ -93,26 +94,32 @@ impl Flushed {
                 self.place = (run + 1) * self.table.run_slots();
                 continue;
             }
+            let is_empty = self.free_slot(store, steps);
+            self.place += usize::from(is_empty);
             // A slot costs a step even if nothing is in it.
-            if !steps.look(1) || !self.free_slot(store, steps) {
-                return false;
+            steps.look(1);
+            if steps.is_spent() {
+                return self.place == slots;
             }
-            self.place += 1;
         }
         true
     }
 
-    /// Frees pages of the slot in hand, the last ones first. True if it is empty.
+    /// Frees pages of the slot in hand, the last ones first, one at least. True if it is empty.
     fn free_slot(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
         let mut slot = self.table.slot(&store.heap, self.place);
         let before = slot.record;
-        while slot.record.pages > 0 && steps.look(1) {
+        while slot.record.pages > 0 {
             let last = slot.record.pages - 1;
             if let (Some(page), _) = directory::get(&store.heap, &slot.record, last) {
                 steps.look(store.heap.page(page).len() as u64);
                 self.free_page(store, &mut slot, page);
             }
             directory::pop(&mut store.heap, &mut slot.record);
+            steps.look(1);
+            if steps.is_spent() {
+                break;
+            }
         }
         if slot.record.pages == 0 {
             slot.record = Record::EMPTY;

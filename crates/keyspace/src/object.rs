@@ -214,9 +214,10 @@ pub(crate) struct Objects {
     chunks: Vec<Box<[Option<Box<Root>>]>>,
     free: Pile<u32>,
     len: u32,
+    /// Removed, to be freed.
     doomed: Vec<u32>,
-    /// The one that is looked at next: from the last to the first, and round.
-    doomed_at: usize,
+    /// Removed, but to stay until the snapshot under way is over.
+    kept: Vec<u32>,
     untidy: BTreeSet<u32>,
     footprint: Footprint,
 }
@@ -260,7 +261,7 @@ impl Objects {
         self.put(number, root);
     }
 
-    /// All objects together, doomed ones included.
+    /// All objects together, removed ones included.
     pub fn footprint(&self) -> Footprint {
         self.footprint
     }
@@ -269,7 +270,7 @@ impl Objects {
     pub fn table_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
             + self.free.memory_bytes()
-            + (self.doomed.capacity() + self.untidy.len()) * size_of::<u32>()
+            + (self.doomed.capacity() + self.kept.capacity() + self.untidy.len()) * size_of::<u32>()
     }
 
     /// Asks for the line from which `get` reads where a root is.
@@ -295,35 +296,41 @@ impl Objects {
         self.free.push(number);
     }
 
-    /// An entry that named it is gone. The last one dooms it; whether this was the last.
-    pub fn release(&mut self, number: u32) -> bool {
+    /// An entry that named it is gone; whether it was the last. Then the object is doomed, or kept for a snapshot.
+    pub fn release(&mut self, number: u32, keeps: bool) -> bool {
         let root = self.get_mut(number);
         root.references -= 1;
         let is_last = root.references == 0;
         if is_last {
-            self.doomed.push(number);
+            if keeps { &mut self.kept } else { &mut self.doomed }.push(number);
         }
         is_last
     }
 
-    pub fn doomed(&self) -> &[u32] {
-        &self.doomed
+    /// The removed object that is to be freed next: the last one that was doomed.
+    pub fn next_doomed(&self) -> Option<u32> {
+        self.doomed.last().copied()
     }
 
-    /// The place of the one that is to be looked at; there is one at least.
-    pub fn next_doomed(&mut self) -> usize {
-        self.doomed_at = self.doomed_at.min(self.doomed.len() - 1);
-        self.doomed_at
+    /// A snapshot begins: nodes of what is doomed already carry the epoch before it and would be saved when they are
+    /// freed, so they stay.
+    pub fn keep_doomed(&mut self) {
+        debug_assert!(self.kept.is_empty());
+        std::mem::swap(&mut self.doomed, &mut self.kept);
     }
 
-    /// It has to stay: the next time another one is looked at.
-    pub fn pass_doomed(&mut self) {
-        self.doomed_at = self.doomed_at.checked_sub(1).unwrap_or(usize::MAX);
+    /// The snapshot is over: what it kept is doomed.
+    pub fn doom_kept(&mut self) {
+        if self.doomed.is_empty() {
+            std::mem::swap(&mut self.doomed, &mut self.kept);
+        } else {
+            self.doomed.append(&mut self.kept);
+        }
     }
 
-    /// A doomed object was freed.
-    pub fn bury(&mut self, at: usize) {
-        let number = self.doomed.swap_remove(at);
+    /// `next_doomed` was freed.
+    pub fn bury(&mut self) {
+        let number = self.doomed.pop().expect("it was doomed");
         self.untidy.remove(&number);
         let gone = self.slot_mut(number).take().expect("it was doomed");
         self.footprint.exchange(gone.footprint, Footprint::default());
@@ -346,15 +353,20 @@ impl Objects {
     }
 
     pub fn check_invariants(&self) {
-        let mut sum = Footprint::default();
+        let (mut sum, mut removed) = (Footprint::default(), 0);
         for (_, root) in self.iter() {
             assert_eq!(root.footprint, root.footprint_now());
             sum.exchange(Footprint::default(), root.footprint);
+            removed += usize::from(root.references == 0);
+        }
+        assert_eq!(self.doomed.len() + self.kept.len(), removed);
+        for &number in self.doomed.iter().chain(&self.kept) {
+            assert_eq!(self.get(number).references, 0);
         }
         assert_eq!(self.footprint, sum);
     }
 
-    /// Every object, doomed ones included.
+    /// Every object, removed ones included.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Root)> {
         let roots = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
         roots.filter_map(|(number, root)| Some((number as u32, &**root.as_ref()?)))

@@ -13,7 +13,7 @@
 //!
 //! A large collection is told in parts: its entry's page leads to it, and its own nodes carry the epoch in the same way.
 //! What it changes meanwhile is saved first, under the number of the object; an object that is removed before it was
-//! told waits among the doomed.
+//! told is kept until the snapshot is over.
 //!
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
 //! copied, until somebody changes them. A database that FLUSHALL drops meanwhile is freed when all was walked.
@@ -278,6 +278,7 @@ impl Partition {
         assert!(!state.active && state.saved.is_empty(), "one snapshot at a time");
         state.epoch = state.epoch.wrapping_add(1);
         state.active = true;
+        self.store.objects.keep_doomed();
     }
 
     fn end_snapshot(&mut self) {
@@ -285,6 +286,7 @@ impl Partition {
         debug_assert!(state.saved.is_empty() && state.pending.is_empty());
         debug_assert!(state.fields.is_empty());
         self.store.snapshot.active = false;
+        self.store.objects.doom_kept();
         self.store.note_unfreed();
     }
 

@@ -201,17 +201,19 @@ impl Cron {
             let step = keyspace.expire_step(self.expire_at, now, EXPIRY_STEPS_MAX, sink);
             values.expired_keys.add(step.expired);
             values.expired_fields.add(step.fields);
+            let is_over = Instant::now() >= deadline;
             if !step.more {
                 left -= 1;
+            }
+            // Where time ends, the next tick begins with another partition, whether this one has more or not.
+            if !step.more || is_over {
                 self.expire_at = (self.expire_at + 1) % partitions;
             }
-            if Instant::now() >= deadline {
-                // The next tick begins with another one.
-                self.expire_at = (self.expire_at + 1) % partitions;
-                return true;
+            if is_over {
+                break;
             }
         }
-        false
+        left > 0
     }
 
     /// Gives back what large collections that were removed had. True if time was over before.

@@ -653,8 +653,10 @@ impl Dispatcher {
         if self.is_held_up(session, unless) {
             return false;
         }
+        // DEL of one key is as short as any command with one.
+        let is_measured = command.is_measured && !(command.key_step > 0 && command.has_one_key(args.len()));
         // Without a limit nothing was evicted before it had its locks: its hold begins where the command before it ended.
-        if command.is_measured && self.hot.maxmemory_bytes > 0 || cfg!(debug_assertions) {
+        if is_measured && self.hot.maxmemory_bytes > 0 || cfg!(debug_assertions) {
             self.begin_hold();
         }
         let now = self.clock.now();
@@ -667,10 +669,7 @@ impl Dispatcher {
             // What it is measured by is how long it takes when its key is there.
             self.stats.commands[usize::from(command.index)].ticks.add(taken);
         }
-        if command.is_measured
-            || taken >= self.hot.long_hold_ticks
-            || self.held.has_ready()
-            || cfg!(debug_assertions)
+        if is_measured || taken >= self.hot.long_hold_ticks || self.held.has_ready() || cfg!(debug_assertions)
         {
             self.end_hold(command, taken);
         }

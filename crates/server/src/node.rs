@@ -257,6 +257,7 @@ impl Node {
 
     /// CLIENT PAUSE: until `end_ms`, commands wait; with `writes_only`, only those that write. A later end stays.
     pub fn pause(&self, end_ms: i64, writes_only: bool) {
+        let _changing = self.pause.changing();
         let before = self.tasks();
         self.pause.end_ms.fetch_max(end_ms, Ordering::AcqRel);
         let kind = if writes_only { Tasks::PAUSE_WRITE } else { Tasks::PAUSE_ALL };
@@ -268,6 +269,11 @@ impl Node {
 
     /// CLIENT UNPAUSE.
     pub fn unpause(&self) {
+        let _changing = self.pause.changing();
+        self.end_pause();
+    }
+
+    fn end_pause(&self) {
         self.pause.end_ms.store(0, Ordering::Release);
         self.set_pauses(Tasks(0));
         self.post_pause_changed();
@@ -275,8 +281,13 @@ impl Node {
 
     /// Whoever notices first that the time is over says so to all.
     pub fn end_pause_if_over(&self, now: UnixMs) {
+        if !self.tasks().has(Tasks::PAUSES) || self.pause.is_on(now) {
+            return;
+        }
+        let _changing = self.pause.changing();
+        // Another thread may have ended it, and a client may have begun a new one.
         if self.tasks().has(Tasks::PAUSES) && !self.pause.is_on(now) {
-            self.unpause();
+            self.end_pause();
         }
     }
 
@@ -332,9 +343,15 @@ impl Node {
 #[derive(Default)]
 pub struct Pause {
     end_ms: AtomicI64,
+    /// Held while the end and the tasks of the node change together.
+    changing: Mutex<()>,
 }
 
 impl Pause {
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn is_on(&self, now: UnixMs) -> bool {
         now.0 < self.end_ms()
     }

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::{Id, id};
+use crate::holds;
 use crate::node::Node;
 use crate::pubsub::{Hearers, LETTER_BYTES};
 use crate::worker::Letter;
@@ -120,10 +121,12 @@ impl Node {
     pub fn add_tracker(&self, held: &mut Held<'static>) {
         let held_before = held.holds_all();
         held.acquire(isotherm_keyspace::Want::All);
+        let from = self.stats.now_ticks();
         if self.trackers.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
             held.tell_changes(true);
         }
         if !held_before {
+            holds::note_gate(from);
             held.release();
         }
     }
@@ -135,12 +138,14 @@ impl Node {
         }
         let held_before = held.holds_all();
         held.acquire(isotherm_keyspace::Want::All);
+        let from = self.stats.now_ticks();
         // Somebody may have begun meanwhile.
         if self.trackers.sessions() == 0 {
             held.tell_changes(false);
             self.trackers.table.clear();
         }
         if !held_before {
+            holds::note_gate(from);
             held.release();
         }
     }
