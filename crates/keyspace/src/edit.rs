@@ -262,7 +262,7 @@ impl Partition {
         table.tell(store.key_of(store.entry_at(location)), tag, Some(&before), Some(&after));
         let mut slot = location.slot;
         let before = slot.record;
-        slot.record.outside = slot.record.outside - old.units.get() + new.units.get();
+        slot.record.change_outside(old.units.get(), new.units.get());
         table.store(&mut store.heap, &slot, &before);
     }
 }

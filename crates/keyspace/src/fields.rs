@@ -191,7 +191,7 @@ impl Fields {
             entry.body().into_iter().for_each(|body| store.free_body(body));
         })?;
         if let Some(body) = entry.body() {
-            self.record.outside += store.body_units(body);
+            self.record.change_outside(0, store.body_units(body));
         }
         match old {
             None => self.record.keys += 1,
@@ -351,7 +351,7 @@ impl Fields {
 
     fn free_body(&mut self, store: &mut Store, body: Option<BodyRef>) {
         if let Some(body) = body {
-            self.record.outside -= store.body_units(body);
+            self.record.change_outside(store.body_units(body), 0);
             store.free_body(body);
         }
     }
@@ -370,7 +370,7 @@ impl Fields {
         let Some(page) = place.page else {
             let page = store.heap.new_owned_page(self.number, 1, entry.len(), store.snapshot.version())?;
             page::append(store.heap.page_mut(page), tag_of(key.hash), entry, 0);
-            self.record.page_bytes += store.heap.page(page).used() as u64;
+            self.record.change_page_bytes(0, store.heap.page(page).used() as u64);
             directory::set_page(&mut store.heap, &mut self.record, place.index, Some(page));
             return Ok(page);
         };
@@ -383,7 +383,7 @@ impl Fields {
         if moved != page {
             directory::set_page(&mut store.heap, &mut self.record, place.index, Some(moved));
         }
-        self.record.page_bytes = self.record.page_bytes + store.heap.page(moved).used() as u64 - used;
+        self.record.change_page_bytes(used, store.heap.page(moved).used() as u64);
         Ok(moved)
     }
 
@@ -553,11 +553,11 @@ impl Structure for Fields {
 
     fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
-        self.record.page_bytes + pages + self.record.outside * UNIT_BYTES
+        self.record.page_bytes() + pages + self.record.outside() * UNIT_BYTES
     }
 
     fn footprint(&self) -> Footprint {
-        Footprint { page_bytes: self.record.page_bytes, malloc_bytes: 0 }
+        Footprint { page_bytes: self.record.page_bytes(), malloc_bytes: 0 }
     }
 
     fn encoding(&self) -> Encoding {
@@ -595,13 +595,13 @@ impl Structure for Fields {
             self.next_page += 1;
             let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
             directory::set_page(&mut store.heap, &mut self.record, index, None);
-            if self.record.outside > 0 {
+            if self.record.outside() > 0 {
                 let view = store.heap.page(page);
                 let bodies: Vec<BodyRef> =
                     view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
                 bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
             }
-            self.record.page_bytes -= store.heap.page(page).used() as u64;
+            self.record.change_page_bytes(store.heap.page(page).used() as u64, 0);
             store.heap.release(page);
         }
         directory::free(&mut store.heap, &self.record);
@@ -699,10 +699,10 @@ impl Structure for Fields {
         }
         let counted = (keys, volatile, outside);
         let record = &self.record;
-        assert_eq!(record.page_bytes, bytes);
+        assert_eq!(record.page_bytes(), bytes);
         // While it is being freed, entries are no longer counted.
         if self.next_page == 0 {
-            assert_eq!(counted, (record.keys, record.volatile, record.outside));
+            assert_eq!(counted, (record.keys, record.volatile, record.outside()));
         }
         referred
     }

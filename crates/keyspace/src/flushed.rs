@@ -147,13 +147,13 @@ impl Flushed {
             record.keys -= 1;
             record.volatile -= u32::from(entry.is_volatile());
         }
-        record.page_bytes -= view.used() as u64;
+        record.change_page_bytes(view.used() as u64, 0);
         let bodies: Vec<BodyRef> =
             view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
         // Of collections all but the smallest are left to later steps: a page may hold some 200 of them.
         store.freed_at_once_max = FREED_AT_ONCE_MAX_BY_EXPIRY;
         for body in bodies {
-            record.outside -= store.body_units(body);
+            record.change_outside(store.body_units(body), 0);
             self.table.timed_hashes -= u64::from(store.is_timed(body));
             store.free_body(body);
         }

@@ -33,7 +33,7 @@ const PAGE_ENTRIES_TARGET: u64 = 8;
 #[inline]
 pub(crate) fn is_overfull(record: &Record) -> bool {
     let (pages, keys) = (u64::from(record.pages), u64::from(record.keys));
-    record.page_bytes > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages
+    record.page_bytes() > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages
 }
 
 /// Whether one page less would do: a fifth below the point where it would be split again, so that it does not go to and
@@ -41,7 +41,7 @@ pub(crate) fn is_overfull(record: &Record) -> bool {
 #[inline]
 pub(crate) fn is_sparse(record: &Record) -> bool {
     let Some(fewer @ 1..) = u64::from(record.pages).checked_sub(1) else { return false };
-    let small = record.page_bytes * 5 < PAGE_BYTES_TARGET * fewer * 4;
+    let small = record.page_bytes() * 5 < PAGE_BYTES_TARGET * fewer * 4;
     let few = u64::from(record.keys) * 5 < PAGE_ENTRIES_TARGET * fewer * 4;
     small || few
 }
@@ -126,7 +126,7 @@ pub(crate) fn split(
     store.heap.release(source);
     let used_now: usize =
         halves.iter().filter_map(|half| half.0).map(|page| store.heap.page(page).used()).sum();
-    record.page_bytes = record.page_bytes + used_now as u64 - used;
+    record.change_page_bytes(used, used_now as u64);
     Ok(())
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn merge(
                 store.merge_pages(into, from, now)?
             }
         };
-        record.page_bytes = record.page_bytes + store.heap.page(merged).used() as u64 - used;
+        record.change_page_bytes(used, store.heap.page(merged).used() as u64);
         directory::set_page(&mut store.heap, record, target, Some(merged));
         directory::lower_bound(&mut store.heap, record, target, from_bound);
     }
@@ -168,12 +168,12 @@ pub(crate) fn settle_removal(
     (page, used): (Handle, u64),
     left: Option<Handle>,
 ) {
-    record.page_bytes -= used - left.map_or(0, |page| store.heap.page(page).used() as u64);
+    record.change_page_bytes(used - left.map_or(0, |page| store.heap.page(page).used() as u64), 0);
     if left != Some(page) {
         directory::set_page(&mut store.heap, record, index, left);
     }
     if record.keys == 0 {
-        debug_assert_eq!(record.page_bytes, 0);
+        debug_assert_eq!(record.page_bytes(), 0);
         directory::free(&mut store.heap, record);
         *record = Record::EMPTY;
     }

@@ -288,7 +288,7 @@ impl Partition {
         table.tell(store.key_of(entry), tag, Some(&old), Some(&new));
         let mut slot = location.slot;
         let before = slot.record;
-        slot.record.outside = slot.record.outside - store.body_units(body) + store.body_units(grown);
+        slot.record.change_outside(store.body_units(body), store.body_units(grown));
         table.store(&mut store.heap, &slot, &before);
         Ok(())
     }

@@ -139,7 +139,7 @@ fn prefetch_directory(arena: &Arena, record: Place, hash: u64) -> Place {
 #[inline]
 fn prefetch_others(arena: &Arena, at: Place, intent: Intent) -> [Place; 2] {
     let record = hinted_record(arena, at);
-    let Record { root, pages, keys, page_bytes, .. } = record;
+    let Record { root, pages, keys, .. } = record;
     let mut others = [Place::default(); 2];
     // A slot of one page splits just that one.
     if pages < 2 {
@@ -147,13 +147,13 @@ fn prefetch_others(arena: &Arena, at: Place, intent: Intent) -> [Place; 2] {
     }
     let entry_bytes = TYPICAL_ENTRY_BYTES as u64;
     if intent.adds {
-        let (keys, page_bytes) = (keys.saturating_add(1), page_bytes + entry_bytes);
-        if is_overfull(&Record { keys, page_bytes, ..record }) {
+        let (keys, page_bytes) = (keys.saturating_add(1), record.page_bytes() + entry_bytes);
+        if is_overfull(&Record::of_pages(root, pages, keys, page_bytes)) {
             others[0] = prefetch_child(arena, root, pages, buddy(pages));
         }
     } else {
-        let (keys, page_bytes) = (keys.saturating_sub(1), page_bytes.saturating_sub(entry_bytes));
-        if is_sparse(&Record { keys, page_bytes, ..record }) {
+        let (keys, page_bytes) = (keys.saturating_sub(1), record.page_bytes().saturating_sub(entry_bytes));
+        if is_sparse(&Record::of_pages(root, pages, keys, page_bytes)) {
             others = [pages - 1, buddy(pages - 1)].map(|index| prefetch_child(arena, root, pages, index));
         }
     }
@@ -164,7 +164,7 @@ fn prefetch_others(arena: &Arena, at: Place, intent: Intent) -> [Place; 2] {
 #[inline]
 fn hinted_record(arena: &Arena, at: Place) -> Record {
     let word = |offset: usize| arena.hint_u32(at.raw, at.offset as usize + offset);
-    Record { root: word(0), pages: word(4), keys: word(8), page_bytes: u64::from(word(16)), ..Record::EMPTY }
+    Record::of_pages(word(0), word(4), word(8), u64::from(word(16)))
 }
 
 /// Where the handle of page `index` stands.

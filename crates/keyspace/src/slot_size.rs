@@ -23,6 +23,6 @@ impl SlotSize {
         let record = partition.slot(table, partition.geometry.place_of(slot)).record;
         self.keys += u64::from(record.keys);
         self.volatile += u64::from(record.volatile);
-        self.memory_bytes += record.page_bytes + record.outside * UNIT_BYTES;
+        self.memory_bytes += record.page_bytes() + record.outside() * UNIT_BYTES;
     }
 }

@@ -180,7 +180,7 @@ impl Table {
         slot.record.write(&mut heap.bytes_mut(handle, offset + RECORD_BYTES)[offset..]);
         let sum = &mut self.sums[run];
         sum.bound = sum.bound.min(slot.record.bound);
-        self.page_bytes = self.page_bytes + slot.record.page_bytes - old.page_bytes;
+        self.page_bytes = self.page_bytes + slot.record.page_bytes() - old.page_bytes();
         let keys = slot.record.keys.wrapping_sub(old.keys);
         let volatile = slot.record.volatile.wrapping_sub(old.volatile);
         if keys == 0 && volatile == 0 {
@@ -313,7 +313,7 @@ impl Table {
         if moved != page {
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         }
-        slot.record.page_bytes = slot.record.page_bytes + store.heap.page(moved).used() as u64 - used;
+        slot.record.change_page_bytes(used, store.heap.page(moved).used() as u64);
         self.store(&mut store.heap, &slot, &before);
         self.grow(store, &slot, now);
         Ok(())
@@ -356,14 +356,14 @@ impl Table {
         self.tell(key.bytes, tag_of(key.hash), old_account, Some(&account));
         let record = &mut location.slot.record;
         if let Some(body) = entry.body() {
-            record.outside += store.body_units(body);
+            record.change_outside(0, store.body_units(body));
             self.timed_hashes += u64::from(store.is_timed(body));
         }
         match &old {
             None => record.keys += 1,
             Some(old) => {
                 if let Some(body) = old.body {
-                    record.outside -= store.body_units(body);
+                    record.change_outside(store.body_units(body), 0);
                     self.timed_hashes -= u64::from(store.is_timed(body));
                     store.free_body(body);
                 }
@@ -403,7 +403,7 @@ impl Table {
         }
         let Some(page) = location.page else {
             let (page, spot) = store.first_page(key, entry, now)?;
-            slot.record.page_bytes += store.heap.page(page).used() as u64;
+            slot.record.change_page_bytes(0, store.heap.page(page).used() as u64);
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(page));
             (location.page, location.spot) = (Some(page), Some(spot));
             return Ok(());
@@ -419,7 +419,7 @@ impl Table {
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         }
         (location.page, location.spot) = (Some(moved), Some(spot));
-        slot.record.page_bytes = slot.record.page_bytes + used_now - used;
+        slot.record.change_page_bytes(used, used_now);
         Ok(())
     }
 
@@ -437,7 +437,7 @@ impl Table {
             (entry.is_volatile(), entry.body(), page.used() as u64)
         };
         if let Some(body) = body {
-            slot.record.outside -= store.body_units(body);
+            slot.record.change_outside(store.body_units(body), 0);
             self.timed_hashes -= u64::from(store.is_timed(body));
             store.free_body(body);
         }
@@ -475,7 +475,7 @@ impl Table {
             gone += 1;
         }
         for body in bodies {
-            slot.record.outside -= store.body_units(body);
+            slot.record.change_outside(store.body_units(body), 0);
             self.timed_hashes -= u64::from(store.is_timed(body));
             store.free_body(body);
         }
@@ -540,7 +540,7 @@ impl Table {
         let before = slot.record;
         let used = store.heap.page(page).used();
         let moved = store.convert_access(page, now)?;
-        slot.record.page_bytes = slot.record.page_bytes + store.heap.page(moved).used() as u64 - used as u64;
+        slot.record.change_page_bytes(used as u64, store.heap.page(moved).used() as u64);
         directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         self.store(&mut store.heap, &slot, &before);
         Ok(())
@@ -668,7 +668,7 @@ impl Table {
             for at in run * self.run_slots()..(run + 1) * self.run_slots() {
                 let record = self.slot(&store.heap, at).record;
                 timed_hashes += u64::from(self.check_slot(store, at, &record, &slot_of, &mut referred));
-                page_bytes += record.page_bytes;
+                page_bytes += record.page_bytes();
                 self.for_each_page(&store.heap, at, |_, page| {
                     let page = store.heap.page(page);
                     for account in page.spots().map(|spot| store.account(EntryBytes(page.entry(spot)))) {
@@ -737,7 +737,7 @@ impl Table {
             }
         }
         let counted = (keys, volatile, bytes, outside);
-        assert_eq!(counted, (record.keys, record.volatile, record.page_bytes, record.outside));
+        assert_eq!(counted, (record.keys, record.volatile, record.page_bytes(), record.outside()));
         assert!(record.bound == NEVER || record.pages > 0);
         timed_hashes
     }
