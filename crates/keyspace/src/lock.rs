@@ -523,7 +523,10 @@ impl<'k> Held<'k> {
         /// Entries freed in one hold: some 20 us.
         const STEPS_A_HOLD: usize = 200;
         self.release();
-        let mut steps = Steps::new(std::mem::take(&mut self.free_afterwards));
+        // What others remove meanwhile does not keep this going: nothing takes less than a unit of the arena.
+        let live_bytes: u64 = self.keyspace.arenas().iter().map(|arena| arena.live_bytes()).sum();
+        let most = live_bytes / 16 + Slot::COUNT as u64;
+        let mut steps = Steps::new(std::mem::take(&mut self.free_afterwards).min(most));
         for partition in 0..self.keyspace.partition_count() as u16 {
             while self.keyspace.has_unfreed(partition) && !steps.is_spent() {
                 self.keyspace.free_step(partition, STEPS_A_HOLD);
