@@ -102,11 +102,10 @@ impl Step<'_> {
             let left = fields.record.keys;
             partition.store.objects.put(number, root);
             partition.store.list_bound(number);
-            self.done.fields += gone.len() as u64;
             let is_stuck = partition.store.field_bounds.first() == Some(&(bound, number));
             debug_assert!(!is_stuck || self.steps.is_spent(), "a hash with nothing due has a later bound");
-            if !gone.is_empty() {
-                tell_gone(partition, number, left, &gone, self.now, self.sink);
+            if !gone.is_empty() && tell_gone(partition, number, left, &gone, self.now, self.sink) {
+                self.done.fields += gone.len() as u64;
             }
             // Behind a hash that was looked at: each turn gets on.
             if self.steps.is_spent() {
@@ -169,7 +168,8 @@ impl Step<'_> {
     }
 }
 
-/// Tells whoever listens, and removes a hash that has no fields left.
+/// Reports fields that left, and removes a hash that has none left. False for a hash of a flushed database, which no
+/// client sees any more: nothing is reported of it.
 fn tell_gone(
     partition: &mut Partition,
     number: u32,
@@ -177,9 +177,8 @@ fn tell_gone(
     gone: &[Vec<u8>],
     now: UnixMs,
     sink: &mut dyn EffectSink,
-) {
-    // One that was flushed under a snapshot has no name any more.
-    let Some((db, location, key)) = partition.find_object(number) else { return };
+) -> bool {
+    let Some((db, location, key)) = partition.find_object(number) else { return false };
     let mut command: Vec<&[u8]> = vec![b"HDEL", &key];
     command.extend(gone.iter().map(Vec::as_slice));
     sink.effect(Effect::Log { db, command: &command });
@@ -195,6 +194,7 @@ fn tell_gone(
     if partition.tells_changes {
         sink.effect(Effect::Touched { db, key: &key });
     }
+    true
 }
 
 /// Removes what is due in one page, all of it at once, and makes its bound exact; how many left. Of collections all but

@@ -82,6 +82,18 @@ fn a_large_slot_of_two_lifetimes_expires() {
     }
 }
 
+/// Fields of a flushed database leave without being counted: no client sees them any more.
+#[test]
+fn fields_of_a_flushed_hash_are_not_counted() {
+    let keyspace = world(1, 9);
+    set_fields(&keyspace, b"hash", (0..500).map(|field| (field, Some(START + 1_000))));
+    txn(&keyspace, START, |txn| txn.flush(Some(Db(0))));
+    assert_eq!(expire_all(&keyspace, START + 2_000, 250, 100), ExpireStep::default());
+    while keyspace.free_step(0, 100) {}
+    assert_eq!(keyspace.arenas()[0].stats().live_objects, 0);
+    keyspace.check_invariants();
+}
+
 /// Times that were prolonged leave their bounds behind: all of them are looked at when those come, a few a step.
 #[test]
 fn prolonged_times_are_looked_at_in_steps() {
