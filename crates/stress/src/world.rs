@@ -17,7 +17,7 @@ use isotherm_stdx::Prng;
 
 use crate::allowance::{Allowance, Cover};
 use crate::connection::{Connection, Lost};
-use crate::plan::Plan;
+use crate::plan::{Disturbance, Plan};
 use crate::record::Record;
 use crate::threads;
 
@@ -238,8 +238,22 @@ impl Member {
         Member { world: Arc::clone(world), name, number, prng: Prng::new(mixed), record }
     }
 
-    /// A connection with this member's name, which the server does not evict.
+    /// A connection with this member's name, which the server does not evict. Before it has said so, the server may:
+    /// where `maxmemory-clients` is lowered, it tries again.
     pub fn connect(&self) -> Result<Connection, Lost> {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        const PAUSE: Duration = Duration::from_millis(20);
+        let is_evicted = self.world.plan.disturbances.contains(&Disturbance::Config);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.connect_once() {
+                Err(Lost::Closed(_)) if is_evicted && Instant::now() < until => std::thread::sleep(PAUSE),
+                connected => return connected,
+            }
+        }
+    }
+
+    fn connect_once(&self) -> Result<Connection, Lost> {
         let mut connection = Connection::open(&self.world, &self.record)?;
         connection.send_all(&[&["CLIENT", "SETNAME", &self.name], &["CLIENT", "NO-EVICT", "ON"]])?;
         connection.replies(2)?;
