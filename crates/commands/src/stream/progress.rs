@@ -27,7 +27,7 @@ pub(super) fn entries_up_to(state: &StreamState, len: u64, id: StreamId) -> Opti
     let whole = state.max_deleted_id == StreamId::MIN || state.max_deleted_id < state.first_id;
     match id.cmp(&state.first_id) {
         std::cmp::Ordering::Less if whole => Some(state.entries_added.wrapping_sub(len)),
-        std::cmp::Ordering::Equal if whole => Some(state.entries_added.wrapping_sub(len) + 1),
+        std::cmp::Ordering::Equal if whole => Some(state.entries_added.wrapping_sub(len).wrapping_add(1)),
         _ => None,
     }
 }
@@ -47,7 +47,9 @@ pub(super) fn lag(state: &StreamState, len: u64, group: &ConsumerGroup) -> Optio
 /// The group is about to be given entry `id`, behind all it was given before.
 pub(super) fn advance(group: &mut ConsumerGroup, state: &StreamState, len: u64, id: StreamId) {
     match &mut group.entries_read {
-        Some(read) if group.last_id >= state.first_id && !has_gaps(state, len, group.last_id) => *read += 1,
+        Some(read) if group.last_id >= state.first_id && !has_gaps(state, len, group.last_id) => {
+            *read = read.saturating_add(1)
+        }
         read if state.entries_added > 0 => *read = entries_up_to(state, len, id),
         _ => {}
     }

@@ -59,7 +59,7 @@ impl Stream {
             self.state.first_id = id;
         }
         self.state.last_id = id;
-        self.state.entries_added += 1;
+        self.count_added(1);
         Ok(())
     }
 
@@ -117,8 +117,13 @@ impl Stream {
             self.state.first_id = block.first();
         }
         self.state.last_id = block.last();
-        self.state.entries_added += u64::from(block.live());
+        self.count_added(u64::from(block.live()));
         Ok(())
+    }
+
+    /// A payload may bring the highest number of all: it stays.
+    fn count_added(&mut self, entries: u64) {
+        self.state.entries_added = self.state.entries_added.saturating_add(entries);
     }
 
     fn new_piece(&mut self, room: &mut Room<'_>, first: StreamId, bytes: usize) -> Result<Piece, Full> {
