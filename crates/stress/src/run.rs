@@ -21,6 +21,7 @@ use crate::lanes::messages::OUTPUT_BYTES_MAX;
 use crate::lanes::{Control, Lane, lane};
 use crate::options::{Options, SEEDS};
 use crate::plan::{DATA_BYTES_MAX, Plan, name_of};
+use crate::record::Record;
 use crate::watchdog::{Sampler, Watch, spawn_small};
 use crate::world::{Member, Phase, Severity, World};
 use crate::{Fallible, report, settle};
@@ -205,6 +206,13 @@ struct Run {
 }
 
 impl Run {
+    /// Idle while the lanes run, so the first that `maxmemory-clients` would evict.
+    fn connect_audit(&self, record: &Arc<Record>) -> Result<Connection, Lost> {
+        let mut audit = Connection::open(&self.world, record)?;
+        audit.call(&["CLIENT", "NO-EVICT", "ON"])?;
+        Ok(audit)
+    }
+
     fn through(
         &mut self,
         server: &mut Server,
@@ -214,14 +222,14 @@ impl Run {
     ) -> Result<(), Lost> {
         let world = Arc::clone(&self.world);
         let record = world.record("audit");
-        let mut audit = Connection::open(&world, &record)?;
+        let mut audit = self.connect_audit(&record)?;
         self.start_lanes(&mut audit)?;
         // The probes stay until all have left.
         self.threads.extend(watch.start(&world).into_iter().map(|thread| (thread, Phase::Leaving)));
         self.watch_until(server, |world| world.begun.elapsed() >= time)?;
         world.enter(Phase::Quiet);
         self.wait_for_threads(server, Phase::Busy)?;
-        let mut audit = if world.plan.kills_all { Connection::open(&world, &record)? } else { audit };
+        let mut audit = if world.plan.kills_all { self.connect_audit(&record)? } else { audit };
         self.look_quiet(server, &mut audit)?;
         world.enter(Phase::Leaving);
         self.wait_for_threads(server, Phase::Leaving)?;
