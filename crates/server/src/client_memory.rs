@@ -60,6 +60,8 @@ impl Node {
         if self.clients.bytes() <= limit || self.futile_until_ms.load(Relaxed) > now.0 {
             return 0;
         }
+        // One thread at a time: two would choose the same clients.
+        let Ok(_evicting) = self.evicting_clients.try_lock() else { return 0 };
         let mut clients: Vec<(u64, Arc<ClientShared>)> = self
             .clients
             .all()

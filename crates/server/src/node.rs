@@ -61,6 +61,8 @@ pub struct Node {
     pub reply_lists: AtomicBool,
     /// Until when no look for connections to close is worth it (`client_memory`).
     pub futile_until_ms: AtomicI64,
+    /// Held by the thread that chooses connections to close.
+    pub evicting_clients: Mutex<()>,
     /// DEBUG SET-SKIP-CHECKSUM-VALIDATION.
     pub skip_checksums: AtomicBool,
     /// Attempts to authenticate that failed, since the start or CONFIG RESETSTAT.
@@ -142,6 +144,7 @@ impl Node {
             cron_paused: AtomicBool::new(false),
             reply_lists: AtomicBool::new(false),
             futile_until_ms: AtomicI64::new(0),
+            evicting_clients: Mutex::default(),
             skip_checksums: AtomicBool::new(false),
             auth_denied: AtomicU64::new(0),
             pending_end: Pending::default(),
