@@ -13,8 +13,8 @@
 //! Above the limit those that take most are closed. They are closed by their owners, a moment later: until then what
 //! they take is counted as leaving, so that nobody evicts a key, or a second connection, for it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
 
 use crate::admin;
 use crate::log;
@@ -60,8 +60,8 @@ impl Node {
         if self.clients.bytes() <= limit || self.futile_until_ms.load(Relaxed) > now.0 {
             return 0;
         }
-        // One thread at a time: two would choose the same clients.
-        let Ok(_evicting) = self.evicting_clients.try_lock() else { return 0 };
+        // One thread at a time: two would choose the same clients. No partition is held here.
+        let _evicting = self.evicting_clients.lock().unwrap_or_else(PoisonError::into_inner);
         let mut clients: Vec<(u64, Arc<ClientShared>)> = self
             .clients
             .all()

@@ -183,7 +183,7 @@ impl Dispatcher {
             list.keys.iter().for_each(|key| unlist_key(&mut self.held, key, &list.watcher));
         }
         // As many as its client has watched.
-        self.held.excuse(steps::looked().wrapping_sub(looked_before));
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
         if let Err(refused) = checked {
             self.facts = None;
             self.note_hold(command, self.hold_from());

@@ -578,6 +578,7 @@ impl Inner {
     fn book(&mut self, connection: &mut Connection) {
         connection.book(self.node);
         if self.node.clients.bytes() > self.dispatcher.hot.client_bytes_max {
+            self.dispatcher.release();
             self.node.evict_clients(self.dispatcher.stats);
             // If it waits, the letter that has killed it decides (`attend`).
             if connection.session.shared.is_asked(Attention::KILL) && !connection.is_blocked() {

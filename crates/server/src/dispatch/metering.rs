@@ -150,7 +150,7 @@ impl Dispatcher {
             let is_linear = command.spec.complexity.to_ascii_lowercase().contains("o(n");
             let is_bounded = locks_all && command.spec.is_constant_time() && !is_linear;
             assert!(own <= HOLD_LOOKS_MAX + bound || !is_bounded, "{} has looked {own} times", command.name);
-            self.held.excuse(own);
+            self.held.exempt(own);
         }
     }
 }
