@@ -356,7 +356,7 @@ pub(crate) enum Bounded {
     /// No page from the first on has such a bound.
     None,
     /// The budget ended before it is known.
-    Unknown,
+    OutOfBudget,
 }
 
 /// Bounds that count as one step: 64 x 8 B are eight cache lines in a row.
@@ -428,7 +428,7 @@ impl Search<'_> {
             }
             // Only behind a node that is exact now: whoever goes on gets further.
             if self.steps.is_spent() {
-                return (Bounded::Unknown, NEVER);
+                return (Bounded::OutOfBudget, NEVER);
             }
         }
         (Bounded::None, least)

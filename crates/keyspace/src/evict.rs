@@ -209,7 +209,7 @@ fn volatile_page(
     loop {
         let index = match partition.next_bounded(db, place, from, &|bound| bound != NEVER, steps) {
             Bounded::Page(index) => index,
-            Bounded::Unknown => return None,
+            Bounded::OutOfBudget => return None,
             Bounded::None => {
                 assert!(!wrapped, "the slot has volatile entries");
                 (from, wrapped) = (0, true);

@@ -158,7 +158,7 @@ impl Step<'_> {
                 // Only a search from the start makes the bound of the slot exact.
                 Bounded::None if from > 0 => 0,
                 Bounded::None => return looked,
-                Bounded::Unknown => return true,
+                Bounded::OutOfBudget => return true,
             };
             looked = true;
             if self.steps.is_spent() {

@@ -261,7 +261,7 @@ impl Fields {
                 }
                 // Only a search from the start makes the record's bound exact.
                 Bounded::None if from > 0 => 0,
-                Bounded::None | Bounded::Unknown => break,
+                Bounded::None | Bounded::OutOfBudget => break,
             };
             if steps.is_spent() {
                 break;

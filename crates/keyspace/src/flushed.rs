@@ -52,7 +52,7 @@ impl Partition {
     /// freed, or has forgotten all of them if no others stay.
     pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
         let Some(mut table) = self.take_table(db) else { return 0 };
-        table.retire();
+        table.mark_flushed();
         if others_stay {
             table.forget_largest();
         }

@@ -46,7 +46,7 @@ pub struct Config {
     pub class_bytes: fn(usize) -> usize,
 }
 
-/// Is told how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
+/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
 /// keyspace has no clock: what `begin` returned when the lock was had is what `end` is given before it is let go.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldWatch {
@@ -409,7 +409,7 @@ impl<'k> Held<'k> {
 
     /// So many of the items that were looked at are the own work of a command that may take as long as its client asks.
     #[inline(always)]
-    pub fn excuse(&mut self, count: u64) {
+    pub fn exempt(&mut self, count: u64) {
         if cfg!(debug_assertions) {
             self.budget.own += count;
         }
@@ -613,7 +613,7 @@ impl<'k> Held<'k> {
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
         self.keyspace.give_turn(waiter);
         // As many keys as its client has named.
-        self.excuse(waiter.keys.len() as u64);
+        self.exempt(waiter.keys.len() as u64);
         for key in &waiter.keys {
             steps::note(1);
             let counts = &self.keyspace.shared.waited;
@@ -643,7 +643,7 @@ impl<'k> Held<'k> {
     /// The waiters behind `waiter` may be served now: all of its keys are looked at. Their partitions are held.
     pub(crate) fn pass_on(&mut self, waiter: &Waiter) {
         // As many keys as its client has named.
-        self.excuse(waiter.keys.len() as u64);
+        self.exempt(waiter.keys.len() as u64);
         for key in &waiter.keys {
             steps::note(1);
             if self.numbered(key.partition).waiters.has_behind(key.db, &key.name, waiter.turn()) {

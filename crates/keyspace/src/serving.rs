@@ -93,7 +93,7 @@ fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps
     // As many keys as the command has changed.
     let looked_before = steps::looked();
     let mut kind = server.kind_of(db, &key);
-    server.held().excuse(steps::looked().wrapping_sub(looked_before));
+    server.held().exempt(steps::looked().wrapping_sub(looked_before));
     while let Some(waiter) = server.held().next_waiter(db, &key, behind, kind) {
         if !steps.look(1) {
             return waiter.wake();
@@ -111,7 +111,7 @@ fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps
         }
         // Its command looks at all of its keys. What it does is its client's own work, but others wait for it.
         steps.look(waiter.keys.len() as u64);
-        server.held().excuse(waiter.keys.len() as u64);
+        server.held().exempt(waiter.keys.len() as u64);
         match try_to_serve(server, &waiter) {
             Tried::Answered => {
                 server.held().unlist(db, &key, &waiter);
@@ -146,11 +146,11 @@ fn try_to_serve<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) -> Tried 
 
 /// A waiter of this worker was woken. What was locked for it is still held afterwards.
 pub fn look<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) {
-    waiter.has_heard();
+    waiter.clear_woken();
     server.acquire(waiter);
     let looked_before = steps::looked();
     let is_worth_it = !waiter.has_ended() && is_worth_a_try(server, waiter);
-    server.held().excuse(steps::looked().wrapping_sub(looked_before));
+    server.held().exempt(steps::looked().wrapping_sub(looked_before));
     if is_worth_it {
         let tried = try_to_serve(server, waiter);
         debug_assert!(tried != Tried::OwnerLooks, "all that it needs is held, so no other thread has it");

@@ -50,7 +50,7 @@ pub(crate) struct Table {
     /// Told apart by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::value::Db,
     /// It was flushed.
-    is_retired: bool,
+    is_flushed: bool,
     partition: u16,
     shared: Arc<Shared>,
 }
@@ -116,7 +116,7 @@ impl Table {
             sizes: Sizes::default(),
             number: shared.next_table.fetch_add(1, Relaxed),
             snapshot_db,
-            is_retired: false,
+            is_flushed: false,
             partition,
             shared,
         })
@@ -191,7 +191,7 @@ impl Table {
         let (keys, volatile) = (i64::from(keys as i32), i64::from(volatile as i32));
         self.keys = self.keys.wrapping_add_signed(keys);
         self.volatile = self.volatile.wrapping_add_signed(volatile);
-        if !self.is_retired {
+        if !self.is_flushed {
             self.shared.weights[usize::from(self.partition)].add(keys, volatile);
         }
     }
@@ -648,8 +648,8 @@ impl Table {
     }
 
     /// It is no longer a database's: eviction does not count its keys.
-    pub fn retire(&mut self) {
-        self.is_retired = true;
+    pub fn mark_flushed(&mut self) {
+        self.is_flushed = true;
         self.shared.weights[usize::from(self.partition)].add(-(self.keys as i64), -(self.volatile as i64));
     }
 
@@ -714,7 +714,7 @@ impl Table {
             let page = store.heap.page(handle);
             page.check_invariants();
             assert!(page.len() > 0, "a page without entries has no bytes");
-            if !self.is_retired {
+            if !self.is_flushed {
                 store.snapshot.check_version(page.version());
             }
             referred[0] += 1;

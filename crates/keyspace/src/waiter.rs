@@ -179,7 +179,7 @@ impl Waiter {
     }
 
     /// The owner is about to look, and has no lock yet: what changes from now on wakes it again.
-    pub fn has_heard(&self) {
+    pub fn clear_woken(&self) {
         self.woken.store(false, Ordering::Release);
     }
 

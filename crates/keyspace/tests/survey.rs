@@ -91,7 +91,7 @@ fn a_large_slot_is_sampled() {
         let mut txn = Txn::new(&mut held, conditions, &mut nobody);
         txn.set(Db(0), &key, NewValue::Bytes(b"v"), Expiry::Keep).unwrap();
     }
-    held.excuse(steps::looked());
+    held.exempt(steps::looked());
     held.release();
     let before = steps::looked();
     let times = Survey::new(&mut held).idle_times(Db(0), Slot::of_key(b"tag"), UnixMs(START));

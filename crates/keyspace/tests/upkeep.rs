@@ -65,7 +65,9 @@ fn a_large_hash_of_two_lifetimes_expires() {
 #[test]
 fn a_large_slot_of_two_lifetimes_expires() {
     let keys = if cfg!(miri) { 300 } else { 60_000 };
-    for secret in 1..=if cfg!(miri) { 1 } else { 4 } {
+    for (secret, steps_max) in
+        [(1, 250), (2, 250), (3, 1), (4, 7)].into_iter().take(if cfg!(miri) { 1 } else { 4 })
+    {
         let keyspace = world(1, secret);
         txn(&keyspace, START, |txn| {
             for number in 0..keys {
@@ -75,7 +77,7 @@ fn a_large_slot_of_two_lifetimes_expires() {
                 txn.set(Db(0), &key, NewValue::Bytes(b"value"), Expiry::At(at)).expect("there is room");
             }
         });
-        assert_eq!(expire_all(&keyspace, START + 2_000, 250, 20_000).expired, keys / 2);
+        assert_eq!(expire_all(&keyspace, START + 2_000, steps_max, 100_000).expired, keys / 2);
         let more = keyspace.expire_step(0, UnixMs(START + 2_000), 250, &mut NoEffects);
         assert_eq!(more, ExpireStep::default());
         keyspace.check_invariants();

@@ -111,7 +111,7 @@ fn whoever_waits_for_a_removal_is_woken_by_it() {
     // It is woken once until it has heard.
     cares.wake();
     assert!(cares.is_woken() && woken.load(SeqCst) == 1);
-    cares.has_heard();
+    cares.clear_woken();
     cares.wake();
     assert_eq!(woken.load(SeqCst), 2);
     assert_eq!(keyspace.waited_keys(), [1, 1]);
@@ -330,7 +330,7 @@ fn very_many_keys_are_no_scan() {
         server.held.wait(&waiter);
         Txn::new(&mut server.held, conditions(), &mut NoEffects).swap(Db(0), Db(1));
         // SWAPDB is documented to look at all that is waited for.
-        server.held.excuse(count);
+        server.held.exempt(count);
         serve_ready(&mut server);
         server.held.release();
         // Woken for nothing, as by a thread that was too late.

@@ -88,7 +88,7 @@ impl Server {
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert_eq!(outcome, Outcome::Done);
         if held.has_flushed() {
-            held.excuse(u64::MAX / 2);
+            held.exempt(u64::MAX / 2);
             held.free_flushed();
         }
         reply
