@@ -229,7 +229,9 @@ impl Run {
         self.watch_until(server, |world| world.begun.elapsed() >= time)?;
         world.enter(Phase::Quiet);
         self.wait_for_threads(server, Phase::Busy)?;
-        let mut audit = if world.plan.kills_all { self.connect_audit(&record)? } else { audit };
+        if world.plan.kills_all {
+            audit = self.connect_audit(&record)?;
+        }
         self.look_quiet(server, &mut audit)?;
         world.enter(Phase::Leaving);
         self.wait_for_threads(server, Phase::Leaving)?;
