@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a flushed table holds is in the memory accounts until it is freed. While a snapshot is under way it stays: the
-//! walk has yet to see it. Nobody finds its keys, and eviction does not count them.
+//! walk has yet to see it. No command finds its keys, and eviction does not count them.
 
 use crate::attribution::{Change, Size};
 use crate::directory;
@@ -48,8 +48,8 @@ impl Flushed {
 const HIDDEN: Db = Db(u16::MAX);
 
 impl Partition {
-    /// Takes a database's keys out of sight; how many. What is counted over all databases is told of each key when it is
-    /// freed, or has forgotten all of them if no others stay.
+    /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over all databases,
+    /// lose each key when it is freed, or all at once if no other database has keys.
     pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
         let Some(mut table) = self.take_table(db) else { return 0 };
         table.mark_flushed();

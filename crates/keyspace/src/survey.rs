@@ -7,13 +7,13 @@
 //!   ...                                         [hold]
 //!   arenas                                             their figures, at one moment
 //! ```
-//! What is told of a partition is of one moment, what is told of two partitions is not: a key that is renamed meanwhile
+//! Figures of one partition are of one moment, figures of two partitions are not: a key that is renamed meanwhile
 //! may be counted twice or not at all, and the books (`books`) close with what was changed meanwhile. The gate would make
 //! it one moment for all, at the price that everybody waits for the slowest partition as well. Inside EXEC everything is
 //! held already; then the same code reads what is held.
 //!
 //! SWAPDB is the one change that would make a report wrong by more than what happens meanwhile (one half of the
-//! partitions before it, the other half after it), so what is told by database is read again if databases were swapped.
+//! partitions before it, the other half after it), so figures by database are read again if databases were swapped.
 //!
 //! A hold looks at `ITEMS_PER_HOLD_MAX` items at most.
 
@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering::Acquire;
 /// Databases, slots or keys that one hold looks at: at some 20 ns each, 20 us.
 pub(crate) const ITEMS_PER_HOLD_MAX: usize = 1000;
 
-/// How often a report by database begins again because databases were swapped. After that it is told as it was read.
+/// How often a report by database begins again because databases were swapped. After that the report is given as it was read.
 const ROUNDS_MAX: usize = 4;
 
 /// How many keys a database has.
@@ -172,8 +172,8 @@ impl<'h, 'k> Survey<'h, 'k> {
         self.held.acquire(Want::One(self.held.keyspace.partition_of(key.slot)));
         steps::note(1);
         let conditions = Conditions { now, expiry_mode: ExpiryMode::Keep, no_touch: true };
-        let mut nobody = NoEffects;
-        let found = Txn::new(self.held, conditions, &mut nobody).find(db, &key, Lookup::Silent).map(look);
+        let mut no_sink = NoEffects;
+        let found = Txn::new(self.held, conditions, &mut no_sink).find(db, &key, Lookup::Silent).map(look);
         self.let_go();
         found
     }

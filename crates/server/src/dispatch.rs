@@ -340,9 +340,9 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a command is not to run after all. Asked once it has its locks: who kills or pauses leaves the mark first,
-    /// and has then passed every partition before the reply leaves (rule 12 of ARCHITECTURE.md). So whoever had the lock
-    /// before was awaited, and whoever has it later sees the mark, however long it stood between asking and locking.
+    /// Whether a command is not to run after all. Asked once it has its locks: CLIENT KILL and PAUSE set the mark first,
+    /// and then hold every partition once before their reply leaves (rule 12 of ARCHITECTURE.md). So a command that had its
+    /// locks before was awaited, and one that has them later sees the mark, however long it waited for them.
     #[inline]
     pub(crate) fn is_held_up(&self, session: &Session, unless: Tasks) -> bool {
         session.shared.is_asked(Attention::KILL) || self.node.tasks().has(unless)

@@ -13,8 +13,8 @@
 //! may have been evicted) or between the command and the end of its hold (others were served).
 //!
 //! As all counters of a thread these have one writer. A maximum cannot be taken and set back by somebody else, so each has
-//! a tag beside it: the second that it is of, or the number of CONFIG RESETSTATs before it. Whoever writes under another
-//! tag begins anew, and whoever reads passes over other tags.
+//! a tag beside it: the second that it is of, or the number of CONFIG RESETSTATs before it. A write under another
+//! tag begins anew, and a read ignores other tags.
 //!
 //! Builds with debug assertions also measure each hold by the thread's processor time, which does not grow while the thread
 //! waits for a CPU.
@@ -157,7 +157,7 @@ struct Sampled {
     baseline: Sums,
 }
 
-/// What is told of a cause.
+/// What INFO locks and the metrics show of a cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HoldTotals {
     pub cause: Cause,
@@ -393,28 +393,28 @@ mod tests {
             line.longest.raise(tags.reset, ticks);
             line.of_second[usize::from(tags.second % 2)].raise(tags.second, ticks);
         };
-        let told = || {
+        let shown = || {
             let totals = stats.hold_totals();
             totals.iter().map(|t| (t.cause, t.is_gate, t.all.holds, t.last_second.holds)).collect::<Vec<_>>()
         };
-        assert_eq!(told(), []);
+        assert_eq!(shown(), []);
         hold(0, 1, false, 1_000_000);
         hold(1, 1, false, 3_000_000);
         hold(1, 8, true, 2_000_000);
-        assert_eq!(told(), [(1, false, 2, 0), (8, true, 1, 0)]);
+        assert_eq!(shown(), [(1, false, 2, 0), (8, true, 1, 0)]);
         stats.sample_holds();
-        assert_eq!(told(), [(1, false, 2, 2), (8, true, 1, 1)]);
+        assert_eq!(shown(), [(1, false, 2, 2), (8, true, 1, 1)]);
         let first = stats.hold_totals()[0];
         assert_eq!(first.last_second, first.all);
         assert_eq!(first.all.longest_usec, stats.micros(3_000_000));
         hold(0, 1, false, 5);
         stats.sample_holds();
-        assert_eq!(told(), [(1, false, 3, 1), (8, true, 1, 0)]);
+        assert_eq!(shown(), [(1, false, 3, 1), (8, true, 1, 0)]);
         assert_eq!(stats.hold_totals()[0].last_second.longest_usec, 0);
         stats.reset_holds();
-        assert_eq!(told(), []);
+        assert_eq!(shown(), []);
         hold(0, 8, true, 10_000);
-        assert_eq!(told(), [(8, true, 1, 0)]);
+        assert_eq!(shown(), [(8, true, 1, 0)]);
         assert_eq!(stats.hold_totals()[0].all.longest_usec, stats.micros(10_000));
     }
 }

@@ -43,8 +43,8 @@ impl Pump {
         self.broadcast();
     }
 
-    /// Those who have read what has changed are told. What the batch has changed may be held still: then they know it before
-    /// they go on, since they need the same partitions to leave the lists that they wait in.
+    /// Posts the changed keys to the workers whose clients have read them. The partitions of the batch may still be held: a
+    /// client that waits in one of their lists hears of the change before it can leave that list.
     #[inline]
     pub fn tell_readers(&mut self) {
         if !self.stale.is_empty() {
