@@ -478,8 +478,7 @@ impl Dispatcher {
     }
 
     fn make_room(&mut self) -> Room {
-        let is_below = self.node.counted_memory_bytes() <= self.hot.maxmemory_bytes;
-        if is_below && self.node.keyspace.full_arena().is_none() {
+        if self.node.has_room() {
             return Room::Enough;
         }
         self.held.release();

@@ -158,8 +158,9 @@ impl Node {
         let excess = self.memory.excess_bytes();
         let is_below = || self.used_memory_bytes() + excess <= limit;
         // What was removed and not freed yet is neither a reason to evict nor one to refuse.
-        let is_freed = is_below() && self.keyspace.full_arena().is_none() || self.free_removed();
-        if is_below() && self.keyspace.full_arena().is_none() {
+        let has_room = || is_below() && self.keyspace.full_arena().is_none();
+        let is_freed = has_room() || self.free_removed();
+        if has_room() {
             return Room::Enough;
         }
         if !is_freed {
@@ -191,7 +192,7 @@ impl Node {
                 Evicted::Nothing if self.used_memory_bytes() <= limit => break Room::Enough,
                 Evicted::Nothing => break Room::None,
             }
-            if is_below() && self.keyspace.full_arena().is_none() {
+            if has_room() {
                 break Room::Enough;
             }
             if patience.is_some_and(|patience| begun.elapsed() > patience) {
