@@ -41,7 +41,7 @@ fn load(code: u8, value: &RdbValue, folded: u64, unfolded: u64) {
     let mut txn = Txn::new(&mut held, conditions, &mut effects);
     let key = txn.key(b"k");
     let before = used_bytes();
-    let loaded = isotherm_commands::transfer::load(&mut txn, Db(0), &key, (code, value), &Layout::default());
+    let loaded = isotherm_codec::load(&mut txn, Db(0), &key, (code, value), &Layout::default());
     let used = used_bytes().saturating_sub(before);
     loaded.expect("it is small");
     assert!(used <= (FACTOR * folded).max(unfolded) + SLACK_BYTES, "{used} B of {folded} B");

@@ -25,7 +25,6 @@ pub mod set;
 pub mod sorted_set;
 pub mod stream;
 pub mod string;
-pub mod transfer;
 pub mod wait;
 
 pub use call::{Call, CallSettings, Outcome, TransferSettings};
@@ -47,5 +46,4 @@ pub const COMMANDS: &[&[Command<Handler>]] = &[
     stream::COMMANDS,
     generic::COMMANDS,
     database::COMMANDS,
-    transfer::COMMANDS,
 ];

@@ -7,7 +7,9 @@ mod expire;
 mod ttl;
 
 mod copy;
+mod dump;
 mod rename;
+mod restore;
 
 mod keys;
 mod scan;
@@ -21,6 +23,7 @@ use crate::spec::Command;
 pub const COMMANDS: &[Command<Handler>] = &[
     copy::COPY,
     delete::DEL,
+    dump::DUMP,
     exists::EXISTS,
     expire::EXPIRE,
     expire::EXPIREAT,
@@ -36,6 +39,7 @@ pub const COMMANDS: &[Command<Handler>] = &[
     keys::RANDOMKEY,
     rename::RENAME,
     rename::RENAMENX,
+    restore::RESTORE,
     scan::SCAN,
     sort::SORT,
     sort::SORT_RO,

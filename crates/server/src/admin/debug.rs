@@ -180,10 +180,7 @@ fn object(call: &mut AdminCall<'_>) {
     let address = isotherm_stdx::crc64::crc64(0, name) >> 16;
     let mut text = format!("Value at:0x{address:x} refcount:1 encoding:{}", entry.encoding().name());
     if !fast {
-        text.push_str(&format!(
-            " serializedlength:{}",
-            isotherm_commands::transfer::saved_bytes(&entry, &limits)
-        ));
+        text.push_str(&format!(" serializedlength:{}", isotherm_codec::saved_bytes(&entry, &limits)));
     }
     let (idle, frequency) = (entry.idle_seconds(), entry.frequency());
     text.push_str(&if is_lfu {

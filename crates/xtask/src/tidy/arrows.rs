@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -13,8 +13,12 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("reactor", &["stdx"]),
     ("persist", &["stdx"]),
     ("keyspace", &["stdx", "arena"]),
-    ("commands", &["stdx", "resp", "persist", "keyspace"]),
-    ("server", &["stdx", "allocator", "arena", "resp", "reactor", "persist", "keyspace", "commands"]),
+    ("codec", &["stdx", "persist", "keyspace"]),
+    ("commands", &["stdx", "resp", "persist", "keyspace", "codec"]),
+    (
+        "server",
+        &["stdx", "allocator", "arena", "resp", "reactor", "persist", "keyspace", "codec", "commands"],
+    ),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
     ("probe", &["stdx", "resp"]),
     ("bench", &["stdx", "arena", "keyspace", "resp", "probe"]),

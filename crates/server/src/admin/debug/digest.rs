@@ -4,9 +4,9 @@
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
-//! What `mix` and `xor` are, and what they make of a value, is told where values are known: `commands::transfer`.
+//! What `mix` and `xor` are, and what they make of a value, is told where values are known: crate `codec`.
 
-use isotherm_commands::transfer::{add_value, mix, xor};
+use isotherm_codec::{add_value, mix, xor};
 use isotherm_keyspace::{Db, Lookup};
 use isotherm_stdx::sha1::{Digest, hex};
 

@@ -2,7 +2,7 @@
 //!
 //! There are no files yet, so the bytes wait in memory, and NOSAVE, which asks for an older file, has nothing to load.
 
-use isotherm_commands::transfer;
+use isotherm_codec as codec;
 use isotherm_keyspace::{Db, UnixMs};
 use isotherm_persist::rdb::{self, VERSION_FIELD_EXPIRY, Writer};
 use isotherm_persist::{Limits, RdbError};
@@ -65,7 +65,7 @@ fn save_all(call: &mut AdminCall<'_>) -> Vec<Saved> {
                 |_, _| true,
                 |key, entry| {
                     writer.clear();
-                    transfer::save(&mut writer, entry, &limits);
+                    codec::save(&mut writer, entry, &limits);
                     all.push(Saved {
                         db,
                         key: key.to_vec(),
@@ -101,7 +101,7 @@ fn load_all(call: &mut AdminCall<'_>, all: Vec<Saved>) -> Result<(), &'static st
         };
         let key = txn.key(&saved.key);
         txn.remove(saved.db, &key);
-        let loaded = transfer::load(&mut txn, saved.db, &key, (code, &value), &limits);
+        let loaded = codec::load(&mut txn, saved.db, &key, (code, &value), &limits);
         loaded.and_then(|()| txn.set_expiry(saved.db, &key, saved.expiry)).map_err(|_| FAILED)?;
     }
     Ok(())

@@ -1,9 +1,9 @@
 //! RESTORE: a key from the bytes of a DUMP. Nothing is stored before all of them have been checked.
 
-use super::load;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
+use isotherm_codec::load;
 use isotherm_keyspace::{AccessNote, EventClass, Key, Lookup, UnixMs};
 use isotherm_persist::{Dump, DumpError, Limits, RdbValue};
 use isotherm_resp::errors;

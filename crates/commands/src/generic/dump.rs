@@ -1,6 +1,5 @@
 //! DUMP: a value as bytes that RESTORE takes, here and elsewhere.
 
-use super::save;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::Lookup;
@@ -30,7 +29,7 @@ fn dump(call: &mut Call<'_, '_, '_>) -> Outcome {
     let payload = call
         .txn
         .find(call.db, &key, Lookup::Read)
-        .and_then(|entry| save::dump(&entry, &settings.limits, settings.transfer.compress));
+        .and_then(|entry| isotherm_codec::dump(&entry, &settings.limits, settings.transfer.compress));
     match payload {
         Some(payload) => call.reply.bulk(&payload),
         None => {

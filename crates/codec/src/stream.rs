@@ -4,7 +4,7 @@
 //! shared on both sides. Were entries added one by one, a name longer than a block may be would be written for each of
 //! them: a payload of 1 MB could take a GB.
 
-use super::digest::mix;
+use crate::digest::mix;
 use isotherm_keyspace::{
     Consumer, ConsumerGroup, Element, Full, NewBlock, Pending, StreamEdit, StreamEntry, StreamId,
     StreamState, StreamView, TextRoom,
@@ -29,7 +29,7 @@ fn from_rdb(id: rdb::StreamId) -> StreamId {
 // ---- out ----
 
 /// Block by block, as they lie.
-pub(super) fn save(writer: &mut Writer, stream: StreamView<'_>) {
+pub(crate) fn save(writer: &mut Writer, stream: StreamView<'_>) {
     let mut out = StreamWriter::new(writer);
     for block in stream.whole_blocks() {
         let names: Vec<Vec<u8>> = block.names().map(|name| name.to_vec()).collect();
@@ -88,7 +88,7 @@ fn group_to_rdb(name: &[u8], group: &ConsumerGroup) -> rdb::Group {
 
 // ---- in ----
 
-pub(super) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
+pub(crate) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
     edit.create()?;
     let mut texts: Vec<&[u8]> = Vec::new();
     for (node, entries) in stream.nodes() {
@@ -140,7 +140,7 @@ fn group_from_rdb(group: &rdb::Group) -> ConsumerGroup {
 
 // ---- the signature ----
 
-pub(super) fn add_to_digest(digest: &mut Digest, stream: StreamView<'_>) {
+pub(crate) fn add_to_digest(digest: &mut Digest, stream: StreamView<'_>) {
     let mut text = Vec::new();
     for entry in stream.range(StreamId::MIN, StreamId::MAX) {
         text.clear();

@@ -1,6 +1,6 @@
 //! From an entry to the bytes that DUMP sends: in the encoding that a server of the field would have the value in.
 
-use super::stream;
+use crate::stream;
 use isotherm_keyspace::{
     Element, Encoding, End, Entry, HashView, Limits, ListView, SetView, TextRoom, Value, ZsetView,
 };

@@ -1,7 +1,7 @@
 //! From a decoded value to a key that holds it, by the same edits that commands make: which encoding comes of it is decided
 //! by the limits in force here. Of a payload that came packed only the number of elements is looked at, as in the field.
 
-use super::stream;
+use crate::stream;
 use isotherm_keyspace::{
     Db, EditError, Edited, End, Expiry, Full, HashEdit, Key, Limits, ListEdit, NewValue, SetEdit, Txn, UnixMs,
 };

@@ -14,7 +14,7 @@
 //! at last    xor("!!expire!!") if the key expires
 //! ```
 
-use super::stream;
+use crate::stream;
 use isotherm_keyspace::{Element, Encoding, End, Entry, TextRoom, Type, Value};
 use isotherm_stdx::sha1::{Digest, sha1};
 
