@@ -8,7 +8,7 @@ use crate::{Fallible, licences, peers, place, programs, run};
 pub fn check() -> Fallible {
     programs::build_needs()?;
     run::step("format", || run::loud(run::cargo().args(["fmt", "--all", "--check"])))?;
-    run::step("tidy", tidy)?;
+    run::step("tidy", || tidy(&[]))?;
     run::step("licences", licences::check)?;
     run::step("lints", || {
         run::loud(run::cargo().args([
@@ -24,7 +24,17 @@ pub fn check() -> Fallible {
     run::step("tests", || test(&[]))
 }
 
-pub fn tidy() -> Fallible {
+/// The rules of the house; `--circles [CRATE ..]` shows files that name each other, `--lower` lowers ceilings.
+pub fn tidy(args: &[String]) -> Fallible {
+    match args {
+        [flag, rest @ ..] if flag == "--circles" => {
+            print!("{}", crate::tidy::circles(&place::root(), rest));
+            return Ok(());
+        }
+        [flag] if flag == "--lower" => crate::tidy::lower(&place::root())?,
+        [] => {}
+        _ => return Err("usage: cargo xtask tidy [--lower | --circles [--followed] [CRATE ..]]".to_string()),
+    }
     let findings = crate::tidy::findings(&place::root());
     for finding in &findings {
         println!("{finding}");

@@ -23,7 +23,8 @@ cargo xtask <command>
   start [ARGS]         builds the server and starts it; ARGS go to isotherm-server
   check                what has to pass before a change lands: format, tidy, licences, lints, tests
   test [ARGS]          the tests, and what they had to skip; ARGS go to cargo test
-  tidy                 the rules of the house only
+  tidy                 the rules of the house only; `--circles [CRATE ..]` lists files that name each other,
+                       `--lower` lowers each ceiling to what is counted
   fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the rooms of unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks, chosen by a scheduler of our own
@@ -59,7 +60,7 @@ fn command(args: &[String]) -> Fallible {
         "start" => programs::start(rest),
         "check" => check::check(),
         "test" => check::test(rest),
-        "tidy" => check::tidy(),
+        "tidy" => check::tidy(rest),
         "allocators" => allocators::command(rest),
         "fuzz" => deep::fuzz(rest),
         "miri" => deep::miri(),

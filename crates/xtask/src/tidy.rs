@@ -7,9 +7,16 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use crate::Fallible;
+use modules::Reexports;
+
 mod arrows;
+mod ceilings;
+mod circles;
 mod dead;
 mod house;
+mod modules;
+mod source;
 mod text;
 mod unsafety;
 
@@ -37,16 +44,42 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Something counted, by the name that it has in the table.
+pub struct Measure {
+    pub name: String,
+    pub count: usize,
+    /// Where it was counted; shown when there is too much of it.
+    pub places: Vec<String>,
+}
+
 fn whole(path: &str, what: impl Into<String>) -> Finding {
     Finding { path: path.to_string(), line: 0, what: what.into() }
 }
 
 pub fn findings(root: &Path) -> Vec<Finding> {
     let files = read(root);
-    let rules = [text::check, house::check, dead::check, unsafety::check, arrows::check];
+    let rules = [text::check, house::check, dead::check, unsafety::check, arrows::check, ceilings::check];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&files)).collect();
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     findings
+}
+
+/// The largest circle of each of these crates, or of all, as a text; `--followed`: through every re-export.
+pub fn circles(root: &Path, args: &[String]) -> String {
+    let (reexports, crates) = match args {
+        [flag, crates @ ..] if flag == "--followed" => (Reexports::Followed, crates),
+        crates => (Reexports::AsWritten, crates),
+    };
+    circles::report(&read(root), crates, reexports)
+}
+
+/// Lowers each ceiling to what is counted.
+pub fn lower(root: &Path) -> Fallible {
+    let files = read(root);
+    let path = root.join(ceilings::TABLE);
+    let table = fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", ceilings::TABLE))?;
+    fs::write(&path, ceilings::lowered(&table, &ceilings::measures(&files)))
+        .map_err(|why| format!("cannot write {}: {why}", ceilings::TABLE))
 }
 
 /// Folders that hold nothing written by hand; in a second checkout of the same repository, `.git` is a file.
