@@ -6,118 +6,74 @@
 //!
 //! The way in is [`Keyspace::key`] (hash once), [`Held::acquire`] (lock what the command needs) and [`Txn`] (change
 //! it). The way out is [`Effect`]: what changed, told to an [`EffectSink`] while the locks are still held.
+//!
+//! ```text
+//!   reports      what is there, how large, how long unused            each folder's mod.rs says more;
+//!   upkeep       expiry, eviction, compaction, snapshots              imports are to go down
+//!   access       partitions, locks, transactions, waiting clients
+//!   tables       the slots of one database of one partition
+//!   values       collections and strings: views, edits, large forms
+//!   accounting   counters kept by every change
+//!   layout       the bytes of entries and pages, and their memory
+//! ```
 
-mod key;
-mod value;
+mod layout;
 
-mod entry;
-mod heap;
-mod large;
-#[allow(dead_code, reason = "its users come one by one")]
-mod object;
-#[allow(dead_code, reason = "its users come one by one")]
-mod packed;
-mod page;
-mod record;
+mod accounting;
 
-mod directory;
-mod linear;
-mod store;
-mod table;
-mod tally;
+mod values;
+
+mod tables;
 
 mod access;
-mod age;
-mod attribution;
-mod flushed;
-mod geometry;
-mod idle;
-mod partition;
 
-mod books;
-
-mod compact;
-mod element_prefetch;
-mod evict;
-mod expire;
-mod prefetch;
-mod scan;
-mod sizes;
-mod slot_size;
-mod snapshot;
-mod survey;
-
-mod chain;
-mod collection;
-mod cut;
-mod edit;
-mod fields;
-mod hash;
-#[allow(dead_code, reason = "its users come one by one")]
-mod list;
-mod listpack;
-mod nodes;
-mod pile;
-mod set;
-#[allow(dead_code, reason = "its users come one by one")]
-mod stream;
-mod zset;
-
-mod effect;
-mod lock;
-mod ready;
-mod serving;
-mod sync;
-mod txn;
 mod upkeep;
-mod waiter;
-mod watch;
 
-#[cfg(test)]
-mod directory_tests;
-#[cfg(test)]
-mod flood_tests;
+mod reports;
+
 // So that the support of tests/ serves the tests in here too.
 #[cfg(test)]
 extern crate self as isotherm_keyspace;
 
-pub use access::{AccessMode, AccessNote};
-pub use age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
-pub use attribution::{
+pub use access::effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
+pub use access::lock::{
+    Config, HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, HoldWatch, KEYS_PER_HOLD_MAX, Keyspace, Want,
+};
+pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
+pub use access::serving::{Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
+pub use access::txn::{Conditions, ExpiryMode, Lookup, Txn};
+pub use access::waiter::{Claim, WaitedKey, Waiter};
+pub use access::watch::Watcher;
+pub use accounting::attribution::{
     LargeKey, LargestKeys, PREFIX_DEPTH_MAX, PREFIX_PINS_MAX, PrefixError, PrefixReport, PrefixSettings,
     PrefixShare,
 };
-pub use books::{Books, ClassBooks};
-pub use collection::{EditError, Edited, Limits};
-pub use compact::CompactStep;
-pub use effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
-pub use evict::{Evicted, EvictionPolicy};
-pub use expire::ExpireStep;
-pub use hash::{Draws, FieldSet, HashEdit, HashView};
-pub use idle::IdleTimes;
+pub use accounting::sizes::{SIZE_BINS, SIZED_TYPES};
+pub use accounting::tally::ClassSums;
 pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, UnixMs};
-pub use key::{Key, KeyHasher};
-pub use list::{Elements, End, ListEdit, ListView};
-pub use lock::{Config, HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, HoldWatch, KEYS_PER_HOLD_MAX, Keyspace, Want};
-pub use packed::{Element, TextRoom};
-pub use prefetch::{Intent, PREFETCH_KEYS_MAX};
-pub use serving::{Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
-pub use set::{SetEdit, SetView};
-pub use sizes::{SIZE_BINS, SIZED_TYPES};
-pub use slot_size::SlotSize;
-pub use snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
-pub use stream::{
+pub use layout::key::{Key, KeyHasher};
+pub use layout::last_used::{AccessMode, AccessNote};
+pub use layout::packed::{Element, TextRoom};
+pub use reports::breakdown::{Books, ClassBooks};
+pub use reports::idle::IdleTimes;
+pub use reports::slot_size::SlotSize;
+pub use reports::survey::{DatabaseKeys, Sizes, Survey};
+pub use upkeep::age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
+pub use upkeep::compact::CompactStep;
+pub use upkeep::evict::{Evicted, EvictionPolicy};
+pub use upkeep::expire::ExpireStep;
+pub use upkeep::snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
+pub use values::collection::{EditError, Edited, Limits};
+pub use values::hash::{Draws, FieldSet, HashEdit, HashView};
+pub use values::list::{Elements, End, ListEdit, ListView};
+pub use values::set::{SetEdit, SetView};
+pub use values::stream::{
     Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamBlock, StreamEdit,
     StreamEntry, StreamId, StreamPart, StreamState, StreamView, Trim,
 };
-pub use survey::{DatabaseKeys, Sizes, Survey};
-pub use tally::ClassSums;
-pub use txn::{Conditions, ExpiryMode, Lookup, Txn};
-pub use value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
-pub use waiter::{Claim, WaitedKey, Waiter};
-pub use watch::Watcher;
-pub use zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
+pub use values::value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
+pub use values::zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 
 /// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).
 pub const STRING_BYTES_MAX: usize = 512 << 20;

@@ -30,7 +30,7 @@ const KEYS: u64 = 15_000_000;
 /// Ids that were drawn for its tree, of which a third is kept.
 const DRAWN: u64 = 45_000_000;
 const SEED: u64 = 20_171_121;
-/// A record for each slot; crates/keyspace/src/record.rs has the drawing.
+/// A record for each slot; crates/keyspace/src/layout/record.rs has the drawing.
 const RECORD_BYTES: u64 = 32;
 
 struct Map {

@@ -1,0 +1,469 @@
+//! Changing a collection: out of its entry, through the handler's closure, back into an entry.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::directory;
+use crate::layout::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan};
+use crate::layout::key::Key;
+use crate::layout::record::{NEVER, page_index};
+use crate::tables::store::Store;
+use crate::tables::table::{Location, blob_head, slot_of_blob_head, tag_of};
+use crate::values::collection::{EditBody, EditError, Edited, Editing, Limits};
+use crate::values::object::{Object, Root};
+use crate::values::value::{Db, Expiry, Full, NewValue, PackedValue, Type};
+use isotherm_arena::Handle;
+use isotherm_stdx::{Steps, UnixMs, steps};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
+pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
+/// The same where a whole page of keys leaves in one hold: one page of elements each.
+pub(crate) const FREED_AT_ONCE_MAX_BY_EXPIRY: u64 = 16;
+
+/// Columns of a packed collection.
+pub(crate) fn stride_of(form: Form) -> usize {
+    match form {
+        Form::Hash | Form::Zset => 2,
+        _ => 1,
+    }
+}
+
+/// What the closure left.
+struct Left<R> {
+    result: R,
+    form: Form,
+    body: EditBody,
+    changed: bool,
+}
+
+/// What an edit is of, and what holds for it.
+#[derive(Clone, Copy)]
+pub(crate) struct EditTerms<'a> {
+    pub form: Form,
+    pub limits: &'a Limits,
+    pub now: UnixMs,
+}
+
+impl Partition {
+    /// Runs `work` on the collection at `location` (just looked up, of the database's table if it has one), or on an
+    /// empty one of `form`.
+    pub fn edit<R>(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        EditTerms { form, limits, now }: EditTerms<'_>,
+        work: impl FnOnce(&mut Editing<'_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        let found = location.filter(|location| location.spot.is_some());
+        if found.is_some_and(|location| self.store.kind_at(&location) != form.kind()) {
+            return Err(EditError::WrongType);
+        }
+        let left = self.store.run_edit(found, key, form, limits, now, work);
+        let existed = found.is_some();
+        let mut edited =
+            Edited { result: left.result, changed: left.changed, created: false, emptied: false };
+        match left.body {
+            EditBody::Packed(buf) => {
+                let empty = buf.len() == 0;
+                let stored = if !left.changed || (empty && !existed && left.form != Form::Stream) {
+                    Ok(())
+                } else if empty && left.form != Form::Stream {
+                    self.remove_at(db, &found.expect("it existed"), now);
+                    edited.emptied = true;
+                    Ok(())
+                } else {
+                    edited.created = !existed;
+                    self.put_packed(db, location, key, left.form, &buf, now)
+                };
+                self.store.scratch = buf;
+                stored?;
+            }
+            EditBody::Object(number, root) => {
+                let is_old = found.is_some_and(|location| self.store.object_at(&location) == Some(number));
+                let empty = root.body.structure().len() == 0 && left.form != Form::Stream;
+                self.store.objects.put(number, root);
+                self.store.list_bound(number);
+                self.store.note_untidy(number);
+                match (is_old, empty) {
+                    (true, true) => {
+                        self.remove_at(db, &found.expect("it existed"), now);
+                        edited.emptied = true;
+                    }
+                    (true, false) => self.recount(db, &found.expect("it existed"), number),
+                    (false, true) => {
+                        self.store.objects.get_mut(number).references += 1;
+                        self.store.release_object(number);
+                        if let Some(location) = found {
+                            self.remove_at(db, &location, now);
+                            edited.emptied = true;
+                        }
+                    }
+                    (false, false) => {
+                        edited.created = !existed;
+                        self.put_object(db, location, key, left.form, number, now)?;
+                    }
+                }
+            }
+        }
+        Ok(edited)
+    }
+
+    fn put_packed(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        form: Form,
+        buf: &crate::layout::packed::PackedBuf,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let mut bytes = std::mem::take(&mut self.store.scratch_bytes);
+        if form == Form::IntSet {
+            crate::values::set::encode_ints(buf, &mut bytes);
+        } else {
+            buf.encode(&mut bytes);
+        }
+        let value = PackedValue { form, bytes: &bytes };
+        let inline = location.filter(|location| self.store.takes_inline(location, key, value));
+        let done = match inline {
+            Some(location) => {
+                let (table, store) = self.table_and_store(db).expect("the entry is there");
+                table.set_inline(store, location, value, now)
+            }
+            None => self.set_at(db, location, key, NewValue::Packed(value), Expiry::Keep, now),
+        };
+        self.store.scratch_bytes = bytes;
+        done
+    }
+
+    /// Stores an entry that names an object, in the place of what is there; the expiry stays. If there is no memory the
+    /// object is doomed.
+    pub fn put_object(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        form: Form,
+        number: u32,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let expiry = location.as_ref().and_then(|location| self.store.old_entry(location)?.expiry);
+        self.put_object_with(db, location, key, form, number, expiry, now)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub fn put_object_with(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        form: Form,
+        number: u32,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let mut location = self.location_in_table(db, location, key).inspect_err(|_| {
+            self.store.objects.get_mut(number).references += 1;
+            self.store.release_object(number);
+        })?;
+        let plan = Plan::object(key.bytes.len(), self.store.is_tight(&location));
+        if self.store.objects.get(number).references == 0 {
+            self.store.objects.set_key(number, plan.keyed.then_some(key.bytes));
+        }
+        let root = self.store.objects.get_mut(number);
+        root.references += 1;
+        root.home = blob_head(key);
+        if root.references == 1 {
+            root.tallied = root.tally();
+            root.timed = root.has_timed_fields();
+        }
+        let body = BodyRef { place: Place::Object, raw: number, len: 0, keyed: plan.keyed };
+        let draft = Draft::outside(key.bytes, form, body, expiry);
+        let (table, store) = self.table_and_store(db).expect("the table is there");
+        // An error frees the draft's body, which dooms the object.
+        let done = table.put(store, &mut location, key, &draft, now);
+        if done.is_err() {
+            self.drop_table_if_empty(db);
+        }
+        done
+    }
+
+    /// The same object under another name of this partition; what was there goes. False if that cannot be done without
+    /// a copy. The caller removes the source.
+    pub fn share_object(&mut self, source: &Location, to: (Db, &Key<'_>), now: UnixMs) -> Result<bool, Full> {
+        let Some(number) = self.store.object_at(source) else { return Ok(false) };
+        let target = self.locate(to.0, to.1);
+        let tight = target.as_ref().is_some_and(|target| self.store.is_tight(target));
+        let root = self.store.objects.get(number);
+        if root.key.is_some() || Plan::object(to.1.bytes.len(), tight).keyed {
+            return Ok(false);
+        }
+        let (form, expiry, home) = (root.body.form(), self.store.entry_at(source).expiry(), root.home);
+        let done = self.put_object_with(to.0, target, to.1, form, number, expiry, now);
+        if done.is_err() {
+            self.store.objects.get_mut(number).home = home;
+        }
+        done.map(|()| true)
+    }
+
+    /// The entry that names an object, and its key.
+    pub fn find_object(&self, number: u32) -> Option<(Db, Location, Vec<u8>)> {
+        let home = self.store.objects.get(number).home;
+        let place = self.geometry.place_of(slot_of_blob_head(home));
+        self.databases().find_map(|db| {
+            let slot = self.slot(self.table(db)?, place);
+            if slot.record.pages == 0 {
+                return None;
+            }
+            let page_index = page_index(home, slot.record.pages);
+            let page = directory::get(&self.store.heap, &slot.record, page_index).0?;
+            let view = self.store.heap.page(page);
+            let spot = view.find(tag_of(home), |entry| {
+                let body = EntryBytes(entry).body();
+                body.is_some_and(|body| body.place == Place::Object && body.raw == number)
+            })?;
+            let key = self.store.key_of(EntryBytes(view.entry(spot))).to_vec();
+            Some((db, Location { slot, page_index, page: Some(page), spot: Some(spot) }, key))
+        })
+    }
+
+    /// Frees about `nodes_max` nodes of what was cut off a collection. False if there is none.
+    fn sweep(&mut self, nodes_max: usize) -> bool {
+        let Some(number) = self.store.objects.take_untidy() else { return false };
+        let mut root = self.store.open_object(number);
+        root.body.structure_mut().sweep_step(&mut self.store, nodes_max);
+        self.store.objects.put(number, root);
+        self.store.note_untidy(number);
+        if self.store.objects.get(number).references > 0
+            && let Some((db, location, _)) = self.find_object(number)
+        {
+            self.recount(db, &location, number);
+        }
+        true
+    }
+
+    /// After a change of an object that stays where it is: what its slot and its table count for it.
+    pub fn recount(&mut self, db: Db, location: &Location, number: u32) {
+        let root = self.store.objects.get(number);
+        let (old, new) = (root.tallied, root.tally());
+        let (was_timed, timed) = (root.timed, root.has_timed_fields());
+        if (old, was_timed) == (new, timed) {
+            return;
+        }
+        let before = self.store.account(self.store.entry_at(location));
+        let root = self.store.objects.get_mut(number);
+        (root.tallied, root.timed) = (new, timed);
+        let after = self.store.account(self.store.entry_at(location));
+        let (table, store) = self.table_and_store(db).expect("it was found");
+        table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let tag = store.heap.page(page).tag(spot.index);
+        table.tell(store.key_of(store.entry_at(location)), tag, Some(&before), Some(&after));
+        let mut slot = location.slot;
+        let before = slot.record;
+        slot.record.change_outside(old.units.get(), new.units.get());
+        table.store(&mut store.heap, &slot, &before);
+    }
+}
+
+impl Store {
+    /// Whether there is an entry that keeps its head and key when its value, a collection's, becomes this one.
+    #[inline]
+    fn takes_inline(&self, location: &Location, key: &Key<'_>, value: PackedValue<'_>) -> bool {
+        if location.spot.is_none() || self.is_tight(location) {
+            return false;
+        }
+        let entry = self.entry_at(location);
+        let plan = Plan::new(key.bytes.len(), value.bytes.len(), false);
+        entry.place() == Place::Inline && plan.place == Place::Inline && entry.keeps_head(value.form)
+    }
+
+    #[inline]
+    pub fn entry_at(&self, location: &Location) -> EntryBytes<'_> {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        EntryBytes(self.heap.page(page).entry(spot))
+    }
+
+    pub fn kind_at(&self, location: &Location) -> Type {
+        self.entry_at(location).form().kind()
+    }
+
+    /// The number of the object at a location, if it is one.
+    pub fn object_at(&self, location: &Location) -> Option<u32> {
+        let body = self.entry_at(location).body()?;
+        (body.place == Place::Object).then_some(body.raw)
+    }
+
+    fn run_edit<R>(
+        &mut self,
+        found: Option<Location>,
+        key: &Key<'_>,
+        form: Form,
+        limits: &Limits,
+        now: UnixMs,
+        work: impl FnOnce(&mut Editing<'_>) -> R,
+    ) -> Left<R> {
+        let mut buf = std::mem::take(&mut self.scratch);
+        let mut form = form;
+        let body = match found {
+            None => {
+                buf.clear(stride_of(form));
+                EditBody::Packed(buf)
+            }
+            Some(location) => match self.object_at(&location) {
+                Some(number) => {
+                    self.scratch = buf;
+                    form = self.entry_at(&location).form();
+                    EditBody::Object(number, self.open_object(number))
+                }
+                None => {
+                    let entry = self.entry_at(&location);
+                    form = entry.form();
+                    let bytes = self.value_bytes_of(entry);
+                    if form == Form::IntSet {
+                        crate::values::set::load_ints(bytes, &mut buf);
+                    } else {
+                        buf.load(bytes, stride_of(form));
+                    }
+                    EditBody::Packed(buf)
+                }
+            },
+        };
+        let home = blob_head(key);
+        let absent = found.is_none();
+        let mut editing = Editing { store: self, limits, now, form, body, changed: false, absent, home };
+        let result = work(&mut editing);
+        let Editing { form, body, changed, .. } = editing;
+        Left { result, form, body, changed }
+    }
+
+    /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another than ours.
+    pub fn copy_object(&mut self, from: Option<&Store>, root: &Root) -> Result<u32, Full> {
+        let number = self.objects.reserve();
+        let structure = root.body.structure();
+        let copied = match from {
+            None => structure.duplicate(self, number),
+            Some(from) => structure.duplicate_from(from, self, number),
+        };
+        let body = match copied {
+            Ok(body) => body,
+            Err(full) => {
+                self.objects.give_back(number);
+                return Err(full);
+            }
+        };
+        let seen = self.snapshot.version();
+        self.objects.put(number, Root::new(body, seen));
+        self.list_bound(number);
+        Ok(number)
+    }
+
+    /// Where the active cycle finds a hash that has fields with a time: under its bound.
+    pub fn list_bound(&mut self, number: u32) {
+        let root = self.objects.get_mut(number);
+        let Object::Hash(fields) = &mut root.body else { return };
+        let bound = if fields.record.volatile > 0 { fields.record.bound } else { NEVER };
+        let old = std::mem::replace(&mut fields.listed, bound);
+        if old == bound {
+            return;
+        }
+        if old != NEVER {
+            self.field_bounds.remove(&(old, number));
+        }
+        if bound != NEVER {
+            self.field_bounds.insert((bound, number));
+        }
+    }
+
+    /// An entry that named an object is gone.
+    pub fn release_object(&mut self, number: u32) {
+        if self.objects.get(number).references == 1
+            && let Object::Hash(fields) = &mut self.objects.get_mut(number).body
+            && fields.listed != NEVER
+        {
+            let listed = std::mem::replace(&mut fields.listed, NEVER);
+            self.field_bounds.remove(&(listed, number));
+        }
+        // What the snapshot under way has yet to tell stays.
+        let keeps = self.snapshot.is_active() && self.objects.get(number).seen != self.snapshot.version();
+        if !self.objects.release(number, keeps) || keeps {
+            return;
+        }
+        if self.objects.get(number).body.structure().parts() <= self.freed_at_once_max {
+            while !self.free_next_doomed(usize::MAX) {}
+        } else {
+            self.note_unfreed();
+        }
+    }
+
+    /// Notes whether `free_step` has something to do for an object.
+    #[inline]
+    pub fn note_untidy(&mut self, number: u32) {
+        if self.objects.note_untidy(number) {
+            self.note_unfreed();
+        }
+    }
+
+    // ---- objects that are gone ----
+
+    /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
+    pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
+        if self.objects.next_doomed().is_none() {
+            return false;
+        }
+        self.free_next_doomed(nodes_max);
+        steps::note(nodes_max as u64);
+        true
+    }
+
+    /// Goes on freeing the object that was doomed last; there is one. True if it is gone.
+    fn free_next_doomed(&mut self, nodes_max: usize) -> bool {
+        let number = self.objects.next_doomed().expect("an object is doomed");
+        let mut root = self.open_object(number);
+        let done = root.body.structure_mut().free_step(self, nodes_max);
+        self.objects.put(number, root);
+        if done {
+            self.objects.bury();
+        }
+        done
+    }
+
+    /// Moves a node of an object.
+    pub fn relocate_node(&mut self, handle: Handle) -> bool {
+        let head = self.heap.bytes(handle, 8);
+        let number = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+        let id = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
+        let mut root = self.objects.take(number);
+        let moved = root.body.structure_mut().relocate(self, id, handle);
+        self.objects.put(number, root);
+        moved
+    }
+
+    /// Moves a page of a hash or set.
+    pub fn relocate_page_of(&mut self, number: u32, handle: Handle) -> bool {
+        let mut root = self.objects.take(number);
+        let moved = match &mut root.body {
+            Object::Hash(fields) | Object::Set(fields) => fields.relocate_page(self, handle),
+            _ => unreachable!("only hashes and sets have pages"),
+        };
+        self.objects.put(number, root);
+        moved
+    }
+}
+
+impl Held<'_> {
+    /// Frees up to about `nodes_max` nodes of removed collections of a partition that is held, entries of flushed
+    /// databases, or nodes of what was cut off others. False when nothing is left that may go.
+    pub fn free_step(&mut self, partition: u16, nodes_max: usize) -> bool {
+        let partition = self.numbered(partition);
+        if partition.store.free_doomed(nodes_max)
+            || partition.free_flushed(&mut Steps::new(nodes_max as u64))
+            || partition.sweep(nodes_max)
+        {
+            return true;
+        }
+        partition.store.unfreed.store(false, Relaxed);
+        false
+    }
+}

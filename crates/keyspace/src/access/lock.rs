@@ -1,0 +1,683 @@
+//! The keyspace and its lock stripes.
+//!
+//! A slot lies wholly in one partition (`geometry`). Data is reachable only through a guard: a [`Held`] is the set of
+//! guards that a command has, always locked in ascending order, so two workers never wait for each other in a ring.
+//!
+//! Holding every partition is the gate: nothing else reads or changes data meanwhile.
+//!
+//! There is no `unsafe` here: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a value.
+//! `tests/lock_model.rs` and `tests/waiter_model.rs` explore interleavings with shuttle, which replaces the mutex under
+//! `--cfg shuttle` (`sync`).
+
+use crate::access::partition::Partition;
+use crate::access::ready::{Ready, ReadyKey};
+use crate::access::sync::{Mutex, MutexGuard};
+use crate::access::waiter::{WaitedKey, WaitedKeys, Waiter};
+use crate::accounting::attribution::Attribution;
+use crate::layout::key::{Key, KeyHasher};
+use crate::layout::large::LargeBooks;
+use crate::layout::last_used::{AccessMode, AccessSettings};
+use crate::tables::geometry::Geometry;
+use crate::values::value::{Db, Type};
+use isotherm_arena::{Arena, ArenaConfig, ReserveError};
+use isotherm_stdx::{Slot, Steps, steps};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+
+/// Keys of one waiter or WATCH that are listed or taken out under one lock: some tens of microseconds, and then others
+/// have the partition.
+pub const KEYS_PER_HOLD_MAX: usize = 256;
+
+/// What a keyspace is made of; fixed while the process lives.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Lock stripes: a power of two, 1..=1024.
+    pub partitions: usize,
+    /// Arenas, each shared by a fixed set of stripes.
+    pub arenas: usize,
+    /// Databases (SELECT).
+    pub databases: u16,
+    /// Address space of all arenas together.
+    pub reserve_bytes: u64,
+    /// The secret of the key hash.
+    pub hash_secret: [u8; 16],
+    /// What the global allocator takes for a request of so many bytes: for the books.
+    pub class_bytes: fn(usize) -> usize,
+}
+
+/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
+/// keyspace has no clock: what `begin` returned when the lock was had is what `end` is given before it is let go.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldWatch {
+    pub begin: fn() -> u64,
+    pub end: fn(u64),
+}
+
+impl HoldWatch {
+    const NOBODY: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
+}
+
+/// What is read without a partition's lock.
+pub(crate) struct Shared {
+    databases: usize,
+    /// Raw handles of the tables' slot indexes, by partition and database: where prefetch hints begin.
+    roots: Box<[AtomicU32]>,
+    /// Keys and volatile keys of each partition, all databases together: how eviction chooses one.
+    pub weights: Box<[Weight]>,
+    /// Of each partition: something that was removed may wait to be freed.
+    pub unfreed: Box<[Arc<AtomicBool>]>,
+    pub access: AccessSettings,
+    pub snapshot_active: AtomicBool,
+    pub attribution: Attribution,
+    /// Of the table that is made next.
+    pub next_table: AtomicU32,
+    pub waited: WaitedKeys,
+    /// How often databases were swapped. Changes while everything is held.
+    pub swaps: AtomicU64,
+    watch: OnceLock<HoldWatch>,
+    /// Turns of waiters that were given.
+    pub next_turn: AtomicU64,
+    /// What large bodies take, those that a snapshot still holds included.
+    pub large: Arc<LargeBooks>,
+}
+
+#[derive(Default)]
+pub(crate) struct Weight {
+    pub keys: AtomicU64,
+    pub volatile: AtomicU64,
+}
+
+impl Weight {
+    /// Called under the partition's lock, so that a plain load and store lose nothing.
+    #[inline]
+    pub fn add(&self, keys: i64, volatile: i64) {
+        for (weight, change) in [(&self.keys, keys), (&self.volatile, volatile)] {
+            if change != 0 {
+                weight.store(weight.load(Relaxed).wrapping_add_signed(change), Relaxed);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn new(config: &Config) -> Shared {
+        let databases = usize::from(config.databases);
+        Shared {
+            databases,
+            roots: (0..config.partitions * databases).map(|_| AtomicU32::new(0)).collect(),
+            weights: (0..config.partitions).map(|_| Weight::default()).collect(),
+            unfreed: (0..config.partitions).map(|_| Arc::default()).collect(),
+            access: AccessSettings::new(),
+            snapshot_active: AtomicBool::new(false),
+            attribution: Attribution::new(KeyHasher::new(config.hash_secret)),
+            next_table: AtomicU32::new(0),
+            waited: WaitedKeys::default(),
+            swaps: AtomicU64::new(0),
+            watch: OnceLock::new(),
+            next_turn: AtomicU64::new(0),
+            large: Arc::new(LargeBooks::new(config.class_bytes)),
+        }
+    }
+
+    pub fn watch(&self) -> HoldWatch {
+        self.watch.get().copied().unwrap_or(HoldWatch::NOBODY)
+    }
+
+    #[inline]
+    pub fn root(&self, partition: u16, db: Db) -> &AtomicU32 {
+        &self.roots[usize::from(partition) * self.databases + usize::from(db.0)]
+    }
+}
+
+pub struct Keyspace {
+    partitions: Box<[Mutex<Partition>]>,
+    arenas: Box<[Arc<Arena>]>,
+    shared: Arc<Shared>,
+    hasher: KeyHasher,
+    pub(crate) geometry: Geometry,
+    config: Config,
+}
+
+/// The partitions that a command needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Want<'a> {
+    Nothing,
+    One(u16),
+    /// Ascending, without repetitions.
+    Many(&'a [u16]),
+    /// The gate.
+    All,
+}
+
+impl Keyspace {
+    pub fn new(config: Config) -> Result<Keyspace, ReserveError> {
+        assert!(config.arenas >= 1 && config.databases >= 1, "there is at least one of each");
+        let geometry = Geometry::new(config.partitions);
+        let shared = Arc::new(Shared::new(&config));
+        let reserve_bytes = config.reserve_bytes / config.arenas as u64;
+        let arenas = (0..config.arenas)
+            .map(|_| Arena::new(ArenaConfig { reserve_bytes }).map(Arc::new))
+            .collect::<Result<Box<[_]>, _>>()?;
+        let partitions = (0..config.partitions as u16)
+            .map(|number| {
+                // Neighbouring stripes in different arenas: their locks are taken by different workers at a time.
+                let arena = Arc::clone(&arenas[usize::from(number) % config.arenas]);
+                Mutex::new(Partition::new(number, geometry, &config, arena, Arc::clone(&shared)))
+            })
+            .collect();
+        let hasher = KeyHasher::new(config.hash_secret);
+        Ok(Keyspace { partitions, arenas, shared, hasher, geometry, config })
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        self.hasher.key(bytes)
+    }
+
+    #[inline]
+    pub fn partition_of(&self, slot: Slot) -> u16 {
+        self.geometry.partition_of(slot)
+    }
+
+    pub(crate) fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
+    /// Whether something that was removed from a partition may wait to be freed (`free_step`).
+    pub fn has_unfreed(&self, partition: u16) -> bool {
+        self.shared.unfreed[usize::from(partition)].load(Relaxed)
+    }
+
+    pub fn partition_count(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// What strings and elements above 4 KB take of the global allocator.
+    pub fn large_bytes(&self) -> u64 {
+        self.shared.large.bytes()
+    }
+
+    pub fn arenas(&self) -> &[Arc<Arena>] {
+        &self.arenas
+    }
+
+    /// An arena for which no more memory is to be had: keys of its partitions are refused until some have left.
+    #[inline]
+    pub fn full_arena(&self) -> Option<usize> {
+        self.arenas.iter().position(|arena| arena.is_full())
+    }
+
+    /// The arena that a partition's objects lie in.
+    #[inline]
+    pub(crate) fn arena_of(&self, partition: u16) -> &Arc<Arena> {
+        match &*self.arenas {
+            // A division costs as much as a near cache miss.
+            [only] => only,
+            arenas => &arenas[usize::from(partition) % arenas.len()],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Which access stamps are kept from now on (maxmemory-policy), and lfu-log-factor.
+    pub fn set_access(&self, mode: AccessMode, lfu_log_factor: u32) {
+        self.shared.access.set(mode);
+        for number in 0..self.partitions.len() as u16 {
+            let mut partition = self.lock(number);
+            partition.store.access = mode;
+            partition.store.lfu_log_factor = lfu_log_factor;
+        }
+    }
+
+    pub fn access(&self) -> AccessMode {
+        self.shared.access.mode()
+    }
+
+    /// How many keys are waited for, and how many of them by somebody who waits for their removal too.
+    pub fn waited_keys(&self) -> [u64; 2] {
+        self.shared.waited.get()
+    }
+
+    /// Asserts everything that the files of this crate call an invariant. Takes the gate.
+    pub fn check_invariants(&self) {
+        let mut held = Held::new(self);
+        held.acquire(Want::All);
+        held.check_invariants();
+    }
+
+    /// Who is told of the holds of work. Said once.
+    pub fn watch_holds(&self, watch: HoldWatch) {
+        self.shared.watch.set(watch).expect("it is said once");
+    }
+
+    /// For a step of work.
+    pub(crate) fn lock(&self, partition: u16) -> WorkGuard<'_> {
+        WorkGuard::new(self, self.lock_unwatched(partition))
+    }
+
+    pub(crate) fn try_lock(&self, partition: u16) -> Option<WorkGuard<'_>> {
+        self.try_lock_unwatched(partition).map(|guard| WorkGuard::new(self, guard))
+    }
+
+    fn lock_unwatched(&self, partition: u16) -> MutexGuard<'_, Partition> {
+        // A panic under a lock ends the process (panic = abort), so a poisoned lock is met only in tests.
+        self.partitions[usize::from(partition)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock_unwatched(&self, partition: u16) -> Option<MutexGuard<'_, Partition>> {
+        match self.partitions[usize::from(partition)].try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// A partition that is locked for a step of work.
+pub(crate) struct WorkGuard<'k> {
+    guard: MutexGuard<'k, Partition>,
+    watch: HoldWatch,
+    from: u64,
+}
+
+impl<'k> WorkGuard<'k> {
+    fn new(keyspace: &Keyspace, guard: MutexGuard<'k, Partition>) -> WorkGuard<'k> {
+        let watch = keyspace.shared.watch();
+        WorkGuard { guard, watch, from: (watch.begin)() }
+    }
+}
+
+impl Deref for WorkGuard<'_> {
+    type Target = Partition;
+    fn deref(&self) -> &Partition {
+        &self.guard
+    }
+}
+
+impl DerefMut for WorkGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Partition {
+        &mut self.guard
+    }
+}
+
+impl Drop for WorkGuard<'_> {
+    fn drop(&mut self) {
+        (self.watch.end)(self.from);
+    }
+}
+
+/// The partitions that are locked for the command under way. Kept over a batch: while consecutive commands need the
+/// same partition it is locked once.
+pub struct Held<'k> {
+    pub(crate) keyspace: &'k Keyspace,
+    /// Ascending by partition.
+    guards: Vec<(u16, MutexGuard<'k, Partition>)>,
+    /// Keys that are waited for and were changed.
+    ready: Ready,
+    budget: HoldBudget,
+    /// Entries of flushed databases that are to be freed before the client is answered.
+    pub(crate) free_afterwards: u64,
+    /// When a lock that somebody else had was had at last, as the watch tells time. Only that: a lock that is free takes
+    /// no time.
+    locked_at: u64,
+}
+
+/// Items that one hold may look at, the own work of commands that are documented as O(N) apart. At some 100 to 500 ns an
+/// item that is a tenth to a half of a millisecond.
+pub const HOLD_STEPS_MAX: u64 = 1000;
+
+/// The same as counted where things are looked at. An item is a key, a page, a waiter; for each a slot is looked at, the
+/// tags of a page, an entry, a list.
+pub const HOLD_LOOKS_MAX: u64 = 8 * HOLD_STEPS_MAX;
+
+/// Of builds with debug assertions: how much the thread has looked at when the hold began, and what of that since was the
+/// own work of a command whose client asked for that much. Other builds count nothing (see `isotherm_stdx::steps`).
+#[derive(Default)]
+struct HoldBudget {
+    looked_before: u64,
+    own: u64,
+}
+
+impl HoldBudget {
+    #[inline(always)]
+    fn begin(&mut self) {
+        if cfg!(debug_assertions) {
+            *self = HoldBudget { looked_before: steps::looked(), own: 0 };
+        }
+    }
+
+    #[inline(always)]
+    fn end(&self) {
+        if cfg!(debug_assertions) {
+            let looked = steps::looked().wrapping_sub(self.looked_before).saturating_sub(self.own);
+            assert!(looked <= HOLD_LOOKS_MAX, "one hold has looked {looked} times for others");
+        }
+    }
+}
+
+impl<'k> Held<'k> {
+    pub fn new(keyspace: &'k Keyspace) -> Held<'k> {
+        Held {
+            keyspace,
+            guards: Vec::new(),
+            ready: Ready::default(),
+            budget: HoldBudget::default(),
+            free_afterwards: 0,
+            locked_at: 0,
+        }
+    }
+
+    pub fn keyspace(&self) -> &'k Keyspace {
+        self.keyspace
+    }
+
+    /// Makes sure that all of `want` is held. What is held already stays if it is enough; otherwise everything is
+    /// dropped first and locked again in ascending order. Says whether another thread had a part of it: then time has
+    /// passed. Where it is inlined this costs nothing, for only the cold path answers yes.
+    #[inline]
+    pub fn acquire(&mut self, want: Want<'_>) -> bool {
+        if self.covers(want) {
+            return false;
+        }
+        self.release();
+        self.budget.begin();
+        match want {
+            Want::Nothing => false,
+            Want::One(partition) => self.lock(partition),
+            Want::Many(partitions) => self.lock_each(partitions.iter().copied()),
+            Want::All => self.lock_each(0..self.keyspace.partitions.len() as u16),
+        }
+    }
+
+    /// Unlocks everything. Whoever waits for what was changed has been served before.
+    #[inline]
+    pub fn release(&mut self) {
+        debug_assert!(self.ready.is_empty(), "waiters are served under the locks of who changed their keys");
+        if !self.guards.is_empty() {
+            self.budget.end();
+        }
+        self.guards.clear();
+    }
+
+    /// So many of the items that were looked at are the own work of a command that may take as long as its client asks.
+    #[inline(always)]
+    pub fn exempt(&mut self, count: u64) {
+        if cfg!(debug_assertions) {
+            self.budget.own += count;
+        }
+    }
+
+    pub fn holds_any(&self) -> bool {
+        !self.guards.is_empty()
+    }
+
+    pub fn holds_all(&self) -> bool {
+        self.guards.len() == self.keyspace.partitions.len()
+    }
+
+    fn lock_each(&mut self, partitions: impl Iterator<Item = u16>) -> bool {
+        partitions.fold(false, |waited, partition| self.lock(partition) | waited)
+    }
+
+    /// Whether another thread had it.
+    #[inline]
+    fn lock(&mut self, partition: u16) -> bool {
+        debug_assert!(
+            self.guards.last().is_none_or(|(last, _)| *last < partition),
+            "locks are taken ascending"
+        );
+        match self.keyspace.try_lock_unwatched(partition) {
+            Some(guard) => {
+                self.guards.push((partition, guard));
+                false
+            }
+            None => {
+                self.wait_for(partition);
+                true
+            }
+        }
+    }
+
+    #[cold]
+    fn wait_for(&mut self, partition: u16) {
+        let guard = self.keyspace.lock_unwatched(partition);
+        self.locked_at = (self.keyspace.shared.watch().begin)();
+        self.guards.push((partition, guard));
+    }
+
+    /// When it last had to wait for a lock, and had it: what was before was no hold. 0 if it never had to.
+    pub fn locked_at(&self) -> u64 {
+        self.locked_at
+    }
+
+    #[inline]
+    fn covers(&self, want: Want<'_>) -> bool {
+        match want {
+            Want::Nothing => true,
+            Want::One(partition) => self.position(partition).is_some(),
+            Want::Many(partitions) => partitions.iter().all(|&partition| self.position(partition).is_some()),
+            Want::All => self.holds_all(),
+        }
+    }
+
+    #[inline]
+    fn position(&self, partition: u16) -> Option<usize> {
+        match self.guards.as_slice() {
+            [] => None,
+            [(only, _)] => (*only == partition).then_some(0),
+            many => many.binary_search_by_key(&partition, |(number, _)| *number).ok(),
+        }
+    }
+
+    /// The partition of a slot. Panics if it is not held: a command that touches a key it did not name is our bug.
+    #[inline]
+    pub(crate) fn partition(&mut self, slot: Slot) -> &mut Partition {
+        self.numbered(self.keyspace.partition_of(slot))
+    }
+
+    #[inline]
+    pub(crate) fn numbered(&mut self, partition: u16) -> &mut Partition {
+        let at = self.position(partition).expect("a command touches only keys whose partitions it holds");
+        &mut self.guards[at].1
+    }
+
+    fn position_of(&self, slot: Slot) -> usize {
+        let partition = self.keyspace.partition_of(slot);
+        self.position(partition).expect("a command touches only keys whose partitions it holds")
+    }
+
+    /// Two different partitions that are held.
+    pub(crate) fn two(&mut self, a: Slot, b: Slot) -> (&mut Partition, &mut Partition) {
+        let at = [a, b].map(|slot| {
+            let number = self.keyspace.partition_of(slot);
+            self.position(number).expect("a command touches only keys whose partitions it holds")
+        });
+        let [a, b] = self.guards.get_disjoint_mut(at).expect("they are different");
+        (&mut a.1, &mut b.1)
+    }
+
+    /// From now on every change of a key is told (`Effect::Touched`), or no longer. All partitions are held, so that no
+    /// command falls between.
+    pub fn tell_changes(&mut self, tell: bool) {
+        assert!(self.holds_all(), "whoever asks for changes holds the gate");
+        self.partitions().for_each(|partition| partition.tells_changes = tell);
+    }
+
+    /// Whether a command has asked for what it flushed to be freed.
+    #[inline]
+    pub fn has_flushed(&self) -> bool {
+        self.free_afterwards > 0
+    }
+
+    /// Frees what was flushed, as far as the command has asked for it, a little in each of many holds. What was held
+    /// is released.
+    pub fn free_flushed(&mut self) {
+        /// Entries freed in one hold: some 20 us.
+        const STEPS_A_HOLD: usize = 200;
+        self.release();
+        // What others remove meanwhile does not keep this going: nothing takes less than a unit of the arena.
+        let live_bytes: u64 = self.keyspace.arenas().iter().map(|arena| arena.live_bytes()).sum();
+        let most = live_bytes / 16 + Slot::COUNT as u64;
+        let mut steps = Steps::new(std::mem::take(&mut self.free_afterwards).min(most));
+        for partition in 0..self.keyspace.partition_count() as u16 {
+            while self.keyspace.has_unfreed(partition) && !steps.is_spent() {
+                self.keyspace.free_step(partition, STEPS_A_HOLD);
+                steps.look(STEPS_A_HOLD as u64);
+            }
+        }
+    }
+
+    // ---- waiters ----
+
+    /// This key was changed: if it is waited for, that is noted.
+    pub(crate) fn note_ready(&mut self, db: Db, key: &Key<'_>) {
+        let at = self.position_of(key.slot);
+        if let Some(name) = self.guards[at].1.waiters.name(db, key.bytes) {
+            self.ready.note(db, name, 0);
+        }
+    }
+
+    /// The same for a key that has left because its time had come: that stays noted whatever met it.
+    pub(crate) fn note_removed(&mut self, db: Db, key: &Key<'_>) {
+        let at = self.position_of(key.slot);
+        if let Some(name) = self.guards[at].1.waiters.name(db, key.bytes) {
+            self.ready.note_removed(db, name);
+        }
+    }
+
+    /// All keys of a database are others now. Of those that are waited for, the ones are noted that are there at this
+    /// moment, as `is_there` tells, and those whose absence is waited for. Everything is held.
+    pub(crate) fn note_all_ready(&mut self, db: Db, is_there: impl Fn(&Partition, &Key<'_>) -> bool) {
+        assert!(self.holds_all(), "whole-keyspace work holds the gate");
+        for (_, partition) in &self.guards {
+            for (name, wants_absence) in partition.waiters.keys(db) {
+                steps::note(1);
+                if wants_absence || is_there(partition, &self.keyspace.key(name)) {
+                    self.ready.note(db, name, 0);
+                }
+            }
+        }
+    }
+
+    /// Whether `take_ready` has one.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The key that was changed first, of those that are waited for.
+    pub fn take_ready(&mut self) -> Option<(Db, Arc<[u8]>)> {
+        self.ready.take().map(|key| (key.db, key.name))
+    }
+
+    pub(crate) fn take_ready_key(&mut self) -> Option<ReadyKey> {
+        self.ready.take()
+    }
+
+    /// How many keys are noted.
+    pub(crate) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Forgets the keys that were noted after the first `len`: the command that noted them has found nothing, and so will
+    /// others.
+    pub(crate) fn forget_ready(&mut self, len: usize) {
+        self.ready.truncate(len);
+    }
+
+    /// The oldest waiter of `key` behind `turn`; none if no waiter of the key wants one of this type. It is held.
+    pub fn next_waiter(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        turn: u64,
+        kind: Option<Type>,
+    ) -> Option<Arc<Waiter>> {
+        self.partition(key.slot).waiters.next(db, key.bytes, turn, kind).cloned()
+    }
+
+    /// Whether the key's partition is held.
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        self.position(self.keyspace.partition_of(key.slot)).is_some()
+    }
+
+    /// Lists `waiter` under each of its keys, behind those that wait for it already. Their partitions are held.
+    pub fn wait(&mut self, waiter: &Arc<Waiter>) {
+        self.keyspace.give_turn(waiter);
+        // As many keys as its client has named.
+        self.exempt(waiter.keys.len() as u64);
+        for key in &waiter.keys {
+            steps::note(1);
+            let counts = &self.keyspace.shared.waited;
+            self.numbered(key.partition).waiters.add(key, waiter, counts);
+        }
+    }
+
+    /// Takes a waiter that has ended out of the list of one key, which is held.
+    pub(crate) fn unlist(&mut self, db: Db, key: &Key<'_>, waiter: &Arc<Waiter>) {
+        let counts = &self.keyspace.shared.waited;
+        self.partition(key.slot).waiters.remove(db, key.bytes, waiter, counts);
+    }
+
+    /// Takes a waiter that has ended out of all lists, some keys of one partition at a time.
+    pub fn forget(&mut self, waiter: &Arc<Waiter>) {
+        let same = |a: &WaitedKey, b: &WaitedKey| a.partition == b.partition;
+        for keys in waiter.keys.chunk_by(same).flat_map(|keys| keys.chunks(KEYS_PER_HOLD_MAX)) {
+            self.acquire(Want::One(keys[0].partition));
+            steps::note(keys.len() as u64);
+            let counts = &self.keyspace.shared.waited;
+            let partition = self.numbered(keys[0].partition);
+            keys.iter().for_each(|key| partition.waiters.remove(key.db, &key.name, waiter, counts));
+            self.release();
+        }
+    }
+
+    /// The waiters behind `waiter` may be served now: all of its keys are looked at. Their partitions are held.
+    pub(crate) fn pass_on(&mut self, waiter: &Waiter) {
+        // As many keys as its client has named.
+        self.exempt(waiter.keys.len() as u64);
+        for key in &waiter.keys {
+            steps::note(1);
+            if self.numbered(key.partition).waiters.has_behind(key.db, &key.name, waiter.turn()) {
+                self.ready.note(key.db, &key.name, waiter.turn());
+            }
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Partition> {
+        assert!(self.holds_all(), "whole-keyspace work holds the gate");
+        self.guards.iter().map(|(_, guard)| &**guard)
+    }
+
+    pub(crate) fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {
+        assert!(self.holds_all(), "whole-keyspace work holds the gate");
+        self.guards.iter_mut().map(|(_, guard)| &mut **guard)
+    }
+
+    /// Asserts everything that the files of this crate call an invariant. The gate is held.
+    pub fn check_invariants(&mut self) {
+        let keyspace = self.keyspace;
+        let mut objects = vec![0; keyspace.arenas.len()];
+        let mut waited = [0; 2];
+        for partition in self.partitions() {
+            objects[usize::from(partition.number) % keyspace.arenas.len()] += partition.check_invariants();
+            let counts = partition.waiters.counts();
+            waited = [waited[0] + counts[0], waited[1] + counts[1]];
+        }
+        assert_eq!(waited, keyspace.waited_keys());
+        keyspace.check_books(self);
+        self.check_attribution();
+        for (arena, objects) in keyspace.arenas.iter().zip(objects) {
+            arena.check_invariants();
+            assert_eq!(arena.stats().live_objects, objects, "every object is referred to, once");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! SCAN and RANDOMKEY: walking and choosing without an order of their own.
+//!
+//! ```text
+//!   cursor, 46 bits:   [position in the slot: 32 bits, reversed binary][spread slot number: 14 bits]
+//! ```
+//!
+//! Every page of a slot covers one interval of the bit-reversed hash order; splits and merges refine and coarsen the
+//! intervals but never move a key against that order. The cursor is a point in it: what lies behind it is still to
+//! come, so a key that is there throughout is always returned, and twice only if pages merge. (Redis's dictScan,
+//! carried to linear hashing: pages that are not split yet are met under the smaller mask.)
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::directory;
+use crate::layout::record::Record;
+use crate::tables::geometry::Geometry;
+use crate::values::value::{Db, Entry};
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, UnixMs};
+
+const SLOT_BITS: u32 = Slot::COUNT.trailing_zeros();
+const SLOT_MASK: u64 = Slot::COUNT as u64 - 1;
+/// All below are cursors.
+pub(crate) const CURSORS: u64 = 1 << (32 + SLOT_BITS);
+
+/// Clients keep cursors in doubles.
+const _: () = assert!(32 + SLOT_BITS < 53);
+
+/// One call's work is bounded even if it meets only empty pages.
+const PAGES_PER_CALL_MAX: u64 = 4096;
+
+/// The page that a position is in, and the position after it (0: none).
+pub(crate) fn advance(position: u32, pages: u32) -> (u32, u32) {
+    let low_mask = u32::MAX >> pages.leading_zeros() >> 1;
+    let split = pages - (low_mask + 1);
+    let mask = if position & low_mask < split { low_mask * 2 + 1 } else { low_mask };
+    let page = position & mask;
+    // Count up in the bits of the mask, from the highest down.
+    let next = (position | !mask).reverse_bits().wrapping_add(1).reverse_bits();
+    (page, next)
+}
+
+/// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end.
+pub(crate) fn scan(
+    held: &mut Held<'_>,
+    db: Db,
+    cursor: u64,
+    count: u64,
+    only: Option<Slot>,
+    now: UnixMs,
+    visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+) -> u64 {
+    let geometry = held.keyspace.geometry;
+    let mut position = (cursor >> SLOT_BITS) as u32;
+    let mut spread = (cursor & SLOT_MASK) as usize;
+    if let Some(slot) = only {
+        let wanted = Geometry::spread(slot);
+        if spread != wanted {
+            (spread, position) = (wanted, 0);
+        }
+    }
+    let (mut seen, mut pages) = (0, 0);
+    while let Some(found) = next_slot(held, db, spread, only.is_some()) {
+        if found != spread {
+            (spread, position) = (found, 0);
+        }
+        let partition = held.numbered(geometry.partition_of_spread(spread));
+        let place = geometry.place_of_spread(spread);
+        loop {
+            let table = partition.table(db).expect("the slot has keys");
+            let record = partition.slot(table, place).record;
+            let (page, next) = advance(position, record.pages);
+            seen += visit_page(partition, &record, page, now, visit);
+            pages += 1;
+            position = next;
+            if position == 0 || seen >= count || pages >= PAGES_PER_CALL_MAX {
+                break;
+            }
+        }
+        if position != 0 {
+            return u64::from(position) << SLOT_BITS | spread as u64;
+        }
+        if only.is_some() || spread + 1 == Slot::COUNT {
+            return 0;
+        }
+        spread += 1;
+        if seen >= count || pages >= PAGES_PER_CALL_MAX {
+            // The cursor names a slot that has keys, so that 0 stays the word for the end.
+            return next_slot(held, db, spread, false).map_or(0, |spread| spread as u64);
+        }
+    }
+    0
+}
+
+fn visit_page(
+    partition: &Partition,
+    record: &Record,
+    index: u32,
+    now: UnixMs,
+    visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+) -> u64 {
+    let (Some(page), _) = directory::get(&partition.store.heap, record, index) else { return 0 };
+    partition.visit_page(page, now, visit);
+    partition.store.heap.page(page).len() as u64
+}
+
+/// The first slot with keys from `spread` on, in the order of SCAN; only that very slot if `exact`.
+fn next_slot(held: &mut Held<'_>, db: Db, spread: usize, exact: bool) -> Option<usize> {
+    let geometry = held.keyspace.geometry;
+    let first = geometry.partition_of_spread(spread);
+    let last = if exact { first } else { held.keyspace.partition_count() as u16 - 1 };
+    let mut place = geometry.place_of_spread(spread);
+    for number in first..=last {
+        let partition = held.numbered(number);
+        if let Some(table) = partition.table(db)
+            && let Some(found) = partition.next_slot_in(table, place)
+        {
+            let found = geometry.spread_of(number, found);
+            return (!exact || found == spread).then_some(found);
+        }
+        place = 0;
+    }
+    None
+}
+
+/// A slot of a table, with a chance in proportion to its keys (or volatile keys); `at` is below their number.
+pub(crate) fn weighted_slot(partition: &Partition, db: Db, mut at: u64, volatile: bool) -> usize {
+    let table = partition.table(db).expect("it has keys");
+    let weight = |keys: u32, volatile_keys: u32| u64::from(if volatile { volatile_keys } else { keys });
+    for (run, sum) in table.sums.iter().enumerate() {
+        let run_weight = weight(sum.keys, sum.volatile);
+        if at >= run_weight {
+            at -= run_weight;
+            continue;
+        }
+        for place in run * table.run_slots()..(run + 1) * table.run_slots() {
+            let record = partition.slot(table, place).record;
+            let slot_weight = weight(record.keys, record.volatile);
+            if at < slot_weight {
+                return place;
+            }
+            at -= slot_weight;
+        }
+    }
+    unreachable!("the sums are those of the records")
+}
+
+/// Pages that are drawn in vain before the next one that has entries is taken: of pages with 8 entries one draw in 32
+/// meets one, so that so many in vain mean a slot of which nearly all is empty.
+const DRAWS_MAX: u32 = 1000;
+
+/// A random entry of a slot, every one equally likely: a random page, kept in proportion to its entries.
+pub(crate) fn random_entry(
+    partition: &Partition,
+    record: &Record,
+    random: &mut dyn FnMut(u64) -> u64,
+) -> (Handle, usize) {
+    let heap = &partition.store.heap;
+    for _ in 0..DRAWS_MAX {
+        let index = random(u64::from(record.pages)) as u32;
+        let (Some(page), _) = directory::get(heap, record, index) else { continue };
+        let at = random(crate::layout::page::ENTRIES_MAX as u64) as usize;
+        if at < heap.page(page).len() {
+            return (page, at);
+        }
+    }
+    let from = random(u64::from(record.pages)) as u32;
+    let indexes = (from..record.pages).chain(0..from);
+    let page = indexes.filter_map(|index| directory::get(heap, record, index).0).next();
+    let page = page.expect("the slot has entries");
+    (page, random(heap.page(page).len() as u64) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advance;
+    use crate::layout::record::page_index;
+
+    /// Without changes in between every page is met exactly once.
+    #[test]
+    fn a_quiet_walk_meets_every_page_once() {
+        for pages in 1..300 {
+            let (mut position, mut met) = (0, vec![0; pages as usize]);
+            loop {
+                let (page, next) = advance(position, pages);
+                met[page as usize] += 1;
+                position = next;
+                if position == 0 {
+                    break;
+                }
+            }
+            assert!(met.iter().all(|&n| n == 1), "{pages}: {met:?}");
+        }
+    }
+
+    /// Whatever the number of pages does between the calls, a hash is met.
+    #[test]
+    fn growth_and_shrinking_never_hide_a_hash() {
+        let mut prng = isotherm_stdx::Prng::new(1);
+        for _ in 0..400 {
+            let hashes: Vec<u64> = (0..200).map(|_| prng.next_u64()).collect();
+            let (mut position, mut met) = (0u32, vec![false; hashes.len()]);
+            loop {
+                let pages = 1 + prng.below(90) as u32;
+                let (page, next) = advance(position, pages);
+                for (hash, met) in hashes.iter().zip(&mut met) {
+                    *met |= page_index(*hash, pages) == page;
+                }
+                position = next;
+                if position == 0 {
+                    break;
+                }
+            }
+            assert!(met.iter().all(|&met| met));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Serving: who runs a waiter's command, when, and who goes on where a thread stops.
+//!
+//! ```text
+//! serve    a thread has changed keys and holds them: for each, its waiters from the oldest on
+//!            ended                    passed over, and taken out of the list
+//!            the key is no use to it  passed over
+//!            woken                    stop: it looks soon, and passes on
+//!            out of reach, or busy    wake it, and stop
+//!            else claim, run          answered: the next      nothing for it: released, the next
+//!          the budget is spent        wake the first that is left of each key, and stop
+//! look     the owner's worker of a woken waiter, with all partitions of its command: serves it,
+//!          then those behind it, of each of its keys
+//! ```
+//! **No wake-up is lost.** A thread that stops at a waiter has woken it, or has found it woken, while it held the key. The
+//! owner takes that mark away before it locks, so it looks after the change; and what it does not serve itself it passes
+//! on. A waiter that is claimed by another thread, which holds another of its keys, counts as one to be woken: the other
+//! may find nothing for it, and does not see this key. (With lists that cannot happen, with streams it does: a key is
+//! there, and nothing in it is new for this waiter.)
+//!
+//! **Order.** No waiter is tried for a key while an older one, which that key may serve, is woken and has not looked.
+//! What is passed on begins behind the one that looked: those before it had their try, or were woken, by whichever thread
+//! made the change.
+//!
+//! **Bounds.** A hold looks at `WAITERS_PER_HOLD_MAX` waiters and keys of their commands, and at the keys that its command
+//! has changed. A chain of
+//! owners goes on with the rest, each under locks of its own.
+//!
+//! The server runs commands and has mailboxes; that is behind `Serve`. `tests/waiter_model.rs` puts a small one behind it,
+//! and explores the interleavings of what is written here.
+
+use crate::access::lock::{HOLD_STEPS_MAX, Held};
+use crate::access::ready::ReadyKey;
+use crate::access::waiter::{Claim, Waiter};
+use crate::layout::key::Key;
+use crate::values::value::{Db, Type};
+use isotherm_stdx::steps::{self, Steps};
+use std::sync::Arc;
+
+/// Each try runs a command of some microseconds, so a hold is about half a millisecond longer at most. The model check
+/// has few waiters, and is to meet the end of the budget too.
+pub const WAITERS_PER_HOLD_MAX: u64 = if cfg!(shuttle) { 2 } else { 150 };
+/// The waiter, and behind it the key anew, of which the type may be another now: its slot, its page, an entry or two there.
+const LOOKS_PER_WAITER: u64 = 6;
+const _: () = assert!(WAITERS_PER_HOLD_MAX * LOOKS_PER_WAITER < HOLD_STEPS_MAX);
+
+/// What serving needs of a thread that runs commands.
+pub trait Serve<'k> {
+    /// What a client is answered.
+    type Answer;
+
+    fn held(&mut self) -> &mut Held<'k>;
+
+    /// Locks all that the waiter's command needs.
+    fn acquire(&mut self, waiter: &Waiter);
+
+    /// Whether everything is held without which its command cannot be run at all.
+    fn reaches(&mut self, waiter: &Waiter) -> bool;
+
+    /// The type of what is there under a key whose partition is held.
+    fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type>;
+
+    /// Runs the waiter's command on what is held. `None` if there is nothing for it.
+    fn run(&mut self, waiter: &Waiter) -> Option<Self::Answer>;
+
+    /// Sends the answer to the owner. The waiter has ended.
+    fn answer(&mut self, waiter: &Arc<Waiter>, answer: Self::Answer);
+}
+
+/// What came of trying to serve a waiter.
+#[derive(PartialEq, Eq)]
+enum Tried {
+    Answered,
+    /// It has ended otherwise.
+    Ended,
+    /// There was nothing for it.
+    Waits,
+    /// It needs keys that are not held, or another thread has it.
+    OwnerLooks,
+}
+
+/// Serves the waiters of all keys that were noted: first the key that was changed first. What serving one changes may
+/// serve others.
+pub fn serve_ready<'k>(server: &mut impl Serve<'k>) {
+    let mut steps = Steps::new(WAITERS_PER_HOLD_MAX);
+    while let Some(ready) = server.held().take_ready_key() {
+        serve_key(server, ready, &mut steps);
+    }
+}
+
+fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps) {
+    let ReadyKey { db, name, mut behind } = ready;
+    let key = server.held().keyspace().key(&name);
+    // As many keys as the command has changed.
+    let looked_before = steps::looked();
+    let mut kind = server.kind_of(db, &key);
+    server.held().exempt(steps::looked().wrapping_sub(looked_before));
+    while let Some(waiter) = server.held().next_waiter(db, &key, behind, kind) {
+        if !steps.look(1) {
+            return waiter.wake();
+        }
+        behind = waiter.turn();
+        if waiter.has_ended() {
+            server.held().unlist(db, &key, &waiter);
+            continue;
+        }
+        if !waiter.wants(kind) {
+            continue;
+        }
+        if waiter.is_woken() {
+            return;
+        }
+        // Its command looks at all of its keys. What it does is its client's own work, but others wait for it.
+        steps.look(waiter.keys.len() as u64);
+        server.held().exempt(waiter.keys.len() as u64);
+        match try_to_serve(server, &waiter) {
+            Tried::Answered => {
+                server.held().unlist(db, &key, &waiter);
+                kind = server.kind_of(db, &key);
+            }
+            Tried::Ended | Tried::Waits => {}
+            Tried::OwnerLooks => return waiter.wake(),
+        }
+    }
+}
+
+fn try_to_serve<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) -> Tried {
+    if !server.reaches(waiter) {
+        return Tried::OwnerLooks;
+    }
+    match waiter.claim() {
+        Claim::Taken => {}
+        Claim::Busy => return Tried::OwnerLooks,
+        Claim::Ended => return Tried::Ended,
+    }
+    let noted = server.held().ready_len();
+    let Some(answer) = server.run(waiter) else {
+        // A consumer that was seen is a change too (XREADGROUP), but none that is waited for.
+        server.held().forget_ready(noted);
+        waiter.release();
+        return Tried::Waits;
+    };
+    waiter.finish();
+    server.answer(waiter, answer);
+    Tried::Answered
+}
+
+/// A waiter of this worker was woken. What was locked for it is still held afterwards.
+pub fn look<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) {
+    waiter.clear_woken();
+    server.acquire(waiter);
+    let looked_before = steps::looked();
+    let is_worth_it = !waiter.has_ended() && is_worth_a_try(server, waiter);
+    server.held().exempt(steps::looked().wrapping_sub(looked_before));
+    if is_worth_it {
+        let tried = try_to_serve(server, waiter);
+        debug_assert!(tried != Tried::OwnerLooks, "all that it needs is held, so no other thread has it");
+    }
+    server.held().pass_on(waiter);
+    serve_ready(server);
+}
+
+fn is_worth_a_try<'k>(server: &mut impl Serve<'k>, waiter: &Waiter) -> bool {
+    let keyspace = server.held().keyspace();
+    waiter.on_removal
+        || waiter.keys.iter().any(|key| server.kind_of(key.db, &keyspace.key(&key.name)) == Some(waiter.kind))
+}

@@ -1,0 +1,748 @@
+//! A transaction: what one command (or one EXEC, one script) may do to the keys whose partitions it holds.
+//!
+//! Every change raises the flags of those who WATCH the key; everything else that follows from a change is told by the
+//! handler as effects.
+
+use crate::access::effect::{Effect, EffectMask, EffectSink};
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::access::watch::{Presence, Watcher};
+use crate::layout::entry::{EntryBytes, Form};
+use crate::layout::key::Key;
+use crate::layout::last_used::AccessNote;
+use crate::layout::page::Spot;
+use crate::tables::table::Location;
+use crate::values::collection::{EditError, Edited, Editing, Limits};
+use crate::values::hash::HashEdit;
+use crate::values::list::ListEdit;
+use crate::values::set::SetEdit;
+use crate::values::stream::StreamEdit;
+use crate::values::value::{Db, Entry, Expiry, Full, NewValue, Value};
+use crate::values::zset::ZsetEdit;
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, Steps, UnixMs, steps};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+/// What becomes of a key that is met after its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExpiryMode {
+    /// It leaves, as an effect (a primary).
+    Delete,
+    /// It is absent, but stays (a replica, a paused or loading server).
+    Hide,
+    /// It is still there (the replication stream, import mode).
+    Keep,
+}
+
+/// How a lookup counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// For reading: counts as hit or miss and refreshes the access stamp.
+    Read,
+    /// For reading, without refreshing the access stamp (TTL, TYPE, OBJECT, EXISTS).
+    Peek,
+    /// As `Peek`, and counts neither as hit nor as miss.
+    Silent,
+    /// For a write: refreshes the access stamp, no hit or miss.
+    Write,
+}
+
+/// What holds while a transaction runs; nothing below asks for any of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    pub now: UnixMs,
+    pub expiry_mode: ExpiryMode,
+    /// CLIENT NO-TOUCH: lookups leave access stamps alone.
+    pub no_touch: bool,
+}
+
+pub struct Txn<'t, 'k> {
+    held: &'t mut Held<'k>,
+    pub conditions: Conditions,
+    mask: EffectMask,
+    sink: &'t mut dyn EffectSink,
+    /// Changes so far (rdb_changes_since_last_save).
+    pub dirty: u64,
+    pub hits: u64,
+    pub misses: u64,
+    /// Keys that left in this transaction because their time had come.
+    pub expired: u64,
+    /// The entry that was just found: storing it is part of the same access, and need not look for it again.
+    found: Option<Found>,
+}
+
+/// How far an attempt to write over an old value has come.
+enum Overwrite {
+    Done,
+    /// The entry is there, but has to be made anew.
+    Misfit(Spot),
+    /// There is no live entry.
+    Absent,
+}
+
+/// Where an entry is, until something changes in its partition.
+#[derive(Clone, Copy)]
+struct Found {
+    db: Db,
+    hash: u64,
+    place: (Handle, Spot),
+    /// Its access stamp was refreshed.
+    touched: bool,
+}
+
+impl<'t, 'k> Txn<'t, 'k> {
+    pub fn new(held: &'t mut Held<'k>, conditions: Conditions, sink: &'t mut dyn EffectSink) -> Txn<'t, 'k> {
+        let mask = sink.mask();
+        Txn { held, conditions, mask, sink, dirty: 0, hits: 0, misses: 0, expired: 0, found: None }
+    }
+
+    #[inline]
+    pub fn now(&self) -> UnixMs {
+        self.conditions.now
+    }
+
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        self.held.keyspace.key(bytes)
+    }
+
+    pub fn databases(&self) -> u16 {
+        self.held.keyspace.config().databases
+    }
+
+    /// Tells whoever listens.
+    #[inline]
+    pub fn effect(&mut self, effect: Effect<'_>) {
+        if self.mask.wants(&effect) {
+            self.sink.effect(effect);
+        }
+    }
+
+    /// Whether canonical log forms are worth building.
+    #[inline]
+    pub fn log_wanted(&self) -> bool {
+        self.mask.wants(&Effect::LogVerbatim { db: Db(0) })
+    }
+
+    // ---- reading ----
+
+    /// The entry of `key`, if it is there and its time has not come.
+    #[inline]
+    pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
+        let place = self.seek(db, key, lookup)?;
+        let now = self.conditions.now;
+        let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
+        let mut entry = self.held.partition(key.slot).read(place, now);
+        // Whoever keeps keys past their time keeps fields too.
+        if keep && let Value::Hash(view) = &mut entry.value {
+            view.show_all();
+        }
+        Some(entry)
+    }
+
+    /// Where that entry is; counts and touches as `lookup` says.
+    fn seek(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
+        let found = self.look_up_live(db, key);
+        match lookup {
+            Lookup::Read | Lookup::Peek if found.is_some() => self.hits += 1,
+            Lookup::Read | Lookup::Peek => self.misses += 1,
+            Lookup::Silent | Lookup::Write => {}
+        }
+        let mut place = found?;
+        let touched = matches!(lookup, Lookup::Read | Lookup::Write) && !self.conditions.no_touch;
+        if touched {
+            let now = self.conditions.now;
+            place = self.held.partition(key.slot).touch_at(db, key, place, now);
+        }
+        self.found = Some(Found { db, hash: key.hash, place, touched });
+        Some(place)
+    }
+
+    /// Whether a live entry of `key` exists.
+    #[inline]
+    pub fn contains(&mut self, db: Db, key: &Key<'_>) -> bool {
+        self.look_up_live(db, key).is_some()
+    }
+
+    // ---- changing ----
+
+    /// Stores `value` under `key`, whatever was there. Returns whether a live entry was there before.
+    #[inline]
+    pub fn set(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<bool, Full> {
+        let spot = match self.overwrite(db, key, value, expiry) {
+            Overwrite::Done => {
+                self.touch_watchers(db, key);
+                return Ok(true);
+            }
+            Overwrite::Misfit(spot) => Some(spot),
+            Overwrite::Absent => None,
+        };
+        self.set_anew(db, key, value, expiry, spot)?;
+        Ok(spot.is_some())
+    }
+
+    /// The usual SET of a key that is there: where the value takes the place of the old one, nothing else changes.
+    #[inline]
+    fn overwrite(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Overwrite {
+        let now = self.conditions.now;
+        let (mut place, touched) = match self.recall(db, key) {
+            Some(found) => (found.place, found.touched),
+            None => match self.look_up_live(db, key) {
+                Some(place) => (place, false),
+                None => return Overwrite::Absent,
+            },
+        };
+        let touches = !touched && !self.conditions.no_touch;
+        let partition = self.held.partition(key.slot);
+        if touches {
+            place = partition.touch_at(db, key, place, now);
+        }
+        match partition.store.overwrite(place, value, expiry, now) {
+            true => Overwrite::Done,
+            false => Overwrite::Misfit(place.1),
+        }
+    }
+
+    /// The same for all others. `spot`: where the live entry is, if there is one.
+    fn set_anew(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+        spot: Option<Spot>,
+    ) -> Result<(), Full> {
+        // An expired entry that stays hidden is replaced; its expiry is not inherited.
+        let hidden = spot.is_none() && self.conditions.expiry_mode == ExpiryMode::Hide;
+        let expiry = if expiry == Expiry::Keep && spot.is_none() { Expiry::Clear } else { expiry };
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let location = if hidden { partition.locate(db, key) } else { partition.locate_seen(db, key, spot) };
+        partition.set_at(db, location, key, value, expiry, now)?;
+        self.touch_watchers(db, key);
+        Ok(())
+    }
+
+    /// Changes the hash under `key`, or an empty one. What `work` leaves is stored; an empty one is absent.
+    pub fn edit_hash<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut HashEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Hash, limits, |editing| work(&mut HashEdit { editing }))
+    }
+
+    /// The same for a set.
+    pub fn edit_set<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut SetEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Set, limits, |editing| work(&mut SetEdit { editing }))
+    }
+
+    /// The same for a sorted set.
+    pub fn edit_zset<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut ZsetEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Zset, limits, |editing| work(&mut ZsetEdit { editing }))
+    }
+
+    /// The same for a list.
+    pub fn edit_list<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut ListEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::List, limits, |editing| work(&mut ListEdit { editing }))
+    }
+
+    /// The same for a stream, which stays when it is empty.
+    pub fn edit_stream<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: &Limits,
+        work: impl FnOnce(&mut StreamEdit<'_, '_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        self.edit_collection(db, key, Form::Stream, limits, |editing| work(&mut StreamEdit { editing }))
+    }
+
+    fn edit_collection<R>(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        form: Form,
+        limits: &Limits,
+        work: impl FnOnce(&mut Editing<'_>) -> R,
+    ) -> Result<Edited<R>, EditError> {
+        let now = self.conditions.now;
+        let seen = self.recall(db, key);
+        let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;
+        let live = match seen {
+            Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
+            None => self.locate_live(db, key),
+        };
+        let partition = self.held.partition(key.slot);
+        let location = match live {
+            Some(location) => match location.page.zip(location.spot).filter(|_| !was_touched) {
+                // It may have moved for an access column.
+                Some(place) if partition.touch_at(db, key, place, now) != place => partition.locate(db, key),
+                _ => live,
+            },
+            None => {
+                // An expired entry that stays hidden is replaced.
+                let hidden = partition.locate(db, key);
+                if let Some(location) = hidden.filter(|location| location.spot.is_some()) {
+                    partition.remove_at(db, &location, now);
+                }
+                partition.locate(db, key)
+            }
+        };
+        let fields_from = match self.conditions.expiry_mode {
+            ExpiryMode::Keep => UnixMs(i64::MIN),
+            ExpiryMode::Delete | ExpiryMode::Hide => now,
+        };
+        let terms = crate::access::edit::EditTerms { form, limits, now };
+        let edited = partition.edit(db, location, key, terms, |editing| {
+            editing.now = fields_from;
+            work(editing)
+        })?;
+        if edited.changed {
+            self.touch_watchers(db, key);
+        }
+        Ok(edited)
+    }
+
+    /// Takes over what is known from elsewhere about the use of a key that was just stored.
+    pub fn note_access(&mut self, db: Db, key: &Key<'_>, note: AccessNote) {
+        let now = self.conditions.now;
+        let Some(place) = self.look_up_live(db, key) else { return };
+        let partition = self.held.partition(key.slot);
+        // Touching it gives its page the access column, if that has none yet.
+        let (page, spot) = partition.touch_at(db, key, place, now);
+        partition.store.note_access(page, spot.index, note, now);
+    }
+
+    /// Removes `key`. Returns whether a live entry was there.
+    pub fn remove(&mut self, db: Db, key: &Key<'_>) -> bool {
+        let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
+            return false;
+        };
+        self.found = None;
+        let now = self.conditions.now;
+        self.held.partition(key.slot).remove_at(db, &location, now);
+        self.touch_watchers(db, key);
+        true
+    }
+
+    /// Sets or clears (`None`) the expiry. Returns whether the key exists.
+    pub fn set_expiry(&mut self, db: Db, key: &Key<'_>, expiry: Option<UnixMs>) -> Result<bool, Full> {
+        let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
+            return Ok(false);
+        };
+        self.found = None;
+        let now = self.conditions.now;
+        self.held.partition(key.slot).set_expiry_at(db, location, key, expiry, now)?;
+        self.touch_watchers(db, key);
+        Ok(true)
+    }
+
+    /// The bytes of a string that is now `len` long (not shorter than before), for writing in place: what was there is
+    /// kept, the rest is zero. An absent key is created without expiry; an integer becomes text. Raw from now on.
+    /// `len` is at most `STRING_BYTES_MAX`.
+    pub fn edit(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
+        self.touch(db, key);
+        self.room(db, key, len)
+    }
+
+    /// As `edit`, but nobody who watches the key is told: whoever then changes a byte says so by `touch`.
+    pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
+        assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
+        let live = match self.recall(db, key) {
+            Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
+            None => self.locate_live(db, key),
+        };
+        self.found = None;
+        let now = self.conditions.now;
+        let location = match live {
+            Some(location) if location.spot.is_some() => live,
+            _ => {
+                let partition = self.held.partition(key.slot);
+                let hidden = partition.locate(db, key);
+                if let Some(location) = hidden.filter(|location| location.spot.is_some()) {
+                    partition.remove_at(db, &location, now);
+                }
+                self.held.partition(key.slot).locate(db, key)
+            }
+        };
+        self.held.partition(key.slot).edit_at(db, location, key, len, now)
+    }
+
+    /// Tells those who watch `key` that it was changed.
+    pub fn touch(&mut self, db: Db, key: &Key<'_>) {
+        self.touch_watchers(db, key);
+    }
+
+    /// Moves value and expiry to another name (and database), replacing what is there. The source must exist and be
+    /// another entry than the target.
+    pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
+        self.found = None;
+        let now = self.conditions.now;
+        let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        let home = self.held.partition(from.1.slot).number;
+        let target = self.held.partition(to.1.slot);
+        if target.number == home && target.share_object(&source, to, now)? {
+            self.touch_watchers(to.0, to.1);
+        } else {
+            self.copy(from, to)?;
+        }
+        let removed = self.remove(from.0, from.1);
+        assert!(removed, "the source of a rename was there");
+        Ok(())
+    }
+
+    /// Copies value and expiry to another name (and database), replacing what is there. The source must exist.
+    pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
+        self.found = None;
+        let now = self.conditions.now;
+        let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        if self.held.partition(from.1.slot).store.object_at(&source).is_some() {
+            self.copy_object(from, to, &source)?;
+            self.touch_watchers(to.0, to.1);
+            return Ok(());
+        }
+        let carried = self.held.partition(from.1.slot).carry(&source);
+        self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
+        self.touch_watchers(to.0, to.1);
+        Ok(())
+    }
+
+    fn copy_object(
+        &mut self,
+        from: (Db, &Key<'_>),
+        to: (Db, &Key<'_>),
+        source: &Location,
+    ) -> Result<(), Full> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(from.1.slot);
+        let expiry = partition.store.old_entry(source).and_then(|old| old.expiry);
+        let number = partition.store.object_at(source).expect("the caller has seen it");
+        let root = partition.store.objects.take(number);
+        let (form, home) = (root.body.form(), partition.number);
+        let copied = if self.held.partition(to.1.slot).number == home {
+            self.held.partition(to.1.slot).store.copy_object(None, &root)
+        } else {
+            let (source, target) = self.held.two(from.1.slot, to.1.slot);
+            target.store.copy_object(Some(&source.store), &root)
+        };
+        self.held.partition(from.1.slot).store.objects.put(number, root);
+        let target = self.held.partition(to.1.slot);
+        target.put_object_with(to.0, target.locate(to.0, to.1), to.1, form, copied?, expiry, now)
+    }
+
+    // ---- whole databases: these hold the gate ----
+
+    /// Keys in `db`, expired ones that have not left yet included.
+    pub fn len(&mut self, db: Db) -> u64 {
+        self.held.partitions().map(|partition| partition.len(db)).sum()
+    }
+
+    pub fn is_empty(&mut self, db: Db) -> bool {
+        self.len(db) == 0
+    }
+
+    /// Keys with an expiry in `db`.
+    pub fn volatile_len(&mut self, db: Db) -> u64 {
+        self.held.partitions().map(|partition| partition.volatile_len(db)).sum()
+    }
+
+    /// Calls `visit` with every live key of `db`; in one slot only if it is given.
+    pub fn for_each_key(&mut self, db: Db, slot: Option<Slot>, mut visit: impl FnMut(&[u8])) {
+        let now = self.conditions.now;
+        let hide = self.conditions.expiry_mode != ExpiryMode::Keep;
+        for partition in self.held.partitions() {
+            partition.for_each(db, slot, now, &mut |key, entry| {
+                if !(hide && entry.expiry.is_some_and(|at| at < now)) {
+                    visit(key);
+                }
+            });
+        }
+    }
+
+    /// SCAN: goes on at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the end. Entries
+    /// past their time are not visited, and leave where the mode says so. With a slot, only that slot.
+    pub fn scan(
+        &mut self,
+        db: Db,
+        cursor: u64,
+        count: u64,
+        slot: Option<Slot>,
+        wanted: impl Fn(&[u8], &Entry<'_>) -> bool,
+        mut visit: impl FnMut(&[u8], &Entry<'_>),
+    ) -> u64 {
+        let now = self.conditions.now;
+        let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
+        let mut stale: Vec<Vec<u8>> = Vec::new();
+        let next = crate::access::scan::scan(self.held, db, cursor, count, slot, now, &mut |key, entry| {
+            if !wanted(key, entry) {
+                return;
+            }
+            if keep || entry.expiry.is_none_or(|at| at >= now) {
+                visit(key, entry);
+            } else {
+                stale.push(key.to_vec());
+            }
+        });
+        for key in stale {
+            let key = self.held.keyspace.key(&key);
+            self.locate_live(db, &key);
+        }
+        next
+    }
+
+    /// A random live key of `db`; `random` gives random numbers below its argument. Each is equally likely while a
+    /// hundred tries meet one; else it is one of the next page that has any, from a random place on. If all keys have expired: none, or under a mode
+    /// that keeps them the last that was met.
+    pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        const TRIES_MAX: usize = 100;
+        let mut last = None;
+        for _ in 0..TRIES_MAX {
+            let total = self.len(db);
+            if total == 0 {
+                return None;
+            }
+            let mut at = random(total);
+            let partition = self.held.partitions().find(|partition| {
+                let len = partition.len(db);
+                let here = at < len;
+                at = at.wrapping_sub(if here { 0 } else { len });
+                here
+            });
+            let partition = partition.expect("the lengths add up to the total");
+            let place = crate::access::scan::weighted_slot(partition, db, at, false);
+            let record = partition.slot(partition.table(db).expect("it has keys"), place).record;
+            let (page, index) = crate::access::scan::random_entry(partition, &record, random);
+            let page = partition.store.heap.page(page);
+            let entry = EntryBytes(page.entry(page.spot(index)));
+            let key = partition.store.key_of(entry).to_vec();
+            if self.contains(db, &self.held.keyspace.key(&key)) {
+                return Some(key);
+            }
+            last = Some(key);
+        }
+        let found = self.next_live_key(db, random(crate::access::scan::CURSORS), random);
+        let is_kept = self.conditions.expiry_mode != ExpiryMode::Delete;
+        found.or(last.filter(|_| is_kept))
+    }
+
+    /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the first. Expired
+    /// keys are passed over, not collected: a look costs a hundredth. This is done under the gate, so it ends after
+    /// 1,500 pages; only while expiry is paused are there so many beside one that is alive.
+    fn next_live_key(&mut self, db: Db, from: u64, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        const PAGES_MAX: u64 = 1500;
+        let now = self.now();
+        let mut steps = Steps::new(PAGES_MAX);
+        for mut cursor in [from, 0] {
+            while steps.look(1) {
+                let mut live: Vec<Vec<u8>> = Vec::new();
+                cursor = crate::access::scan::scan(self.held, db, cursor, 1, None, now, &mut |key, entry| {
+                    if entry.expiry.is_none_or(|at| at >= now) {
+                        live.push(key.to_vec());
+                    }
+                });
+                if !live.is_empty() {
+                    let at = random(live.len() as u64) as usize;
+                    return Some(live.swap_remove(at));
+                }
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
+    pub fn flush(&mut self, db: Option<Db>) -> u64 {
+        self.found = None;
+        if self.held.partitions().any(|partition| partition.tells_changes) {
+            self.sink.effect(Effect::Flushed { db });
+        }
+        let now = self.conditions.now;
+        let targets = match db {
+            Some(db) => db.0..db.0 + 1,
+            None => 0..self.databases(),
+        };
+        let is_gone = |db: &Db| targets.contains(&db.0);
+        let has_others = |partition: &Partition| partition.used_databases().any(|db| !is_gone(&db));
+        let others_stay = self.held.all().any(has_others);
+        let mut removed = 0;
+        for partition in self.held.partitions() {
+            for db in targets.clone().map(Db) {
+                partition.touch_flushed(db, now);
+                removed += partition.flush(db, others_stay);
+            }
+        }
+        if !others_stay {
+            self.held.keyspace.shared().attribution.clear();
+            self.held.partitions().for_each(Partition::forget_attribution);
+        }
+        targets.map(Db).for_each(|db| self.note_all_waiters(db));
+        removed
+    }
+
+    /// Up to `steps_max` entries of what was flushed are to be freed before the client is answered, in later holds.
+    pub fn free_afterwards(&mut self, steps_max: u64) {
+        self.held.free_afterwards = self.held.free_afterwards.max(steps_max);
+    }
+
+    /// Frees all that was flushed, in this hold. For DEBUG.
+    pub fn free_flushed_now(&mut self) {
+        for partition in self.held.partitions() {
+            while partition.free_flushed(&mut Steps::new(u64::MAX)) {}
+        }
+    }
+
+    /// SWAPDB.
+    pub fn swap(&mut self, a: Db, b: Db) {
+        self.found = None;
+        let now = self.conditions.now;
+        if a != b {
+            self.held.partitions().for_each(|partition| partition.swap(a, b, now));
+            self.held.keyspace.shared().swaps.fetch_add(1, Release);
+            self.note_all_waiters(a);
+            self.note_all_waiters(b);
+        }
+    }
+
+    // ---- waiting ----
+
+    /// Whether the key can be looked at. Whoever is served by another client's push sees the keys whose partitions that
+    /// one holds.
+    pub fn holds(&self, key: &Key<'_>) -> bool {
+        self.held.holds(key)
+    }
+
+    // ---- watching ----
+
+    /// Lists `watcher` under a key; its name is shared with the list.
+    pub fn watch(&mut self, db: Db, name: &Arc<[u8]>, watcher: &Arc<Watcher>) {
+        steps::note(1);
+        let now = self.conditions.now;
+        let key = self.key(name);
+        let partition = self.held.partition(key.slot);
+        let stale = partition.presence(db, &key, now) == Presence::Stale;
+        partition.watches.add(db, name, watcher, stale);
+    }
+
+    pub fn unwatch(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) {
+        steps::note(1);
+        self.held.partition(key.slot).watches.remove(db, key.bytes, watcher);
+    }
+
+    /// For EXEC: whether a watched key that was alive at WATCH is past its time now.
+    pub fn watched_key_expired(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) -> bool {
+        steps::note(1);
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        partition.presence(db, key, now) == Presence::Stale
+            && !partition.watches.was_expired(db, key.bytes, watcher)
+    }
+
+    // ---- helpers ----
+
+    #[inline]
+    fn touch_watchers(&mut self, db: Db, key: &Key<'_>) {
+        let partition = self.held.partition(key.slot);
+        let tells = partition.tells_changes;
+        if !partition.watches.is_empty() {
+            partition.watches.touch(db, key.bytes);
+        }
+        if !partition.waiters.is_empty() {
+            self.note_waiters(db, key);
+        }
+        if tells {
+            self.sink.effect(Effect::Touched { db, key: key.bytes });
+        }
+    }
+
+    /// Whoever waits for `key` is to look again. Every change does so by itself; a handler asks for it where the field
+    /// wakes waiters without telling watchers (XGROUP DESTROY).
+    #[cold]
+    pub fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
+        self.held.note_ready(db, key);
+    }
+
+    /// All keys of a database are others now.
+    fn note_all_waiters(&mut self, db: Db) {
+        let now = self.conditions.now;
+        self.held.note_all_ready(db, |partition, key| partition.presence(db, key, now) == Presence::Alive);
+    }
+
+    /// What `find` found, if it was this key.
+    #[inline]
+    fn recall(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
+        let found = self.found.take().filter(|found| found.hash == key.hash && found.db == db)?;
+        self.held.partition(key.slot).is_at(found.place, key).then_some(found)
+    }
+
+    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it.
+    #[inline(always)]
+    fn look_up_live(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let place = partition.look_up(db, key)?;
+        if !partition.is_stale(place, now) {
+            return Some(place);
+        }
+        let location = partition.locate(db, key).expect("it was just found");
+        self.meet_stale(db, key, location).map(|_| place)
+    }
+
+    /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
+    /// this partition, or if the entry is past its time and hidden.
+    #[inline]
+    fn locate_live(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let location = partition.locate(db, key)?;
+        if partition.presence_at(Some(&location), now) != Presence::Stale {
+            return Some(location);
+        }
+        self.meet_stale(db, key, location)
+    }
+
+    #[cold]
+    fn meet_stale(&mut self, db: Db, key: &Key<'_>, location: Location) -> Option<Location> {
+        match self.conditions.expiry_mode {
+            ExpiryMode::Keep => return Some(location),
+            ExpiryMode::Hide => return None,
+            ExpiryMode::Delete => {}
+        }
+        self.found = None;
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        partition.remove_at(db, &location, now);
+        partition.watches.expire(db, key.bytes);
+        let tells = partition.tells_changes;
+        self.held.note_removed(db, key);
+        self.expired += 1;
+        let effect = Effect::Expired { db, key: key.bytes };
+        if tells || self.mask.wants(&effect) {
+            self.sink.effect(effect);
+        }
+        None
+    }
+}

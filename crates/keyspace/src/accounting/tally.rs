@@ -1,0 +1,371 @@
+//! What the entries of a table are made of, counted when they change: keys, their bytes, and those of their values, by
+//! type and encoding.
+//!
+//! ```text
+//!   entry + body  =  key  +  value  +  expiry  +  head          (lengths, mark, reference, a blob's hash)
+//!
+//!   in pages and blobs     keys + values + expiries + heads  =  entry bytes + blob bytes          exactly
+//!   elsewhere              what lies in a large body or in an object is booked there; here it counts for its class only
+//! ```
+//!
+//! An entry has an [`Account`] before it changes and another one after it: the first is taken off and the second added.
+//! Both are read from the entry's bytes. Of an object, whose size its entry does not tell, the root remembers what was
+//! counted last. A change that keeps lengths and form (most overwrites) has equal accounts and is not told at all.
+//!
+//! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
+
+use crate::layout::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Form, Place, body_head_bytes};
+use crate::layout::packed::Packed;
+use crate::layout::record::{UNIT_BYTES, Units};
+use crate::tables::store::Store;
+use crate::values::set::packed_ints_len;
+use crate::values::value::{Encoding, Type};
+
+/// A type in one of its encodings.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Class(u8);
+
+/// In the order in which they are shown.
+pub(crate) const CLASSES: [(Type, Encoding); 13] = [
+    (Type::String, Encoding::Int),
+    (Type::String, Encoding::Embstr),
+    (Type::String, Encoding::Raw),
+    (Type::List, Encoding::Listpack),
+    (Type::List, Encoding::Quicklist),
+    (Type::Set, Encoding::Intset),
+    (Type::Set, Encoding::Listpack),
+    (Type::Set, Encoding::Hashtable),
+    (Type::Zset, Encoding::Listpack),
+    (Type::Zset, Encoding::Skiplist),
+    (Type::Hash, Encoding::Listpack),
+    (Type::Hash, Encoding::Hashtable),
+    (Type::Stream, Encoding::Stream),
+];
+
+impl Class {
+    #[inline]
+    pub fn number(self) -> usize {
+        usize::from(self.0)
+    }
+
+    #[inline]
+    pub fn new(kind: Type, encoding: Encoding) -> Class {
+        Class(match (kind, encoding) {
+            (Type::String, Encoding::Int) => 0,
+            (Type::String, Encoding::Embstr) => 1,
+            (Type::String, _) => 2,
+            (Type::List, Encoding::Listpack) => 3,
+            (Type::List, _) => 4,
+            (Type::Set, Encoding::Intset) => 5,
+            (Type::Set, Encoding::Listpack) => 6,
+            (Type::Set, _) => 7,
+            (Type::Zset, Encoding::Listpack) => 8,
+            (Type::Zset, _) => 9,
+            (Type::Hash, Encoding::Listpack) => 10,
+            (Type::Hash, _) => 11,
+            (Type::Stream, _) => 12,
+        })
+    }
+}
+
+/// What a table counts for one entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Account {
+    pub class: Class,
+    /// Bytes of a string as it is stored, elements of a collection.
+    pub items: u64,
+    pub key_bytes: u32,
+    /// Of an object: all that it takes but its key.
+    pub value_bytes: u64,
+    pub expiry_bytes: u8,
+    /// The entry in its page.
+    pub entry_bytes: u8,
+    /// Its blob with the hash in front, before rounding.
+    pub blob_bytes: u32,
+    /// Bytes of a large body, or of an object: of key and value, `elsewhere`.
+    pub elsewhere: [u64; 2],
+}
+
+impl Account {
+    /// What the entry takes, its share of the page apart.
+    #[inline]
+    pub fn memory_bytes(&self) -> u64 {
+        u64::from(self.entry_bytes) + u64::from(self.blob_bytes) + self.elsewhere[0] + self.elsewhere[1]
+    }
+}
+
+/// Sums over the entries of a class.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ClassSums {
+    pub keys: u64,
+    pub key_bytes: u64,
+    pub value_bytes: u64,
+    /// Entries and bodies, whole.
+    pub memory_bytes: u64,
+}
+
+impl ClassSums {
+    #[inline]
+    fn add(&mut self, account: &Account, sign: i64) {
+        let change = |sum: &mut u64, by: u64| *sum = sum.wrapping_add_signed(by as i64 * sign);
+        change(&mut self.keys, 1);
+        change(&mut self.key_bytes, u64::from(account.key_bytes));
+        change(&mut self.value_bytes, account.value_bytes);
+        change(&mut self.memory_bytes, account.memory_bytes());
+    }
+
+    pub(crate) fn merge(&mut self, other: &ClassSums) {
+        self.keys += other.keys;
+        self.key_bytes += other.key_bytes;
+        self.value_bytes += other.value_bytes;
+        self.memory_bytes += other.memory_bytes;
+    }
+}
+
+/// Sums over all entries, to be compared with what pages and blobs hold.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Totals {
+    pub blob_bytes: u64,
+    pub expiry_bytes: u64,
+    /// Of keys and of values: what lies in large bodies and in objects.
+    pub elsewhere: [u64; 2],
+}
+
+impl Totals {
+    #[inline]
+    fn add(&mut self, account: &Account, sign: i64) {
+        let change = |sum: &mut u64, by: u64| *sum = sum.wrapping_add_signed(by as i64 * sign);
+        if account.expiry_bytes > 0 {
+            change(&mut self.expiry_bytes, u64::from(account.expiry_bytes));
+        }
+        // Most lie in their pages, whole.
+        if u64::from(account.blob_bytes) + account.elsewhere[0] + account.elsewhere[1] == 0 {
+            return;
+        }
+        change(&mut self.blob_bytes, u64::from(account.blob_bytes));
+        change(&mut self.elsewhere[0], account.elsewhere[0]);
+        change(&mut self.elsewhere[1], account.elsewhere[1]);
+    }
+}
+
+const ABSENT: u8 = u8::MAX;
+
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Tally {
+    pub totals: Totals,
+    /// Where a class's sums are.
+    places: [u8; CLASSES.len()],
+    sums: Vec<ClassSums>,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally { totals: Totals::default(), places: [ABSENT; CLASSES.len()], sums: Vec::new() }
+    }
+}
+
+impl Tally {
+    #[inline]
+    pub fn add(&mut self, account: &Account) {
+        self.count(account, 1);
+    }
+
+    #[inline]
+    pub fn remove(&mut self, account: &Account) {
+        self.count(account, -1);
+    }
+
+    /// An entry that was there has become another.
+    #[inline]
+    pub fn replace(&mut self, old: &Account, new: &Account) {
+        if old == new {
+            return;
+        }
+        if old.class != new.class {
+            self.count(old, -1);
+            return self.count(new, 1);
+        }
+        // The usual change: what is the same is not looked at twice.
+        self.totals.add(old, -1);
+        self.totals.add(new, 1);
+        let sums = &mut self.sums[usize::from(self.places[old.class.number()])];
+        sums.add(old, -1);
+        sums.add(new, 1);
+    }
+
+    #[inline]
+    fn count(&mut self, account: &Account, sign: i64) {
+        self.totals.add(account, sign);
+        let mut place = self.places[usize::from(account.class.0)];
+        if place == ABSENT {
+            place = self.open(account.class);
+        }
+        self.sums[usize::from(place)].add(account, sign);
+    }
+
+    #[cold]
+    fn open(&mut self, class: Class) -> u8 {
+        self.sums.reserve_exact(1);
+        self.sums.push(ClassSums::default());
+        let place = self.sums.len() as u8 - 1;
+        self.places[usize::from(class.0)] = place;
+        place
+    }
+
+    /// Every class that has keys.
+    pub fn classes(&self) -> impl Iterator<Item = (Type, Encoding, &ClassSums)> {
+        let present = CLASSES.iter().zip(self.places).filter(|(_, place)| *place != ABSENT);
+        let sums = present.map(|(class, place)| (class.0, class.1, &self.sums[usize::from(place)]));
+        sums.filter(|(_, _, sums)| sums.keys > 0)
+    }
+
+    /// Entries in their pages.
+    pub fn entry_bytes(&self) -> u64 {
+        let outside = self.totals.blob_bytes + self.totals.elsewhere.iter().sum::<u64>();
+        self.sums.iter().map(|sums| sums.memory_bytes).sum::<u64>() - outside
+    }
+
+    pub fn key_bytes(&self) -> u64 {
+        self.sums.iter().map(|sums| sums.key_bytes).sum()
+    }
+
+    pub fn value_bytes(&self) -> u64 {
+        self.sums.iter().map(|sums| sums.value_bytes).sum()
+    }
+
+    /// What it has of the global allocator.
+    pub fn memory_bytes(&self) -> usize {
+        self.sums.capacity() * size_of::<ClassSums>()
+    }
+
+    /// Asserts that it counts what `counted` does, which was made anew of the entries.
+    pub fn check_invariants(&self, counted: &Tally) {
+        assert_eq!(self.totals, counted.totals);
+        assert!(self.classes().eq(counted.classes()), "{self:?} is not {counted:?}");
+        let inside = self.entry_bytes() + self.totals.blob_bytes;
+        let payload = self.key_bytes() + self.value_bytes() - self.totals.elsewhere.iter().sum::<u64>();
+        assert!(payload + self.totals.expiry_bytes <= inside, "the parts of an entry lie in it");
+    }
+}
+
+/// What a root remembers of its account.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tallied {
+    pub class: Class,
+    /// What its slot's record counts for it, in units of 16 B.
+    pub units: Units,
+    pub items: u64,
+}
+
+/// A string is embstr in the field while it fits 128 B together with its header (8 B), its key (with 1 or 3 B of length
+/// and a NUL), its own length and NUL (4 B), a byte, and its expiry (8 B).
+pub(crate) fn is_embstr(key_bytes: usize, value_bytes: usize, is_volatile: bool) -> bool {
+    const EMBEDDED_BYTES_MAX: usize = 128;
+    let lengths = if key_bytes < 32 { 1 } else { 3 };
+    let expiry = if is_volatile { 8 } else { 0 };
+    8 + key_bytes + lengths + 1 + 1 + value_bytes + 4 + expiry <= EMBEDDED_BYTES_MAX
+}
+
+impl Store {
+    /// What an entry of one of the tables counts for.
+    #[inline]
+    pub fn account(&self, entry: EntryBytes<'_>) -> Account {
+        let body = entry.body();
+        let (form, inline_key) = (entry.form(), entry.inline_key());
+        let key_bytes = inline_key.map_or_else(|| self.key_of(entry).len(), <[u8]>::len);
+        let mut account = Account {
+            class: Class(0),
+            items: 0,
+            key_bytes: key_bytes as u32,
+            value_bytes: 0,
+            expiry_bytes: entry.expiry_bytes() as u8,
+            entry_bytes: entry.0.len() as u8,
+            blob_bytes: 0,
+            elsewhere: [0; 2],
+        };
+        let key_elsewhere = if inline_key.is_some() { 0 } else { key_bytes as u64 };
+        match body {
+            None => account.value_bytes = entry.tail().len() as u64,
+            Some(BodyRef { place: Place::Object, raw, .. }) => {
+                let tallied = &self.objects.get(raw).tallied;
+                account.value_bytes = tallied.units.get() * UNIT_BYTES - key_elsewhere;
+                account.elsewhere = [key_elsewhere, account.value_bytes];
+                (account.class, account.items) = (tallied.class, tallied.items);
+                return account;
+            }
+            Some(body) => {
+                account.value_bytes = u64::from(body.len) - body_head_bytes(body.keyed, key_bytes) as u64;
+                if body.place == Place::Blob {
+                    account.blob_bytes = BLOB_HEAD_BYTES as u32 + body.len;
+                } else {
+                    account.elsewhere = [key_elsewhere, account.value_bytes];
+                }
+            }
+        }
+        (account.class, account.items) = self.class_and_items(entry, form, &account);
+        account
+    }
+
+    /// Of what is no object.
+    #[inline]
+    fn class_and_items(&self, entry: EntryBytes<'_>, form: Form, account: &Account) -> (Class, u64) {
+        let encoding = match form {
+            Form::Int => Encoding::Int,
+            Form::Bytes
+                if is_embstr(
+                    account.key_bytes as usize,
+                    account.value_bytes as usize,
+                    account.expiry_bytes > 0,
+                ) =>
+            {
+                Encoding::Embstr
+            }
+            Form::Bytes | Form::Raw => Encoding::Raw,
+            form => crate::values::collection::packed_encoding(form),
+        };
+        let items = match form {
+            Form::Int | Form::Bytes | Form::Raw => account.value_bytes,
+            Form::IntSet => packed_ints_len(self.value_bytes_of(entry)) as u64,
+            form => {
+                let stride = crate::access::edit::stride_of(form);
+                (Packed::new(self.value_bytes_of(entry), stride).len() / stride) as u64
+            }
+        };
+        (Class::new(form.kind(), encoding), items)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_its_number() {
+        for (number, (kind, encoding)) in CLASSES.into_iter().enumerate() {
+            assert_eq!(Class::new(kind, encoding), Class(number as u8));
+        }
+    }
+
+    #[test]
+    fn what_is_taken_off_leaves_nothing() {
+        let account = |class, value_bytes| Account {
+            class: Class(class),
+            items: 3,
+            key_bytes: 16,
+            value_bytes,
+            expiry_bytes: 5,
+            entry_bytes: 60,
+            blob_bytes: 0,
+            elsewhere: [0, value_bytes],
+        };
+        let mut tally = Tally::default();
+        tally.add(&account(1, 30));
+        tally.add(&account(12, 1 << 33));
+        tally.replace(&account(1, 30), &account(2, 31));
+        let classes: Vec<_> = tally.classes().map(|(kind, _, sums)| (kind, sums.value_bytes)).collect();
+        assert_eq!(classes, [(Type::String, 31), (Type::Stream, 1 << 33)]);
+        tally.remove(&account(12, 1 << 33));
+        tally.remove(&account(2, 31));
+        assert_eq!((tally.totals, tally.classes().count()), (Totals::default(), 0));
+    }
+}

@@ -1,0 +1,485 @@
+//! One entry, as it lies in a page.
+//!
+//! ```text
+//!   [159 + klen][key klen][value ...]                                  short: plain bytes inline, klen <= 47
+//!   [207 + klen][expiry 5][key klen][value ...]                        short, with an expiry
+//!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][value ...]          value inline
+//!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
+//!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
+//!
+//!   klen is at most 158. An entry is short if it can be: what it holds determines its bytes.
+//!
+//!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
+//!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream
+//!         bits 4-5  width of the expiry: 0 none, 1: 5 B, 2: 8 B
+//!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value, 3 object (ref: its number; len: nothing)
+//!
+//!   A small collection is a byte string (see `packed`) under its form: it moves, is copied and saved as any other. A
+//!   large one is an object (see `object`), which has the key too if klen is 255.
+//!
+//!   a blob's bytes    [hash u64, slot in its top 14 bits][body]     the hash leads compaction to the entry
+//!   a body            value, or, of an entry with klen 255: [klen u32][key][value]
+//!   expiry, 5 B       milliseconds since 2020-01-01 UTC, to 2054-11; anything outside takes the 8-byte form (Unix ms)
+//! ```
+//!
+//! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 1 + 5 + 16 + 16 = 38 with an expiry.
+
+use crate::layout::page::ENTRY_BYTES_MAX;
+use crate::values::value::{NewValue, Type};
+use isotherm_stdx::UnixMs;
+
+/// 2020-01-01T00:00:00Z: 18262 days after the epoch.
+pub(crate) const EPOCH_MS: i64 = 18_262 * 86_400_000;
+const SHORT_EXPIRY_MAX: i64 = (1 << 40) - 1;
+
+/// An entry up to this size lies in its page.
+pub(crate) const INLINE_BYTES_MAX: usize = 208;
+/// A key up to this size lies in the page, whatever its value's size.
+const INLINE_KEY_BYTES_MAX: usize = 158;
+/// A body up to this size is a blob.
+pub(crate) const BLOB_BODY_BYTES_MAX: usize = 4096;
+pub(crate) const BLOB_HEAD_BYTES: usize = 8;
+const REF_BYTES: usize = 8;
+const KLEN_ELSEWHERE: u8 = 255;
+/// The head of a short entry is this and its klen,
+const SHORT_HEAD: u8 = 159;
+/// or this if it has an expiry.
+const SHORT_VOLATILE_HEAD: u8 = 207;
+const SHORT_KEY_BYTES_MAX: usize = 47;
+/// The meta byte that a short entry with an expiry does without.
+const SHORT_VOLATILE_META: u8 = 1 << 4;
+
+const _: () = assert!(INLINE_KEY_BYTES_MAX < SHORT_HEAD as usize);
+const _: () = assert!(SHORT_HEAD as usize + SHORT_KEY_BYTES_MAX < SHORT_VOLATILE_HEAD as usize);
+const _: () = assert!(SHORT_VOLATILE_HEAD as usize + SHORT_KEY_BYTES_MAX < KLEN_ELSEWHERE as usize);
+
+// The largest entry: a key that just fits, a late expiry, and a reference.
+const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES <= ENTRY_BYTES_MAX);
+// Setting an expiry never moves a value out of its page.
+const _: () = assert!(INLINE_BYTES_MAX + 8 <= ENTRY_BYTES_MAX);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Form {
+    Bytes = 0,
+    Int = 1,
+    Raw = 2,
+    List = 3,
+    Hash = 4,
+    Set = 5,
+    IntSet = 6,
+    Zset = 7,
+    Stream = 8,
+}
+
+impl Form {
+    /// A collection, small or large.
+    #[inline]
+    pub fn is_collection(self) -> bool {
+        self as u8 >= Form::List as u8
+    }
+
+    #[inline]
+    pub fn kind(self) -> Type {
+        match self {
+            Form::Bytes | Form::Int | Form::Raw => Type::String,
+            Form::List => Type::List,
+            Form::Hash => Type::Hash,
+            Form::Set | Form::IntSet => Type::Set,
+            Form::Zset => Type::Zset,
+            Form::Stream => Type::Stream,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Place {
+    Inline = 0,
+    Blob = 1,
+    Large = 2,
+    Object = 3,
+}
+
+/// Where a body lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BodyRef {
+    pub place: Place,
+    /// A blob's handle, or the number of a large value or object.
+    pub raw: u32,
+    /// Bytes of the body.
+    pub len: u32,
+    /// Whether the key lies in the body too.
+    pub keyed: bool,
+}
+
+/// An entry's bytes, read.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryBytes<'a>(pub &'a [u8]);
+
+impl<'a> EntryBytes<'a> {
+    #[inline]
+    fn is_short(self) -> bool {
+        (SHORT_HEAD..KLEN_ELSEWHERE).contains(&self.0[0])
+    }
+    /// A short entry's says: plain bytes, inline.
+    #[inline]
+    fn meta(self) -> u8 {
+        match self.0[0] {
+            KLEN_ELSEWHERE | ..SHORT_HEAD => self.0[1],
+            SHORT_HEAD..SHORT_VOLATILE_HEAD => 0,
+            SHORT_VOLATILE_HEAD.. => SHORT_VOLATILE_META,
+        }
+    }
+    /// Where the expiry begins, or what follows if there is none.
+    #[inline]
+    fn expiry_at(self) -> usize {
+        if self.is_short() { 1 } else { 2 }
+    }
+    #[inline]
+    pub fn form(self) -> Form {
+        match self.meta() & 15 {
+            0 => Form::Bytes,
+            1 => Form::Int,
+            2 => Form::Raw,
+            3 => Form::List,
+            4 => Form::Hash,
+            5 => Form::Set,
+            6 => Form::IntSet,
+            7 => Form::Zset,
+            8 => Form::Stream,
+            other => unreachable!("no entry has the form {other}"),
+        }
+    }
+    #[inline]
+    pub fn place(self) -> Place {
+        match self.meta() >> 6 {
+            0 => Place::Inline,
+            1 => Place::Blob,
+            2 => Place::Large,
+            _ => Place::Object,
+        }
+    }
+    #[inline]
+    pub fn expiry_bytes(self) -> usize {
+        [0, 5, 8, 8][usize::from(self.meta() >> 4 & 3)]
+    }
+    #[inline]
+    pub fn is_volatile(self) -> bool {
+        self.meta() & 0x30 != 0
+    }
+    #[inline]
+    pub fn expiry(self) -> Option<UnixMs> {
+        match self.expiry_bytes() {
+            0 => None,
+            5 => {
+                let mut word = [0; 8];
+                let at = self.expiry_at();
+                word[..5].copy_from_slice(&self.0[at..at + 5]);
+                Some(UnixMs(EPOCH_MS + i64::from_le_bytes(word)))
+            }
+            _ => Some(UnixMs(i64::from_le_bytes(self.0[2..10].try_into().expect("eight bytes")))),
+        }
+    }
+    /// Where the key begins and ends; one that lies elsewhere has no bytes here.
+    #[inline]
+    fn key_range(self) -> std::ops::Range<usize> {
+        let head = self.0[0];
+        let (at, klen) = match head {
+            KLEN_ELSEWHERE => (2 + self.expiry_bytes(), 0),
+            ..SHORT_HEAD => (2 + self.expiry_bytes(), head),
+            SHORT_HEAD..SHORT_VOLATILE_HEAD => (1, head - SHORT_HEAD),
+            SHORT_VOLATILE_HEAD.. => (1 + 5, head - SHORT_VOLATILE_HEAD),
+        };
+        at..at + usize::from(klen)
+    }
+    /// The key, if it lies in the page.
+    #[inline]
+    pub fn inline_key(self) -> Option<&'a [u8]> {
+        (self.0[0] != KLEN_ELSEWHERE).then(|| &self.0[self.key_range()])
+    }
+    /// What stands behind the key: the value if it is inline.
+    #[inline]
+    pub fn tail(self) -> &'a [u8] {
+        &self.0[self.key_range().end..]
+    }
+    /// Whether the entry stays where it is when its inline value becomes one of the same length and of this form.
+    #[inline]
+    pub fn keeps_head(self, form: Form) -> bool {
+        self.is_short() == is_short(form, self.place(), self.inline_key(), self.meta() >> 4 & 3)
+    }
+    /// The reference to the body, unless the value is inline.
+    #[inline]
+    pub fn body(self) -> Option<BodyRef> {
+        let place = self.place();
+        if place == Place::Inline {
+            return None;
+        }
+        let tail = self.tail();
+        let raw = u32::from_le_bytes(tail[..4].try_into().expect("four bytes"));
+        let len = u32::from_le_bytes(tail[4..8].try_into().expect("four bytes"));
+        Some(BodyRef { place, raw, len, keyed: self.0[0] == KLEN_ELSEWHERE })
+    }
+}
+
+/// Gives an entry's value another form, under which it `keeps_head`.
+#[inline]
+pub(crate) fn set_form(entry: &mut [u8], form: Form) {
+    debug_assert!(EntryBytes(entry).keeps_head(form));
+    if !EntryBytes(entry).is_short() {
+        entry[1] = entry[1] & !15 | form as u8;
+    }
+}
+
+/// Whether an entry needs no meta byte. `width` is the code of its expiry's.
+#[inline]
+fn is_short(form: Form, place: Place, key: Option<&[u8]>, width: u8) -> bool {
+    let short_key = key.is_some_and(|key| key.len() <= SHORT_KEY_BYTES_MAX);
+    form == Form::Bytes && place == Place::Inline && width <= 1 && short_key
+}
+
+/// The code of an expiry's width: 0 none, 1: 5 B, 2: 8 B.
+#[inline]
+fn expiry_width(expiry: Option<UnixMs>) -> u8 {
+    match expiry {
+        None => 0,
+        Some(at) if (EPOCH_MS..=EPOCH_MS + SHORT_EXPIRY_MAX).contains(&at.0) => 1,
+        Some(_) => 2,
+    }
+}
+
+/// Splits a keyed body.
+#[inline]
+pub(crate) fn split_keyed(body: &[u8]) -> (&[u8], &[u8]) {
+    let klen = u32::from_le_bytes(body[..4].try_into().expect("four bytes")) as usize;
+    body[4..].split_at(klen)
+}
+
+/// Bytes before the value in a body.
+#[inline]
+pub(crate) fn body_head_bytes(keyed: bool, key_bytes: usize) -> usize {
+    if keyed { 4 + key_bytes } else { 0 }
+}
+
+/// Integers are stored in as few bytes as their value needs.
+#[inline]
+pub(crate) fn int_bytes(value: i64) -> usize {
+    // -1 and 0 still take one byte; the sign needs a bit.
+    let bits = 65 - (value ^ (value >> 63)).leading_zeros() as usize;
+    bits.div_ceil(8)
+}
+
+#[inline]
+pub(crate) fn read_int(bytes: &[u8]) -> i64 {
+    let mut word = if bytes[bytes.len() - 1] & 0x80 != 0 { [0xff; 8] } else { [0; 8] };
+    word[..bytes.len()].copy_from_slice(bytes);
+    i64::from_le_bytes(word)
+}
+
+/// How an entry will be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    pub place: Place,
+    pub keyed: bool,
+}
+
+impl Plan {
+    /// `tight`: the page has no room for an inline entry; as little as possible is to lie in it.
+    #[inline]
+    pub fn new(key_bytes: usize, value_bytes: usize, tight: bool) -> Plan {
+        let keyed = tight || key_bytes > INLINE_KEY_BYTES_MAX;
+        if !keyed && 2 + 5 + key_bytes + value_bytes <= INLINE_BYTES_MAX {
+            return Plan { place: Place::Inline, keyed };
+        }
+        let body = body_head_bytes(keyed, key_bytes) + value_bytes;
+        let place = if body <= BLOB_BODY_BYTES_MAX { Place::Blob } else { Place::Large };
+        Plan { place, keyed }
+    }
+
+    /// Of an object, which lies outside whatever its size.
+    #[inline]
+    pub fn object(key_bytes: usize, tight: bool) -> Plan {
+        Plan { place: Place::Object, keyed: tight || key_bytes > INLINE_KEY_BYTES_MAX }
+    }
+}
+
+/// An entry under construction: at most 254 B, on the stack.
+pub(crate) struct Draft {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Draft {
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    #[inline]
+    fn head(form: Form, place: Place, key: Option<&[u8]>, expiry: Option<UnixMs>) -> Draft {
+        debug_assert!(key.is_none_or(|key| key.len() <= INLINE_KEY_BYTES_MAX));
+        let mut draft = Draft { bytes: [0; 256], len: 1 };
+        let width = expiry_width(expiry);
+        draft.bytes[0] = key.map_or(KLEN_ELSEWHERE, |key| key.len() as u8);
+        if is_short(form, place, key, width) {
+            draft.bytes[0] += [SHORT_HEAD, SHORT_VOLATILE_HEAD][usize::from(width)];
+        } else {
+            draft.len = 2;
+            draft.bytes[1] = form as u8 | width << 4 | (place as u8) << 6;
+        }
+        match expiry {
+            None => {}
+            Some(at) if width == 1 => draft.push(&(at.0 - EPOCH_MS).to_le_bytes()[..5]),
+            Some(at) => draft.push(&at.0.to_le_bytes()),
+        }
+        if let Some(key) = key {
+            draft.push(key);
+        }
+        draft
+    }
+
+    /// An entry whose value lies in the page.
+    #[inline]
+    pub fn inline(key: &[u8], value: NewValue<'_>, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(form_of(value), Place::Inline, Some(key), expiry);
+        match value {
+            NewValue::Int(int) => draft.push(&int.to_le_bytes()[..int_bytes(int)]),
+            NewValue::Bytes(bytes) | NewValue::Raw(bytes) => draft.push(bytes),
+            NewValue::Packed(packed) => draft.push(packed.bytes),
+        }
+        draft
+    }
+
+    /// An entry whose value lies in a body.
+    pub fn outside(key: &[u8], form: Form, body: BodyRef, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(form, body.place, (!body.keyed).then_some(key), expiry);
+        draft.push(&body.raw.to_le_bytes());
+        draft.push(&body.len.to_le_bytes());
+        draft
+    }
+
+    /// The same entry with another expiry.
+    pub fn with_expiry(entry: EntryBytes<'_>, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(entry.form(), entry.place(), entry.inline_key(), expiry);
+        draft.push(entry.tail());
+        draft
+    }
+
+    /// The same entry, its text raw and `len` long: zeros follow what was there.
+    pub fn stretched(entry: EntryBytes<'_>, len: usize) -> Draft {
+        let mut draft = Draft::head(Form::Raw, Place::Inline, entry.inline_key(), entry.expiry());
+        draft.push(entry.tail());
+        draft.len += len.checked_sub(entry.tail().len()).expect("an edit never shortens");
+        draft
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+#[inline]
+pub(crate) fn form_of(value: NewValue<'_>) -> Form {
+    match value {
+        NewValue::Int(_) => Form::Int,
+        NewValue::Bytes(_) => Form::Bytes,
+        NewValue::Raw(_) => Form::Raw,
+        NewValue::Packed(packed) => packed.form,
+    }
+}
+
+/// Bytes that a value takes in a page or body. An integer never lies in a body in binary form.
+#[inline]
+pub(crate) fn value_bytes(value: NewValue<'_>) -> usize {
+    match value {
+        NewValue::Int(int) => int_bytes(int),
+        NewValue::Bytes(bytes) | NewValue::Raw(bytes) => bytes.len(),
+        NewValue::Packed(packed) => packed.bytes.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_take_the_bytes_they_need() {
+        let check = |int: i64, bytes: usize| {
+            assert_eq!(int_bytes(int), bytes, "{int}");
+            assert_eq!(read_int(&int.to_le_bytes()[..bytes]), int);
+        };
+        check(0, 1);
+        check(-1, 1);
+        check(127, 1);
+        check(-128, 1);
+        check(128, 2);
+        check(-129, 2);
+        check(32_767, 2);
+        check(32_768, 3);
+        check(1 << 31, 5);
+        check(i64::MAX, 8);
+        check(i64::MIN, 8);
+    }
+
+    #[test]
+    fn expiries_are_exact_in_every_form() {
+        for at in [
+            i64::MIN,
+            -1,
+            0,
+            1,
+            EPOCH_MS - 1,
+            EPOCH_MS,
+            EPOCH_MS + (1 << 40) - 1,
+            EPOCH_MS + (1 << 40),
+            i64::MAX,
+        ] {
+            let draft = Draft::inline(b"key", NewValue::Bytes(b"value"), Some(UnixMs(at)));
+            let entry = EntryBytes(draft.as_bytes());
+            assert_eq!(entry.expiry(), Some(UnixMs(at)));
+            assert_eq!((entry.inline_key(), entry.tail()), (Some(&b"key"[..]), &b"value"[..]));
+            let draft = Draft::with_expiry(entry, None);
+            assert_eq!(draft.as_bytes(), [&[SHORT_HEAD + 3], &b"keyvalue"[..]].concat());
+            let entry = EntryBytes(draft.as_bytes());
+            assert_eq!((entry.expiry(), entry.tail()), (None, &b"value"[..]));
+            let draft = Draft::with_expiry(entry, Some(UnixMs(at)));
+            let entry = EntryBytes(draft.as_bytes());
+            assert_eq!((entry.expiry(), entry.tail()), (Some(UnixMs(at)), &b"value"[..]));
+        }
+    }
+
+    /// Every length of a key on both sides of what is short, with values that are and are not plain.
+    #[test]
+    fn an_entry_is_short_if_it_can_be() {
+        let key = [b'k'; INLINE_KEY_BYTES_MAX];
+        let values: [(NewValue<'_>, &[u8], Form); 4] = [
+            (NewValue::Bytes(b""), b"", Form::Bytes),
+            (NewValue::Bytes(b"value"), b"value", Form::Bytes),
+            (NewValue::Raw(b"value"), b"value", Form::Raw),
+            (NewValue::Int(-2), &[254], Form::Int),
+        ];
+        for (klen, (value, bytes, form)) in (0..=key.len()).flat_map(|klen| values.map(|value| (klen, value)))
+        {
+            for (width, expiry) in [None, Some(UnixMs(EPOCH_MS)), Some(UnixMs(0))].into_iter().enumerate() {
+                let draft = Draft::inline(&key[..klen], value, expiry);
+                let entry = EntryBytes(draft.as_bytes());
+                assert_eq!((entry.inline_key(), entry.tail()), (Some(&key[..klen]), bytes));
+                assert_eq!((entry.form(), entry.place(), entry.expiry()), (form, Place::Inline, expiry));
+                let short = form == Form::Bytes && width < 2 && klen <= SHORT_KEY_BYTES_MAX;
+                let head = if short { 1 } else { 2 } + [0, 5, 8][width];
+                assert_eq!(entry.0.len(), head + klen + bytes.len());
+                for other in [Form::Bytes, Form::Raw, Form::Int] {
+                    let may = width == 2 || klen > SHORT_KEY_BYTES_MAX;
+                    let both_long = form != Form::Bytes && other != Form::Bytes;
+                    assert_eq!(
+                        entry.keeps_head(other),
+                        may || both_long || form == other,
+                        "{klen} {other:?}"
+                    );
+                }
+            }
+        }
+    }
+}

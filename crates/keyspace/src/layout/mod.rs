@@ -1,0 +1,28 @@
+//! Layer 1 of 7: bytes. How keys, entries, pages, directories and packed elements lie in memory, and the memory itself.
+//!
+//! ```text
+//!   key, entry, packed, page        what the bytes of one thing mean
+//!   record, directory, linear       how the pages of one slot or one object are found, split and merged
+//!   heap, large, pile, nodes        where the bytes lie: the arena, the global allocator
+//!   chain                           sequences of nodes
+//! ```
+//!
+//! Nothing here knows databases, locks or clients.
+
+pub(crate) mod chain;
+pub(crate) mod directory;
+pub(crate) mod entry;
+pub(crate) mod heap;
+pub(crate) mod key;
+pub(crate) mod large;
+pub(crate) mod last_used;
+pub(crate) mod linear;
+pub(crate) mod listpack;
+pub(crate) mod nodes;
+pub(crate) mod packed;
+pub(crate) mod page;
+pub(crate) mod pile;
+pub(crate) mod record;
+
+#[cfg(test)]
+mod directory_tests;

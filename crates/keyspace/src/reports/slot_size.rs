@@ -1,0 +1,28 @@
+//! What a slot takes: read from its records, which every change keeps, so nothing is walked.
+
+use crate::access::partition::Partition;
+use crate::layout::record::UNIT_BYTES;
+use crate::values::value::Db;
+use isotherm_stdx::Slot;
+
+/// One slot, in all databases.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SlotSize {
+    pub keys: u64,
+    /// Those with an expiry.
+    pub volatile: u64,
+    /// The used bytes of its pages, and what its keys have outside of them. Free room in pages, directories and the
+    /// record itself (32 B) are nobody's own.
+    pub memory_bytes: u64,
+}
+
+impl SlotSize {
+    /// Adds what the slot takes in one database. Its partition is held.
+    pub(crate) fn add(&mut self, partition: &Partition, db: Db, slot: Slot) {
+        let Some(table) = partition.table(db) else { return };
+        let record = partition.slot(table, partition.geometry.place_of(slot)).record;
+        self.keys += u64::from(record.keys);
+        self.volatile += u64::from(record.volatile);
+        self.memory_bytes += record.page_bytes() + record.outside() * UNIT_BYTES;
+    }
+}

@@ -1,0 +1,164 @@
+//! Tables whose databases were flushed: taken out of sight at once, freed in steps.
+//!
+//! ```text
+//!   FLUSHDB    database -> (none)          under the gate: some loads and stores a partition
+//!              flushed  += its table       freed by `free_step`, a page at a time from the last of each slot,
+//!                                          each in some hold of its partition's lock
+//! ```
+//!
+//! What a flushed table holds is in the memory accounts until it is freed. While a snapshot is under way it stays: the
+//! walk has yet to see it. No command finds its keys, and eviction does not count them.
+
+use crate::access::edit::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
+use crate::access::partition::Partition;
+use crate::accounting::attribution::{Change, Size};
+use crate::layout::directory;
+use crate::layout::entry::{BodyRef, EntryBytes};
+use crate::layout::record::Record;
+use crate::tables::store::Store;
+use crate::tables::table::{SlotRef, Table};
+use crate::values::value::Db;
+use isotherm_arena::Handle;
+use isotherm_stdx::Steps;
+
+pub(crate) struct Flushed {
+    table: Table,
+    /// Its keys are still counted among the prefixes.
+    pub is_attributed: bool,
+    /// The slots before this one are empty.
+    place: usize,
+}
+
+impl Flushed {
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// A snapshot that begins now does not see it.
+    pub fn hide_from_snapshot(&mut self) {
+        self.table.snapshot_db = HIDDEN;
+    }
+
+    pub fn is_hidden_from_snapshot(&self) -> bool {
+        self.table.snapshot_db == HIDDEN
+    }
+}
+
+/// No database has this number.
+const HIDDEN: Db = Db(u16::MAX);
+
+impl Partition {
+    /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over all databases,
+    /// lose each key when it is freed, or all at once if no other database has keys.
+    pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
+        let Some(mut table) = self.take_table(db) else { return 0 };
+        table.mark_flushed();
+        if others_stay {
+            table.forget_largest();
+        }
+        let keys = table.keys;
+        self.flushed.push_back(Flushed { table: *table, is_attributed: others_stay, place: 0 });
+        self.store.note_unfreed();
+        keys
+    }
+
+    /// What counts prefixes has forgotten all keys.
+    pub fn forget_attribution(&mut self) {
+        self.flushed.iter_mut().for_each(|flushed| flushed.is_attributed = false);
+    }
+
+    /// Frees pages of flushed tables until the budget is spent. False if there is none that may go.
+    pub fn free_flushed(&mut self, steps: &mut Steps) -> bool {
+        let is_snapshot = self.store.snapshot.is_active();
+        // Behind one that a snapshot has yet to walk there are only such.
+        let Some(flushed) =
+            self.flushed.front_mut().filter(|flushed| !is_snapshot || flushed.is_hidden_from_snapshot())
+        else {
+            return false;
+        };
+        if flushed.free_step(&mut self.store, steps) {
+            let flushed = self.flushed.pop_front().expect("it is the first");
+            flushed.table.free_empty(&mut self.store);
+        }
+        true
+    }
+}
+
+impl Flushed {
+    /// True if nothing is left in it.
+    fn free_step(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
+        let slots = self.table.sums.len() * self.table.run_slots();
+        while self.place < slots {
+            let run = self.place / self.table.run_slots();
+            if self.table.sums[run].keys == 0 {
+                self.place = (run + 1) * self.table.run_slots();
+                continue;
+            }
+            let is_empty = self.free_slot(store, steps);
+            self.place += usize::from(is_empty);
+            // A slot costs a step even if nothing is in it.
+            steps.look(1);
+            if steps.is_spent() {
+                return self.place == slots;
+            }
+        }
+        true
+    }
+
+    /// Frees pages of the slot in hand, the last ones first, one at least. True if it is empty.
+    fn free_slot(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
+        let mut slot = self.table.slot(&store.heap, self.place);
+        let before = slot.record;
+        while slot.record.pages > 0 {
+            let last = slot.record.pages - 1;
+            if let (Some(page), _) = directory::get(&store.heap, &slot.record, last) {
+                steps.look(store.heap.page(page).len() as u64);
+                self.free_page(store, &mut slot, page);
+            }
+            directory::pop(&mut store.heap, &mut slot.record);
+            steps.look(1);
+            if steps.is_spent() {
+                break;
+            }
+        }
+        if slot.record.pages == 0 {
+            slot.record = Record::EMPTY;
+        }
+        if slot.record != before {
+            self.table.store(&mut store.heap, &slot, &before);
+            self.table.release_run_if_empty(&mut store.heap, &slot);
+        }
+        slot.record.pages == 0
+    }
+
+    fn free_page(&mut self, store: &mut Store, slot: &mut SlotRef, page: Handle) {
+        let view = store.heap.page(page);
+        let record = &mut slot.record;
+        for spot in view.spots() {
+            let entry = EntryBytes(view.entry(spot));
+            let old = store.account(entry);
+            self.table.forget_entry(&old);
+            if self.is_attributed {
+                let (key, tag) = (store.key_of(entry), view.tag(spot.index));
+                let change =
+                    Change { table: self.table.number, key, tag, old: Some(Size::of(&old)), new: None };
+                self.table.forget_share(&change);
+            }
+            record.keys -= 1;
+            record.volatile -= u32::from(entry.is_volatile());
+        }
+        record.change_page_bytes(view.used() as u64, 0);
+        let bodies: Vec<BodyRef> =
+            view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
+        // Of collections all but the smallest are left to later steps: a page may hold some 200 of them.
+        store.freed_at_once_max = FREED_AT_ONCE_MAX_BY_EXPIRY;
+        for body in bodies {
+            record.change_outside(store.body_units(body), 0);
+            self.table.timed_hashes -= u64::from(store.is_timed(body));
+            store.free_body(body);
+        }
+        store.freed_at_once_max = FREED_AT_ONCE_MAX;
+        directory::set_page(&mut store.heap, record, record.pages - 1, None);
+        store.heap.release(page);
+    }
+}

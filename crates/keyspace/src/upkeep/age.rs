@@ -1,0 +1,140 @@
+//! The hand that goes round the pages and ages access stamps.
+//!
+//! Stamps are seconds modulo 65536 (18 hours). Every `LRU_ROUND_SECONDS` a round pulls those older than
+//! `IDLE_SECONDS_MAX` (9 hours) up to it, so none ever comes round the corner: 32768 + 16384 < 60000. Under LFU a round
+//! every `lfu-decay-time` minutes takes one off every counter, as Redis does lazily, at no stamp per key.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::directory;
+use crate::layout::last_used::{AccessMode, IDLE_SECONDS_MAX, idle_seconds, stamp};
+use crate::layout::page::{self, Page};
+use crate::values::value::Db;
+use isotherm_stdx::{Steps, UnixMs};
+
+/// A round of the LRU hand: well below 65536 - 2 x 9 hours.
+pub const LRU_ROUND_SECONDS: u64 = 16_384;
+const _: () = assert!(IDLE_SECONDS_MAX as u64 + LRU_ROUND_SECONDS < 60_000);
+
+/// Where the hand is: one round is every page of every partition once. A page that is split or merged while the hand
+/// stands in its slot may be met twice or not at all in this round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AgeHand {
+    partition: u16,
+    slot: usize,
+    db: u16,
+    page: u32,
+}
+
+/// What one step has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AgeStep {
+    /// Slots that are behind the hand now.
+    pub slots: usize,
+    /// A round is complete.
+    pub is_round: bool,
+}
+
+impl AgeHand {
+    /// The partition that the next step needs.
+    pub fn partition(&self) -> u16 {
+        self.partition
+    }
+}
+
+impl Held<'_> {
+    /// Ages pages of up to `slots_max` slots of the hand's partition, which is held, until `pages_max` were looked at.
+    pub fn age_step(&mut self, hand: &mut AgeHand, slots_max: usize, pages_max: u64, now: UnixMs) -> AgeStep {
+        let slots = self.keyspace.geometry.slots_per_partition();
+        let partition_count = self.keyspace.partition_count();
+        let partition = self.numbered(hand.partition);
+        let (mut steps, mut done) = (Steps::new(pages_max), AgeStep::default());
+        while hand.slot < slots && done.slots < slots_max && !steps.is_spent() {
+            if partition.age_slot(hand, &mut steps, now) {
+                (hand.slot, hand.db, hand.page) = (hand.slot + 1, 0, 0);
+                done.slots += 1;
+            }
+        }
+        if hand.slot == slots {
+            *hand = AgeHand { partition: hand.partition + 1, ..AgeHand::default() };
+        }
+        if usize::from(hand.partition) == partition_count {
+            (*hand, done.is_round) = (AgeHand::default(), true);
+        }
+        done
+    }
+}
+
+impl Partition {
+    /// Goes on with the hand's slot, by a page or a database at least. Whether the slot is done.
+    fn age_slot(&mut self, hand: &mut AgeHand, steps: &mut Steps, now: UnixMs) -> bool {
+        while usize::from(hand.db) < self.databases().len() {
+            let table = self.table(Db(hand.db));
+            let record = table.filter(|table| table.sums[hand.slot / table.run_slots()].keys > 0);
+            let record = record.map(|table| table.slot(&self.store.heap, hand.slot).record);
+            while let Some(record) = record.filter(|record| hand.page < record.pages) {
+                if let (Some(page), _) = directory::get(&self.store.heap, &record, hand.page) {
+                    age_page(self.store.heap.page_mut(page), now);
+                }
+                hand.page += 1;
+                steps.look(1);
+                if steps.is_spent() {
+                    return false;
+                }
+            }
+            (hand.db, hand.page) = (hand.db + 1, 0);
+            steps.look(1);
+            if steps.is_spent() {
+                break;
+            }
+        }
+        usize::from(hand.db) == self.databases().len()
+    }
+}
+
+fn age_page(bytes: &mut [u8], now: UnixMs) {
+    let oldest = stamp(now).wrapping_sub(IDLE_SECONDS_MAX);
+    let is_old = |stamp: u16| idle_seconds(stamp, now) > IDLE_SECONDS_MAX;
+    if is_old(Page(bytes).stamp()) {
+        page::set_stamp(bytes, oldest);
+    }
+    let width = Page(bytes).width();
+    let column = page::access_column(bytes);
+    if width == AccessMode::Lfu.width() {
+        column.iter_mut().for_each(|counter| *counter = counter.saturating_sub(1));
+    } else if width == AccessMode::Lru.width() {
+        for entry in column.chunks_exact_mut(2) {
+            if is_old(u16::from_le_bytes([entry[0], entry[1]])) {
+                entry.copy_from_slice(&oldest.to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_stamps_stay_old_and_counters_fall() {
+        let mut bytes = vec![0; 320];
+        let start = UnixMs(1_800_000_000_000);
+        page::init(&mut bytes, 8, 2, 0, stamp(start));
+        page::append(&mut bytes, 1, b"\x01\x00kv", stamp(start));
+        let mut now = start;
+        // A week of rounds: the entry looks 9 hours old for ever, never young.
+        for _ in 0..37 {
+            now = UnixMs(now.0 + LRU_ROUND_SECONDS as i64 * 1000);
+            age_page(&mut bytes, now);
+            let idle = u64::from(idle_seconds(Page(&bytes).access(0, 2).unwrap(), now));
+            assert!(idle >= LRU_ROUND_SECONDS && idle <= u64::from(IDLE_SECONDS_MAX));
+            assert_eq!(idle_seconds(Page(&bytes).stamp(), now) as u64, idle);
+        }
+        page::init(&mut bytes, 8, 1, 0, 0);
+        page::append(&mut bytes, 1, b"\x01\x00kv", 2);
+        for expected in [1, 0, 0] {
+            age_page(&mut bytes, now);
+            assert_eq!(Page(&bytes).access(0, 1), Some(expected));
+        }
+    }
+}

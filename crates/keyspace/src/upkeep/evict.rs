@@ -1,0 +1,237 @@
+//! Eviction: one key leaves, chosen as the policy says.
+//!
+//! A partition is chosen by its weight (keys, or volatile keys), then a database, then a slot by the same weight, then
+//! a random page of it: some 17 candidates for one or two cache misses, where sampling five keys costs five. The worst
+//! of two pages leaves (of more, while pages are nearly empty). Under volatile-* the directory's bounds lead to a page
+//! that has volatile keys; how many pages are looked at for that is bounded.
+
+use crate::access::effect::{Effect, EffectSink};
+use crate::access::lock::{Held, Keyspace};
+use crate::access::partition::Partition;
+use crate::access::scan::{random_entry, weighted_slot};
+use crate::access::watch::Presence;
+use crate::layout::directory::{self, Bounded};
+use crate::layout::entry::EntryBytes;
+use crate::layout::record::{NEVER, Record};
+use crate::values::value::Db;
+use isotherm_arena::Handle;
+use isotherm_stdx::{Prng, Steps, UnixMs};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// maxmemory-policy, noeviction aside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EvictionPolicy {
+    AllKeysLru,
+    AllKeysLfu,
+    AllKeysRandom,
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+}
+
+impl EvictionPolicy {
+    fn is_volatile(self) -> bool {
+        use EvictionPolicy::*;
+        matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)
+    }
+
+    fn is_random(self) -> bool {
+        matches!(self, EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom)
+    }
+}
+
+/// Pages whose entries compete: two, and more while they have few entries. With fewer keys than slots most pages have
+/// one, and the worst of two random keys is a poor choice.
+const PAGES_SAMPLED: usize = 2;
+const PAGES_SAMPLED_MAX: usize = 8;
+const CANDIDATES_WANTED: usize = 16;
+/// Pages (and nodes of directories) that one choice may look at where bounds lead astray: keys that had a time and were
+/// persisted leave theirs behind.
+const LOOKED_AT_MAX: u64 = 200;
+
+/// What an attempt to evict a key from a partition came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evicted {
+    /// A key has left, from this partition.
+    Key(u16),
+    /// As many pages were looked at as one hold may, without meeting a key that may leave. The next attempt goes on.
+    NotYet,
+    /// No key of this partition may leave.
+    Nothing,
+}
+
+impl Keyspace {
+    /// The partition that is to lose a key: chosen by its keys, or volatile keys. `None`: no key may leave. With an arena,
+    /// only partitions whose objects lie there.
+    pub fn partition_to_evict_from(
+        &self,
+        policy: EvictionPolicy,
+        arena: Option<usize>,
+        prng: &mut Prng,
+    ) -> Option<u16> {
+        self.weighted_partition(policy.is_volatile(), arena, prng)
+    }
+
+    fn weighted_partition(&self, volatile: bool, arena: Option<usize>, prng: &mut Prng) -> Option<u16> {
+        let (weights, arenas) = (&self.shared().weights, self.arenas().len());
+        let weight = |at: usize| match arena {
+            Some(arena) if at % arenas != arena => 0,
+            _ => (if volatile { &weights[at].volatile } else { &weights[at].keys }).load(Relaxed),
+        };
+        let total: u64 = (0..weights.len()).map(weight).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut at = prng.below(total);
+        for number in 0..weights.len() {
+            let weight = weight(number);
+            if at < weight {
+                return Some(number as u16);
+            }
+            at -= weight;
+        }
+        // The weights changed while they were added up.
+        (0..weights.len()).find(|&number| weight(number) > 0).map(|number| number as u16)
+    }
+}
+
+impl Held<'_> {
+    /// Evicts one key of a partition that is held.
+    pub fn evict_one(
+        &mut self,
+        number: u16,
+        policy: EvictionPolicy,
+        now: UnixMs,
+        prng: &mut Prng,
+        sink: &mut dyn EffectSink,
+    ) -> Evicted {
+        let hasher = self.keyspace.hasher();
+        let partition = self.numbered(number);
+        let Some(db) = weighted_database(partition, policy.is_volatile(), prng) else {
+            return Evicted::Nothing;
+        };
+        let Some(key) = choose(partition, db, policy, now, prng) else { return Evicted::NotYet };
+        let key = hasher.key(&key);
+        let location = partition.locate(db, &key).expect("it was just chosen");
+        let presence = partition.presence_at(Some(&location), now);
+        partition.remove_at(db, &location, now);
+        match presence {
+            // For whoever watches it, it left when its time came.
+            Presence::Stale => partition.watches.expire(db, key.bytes),
+            _ => partition.watches.touch(db, key.bytes),
+        }
+        partition.waiters.wake_removed(db, key.bytes);
+        sink.effect(Effect::Evicted { db, key: key.bytes });
+        Evicted::Key(number)
+    }
+}
+
+fn weighted_database(partition: &Partition, volatile: bool, prng: &mut Prng) -> Option<Db> {
+    let weight = |db: Db| if volatile { partition.volatile_len(db) } else { partition.len(db) };
+    let total: u64 = partition.databases().map(weight).sum();
+    let mut at = (total > 0).then(|| prng.below(total))?;
+    partition.databases().find(|&db| {
+        let weight = weight(db);
+        let here = at < weight;
+        at = at.wrapping_sub(weight);
+        here
+    })
+}
+
+/// The key that is to leave. `None`: the pages that were looked at have none that may.
+fn choose(
+    partition: &mut Partition,
+    db: Db,
+    policy: EvictionPolicy,
+    now: UnixMs,
+    prng: &mut Prng,
+) -> Option<Vec<u8>> {
+    let table = partition.table(db).expect("it has keys");
+    let keys = if policy.is_volatile() { table.volatile } else { table.keys };
+    let mut best: Option<(u64, Handle, usize)> = None;
+    let (mut pages, mut candidates_seen) = (0, 0);
+    let mut steps = Steps::new(LOOKED_AT_MAX);
+    while pages < PAGES_SAMPLED || candidates_seen < CANDIDATES_WANTED {
+        if pages == if policy.is_random() { 1 } else { PAGES_SAMPLED_MAX } {
+            break;
+        }
+        pages += 1;
+        let place = weighted_slot(partition, db, prng.below(keys), policy.is_volatile());
+        let (page, at) = if policy.is_volatile() {
+            let Some(page) = volatile_page(partition, db, place, prng, &mut steps) else { break };
+            (page, None)
+        } else {
+            let record = record_of(partition, db, place);
+            let (page, at) = random_entry(partition, &record, &mut |n| prng.below(n));
+            (page, Some(at))
+        };
+        let candidates = partition.store.heap.page(page);
+        for spot in candidates.spots() {
+            let entry = EntryBytes(candidates.entry(spot));
+            if policy.is_volatile() && !entry.is_volatile() {
+                continue;
+            }
+            candidates_seen += 1;
+            let score = match policy {
+                EvictionPolicy::AllKeysRandom => u64::from(at == Some(spot.index)),
+                EvictionPolicy::VolatileRandom => prng.next_u64(),
+                EvictionPolicy::VolatileTtl => u64::MAX - entry.expiry().map_or(0, |at| at.0.max(0) as u64),
+                EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => {
+                    partition.store.view(candidates, spot, now).idle_seconds()
+                }
+                EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
+                    u64::from(u8::MAX - partition.store.view(candidates, spot, now).frequency())
+                }
+            };
+            if best.is_none_or(|(best, _, _)| score > best) {
+                best = Some((score, page, spot.index));
+            }
+        }
+    }
+    let (_, page, index) = best?;
+    let page = partition.store.heap.page(page);
+    Some(partition.store.key_of(EntryBytes(page.entry(page.spot(index)))).to_vec())
+}
+
+/// A page of the slot that has volatile entries, from a random one on. A bound that leads astray (its keys left
+/// or persist now) does so once. `None`: the budget was spent before one was met.
+fn volatile_page(
+    partition: &mut Partition,
+    db: Db,
+    place: usize,
+    prng: &mut Prng,
+    steps: &mut Steps,
+) -> Option<Handle> {
+    let pages = record_of(partition, db, place).pages;
+    let mut from = prng.below(u64::from(pages)) as u32;
+    let mut wrapped = false;
+    loop {
+        let index = match partition.next_bounded(db, place, from, &|bound| bound != NEVER, steps) {
+            Bounded::Page(index) => index,
+            Bounded::OutOfBudget => return None,
+            Bounded::None => {
+                assert!(!wrapped, "the slot has volatile entries");
+                (from, wrapped) = (0, true);
+                continue;
+            }
+        };
+        if !steps.look(1) {
+            return None;
+        }
+        let record = record_of(partition, db, place);
+        let heap = &mut partition.store.heap;
+        if let (Some(page), _) = directory::get(heap, &record, index) {
+            let view = heap.page(page);
+            if view.spots().any(|spot| EntryBytes(view.entry(spot)).is_volatile()) {
+                return Some(page);
+            }
+        }
+        directory::forget_bound(heap, &record, index);
+        from = index + 1;
+    }
+}
+
+fn record_of(partition: &Partition, db: Db, place: usize) -> Record {
+    partition.slot(partition.table(db).expect("it has keys"), place).record
+}

@@ -1,0 +1,253 @@
+//! The active expiry cycle: straight to the pages where something is due.
+//!
+//! ```text
+//!   run bounds (64 slots each)  ->  record bound  ->  node bounds  ->  page: entries that are due leave
+//!   hashes by their bound       ->  record bound  ->  node bounds  ->  page: fields that are due leave
+//! ```
+//!
+//! Every bound is a lower bound, so a due run, slot, hash or page may turn out to have nothing due; its bound is then made
+//! exact. The work is proportional to due pages, not to keys, and no key is sampled. Keys whose time was prolonged keep
+//! their old bounds: a million of them come due at once and none leaves. So a step counts what it looks at, and ends when
+//! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
+//! which always has more to do does not keep the others from theirs.
+
+use crate::access::edit::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
+use crate::access::effect::{Effect, EffectSink, EventClass};
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::directory::{self, Bounded};
+use crate::layout::entry::EntryBytes;
+use crate::layout::page::ENTRIES_MAX;
+use crate::layout::record::{NEVER, bound_of, is_due};
+use crate::values::object::Object;
+use crate::values::value::Db;
+use isotherm_stdx::{Steps, UnixMs};
+
+/// A page that is looked at, beside the entries that leave: its place in the directory and its bound.
+pub(crate) const PAGE_STEPS: u64 = 2;
+/// Runs of slots, and slots, whose bounds count as one step: they lie side by side.
+const SUMS_A_STEP: usize = 64;
+
+/// What one step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ExpireStep {
+    /// Keys that left.
+    pub expired: u64,
+    /// Fields of hashes that left.
+    pub fields: u64,
+    /// Whether the partition may have more that is due.
+    pub more: bool,
+}
+
+/// Where the expiry cycle of a partition goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExpiryTurn {
+    /// A database, or behind the last the fields of hashes.
+    at: usize,
+    /// How many turns in a row have left nothing that is due.
+    done: usize,
+}
+
+/// One step under way.
+struct Step<'a> {
+    now: UnixMs,
+    sink: &'a mut dyn EffectSink,
+    steps: Steps,
+    done: ExpireStep,
+}
+
+impl Held<'_> {
+    /// Removes what is due in a partition that is held, until it has looked at `steps_max` entries, pages or hashes.
+    pub fn expire_step(
+        &mut self,
+        partition: u16,
+        now: UnixMs,
+        steps_max: u64,
+        sink: &mut dyn EffectSink,
+    ) -> ExpireStep {
+        let partition = self.numbered(partition);
+        let mut step = Step { now, sink, steps: Steps::new(steps_max), done: ExpireStep::default() };
+        // One turn more than databases: that of the fields.
+        let turns = partition.databases().len() + 1;
+        step.done.more = true;
+        while step.done.more && !step.steps.is_spent() {
+            let turn = partition.expiry_turn.at;
+            step.steps.look(1);
+            let is_done = match turn + 1 < turns {
+                true => step.expire_database(partition, Db(turn as u16)),
+                false => step.expire_fields(partition),
+            };
+            partition.expiry_turn.at = (turn + 1) % turns;
+            partition.expiry_turn.done = if is_done { partition.expiry_turn.done + 1 } else { 0 };
+            step.done.more = partition.expiry_turn.done < turns;
+        }
+        if !step.done.more {
+            partition.expiry_turn.done = 0;
+        }
+        step.done
+    }
+}
+
+impl Step<'_> {
+    /// Fields: from the hashes that are listed under a due bound. False if some are left.
+    fn expire_fields(&mut self, partition: &mut Partition) -> bool {
+        while let Some(&(bound, number)) = partition.store.field_bounds.first()
+            && is_due(bound, self.now)
+        {
+            self.steps.look(1);
+            let mut gone = Vec::new();
+            let mut root = partition.store.open_object(number);
+            let Object::Hash(fields) = &mut root.body else { unreachable!("only hashes are listed") };
+            fields.expire(&mut partition.store, self.now, &mut self.steps, &mut gone);
+            let left = fields.record.keys;
+            partition.store.objects.put(number, root);
+            partition.store.list_bound(number);
+            let is_stuck = partition.store.field_bounds.first() == Some(&(bound, number));
+            debug_assert!(!is_stuck || self.steps.is_spent(), "a hash with nothing due has a later bound");
+            if !gone.is_empty() && tell_gone(partition, number, left, &gone, self.now, self.sink) {
+                self.done.fields += gone.len() as u64;
+            }
+            // Behind a hash that was looked at: each turn gets on.
+            if self.steps.is_spent() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// False if some keys that are due may be left.
+    fn expire_database(&mut self, partition: &mut Partition, db: Db) -> bool {
+        let mut run = 0;
+        while let Some(table) = partition.table(db) {
+            let runs = table.sums.len();
+            self.steps.look((1 + (runs - run) / SUMS_A_STEP) as u64);
+            let Some(due) = table.sums[run..].iter().position(|sum| is_due(sum.bound, self.now)) else {
+                break;
+            };
+            run += due;
+            for place in run * table.run_slots()..(run + 1) * table.run_slots() {
+                // What is looked at first is gone through, however small the budget: each step gets on.
+                if self.expire_slot(partition, db, place) && self.steps.is_spent() {
+                    return false;
+                }
+            }
+            if let Some((table, store)) = partition.table_and_store(db) {
+                table.refresh_bound(&store.heap, run);
+            }
+            run += 1;
+            if run == runs {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Whether there was something to look at.
+    fn expire_slot(&mut self, partition: &mut Partition, db: Db, place: usize) -> bool {
+        let (mut from, mut looked, now) = (0, false, self.now);
+        loop {
+            let due = partition.next_bounded(db, place, from, &|bound| is_due(bound, now), &mut self.steps);
+            from = match due {
+                Bounded::Page(index) => {
+                    let gone = expire_page(partition, db, place, index, now, self.sink);
+                    self.steps.look(PAGE_STEPS + gone);
+                    self.done.expired += gone;
+                    // Pages may have merged meanwhile; what is due then keeps its bound and is found from the start.
+                    if gone == 0 { index + 1 } else { 0 }
+                }
+                // Only a search from the start makes the bound of the slot exact.
+                Bounded::None if from > 0 => 0,
+                Bounded::None => return looked,
+                Bounded::OutOfBudget => return true,
+            };
+            looked = true;
+            if self.steps.is_spent() {
+                return true;
+            }
+        }
+    }
+}
+
+/// Reports fields that left, and removes a hash that has none left. False for a hash of a flushed database, which no
+/// client sees any more: nothing is reported of it.
+fn tell_gone(
+    partition: &mut Partition,
+    number: u32,
+    left: u32,
+    gone: &[Vec<u8>],
+    now: UnixMs,
+    sink: &mut dyn EffectSink,
+) -> bool {
+    let Some((db, location, key)) = partition.find_object(number) else { return false };
+    let mut command: Vec<&[u8]> = vec![b"HDEL", &key];
+    command.extend(gone.iter().map(Vec::as_slice));
+    sink.effect(Effect::Log { db, command: &command });
+    sink.effect(Effect::Event { class: EventClass::Expired, name: "hexpired", db, key: &key });
+    if left == 0 {
+        partition.remove_at(db, &location, now);
+        sink.effect(Effect::Log { db, command: &[b"DEL", &key] });
+        sink.effect(Effect::Event { class: EventClass::Generic, name: "del", db, key: &key });
+    } else {
+        partition.recount(db, &location, number);
+    }
+    partition.watches.touch(db, &key);
+    if partition.tells_changes {
+        sink.effect(Effect::Touched { db, key: &key });
+    }
+    true
+}
+
+/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left. Of collections all but
+/// the smallest are left to `free_step`: a page may hold some 200 of them.
+fn expire_page(
+    partition: &mut Partition,
+    db: Db,
+    place: usize,
+    index: u32,
+    now: UnixMs,
+    sink: &mut dyn EffectSink,
+) -> u64 {
+    let table = partition.table(db).expect("the slot has pages");
+    let record = partition.slot(table, place).record;
+    let (Some(handle), _) = directory::get(&partition.store.heap, &record, index) else {
+        tell_bound(partition, db, place, index, NEVER);
+        return 0;
+    };
+    let page = partition.store.heap.page(handle);
+    let (mut dead, mut gone, mut bound) = ([false; ENTRIES_MAX], 0, NEVER);
+    for spot in page.spots() {
+        let entry = EntryBytes(page.entry(spot));
+        match entry.expiry() {
+            Some(at) if at < now => {
+                let key = partition.store.key_of(entry);
+                if !partition.watches.is_empty() {
+                    partition.watches.expire(db, key);
+                }
+                if !partition.waiters.is_empty() {
+                    partition.waiters.wake_removed(db, key);
+                }
+                sink.effect(Effect::Expired { db, key });
+                dead[spot.index] = true;
+                gone += 1;
+            }
+            Some(at) => bound = bound.min(bound_of(at)),
+            None => {}
+        }
+    }
+    if gone == 0 {
+        tell_bound(partition, db, place, index, bound);
+    } else {
+        partition.store.freed_at_once_max = FREED_AT_ONCE_MAX_BY_EXPIRY;
+        partition.remove_dead(db, place, index, &dead, bound, now);
+        partition.store.freed_at_once_max = FREED_AT_ONCE_MAX;
+    }
+    gone
+}
+
+fn tell_bound(partition: &mut Partition, db: Db, place: usize, index: u32, bound: u32) {
+    let (table, store) = partition.table_and_store(db).expect("the slot has pages");
+    let mut slot = table.slot(&store.heap, place);
+    let before = slot.record;
+    directory::set_bound(&mut store.heap, &mut slot.record, index, bound);
+    table.store(&mut store.heap, &slot, &before);
+}

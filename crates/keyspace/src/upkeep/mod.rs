@@ -1,0 +1,9 @@
+//! Layer 6 of 7: what happens without a command: expiry, eviction, compaction, aging, snapshots. Always in steps that are
+//! bounded, each under a lock of its own.
+
+pub(crate) mod age;
+pub(crate) mod compact;
+pub(crate) mod evict;
+pub(crate) mod expire;
+pub(crate) mod snapshot;
+pub(crate) mod steps;

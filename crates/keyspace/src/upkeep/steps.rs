@@ -1,0 +1,82 @@
+//! The steps of upkeep, each in a hold of its own, which the watch of holds times from the lock to its end.
+
+use crate::access::effect::EffectSink;
+use crate::access::lock::{Held, Keyspace, Want};
+use crate::upkeep::age::{AgeHand, AgeStep};
+use crate::upkeep::evict::{Evicted, EvictionPolicy};
+use crate::upkeep::expire::ExpireStep;
+use isotherm_stdx::{Prng, UnixMs};
+
+impl Keyspace {
+    fn hold<R>(&self, partition: u16, work: impl FnOnce(&mut Held<'_>) -> R) -> R {
+        let mut held = Held::new(self);
+        held.acquire(Want::One(partition));
+        let watch = self.shared().watch();
+        let from = (watch.begin)();
+        let result = work(&mut held);
+        (watch.end)(from);
+        held.release();
+        result
+    }
+
+    pub fn expire_step(
+        &self,
+        partition: u16,
+        now: UnixMs,
+        steps_max: u64,
+        sink: &mut dyn EffectSink,
+    ) -> ExpireStep {
+        self.hold(partition, |held| held.expire_step(partition, now, steps_max, sink))
+    }
+
+    /// Tries to evict one key, with an arena only one that lies there. `Nothing`: no key may leave.
+    pub fn try_evict(
+        &self,
+        policy: EvictionPolicy,
+        arena: Option<usize>,
+        now: UnixMs,
+        prng: &mut Prng,
+        sink: &mut dyn EffectSink,
+    ) -> Evicted {
+        let Some(partition) = self.partition_to_evict_from(policy, arena, prng) else {
+            return Evicted::Nothing;
+        };
+        match self.hold(partition, |held| held.evict_one(partition, policy, now, prng, sink)) {
+            // Another thread was faster; as long as there are keys elsewhere the caller goes on.
+            Evicted::Nothing => Evicted::NotYet,
+            evicted => evicted,
+        }
+    }
+
+    /// Evicts one key. False if no key may leave.
+    pub fn evict_one(
+        &self,
+        policy: EvictionPolicy,
+        now: UnixMs,
+        prng: &mut Prng,
+        sink: &mut dyn EffectSink,
+    ) -> bool {
+        loop {
+            match self.try_evict(policy, None, now, prng, sink) {
+                Evicted::Key(_) => return true,
+                Evicted::Nothing => return false,
+                Evicted::NotYet => {}
+            }
+        }
+    }
+
+    pub fn free_step(&self, partition: u16, nodes_max: usize) -> bool {
+        self.hold(partition, |held| held.free_step(partition, nodes_max))
+    }
+
+    /// Frees all that was removed and may go.
+    pub fn free_all(&self) {
+        for partition in 0..self.partition_count() as u16 {
+            while self.free_step(partition, 500) {}
+        }
+    }
+
+    pub fn age_step(&self, hand: &mut AgeHand, slots_max: usize, pages_max: u64, now: UnixMs) -> AgeStep {
+        self.hold(hand.partition(), |held| held.age_step(hand, slots_max, pages_max, now))
+    }
+}

@@ -1,0 +1,158 @@
+//! The pieces of a list or a stream as they were at the cut of a snapshot.
+//!
+//! ```text
+//!   before the first change after the cut     chain := a copy of the collection's chain, which shares all of it
+//!   before a block changes                    saved[node] := its bytes, unless the snapshot has seen it
+//!   instead of freeing a block                orphans += node: it stays as it is until it was told
+//!   before a large body changes or goes       large[number] := the body, shared
+//!   the walk                                  piece by piece of the cut's chain: what was saved, else what is there
+//! ```
+//!
+//! A block that the walk has seen carries the snapshot's epoch, and so does one that was born after the cut: neither is
+//! saved. What a cut takes follows what was written: what is cut off ten million elements at once is kept, not copied.
+//! An orphan keeps its number; the number of a large body may be taken anew, for a body that the cut does not have.
+
+use crate::layout::chain::{At, Chain, Counted};
+use crate::layout::large::Shared;
+use crate::layout::nodes::{NodeId, Nodes, Room};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What stands for a few elements in a row.
+pub(crate) trait Piece: Counted + Copy {
+    fn body(&self) -> Body;
+    /// Bytes of a node, by its head.
+    fn node_bytes(room: &Room<'_>, nodes: &Nodes, node: NodeId) -> usize;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    Node(NodeId),
+    /// Of the store's large bodies.
+    Large(u32),
+}
+
+pub(crate) struct Cut<P> {
+    chain: Chain<P>,
+    saved: BTreeMap<NodeId, Box<[u8]>>,
+    orphans: BTreeSet<NodeId>,
+    large: BTreeMap<u32, Shared>,
+    /// What had been cut off before, and was not freed yet.
+    waste: Chain<P>,
+    /// What the walk tells next.
+    next: Option<At>,
+}
+
+impl<P: Piece> Cut<P> {
+    /// `waste`: what is to be freed and not to be told.
+    pub fn of(chain: &Chain<P>, waste: Chain<P>) -> Cut<P> {
+        Cut {
+            chain: chain.clone(),
+            saved: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            large: BTreeMap::new(),
+            waste,
+            next: chain.first(),
+        }
+    }
+
+    /// Has to come before every change of a body.
+    pub fn before_change(&mut self, room: &mut Room<'_>, nodes: &Nodes, body: Body) {
+        match body {
+            Body::Large(number) => {
+                self.large.entry(number).or_insert_with(|| room.large.share(number));
+            }
+            Body::Node(node) if nodes.version(room.heap, node) != room.epoch => {
+                let size = P::node_bytes(room, nodes, node);
+                let old = self.saved.insert(node, room.heap.bytes(nodes.handle(node), size).into());
+                debug_assert!(old.is_none(), "a node is saved once");
+                nodes.set_version(room.heap, node, room.epoch);
+            }
+            Body::Node(_) => {}
+        }
+    }
+
+    /// Has to come before a body is freed. Whether it is to stay instead.
+    pub fn keeps(&mut self, room: &mut Room<'_>, nodes: &Nodes, body: Body) -> bool {
+        match body {
+            Body::Node(node) if nodes.version(room.heap, node) != room.epoch => self.orphans.insert(node),
+            _ => {
+                self.before_change(room, nodes, body);
+                false
+            }
+        }
+    }
+
+    /// Tells the next piece's bytes as they were. False if there is none left.
+    pub fn tell_next(
+        &mut self,
+        room: &mut Room<'_>,
+        nodes: &mut Nodes,
+        tell: &mut dyn FnMut(&P, &[u8]),
+    ) -> bool {
+        let Some(at) = self.next else { return false };
+        self.next = self.chain.next(at);
+        let piece = *self.chain.get(at);
+        match piece.body() {
+            Body::Large(number) => match self.large.remove(&number) {
+                Some(body) => tell(&piece, &body),
+                None => tell(&piece, room.large.get(number)),
+            },
+            Body::Node(node) => match self.saved.remove(&node) {
+                Some(bytes) => tell(&piece, &bytes),
+                None => self.tell_live(room, nodes, node, &mut |bytes| tell(&piece, bytes)),
+            },
+        }
+        true
+    }
+
+    fn tell_live(
+        &mut self,
+        room: &mut Room<'_>,
+        nodes: &mut Nodes,
+        node: NodeId,
+        tell: &mut dyn FnMut(&[u8]),
+    ) {
+        debug_assert_ne!(nodes.version(room.heap, node), room.epoch, "it is told once");
+        let size = P::node_bytes(room, nodes, node);
+        tell(room.heap.bytes(nodes.handle(node), size));
+        if self.orphans.remove(&node) {
+            nodes.release(room, node, size);
+        } else {
+            nodes.set_version(room.heap, node, room.epoch);
+        }
+    }
+
+    /// A piece to be freed.
+    pub fn take_waste(&mut self) -> Option<P> {
+        self.waste.last().map(|at| self.waste.remove(at))
+    }
+
+    /// All of it.
+    pub fn into_waste(self) -> Chain<P> {
+        self.waste
+    }
+
+    pub fn waste(&self) -> impl Iterator<Item = &P> {
+        self.waste.iter()
+    }
+
+    /// Nodes that only the cut still has.
+    pub fn orphans(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.orphans.iter().copied()
+    }
+
+    /// Copies that it keeps.
+    pub fn kept_bytes(&self) -> u64 {
+        self.saved.values().map(|bytes| bytes.len() as u64).sum()
+    }
+
+    pub fn is_told(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Drops what it has of the chain in steps. True when nothing is left; everything was told.
+    pub fn drop_step(&mut self, groups_max: usize) -> bool {
+        debug_assert!(self.is_told() && self.saved.is_empty() && self.orphans.is_empty());
+        self.chain.drop_step(groups_max)
+    }
+}

@@ -1,0 +1,709 @@
+//! The large form of hashes and sets: pages of entries, as the keyspace's own, under one record.
+//!
+//! ```text
+//!   Root -> Fields { record } -> page | directory -> pages       entry: see `entry`
+//! ```
+//!
+//! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 1 B in the entry, 2 B of
+//! columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a page names its owner (the
+//! object) behind its columns, has no access column, and long values are nodes of the arena, so that compaction finds
+//! the way back. A member of a set is a field without a value.
+//!
+//! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
+
+use crate::access::scan::advance;
+use crate::layout::directory::{self, Bounded};
+use crate::layout::entry::{
+    BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
+};
+use crate::layout::heap::Heap;
+use crate::layout::key::Key;
+use crate::layout::large::Shared;
+use crate::layout::linear;
+use crate::layout::packed::Element;
+use crate::layout::page::{self, ENTRIES_MAX, Page, Spot};
+use crate::layout::record::{NEVER, Record, UNIT_BYTES, bound_of, is_due, page_index};
+use crate::tables::store::Store;
+use crate::tables::table::tag_of;
+use crate::upkeep::expire::PAGE_STEPS;
+use crate::upkeep::snapshot::SnapshotPart;
+use crate::values::object::{Footprint, Object, Structure};
+use crate::values::value::{Encoding, Full, NewValue};
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, Steps, UnixMs, steps};
+
+/// What a page takes beyond its used bytes: half a step of its size class, and its place in the directory.
+const PAGE_ROUNDING_BYTES: u64 = 16 + directory::CHILD_BYTES as u64;
+
+pub(crate) struct Fields {
+    number: u32,
+    /// `keys` are the fields, `volatile` those with a time.
+    pub record: Record,
+    /// What OBJECT ENCODING says: listpack or intset while the limits were never crossed.
+    pub encoding: Encoding,
+    is_set: bool,
+    /// The bound under which the store lists it for the active cycle.
+    pub listed: u32,
+    /// A snapshot has yet to tell it: pages are saved before they change.
+    pub saving: bool,
+    /// Where a freeing or telling walk goes on.
+    next_page: u32,
+}
+
+/// A field, its value and its time.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'a> {
+    pub name: &'a [u8],
+    pub value: Element<'a>,
+    pub expiry: Option<UnixMs>,
+}
+
+/// Where a field is, or would be.
+#[derive(Clone, Copy)]
+struct FieldPlace {
+    index: u32,
+    page: Option<Handle>,
+    spot: Option<Spot>,
+}
+
+impl Fields {
+    pub fn new(number: u32, is_set: bool, encoding: Encoding) -> Fields {
+        Fields { number, record: Record::EMPTY, encoding, is_set, listed: NEVER, saving: false, next_page: 0 }
+    }
+
+    // ---- reading ----
+
+    fn locate(&self, store: &Store, field: &[u8], hash: u64) -> FieldPlace {
+        if self.record.pages == 0 {
+            return FieldPlace { index: 0, page: None, spot: None };
+        }
+        let index = page_index(hash, self.record.pages);
+        let (page, _) = directory::get(&store.heap, &self.record, index);
+        let spot = page.and_then(|page| {
+            store.heap.page(page).find(tag_of(hash), |entry| store.is_key(EntryBytes(entry), field))
+        });
+        FieldPlace { index, page, spot }
+    }
+
+    pub fn get<'a>(&self, store: &'a Store, field: &[u8]) -> Option<Field<'a>> {
+        let place = self.locate(store, field, store.hasher.hash(field));
+        let (page, spot) = place.page.zip(place.spot)?;
+        Some(field_of(store, store.heap.page(page).entry(spot)))
+    }
+
+    /// Fields of page `index`.
+    pub fn for_each_in<'a>(&self, store: &'a Store, index: u32, mut visit: impl FnMut(Field<'a>)) -> u64 {
+        let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { return 0 };
+        let page = store.heap.page(page);
+        steps::note(page.len() as u64);
+        page.spots().for_each(|spot| visit(field_of(store, page.entry(spot))));
+        page.len() as u64
+    }
+
+    pub fn for_each<'a>(&self, store: &'a Store, mut visit: impl FnMut(Field<'a>)) {
+        for index in 0..self.record.pages {
+            self.for_each_in(store, index, &mut visit);
+        }
+    }
+
+    /// Goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. As SCAN does (see `scan`).
+    pub fn scan<'a>(
+        &self,
+        store: &'a Store,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(Field<'a>),
+    ) -> u64 {
+        let mut position = cursor as u32;
+        let mut seen = 0;
+        if self.record.pages == 0 {
+            return cursor;
+        }
+        loop {
+            let (page, next) = advance(position, self.record.pages);
+            seen += self.for_each_in(store, page, &mut visit);
+            position = next;
+            if position == 0 || seen >= count {
+                return u64::from(position);
+            }
+        }
+    }
+
+    /// A random field, each equally likely.
+    pub fn random<'a>(&self, store: &'a Store, random: &mut dyn FnMut(u64) -> u64) -> Field<'a> {
+        loop {
+            let index = random(u64::from(self.record.pages)) as u32;
+            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(page);
+            // Most pages have fewer than 64; a page with more is drawn again as often as its weight asks.
+            let at = random(ENTRIES_MAX as u64) as usize;
+            if at < page.len() {
+                return field_of(store, page.entry(page.spot(at)));
+            }
+        }
+    }
+
+    // ---- changing ----
+
+    /// Stores a field. `keep`: one that is there keeps its time. Returns whether it is new.
+    pub fn set(
+        &mut self,
+        store: &mut Store,
+        field: &[u8],
+        value: NewValue<'_>,
+        expiry: Option<UnixMs>,
+        keep: bool,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let key = self.key(store, field);
+        let place = self.locate(store, field, key.hash);
+        self.put(store, &key, place, value, (expiry, keep), now)
+    }
+
+    /// Stores a field without a value, unless it is there. Returns whether it is new.
+    pub fn add(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> Result<bool, Full> {
+        let key = self.key(store, field);
+        let place = self.locate(store, field, key.hash);
+        if place.spot.is_some() {
+            return Ok(false);
+        }
+        self.put(store, &key, place, NewValue::Bytes(b""), (None, false), now)
+    }
+
+    /// `set`, where the field was found, or would have been.
+    fn put(
+        &mut self,
+        store: &mut Store,
+        key: &Key<'_>,
+        place: FieldPlace,
+        value: NewValue<'_>,
+        (expiry, keep): (Option<UnixMs>, bool),
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let old = place.page.zip(place.spot).map(|(page, spot)| {
+            let entry = EntryBytes(store.heap.page(page).entry(spot));
+            (entry.expiry(), entry.body())
+        });
+        let expiry = if keep { old.and_then(|(expiry, _)| expiry) } else { expiry };
+        let draft = self.draft(store, key, place.page, value, expiry)?;
+        let entry = EntryBytes(draft.as_bytes());
+        let page = self.put_bytes(store, &place, key, draft.as_bytes(), now).inspect_err(|_| {
+            entry.body().into_iter().for_each(|body| store.free_body(body));
+        })?;
+        if let Some(body) = entry.body() {
+            self.record.change_outside(0, store.body_units(body));
+        }
+        match old {
+            None => self.record.keys += 1,
+            Some((old_expiry, old_body)) => {
+                self.record.volatile -= u32::from(old_expiry.is_some());
+                self.free_body(store, old_body);
+            }
+        }
+        if let Some(at) = expiry {
+            self.record.volatile += 1;
+            directory::lower_bound(&mut store.heap, &mut self.record, place.index, bound_of(at));
+        }
+        self.grow(store, page, now);
+        Ok(old.is_none())
+    }
+
+    /// Sets or clears the time of a field. Returns whether it is there.
+    pub fn set_expiry(
+        &mut self,
+        store: &mut Store,
+        field: &[u8],
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let key = self.key(store, field);
+        let place = self.locate(store, field, key.hash);
+        let Some((page, spot)) = place.page.zip(place.spot) else { return Ok(false) };
+        let entry = EntryBytes(store.heap.page(page).entry(spot));
+        let was_volatile = entry.is_volatile();
+        let draft = Draft::with_expiry(entry, expiry);
+        self.put_bytes(store, &place, &key, draft.as_bytes(), now)?;
+        self.record.volatile = self.record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
+        if let Some(at) = expiry {
+            directory::lower_bound(&mut store.heap, &mut self.record, place.index, bound_of(at));
+        }
+        Ok(true)
+    }
+
+    pub fn remove(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> bool {
+        let place = self.locate(store, field, store.hasher.hash(field));
+        let Some((page, spot)) = place.page.zip(place.spot) else { return false };
+        self.before_change(store, page);
+        let view = store.heap.page(page);
+        let entry = EntryBytes(view.entry(spot));
+        let (volatile, body, used) = (entry.is_volatile(), entry.body(), view.used() as u64);
+        self.free_body(store, body);
+        self.record.keys -= 1;
+        self.record.volatile -= u32::from(volatile);
+        let left = store.remove_entry(page, spot);
+        linear::settle_removal(store, &mut self.record, place.index, (page, used), left);
+        if self.record.keys > 0 {
+            self.shrink(store, now);
+        }
+        true
+    }
+
+    /// Removes fields whose time has come until the budget is spent; `gone` gets their names. If the budget lasts, the
+    /// bound is exact afterwards.
+    pub fn expire(&mut self, store: &mut Store, now: UnixMs, steps: &mut Steps, gone: &mut Vec<Vec<u8>>) {
+        let (mut from, due) = (0, |bound| is_due(bound, now));
+        loop {
+            from = match directory::next_bounded(&mut store.heap, &mut self.record, from, &due, steps) {
+                Bounded::Page(index) => {
+                    let removed = self.expire_page(store, index, now, gone);
+                    steps.look(PAGE_STEPS + u64::from(removed));
+                    if removed == 0 { index + 1 } else { 0 }
+                }
+                // Only a search from the start makes the record's bound exact.
+                Bounded::None if from > 0 => 0,
+                Bounded::None | Bounded::OutOfBudget => break,
+            };
+            if steps.is_spent() {
+                break;
+            }
+        }
+        if self.record.volatile == 0 {
+            self.record.bound = NEVER;
+        }
+    }
+
+    fn expire_page(&mut self, store: &mut Store, index: u32, now: UnixMs, gone: &mut Vec<Vec<u8>>) -> u32 {
+        let (Some(handle), _) = directory::get(&store.heap, &self.record, index) else {
+            directory::set_bound(&mut store.heap, &mut self.record, index, NEVER);
+            return 0;
+        };
+        let page = store.heap.page(handle);
+        let used = page.used() as u64;
+        let (mut dead, mut count, mut bound, mut bodies) = ([false; ENTRIES_MAX], 0, NEVER, Vec::new());
+        for spot in page.spots() {
+            let entry = EntryBytes(page.entry(spot));
+            match entry.expiry() {
+                Some(at) if at < now => {
+                    gone.push(store.key_of(entry).to_vec());
+                    bodies.extend(entry.body());
+                    dead[spot.index] = true;
+                    count += 1;
+                }
+                Some(at) => bound = bound.min(bound_of(at)),
+                None => {}
+            }
+        }
+        if count > 0 {
+            self.before_change(store, handle);
+            bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
+            self.record.keys -= count;
+            self.record.volatile -= count;
+        }
+        directory::set_bound(&mut store.heap, &mut self.record, index, bound);
+        if count > 0 {
+            let left = store.remove_entries(handle, &dead);
+            linear::settle_removal(store, &mut self.record, index, (handle, used), left);
+            let mut merges = count;
+            while self.record.keys > 0 && merges > 0 && self.shrink(store, now) {
+                merges -= 1;
+            }
+        }
+        count
+    }
+
+    fn key<'k>(&self, store: &Store, field: &'k [u8]) -> Key<'k> {
+        Key { bytes: field, slot: Slot::new(0), hash: store.hasher.hash(field) }
+    }
+
+    /// An entry for a field, with its body made if it has one.
+    fn draft(
+        &self,
+        store: &mut Store,
+        key: &Key<'_>,
+        page: Option<Handle>,
+        value: NewValue<'_>,
+        expiry: Option<UnixMs>,
+    ) -> Result<Draft, Full> {
+        let tight = page.is_some_and(|page| store.heap.page(page).used() > page::PAGE_BYTES_MAX - 512);
+        let len = value_bytes(value);
+        let plan = Plan::new(key.bytes.len(), len, tight);
+        if plan.place == Place::Inline {
+            return Ok(Draft::inline(key.bytes, value, expiry));
+        }
+        let head = body_head_bytes(plan.keyed, key.bytes.len());
+        let raw = match plan.place {
+            Place::Blob => store.heap.new_node_body(self.number, key.hash as u32, head + len)?.raw(),
+            _ => store.large.insert(head + len)?,
+        };
+        let body = BodyRef { place: plan.place, raw, len: (head + len) as u32, keyed: plan.keyed };
+        let bytes = store.body_mut(body);
+        if plan.keyed {
+            bytes[..4].copy_from_slice(&(key.bytes.len() as u32).to_le_bytes());
+            bytes[4..head].copy_from_slice(key.bytes);
+        }
+        match value {
+            NewValue::Int(int) => bytes[head..].copy_from_slice(&int.to_le_bytes()[..len]),
+            NewValue::Bytes(text) | NewValue::Raw(text) => bytes[head..].copy_from_slice(text),
+            NewValue::Packed(_) => unreachable!("a field's value is text"),
+        }
+        Ok(Draft::outside(key.bytes, form_of(value), body, expiry))
+    }
+
+    fn free_body(&mut self, store: &mut Store, body: Option<BodyRef>) {
+        if let Some(body) = body {
+            self.record.change_outside(store.body_units(body), 0);
+            store.free_body(body);
+        }
+    }
+
+    fn put_bytes(
+        &mut self,
+        store: &mut Store,
+        place: &FieldPlace,
+        key: &Key<'_>,
+        entry: &[u8],
+        now: UnixMs,
+    ) -> Result<Handle, Full> {
+        if self.record.pages == 0 {
+            directory::push(&mut store.heap, &mut self.record, None, NEVER)?;
+        }
+        let Some(page) = place.page else {
+            let page = store.heap.new_owned_page(self.number, 1, entry.len(), store.snapshot.version())?;
+            page::append(store.heap.page_mut(page), tag_of(key.hash), entry, 0);
+            self.record.change_page_bytes(0, store.heap.page(page).used() as u64);
+            directory::set_page(&mut store.heap, &mut self.record, place.index, Some(page));
+            return Ok(page);
+        };
+        self.before_change(store, page);
+        let used = store.heap.page(page).used() as u64;
+        let (moved, _) = match place.spot {
+            Some(spot) => store.replace_entry(page, spot, entry, now)?,
+            None => store.append_entry(page, key.hash, entry, now)?,
+        };
+        if moved != page {
+            directory::set_page(&mut store.heap, &mut self.record, place.index, Some(moved));
+        }
+        self.record.change_page_bytes(used, store.heap.page(moved).used() as u64);
+        Ok(moved)
+    }
+
+    /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
+    fn before_change(&self, store: &mut Store, page: Handle) {
+        if self.saving && store.heap.page(page).version() != store.snapshot.version() {
+            let mut saved = std::mem::take(store.snapshot.fields_of(self.number));
+            let view = store.heap.page(page);
+            view.spots()
+                .for_each(|spot| saved.push(SavedField::of_entry(store, EntryBytes(view.entry(spot)))));
+            *store.snapshot.fields_of(self.number) = saved;
+            let epoch = store.snapshot.version();
+            page::set_version(store.heap.page_mut(page), epoch);
+        }
+    }
+
+    // ---- growth ----
+
+    /// `page` is where something was put.
+    fn grow(&mut self, store: &mut Store, page: Handle, now: UnixMs) {
+        let is_crowded = linear::is_crowded(store.heap.page(page));
+        if !is_crowded && !linear::is_overfull(&self.record) {
+            return;
+        }
+        let mut record = self.record;
+        let before_change = |store: &mut Store, page| self.before_change(store, page);
+        let has_parted = is_crowded && linear::spread(store, &mut record, page, before_change, now);
+        if !has_parted && linear::is_overfull(&record) {
+            // A split that finds no memory is left for the next insert: pages may be larger.
+            let _ = linear::split(store, &mut record, before_change, now);
+        }
+        self.record = record;
+    }
+
+    fn shrink(&mut self, store: &mut Store, now: UnixMs) -> bool {
+        if !linear::is_sparse(&self.record) {
+            return false;
+        }
+        let mut record = self.record;
+        let merged = linear::merge(store, &mut record, |store, page| self.before_change(store, page), now);
+        self.record = record;
+        merged.is_ok()
+    }
+
+    /// Gives everything back at once: of one that was never stored.
+    pub fn free_all(&mut self, store: &mut Store) {
+        while !self.free_step(store, usize::MAX) {}
+    }
+
+    fn copy_to(&self, from: Option<&Store>, store: &mut Store, number: u32) -> Result<Object, Full> {
+        let mut copy = Fields::new(number, self.is_set, self.encoding);
+        let mut fields = Vec::new();
+        for index in 0..self.record.pages {
+            self.for_each_in(from.unwrap_or(store), index, |field| fields.push(SavedField::of(field)));
+            for saved in fields.drain(..) {
+                let value = match &saved.value {
+                    SavedText::Int(int) => NewValue::Int(*int),
+                    SavedText::Bytes(bytes) => NewValue::Bytes(bytes),
+                    SavedText::Shared(..) => unreachable!("it was copied"),
+                };
+                let now = UnixMs(0);
+                if let Err(full) = copy.set(store, &saved.name, value, saved.expiry, false, now) {
+                    copy.free_all(store);
+                    return Err(full);
+                }
+            }
+        }
+        Ok(if self.is_set { Object::Set(copy) } else { Object::Hash(copy) })
+    }
+
+    // ---- compaction ----
+
+    /// Moves a page of this object.
+    pub fn relocate_page(&mut self, store: &mut Store, handle: Handle) -> bool {
+        let view = store.heap.page(handle);
+        let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
+        let size = view.0.len();
+        let index = page_index(hash, self.record.pages);
+        assert_eq!(
+            directory::get(&store.heap, &self.record, index).0,
+            Some(handle),
+            "its owner refers to it"
+        );
+        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
+        directory::set_page(&mut store.heap, &mut self.record, index, Some(moved));
+        moved != handle
+    }
+
+    // ---- snapshot ----
+
+    /// Tells the fields of one page as they are.
+    fn tell_page(&self, store: &Store, page: Handle, visit: &mut dyn FnMut(Field<'_>)) {
+        let view = store.heap.page(page);
+        view.spots().for_each(|spot| visit(field_of(store, view.entry(spot))));
+    }
+}
+
+/// A field that was saved before its page changed.
+pub(crate) struct SavedField {
+    pub name: Box<[u8]>,
+    pub value: SavedText,
+    pub expiry: Option<UnixMs>,
+}
+
+pub(crate) enum SavedText {
+    Int(i64),
+    Bytes(Box<[u8]>),
+    /// A large value, shared; it begins behind so many bytes.
+    Shared(Shared, usize),
+}
+
+impl SavedField {
+    fn of(field: Field<'_>) -> SavedField {
+        let value = match field.value {
+            Element::Int(int) => SavedText::Int(int),
+            Element::Bytes(bytes) => SavedText::Bytes(bytes.into()),
+        };
+        SavedField { name: field.name.into(), value, expiry: field.expiry }
+    }
+
+    /// A large value is shared, not copied.
+    fn of_entry(store: &Store, entry: EntryBytes<'_>) -> SavedField {
+        let field = field_of(store, entry.0);
+        match entry.body() {
+            Some(body) if body.place == Place::Large && entry.form() != Form::Int => {
+                let skip = body.len as usize - store.value_bytes_of(entry).len();
+                let value = SavedText::Shared(store.large.share(body.raw), skip);
+                SavedField { name: field.name.into(), value, expiry: field.expiry }
+            }
+            _ => SavedField::of(field),
+        }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let value = if let SavedText::Bytes(bytes) = &self.value { bytes.len() } else { 0 };
+        size_of::<SavedField>() + self.name.len() + value
+    }
+
+    pub fn field(&self) -> Field<'_> {
+        let value = match &self.value {
+            SavedText::Int(int) => Element::Int(*int),
+            SavedText::Bytes(bytes) => Element::Bytes(bytes),
+            SavedText::Shared(body, skip) => Element::Bytes(&body[*skip..]),
+        };
+        Field { name: &self.name, value, expiry: self.expiry }
+    }
+}
+
+fn field_of<'a>(store: &'a Store, bytes: &'a [u8]) -> Field<'a> {
+    let entry = EntryBytes(bytes);
+    let value = store.value_bytes_of(entry);
+    let value = if entry.form() == Form::Int { Element::Int(read_int(value)) } else { Element::Bytes(value) };
+    Field { name: store.key_of(entry), value, expiry: entry.expiry() }
+}
+
+impl Fields {
+    pub fn for_each_page(&self, heap: &Heap, visit: &mut dyn FnMut(Page<'_>)) {
+        let pages = (0..self.record.pages).filter_map(|index| directory::get(heap, &self.record, index).0);
+        pages.for_each(|page| visit(heap.page(page)));
+    }
+}
+
+impl Structure for Fields {
+    fn len(&self) -> u64 {
+        u64::from(self.record.keys)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
+        self.record.page_bytes() + pages + self.record.outside() * UNIT_BYTES
+    }
+
+    fn footprint(&self) -> Footprint {
+        Footprint { page_bytes: self.record.page_bytes(), malloc_bytes: 0 }
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Its nodes are bodies: `id` is the lower half of the field's hash.
+    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
+        let index = page_index(u64::from(id), self.record.pages);
+        let page = directory::get(&store.heap, &self.record, index).0.expect("a body's page is there");
+        let view = store.heap.page(page);
+        let refers = |entry: &[u8]| {
+            let body = EntryBytes(entry).body();
+            body.is_some_and(|body| body.place == Place::Blob && body.raw == handle.raw())
+        };
+        let spot = view.spots().find(|spot| refers(view.entry(*spot))).expect("a body is referred to");
+        let mut bytes = view.entry(spot).to_vec();
+        let body = EntryBytes(&bytes).body().expect("it refers to the body");
+        let size = crate::layout::entry::BLOB_HEAD_BYTES + body.len as usize;
+        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
+        let at = bytes.len() - 8;
+        bytes[at..at + 4].copy_from_slice(&moved.raw().to_le_bytes());
+        page::replace(store.heap.page_mut(page), spot, &bytes);
+        moved != handle
+    }
+
+    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        let mut budget = nodes_max;
+        while self.next_page < self.record.pages {
+            if budget == 0 {
+                return false;
+            }
+            budget -= 1;
+            let index = self.next_page;
+            self.next_page += 1;
+            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            directory::set_page(&mut store.heap, &mut self.record, index, None);
+            if self.record.outside() > 0 {
+                let view = store.heap.page(page);
+                let bodies: Vec<BodyRef> =
+                    view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
+                bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
+            }
+            self.record.change_page_bytes(store.heap.page(page).used() as u64, 0);
+            store.heap.release(page);
+        }
+        directory::free(&mut store.heap, &self.record);
+        self.record = Record::EMPTY;
+        self.next_page = 0;
+        true
+    }
+
+    fn set_saving(&mut self, saving: bool) {
+        self.saving = saving;
+    }
+
+    /// The cursor is the next page: a page changes its number only by a split or a merge, which save it.
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        cursor: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        let (epoch, is_set) = (store.snapshot.version(), self.is_set);
+        let mut tell = |field: Field<'_>| {
+            let name = Element::Bytes(field.name);
+            visit(match is_set {
+                true => SnapshotPart::Member(name),
+                false => SnapshotPart::Field(name, field.value, field.expiry),
+            });
+        };
+        for _ in 0..nodes_max {
+            if let Some(some) = store.snapshot.take_fields(self.number) {
+                some.iter().for_each(|saved| tell(saved.field()));
+                continue;
+            }
+            let index = *cursor as u32;
+            if index >= self.record.pages {
+                return true;
+            }
+            if let (Some(page), _) = directory::get(&store.heap, &self.record, index)
+                && store.heap.page(page).version() != epoch
+            {
+                self.tell_page(store, page, &mut tell);
+                page::set_version(store.heap.page_mut(page), epoch);
+            }
+            *cursor += 1;
+        }
+        false
+    }
+
+    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.copy_to(None, store, number)
+    }
+
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.copy_to(Some(from), store, number)
+    }
+
+    fn large_bodies(&self, store: &Store) -> u64 {
+        let mut count = 0;
+        for index in 0..self.record.pages {
+            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(page);
+            let is_large = |spot: &Spot| EntryBytes(page.entry(*spot)).place() == Place::Large;
+            count += page.spots().filter(is_large).count() as u64;
+        }
+        count
+    }
+
+    fn check_invariants(&self, store: &Store, number: u32) -> u64 {
+        assert_eq!(self.number, number);
+        let mut referred = directory::check_invariants(&store.heap, &self.record) as u64;
+        let (mut keys, mut volatile, mut bytes, mut outside) = (0, 0, 0, 0);
+        for index in 0..self.record.pages {
+            let (Some(handle), bound) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(handle);
+            page.check_invariants();
+            assert_eq!(page.owner(), Some(number));
+            assert!(page.len() > 0, "a page without entries has no bytes");
+            referred += 1;
+            bytes += page.used() as u64;
+            for spot in page.spots() {
+                let entry = EntryBytes(page.entry(spot));
+                let hash = store.hasher.hash(store.key_of(entry));
+                assert_eq!(
+                    (page_index(hash, self.record.pages), tag_of(hash)),
+                    (index, page.tag(spot.index))
+                );
+                keys += 1;
+                if let Some(expiry) = entry.expiry() {
+                    volatile += 1;
+                    assert!(bound_of(expiry) >= bound, "a page's bound is a lower bound");
+                }
+                outside += entry.body().map_or(0, |body| store.body_units(body));
+                referred += u64::from(entry.place() == Place::Blob);
+            }
+        }
+        let counted = (keys, volatile, outside);
+        let record = &self.record;
+        assert_eq!(record.page_bytes(), bytes);
+        // While it is being freed, entries are no longer counted.
+        if self.next_page == 0 {
+            assert_eq!(counted, (record.keys, record.volatile, record.outside()));
+        }
+        referred
+    }
+}

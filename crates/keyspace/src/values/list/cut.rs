@@ -1,0 +1,73 @@
+//! A list as it was at the cut of a snapshot: its `crate::values::cut::Cut`, as long as it has yet to be told.
+
+use super::block::{self, Block};
+use super::{List, Piece};
+use crate::layout::chain::Chain;
+use crate::layout::nodes::{NodeId, Nodes, Room};
+use crate::layout::packed::Element;
+use crate::values::cut::{Body, Cut, Piece as Cuttable};
+
+impl Cuttable for Piece {
+    fn body(&self) -> Body {
+        match *self {
+            Piece::Block { node, .. } => Body::Node(node),
+            Piece::Large { number, .. } => Body::Large(number),
+        }
+    }
+
+    fn node_bytes(room: &Room<'_>, nodes: &Nodes, node: NodeId) -> usize {
+        Block(room.heap.bytes(nodes.handle(node), block::HEAD_BYTES)).room()
+    }
+}
+
+impl List {
+    /// A snapshot has yet to tell the list as it is now, or no longer.
+    pub fn keep_cut(&mut self, saving: bool) {
+        if !saving && let Some(cut) = self.cut.take() {
+            self.debris.append(cut.into_waste());
+        } else if saving && self.cut.is_none() {
+            let waste = std::mem::replace(&mut self.debris, Chain::new());
+            self.cut = Some(Box::new(Cut::of(&self.chain, waste)));
+        }
+    }
+
+    /// Has to come before every change of a block.
+    #[inline]
+    pub(super) fn before_change(&mut self, room: &mut Room<'_>, node: NodeId) {
+        if let Some(cut) = &mut self.cut {
+            cut.before_change(room, &self.nodes, Body::Node(node));
+        }
+    }
+
+    /// Has to come before a piece is freed. Whether it is to stay instead.
+    #[inline]
+    pub(super) fn is_kept(&mut self, room: &mut Room<'_>, piece: Piece) -> bool {
+        self.cut.as_mut().is_some_and(|cut| cut.keeps(room, &self.nodes, piece.body()))
+    }
+
+    /// Tells the next elements of the list as it was at the cut, some `pieces_max` blocks of them. True when that was
+    /// all.
+    pub fn tell_cut(
+        &mut self,
+        room: &mut Room<'_>,
+        pieces_max: usize,
+        visit: &mut dyn FnMut(Element<'_>),
+    ) -> bool {
+        self.keep_cut(true);
+        let cut = self.cut.as_mut().expect("it was just begun");
+        for _ in 0..pieces_max {
+            let told = cut.tell_next(room, &mut self.nodes, &mut |piece, bytes| match piece {
+                Piece::Large { .. } => visit(Element::Bytes(bytes)),
+                Piece::Block { .. } => {
+                    let block = Block(bytes);
+                    block.cells().for_each(|cell| visit(block.element(cell)));
+                }
+            });
+            if !told && cut.drop_step(64) {
+                self.keep_cut(false);
+                return true;
+            }
+        }
+        false
+    }
+}

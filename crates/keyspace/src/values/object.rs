@@ -1,0 +1,384 @@
+//! Large collections, known by number.
+//!
+//! ```text
+//!   entry [.. ref = number ..] -> objects[number] -> Root { home, key, .., body } -> nodes in the arena
+//!   node  [number u32][id u32] ...                   so compaction finds the one reference to it: in its object
+//! ```
+//!
+//! A root lies in the global allocator and never moves; entries name it by number, so an entry may move as it likes.
+//! The pages of hashes and sets are the exception to the node's head: they keep the number behind their columns.
+//!
+//! A removed object is **doomed**: nobody finds it any more, and cron frees it, some nodes at a time. One that a
+//! snapshot has yet to tell waits until it has been told.
+
+use crate::accounting::tally::{Class, Tallied};
+use crate::layout::entry::Form;
+use crate::layout::pile::Pile;
+use crate::layout::record::Units;
+use crate::tables::store::Store;
+use crate::upkeep::snapshot::SnapshotPart;
+use crate::values::fields::Fields;
+use crate::values::list::List;
+use crate::values::stream::Stream;
+use crate::values::value::{Encoding, Full};
+use crate::values::zset::ZsetTree;
+use isotherm_arena::{Handle, prefetch_value};
+use std::collections::BTreeSet;
+
+const CHUNK: usize = 1024;
+/// What a root and its place in the table take.
+pub(crate) const ROOT_BYTES: u64 = size_of::<Root>() as u64 + 8;
+
+/// What every large collection can do, whatever it is made of.
+pub(crate) trait Structure {
+    /// Elements: fields, members, entries.
+    fn len(&self) -> u64;
+    /// Bytes of its nodes, rounded up to their classes, and of what it has of the global allocator.
+    fn memory_bytes(&self) -> u64;
+    /// The same in parts, for the books.
+    fn footprint(&self) -> Footprint;
+    fn encoding(&self) -> Encoding;
+    /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size), and notes
+    /// the new one. False if it stays.
+    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool;
+    /// Frees about `nodes_max` nodes. True when nothing is left.
+    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
+    /// The same again, under another number. On an error nothing is left of it.
+    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full>;
+    /// The same again in another store than its own, which is `from`. A structure that cannot do that says that there
+    /// is no room.
+    fn duplicate_from(&self, _from: &Store, _store: &mut Store, _number: u32) -> Result<Object, Full> {
+        Err(Full)
+    }
+    /// From now on every node is saved before its first change, or no longer.
+    fn set_saving(&mut self, _saving: bool) {}
+    /// Tells about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
+    /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all was told.
+    fn tell_step(
+        &mut self,
+        _store: &mut Store,
+        _cursor: &mut u64,
+        _nodes_max: usize,
+        _visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        true
+    }
+    /// Bytes that it keeps for a snapshot beside those that it counts as its own.
+    fn kept_bytes(&self) -> u64 {
+        0
+    }
+    /// What has to be freed one by one: its elements, and whatever else there is as many of.
+    fn parts(&self) -> u64 {
+        self.len()
+    }
+    /// Whether something was cut off it that is still to be freed.
+    fn is_untidy(&self) -> bool {
+        false
+    }
+    /// Frees about `nodes_max` nodes of what was cut off it. True when nothing is left of that.
+    fn sweep_step(&mut self, _store: &mut Store, _nodes_max: usize) -> bool {
+        true
+    }
+    /// Asserts its invariants; how many objects of the arena it has.
+    fn check_invariants(&self, store: &Store, number: u32) -> u64;
+    /// How many large bodies of the store are its own.
+    fn large_bodies(&self, _store: &Store) -> u64 {
+        0
+    }
+}
+
+/// Where the bytes of objects are, but for their nodes: the arena knows those by their kind, and large elements have
+/// books of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Footprint {
+    /// In use in pages of the arena (hashes and sets).
+    pub page_bytes: u64,
+    /// Of the global allocator: roots and tables.
+    pub malloc_bytes: u64,
+}
+
+impl Footprint {
+    fn exchange(&mut self, old: Footprint, new: Footprint) {
+        self.page_bytes = self.page_bytes + new.page_bytes - old.page_bytes;
+        self.malloc_bytes = self.malloc_bytes + new.malloc_bytes - old.malloc_bytes;
+    }
+}
+
+pub(crate) enum Object {
+    Hash(Fields),
+    Set(Fields),
+    Zset(ZsetTree),
+    List(List),
+    Stream(Stream),
+}
+
+impl Object {
+    pub fn structure(&self) -> &dyn Structure {
+        match self {
+            Object::Hash(fields) | Object::Set(fields) => fields,
+            Object::Zset(zset) => zset,
+            Object::List(list) => list,
+            Object::Stream(stream) => stream,
+        }
+    }
+
+    pub fn structure_mut(&mut self) -> &mut dyn Structure {
+        match self {
+            Object::Hash(fields) | Object::Set(fields) => fields,
+            Object::Zset(zset) => zset,
+            Object::List(list) => list,
+            Object::Stream(stream) => stream,
+        }
+    }
+
+    pub fn form(&self) -> Form {
+        match self {
+            Object::Hash(_) => Form::Hash,
+            Object::Set(_) => Form::Set,
+            Object::Zset(_) => Form::Zset,
+            Object::List(_) => Form::List,
+            Object::Stream(_) => Form::Stream,
+        }
+    }
+}
+
+pub(crate) struct Root {
+    /// The hash and slot of its key, as in front of a blob: where to look for the entry.
+    pub home: u64,
+    /// The key, if it does not lie in the page.
+    pub key: Option<Box<[u8]>>,
+    /// Entries that name it: two for a moment while it is renamed.
+    pub references: u8,
+    /// The last snapshot that told it, or saw its birth.
+    pub seen: u8,
+    /// Elements at the cut of the snapshot under way, once it has changed since.
+    pub cut_len: Option<u64>,
+    /// What its slot and its table count for it.
+    pub tallied: Tallied,
+    /// What `Objects` counts for it.
+    footprint: Footprint,
+    /// Whether its table counts it among the hashes that have fields with a time.
+    pub timed: bool,
+    pub body: Object,
+}
+
+impl Root {
+    /// One that no entry names yet: nothing counts it.
+    pub fn new(body: Object, seen: u8) -> Box<Root> {
+        let tallied = Tallied {
+            class: Class::new(body.form().kind(), body.structure().encoding()),
+            units: Units::default(),
+            items: 0,
+        };
+        Box::new(Root {
+            home: 0,
+            key: None,
+            references: 0,
+            seen,
+            cut_len: None,
+            tallied,
+            footprint: Footprint::default(),
+            timed: false,
+            body,
+        })
+    }
+
+    /// What is to be counted for it.
+    pub fn tally(&self) -> Tallied {
+        let structure = self.body.structure();
+        Tallied {
+            class: Class::new(self.body.form().kind(), structure.encoding()),
+            units: Units::of(self.memory_bytes()),
+            items: structure.len(),
+        }
+    }
+
+    pub fn has_timed_fields(&self) -> bool {
+        matches!(&self.body, Object::Hash(fields) if fields.record.volatile > 0)
+    }
+
+    fn footprint_now(&self) -> Footprint {
+        let Footprint { page_bytes, malloc_bytes } = self.body.structure().footprint();
+        let key = self.key.as_ref().map_or(0, |key| key.len() as u64);
+        Footprint { page_bytes, malloc_bytes: malloc_bytes + size_of::<Root>() as u64 + key }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let key = self.key.as_ref().map_or(0, |key| key.len() as u64);
+        ROOT_BYTES + key + self.body.structure().memory_bytes()
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Objects {
+    chunks: Vec<Box<[Option<Box<Root>>]>>,
+    free: Pile<u32>,
+    len: u32,
+    /// Removed, to be freed.
+    doomed: Vec<u32>,
+    /// Removed, but to stay until the snapshot under way is over.
+    kept: Vec<u32>,
+    untidy: BTreeSet<u32>,
+    footprint: Footprint,
+}
+
+impl Objects {
+    #[inline]
+    pub fn get(&self, number: u32) -> &Root {
+        self.slot(number).as_ref().expect("an entry refers to it")
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> &mut Root {
+        self.slot_mut(number).as_mut().expect("an entry refers to it")
+    }
+
+    /// Takes a root out, to change it beside the store; `put` brings it back.
+    #[inline]
+    pub fn take(&mut self, number: u32) -> Box<Root> {
+        self.slot_mut(number).take().expect("an entry refers to it")
+    }
+
+    #[inline]
+    pub fn put(&mut self, number: u32, mut root: Box<Root>) {
+        self.book(&mut root);
+        let old = self.slot_mut(number).replace(root);
+        debug_assert!(old.is_none(), "it was taken out");
+    }
+
+    #[inline]
+    fn book(&mut self, root: &mut Root) {
+        let now = root.footprint_now();
+        if now != root.footprint {
+            self.footprint.exchange(root.footprint, now);
+            root.footprint = now;
+        }
+    }
+
+    /// Gives an object the key that its entry has no room for, or takes it away.
+    pub fn set_key(&mut self, number: u32, key: Option<&[u8]>) {
+        let mut root = self.take(number);
+        root.key = key.map(Box::from);
+        self.put(number, root);
+    }
+
+    /// All objects together, removed ones included.
+    pub fn footprint(&self) -> Footprint {
+        self.footprint
+    }
+
+    /// What the table of numbers and its lists take of the global allocator.
+    pub fn table_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
+            + self.free.memory_bytes()
+            + (self.doomed.capacity() + self.kept.capacity() + self.untidy.len()) * size_of::<u32>()
+    }
+
+    /// Asks for the line from which `get` reads where a root is.
+    #[inline]
+    pub fn prefetch(&self, number: u32) {
+        prefetch_value(self.slot(number));
+    }
+
+    /// A number for a new object; `put` or `give_back` comes next.
+    pub fn reserve(&mut self) -> u32 {
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        if self.len as usize == self.chunks.len() * CHUNK {
+            self.chunks.push((0..CHUNK).map(|_| None).collect());
+        }
+        self.len += 1;
+        self.len - 1
+    }
+
+    pub fn give_back(&mut self, number: u32) {
+        debug_assert!(self.slot(number).is_none());
+        self.free.push(number);
+    }
+
+    /// An entry that named it is gone; whether it was the last. Then the object is doomed, or kept for a snapshot.
+    pub fn release(&mut self, number: u32, keeps: bool) -> bool {
+        let root = self.get_mut(number);
+        root.references -= 1;
+        let is_last = root.references == 0;
+        if is_last {
+            if keeps { &mut self.kept } else { &mut self.doomed }.push(number);
+        }
+        is_last
+    }
+
+    /// The removed object that is to be freed next: the last one that was doomed.
+    pub fn next_doomed(&self) -> Option<u32> {
+        self.doomed.last().copied()
+    }
+
+    /// A snapshot begins: nodes of what is doomed already carry the epoch before it and would be saved when they are
+    /// freed, so they stay.
+    pub fn keep_doomed(&mut self) {
+        debug_assert!(self.kept.is_empty());
+        std::mem::swap(&mut self.doomed, &mut self.kept);
+    }
+
+    /// The snapshot is over: what it kept is doomed.
+    pub fn doom_kept(&mut self) {
+        if self.doomed.is_empty() {
+            std::mem::swap(&mut self.doomed, &mut self.kept);
+        } else {
+            self.doomed.append(&mut self.kept);
+        }
+    }
+
+    /// `next_doomed` was freed.
+    pub fn bury(&mut self) {
+        let number = self.doomed.pop().expect("it was doomed");
+        self.untidy.remove(&number);
+        let gone = self.slot_mut(number).take().expect("it was doomed");
+        self.footprint.exchange(gone.footprint, Footprint::default());
+        self.free.push(number);
+    }
+
+    /// Notes whether something is to be freed of it, and tells.
+    #[inline]
+    pub fn note_untidy(&mut self, number: u32) -> bool {
+        let is_untidy = self.get(number).body.structure().is_untidy();
+        if is_untidy {
+            self.untidy.insert(number);
+        }
+        is_untidy
+    }
+
+    /// One of which something is to be freed; from now on it is no longer listed.
+    pub fn take_untidy(&mut self) -> Option<u32> {
+        self.untidy.pop_first()
+    }
+
+    pub fn check_invariants(&self) {
+        let (mut sum, mut removed) = (Footprint::default(), 0);
+        for (_, root) in self.iter() {
+            assert_eq!(root.footprint, root.footprint_now());
+            sum.exchange(Footprint::default(), root.footprint);
+            removed += usize::from(root.references == 0);
+        }
+        assert_eq!(self.doomed.len() + self.kept.len(), removed);
+        for &number in self.doomed.iter().chain(&self.kept) {
+            assert_eq!(self.get(number).references, 0);
+        }
+        assert_eq!(self.footprint, sum);
+    }
+
+    /// Every object, removed ones included.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Root)> {
+        let roots = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
+        roots.filter_map(|(number, root)| Some((number as u32, &**root.as_ref()?)))
+    }
+
+    #[inline]
+    fn slot(&self, number: u32) -> &Option<Box<Root>> {
+        &self.chunks[number as usize / CHUNK][number as usize % CHUNK]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, number: u32) -> &mut Option<Box<Root>> {
+        &mut self.chunks[number as usize / CHUNK][number as usize % CHUNK]
+    }
+}

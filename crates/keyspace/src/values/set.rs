@@ -1,0 +1,365 @@
+//! A set: members without an order, unless they are all integers.
+//!
+//! ```text
+//!   small, integers   [width u8][integer width B, little endian] x n      ascending, all as wide as the widest
+//!   small             packed
+//!   large             `fields`: pages of entries without values
+//! ```
+//!
+//! Five integers below 2^15: 1 + 5 x 2 = 11 B.
+
+use crate::layout::entry::{Form, int_bytes, read_int};
+use crate::layout::packed::{Element, Packed, PackedBuf};
+use crate::tables::store::Store;
+use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored, packed_encoding};
+use crate::values::fields::Fields;
+use crate::values::object::{Object, Root};
+use crate::values::value::{Encoding, Full, NewValue};
+
+/// A set to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetView<'a> {
+    stored: Stored<'a>,
+    ints: bool,
+}
+
+/// Integers as they are stored.
+#[derive(Clone, Copy)]
+struct Ints<'a> {
+    width: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Ints<'a> {
+    fn new(bytes: &'a [u8]) -> Ints<'a> {
+        Ints { width: usize::from(bytes[0]), bytes: &bytes[1..] }
+    }
+    fn len(self) -> usize {
+        self.bytes.len() / self.width
+    }
+    fn get(self, index: usize) -> i64 {
+        read_int(&self.bytes[index * self.width..(index + 1) * self.width])
+    }
+    fn find(self, int: i64) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.get(middle).cmp(&int) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+}
+
+/// For a change: integers become elements.
+pub(crate) fn load_ints(bytes: &[u8], buf: &mut PackedBuf) {
+    let ints = Ints::new(bytes);
+    buf.clear(1);
+    (0..ints.len()).for_each(|at| buf.push(Element::Int(ints.get(at))));
+}
+
+pub(crate) fn encode_ints(buf: &PackedBuf, out: &mut Vec<u8>) {
+    let int_of = |element| match element {
+        Element::Int(int) => int,
+        Element::Bytes(_) => unreachable!("a set of integers has nothing else"),
+    };
+    let ints = || buf.view().cells().map(|cell| int_of(cell.element()));
+    let width = ints().map(int_bytes).max().unwrap_or(1);
+    out.clear();
+    out.push(width as u8);
+    ints().for_each(|int| out.extend_from_slice(&int.to_le_bytes()[..width]));
+}
+
+/// Members of a packed set of integers.
+#[inline]
+pub(crate) fn packed_ints_len(bytes: &[u8]) -> usize {
+    Ints::new(bytes).len()
+}
+
+fn fields_of(root: &Root) -> &Fields {
+    match &root.body {
+        Object::Set(fields) => fields,
+        _ => unreachable!("the entry's form is that of its object"),
+    }
+}
+
+impl<'a> SetView<'a> {
+    #[inline]
+    pub(crate) fn new(form: Form, stored: Stored<'a>) -> SetView<'a> {
+        SetView { stored, ints: form == Form::IntSet }
+    }
+
+    /// Members.
+    #[allow(clippy::len_without_is_empty, reason = "an empty set is absent")]
+    pub fn len(&self) -> u64 {
+        match self.stored {
+            Stored::Packed(bytes) if self.ints => Ints::new(bytes).len() as u64,
+            Stored::Packed(bytes) => Packed::new(bytes, 1).len() as u64,
+            Stored::Object(root, _) => root.body.structure().len(),
+        }
+    }
+
+    pub fn encoding(&self) -> Encoding {
+        match self.stored {
+            Stored::Packed(_) if self.ints => Encoding::Intset,
+            Stored::Packed(_) => packed_encoding(Form::Set),
+            Stored::Object(root, _) => root.body.structure().encoding(),
+        }
+    }
+
+    #[inline]
+    pub fn contains(&self, member: &[u8]) -> bool {
+        match (self.stored, Element::of(member)) {
+            (Stored::Packed(bytes), Element::Int(int)) if self.ints => Ints::new(bytes).find(int).is_ok(),
+            (Stored::Packed(_), Element::Bytes(_)) if self.ints => false,
+            (Stored::Packed(bytes), element) => Packed::new(bytes, 1).find(0, element).is_some(),
+            (Stored::Object(root, store), _) => fields_of(root).get(store, member).is_some(),
+        }
+    }
+
+    /// Calls `visit` with every member.
+    pub fn for_each(&self, mut visit: impl FnMut(Element<'a>)) {
+        match self.stored {
+            Stored::Packed(bytes) if self.ints => {
+                let ints = Ints::new(bytes);
+                (0..ints.len()).for_each(|at| visit(Element::Int(ints.get(at))));
+            }
+            Stored::Packed(bytes) => Packed::new(bytes, 1).cells().for_each(|cell| visit(cell.element())),
+            Stored::Object(root, store) => {
+                self.for_each_of_object(root, store, &mut visit);
+            }
+        }
+    }
+
+    /// Integers of one piece come ascending, as from the field.
+    fn for_each_of_object(&self, root: &'a Root, store: &'a Store, visit: &mut dyn FnMut(Element<'a>)) {
+        let fields = fields_of(root);
+        if fields.encoding != Encoding::Intset {
+            return fields.for_each(store, |field| visit(Element::Bytes(field.name)));
+        }
+        let mut ints = Vec::new();
+        fields.for_each(store, |field| {
+            if let Element::Int(int) = Element::of(field.name) {
+                ints.push(int);
+            }
+        });
+        ints.sort_unstable();
+        ints.into_iter().for_each(|int| visit(Element::Int(int)));
+    }
+
+    /// SSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What the field would keep in
+    /// one piece comes in one.
+    pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>)) -> u64 {
+        match self.stored {
+            Stored::Object(root, store) if self.encoding() == Encoding::Hashtable => {
+                fields_of(root).scan(store, cursor, count, |field| visit(Element::Bytes(field.name)))
+            }
+            _ => {
+                self.for_each(visit);
+                0
+            }
+        }
+    }
+
+    /// A random member, each equally likely.
+    pub fn random(&self, random: &mut dyn FnMut(u64) -> u64) -> Element<'a> {
+        match self.stored {
+            Stored::Packed(bytes) if self.ints => {
+                let ints = Ints::new(bytes);
+                Element::Int(ints.get(random(ints.len() as u64) as usize))
+            }
+            Stored::Packed(bytes) => {
+                let packed = Packed::new(bytes, 1);
+                let at = random(packed.len() as u64) as usize;
+                packed.get(at).expect("it is below the length").element()
+            }
+            Stored::Object(root, store) => Element::Bytes(fields_of(root).random(store, random).name),
+        }
+    }
+}
+
+/// A set to change.
+pub struct SetEdit<'c, 'e> {
+    pub(crate) editing: &'c mut Editing<'e>,
+}
+
+impl SetEdit<'_, '_> {
+    pub fn len(&self) -> u64 {
+        self.editing.len(1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn contains(&self, member: &[u8]) -> bool {
+        match &self.editing.body {
+            EditBody::Packed(buf) => buf.view().find(0, Element::of(member)).is_some(),
+            EditBody::Object(_, root) => fields_of(root).get(self.editing.store, member).is_some(),
+        }
+    }
+
+    fn encoding(&self) -> Encoding {
+        match &self.editing.body {
+            EditBody::Packed(_) if self.editing.form == Form::IntSet => Encoding::Intset,
+            EditBody::Packed(_) => Encoding::Listpack,
+            EditBody::Object(_, root) => fields_of(root).encoding,
+        }
+    }
+
+    /// Before `members` members are added, of which `first` is the first: the field chooses the encoding by their
+    /// number.
+    pub fn expect(&mut self, first: &[u8], members: usize) -> Result<(), Full> {
+        let limits = self.editing.limits;
+        if self.is_empty() && self.editing.absent {
+            let is_int = matches!(Element::of(first), Element::Int(_));
+            if is_int && members <= limits.set_max_intset_entries {
+                self.editing.form = Form::IntSet;
+            } else if members > limits.set_max_listpack_entries {
+                self.convert(Encoding::Hashtable)?;
+            }
+            return Ok(());
+        }
+        let too_many = match self.encoding() {
+            Encoding::Listpack => members > limits.set_max_listpack_entries,
+            Encoding::Intset => members > limits.set_max_intset_entries,
+            _ => false,
+        };
+        if too_many { self.convert(Encoding::Hashtable) } else { Ok(()) }
+    }
+
+    /// Members that are all integers may be kept as such, if they are not too many.
+    pub fn begin_ints(&mut self) {
+        if self.is_empty() && self.editing.buf().is_some() {
+            self.editing.form = Form::IntSet;
+        }
+    }
+
+    /// Adds a member. Returns whether it is new.
+    pub fn add(&mut self, member: &[u8]) -> Result<bool, Full> {
+        if self.encoding() == Encoding::Hashtable {
+            // The last of the encodings: it stays, and one look tells all.
+            let now = self.editing.now;
+            let (fields, store) = self.fields();
+            let added = fields.add(store, member, now)?;
+            self.editing.changed |= added;
+            return Ok(added);
+        }
+        if self.contains(member) {
+            return Ok(false);
+        }
+        let (limits, len) = (*self.editing.limits, self.len());
+        let element = Element::of(member);
+        let encoding = match (self.encoding(), element) {
+            (Encoding::Intset, Element::Int(_)) if len < limits.set_max_intset_entries as u64 => {
+                Encoding::Intset
+            }
+            (Encoding::Intset, Element::Bytes(_)) | (Encoding::Listpack, _)
+                if len < limits.set_max_listpack_entries as u64
+                    && member.len() <= limits.set_max_listpack_value
+                    && self.longest_int() <= limits.set_max_listpack_value =>
+            {
+                Encoding::Listpack
+            }
+            _ => Encoding::Hashtable,
+        };
+        if encoding == Encoding::Hashtable {
+            self.convert(Encoding::Hashtable)?;
+        }
+        self.editing.changed = true;
+        if encoding == Encoding::Listpack && self.editing.form == Form::IntSet {
+            self.editing.form = Form::Set;
+        }
+        let ints = encoding == Encoding::Intset;
+        if let Some(buf) = self.editing.buf() {
+            let at = match element {
+                Element::Int(int) if ints => buf.view().lower_bound(int),
+                _ => buf.len(),
+            };
+            buf.insert(at, element);
+            if buf.bytes_bound() > PACKED_BYTES_MAX {
+                self.convert(encoding)?;
+            }
+            return Ok(true);
+        }
+        let now = self.editing.now;
+        let (fields, store) = self.fields();
+        fields.encoding = encoding;
+        fields.set(store, member, NewValue::Bytes(b""), None, false, now)
+    }
+
+    /// Of a set of integers: digits of the longest.
+    fn longest_int(&self) -> usize {
+        match &self.editing.body {
+            EditBody::Packed(buf) if self.editing.form == Form::IntSet && buf.len() > 0 => {
+                let digits = |at: usize| buf.view().get(at).map_or(0, |cell| cell.element().text_len());
+                digits(0).max(digits(buf.len() - 1))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Removes a member. Returns whether it was there.
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        if let Some(buf) = self.editing.buf() {
+            let Some(at) = buf.view().find(0, Element::of(member)) else { return false };
+            buf.remove(at, 1);
+            self.editing.changed = true;
+            return true;
+        }
+        let now = self.editing.now;
+        let (fields, store) = self.fields();
+        let removed = fields.remove(store, member, now);
+        self.editing.changed |= removed;
+        removed
+    }
+
+    /// Takes a random member out; there is one.
+    pub fn pop(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Vec<u8> {
+        let member = match &self.editing.body {
+            EditBody::Packed(buf) => {
+                let at = random(buf.len() as u64) as usize;
+                buf.view().get(at).expect("it is below the length").element().to_vec()
+            }
+            EditBody::Object(_, root) => fields_of(root).random(self.editing.store, random).name.to_vec(),
+        };
+        let removed = self.remove(&member);
+        assert!(removed, "it was just drawn");
+        member
+    }
+
+    fn fields(&mut self) -> (&mut Fields, &mut Store) {
+        match &mut self.editing.body {
+            EditBody::Object(_, root) => match &mut root.body {
+                Object::Set(fields) => (fields, self.editing.store),
+                _ => unreachable!("the entry's form is that of its object"),
+            },
+            EditBody::Packed(_) => unreachable!("it was converted"),
+        }
+    }
+
+    /// Makes it an object, or one that has crossed the limits.
+    fn convert(&mut self, encoding: Encoding) -> Result<(), Full> {
+        let now = self.editing.now;
+        self.editing.promote(|store, number, buf| {
+            let mut fields = Fields::new(number, true, encoding);
+            for cell in buf.view().cells() {
+                let mut room = Default::default();
+                let member = cell.element().text(&mut room);
+                if let Err(full) = fields.set(store, member, NewValue::Bytes(b""), None, false, now) {
+                    fields.free_all(store);
+                    return Err(full);
+                }
+            }
+            Ok(Object::Set(fields))
+        })?;
+        self.editing.form = Form::Set;
+        if encoding == Encoding::Hashtable {
+            self.fields().0.encoding = encoding;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! A stream as it was at the cut of a snapshot: its blocks (see `crate::values::cut`), what it knew of itself, and its groups.
+//!
+//! ```text
+//!   told   State, Entry ..., for each group: Group, Pending ..., for each of its consumers: Consumer, Owned ...
+//! ```
+//!
+//! Groups are shared until they change. The first change of a group after the cut copies its consumers, and of what is
+//! pending the places of bunches: a thousandth of a byte for each.
+
+use super::block::{self, Block};
+use super::group::{ConsumerGroup, ConsumerGroups, Pending};
+use super::id::StreamId;
+use super::{Piece, Stream, StreamEntry, StreamState};
+use crate::layout::chain::Chain;
+use crate::layout::nodes::{NodeId, Nodes, Room};
+use crate::values::cut::{Body, Cut, Piece as Cuttable};
+use std::sync::Arc;
+
+/// Ids that are told for one node of the walk's budget.
+const IDS_PER_NODE: usize = 64;
+
+/// What a snapshot tells of a stream, in this order.
+#[derive(Clone, Copy, Debug)]
+pub enum StreamPart<'a> {
+    State(StreamState),
+    Entry(StreamEntry<'a>),
+    /// What is pending in it follows, then its consumers.
+    Group {
+        name: &'a [u8],
+        last_id: StreamId,
+        entries_read: Option<u64>,
+        pending: u64,
+        consumers: usize,
+    },
+    Pending(&'a Pending),
+    /// The ids that it owns follow.
+    Consumer {
+        name: &'a [u8],
+        seen_ms: i64,
+        active_ms: i64,
+        pending: u64,
+    },
+    Owned(StreamId),
+}
+
+pub(super) struct StreamCut {
+    pub blocks: Cut<Piece>,
+    state: StreamState,
+    groups: Arc<ConsumerGroups>,
+    walk: Walk,
+}
+
+/// What is told next.
+enum Walk {
+    State,
+    Blocks,
+    /// The group behind this one.
+    Group(Option<Box<[u8]>>),
+    /// Of a group, from an id on.
+    Pending(Box<[u8]>, StreamId),
+    /// Of a group, the consumer behind this one.
+    Consumer(Box<[u8]>, Option<Arc<[u8]>>),
+    Owned(Box<[u8]>, Arc<[u8]>, StreamId),
+    Done,
+}
+
+impl Cuttable for Piece {
+    fn body(&self) -> Body {
+        if self.large { Body::Large(self.number) } else { Body::Node(self.number) }
+    }
+
+    fn node_bytes(room: &Room<'_>, nodes: &Nodes, node: NodeId) -> usize {
+        Block(room.heap.bytes(nodes.handle(node), block::HEAD_BYTES)).room()
+    }
+}
+
+impl Stream {
+    /// A snapshot has yet to tell the stream as it is now, or no longer.
+    pub fn keep_cut(&mut self, saving: bool) {
+        if !saving && let Some(cut) = self.cut.take() {
+            self.debris.append(cut.blocks.into_waste());
+            self.gone.extend(Arc::into_inner(cut.groups).into_iter().flat_map(ConsumerGroups::into_groups));
+        } else if saving && self.cut.is_none() {
+            let waste = std::mem::replace(&mut self.debris, Chain::new());
+            self.cut = Some(Box::new(StreamCut {
+                blocks: Cut::of(&self.chain, waste),
+                state: self.state,
+                groups: Arc::clone(&self.groups),
+                walk: Walk::State,
+            }));
+        }
+    }
+
+    /// Has to come before every change of a block.
+    pub(super) fn before_change(&mut self, room: &mut Room<'_>, piece: Piece) {
+        if let Some(cut) = &mut self.cut {
+            cut.blocks.before_change(room, &self.nodes, piece.body());
+        }
+    }
+
+    /// Has to come before a block is freed. Whether it is to stay instead.
+    pub(super) fn is_kept(&mut self, room: &mut Room<'_>, piece: Piece) -> bool {
+        self.cut.as_mut().is_some_and(|cut| cut.blocks.keeps(room, &self.nodes, piece.body()))
+    }
+
+    /// Tells what comes next of the stream as it was at the cut, some `nodes_max` blocks of it. True when that was all.
+    pub fn tell_cut(
+        &mut self,
+        room: &mut Room<'_>,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(StreamPart<'_>),
+    ) -> bool {
+        self.keep_cut(true);
+        let cut = self.cut.as_mut().expect("it was just begun");
+        for _ in 0..nodes_max {
+            if cut.tell_next(room, &mut self.nodes, visit) {
+                self.keep_cut(false);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl StreamCut {
+    /// True when everything was told.
+    fn tell_next(
+        &mut self,
+        room: &mut Room<'_>,
+        nodes: &mut Nodes,
+        visit: &mut dyn FnMut(StreamPart<'_>),
+    ) -> bool {
+        match &self.walk {
+            Walk::State => {
+                visit(StreamPart::State(self.state));
+                self.walk = Walk::Blocks;
+            }
+            Walk::Blocks => {
+                let told = self.blocks.tell_next(room, nodes, &mut |_, bytes| tell_block(bytes, visit));
+                if !told && self.blocks.drop_step(IDS_PER_NODE) {
+                    self.walk = Walk::Group(None);
+                }
+            }
+            Walk::Done => return true,
+            walk => self.walk = walk.step(&self.groups, visit),
+        }
+        false
+    }
+}
+
+fn tell_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
+    let entries = Block(bytes).entries().filter(|entry| !entry.is_deleted());
+    entries.for_each(|entry| visit(StreamPart::Entry(entry)));
+}
+
+impl Walk {
+    /// Tells some of the groups; what comes next.
+    fn step(&self, groups: &ConsumerGroups, visit: &mut dyn FnMut(StreamPart<'_>)) -> Walk {
+        let group = |name: &[u8]| groups.get(name).expect("the cut keeps its groups");
+        match self {
+            Walk::State | Walk::Blocks | Walk::Done => unreachable!("groups come behind the blocks"),
+            Walk::Group(name) => match groups.after(name.as_deref()) {
+                None => Walk::Done,
+                Some((name, group)) => {
+                    visit(group_part(name, group));
+                    Walk::Pending(name.into(), StreamId::MIN)
+                }
+            },
+            Walk::Pending(name, from) => {
+                let pending = group(name).pending_from(*from).take(IDS_PER_NODE);
+                let next =
+                    tell_ids(pending, |pending| pending.id, |pending| visit(StreamPart::Pending(pending)));
+                next.map_or_else(
+                    || Walk::Consumer(name.clone(), None),
+                    |next| Walk::Pending(name.clone(), next),
+                )
+            }
+            Walk::Consumer(name, before) => match group(name).consumer_after(before.as_deref()) {
+                None => Walk::Group(Some(name.clone())),
+                Some((consumer, found)) => {
+                    let (seen_ms, active_ms) = (found.seen_ms, found.active_ms);
+                    let pending = found.pending_len();
+                    visit(StreamPart::Consumer { name: consumer, seen_ms, active_ms, pending });
+                    Walk::Owned(name.clone(), Arc::clone(consumer), StreamId::MIN)
+                }
+            },
+            Walk::Owned(name, consumer, from) => {
+                let found = &group(name).consumers()[consumer];
+                let ids = found.pending_from(*from).take(IDS_PER_NODE);
+                let next = tell_ids(ids, |id| *id, |id| visit(StreamPart::Owned(id)));
+                let (name, consumer) = (name.clone(), Arc::clone(consumer));
+                match next {
+                    Some(next) => Walk::Owned(name, consumer, next),
+                    None => Walk::Consumer(name, Some(consumer)),
+                }
+            }
+        }
+    }
+}
+
+/// Tells items; the id to go on with, if there may be more.
+fn tell_ids<T>(
+    items: impl Iterator<Item = T>,
+    id: impl Fn(&T) -> StreamId,
+    mut tell: impl FnMut(T),
+) -> Option<StreamId> {
+    let (mut count, mut last) = (0, StreamId::MIN);
+    for item in items {
+        (count, last) = (count + 1, id(&item));
+        tell(item);
+    }
+    if count < IDS_PER_NODE { None } else { last.next() }
+}
+
+fn group_part<'a>(name: &'a [u8], group: &ConsumerGroup) -> StreamPart<'a> {
+    StreamPart::Group {
+        name,
+        last_id: group.last_id,
+        entries_read: group.entries_read,
+        pending: group.pending_len(),
+        consumers: group.consumers().len(),
+    }
+}

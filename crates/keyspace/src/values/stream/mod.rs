@@ -1,0 +1,266 @@
+//! A stream: blocks of entries in the order of their ids, and consumer groups.
+//!
+//! ```text
+//!   Stream  chain [first id, block 4: 92 live][first id, block 9: 100 live] ...     two levels, found by id
+//!           nodes  id -> handle                                 see `nodes`; a block's bytes: see `block`
+//!           groups  name -> last id, pending entries, consumers          see `group`
+//! ```
+//!
+//! A stream is never packed: it is made to grow. A block that one long entry has made too large for the arena lies with
+//! the global allocator. What XTRIM cuts off is freed in steps, as a list's.
+//!
+//! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `cut` the state at a
+//! snapshot, `view` what commands see.
+
+mod block;
+mod cut;
+mod edit;
+mod group;
+mod id;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use crate::layout::chain::{self, At, Chain, Counted};
+use crate::layout::heap::Heap;
+use crate::layout::nodes::{Nodes, Reading};
+use block::Block;
+use cut::StreamCut;
+use std::sync::Arc;
+
+pub use block::{NewBlock, StreamEntry};
+pub use cut::StreamPart;
+pub use edit::Trim;
+pub use group::{Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending};
+pub use id::StreamId;
+pub use view::{StreamBlock, StreamEdit, StreamView};
+
+/// Steps of `Stream::prefetch`.
+pub(crate) const PREFETCH_STEPS: usize = chain::PREFETCH_STEPS + 3;
+/// Two values of 16 B.
+const TYPICAL_ENTRY_BYTES: usize = 34;
+
+/// What stands for the entries of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Piece {
+    /// The id of its first entry, deleted or not.
+    first: StreamId,
+    /// A node, or a large body.
+    number: u32,
+    large: bool,
+    /// Entries that are not deleted.
+    live: u32,
+}
+
+impl Counted for Piece {
+    fn count(&self) -> u64 {
+        u64::from(self.live)
+    }
+}
+
+/// What a stream knows of all its entries, those that are gone included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamState {
+    /// Of the entries that are there; 0-0 if there are none.
+    pub first_id: StreamId,
+    /// The highest one ever.
+    pub last_id: StreamId,
+    /// The highest one that was deleted by XDEL.
+    pub max_deleted_id: StreamId,
+    pub entries_added: u64,
+}
+
+pub(crate) struct Stream {
+    nodes: Nodes,
+    chain: Chain<Piece>,
+    /// Cut off, and to be freed.
+    debris: Chain<Piece>,
+    large: u64,
+    large_bytes: u64,
+    pub state: StreamState,
+    pub groups: Arc<ConsumerGroups>,
+    /// Groups that are gone, to be freed.
+    gone: Vec<Arc<ConsumerGroup>>,
+    /// The stream as it was when the snapshot under way began, if that has yet to tell it.
+    cut: Option<Box<StreamCut>>,
+}
+
+impl Stream {
+    /// `object`: the number by which nodes name their stream.
+    pub fn new(object: u32) -> Stream {
+        Stream {
+            nodes: Nodes::new(object),
+            chain: Chain::new(),
+            debris: Chain::new(),
+            large: 0,
+            large_bytes: 0,
+            state: StreamState::default(),
+            groups: Arc::default(),
+            gone: Vec::new(),
+            cut: None,
+        }
+    }
+
+    /// Entries.
+    pub fn len(&self) -> u64 {
+        self.chain.count()
+    }
+
+    /// Bytes of everything: classes of nodes, large blocks, tables, groups.
+    pub fn memory_bytes(&self) -> usize {
+        self.nodes.memory_bytes() + self.table_bytes() + self.large_bytes as usize
+    }
+
+    /// Of the global allocator, beside the nodes' table.
+    fn table_bytes(&self) -> usize {
+        self.chain.memory_bytes() + self.debris.memory_bytes() + self.groups.memory_bytes()
+    }
+
+    fn block<'a>(&self, reading: Reading<'a>, piece: &Piece) -> Block<'a> {
+        if piece.large {
+            return Block(reading.large.get(piece.number));
+        }
+        let handle = self.nodes.handle(piece.number);
+        let room = Block(reading.heap.bytes(handle, block::HEAD_BYTES)).room();
+        Block(reading.heap.bytes(handle, room))
+    }
+
+    /// Asks for the memory that `add` will touch, in `PREFETCH_STEPS` steps: each reads what the ones before have asked for.
+    pub fn prefetch(&self, heap: &Heap, step: usize) {
+        if step < chain::PREFETCH_STEPS {
+            return self.chain.prefetch_last(step);
+        }
+        let Some(piece) = self.chain.last().map(|at| self.chain.get(at)).filter(|piece| !piece.large) else {
+            return;
+        };
+        if step == chain::PREFETCH_STEPS {
+            return self.nodes.prefetch_handle(piece.number);
+        }
+        let node = self.nodes.handle(piece.number);
+        let line = |at: usize| heap.arena().prefetch(node.raw(), at);
+        if step == chain::PREFETCH_STEPS + 1 {
+            // The head, and the names behind it.
+            [0, block::HEAD_BYTES].into_iter().for_each(line);
+        } else {
+            let used = Block(heap.bytes(node, block::HEAD_BYTES)).used();
+            [used, used + TYPICAL_ENTRY_BYTES].into_iter().for_each(line);
+        }
+    }
+
+    /// The last block that may hold `id`.
+    fn find(&self, id: StreamId) -> Option<At> {
+        match self.chain.partition_point(|piece| piece.first <= id) {
+            Some(behind) => self.chain.previous(behind),
+            None => self.chain.last(),
+        }
+    }
+
+    /// Entries from the lower to the higher id, both included.
+    pub fn range<'a>(&'a self, reading: Reading<'a>, from: StreamId, to: StreamId) -> Range<'a> {
+        let at = if from > to { None } else { self.find(from).or_else(|| self.chain.first()) };
+        Range { stream: self, reading, from, to, at, block: None }
+    }
+
+    /// The same, the highest first.
+    pub fn range_back<'a>(&'a self, reading: Reading<'a>, from: StreamId, to: StreamId) -> RangeBack<'a> {
+        let at = if from > to { None } else { self.find(to) };
+        RangeBack { stream: self, reading, from, to, at, entries: Vec::new() }
+    }
+
+    /// The first id of each block, and the bytes of the field's own, for XINFO.
+    pub fn blocks(&self) -> impl Iterator<Item = StreamId> + '_ {
+        self.chain.iter().map(|piece| piece.first)
+    }
+
+    /// Asserts everything that the files of this folder call an invariant.
+    pub fn check_invariants(&self, reading: Reading<'_>) {
+        self.chain.check_invariants();
+        let (mut nodes, mut sizes, mut large, mut last) = (0, 0, (0, 0), None);
+        for piece in self.chain.iter() {
+            let block = self.block(reading, piece);
+            block.check_invariants();
+            assert_eq!((piece.first, piece.live), (block.first(), block.live()));
+            assert!(last < Some(block.first()) && block.last() <= self.state.last_id, "ids rise");
+            assert!(piece.live > 0, "a block without entries is freed");
+            last = Some(block.last());
+        }
+        let waste = self.cut.iter().flat_map(|cut| cut.blocks.waste());
+        for piece in self.chain.iter().chain(self.debris.iter()).chain(waste) {
+            if piece.large {
+                large = (large.0 + 1, large.1 + reading.large.get(piece.number).len() as u64);
+            } else {
+                self.nodes.check(reading.heap, piece.number);
+                (nodes, sizes) = (nodes + 1, sizes + self.block(reading, piece).room());
+            }
+        }
+        for number in self.cut.iter().flat_map(|cut| cut.blocks.orphans()) {
+            self.nodes.check(reading.heap, number);
+            let orphan = Piece { first: StreamId::MIN, number, large: false, live: 0 };
+            (nodes, sizes) = (nodes + 1, sizes + self.block(reading, &orphan).room());
+        }
+        self.nodes.check_sum(nodes, sizes);
+        assert_eq!((self.large, self.large_bytes), large);
+        let first = self.range(reading, StreamId::MIN, StreamId::MAX).next();
+        assert_eq!(self.state.first_id, first.map_or(StreamId::MIN, |entry| entry.id));
+        self.groups.check_invariants();
+    }
+}
+
+/// Entries in the order of their ids.
+pub struct Range<'a> {
+    stream: &'a Stream,
+    reading: Reading<'a>,
+    from: StreamId,
+    to: StreamId,
+    at: Option<At>,
+    block: Option<block::Entries<'a>>,
+}
+
+impl<'a> Iterator for Range<'a> {
+    type Item = StreamEntry<'a>;
+
+    fn next(&mut self) -> Option<StreamEntry<'a>> {
+        loop {
+            let at = self.at?;
+            let (stream, reading) = (self.stream, self.reading);
+            let entries =
+                self.block.get_or_insert_with(|| stream.block(reading, stream.chain.get(at)).entries());
+            match entries.find(|entry| entry.id >= self.from && !entry.is_deleted()) {
+                Some(entry) if entry.id <= self.to => return Some(entry),
+                Some(_) => self.at = None,
+                None => (self.at, self.block) = (self.stream.chain.next(at), None),
+            }
+        }
+    }
+}
+
+/// Entries against the order of their ids.
+pub struct RangeBack<'a> {
+    stream: &'a Stream,
+    reading: Reading<'a>,
+    from: StreamId,
+    to: StreamId,
+    /// The block to look at next.
+    at: Option<At>,
+    /// Those of the block before it that are still to come.
+    entries: Vec<StreamEntry<'a>>,
+}
+
+impl<'a> Iterator for RangeBack<'a> {
+    type Item = StreamEntry<'a>;
+
+    fn next(&mut self) -> Option<StreamEntry<'a>> {
+        loop {
+            if let Some(entry) = self.entries.pop() {
+                return Some(entry);
+            }
+            let at = self.at?;
+            let piece = self.stream.chain.get(at);
+            let (from, to) = (self.from, self.to);
+            let wanted = |entry: &StreamEntry<'a>| entry.id >= from && entry.id <= to && !entry.is_deleted();
+            self.entries.extend(self.stream.block(self.reading, piece).entries().filter(wanted));
+            self.at = if piece.first <= from { None } else { self.stream.chain.previous(at) };
+        }
+    }
+}

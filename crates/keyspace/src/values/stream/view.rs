@@ -1,0 +1,323 @@
+//! A stream as commands see it.
+
+use super::block::{Block, NewBlock, StreamEntry};
+use super::edit::Trim;
+use super::group::{ConsumerGroup, ConsumerGroups, GroupEdit};
+use super::id::StreamId;
+use super::{Range, RangeBack, Stream, StreamState};
+use crate::layout::nodes::{Reading, Room};
+use crate::layout::packed::Element;
+use crate::tables::store::Store;
+use crate::upkeep::snapshot::SnapshotPart;
+use crate::values::collection::{EditBody, Editing, Stored};
+use crate::values::object::{Footprint, Object, Structure};
+use crate::values::value::{Encoding, Full};
+use isotherm_arena::Handle;
+use std::sync::Arc;
+
+/// A stream to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamView<'a> {
+    stored: Stored<'a>,
+}
+
+impl<'a> StreamView<'a> {
+    #[inline]
+    pub(crate) fn new(stored: Stored<'a>) -> StreamView<'a> {
+        StreamView { stored }
+    }
+
+    fn parts(&self) -> (&'a Stream, Reading<'a>) {
+        let Stored::Object(root, store) = self.stored else { unreachable!("a stream is never packed") };
+        let Object::Stream(stream) = &root.body else { unreachable!("a stream's entry names a stream") };
+        (stream, reading(store))
+    }
+
+    /// Entries.
+    pub fn len(&self) -> u64 {
+        self.parts().0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn state(&self) -> StreamState {
+        self.parts().0.state
+    }
+
+    pub fn groups(&self) -> &'a ConsumerGroups {
+        &self.parts().0.groups
+    }
+
+    pub fn group(&self, name: &[u8]) -> Option<&'a ConsumerGroup> {
+        self.groups().get(name)
+    }
+
+    /// Entries from the lower to the higher id, both included.
+    pub fn range(&self, from: StreamId, to: StreamId) -> Range<'a> {
+        let (stream, reading) = self.parts();
+        stream.range(reading, from, to)
+    }
+
+    /// The same, the highest first.
+    pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'a> {
+        let (stream, reading) = self.parts();
+        stream.range_back(reading, from, to)
+    }
+
+    /// The first id of each block.
+    pub fn blocks(&self) -> impl Iterator<Item = StreamId> + 'a {
+        self.parts().0.blocks()
+    }
+
+    /// All entries, block by block.
+    pub fn whole_blocks(&self) -> impl Iterator<Item = StreamBlock<'a>> + 'a {
+        let (stream, reading) = self.parts();
+        stream.chain.iter().map(move |piece| StreamBlock(stream.block(reading, piece)))
+    }
+}
+
+/// A block of a stream, to be written as it is.
+#[derive(Clone, Copy)]
+pub struct StreamBlock<'a>(Block<'a>);
+
+impl<'a> StreamBlock<'a> {
+    /// The names that its entries may share.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
+        self.0.field_names()
+    }
+
+    /// At least one.
+    pub fn entries(&self) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        self.0.entries().filter(|entry| !entry.is_deleted())
+    }
+}
+
+/// A stream to change.
+pub struct StreamEdit<'c, 'e> {
+    pub(crate) editing: &'c mut Editing<'e>,
+}
+
+impl StreamEdit<'_, '_> {
+    /// Makes the stream if it is not there: from now on the key is.
+    pub fn create(&mut self) -> Result<(), Full> {
+        self.editing.changed |= self.is_absent();
+        self.editing.promote(|_, number, _| Ok(Object::Stream(Stream::new(number))))
+    }
+
+    /// Whether it is not there (yet).
+    pub fn is_absent(&self) -> bool {
+        matches!(self.editing.body, EditBody::Packed(_))
+    }
+
+    fn stream(&self) -> &Stream {
+        let EditBody::Object(_, root) = &self.editing.body else { unreachable!("a stream is never packed") };
+        let Object::Stream(stream) = &root.body else { unreachable!("a stream's entry names a stream") };
+        stream
+    }
+
+    fn parts(&mut self) -> (&mut Stream, Room<'_>) {
+        let EditBody::Object(_, root) = &mut self.editing.body else {
+            unreachable!("a stream is never packed")
+        };
+        let Object::Stream(stream) = &mut root.body else { unreachable!("a stream's entry names a stream") };
+        (stream, room_of(self.editing.store))
+    }
+
+    pub fn len(&self) -> u64 {
+        if self.is_absent() { 0 } else { self.stream().len() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn state(&self) -> StreamState {
+        if self.is_absent() { StreamState::default() } else { self.stream().state }
+    }
+
+    /// To set ids and counters; the stream is there.
+    pub fn state_mut(&mut self) -> &mut StreamState {
+        self.editing.changed = true;
+        &mut self.parts().0.state
+    }
+
+    pub fn groups(&self) -> Option<&ConsumerGroups> {
+        (!self.is_absent()).then(|| &*self.stream().groups)
+    }
+
+    /// A new group; the stream is there. Who watches the key is not told of changes of groups, as the field does not.
+    pub fn add_group(&mut self, name: &[u8], group: ConsumerGroup) {
+        Arc::make_mut(&mut self.parts().0.groups).insert(name, group);
+    }
+
+    /// All groups of a stream that has none yet, in the order of their names.
+    pub fn set_groups(&mut self, groups: impl Iterator<Item = (Box<[u8]>, ConsumerGroup)>) {
+        self.parts().0.groups = Arc::new(ConsumerGroups::of(groups));
+    }
+
+    pub fn group_mut(&mut self, name: &[u8]) -> Option<GroupEdit<'_>> {
+        if self.groups().is_none_or(|groups| !groups.contains_key(name)) {
+            return None;
+        }
+        Arc::make_mut(&mut self.parts().0.groups).edit(name)
+    }
+
+    /// Removes a group. Whether it was there.
+    pub fn remove_group(&mut self, name: &[u8]) -> bool {
+        self.groups().is_some_and(|groups| groups.contains_key(name)) && self.parts().0.remove_group(name)
+    }
+
+    /// Puts an entry behind all others: names and values in turns.
+    pub fn add(&mut self, id: StreamId, fields: &[&[u8]]) -> Result<(), Full> {
+        self.create()?;
+        self.editing.changed = true;
+        let limits = self.editing.limits;
+        let (stream, mut room) = self.parts();
+        stream.add(&mut room, id, fields, limits.stream_node_max_bytes, limits.stream_node_max_entries)
+    }
+
+    /// Puts a block of entries behind all others.
+    pub fn put_block(&mut self, block: &NewBlock) -> Result<(), Full> {
+        self.create()?;
+        self.editing.changed = true;
+        let (stream, mut room) = self.parts();
+        stream.put_block(&mut room, block)
+    }
+
+    /// Deletes an entry. Whether it was there.
+    pub fn delete(&mut self, id: StreamId) -> Result<bool, Full> {
+        let (stream, mut room) = self.parts();
+        let deleted = stream.delete(&mut room, id)?;
+        self.editing.changed |= deleted;
+        Ok(deleted)
+    }
+
+    /// The id of the first entry that is in a block, deleted or not; the highest possible one if there is none.
+    pub fn first_of_blocks(&self) -> StreamId {
+        self.stream().blocks().next().unwrap_or(StreamId::MAX)
+    }
+
+    /// Takes entries from the front. `whole`: only whole blocks. At most `limit` entries, if it is not 0. How many went.
+    pub fn trim(&mut self, keep: Trim, whole: bool, limit: u64) -> Result<u64, Full> {
+        let (stream, mut room) = self.parts();
+        let gone = stream.trim(&mut room, keep, whole, limit)?;
+        self.editing.changed |= gone > 0;
+        Ok(gone)
+    }
+
+    /// Entries from the lower to the higher id, both included.
+    pub fn range(&self, from: StreamId, to: StreamId) -> Range<'_> {
+        self.stream().range(reading(self.editing.store), from, to)
+    }
+
+    /// The same, the highest first.
+    pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'_> {
+        self.stream().range_back(reading(self.editing.store), from, to)
+    }
+}
+
+fn reading(store: &Store) -> Reading<'_> {
+    Reading { heap: &store.heap, large: &store.large }
+}
+
+fn room_of(store: &mut Store) -> Room<'_> {
+    Room { epoch: store.snapshot.version(), heap: &mut store.heap, large: &mut store.large }
+}
+
+impl Structure for Stream {
+    fn len(&self) -> u64 {
+        Stream::len(self)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        Stream::memory_bytes(self) as u64
+    }
+
+    fn footprint(&self) -> Footprint {
+        let malloc_bytes = self.nodes.table_bytes() + self.table_bytes();
+        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
+    }
+
+    fn encoding(&self) -> Encoding {
+        Encoding::Stream
+    }
+
+    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
+        let size = super::Block(store.heap.bytes(handle, super::block::HEAD_BYTES)).room();
+        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
+        if moved != handle {
+            self.nodes.relocate(id, handle, moved);
+        }
+        moved != handle
+    }
+
+    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.free_pieces(&mut room_of(store), nodes_max)
+    }
+
+    fn set_saving(&mut self, saving: bool) {
+        self.keep_cut(saving);
+    }
+
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        _: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        self.tell_cut(&mut room_of(store), nodes_max, &mut |part| visit(SnapshotPart::Stream(part)))
+    }
+
+    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        let mut copy = Stream::new(number);
+        let mut room = room_of(store);
+        match copy.copy_of(&mut room, self) {
+            Ok(()) => Ok(Object::Stream(copy)),
+            Err(full) => {
+                while !copy.free_pieces(&mut room, usize::MAX) {}
+                Err(full)
+            }
+        }
+    }
+
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        let mut copy = Stream::new(number);
+        let mut room = room_of(store);
+        match copy.copy_from(&mut room, self, reading(from)) {
+            Ok(()) => Ok(Object::Stream(copy)),
+            Err(full) => {
+                while !copy.free_pieces(&mut room, usize::MAX) {}
+                Err(full)
+            }
+        }
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.cut.as_ref().map_or(0, |cut| cut.blocks.kept_bytes())
+    }
+
+    /// Pending entries outlive those of the stream.
+    fn parts(&self) -> u64 {
+        Stream::len(self) + self.groups.iter().map(|(_, group)| group.parts()).sum::<u64>()
+    }
+
+    fn is_untidy(&self) -> bool {
+        Stream::is_untidy(self)
+    }
+
+    fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.sweep(&mut room_of(store), nodes_max)
+    }
+
+    fn check_invariants(&self, store: &Store, _: u32) -> u64 {
+        Stream::check_invariants(self, reading(store));
+        self.nodes.len() as u64
+    }
+
+    fn large_bodies(&self, _: &Store) -> u64 {
+        self.large
+    }
+}

@@ -1,0 +1,221 @@
+//! A sorted set to change.
+
+use super::ZsetBound;
+use super::packed_set::PackedSet;
+use super::tree::ZsetTree;
+use super::view::Source;
+use crate::layout::packed::{Element, PackedBuf, TextRoom};
+use crate::tables::store::Store;
+use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX};
+use crate::values::object::Object;
+use crate::values::value::Full;
+
+pub struct ZsetEdit<'c, 'e> {
+    pub(crate) editing: &'c mut Editing<'e>,
+}
+
+/// What became of one member.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ZsetUpdate {
+    pub old: Option<f64>,
+    /// The score that the member has now, unless it is not there.
+    pub new: Option<f64>,
+}
+
+impl ZsetUpdate {
+    pub fn is_added(&self) -> bool {
+        self.old.is_none() && self.new.is_some()
+    }
+
+    pub fn is_changed(&self) -> bool {
+        self.old.is_some() && self.old != self.new
+    }
+}
+
+/// A tree and the store that it lies in.
+fn tree_of<'a>(body: &'a mut EditBody, store: &'a mut Store) -> Option<(&'a mut ZsetTree, &'a mut Store)> {
+    match body {
+        EditBody::Packed(_) => None,
+        EditBody::Object(_, root) => match &mut root.body {
+            Object::Zset(tree) => Some((tree, store)),
+            _ => unreachable!("the entry's form is that of its object"),
+        },
+    }
+}
+
+impl ZsetEdit<'_, '_> {
+    fn source(&self) -> Source<'_> {
+        match &self.editing.body {
+            EditBody::Packed(buf) => Source::Packed(PackedSet(buf.view())),
+            EditBody::Object(_, root) => match &root.body {
+                Object::Zset(tree) => Source::Tree(tree, self.editing.store),
+                _ => unreachable!("the entry's form is that of its object"),
+            },
+        }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.source().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        self.source().score(member)
+    }
+
+    pub fn rank_of(&self, bound: ZsetBound<'_>) -> u64 {
+        self.source().rank_of(bound)
+    }
+
+    /// As `ZsetView::lex_range`.
+    pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
+        self.source().lex_range(start, end, forward)
+    }
+
+    /// So many members come, the longest of so many bytes: what is too much for a listpack ends it now, even if some
+    /// of them turn out to be there already.
+    pub fn expect(&mut self, members: usize, longest_bytes: usize) -> Result<(), Full> {
+        let limits = self.editing.limits;
+        if members <= limits.zset_max_listpack_entries && longest_bytes <= limits.zset_max_listpack_value {
+            return Ok(());
+        }
+        self.editing.promote(tree_from)?;
+        if let Some((tree, _)) = tree_of(&mut self.editing.body, self.editing.store) {
+            tree.compact = false;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
+    pub fn for_each(&self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'_>, f64)) {
+        self.source().for_each(rank, count, forward, visit);
+    }
+
+    /// Gives a member the score that `choose` finds for it, from the one it has; `None` leaves it as it is.
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        choose: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Result<ZsetUpdate, Full> {
+        let old = self.score(member);
+        let Some(new) = choose(old) else { return Ok(ZsetUpdate { old, new: old }) };
+        debug_assert!(!new.is_nan());
+        match old {
+            None => self.add(member, new)?,
+            Some(old) if old == new => {}
+            Some(_) => self.change(member, new)?,
+        }
+        Ok(ZsetUpdate { old, new: Some(new) })
+    }
+
+    /// Sets the score of a member.
+    pub fn set(&mut self, member: &[u8], score: f64) -> Result<ZsetUpdate, Full> {
+        self.update(member, |_| Some(score))
+    }
+
+    fn add(&mut self, member: &[u8], score: f64) -> Result<(), Full> {
+        let limits = self.editing.limits;
+        let fits_listpack = self.len() < limits.zset_max_listpack_entries as u64
+            && member.len() <= limits.zset_max_listpack_value;
+        if let EditBody::Packed(buf) = &mut self.editing.body {
+            if fits_listpack && buf.bytes_bound() + member.len() + 16 <= PACKED_BYTES_MAX {
+                insert_row(buf, member, score);
+                self.editing.changed = true;
+                return Ok(());
+            }
+            self.editing.promote(tree_from)?;
+            self.editing.changed = true;
+        }
+        let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree now");
+        let score = if tree.compact && fits_listpack { listpack_score(score) } else { score };
+        tree.insert(&mut store.zset_room(), member, score)?;
+        tree.compact &= fits_listpack;
+        self.editing.changed = true;
+        Ok(())
+    }
+
+    fn change(&mut self, member: &[u8], score: f64) -> Result<(), Full> {
+        self.editing.changed = true;
+        if let EditBody::Packed(buf) = &mut self.editing.body {
+            let (row, _) = PackedSet(buf.view()).find(member).expect("it was found");
+            buf.remove(2 * row, 2);
+            insert_row(buf, member, score);
+            return Ok(());
+        }
+        let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree");
+        let score = if tree.compact { listpack_score(score) } else { score };
+        tree.update(&mut store.zset_room(), member, score)
+    }
+
+    /// Takes a member out; its score if it was there.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let removed = match &mut self.editing.body {
+            EditBody::Packed(buf) => {
+                let found = PackedSet(buf.view()).find(member);
+                if let Some((row, _)) = found {
+                    buf.remove(2 * row, 2);
+                }
+                found.map(|(_, score)| score)
+            }
+            body => {
+                let (tree, store) = tree_of(body, self.editing.store).expect("it is a tree");
+                tree.remove(&mut store.zset_room(), member)
+            }
+        };
+        self.editing.changed |= removed.is_some();
+        removed
+    }
+
+    /// Takes out `count` members from `rank` on.
+    pub fn remove_range(&mut self, rank: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.editing.changed = true;
+        if let EditBody::Packed(buf) = &mut self.editing.body {
+            return buf.remove(2 * rank as usize, 2 * count as usize);
+        }
+        let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree");
+        for _ in 0..count {
+            tree.remove_nth(&mut store.zset_room(), rank);
+        }
+    }
+
+    /// Takes out the first or the last member.
+    pub fn pop(&mut self, last: bool) -> Option<(Vec<u8>, f64)> {
+        let mut popped = None;
+        if !self.is_empty() {
+            self.for_each(0, 1, !last, |member, score| popped = Some((member.to_vec(), score)));
+            self.remove_range(if last { self.len() - 1 } else { 0 }, 1);
+        }
+        popped
+    }
+}
+
+/// A listpack keeps whole numbers as integers, which have no negative zero.
+fn listpack_score(score: f64) -> f64 {
+    if score == 0.0 { 0.0 } else { score }
+}
+
+fn insert_row(buf: &mut PackedBuf, member: &[u8], score: f64) {
+    let row = PackedSet(buf.view()).place_of(member, score);
+    buf.insert_scored(2 * row, Element::of(member), listpack_score(score));
+}
+
+/// A tree of the same members.
+fn tree_from(store: &mut Store, number: u32, buf: &PackedBuf) -> Result<Object, Full> {
+    let mut tree = ZsetTree::new(number);
+    tree.compact = true;
+    let mut text = TextRoom::default();
+    for (member, score) in PackedSet(buf.view()).rows() {
+        let inserted = tree.insert(&mut store.zset_room(), member.text(&mut text), score);
+        if inserted.is_err() {
+            tree.free(&mut store.heap);
+            return Err(Full);
+        }
+    }
+    Ok(Object::Zset(tree))
+}

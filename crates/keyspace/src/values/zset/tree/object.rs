@@ -1,0 +1,129 @@
+//! The tree as one of the large collections of a partition.
+
+use super::ZsetTree;
+use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
+use super::saved::SavedLeaf;
+use crate::layout::nodes::Table;
+use crate::layout::packed::Element;
+use crate::tables::store::Store;
+use crate::upkeep::snapshot::SnapshotPart;
+use crate::values::object::{Footprint, Object, Structure};
+use crate::values::value::{Encoding, Full};
+use isotherm_arena::Handle;
+
+impl Store {
+    /// What a change of a sorted set needs; with the objects left alone.
+    pub(crate) fn zset_room(&mut self) -> Room<'_> {
+        Room { version: self.snapshot.version(), heap: &mut self.heap, hasher: &self.hasher }
+    }
+}
+
+impl Structure for ZsetTree {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        // The root itself is counted by whoever holds it.
+        self.bytes_outside() as u64
+    }
+
+    fn footprint(&self) -> Footprint {
+        let malloc_bytes = self.bytes_outside() - self.nodes.live_bytes;
+        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
+    }
+
+    fn encoding(&self) -> Encoding {
+        if self.compact { Encoding::Listpack } else { Encoding::Skiplist }
+    }
+
+    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
+        let size = node::bytes(&store.heap, handle).len();
+        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
+        self.moved(id, moved);
+        moved != handle
+    }
+
+    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.free_nodes(&mut store.heap, nodes_max)
+    }
+
+    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.copy_with(store, number, |nodes, room, handle| {
+            let mut node = [0; NODE_BYTES_MAX];
+            let source = node::bytes(room.heap, handle);
+            let size = source.len();
+            node[..size].copy_from_slice(source);
+            nodes.copy(room, &node[..size])
+        })
+    }
+
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        // The index holds hashes of members: both stores hash under the same secret.
+        self.copy_with(store, number, |nodes, room, handle| nodes.copy(room, node::bytes(&from.heap, handle)))
+    }
+
+    fn set_saving(&mut self, saving: bool) {
+        self.saving = saving;
+    }
+
+    fn tell_step(
+        &mut self,
+        store: &mut Store,
+        cursor: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(SnapshotPart<'_>),
+    ) -> bool {
+        let version = store.snapshot.version();
+        self.tell_leaves(&mut store.heap, version, cursor, nodes_max, &mut |member, score| {
+            visit(SnapshotPart::Scored(Element::Bytes(member), score));
+        })
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.saved.iter().map(SavedLeaf::memory_bytes).sum::<usize>() as u64
+    }
+
+    fn check_invariants(&self, store: &Store, number: u32) -> u64 {
+        assert_eq!(self.nodes.object, number);
+        // One that is being freed is no longer a tree.
+        if self.len > 0 {
+            self.check_tree(&store.heap, &store.hasher);
+        }
+        [&self.leaves, &self.inners, &self.pages].map(Table::live).iter().sum::<usize>() as u64
+    }
+}
+
+impl ZsetTree {
+    /// A node has moved.
+    pub(super) fn moved(&mut self, id: u32, to: Handle) {
+        match id {
+            INDEX.. => self.pages.set(id - INDEX, to),
+            INNER.. => self.inners.set(id - INNER, to),
+            _ => self.leaves.set(id, to),
+        }
+    }
+
+    /// The same set again: every node copied by `copy`, under the same numbers.
+    fn copy_with(
+        &self,
+        store: &mut Store,
+        number: u32,
+        mut copy: impl FnMut(&mut Nodes, &mut Room<'_>, Handle) -> Result<Handle, Full>,
+    ) -> Result<Object, Full> {
+        let mut target = ZsetTree::new(number);
+        target.longs = self.longs.clone();
+        (target.len, target.root, target.height) = (self.len, self.root, self.height);
+        target.compact = self.compact;
+        let room = &mut store.zset_room();
+        let ZsetTree { nodes, leaves, inners, pages, .. } = &mut target;
+        let copied = [(&self.leaves, leaves), (&self.inners, inners), (&self.pages, pages)]
+            .into_iter()
+            .try_for_each(|(from, to)| from.duplicate(to, |handle| copy(nodes, room, handle)));
+        if copied.is_err() {
+            target.free(&mut store.heap);
+            return Err(Full);
+        }
+        Ok(Object::Zset(target))
+    }
+}

@@ -1,0 +1,185 @@
+//! The way down: to a member's leaf, to the place of a boundary, to a rank.
+//!
+//! Separators hold scores only. Where a score ties, the first member below the child decides, which lies in the child's
+//! leftmost leaf: a few more steps, paid only among equal scores.
+
+use super::inner;
+use super::leaf::{Leaf, Target};
+use super::score::order_of;
+use super::{ZsetTree, node};
+use crate::layout::heap::Heap;
+use isotherm_stdx::steps;
+
+/// Children of the smallest inner node but one: merging keeps two neighbours above 3/4 of a full node together, so that
+/// 12 levels hold more than memory does.
+pub(super) const LEVELS_MAX: usize = 16;
+
+/// From the root to a leaf.
+#[derive(Clone, Copy)]
+pub(super) struct Path {
+    /// Inner nodes from the root down, and which child the way goes through.
+    pub steps: [(u32, u8); LEVELS_MAX],
+    pub len: usize,
+    pub leaf: u32,
+    /// Members of the leaf on the left of the place.
+    pub index: usize,
+    /// Members of the whole set on the left of the place.
+    pub rank: u64,
+}
+
+impl Path {
+    pub(super) fn new() -> Path {
+        Path { steps: [(0, 0); LEVELS_MAX], len: 0, leaf: 0, index: 0, rank: 0 }
+    }
+
+    fn push(&mut self, node: u32, child: usize) {
+        assert!(self.len < LEVELS_MAX, "a tree of 16 levels does not fit into memory");
+        self.steps[self.len] = (node, child as u8);
+        self.len += 1;
+    }
+}
+
+/// Members up to this one, itself included.
+#[derive(Clone, Copy)]
+pub(super) struct UpTo<'a> {
+    pub bits: u64,
+    pub member: &'a [u8],
+}
+
+impl Target for UpTo<'_> {
+    #[inline]
+    fn by_order(&self, order: u64) -> Option<bool> {
+        let own = order_of(self.bits);
+        (order != own).then_some(order < own)
+    }
+    #[inline]
+    fn includes(&self, order: u64, member: &[u8]) -> bool {
+        (order, member) <= (order_of(self.bits), self.member)
+    }
+}
+
+/// Members below a score, or up to it.
+pub(super) struct ByScore {
+    pub order: u64,
+    pub with_equal: bool,
+}
+
+impl Target for ByScore {
+    fn by_order(&self, order: u64) -> Option<bool> {
+        Some(order < self.order || self.with_equal && order == self.order)
+    }
+    fn includes(&self, order: u64, _: &[u8]) -> bool {
+        order < self.order || self.with_equal && order == self.order
+    }
+}
+
+/// Members below a member, or up to it, whatever their scores (which are equal where this is used with sense).
+pub(super) struct ByMember<'a> {
+    pub member: &'a [u8],
+    pub with_equal: bool,
+}
+
+impl Target for ByMember<'_> {
+    fn by_order(&self, _: u64) -> Option<bool> {
+        None
+    }
+    fn includes(&self, _: u64, member: &[u8]) -> bool {
+        member < self.member || self.with_equal && member == self.member
+    }
+}
+
+impl ZsetTree {
+    #[inline]
+    pub(super) fn leaf<'a>(&'a self, heap: &'a Heap, number: u32) -> Leaf<'a> {
+        Leaf::new(node::bytes(heap, self.leaves.get(number)), &self.longs)
+    }
+
+    #[inline]
+    pub(super) fn inner<'a>(&'a self, heap: &'a Heap, number: u32) -> &'a [u8] {
+        node::bytes(heap, self.inners.get(number))
+    }
+
+    /// The way to a boundary. The set has members.
+    pub(super) fn descend(&self, heap: &Heap, target: &impl Target) -> Path {
+        let mut path = Path::new();
+        let mut at = self.root;
+        for below in (0..usize::from(self.height)).rev() {
+            let bytes = self.inner(heap, at);
+            let index = self.choose(heap, bytes, below, target);
+            steps::note(1);
+            path.rank += (0..index).map(|left| u64::from(inner::members(bytes, left))).sum::<u64>();
+            path.push(at, index);
+            at = inner::number(bytes, index);
+        }
+        path.leaf = at;
+        path.index = self.leaf(heap, at).partition(target);
+        path.rank += path.index as u64;
+        path
+    }
+
+    /// The last child whose first member lies on the left of the boundary, or the first one. `below` levels of inner
+    /// nodes lie under the children.
+    fn choose(&self, heap: &Heap, bytes: &[u8], below: usize, target: &impl Target) -> usize {
+        let (mut low, mut high) = (0, node::count(bytes) - 1);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            let is_left = target.by_order(inner::separator(bytes, middle)).unwrap_or_else(|| {
+                let first = self.first_leaf(heap, inner::number(bytes, middle), below);
+                let leaf = self.leaf(heap, first);
+                target.includes(leaf.order(0), leaf.member(0))
+            });
+            if is_left { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    fn first_leaf(&self, heap: &Heap, mut number: u32, levels: usize) -> u32 {
+        for _ in 0..levels {
+            number = inner::number(self.inner(heap, number), 0);
+        }
+        number
+    }
+
+    /// The way to the member of a rank, which is below the number of members.
+    pub(super) fn descend_to_rank(&self, heap: &Heap, rank: u64) -> Path {
+        let mut path = Path::new();
+        let (mut at, mut left) = (self.root, rank);
+        for _ in 0..self.height {
+            steps::note(1);
+            let bytes = self.inner(heap, at);
+            let mut index = 0;
+            while left >= u64::from(inner::members(bytes, index)) {
+                left -= u64::from(inner::members(bytes, index));
+                index += 1;
+            }
+            path.push(at, index);
+            at = inner::number(bytes, index);
+        }
+        (path.leaf, path.index, path.rank) = (at, left as usize, rank);
+        path
+    }
+
+    /// Moves a path to the leaf behind (or in front of) its own. Whether there is one.
+    pub(super) fn step_leaf(&self, heap: &Heap, path: &mut Path, forward: bool) -> bool {
+        for level in (0..path.len).rev() {
+            let (number, child) = path.steps[level];
+            let last = node::count(self.inner(heap, number)) - 1;
+            let next = match forward {
+                true if usize::from(child) < last => child + 1,
+                false if child > 0 => child - 1,
+                _ => continue,
+            };
+            path.steps[level].1 = next;
+            let mut at = inner::number(self.inner(heap, number), usize::from(next));
+            for lower in level + 1..path.len {
+                let bytes = self.inner(heap, at);
+                let child = if forward { 0 } else { node::count(bytes) - 1 };
+                path.steps[lower] = (at, child as u8);
+                at = inner::number(bytes, child);
+            }
+            path.leaf = at;
+            return true;
+        }
+        false
+    }
+}
