@@ -4,8 +4,10 @@ use crate::stream;
 use isotherm_keyspace::{
     Element, Encoding, End, Entry, HashView, Limits, ListView, SetView, TextRoom, Value, ZsetView,
 };
-use isotherm_persist::dump;
-use isotherm_persist::rdb::{self, HashWriter, ListWriter, ListpackBuilder, RdbType, Writer};
+use isotherm_persist::rdb::{
+    self, HashWriter, ListShape, ListWriter, ListpackBuilder, Place, RdbType, Writer,
+};
+use isotherm_persist::{Sink, dump};
 use isotherm_stdx::parse_i64;
 
 /// In the bytes: the field does not expire.
@@ -29,7 +31,7 @@ pub fn saved_bytes(entry: &Entry<'_>, limits: &Limits) -> usize {
 }
 
 /// Type and value.
-pub fn save(writer: &mut Writer, entry: &Entry<'_>, limits: &Limits) {
+pub fn save<S: Sink>(writer: &mut Writer<S>, entry: &Entry<'_>, limits: &Limits) {
     let compact = matches!(entry.encoding(), Encoding::Listpack | Encoding::Intset);
     match entry.value {
         Value::Int(int) => save_string(writer, Element::Int(int)),
@@ -42,26 +44,44 @@ pub fn save(writer: &mut Writer, entry: &Entry<'_>, limits: &Limits) {
     }
 }
 
-fn save_string(writer: &mut Writer, text: Element<'_>) {
+fn save_string<S: Sink>(writer: &mut Writer<S>, text: Element<'_>) {
     writer.byte(RdbType::String as u8);
     writer.text(text.text(&mut TextRoom::default()));
 }
 
-fn push(listpack: &mut ListpackBuilder, element: Element<'_>) {
+pub(crate) fn to_rdb(element: Element<'_>) -> rdb::Element<'_> {
     match element {
-        Element::Int(int) => listpack.push_integer(int),
-        Element::Bytes(bytes) => listpack.push(bytes),
+        Element::Int(int) => rdb::Element::Integer(int),
+        Element::Bytes(bytes) => rdb::Element::Text(bytes),
     }
 }
 
-fn save_list(writer: &mut Writer, list: ListView<'_>, compact: bool, limits: &Limits) {
-    let mut out = ListWriter::new(writer, limits.list_max_listpack_size, compact);
-    let mut room = TextRoom::default();
-    list.iter(0, End::Front).for_each(|element| out.push(element.text(&mut room)));
-    out.finish();
+fn push(listpack: &mut ListpackBuilder, element: Element<'_>) {
+    listpack.add(to_rdb(element));
 }
 
-fn save_hash(writer: &mut Writer, hash: HashView<'_>, compact: bool) {
+/// Twice over the elements: the number of nodes stands in front of them.
+fn save_list<S: Sink>(writer: &mut Writer<S>, list: ListView<'_>, compact: bool, limits: &Limits) {
+    let mut room = TextRoom::default();
+    let shape = || ListShape::new(limits.list_max_listpack_size, compact);
+    let (mut nodes, mut counted) = (0, shape());
+    for element in list.iter(0, End::Front) {
+        nodes += u64::from(counted.place(element.text(&mut room)) != Place::Joins);
+    }
+    let mut out = ListWriter::begin(writer, nodes);
+    let mut shape = shape();
+    for element in list.iter(0, End::Front) {
+        let text = element.text(&mut room);
+        let place = shape.place(text);
+        if place != Place::Joins {
+            out.node(writer, place == Place::Alone);
+        }
+        out.push(writer, rdb::Element::Text(text));
+    }
+    out.end(writer);
+}
+
+fn save_hash<S: Sink>(writer: &mut Writer<S>, hash: HashView<'_>, compact: bool) {
     if compact {
         let mut listpack = ListpackBuilder::new();
         hash.for_each(|field, value| {
@@ -69,14 +89,14 @@ fn save_hash(writer: &mut Writer, hash: HashView<'_>, compact: bool) {
             push(&mut listpack, value);
         });
         writer.byte(RdbType::HashListpack as u8);
-        writer.text(&listpack.finish());
+        writer.text(listpack.finish());
         return;
     }
-    let mut out = HashWriter::new(writer, visible(hash), hash.has_volatile());
+    let out = HashWriter::begin(writer, visible(hash), hash.has_volatile());
     let (mut name, mut text) = (TextRoom::default(), TextRoom::default());
     hash.for_each_with_expiry(|field, value, expiry| {
         let expiry_ms = expiry.map_or(EXPIRY_NONE, |at| at.0);
-        out.push(field.text(&mut name), value.text(&mut text), expiry_ms);
+        out.push(writer, field.text(&mut name), value.text(&mut text), expiry_ms);
     });
 }
 
@@ -87,7 +107,7 @@ fn visible(hash: HashView<'_>) -> u64 {
     count
 }
 
-fn save_set(writer: &mut Writer, set: SetView<'_>, encoding: Encoding) {
+fn save_set<S: Sink>(writer: &mut Writer<S>, set: SetView<'_>, encoding: Encoding) {
     match encoding {
         Encoding::Intset => {
             let mut rising = Vec::with_capacity(set.len() as usize);
@@ -104,7 +124,7 @@ fn save_set(writer: &mut Writer, set: SetView<'_>, encoding: Encoding) {
             let mut listpack = ListpackBuilder::new();
             set.for_each(|member| push(&mut listpack, member));
             writer.byte(RdbType::SetListpack as u8);
-            writer.text(&listpack.finish());
+            writer.text(listpack.finish());
         }
         _ => {
             writer.byte(RdbType::Set as u8);
@@ -116,11 +136,10 @@ fn save_set(writer: &mut Writer, set: SetView<'_>, encoding: Encoding) {
 }
 
 /// A large one from the greatest score down, so that whoever loads it always inserts in front.
-fn save_zset(writer: &mut Writer, zset: ZsetView<'_>, compact: bool) {
+fn save_zset<S: Sink>(writer: &mut Writer<S>, zset: ZsetView<'_>, compact: bool) {
     if compact {
         let mut listpack = rdb::ScoreListpack::default();
-        let mut room = TextRoom::default();
-        zset.for_each(0, zset.len(), true, |member, score| listpack.push(member.text(&mut room), score));
+        zset.for_each(0, zset.len(), true, |member, score| listpack.push(to_rdb(member), score));
         return listpack.finish(writer);
     }
     writer.byte(RdbType::Zset2 as u8);

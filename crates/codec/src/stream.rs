@@ -5,10 +5,12 @@
 //! them: a payload of 1 MB could take a GB.
 
 use crate::digest::mix;
+use crate::save::to_rdb as element_to_rdb;
 use isotherm_keyspace::{
     Consumer, ConsumerGroup, Element, Full, NewBlock, Pending, StreamEdit, StreamEntry, StreamId,
     StreamState, StreamView, TextRoom,
 };
+use isotherm_persist::Sink;
 use isotherm_persist::rdb::{self, RdbStream, StreamCounters, StreamWriter, Writer};
 use isotherm_stdx::number::push_u64;
 use isotherm_stdx::sha1::Digest;
@@ -29,14 +31,13 @@ fn from_rdb(id: rdb::StreamId) -> StreamId {
 // ---- out ----
 
 /// Block by block, as they lie.
-pub(crate) fn save(writer: &mut Writer, stream: StreamView<'_>) {
-    let mut out = StreamWriter::new(writer);
+pub(crate) fn save<S: Sink>(writer: &mut Writer<S>, stream: StreamView<'_>) {
+    let mut out = StreamWriter::begin(writer, stream.whole_blocks().count() as u64);
     for block in stream.whole_blocks() {
-        let names: Vec<Vec<u8>> = block.names().map(|name| name.to_vec()).collect();
-        let mut entries = block.entries().peekable();
-        let first = entries.peek().expect("a block has an entry").id;
-        out.begin_node(to_rdb(first), names.iter().map(Vec::as_slice));
-        entries.for_each(|entry| save_entry(&mut out, &entry));
+        let first = block.entries().next().expect("a block has an entry").id;
+        let entries = block.entries().count() as u64;
+        out.begin_node(writer, to_rdb(first), entries, block.names().map(element_to_rdb));
+        block.entries().for_each(|entry| save_entry(&mut out, &entry));
     }
     let StreamState { first_id, last_id, max_deleted_id, entries_added } = stream.state();
     let counters = StreamCounters {
@@ -46,21 +47,25 @@ pub(crate) fn save(writer: &mut Writer, stream: StreamView<'_>) {
         max_deleted_id: to_rdb(max_deleted_id),
         entries_added,
     };
-    let groups: Vec<rdb::Group> =
-        stream.groups().iter().map(|(name, group)| group_to_rdb(name, group)).collect();
-    out.finish(&counters, &groups);
+    out.counters(writer, &counters, stream.groups().len() as u64);
+    for (name, group) in stream.groups().iter() {
+        rdb::stream_group_whole(writer, &group_to_rdb(name, group));
+    }
 }
 
-fn save_entry(out: &mut StreamWriter<'_>, entry: &StreamEntry<'_>) {
+fn save_entry(out: &mut StreamWriter, entry: &StreamEntry<'_>) {
     let id = to_rdb(entry.id);
     if entry.shares_names() {
-        let values: Vec<Vec<u8>> = entry.values().map(|value| value.to_vec()).collect();
-        out.push_values(id, values.iter().map(Vec::as_slice));
+        out.begin_entry(id, None);
+        entry.values().for_each(|value| out.push(element_to_rdb(value)));
     } else {
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
-            entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        out.push_pairs(id, pairs.iter().map(|(name, value)| (&**name, &**value)));
+        out.begin_entry(id, Some(entry.fields().count()));
+        for (name, value) in entry.fields() {
+            out.push(element_to_rdb(name));
+            out.push(element_to_rdb(value));
+        }
     }
+    out.end_entry();
 }
 
 fn group_to_rdb(name: &[u8], group: &ConsumerGroup) -> rdb::Group {

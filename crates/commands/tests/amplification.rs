@@ -18,8 +18,8 @@ use isotherm_allocator as allocator;
 use isotherm_keyspace::NoEffects;
 use isotherm_persist::dump::{self, Checks, Dump};
 use isotherm_persist::rdb::{
-    Consumer, Encoding, Group, ListpackBuilder, Pending, RdbType, RdbValue, Shape, StreamCounters, StreamId,
-    StreamWriter, Writer, encode,
+    Consumer, Element, Encoding, Group, ListpackBuilder, Pending, RdbType, RdbValue, Shape, StreamCounters,
+    StreamId, StreamWriter, Writer, encode, stream_group_whole,
 };
 use isotherm_persist::{Limits, Texts};
 use isotherm_resp::ArgsBuf;
@@ -158,32 +158,39 @@ fn stream(
     shares: impl Fn(usize) -> bool,
 ) -> Vec<u8> {
     let mut writer = Writer::new(false);
-    let mut out = StreamWriter::new(&mut writer);
+    let mut out = StreamWriter::begin(&mut writer, nodes as u64);
     let mut id = StreamId { ms: first_ms, seq: 0 };
     for _ in 0..nodes {
         id.ms += 1;
-        out.begin_node(id, names.iter().map(String::as_bytes));
+        let shared = names.iter().map(|name| Element::Text(name.as_bytes()));
+        out.begin_node(&mut writer, id, entries as u64, shared);
         for entry in 0..entries {
             id.seq = entry as u64;
             if shares(entry) {
-                out.push_values(id, names.iter().map(|_| b"".as_slice()));
+                out.begin_entry(id, None);
+                names.iter().for_each(|_| out.push(Element::Text(b"")));
             } else {
-                out.push_pairs(id, std::iter::once((b"x".as_slice(), b"".as_slice())));
+                out.begin_entry(id, Some(1));
+                out.push(Element::Text(b"x"));
+                out.push(Element::Text(b""));
             }
+            out.end_entry();
         }
     }
     let length = (nodes * entries) as u64;
     let first_id = StreamId { ms: first_ms + 1, seq: 0 };
     let counters =
         StreamCounters { length, last_id: id, first_id, entries_added: length, ..Default::default() };
-    out.finish(&counters, &[]);
+    out.counters(&mut writer, &counters, 0);
     writer.into_bytes()
 }
 
 fn groups(groups: impl Iterator<Item = Group>) -> Vec<u8> {
     let mut writer = Writer::new(false);
     let groups: Vec<Group> = groups.collect();
-    StreamWriter::new(&mut writer).finish(&StreamCounters::default(), &groups);
+    let mut out = StreamWriter::begin(&mut writer, 0);
+    out.counters(&mut writer, &StreamCounters::default(), groups.len() as u64);
+    groups.iter().for_each(|group| stream_group_whole(&mut writer, group));
     writer.into_bytes()
 }
 
@@ -211,7 +218,7 @@ fn strange() -> Vec<(String, Vec<u8>)> {
     let mut packed = plain.clone();
     let mut listpack = ListpackBuilder::new();
     listpack.push(b"");
-    let listpack = listpack.finish();
+    let listpack = listpack.finish().to_vec();
     for _ in 0..0x4000 {
         plain.extend([1, 1, b'x']);
         packed.extend([2, listpack.len() as u8]);

@@ -1,12 +1,14 @@
 //! The byte formats in which data leaves a process: today the values of an RDB file, as DUMP and RESTORE exchange them.
 //!
 //! **Architecture invariant:** `persist` knows no file descriptors, no keyspace and no clock. Bytes come in as slices
-//! and go out into vectors; who reads or writes them, and where the values live, is somebody else's business.
+//! and go out into a [`Sink`]; what stands behind it, and where the values live, is for the crates above to know.
 //!
 //! What is read comes from outside and is never believed: a value is handed out only when all of it has been checked,
 //! no length takes memory before it was compared with what is really there, and nothing recurses.
 
 pub mod lzf;
+
+pub mod sink;
 
 pub mod rdb;
 
@@ -14,3 +16,4 @@ pub mod dump;
 
 pub use dump::{Dump, DumpError};
 pub use rdb::{Limits, RdbError, RdbValue, Texts};
+pub use sink::{Chunks, Sink};

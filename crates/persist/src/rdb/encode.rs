@@ -1,38 +1,42 @@
 //! Values as DUMP writes them. The collections' builders take one element at a time, so that a value need not exist twice.
 
-use super::encode_list::ListWriter;
-use super::encode_stream::StreamWriter;
+use super::encode_list::{self, ListShape};
+use super::encode_stream;
 use super::kind::RdbType;
-use super::listpack::ListpackBuilder;
+use super::listpack::{Element, ListpackBuilder};
 use super::value::{Encoding, RdbValue, Texts, ZsetMembers};
 use super::write::Writer;
+use crate::sink::Sink;
 
 /// Whole numbers up to half of what an i64 holds are kept as integers.
 const SCORE_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
 /// `rising` holds each integer once.
-pub fn intset(writer: &mut Writer, rising: &[i64]) {
+pub fn intset<S: Sink>(writer: &mut Writer<S>, rising: &[i64]) {
     writer.byte(RdbType::SetIntset as u8);
     writer.text(&super::intset::build(rising));
 }
 
 /// A small set: its members in their order.
-pub fn listpack_texts<'a>(writer: &mut Writer, members: impl IntoIterator<Item = &'a [u8]>) {
+fn listpack_texts<'a, S: Sink>(writer: &mut Writer<S>, members: impl IntoIterator<Item = &'a [u8]>) {
     let mut listpack = ListpackBuilder::new();
     members.into_iter().for_each(|member| listpack.push(member));
     writer.byte(RdbType::SetListpack as u8);
-    writer.text(&listpack.finish());
+    writer.text(listpack.finish());
 }
 
 /// A small hash.
-pub fn listpack_pairs<'a>(writer: &mut Writer, pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
+fn listpack_pairs<'a, S: Sink>(
+    writer: &mut Writer<S>,
+    pairs: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+) {
     let mut listpack = ListpackBuilder::new();
     for (field, value) in pairs {
         listpack.push(field);
         listpack.push(value);
     }
     writer.byte(RdbType::HashListpack as u8);
-    writer.text(&listpack.finish());
+    writer.text(listpack.finish());
 }
 
 /// A small sorted set, rising by score.
@@ -43,8 +47,8 @@ pub struct ScoreListpack {
 }
 
 impl ScoreListpack {
-    pub fn push(&mut self, member: &[u8], score: f64) {
-        self.listpack.push(member);
+    pub fn push(&mut self, member: Element<'_>, score: f64) {
+        self.listpack.add(member);
         let whole = score as i64;
         if score.abs() <= SCORE_INTEGER_MAX && whole as f64 == score {
             self.listpack.push_integer(whole);
@@ -55,31 +59,31 @@ impl ScoreListpack {
         }
     }
 
-    pub fn finish(self, writer: &mut Writer) {
+    pub fn finish<S: Sink>(mut self, writer: &mut Writer<S>) {
         writer.byte(RdbType::ZsetListpack as u8);
-        writer.text(&self.listpack.finish());
+        writer.text(self.listpack.finish());
     }
 }
 
 /// A large hash, field by field, with expiries if any field has one.
-pub struct HashWriter<'w> {
-    writer: &'w mut Writer,
+#[derive(Clone, Copy)]
+pub struct HashWriter {
     expiries: bool,
 }
 
-impl<'w> HashWriter<'w> {
-    pub fn new(writer: &'w mut Writer, count: u64, expiries: bool) -> HashWriter<'w> {
+impl HashWriter {
+    pub fn begin<S: Sink>(writer: &mut Writer<S>, count: u64, expiries: bool) -> HashWriter {
         writer.byte(if expiries { RdbType::Hash2 } else { RdbType::Hash } as u8);
         writer.length(count);
-        HashWriter { writer, expiries }
+        HashWriter { expiries }
     }
 
     /// `expiry_ms` is -1 for never.
-    pub fn push(&mut self, field: &[u8], value: &[u8], expiry_ms: i64) {
-        self.writer.text(field);
-        self.writer.text(value);
+    pub fn push<S: Sink>(self, writer: &mut Writer<S>, field: &[u8], value: &[u8], expiry_ms: i64) {
+        writer.text(field);
+        writer.text(value);
         if self.expiries {
-            self.writer.milliseconds(expiry_ms);
+            writer.milliseconds(expiry_ms);
         }
     }
 }
@@ -98,16 +102,15 @@ impl Default for Shape {
 }
 
 /// Writes type and value.
-pub fn encode(writer: &mut Writer, value: &RdbValue, encoding: Encoding, shape: &Shape) {
+pub fn encode<S: Sink>(writer: &mut Writer<S>, value: &RdbValue, encoding: Encoding, shape: &Shape) {
     match value {
         RdbValue::String(text) => {
             writer.byte(RdbType::String as u8);
             writer.text(text);
         }
         RdbValue::List(texts) => {
-            let mut list = ListWriter::new(writer, shape.list_size, encoding == Encoding::Listpack);
-            texts.iter().for_each(|text| list.push(text));
-            list.finish();
+            let shape = ListShape::new(shape.list_size, encoding == Encoding::Listpack);
+            encode_list::list(writer, texts.iter(), &shape);
         }
         RdbValue::Set(members) => encode_set(writer, members, encoding),
         RdbValue::Zset(zset) => encode_zset(writer, zset, encoding),
@@ -115,29 +118,16 @@ pub fn encode(writer: &mut Writer, value: &RdbValue, encoding: Encoding, shape: 
             if encoding == Encoding::Listpack && expiries_ms.is_empty() {
                 return listpack_pairs(writer, pairs.pairs());
             }
-            let mut hash = HashWriter::new(writer, pairs.pairs().len() as u64, !expiries_ms.is_empty());
+            let hash = HashWriter::begin(writer, pairs.pairs().len() as u64, !expiries_ms.is_empty());
             for (index, (field, value)) in pairs.pairs().enumerate() {
-                hash.push(field, value, expiries_ms.get(index).copied().unwrap_or(-1));
+                hash.push(writer, field, value, expiries_ms.get(index).copied().unwrap_or(-1));
             }
         }
-        RdbValue::Stream(stream) => {
-            let mut out = StreamWriter::new(writer);
-            for (node, entries) in stream.nodes() {
-                out.begin_node(entries[0].id, stream.names(node));
-                for entry in entries {
-                    if entry.shares_names(node) {
-                        out.push_values(entry.id, stream.values(entry));
-                    } else {
-                        out.push_pairs(entry.id, stream.pairs(entry));
-                    }
-                }
-            }
-            out.finish(&stream.counters(), &stream.groups);
-        }
+        RdbValue::Stream(stream) => encode_stream::stream(writer, stream),
     }
 }
 
-fn encode_set(writer: &mut Writer, members: &Texts, encoding: Encoding) {
+fn encode_set<S: Sink>(writer: &mut Writer<S>, members: &Texts, encoding: Encoding) {
     match encoding {
         Encoding::Intset => {
             let integer = |member| isotherm_stdx::parse_i64(member).expect("an intset holds integers");
@@ -155,10 +145,10 @@ fn encode_set(writer: &mut Writer, members: &Texts, encoding: Encoding) {
 }
 
 /// In the order of the value; a server of the field writes a large one from the greatest score down.
-fn encode_zset(writer: &mut Writer, zset: &ZsetMembers, encoding: Encoding) {
+fn encode_zset<S: Sink>(writer: &mut Writer<S>, zset: &ZsetMembers, encoding: Encoding) {
     if encoding == Encoding::Listpack {
         let mut listpack = ScoreListpack::default();
-        zset.iter().for_each(|(member, score)| listpack.push(member, score));
+        zset.iter().for_each(|(member, score)| listpack.push(Element::Text(member), score));
         return listpack.finish(writer);
     }
     writer.byte(RdbType::Zset2 as u8);

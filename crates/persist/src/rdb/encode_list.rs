@@ -1,11 +1,14 @@
-//! Lists: nodes cut where a server of the field would have cut them while the elements came in at the tail.
+//! Lists: nodes with their number in front.
 //!
-//! `list-max-listpack-size` decides: -1 to -5 are 4 to 64 KB a node, a positive number is a number of elements (and 8 KB).
-//! An element above that gets a node of its own, without a listpack around it.
+//! `list-max-listpack-size` decides where Valkey ends a node while elements come in at the tail: -1 to -5 are 4 to 64 KB a
+//! node, a positive number is a number of elements (and 8 KB). An element above that gets a node of its own, without a
+//! listpack around it. [`ListShape`] follows that rule, so nodes can be counted before the first is written. Nodes that
+//! end elsewhere (where a list of ours is in blocks) are read as well.
 
 use super::kind::RdbType;
-use super::listpack::ListpackBuilder;
+use super::listpack::{self, Element, ListpackBuilder};
 use super::write::Writer;
+use crate::sink::Sink;
 
 const CONTAINER_PLAIN: u64 = 1;
 const CONTAINER_PACKED: u64 = 2;
@@ -14,76 +17,119 @@ const ELEMENT_OVERHEAD_BYTES: usize = 8;
 /// Under a limit in elements a node still ends here.
 const NODE_BYTES_MAX: usize = 8192;
 
-/// When a node is full.
-#[derive(Clone, Copy)]
-struct Fill {
+/// Where an element goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Into the node of the one before.
+    Joins,
+    /// It is the first of a node.
+    Begins,
+    /// Into a node of its own, without a listpack.
+    Alone,
+}
+
+/// Where nodes end.
+#[derive(Clone, Debug)]
+pub struct ListShape {
     bytes_max: usize,
     elements_max: usize,
-}
-
-impl Fill {
-    fn new(list_size: i32) -> Fill {
-        match list_size {
-            0.. => Fill { bytes_max: NODE_BYTES_MAX, elements_max: list_size.max(1) as usize },
-            _ => Fill { bytes_max: 2048 << list_size.unsigned_abs().min(5), elements_max: usize::MAX },
-        }
-    }
-}
-
-/// The nodes are written at once; their number goes in front of them at the end.
-pub struct ListWriter<'w> {
-    writer: &'w mut Writer,
-    fill: Fill,
     /// A list that is one listpack stays one, whatever its size.
     single: bool,
-    node: ListpackBuilder,
-    nodes: u64,
-    count_at: usize,
+    /// Of the node at hand.
+    bytes: usize,
+    elements: usize,
 }
 
-impl<'w> ListWriter<'w> {
-    pub fn new(writer: &'w mut Writer, list_size: i32, single: bool) -> ListWriter<'w> {
+impl ListShape {
+    pub fn new(list_size: i32, single: bool) -> ListShape {
+        let (bytes_max, elements_max) = match list_size {
+            0.. => (NODE_BYTES_MAX, list_size.max(1) as usize),
+            _ => (2048 << list_size.unsigned_abs().min(5), usize::MAX),
+        };
+        ListShape { bytes_max, elements_max, single, bytes: ListpackBuilder::EMPTY_BYTES, elements: 0 }
+    }
+
+    pub fn place(&mut self, text: &[u8]) -> Place {
+        if !self.single && text.len() > self.bytes_max {
+            (self.bytes, self.elements) = (ListpackBuilder::EMPTY_BYTES, 0);
+            return Place::Alone;
+        }
+        let is_full = self.bytes + text.len() + ELEMENT_OVERHEAD_BYTES > self.bytes_max
+            || self.elements >= self.elements_max;
+        let begins = self.elements == 0 || is_full && !self.single;
+        if begins {
+            (self.bytes, self.elements) = (ListpackBuilder::EMPTY_BYTES, 0);
+        }
+        self.bytes += listpack::entry_bytes(text);
+        self.elements += 1;
+        if begins { Place::Begins } else { Place::Joins }
+    }
+
+    /// How many nodes a list has.
+    pub fn nodes<'a>(mut self, texts: impl Iterator<Item = &'a [u8]>) -> u64 {
+        texts.map(|text| u64::from(self.place(text) != Place::Joins)).sum()
+    }
+}
+
+/// Holds one node, until the next begins.
+pub struct ListWriter {
+    node: ListpackBuilder,
+    is_alone: bool,
+    nodes_left: u64,
+}
+
+impl ListWriter {
+    pub fn begin<S: Sink>(writer: &mut Writer<S>, nodes: u64) -> ListWriter {
         writer.byte(RdbType::ListQuicklist2 as u8);
-        let count_at = writer.bytes().len();
-        ListWriter {
-            writer,
-            fill: Fill::new(list_size),
-            single,
-            node: ListpackBuilder::new(),
-            nodes: 0,
-            count_at,
+        writer.length(nodes);
+        ListWriter { node: ListpackBuilder::new(), is_alone: false, nodes_left: nodes }
+    }
+
+    /// The elements that follow are of a node of their own. `alone`: it is one, and has no listpack around it.
+    pub fn node<S: Sink>(&mut self, writer: &mut Writer<S>, alone: bool) {
+        self.end_node(writer);
+        self.nodes_left = self.nodes_left.checked_sub(1).expect("as many nodes as were announced");
+        self.is_alone = alone;
+    }
+
+    pub fn push<S: Sink>(&mut self, writer: &mut Writer<S>, element: Element<'_>) {
+        match element {
+            Element::Text(text) if self.is_alone => {
+                writer.length(CONTAINER_PLAIN);
+                writer.text(text);
+            }
+            element => self.node.add(element),
         }
     }
 
-    pub fn push(&mut self, text: &[u8]) {
-        if !self.single && text.len() > self.fill.bytes_max {
-            self.end_node();
-            self.node_of(CONTAINER_PLAIN, text);
-            return;
-        }
-        let bytes = self.node.bytes() + text.len() + ELEMENT_OVERHEAD_BYTES;
-        let full = bytes > self.fill.bytes_max || self.node.len() >= self.fill.elements_max;
-        if full && !self.single {
-            self.end_node();
-        }
-        self.node.push(text);
-    }
-
-    fn end_node(&mut self) {
+    fn end_node<S: Sink>(&mut self, writer: &mut Writer<S>) {
         if !self.node.is_empty() {
-            let listpack = std::mem::take(&mut self.node).finish();
-            self.node_of(CONTAINER_PACKED, &listpack);
+            writer.length(CONTAINER_PACKED);
+            writer.text(self.node.finish());
+            self.node.clear();
         }
     }
 
-    fn node_of(&mut self, container: u64, bytes: &[u8]) {
-        self.writer.length(container);
-        self.writer.text(bytes);
-        self.nodes += 1;
+    pub fn end<S: Sink>(mut self, writer: &mut Writer<S>) {
+        self.end_node(writer);
+        assert_eq!(self.nodes_left, 0, "as many nodes as were announced");
     }
+}
 
-    pub fn finish(mut self) {
-        self.end_node();
-        self.writer.insert_length(self.count_at, self.nodes);
+/// Writes a list as Valkey would have it in nodes.
+pub fn list<'a, S: Sink>(
+    writer: &mut Writer<S>,
+    texts: impl Iterator<Item = &'a [u8]> + Clone,
+    shape: &ListShape,
+) {
+    let mut list = ListWriter::begin(writer, shape.clone().nodes(texts.clone()));
+    let mut shape = shape.clone();
+    for text in texts {
+        let place = shape.place(text);
+        if place != Place::Joins {
+            list.node(writer, place == Place::Alone);
+        }
+        list.push(writer, Element::Text(text));
     }
+    list.end(writer);
 }

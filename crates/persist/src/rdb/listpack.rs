@@ -19,25 +19,27 @@ use super::value::Texts;
 const HEADER_BYTES: usize = 6;
 const END: u8 = 0xff;
 const COUNT_UNKNOWN: u16 = u16::MAX;
+/// The largest node of a list that is not one element, twice.
+const BYTES_KEPT_MAX: usize = 128 << 10;
 
 const CORRUPT: RdbError = RdbError::Corrupt("listpack");
 
 /// One element of a listpack or a ziplist.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Element<'a> {
+pub enum Element<'a> {
     Text(&'a [u8]),
     Integer(i64),
 }
 
 impl Element<'_> {
-    pub fn push_to(self, texts: &mut Texts) {
+    pub(crate) fn push_to(self, texts: &mut Texts) {
         match self {
             Element::Text(text) => texts.push(text),
             Element::Integer(value) => texts.push_integer(value),
         }
     }
 
-    pub fn integer(self) -> Option<i64> {
+    pub(crate) fn integer(self) -> Option<i64> {
         match self {
             Element::Text(text) => number::parse_i64(text),
             Element::Integer(value) => Some(value),
@@ -45,7 +47,7 @@ impl Element<'_> {
     }
 
     /// As a score; NaN is none.
-    pub fn score(self) -> Option<f64> {
+    pub(crate) fn score(self) -> Option<f64> {
         match self {
             Element::Text(text) => isotherm_stdx::parse_f64(text),
             Element::Integer(value) => Some(value as f64),
@@ -129,6 +131,30 @@ fn element(bytes: &[u8]) -> Option<(Element<'_>, usize)> {
     }
 }
 
+/// What an element takes in a listpack: the encoding, its bytes, and `back`.
+pub(crate) fn entry_bytes(text: &[u8]) -> usize {
+    let len = match number::parse_i64(text) {
+        Some(value) => integer_bytes(value),
+        None => match text.len() {
+            len @ 0..64 => 1 + len,
+            len @ 64..4096 => 2 + len,
+            len => 5 + len,
+        },
+    };
+    len + back_bytes(len)
+}
+
+fn integer_bytes(value: i64) -> usize {
+    match value {
+        0..=127 => 1,
+        -4096..=4095 => 2,
+        -0x8000..=0x7fff => 3,
+        -0x80_0000..=0x7f_ffff => 4,
+        -0x8000_0000..=0x7fff_ffff => 5,
+        _ => 9,
+    }
+}
+
 fn back_bytes(len: usize) -> usize {
     match len {
         0..=127 => 1,
@@ -181,6 +207,16 @@ impl ListpackBuilder {
     /// As long as it will be when finished.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + 1
+    }
+
+    /// What an empty one takes, its end included.
+    pub(crate) const EMPTY_BYTES: usize = HEADER_BYTES + 1;
+
+    pub fn add(&mut self, element: Element<'_>) {
+        match element {
+            Element::Integer(value) => self.push_integer(value),
+            Element::Text(text) => self.push(text),
+        }
     }
 
     pub fn push(&mut self, text: &[u8]) {
@@ -237,19 +273,24 @@ impl ListpackBuilder {
         self.count += 1;
     }
 
-    /// Adds the elements of another one behind these.
-    pub(crate) fn append(&mut self, other: &ListpackBuilder) {
-        self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
-        self.count += other.count;
-    }
-
-    pub fn finish(mut self) -> Vec<u8> {
+    /// Its bytes. `clear` comes next, if it is used again.
+    pub fn finish(&mut self) -> &[u8] {
         self.bytes.push(END);
         let len = u32::try_from(self.bytes.len()).expect("a listpack is below 4 GB");
         self.bytes[..4].copy_from_slice(&len.to_le_bytes());
         let count = u16::try_from(self.count).unwrap_or(COUNT_UNKNOWN);
         self.bytes[4..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
-        self.bytes
+        &self.bytes
+    }
+
+    /// Begins anew, in the same buffer unless that has become large.
+    pub fn clear(&mut self) {
+        if self.bytes.capacity() > BYTES_KEPT_MAX {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.bytes.resize(HEADER_BYTES, 0);
+        self.count = 0;
     }
 }
 
@@ -271,7 +312,9 @@ pub(crate) mod tests {
         let mut builder = ListpackBuilder::new();
         elements.iter().for_each(|element| builder.push(element));
         let bytes = builder.bytes();
-        let finished = builder.finish();
+        let entries: usize = elements.iter().map(|element| entry_bytes(element)).sum();
+        assert_eq!(ListpackBuilder::EMPTY_BYTES + entries, bytes);
+        let finished = builder.finish().to_vec();
         assert_eq!(finished.len(), bytes);
         finished
     }

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Reading gives an owned [`RdbValue`], whose texts lie in one buffer ([`Texts`]): two allocations a value, not one an
-//! element. Writing takes elements one after the other ([`Writer`] and the builders), so nothing is held twice.
+//! element. Writing takes elements one after the other ([`Writer`] and the builders) with their numbers first, so nothing is held
+//! but the node at hand.
 
 mod kind;
 mod read;
@@ -34,11 +35,13 @@ mod encode_list;
 mod encode_stream;
 
 pub use decode::decode;
-pub use encode::{HashWriter, ScoreListpack, Shape, encode, intset, listpack_pairs, listpack_texts};
-pub use encode_list::ListWriter;
-pub use encode_stream::StreamWriter;
+pub use encode::{HashWriter, ScoreListpack, Shape, encode, intset};
+pub use encode_list::{ListShape, ListWriter, Place};
+pub use encode_stream::{
+    StreamWriter, group as stream_group_whole, stream_consumer, stream_group, stream_owned, stream_pending,
+};
 pub use kind::{RdbType, VERSION_FIELD_EXPIRY, VERSION_PLAIN, is_foreign, is_object_type, is_readable};
-pub use listpack::ListpackBuilder;
+pub use listpack::{Element, ListpackBuilder};
 pub use read::{Limits, RdbError};
 pub use value::{
     Consumer, Encoding, Group, Pending, RdbStream, RdbValue, StreamCounters, StreamEntry, StreamId,

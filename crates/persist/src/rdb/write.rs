@@ -6,6 +6,7 @@
 use isotherm_stdx::number;
 
 use crate::lzf::Compressor;
+use crate::sink::Sink;
 
 /// Longer texts are no integers of 32 bits: `-2147483648` has eleven.
 const INTEGER_BYTES_MAX: usize = 11;
@@ -13,50 +14,63 @@ const INTEGER_BYTES_MAX: usize = 11;
 const COMPRESS_ABOVE_BYTES: usize = 20;
 const COMPRESS_SAVES_MIN: usize = 4;
 
-/// A growing buffer in the format's terms.
-pub struct Writer {
-    bytes: Vec<u8>,
+/// A sink in the format's terms. Nothing that was written is changed afterwards, so a sink may pass bytes on at once.
+pub struct Writer<S: Sink = Vec<u8>> {
+    sink: S,
     compress: bool,
     /// 256 KB, taken with the first string that is long enough.
     compressor: Option<Compressor>,
+    /// What the compressor made of the last string.
+    packed: Vec<u8>,
 }
 
-impl Writer {
-    /// `compress` is the parameter `rdbcompression`.
-    pub fn new(compress: bool) -> Writer {
-        Writer { bytes: Vec::new(), compress, compressor: None }
-    }
+/// The buffer of compressed strings does not stay larger than this.
+const PACKED_BYTES_KEPT_MAX: usize = 64 << 10;
 
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+impl Writer {
+    /// Into a vector. `compress` is the parameter `rdbcompression`.
+    pub fn new(compress: bool) -> Writer {
+        Writer::over(Vec::new(), compress)
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.sink
     }
 
-    /// Empties the buffer and keeps the compressor: for the next value.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.sink
+    }
+
+    /// Empties the vector and keeps the compressor: for the next value.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.sink.clear();
+    }
+}
+
+impl<S: Sink> Writer<S> {
+    pub fn over(sink: S, compress: bool) -> Writer<S> {
+        Writer { sink, compress, compressor: None, packed: Vec::new() }
+    }
+
+    pub fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    pub fn into_sink(self) -> S {
+        self.sink
     }
 
     pub fn byte(&mut self, byte: u8) {
-        self.bytes.push(byte);
+        self.sink.put(&[byte]);
     }
 
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.sink.put(bytes);
     }
 
     pub fn length(&mut self, length: u64) {
-        push_length(&mut self.bytes, length);
-    }
-
-    /// Puts a length between what was written before `at` and after it.
-    pub fn insert_length(&mut self, at: usize, length: u64) {
-        let mut prefix = Vec::new();
-        push_length(&mut prefix, length);
-        self.bytes.splice(at..at, prefix);
+        let (bytes, len) = length_bytes(length);
+        self.sink.put(&bytes[..len]);
     }
 
     pub fn milliseconds(&mut self, ms: i64) {
@@ -95,32 +109,47 @@ impl Writer {
     }
 
     fn compressed(&mut self, text: &[u8]) -> bool {
-        let mut packed = Vec::new();
+        let mut packed = std::mem::take(&mut self.packed);
+        packed.clear();
         let compressor = self.compressor.get_or_insert_default();
-        if !compressor.compress(text, &mut packed, text.len() - COMPRESS_SAVES_MIN) {
-            return false;
+        let smaller = compressor.compress(text, &mut packed, text.len() - COMPRESS_SAVES_MIN);
+        if smaller {
+            self.byte(0xc3);
+            self.length(packed.len() as u64);
+            self.length(text.len() as u64);
+            self.raw(&packed);
         }
-        self.byte(0xc3);
-        self.length(packed.len() as u64);
-        self.length(text.len() as u64);
-        self.raw(&packed);
-        true
+        if packed.capacity() <= PACKED_BYTES_KEPT_MAX {
+            self.packed = packed;
+        }
+        smaller
     }
 }
 
-fn push_length(bytes: &mut Vec<u8>, length: u64) {
-    match length {
-        0..0x40 => bytes.push(length as u8),
-        0x40..0x4000 => bytes.extend_from_slice(&[0x40 | (length >> 8) as u8, length as u8]),
+/// A length's bytes, and how many they are.
+fn length_bytes(length: u64) -> ([u8; 9], usize) {
+    let mut bytes = [0; 9];
+    let len = match length {
+        0..0x40 => {
+            bytes[0] = length as u8;
+            1
+        }
+        0x40..0x4000 => {
+            bytes[..2].copy_from_slice(&[0x40 | (length >> 8) as u8, length as u8]);
+            2
+        }
         0x4000..0x1_0000_0000 => {
-            bytes.push(0x80);
-            bytes.extend_from_slice(&(length as u32).to_be_bytes());
+            bytes[0] = 0x80;
+            bytes[1..5].copy_from_slice(&(length as u32).to_be_bytes());
+            5
         }
         _ => {
-            bytes.push(0x81);
-            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes[0] = 0x81;
+            bytes[1..].copy_from_slice(&length.to_be_bytes());
+            9
         }
-    }
+    };
+    (bytes, len)
 }
 
 #[cfg(test)]
