@@ -9,23 +9,23 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::blocking;
-use crate::command_log::CommandLog;
-use crate::compaction::Progress;
 use crate::config::Config;
-use crate::control;
-use crate::holds;
-use crate::latency::monitor::{Event, Monitor};
-use crate::listeners::Listeners;
-use crate::log;
-use crate::memory::Memory;
-use crate::monitor::Monitors;
-use crate::pubsub::PubSub;
-use crate::registry::{Commands, Entry};
+use crate::effects::monitor::Monitors;
+use crate::effects::pubsub::PubSub;
+use crate::effects::tracking::Trackers;
+use crate::observe::command_log::CommandLog;
+use crate::observe::holds;
+use crate::observe::latency::monitor::{Event, Monitor};
+use crate::observe::stats::Stats;
+use crate::process::control;
+use crate::process::listeners::Listeners;
+use crate::process::log;
+use crate::process::shutdown::Pending;
+use crate::request::blocking;
+use crate::request::registry::{Commands, Entry};
 use crate::session::{Attention, ClientShared, Session};
-use crate::shutdown::Pending;
-use crate::stats::Stats;
-use crate::tracking::Trackers;
+use crate::upkeep::compaction::Progress;
+use crate::upkeep::memory::Memory;
 use crate::worker;
 
 pub struct Node {
@@ -170,7 +170,7 @@ impl Node {
     }
 
     /// Where the control thread counts.
-    pub fn control_stats(&self) -> &crate::stats::ThreadStats {
+    pub fn control_stats(&self) -> &crate::observe::stats::ThreadStats {
         self.stats.thread(self.workers.len())
     }
 

@@ -10,7 +10,7 @@ use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{glob_match, steps};
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::registry::{Commands, Entry};
+use crate::request::registry::{Commands, Entry};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command {
     spec: specs::COMMAND,

@@ -7,7 +7,7 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::command_log::Kind;
+use crate::observe::command_log::Kind;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::container(

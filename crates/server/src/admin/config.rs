@@ -7,11 +7,11 @@ use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::config::{Apply, Reason};
-use crate::listeners::os_text;
 use crate::node::Node;
-use crate::start::RESERVED_FILES;
-use crate::start_options;
-use crate::{control, log};
+use crate::process::listeners::os_text;
+use crate::process::start::RESERVED_FILES;
+use crate::process::start_options;
+use crate::process::{control, log};
 use isotherm_allocator as allocator;
 use std::sync::atomic::Ordering;
 

@@ -7,8 +7,8 @@ use isotherm_resp::{Args, Protocol, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
+use crate::request::transaction;
 use crate::session::ReplyMode;
-use crate::transaction;
 use std::sync::atomic::Ordering;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[

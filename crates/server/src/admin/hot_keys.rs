@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::config::id;
-use crate::hot_keys::{HotKey, HotKeys, merge};
+use crate::observe::hot_keys::{HotKey, HotKeys, merge};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::HOTKEYS,

@@ -25,10 +25,10 @@ use isotherm_resp::{Args, Reply};
 use isotherm_stdx::Prng;
 pub use memory::Mark;
 
-use crate::info::{self, Facts, Snapshot};
+use crate::effects::pubsub::Audience;
 use crate::node::Node;
-use crate::pubsub::Audience;
-use crate::registry::Entry;
+use crate::observe::info::{self, Facts, Snapshot};
+use crate::request::registry::Entry;
 use crate::session::{Queued, Session};
 
 pub type AdminHandler = fn(&mut AdminCall<'_>) -> Outcome;

@@ -5,7 +5,7 @@ use isotherm_commands::help::write_help;
 use isotherm_commands::spec::Command;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::pubsub::Kind;
+use crate::effects::pubsub::Kind;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::SUBSCRIBE, |call| subscribe(call, Kind::Channel, "subscribe")),

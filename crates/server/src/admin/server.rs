@@ -6,9 +6,9 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
-use crate::info;
-use crate::logo;
-use crate::shutdown::Options;
+use crate::observe::info;
+use crate::process::logo;
+use crate::process::shutdown::Options;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::TIME, time),

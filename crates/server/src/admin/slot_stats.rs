@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::AdminCall;
 use crate::config::id;
-use crate::slot_stats::SlotUse;
+use crate::observe::slot_stats::SlotUse;
 
 /// What slots can be put in order by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 use super::special::{self, OutputLimit};
 use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, check, id, value};
-use crate::events::Events;
-use crate::log::{Format, Level, Timestamp};
+use crate::effects::events::Events;
+use crate::process::log::{Format, Level, Timestamp};
 use isotherm_keyspace::PrefixSettings;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};
 use std::ops::Range;
 
 use super::connection::Connection;
-use crate::dispatch::{Dispatcher, Next, Request};
+use crate::request::dispatch::{Dispatcher, Next, Request};
 
 /// Requests of a batch. Larger ones gain nothing: 32 x 4 lines of cache are what the first level holds.
 pub const REQUESTS_MAX: usize = 32;

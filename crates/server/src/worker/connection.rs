@@ -1,7 +1,7 @@
 //! One connection of a worker: its socket, its session, and the bytes that wait.
 //!
 //! A connection owns bytes only while a request is incomplete or a reply cannot be written, and for two seconds after
-//! that (`query`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its
+//! that (`input_buffer`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its
 //! `ClientShared`, some 600 bytes together.
 
 use isotherm_reactor::Stream;
@@ -10,10 +10,10 @@ use isotherm_resp::Parser;
 use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
-use crate::client_memory::Taken;
-use crate::dispatch::{Cause, Next};
 use crate::node::Node;
+use crate::request::dispatch::{Cause, Next};
 use crate::session::{ClientShared, Session};
+use crate::upkeep::client_memory::Taken;
 use isotherm_allocator::class_bytes;
 
 pub struct Connection {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::connection::Connection;
-use crate::pubsub::{Frame, Kind, Message, Name};
+use crate::effects::pubsub::{Frame, Kind, Message, Name};
 use crate::session::ReplyMode;
 
 /// What is handed out before it is written: the outboxes of connections that read would grow for nothing.

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::batch::{Ended, REQUESTS_MAX, Requests, parse, run_requests, write_replies};
 use super::connection::Connection;
-use crate::dispatch::{Dispatcher, Next, Request};
+use crate::request::dispatch::{Dispatcher, Next, Request};
 
 const CONNECTIONS_MAX: usize = 32;
 /// What a connection may bring: a pipeline of some 32 small requests.

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
-use crate::dispatch::Cause;
 use crate::node::unix_now;
+use crate::request::dispatch::Cause;
 use std::sync::atomic::Ordering;
 
 /// Connections that get their chance in one turn of the event loop. Each may run what it has kept: at most some requests

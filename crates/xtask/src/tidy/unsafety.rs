@@ -72,7 +72,7 @@ mod tests {
     fn catches_a_clock_where_there_is_none() {
         let text = "fn f() { let now = std::time::SystemTime::now(); }\n";
         assert_eq!(found("crates/keyspace/src/slot.rs", text), 1);
-        assert_eq!(found("crates/server/src/clock.rs", text), 0);
+        assert_eq!(found("crates/server/src/request/clock.rs", text), 0);
         assert_eq!(
             found("crates/keyspace/src/slot.rs", &format!("#[cfg(test)]\nmod tests {{\n{text}}}\n")),
             0

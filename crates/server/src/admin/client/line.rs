@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::effects::pubsub::{Kind, SeenListening};
 use crate::node::Node;
-use crate::pubsub::{Kind, SeenListening};
 use crate::session::{Attention, ClientShared, Seen};
 
 /// Who reads the line.

@@ -5,8 +5,8 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::{parse_i64, steps};
 
 use crate::admin::AdminCall;
+use crate::effects::tracking::{Mode, Tracking};
 use crate::node::Node;
-use crate::tracking::{Mode, Tracking};
 
 /// What was asked for behind ON or OFF.
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::command_log::Kind;
 use crate::node::Node;
+use crate::observe::command_log::Kind;
 
 /// A piece of advice, in the order in which they are given.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use isotherm_resp::{Reply, errors};
 
 use super::reply::{Row, write_rows};
 use crate::admin::AdminCall;
-use crate::memory_map::{MemoryMap, Moment};
+use crate::observe::memory_map::{MemoryMap, Moment};
 
 /// Everything at one moment. Some 40 KB at most: 16 databases x 13 classes, and the prefixes that have lines.
 #[derive(Debug)]

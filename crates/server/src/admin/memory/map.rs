@@ -10,7 +10,7 @@ use isotherm_keyspace::{ClassBooks, Db, Type};
 
 use super::reply::Row;
 use crate::admin::AdminCall;
-use crate::memory_map::{Line, MemoryMap, Moment};
+use crate::observe::memory_map::{Line, MemoryMap, Moment};
 
 pub fn map(call: &mut AdminCall<'_>) -> Outcome {
     let node = call.node;

@@ -1,0 +1,392 @@
+//! DEBUG: words for tests, allowed by `enable-debug-command` only.
+//!
+//! All of them hold the gate, so DEBUG SLEEP stops the whole server, as it does in a server of one thread; those that only
+//! write to a file let it go first. Words about
+//! structures that this server does not have (hash tables that are resized, reply buffers that shrink) are accepted and
+//! change nothing: the tests that send them then see what they want to see in any case.
+
+mod digest;
+mod protocol;
+mod reload;
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_keyspace::{Expiry, Lookup, NewValue};
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+use std::sync::atomic::Ordering;
+
+use super::{AdminCall, AdminHandler, specs};
+use crate::process::log;
+
+pub const COMMANDS: &[Command<AdminHandler>] =
+    &[Command::new(Spec { reach: Reach::All, ..specs::DEBUG }, debug)];
+
+/// A word of DEBUG, and with how many arguments (the words included) it is one.
+struct Word {
+    name: &'static str,
+    arguments: std::ops::RangeInclusive<usize>,
+    run: fn(&mut AdminCall<'_>),
+}
+
+const WORDS: &[Word] = &[
+    word("help", 2..=2, help),
+    word("sleep", 3..=3, sleep),
+    word("set-active-expire", 3..=3, set_active_expire),
+    word("pause-cron", 3..=3, pause_cron),
+    word("client-enforce-reply-list", 3..=3, enforce_reply_list),
+    word("set-skip-checksum-validation", 3..=3, set_skip_checksum_validation),
+    word("object", 3..=4, object),
+    word("digest", 2..=2, digest::all),
+    word("digest-value", 2..=usize::MAX, digest::values),
+    word("protocol", 3..=3, protocol::example),
+    word("populate", 3..=5, populate),
+    word("log", 3..=3, write_log),
+    word("error", 3..=3, error),
+    // What the tests of growth compare; nothing is counted in other builds.
+    #[cfg(debug_assertions)]
+    word("steps", 2..=2, steps),
+    word("htstats", 3..=usize::MAX, table_stats),
+    word("htstats-key", 3..=usize::MAX, table_stats_of_key),
+    word("check-invariants", 2..=2, check_invariants),
+    word("stringmatch-test", 2..=2, match_globs),
+    word("client-eviction", 2..=2, client_eviction),
+    word("protect-client", 3..=3, protect_client),
+    word("reload", 2..=usize::MAX, reload::reload),
+    word("loadaof", 2..=usize::MAX, ok),
+    word("config-rewrite-force-all", 2..=2, rewrite_all),
+    word("panic", 2..=usize::MAX, crash),
+    word("segfault", 2..=usize::MAX, crash),
+    word("assert", 2..=usize::MAX, crash),
+    word("oom", 2..=usize::MAX, crash),
+    // Structures that do not exist here.
+    word("replybuffer", 4..=4, reply_buffer),
+    word("quicklist-packed-threshold", 3..=3, ok),
+    word("set-disable-deny-scripts", 3..=3, ok),
+    word("dict-resizing", 3..=3, ok),
+    word("hashtable-can-abort-shrink", 3..=3, ok),
+    word("change-repl-id", 2..=2, ok),
+    word("aof-flush-sleep", 3..=3, ok),
+    word("pause-after-fork", 3..=3, ok),
+];
+
+const fn word(
+    name: &'static str,
+    arguments: std::ops::RangeInclusive<usize>,
+    run: fn(&mut AdminCall<'_>),
+) -> Word {
+    Word { name, arguments, run }
+}
+
+fn rewrite_all(call: &mut AdminCall<'_>) {
+    let_go(call);
+    let Outcome::Done = super::config::rewrite_file(call, true) else { unreachable!("it is done at once") };
+}
+
+fn debug(call: &mut AdminCall<'_>) -> Outcome {
+    // Dispatch asks only where it has to ask something anyway.
+    if let Some(text) = call.node.protects(call.session, call.command) {
+        call.reply.error(text);
+        return Outcome::Done;
+    }
+    let name = call.args.get(1);
+    let is_meant = |word: &&Word| {
+        word.name.as_bytes().eq_ignore_ascii_case(name) && word.arguments.contains(&call.args.len())
+    };
+    match WORDS.iter().find(is_meant) {
+        Some(word) => (word.run)(call),
+        None => call.reply.error(errors::subcommand_syntax(call.args)),
+    }
+    Outcome::Done
+}
+
+/// What is written to a file concerns no key. Inside EXEC everything stays as it is.
+fn let_go(call: &mut AdminCall<'_>) {
+    if !call.session.in_exec {
+        call.held.release();
+    }
+}
+
+fn ok(call: &mut AdminCall<'_>) {
+    call.reply.ok();
+}
+
+fn crash(call: &mut AdminCall<'_>) {
+    panic!("DEBUG {} was called", String::from_utf8_lossy(call.args.get(1)).to_uppercase());
+}
+
+/// C's `atoi(argument) != 0`.
+fn is_on(argument: &[u8]) -> bool {
+    let digits = argument.trim_ascii_start();
+    let digits = digits.strip_prefix(b"-").unwrap_or(digits);
+    digits.iter().take_while(|byte| byte.is_ascii_digit()).any(|&byte| byte != b'0')
+}
+
+/// What the client's worker has looked at so far.
+#[cfg(debug_assertions)]
+fn steps(call: &mut AdminCall<'_>) {
+    call.reply.integer(isotherm_stdx::steps::looked() as i64);
+}
+
+// ---- the clock and the cron ----
+
+/// Longer than any test sleeps, and no overflow.
+const SLEEP_SECONDS_MAX: f64 = 1e6;
+
+fn sleep(call: &mut AdminCall<'_>) {
+    let seconds = isotherm_stdx::parse_f64(call.args.get(2)).unwrap_or_default();
+    std::thread::sleep(std::time::Duration::from_secs_f64(seconds.clamp(0.0, SLEEP_SECONDS_MAX)));
+    call.reply.ok();
+}
+
+fn set_active_expire(call: &mut AdminCall<'_>) {
+    call.node.active_expire.store(is_on(call.args.get(2)), Ordering::Release);
+    call.reply.ok();
+}
+
+fn pause_cron(call: &mut AdminCall<'_>) {
+    call.node.cron_paused.store(is_on(call.args.get(2)), Ordering::Release);
+    call.reply.ok();
+}
+
+/// In the field a reply then takes a block of its own, which is more than a stranger may leave unread.
+fn enforce_reply_list(call: &mut AdminCall<'_>) {
+    call.node.reply_lists.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.config.touch();
+    call.reply.ok();
+}
+
+fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
+    call.node.skip_checksums.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.config.touch();
+    call.reply.ok();
+}
+
+// ---- keys ----
+
+fn object(call: &mut AdminCall<'_>) {
+    let (db, name) = (call.session.db, call.args.get(2));
+    let fast = call.args.try_get(3).is_some_and(|word| word.eq_ignore_ascii_case(b"fast"));
+    let is_lfu = call.node.config.eviction_policy().is_lfu();
+    let limits = call.node.config.collection_limits();
+    let mut txn = call.debug_txn();
+    let key = txn.key(name);
+    let Some(entry) = txn.find(db, &key, Lookup::Silent) else {
+        call.reply.error(errors::NO_SUCH_KEY);
+        return;
+    };
+    // Entries move when memory is compacted, so the address shown is one that stays: that of the key's name.
+    let address = isotherm_stdx::crc64::crc64(0, name) >> 16;
+    let mut text = format!("Value at:0x{address:x} refcount:1 encoding:{}", entry.encoding().name());
+    if !fast {
+        text.push_str(&format!(" serializedlength:{}", isotherm_codec::saved_bytes(&entry, &limits)));
+    }
+    let (idle, frequency) = (entry.idle_seconds(), entry.frequency());
+    text.push_str(&if is_lfu {
+        format!(" lfu_freq:{frequency} lfu_access_time_minutes:0")
+    } else {
+        format!(" lru:0 lru_seconds_idle:{idle}")
+    });
+    call.reply.simple(&text);
+}
+
+/// `POPULATE count [prefix] [size]`: keys that are there stay as they are.
+fn populate(call: &mut AdminCall<'_>) {
+    let count = parse_i64(call.args.get(2));
+    let size = call.args.try_get(4).map_or(Some(0), parse_i64);
+    let limit = isotherm_keyspace::STRING_BYTES_MAX as i64;
+    let (Some(count @ 0..), Some(size)) = (count, size.filter(|size| (0..=limit).contains(size))) else {
+        call.reply.error(errors::MUST_BE_POSITIVE);
+        return;
+    };
+    let prefix = call.args.try_get(3).unwrap_or(b"key");
+    let db = call.session.db;
+    let mut txn = call.txn();
+    for number in 0..count {
+        let name = [prefix, format!(":{number}").as_bytes()].concat();
+        let mut value = format!("value:{number}").into_bytes();
+        if size > 0 {
+            value.resize(size as usize, 0);
+        }
+        let key = txn.key(&name);
+        if !txn.contains(db, &key) && txn.set(db, &key, NewValue::encode(&value), Expiry::Clear).is_err() {
+            call.reply.error(errors::NO_MEMORY_FOR_KEY);
+            return;
+        }
+    }
+    call.reply.ok();
+}
+
+/// Pages instead of hash tables: what there is to say of them, INFO memory says.
+fn table_stats(call: &mut AdminCall<'_>) {
+    let Some(number) = parse_i64(call.args.get(2)) else {
+        call.reply.error(errors::NOT_AN_INTEGER);
+        return;
+    };
+    let Some(db) = u16::try_from(number).ok().filter(|db| *db < call.node.config.databases()) else {
+        call.reply.error("ERR Out of range database");
+        return;
+    };
+    let mut txn = call.txn();
+    let db = isotherm_keyspace::Db(db);
+    let text = format!(
+        "[Dictionary HT]\nPacked pages: {} keys\n[Expires HT]\nInside the pages: {} keys\n",
+        txn.len(db),
+        txn.volatile_len(db)
+    );
+    call.reply.verbatim("txt", text.as_bytes());
+}
+
+fn table_stats_of_key(call: &mut AdminCall<'_>) {
+    let (db, name) = (call.session.db, call.args.get(2));
+    let mut txn = call.debug_txn();
+    let key = txn.key(name);
+    let exists = txn.find(db, &key, Lookup::Silent).is_some();
+    call.reply.error(if exists {
+        "ERR The value stored at the specified key is not represented using an hash table"
+    } else {
+        errors::NO_SUCH_KEY
+    });
+}
+
+// ---- others ----
+
+fn write_log(call: &mut AdminCall<'_>) {
+    let_go(call);
+    log::warning(format!("DEBUG LOG: {}", String::from_utf8_lossy(call.args.get(2))));
+    call.reply.ok();
+}
+
+fn error(call: &mut AdminCall<'_>) {
+    call.reply.error(call.args.get(2));
+}
+
+/// Random patterns over random texts: the matcher neither fails nor takes long.
+fn match_globs(call: &mut AdminCall<'_>) {
+    const ROUNDS: usize = 10_000;
+    const BYTES_MAX: u64 = 32;
+    let alphabet = b"ab*?[]^-\\x";
+    for _ in 0..ROUNDS {
+        let [pattern, text] = [(); 2].map(|()| -> Vec<u8> {
+            (0..call.prng.below(BYTES_MAX)).map(|_| *call.prng.pick(alphabet)).collect()
+        });
+        std::hint::black_box(isotherm_stdx::glob_match(&pattern, &text, false));
+    }
+    call.reply.simple("Apparently the server did not crash: test passed");
+}
+
+/// Asserts whatever the keyspace calls an invariant, books included: the process ends where one does not hold.
+fn check_invariants(call: &mut AdminCall<'_>) {
+    call.held.check_invariants();
+    call.reply.ok();
+}
+
+fn client_eviction(call: &mut AdminCall<'_>) {
+    match call.node.clients_by_memory() {
+        Some(text) => call.reply.verbatim("txt", text.as_bytes()),
+        None => call.reply.error("ERR maxmemory-clients is disabled."),
+    }
+}
+
+/// Connections are closed by their owners, between two commands: they need no protection.
+fn protect_client(call: &mut AdminCall<'_>) {
+    match isotherm_stdx::parse_u64(call.args.get(2)) {
+        None => call.reply.error("ERR Invalid client id"),
+        Some(id) if call.node.clients.get(id).is_some() => call.reply.ok(),
+        Some(_) => call.reply.error(errors::NO_SUCH_CLIENT),
+    }
+}
+
+fn reply_buffer(call: &mut AdminCall<'_>) {
+    let (what, value) = (call.args.get(2), call.args.get(3));
+    let is = |bytes: &[u8], word: &str| bytes.eq_ignore_ascii_case(word.as_bytes());
+    let known_time = is(value, "never") || is(value, "reset") || parse_i64(value).is_some();
+    match () {
+        _ if is(what, "resizing") || (is(what, "peak-reset-time") && known_time) => call.reply.ok(),
+        _ if is(what, "peak-reset-time") => call.reply.error(errors::NOT_AN_INTEGER),
+        _ => call.reply.error(errors::subcommand_syntax(call.args)),
+    }
+}
+
+fn help(call: &mut AdminCall<'_>) {
+    write_help(call.reply, "DEBUG", HELP);
+}
+
+const HELP: &[&str] = &[
+    "CHECK-INVARIANTS",
+    "    Check all data structures. The server crashes if one is found corrupted.",
+    "CHANGE-REPL-ID",
+    "    Change the replication IDs of the instance.",
+    "    Dangerous: should be used only for testing the replication subsystem.",
+    "DIGEST",
+    "    Output a hex signature representing the current DB content.",
+    "DIGEST-VALUE <key> [<key> ...]",
+    "    Output a hex signature of the values of all the specified keys.",
+    "ERROR <string>",
+    "    Return a RESP protocol error with <string> as message. Useful for clients",
+    "    unit tests to simulate error replies.",
+    "LOG <message>",
+    "    Write <message> to the server log.",
+    "HTSTATS <dbid> [full]",
+    "    Return hash table statistics of the specified database.",
+    "HTSTATS-KEY <key> [full]",
+    "    Like HTSTATS but for the hash table stored at <key>'s value.",
+    "LOADAOF",
+    "    Flush the AOF buffers on disk and reload the AOF in memory.",
+    "OBJECT <key> [fast]",
+    "    Show low level info about `key` and associated value.",
+    "    Some fields of the default behavior may be time consuming to fetch,",
+    "    and `fast` can be passed to avoid fetching them.",
+    "OOM",
+    "    Crash the server simulating an out-of-memory error.",
+    "PANIC",
+    "    Crash the server simulating a panic.",
+    "POPULATE <count> [<prefix>] [<size>]",
+    "    Create <count> string keys named key:<num>. If <prefix> is specified then",
+    "    it is used instead of the 'key' prefix. These are not propagated to",
+    "    replicas. Cluster slots are not respected so keys not belonging to the",
+    "    current node can be created in cluster mode.",
+    "PROTOCOL <type>",
+    "    Reply with a test value of the specified type. <type> can be: string,",
+    "    integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
+    "    true, false.",
+    "RELOAD [option ...]",
+    "    Save the RDB on disk and reload it back to memory. Valid <option> values:",
+    "    * MERGE: conflicting keys will be loaded from RDB.",
+    "    * NOFLUSH: the existing database will not be removed before load, but",
+    "      conflicting keys will generate an exception and kill the server.",
+    "    * NOSAVE: the database will be loaded from an existing RDB file.",
+    "SEGFAULT",
+    "    Crash the server with sigsegv.",
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Setting it to 0 disables expiring keys in background when they are not",
+    "    accessed (otherwise the behavior). Setting it to 1 reenables back the",
+    "    default.",
+    "SLEEP <seconds>",
+    "    Stop the server for <seconds>. Decimals allowed.",
+    "STRINGMATCH-TEST",
+    "    Run a fuzz tester against the stringmatchlen() function.",
+    "PAUSE-CRON <0|1>",
+    "    Stop periodic cron job processing.",
+    "REPLYBUFFER PEAK-RESET-TIME <NEVER||RESET|time>",
+    "    Sets the time (in milliseconds) to wait between client reply buffer peak resets.",
+    "    In case NEVER is provided the last observed peak will never be reset",
+    "    In case RESET is provided the peak reset time will be restored to the default value",
+    "REPLYBUFFER RESIZING <0|1>",
+    "    Enable or disable the reply buffer resize cron job",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches() {
+        for (argument, expected) in
+            [("1", true), ("0", false), ("", false), ("10x", true), ("x1", false), (" -1", true)]
+        {
+            assert_eq!(is_on(argument.as_bytes()), expected, "{argument:?}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The way to a configuration at start: the file, standard input and the command line, which are one text to the
+//! parser, read line by line; the last word about a parameter counts.
+//!
+//! ```text
+//! isotherm-server a.conf --port 7000 --bind 127.0.0.1 ::1 -
+//!                 ^file  ^-------- lines "port 7000", "bind ..." ------^  ^ and standard input, before them
+//! ```
+
+use super::table::WORKERS_BY_CPUS;
+use super::value::os_error_text;
+use super::{Config, PARAMS, find, id};
+use crate::process::log;
+use isotherm_stdx::args_split::{Dialect, args_split};
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit that this was built from, and whether its sources differ from it ("1") or not ("0").
+pub const COMMIT: &str = env!("ISOTHERM_COMMIT");
+pub const CHANGED: &str = env!("ISOTHERM_CHANGED");
+
+/// A file that includes itself ends here.
+const INCLUDE_DEPTH_MAX: usize = 16;
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What the arguments ask for.
+pub enum Start {
+    Run(Box<Loaded>),
+    /// `--help` and `--version`: print this and end.
+    Say(String),
+}
+
+pub struct Loaded {
+    pub config: Config,
+    /// Absolute; `None` if none was named.
+    pub file: Option<PathBuf>,
+    /// What standard input said, if it was asked.
+    pub stdin: Option<Vec<u8>>,
+    /// Nothing at all was configured, which deserves a line in the log.
+    pub nothing_given: bool,
+}
+
+/// Why the server does not start.
+#[derive(PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// For standard error.
+    Config(Vec<u8>),
+    /// A line of the log (level warning).
+    Log(String),
+}
+
+/// Reads everything. `arguments` without the program's own name.
+pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
+    let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
+    match arguments.first() {
+        Some(&b"-v" | &b"--version") => {
+            let allocator = isotherm_allocator::name();
+            return Ok(Start::Say(format!(
+                "Isotherm server v={VERSION} sha={COMMIT}:{CHANGED} malloc={allocator}\n"
+            )));
+        }
+        Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE.into())),
+        _ => {}
+    }
+    let (file, options) = match arguments.split_first() {
+        Some((name, rest)) if !name.starts_with(b"-") => (Some(absolute(name)), rest),
+        _ => (None, &arguments[..]),
+    };
+    let options = command_line(options, file.is_none());
+    let config = Config::default();
+    let mut reader = Reader { config: &config, depth: 0 };
+    let mut text = Vec::new();
+    if let Some(file) = &file {
+        text = read_files(file.as_os_str().as_bytes())?;
+    }
+    let mut stdin = options.stdin.then(Vec::new);
+    if let Some(stdin) = &mut stdin {
+        log::notice("Reading config from stdin");
+        read_capped(std::io::stdin().lock(), Path::new("-"), stdin)?;
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
+        text.extend_from_slice(stdin);
+    }
+    text.push(b'\n');
+    text.extend_from_slice(&options.lines);
+    reader.read(&text)?;
+    let workers = id("io-threads");
+    if config.number(workers) == WORKERS_BY_CPUS {
+        config.set_number(workers, std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as i64));
+    }
+    Ok(Start::Run(Box::new(Loaded { config, file, stdin, nothing_given: arguments.is_empty() })))
+}
+
+const USAGE: &str = "\
+Usage: ./isotherm-server [/path/to/isotherm.conf] [options] [-]
+       ./isotherm-server - (read config from stdin)
+       ./isotherm-server -v or --version
+       ./isotherm-server -h or --help
+
+Examples:
+       ./isotherm-server (run the server with default conf)
+       echo 'maxmemory 128mb' | ./isotherm-server -
+       ./isotherm-server /etc/isotherm/6379.conf
+       ./isotherm-server --port 7777
+       ./isotherm-server /etc/myisotherm.conf --loglevel verbose -
+       ./isotherm-server /etc/myisotherm.conf --loglevel verbose
+";
+
+fn absolute(name: &[u8]) -> PathBuf {
+    let path = Path::new(std::ffi::OsStr::from_bytes(name));
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+// ---- the command line ----
+
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Options {
+    /// As they would stand in a file.
+    lines: Vec<u8>,
+    stdin: bool,
+}
+
+/// `--name` begins a line, everything else belongs to the line begun. A word right behind a name is its value even if
+/// it begins with dashes; so `--save --port 7000` would set `save` to "--port", and is an exception.
+fn command_line(arguments: &[&[u8]], first_counts: bool) -> Options {
+    let mut options = Options::default();
+    let mut has_value = true;
+    for (at, argument) in arguments.iter().enumerate() {
+        let is_last = at + 1 == arguments.len();
+        if *argument == b"-" && (is_last || (at == 0 && first_counts)) {
+            options.stdin = true;
+        } else if has_value && argument.starts_with(b"--") {
+            if !options.lines.is_empty() {
+                options.lines.push(b'\n');
+            }
+            options.lines.extend_from_slice(&argument[2..]);
+            options.lines.push(b' ');
+            let is_name_only = args_split(argument, Dialect::File).is_ok_and(|words| words.len() == 1);
+            has_value = !is_name_only;
+            if is_name_only && argument.eq_ignore_ascii_case(b"--save") {
+                let name_follows = arguments.get(at + 1).is_some_and(|next| next.starts_with(b"--"));
+                if is_last || name_follows {
+                    options.lines.extend_from_slice(b"\"\"");
+                    has_value = true;
+                }
+            }
+        } else {
+            quote(argument, &mut options.lines);
+            options.lines.push(b' ');
+            has_value = true;
+        }
+    }
+    options
+}
+
+/// Any bytes as one word of a line.
+pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in word {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => out.push(byte),
+            _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    out.push(b'"');
+}
+
+// ---- the file ----
+
+/// Directives that once were and say nothing any more, with one value.
+const DEPRECATED: [&[u8]; 7] = [
+    b"list-max-ziplist-entries",
+    b"list-max-ziplist-value",
+    b"lua-replicate-commands",
+    b"io-threads-do-reads",
+    b"dynamic-hz",
+    b"events-per-io-thread",
+    b"sanitize-dump-payload",
+];
+
+struct Reader<'a> {
+    config: &'a Config,
+    depth: usize,
+}
+
+/// Where and why a text is no configuration.
+struct Wrong {
+    /// Counted from 1, with its text; `None` if it is no line in particular.
+    line: Option<(usize, Vec<u8>)>,
+    reason: String,
+}
+
+impl Wrong {
+    fn into_error(self) -> StartError {
+        let mut text = format!("\n*** FATAL CONFIG FILE ERROR (Version {VERSION}) ***\n").into_bytes();
+        if let Some((number, line)) = self.line {
+            text.extend_from_slice(
+                format!("Reading the configuration file, at line {number}\n>>> '").as_bytes(),
+            );
+            text.extend_from_slice(&line);
+            text.extend_from_slice(b"'\n");
+        }
+        text.extend_from_slice(self.reason.as_bytes());
+        text.push(b'\n');
+        StartError::Config(text)
+    }
+}
+
+impl Reader<'_> {
+    fn read(&mut self, text: &[u8]) -> Result<(), StartError> {
+        for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let line = trim(line);
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let wrong = |reason: String| Wrong { line: Some((at + 1, line.to_vec())), reason }.into_error();
+            let words = args_split(line, Dialect::File)
+                .map_err(|_| wrong("Unbalanced quotes in configuration line".into()))?;
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let Some((name, arguments)) = words.split_first() else { continue };
+            if name.eq_ignore_ascii_case(b"include") && arguments.len() == 1 {
+                self.include(arguments[0]).map_err(|error| match error {
+                    IncludeError::TooDeep => wrong("Too many files include each other".into()),
+                    IncludeError::Fatal(error) => error,
+                })?;
+                continue;
+            }
+            self.directive(name, arguments).map_err(wrong)?;
+        }
+        check_log_file(self.config).map_err(|reason| Wrong { line: None, reason }.into_error())
+    }
+
+    fn directive(&mut self, name: &[u8], arguments: &[&[u8]]) -> Result<(), String> {
+        if let Some((id, _)) = find(name) {
+            let multi_arg = PARAMS[id.index()].flags.multi_arg;
+            let split;
+            let arguments = match arguments {
+                [single] if multi_arg && !single.is_empty() => {
+                    split = args_split(single, Dialect::File).unwrap_or_default();
+                    split.iter().map(Vec::as_slice).collect()
+                }
+                _ => arguments.to_vec(),
+            };
+            if !multi_arg && arguments.len() != 1 {
+                return Err("wrong number of arguments".into());
+            }
+            self.config.set_arguments(id, &arguments).map_err(|reason| reason.into_owned())?;
+            return Ok(());
+        }
+        let name = name.to_ascii_lowercase();
+        if arguments.len() == 1 && DEPRECATED.contains(&name.as_slice()) {
+            return Ok(());
+        }
+        let reason = match (name.as_slice(), arguments.len()) {
+            (b"rename-command", 2) => "commands cannot be renamed yet",
+            (b"user", 1..) => "there are no users but the default one yet",
+            (b"loadmodule", 1..) => "there are no modules",
+            // The field would become another program; to become a store instead would be a surprise.
+            (b"sentinel", 0) => "there is no sentinel mode",
+            (b"sentinel", _) => "sentinel directive while not in sentinel mode",
+            (name, 0) if name.contains(&b'.') => "Module config specified without value",
+            (name, _) if name.contains(&b'.') => "there are no modules",
+            _ => "Bad directive or wrong number of arguments",
+        };
+        Err(reason.into())
+    }
+
+    fn include(&mut self, pattern: &[u8]) -> Result<(), IncludeError> {
+        if self.depth == INCLUDE_DEPTH_MAX {
+            return Err(IncludeError::TooDeep);
+        }
+        let text = read_files(pattern).map_err(IncludeError::Fatal)?;
+        self.depth += 1;
+        let result = self.read(&text).map_err(IncludeError::Fatal);
+        self.depth -= 1;
+        result
+    }
+}
+
+enum IncludeError {
+    TooDeep,
+    Fatal(StartError),
+}
+
+/// Whether the log can be written is found out before there is no way to complain.
+fn check_log_file(config: &Config) -> Result<(), String> {
+    let Some(path) = config.log_file() else { return Ok(()) };
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| format!("Can't open the log file: {}", os_error_text(&error)))
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let start = line.iter().take_while(|byte| is_blank(byte)).count();
+    let end = line.len() - line[start..].iter().rev().take_while(|byte| is_blank(byte)).count();
+    &line[start..end]
+}
+
+// ---- reading files ----
+
+/// One file, or all that a pattern names (there may be none: an empty conf.d is no mistake).
+fn read_files(pattern: &[u8]) -> Result<Vec<u8>, StartError> {
+    let mut text = Vec::new();
+    let is_pattern = pattern.iter().any(|byte| b"*?[".contains(byte));
+    let paths = if is_pattern {
+        matching_paths(pattern)
+    } else {
+        vec![PathBuf::from(OsString::from_vec(pattern.to_vec()))]
+    };
+    for path in paths {
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+        let file = std::fs::File::open(&path).map_err(|error| cannot_open(&path, &error))?;
+        read_capped(file, &path, &mut text)?;
+    }
+    Ok(text)
+}
+
+fn read_capped(source: impl Read, path: &Path, text: &mut Vec<u8>) -> Result<(), StartError> {
+    let before = text.len();
+    source.take(FILE_BYTES_MAX + 1).read_to_end(text).map_err(|error| cannot_open(path, &error))?;
+    if (text.len() - before) as u64 > FILE_BYTES_MAX {
+        return Err(StartError::Log(format!("Fatal error, config file '{}' is too large", path.display())));
+    }
+    Ok(())
+}
+
+fn cannot_open(path: &Path, error: &std::io::Error) -> StartError {
+    StartError::Log(format!(
+        "Fatal error, can't open config file '{}': {}",
+        path.display(),
+        os_error_text(error)
+    ))
+}
+
+/// Existing paths that fit a pattern, sorted. Hidden files need a pattern that begins with a dot.
+fn matching_paths(pattern: &[u8]) -> Vec<PathBuf> {
+    let root = if pattern.starts_with(b"/") { PathBuf::from("/") } else { PathBuf::new() };
+    let mut found = vec![root];
+    for part in pattern.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+        found = found.iter().flat_map(|folder| matching_entries(folder, part)).collect();
+    }
+    found.sort();
+    found
+}
+
+fn matching_entries(folder: &Path, part: &[u8]) -> Vec<PathBuf> {
+    if !part.iter().any(|byte| b"*?[".contains(byte)) {
+        let path = folder.join(std::ffi::OsStr::from_bytes(part));
+        return if path.exists() { vec![path] } else { Vec::new() };
+    }
+    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let Ok(entries) = std::fs::read_dir(listed) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name()));
+    let fits = |name: &OsString| {
+        let name = name.as_bytes();
+        (part.starts_with(b".") || !name.starts_with(b".")) && isotherm_stdx::glob_match(part, name, false)
+    };
+    names.filter(fits).map(|name| folder.join(name)).collect()
+}
+
+#[cfg(test)]
+mod tests;

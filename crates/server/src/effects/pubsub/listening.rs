@@ -1,0 +1,234 @@
+//! What one session listens to. Few sessions listen, so it lies behind a pointer that is mostly empty.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use isotherm_keyspace::Held;
+
+use super::{Audience, Kind, Name};
+use crate::effects::tracking::{Mode, Tracking};
+use crate::node::Node;
+use crate::session::Session;
+
+#[derive(Default)]
+pub struct Listening {
+    names: [HashSet<Name>; Kind::COUNT],
+    /// It wants a line for every command.
+    pub monitors: bool,
+    pub tracking: Option<Box<Tracking>>,
+    /// What was in the mailbox before its next command was read has been handed out.
+    pub heard: bool,
+}
+
+/// The same for other threads (CLIENT LIST).
+#[derive(Default)]
+pub struct SeenListening {
+    counts: [AtomicU32; Kind::COUNT],
+    bytes: AtomicU64,
+    /// `MONITORS` and so on.
+    marks: AtomicU8,
+    /// Where its invalidations go.
+    redirect: AtomicI64,
+}
+
+impl SeenListening {
+    pub const MONITORS: u8 = 1;
+    pub const TRACKS: u8 = 2;
+    pub const BROKEN: u8 = 4;
+    pub const BROADCAST: u8 = 8;
+
+    pub fn marks(&self) -> u8 {
+        self.marks.load(Ordering::Relaxed)
+    }
+
+    /// The session that is told in the place of one that tracks: 0 for none, -1 if it does not track.
+    pub fn redirect(&self) -> i64 {
+        match self.marks() & SeenListening::TRACKS {
+            0 => -1,
+            _ => self.redirect.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn count(&self, kind: Kind) -> u32 {
+        self.counts[kind as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn any(&self) -> bool {
+        Kind::ALL.iter().any(|kind| self.count(*kind) > 0)
+    }
+
+    /// What its subscriptions take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Listening {
+    pub fn count(&self, kind: Kind) -> usize {
+        self.names[kind as usize].len()
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.any() && !self.monitors && self.tracking.is_none()
+    }
+
+    fn any(&self) -> bool {
+        self.names.iter().any(|names| !names.is_empty())
+    }
+
+    /// Of the sets, and of what it tracks; the names are shared. 17 B a place: a pointer, a length, and a byte of the table.
+    fn bytes(&self) -> usize {
+        const PLACE_BYTES: usize = size_of::<Name>() + 1;
+        let names = self.names.iter().map(|names| names.capacity() * PLACE_BYTES).sum::<usize>();
+        size_of::<Listening>() + names + self.tracking.as_ref().map_or(0, |tracking| tracking.bytes())
+    }
+
+    fn marks(&self) -> u8 {
+        let mark = |is: bool, mark: u8| if is { mark } else { 0 };
+        let tracking = self.tracking.as_deref();
+        mark(self.monitors, SeenListening::MONITORS)
+            | mark(tracking.is_some(), SeenListening::TRACKS)
+            | mark(tracking.is_some_and(|tracking| tracking.is_broken), SeenListening::BROKEN)
+            | mark(
+                tracking.is_some_and(|tracking| tracking.mode == Mode::Broadcast),
+                SeenListening::BROADCAST,
+            )
+    }
+
+    fn show(&self, seen: &SeenListening) {
+        for kind in Kind::ALL {
+            seen.counts[kind as usize].store(self.count(kind) as u32, Ordering::Relaxed);
+        }
+        seen.bytes.store(self.bytes() as u64, Ordering::Relaxed);
+        let redirect = self.tracking.as_ref().map_or(0, |tracking| tracking.redirect as i64);
+        seen.redirect.store(redirect, Ordering::Relaxed);
+        seen.marks.store(self.marks(), Ordering::Relaxed);
+    }
+}
+
+impl Session {
+    /// Whether it listens to a channel or a pattern.
+    pub fn is_subscriber(&self) -> bool {
+        self.listening.as_ref().is_some_and(|listening| listening.any())
+    }
+
+    /// Whether it is there to hear, and no sign of life is expected.
+    pub fn may_be_silent(&self) -> bool {
+        self.is_subscriber() || self.monitors()
+    }
+
+    /// Channels and patterns together, or shard channels: what answers to SUBSCRIBE and its kin count.
+    pub fn subscriptions(&self, kind: Kind) -> usize {
+        let count = |kind| self.listening.as_ref().map_or(0, |listening| listening.count(kind));
+        match kind {
+            Kind::Channel | Kind::Pattern => count(Kind::Channel) + count(Kind::Pattern),
+            Kind::ShardChannel => count(Kind::ShardChannel),
+        }
+    }
+
+    /// What it has named so far, and its end takes out again: watched keys, channels, patterns, prefixes.
+    pub fn named_items(&self) -> usize {
+        let prefixes = self.tracking().map_or(0, |tracking| tracking.prefixes.len());
+        let names = self.subscriptions(Kind::Channel) + self.subscriptions(Kind::ShardChannel);
+        self.watch.as_ref().map_or(0, |list| list.keys.len()) + names + prefixes
+    }
+
+    /// The names of one kind.
+    pub fn subscribed(&self, kind: Kind) -> Vec<Name> {
+        let names = self.listening.as_ref().map(|listening| &listening.names[kind as usize]);
+        names.into_iter().flatten().cloned().collect()
+    }
+
+    pub fn subscribe(&mut self, node: &Node, audience: &mut Audience, kind: Kind, name: &[u8]) {
+        if !self.is_subscriber() {
+            node.pubsub.sessions.fetch_add(1, Ordering::AcqRel);
+        }
+        let listening = self.listening.get_or_insert_default();
+        if listening.names[kind as usize].contains(name) {
+            return;
+        }
+        let (shared, since) = node.pubsub.subscribe(kind, name, self.shared.worker);
+        listening.names[kind as usize].insert(Name::clone(&shared));
+        audience.add(kind, shared, self.shared.token.load(Ordering::Relaxed), since);
+        self.listening_changed();
+    }
+
+    pub fn unsubscribe(&mut self, node: &Node, audience: &mut Audience, kind: Kind, name: &[u8]) {
+        let Some(listening) = &mut self.listening else { return };
+        let names = &mut listening.names[kind as usize];
+        if !names.remove(name) {
+            return;
+        }
+        if names.capacity() > 64 && names.len() < names.capacity() / 8 {
+            names.shrink_to(names.len() * 2);
+        }
+        node.pubsub.unsubscribe(kind, name, self.shared.worker);
+        audience.remove(kind, name, self.shared.token.load(Ordering::Relaxed));
+        let any = listening.any();
+        if !any {
+            node.pubsub.sessions.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.listening_changed();
+    }
+
+    // ---- monitoring ----
+
+    pub fn monitors(&self) -> bool {
+        self.listening.as_ref().is_some_and(|listening| listening.monitors)
+    }
+
+    /// MONITOR.
+    pub fn monitor(&mut self, node: &Node, audience: &mut Audience) {
+        node.add_monitor(self.shared.worker);
+        audience.add_monitor(self.shared.token.load(Ordering::Relaxed));
+        self.listening.get_or_insert_default().monitors = true;
+        self.listening_changed();
+    }
+
+    fn stop_monitoring(&mut self, node: &Node, audience: &mut Audience) {
+        if !self.monitors() {
+            return;
+        }
+        node.remove_monitor(self.shared.worker);
+        audience.remove_monitor(self.shared.token.load(Ordering::Relaxed));
+        if let Some(listening) = &mut self.listening {
+            listening.monitors = false;
+        }
+        self.listening_changed();
+    }
+
+    // ---- all of it ----
+
+    /// RESET, or its end: it listens to nothing.
+    pub fn stop_listening(&mut self, node: &Node, held: &mut Held<'static>, audience: &mut Audience) {
+        if self.listening.is_none() {
+            return;
+        }
+        for kind in Kind::ALL {
+            for name in self.subscribed(kind) {
+                self.unsubscribe(node, audience, kind, &name);
+            }
+        }
+        self.stop_monitoring(node, audience);
+        self.stop_tracking(node, held, audience);
+        assert!(self.listening.is_none(), "whoever listens to nothing keeps nothing");
+    }
+
+    /// The session that it redirects to is gone.
+    pub fn redirect_is_broken(&mut self) {
+        if let Some(tracking) = self.listening.as_mut().and_then(|listening| listening.tracking.as_mut()) {
+            tracking.is_broken = true;
+        }
+        self.listening_changed();
+    }
+
+    /// Shows it to others, and forgets what is empty.
+    pub fn listening_changed(&mut self) {
+        let Some(listening) = &self.listening else { return };
+        listening.show(&self.shared.listening);
+        if listening.is_idle() {
+            self.listening = None;
+            self.shared.listening.bytes.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The pump: where effects go on their way from a command to whoever follows it.
+//!
+//! One pump a thread that changes keys: each worker's, and the cron's. It hears of effects while the partitions are
+//! locked, so events of a key are told in the order in which they happened. What trackers are told is gathered until the
+//! batch is over: many keys make one broadcast, and whoever waited for a key is answered before his copy of it is stale. WATCH is served inside the keyspace, and what is counted
+//! (hits, expired keys) comes with the transaction. The log attaches here.
+
+use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
+
+use crate::effects::events::Events;
+use crate::effects::tracking::{Author, Changes, Stale};
+use crate::node::Node;
+
+pub struct Pump {
+    node: &'static Node,
+    /// The worker whose pump it is.
+    worker: Option<u16>,
+    mask: EffectMask,
+    events: Events,
+    /// The session whose command runs; 0 if it is none's.
+    pub author: Author,
+    /// For those who have read a key, and for those who have named a prefix.
+    stale: Vec<Stale>,
+    changes: Changes,
+}
+
+impl Pump {
+    pub fn new(node: &'static Node, worker: Option<u16>) -> Pump {
+        let (mask, events) = (EffectMask::NONE, Events::default());
+        Pump { node, worker, mask, events, author: 0, stale: Vec::new(), changes: Changes::new() }
+    }
+
+    /// Which events are to be told from now on.
+    pub fn listen(&mut self, events: Events) {
+        self.events = events;
+        self.mask = if events.any() { EffectMask::EVENTS } else { EffectMask::NONE };
+    }
+
+    /// A batch is over, and its replies are not written yet. Nothing is held.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.tell_readers();
+        self.broadcast();
+    }
+
+    /// Posts the changed keys to the workers whose clients have read them. The partitions of the batch may still be held: a
+    /// client that waits in one of their lists hears of the change before it can leave that list.
+    #[inline]
+    pub fn tell_readers(&mut self) {
+        if !self.stale.is_empty() {
+            self.stale.drain(..).for_each(|stale| self.node.tell_stale(self.worker, stale));
+        }
+    }
+
+    /// Those who have named prefixes are told. There may be very many prefixes: nothing is held.
+    #[inline]
+    pub fn broadcast(&mut self) {
+        if !self.changes.is_empty() {
+            self.node.broadcast(self.worker, std::mem::take(&mut self.changes));
+        }
+    }
+
+    fn event(&self, class: EventClass, name: &str, db: Db, key: &[u8]) {
+        if self.events.has(class) {
+            self.node.notify(self.events, self.worker, name, db, key);
+        }
+    }
+
+    /// Whoever has read the key is told.
+    fn changed(&mut self, key: &[u8], author: Author) {
+        let trackers = &self.node.trackers;
+        self.stale.extend(trackers.take(key, author));
+        if trackers.prefixes() > 0 {
+            self.changes.insert(key.into(), author);
+        }
+    }
+}
+
+impl EffectSink for Pump {
+    #[inline]
+    fn mask(&self) -> EffectMask {
+        self.mask
+    }
+
+    fn effect(&mut self, effect: Effect<'_>) {
+        match effect {
+            Effect::Event { class, name, db, key } => self.event(class, name, db, key),
+            // These are nobody's doing: NOLOOP does not hold for them.
+            Effect::Expired { db, key } => {
+                self.event(EventClass::Expired, "expired", db, key);
+                self.changed(key, 0);
+            }
+            Effect::Evicted { db, key } => {
+                self.changed(key, 0);
+                self.event(EventClass::Evicted, "evicted", db, key);
+            }
+            Effect::Touched { key, .. } => self.changed(key, self.author),
+            Effect::Flushed { .. } => self.node.keys_flushed(self.worker),
+            Effect::LogVerbatim { .. } | Effect::Log { .. } => {}
+        }
+    }
+}

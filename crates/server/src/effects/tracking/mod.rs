@@ -1,0 +1,226 @@
+//! CLIENT TRACKING: clients that keep values of their own are told when these are no longer right.
+//!
+//! ```text
+//! GET k, by a session that tracks     k's partition is locked: table { k: 17 at worker 0 }
+//! SET k, by anybody                   the same lock: k leaves the table, letter { k, 17 } to worker 0
+//! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
+//! ```
+//! What a session has read is noted under the lock of the key's partition, and every change is told under it
+//! (`Effect::Touched`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
+//! that lies beside what a change looks at anyway, so without trackers it costs nothing.
+//!
+//! Letters leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
+//! keys that a batch has changed go to every worker where somebody has named one; it knows who.
+//!
+//! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
+
+mod state;
+mod table;
+
+pub use state::{Mode, Tracking};
+pub use table::Tracker;
+
+use isotherm_keyspace::Held;
+use isotherm_stdx::steps;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::config::{Id, id};
+use crate::effects::pubsub::{Hearers, LETTER_BYTES};
+use crate::node::Node;
+use crate::observe::holds;
+use crate::worker::Letter;
+use table::Table;
+
+/// Who has changed a key: the id of a session, or 0.
+pub type Author = u64;
+
+/// Keys that were changed within one batch, and who was the last to change each.
+pub type Changes = BTreeMap<Box<[u8]>, Author>;
+
+/// A key that has changed, and who has read it.
+pub struct Stale {
+    key: Arc<[u8]>,
+    readers: Vec<Tracker>,
+    author: Author,
+}
+
+/// Keys that leave a table that is too large, for one that is noted.
+const FORGOTTEN_PER_NOTE_MAX: usize = 100;
+/// And in one turn of the cron.
+const FORGOTTEN_PER_TURN_MAX: usize = 10_000;
+
+/// What all workers share.
+#[derive(Default)]
+pub struct Trackers {
+    table: Table,
+    /// Sessions that track.
+    sessions: AtomicUsize,
+    /// Prefixes, and how many sessions of each worker want them.
+    prefixes: RwLock<BTreeMap<Box<[u8]>, Hearers>>,
+    prefix_count: AtomicUsize,
+}
+
+impl Trackers {
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Acquire)
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    pub fn keys(&self) -> usize {
+        self.table.keys()
+    }
+
+    pub fn items(&self) -> usize {
+        self.table.items()
+    }
+
+    pub fn prefixes(&self) -> usize {
+        self.prefix_count.load(Ordering::Acquire)
+    }
+
+    /// A key has changed, whose partition is held. Whoever has read it is to be told, and reads it anew.
+    pub fn take(&self, key: &[u8], author: Author) -> Option<Stale> {
+        self.table.take(key).map(|readers| Stale { key: key.into(), readers, author })
+    }
+
+    pub fn add_prefix(&self, prefix: &[u8], worker: u16) {
+        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+        prefixes.entry(prefix.into()).or_default().add(worker);
+        self.prefix_count.store(prefixes.len(), Ordering::Release);
+    }
+
+    pub fn remove_prefix(&self, prefix: &[u8], worker: u16) {
+        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+        let hearers = prefixes.get_mut(prefix).expect("the session has named it");
+        hearers.remove(worker);
+        if hearers.total() == 0 {
+            prefixes.remove(prefix);
+        }
+        self.prefix_count.store(prefixes.len(), Ordering::Release);
+    }
+}
+
+/// What letters are booked with.
+pub fn stale_bytes(key: &[u8]) -> usize {
+    LETTER_BYTES + key.len()
+}
+
+pub fn changes_bytes(changes: &Changes) -> usize {
+    changes.keys().map(|key| stale_bytes(key)).sum()
+}
+
+impl Node {
+    /// One more session tracks. All partitions tell what changes from now on: everything is held for a moment also by the
+    /// second, so that it reads nothing before the first has said so.
+    pub fn add_tracker(&self, held: &mut Held<'static>) {
+        let held_before = held.holds_all();
+        held.acquire(isotherm_keyspace::Want::All);
+        let from = self.stats.now_ticks();
+        if self.trackers.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
+            held.tell_changes(true);
+        }
+        if !held_before {
+            holds::note_gate(from);
+            held.release();
+        }
+    }
+
+    /// One less, by its own word or its end. With the last one the changes are told no longer.
+    pub fn remove_tracker(&self, held: &mut Held<'static>) {
+        if self.trackers.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let held_before = held.holds_all();
+        held.acquire(isotherm_keyspace::Want::All);
+        let from = self.stats.now_ticks();
+        // Somebody may have begun meanwhile.
+        if self.trackers.sessions() == 0 {
+            held.tell_changes(false);
+            self.trackers.table.clear();
+        }
+        if !held_before {
+            holds::note_gate(from);
+            held.release();
+        }
+    }
+
+    /// A session has read a key, whose partition is held. `from` is the worker that ran the command: not always the
+    /// session's own, as a client that waits is served by whichever worker has what it waits for.
+    pub fn note_read(&self, from: u16, tracker: Tracker, key: &[u8]) {
+        self.trackers.table.note(key, tracker);
+        self.forget_reads(Some(from), FORGOTTEN_PER_NOTE_MAX);
+    }
+
+    /// `tracking-table-max-keys`: whoever has read what is forgotten is told that it may have changed.
+    fn forget_reads(&self, from: Option<u16>, count_max: usize) {
+        const KEYS_MAX: Id = id("tracking-table-max-keys");
+        let keys_max = self.config.number(KEYS_MAX) as usize;
+        for _ in 0..count_max {
+            if keys_max == 0 || self.trackers.keys() <= keys_max {
+                return;
+            }
+            let Some((key, readers)) = self.trackers.table.take_any() else { return };
+            self.tell_stale(from, Stale { key: key.into(), readers, author: 0 });
+        }
+    }
+
+    /// The same from time to time, for a limit that was lowered.
+    pub fn forget_some_reads(&self) {
+        self.trackers.table.drop_cleared();
+        if self.trackers.keys() > 0 {
+            // The control thread is no worker: whoever it tells is woken.
+            self.forget_reads(None, FORGOTTEN_PER_TURN_MAX);
+        }
+    }
+
+    /// Tells the workers of those who have read a key.
+    pub fn tell_stale(&self, from: Option<u16>, stale: Stale) {
+        let mut workers: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+        for tracker in stale.readers {
+            workers.entry(tracker.worker()).or_default().push(tracker.id());
+        }
+        for (worker, ids) in workers {
+            self.crowd(stale_bytes(&stale.key));
+            let letter = Letter::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
+            self.post_from(from, worker, letter);
+        }
+    }
+
+    /// All keys have left: nothing that anybody has read is right.
+    pub fn keys_flushed(&self, from: Option<u16>) {
+        self.trackers.table.clear();
+        if self.trackers.sessions() > 0 {
+            (0..self.worker_count() as u16).for_each(|worker| self.post_from(from, worker, Letter::Flushed));
+        }
+    }
+
+    /// What was changed in a batch goes to the workers where somebody has named a prefix.
+    pub fn broadcast(&self, from: Option<u16>, changes: Changes) {
+        let prefixes = self.trackers.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+        // By the order of the keys: very many may have changed, and very many prefixes may be named.
+        let fits = |prefix: &[u8]| {
+            steps::note(1);
+            let mut behind = changes.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+            behind.next().is_some_and(|(key, _)| key.starts_with(prefix))
+        };
+        let mut workers: Vec<u16> = prefixes
+            .iter()
+            .filter(|(prefix, _)| fits(prefix))
+            .flat_map(|(_, hearers)| hearers.by_worker().map(|(worker, _)| worker))
+            .collect();
+        drop(prefixes);
+        workers.sort_unstable();
+        workers.dedup();
+        let changes = Arc::new(changes);
+        for worker in workers {
+            self.crowd(changes_bytes(&changes));
+            self.post_from(from, worker, Letter::Changes(Arc::clone(&changes)));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What only the system knows of this process: resident memory, processor time. Read from /proc, each once, when somebody
+//! asks for the first time; or all of it ahead (`ask`), for a transaction that will tell it while it holds its locks.
+
+use std::cell::OnceCell;
+
+use crate::node::Node;
+use crate::observe::resident::{self, Kernel, Resident};
+
+#[derive(Clone, Default, Debug)]
+pub struct Facts {
+    rss_bytes: OnceCell<u64>,
+    cpu: OnceCell<Cpu>,
+    control_cpu: OnceCell<Cpu>,
+    control_cpu_seconds: OnceCell<f64>,
+    /// `None` inside where the kernel does not tell.
+    resident: OnceCell<Option<Resident>>,
+    kernel: OnceCell<Kernel>,
+}
+
+/// The processor time of the process in seconds.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Cpu {
+    pub user: f64,
+    pub system: f64,
+}
+
+impl Facts {
+    /// Everything now; whose the resident pages are only with `map`.
+    pub fn ask(node: &Node, map: bool) -> Facts {
+        let facts = Facts::default();
+        facts.rss_bytes();
+        facts.cpu();
+        facts.control_cpu();
+        facts.control_cpu_seconds();
+        if map {
+            facts.resident(node);
+            facts.kernel();
+        }
+        facts
+    }
+
+    /// Memory that is really there. 0 where the system does not say.
+    pub fn rss_bytes(&self) -> u64 {
+        *self.rss_bytes.get_or_init(memory_rss_bytes)
+    }
+
+    pub fn cpu(&self) -> Cpu {
+        *self.cpu.get_or_init(cpu_seconds)
+    }
+
+    /// The processor time of the control thread, whose number is that of the process.
+    pub fn control_cpu(&self) -> Cpu {
+        let ask = || cpu_ticks(&format!("/proc/self/task/{}/stat", std::process::id()));
+        *self.control_cpu.get_or_init(ask)
+    }
+
+    /// The same exactly, in seconds.
+    pub fn control_cpu_seconds(&self) -> f64 {
+        let ask = || run_time_ns(format!("/proc/self/task/{}/schedstat", std::process::id()));
+        *self.control_cpu_seconds.get_or_init(|| ask().unwrap_or_default() as f64 / 1e9)
+    }
+
+    /// Whose the resident pages are: some ten milliseconds for each gigabyte.
+    pub fn resident(&self, node: &Node) -> Option<Resident> {
+        *self.resident.get_or_init(|| {
+            let mappings: Vec<_> = node.keyspace.arenas().iter().flat_map(|arena| arena.mappings()).collect();
+            resident::resident(&mappings)
+        })
+    }
+
+    pub fn kernel(&self) -> Kernel {
+        *self.kernel.get_or_init(resident::kernel)
+    }
+}
+
+/// Memory that is really there. 0 where the system does not say.
+fn memory_rss_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or_default() * rustix::param::page_size() as u64
+}
+
+/// User and system time as the kernel samples them, drawn to the sum that it measures exactly.
+fn cpu_seconds() -> Cpu {
+    let sampled_parts = cpu_ticks("/proc/self/stat");
+    let sampled = sampled_parts.user + sampled_parts.system;
+    let exact = exact_cpu_seconds().unwrap_or(sampled);
+    let share = if sampled > 0.0 { sampled_parts.user / sampled } else { 0.5 };
+    Cpu { user: exact * share, system: exact * (1.0 - share) }
+}
+
+/// As the kernel samples it.
+fn cpu_ticks(path: &str) -> Cpu {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // The process's name may hold anything; what follows its closing parenthesis is the state, field 3.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace().collect();
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    let ticks = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
+    let seconds = |number| ticks(number).unwrap_or_default() / per_second;
+    Cpu { user: seconds(14), system: seconds(15) }
+}
+
+/// The run time of all threads, in nanoseconds by the scheduler. Threads of this server do not end before it does.
+fn exact_cpu_seconds() -> Option<f64> {
+    let mut sum_ns = 0u64;
+    for task in std::fs::read_dir("/proc/self/task").ok()? {
+        sum_ns += run_time_ns(task.ok()?.path().join("schedstat"))?;
+    }
+    Some(sum_ns as f64 / 1e9)
+}
+
+/// How long a thread has run.
+fn run_time_ns(schedstat: impl AsRef<std::path::Path>) -> Option<u64> {
+    std::fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_uses_memory_and_time() {
+        assert!(memory_rss_bytes() > 1 << 20);
+        // Threads of other tests end meanwhile, and take their time with them.
+        assert!((0..20).any(|_| is_work_seen()), "50 ms of work are not seen");
+    }
+
+    fn is_work_seen() -> bool {
+        let before = cpu_seconds();
+        let start = std::time::Instant::now();
+        let mut sum = 0u64;
+        while start.elapsed().as_millis() < 50 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        let after = cpu_seconds();
+        after.user + after.system > before.user + before.system + 0.005
+    }
+}

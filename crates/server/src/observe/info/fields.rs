@@ -1,0 +1,366 @@
+//! The fields of INFO, by section.
+
+use isotherm_stdx::units::human_bytes;
+
+use super::snapshot::Snapshot;
+use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
+use crate::config::file::{CHANGED, COMMIT, VERSION};
+use crate::effects::pubsub::Kind;
+use crate::node::Tasks;
+use crate::observe::stats::{Counter, CycleCounters};
+use crate::process::start_options;
+use crate::upkeep::compaction::share_percent;
+use std::sync::atomic::Ordering;
+
+/// A name, and how its value is found.
+pub type Field = (&'static str, fn(&Snapshot<'_>) -> String);
+
+/// Nothing of this kind exists yet, so there are none of it.
+fn none(_: &Snapshot<'_>) -> String {
+    "0".into()
+}
+
+pub const SERVER: &[Field] = &[
+    ("redis_version", |_| REDIS_VERSION.into()),
+    ("server_name", |_| "isotherm".into()),
+    ("isotherm_version", |_| VERSION.into()),
+    ("valkey_version", |_| VALKEY_VERSION.into()),
+    ("valkey_release_stage", |_| "ga".into()),
+    ("redis_git_sha1", |_| COMMIT.into()),
+    ("redis_git_dirty", |_| CHANGED.into()),
+    ("server_mode", |_| "standalone".into()),
+    ("os", |_| {
+        let name = rustix::system::uname();
+        [name.sysname(), name.release(), name.machine()]
+            .map(|part| part.to_string_lossy().into_owned())
+            .join(" ")
+    }),
+    ("arch_bits", |_| usize::BITS.to_string()),
+    ("monotonic_clock", |_| "TSC".into()),
+    ("multiplexing_api", |_| "epoll".into()),
+    ("process_id", |_| std::process::id().to_string()),
+    ("process_supervised", |_| if crate::process::supervisor::is_there() { "systemd" } else { "no" }.into()),
+    ("run_id", |s| s.node.run_id.to_string()),
+    ("tcp_port", |s| s.node.config.port().to_string()),
+    ("server_time_usec", |s| (s.now.0 * 1000).to_string()),
+    ("uptime_in_seconds", |s| uptime_seconds(s).to_string()),
+    ("uptime_in_days", |s| (uptime_seconds(s) / 86_400).to_string()),
+    ("hz", |s| s.node.config.hz().to_string()),
+    ("configured_hz", |s| s.node.config.hz().to_string()),
+    ("clients_hz", |s| s.node.config.hz().to_string()),
+    // The field's clock of seconds in 24 bits.
+    ("lru_clock", |s| ((s.now.0 / 1000) & 0xff_ffff).to_string()),
+    ("executable", |s| s.node.executable.display().to_string()),
+    ("config_file", |s| {
+        s.node.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+    }),
+    ("io_threads_active", |s| u8::from(s.node.worker_count() > 1).to_string()),
+    ("availability_zone", |s| String::from_utf8_lossy(&s.node.config.availability_zone()).into_owned()),
+];
+
+fn uptime_seconds(snapshot: &Snapshot<'_>) -> i64 {
+    snapshot.now.ms_since(snapshot.node.started).max(0) / 1000
+}
+
+pub const CLIENTS: &[Field] = &[
+    ("connected_clients", |s| s.node.clients.len().to_string()),
+    ("cluster_connections", none),
+    ("maxclients", |s| s.node.config.max_clients().to_string()),
+    ("client_recent_max_input_buffer", |s| s.clients().input_bytes_max.to_string()),
+    ("client_recent_max_output_buffer", |s| s.clients().output_bytes_max.to_string()),
+    ("blocked_clients", |s| s.clients().waiting.to_string()),
+    ("tracking_clients", |s| s.node.trackers.sessions().to_string()),
+    ("pubsub_clients", |s| s.node.pubsub.sessions.load(Ordering::Acquire).to_string()),
+    ("watching_clients", |s| s.clients().watching.to_string()),
+    ("clients_in_timeout_table", none),
+    ("total_watched_keys", |s| s.clients().watched_keys.to_string()),
+    ("total_blocking_keys", |s| s.node.keyspace.waited_keys()[0].to_string()),
+    ("total_blocking_keys_on_nokey", |s| s.node.keyspace.waited_keys()[1].to_string()),
+    ("paused_reason", |s| if pause(s) == "none" { "none" } else { "client_pause" }.into()),
+    ("paused_actions", |s| pause(s).into()),
+    ("paused_timeout_milliseconds", |s| match pause(s) {
+        "none" => "0".into(),
+        _ => (s.node.pause.end_ms() - s.now.0).max(0).to_string(),
+    }),
+];
+
+fn pause(snapshot: &Snapshot<'_>) -> &'static str {
+    let tasks = snapshot.node.tasks();
+    match () {
+        _ if !snapshot.node.pause.is_on(snapshot.now) => "none",
+        _ if tasks.has(Tasks::PAUSE_ALL) => "all",
+        _ if tasks.has(Tasks::PAUSE_WRITE) => "write",
+        _ => "none",
+    }
+}
+
+pub const MEMORY: &[Field] = &[
+    ("used_memory", |s| s.node.used_memory_bytes().to_string()),
+    ("used_memory_human", |s| human_bytes(s.node.used_memory_bytes())),
+    ("used_memory_rss", |s| s.facts.rss_bytes().to_string()),
+    ("used_memory_rss_human", |s| human_bytes(s.facts.rss_bytes())),
+    ("used_memory_peak", |s| peak(s).to_string()),
+    ("used_memory_peak_human", |s| human_bytes(peak(s))),
+    ("used_memory_peak_perc", |s| format!("{:.2}%", percent(s.node.used_memory_bytes(), peak(s)))),
+    // Keys and values with their pages and directories are the dataset; the rest is overhead.
+    ("used_memory_overhead", |s| overhead(s).to_string()),
+    ("used_memory_startup", |s| s.node.memory.startup_bytes().to_string()),
+    ("used_memory_dataset", |s| s.dataset_bytes().to_string()),
+    ("used_memory_dataset_perc", |s| {
+        format!("{:.2}%", percent(s.dataset_bytes(), s.node.used_memory_bytes()))
+    }),
+    ("allocator_allocated", |s| s.allocators().allocated.to_string()),
+    ("allocator_active", |s| s.allocators().active.to_string()),
+    ("allocator_resident", |s| s.allocators().resident.to_string()),
+    ("allocator_muzzy", none),
+    ("total_system_memory", |_| crate::process::system::machine_memory_bytes().to_string()),
+    ("total_system_memory_human", |_| human_bytes(crate::process::system::machine_memory_bytes())),
+    ("used_memory_lua", none),
+    ("used_memory_vm_eval", none),
+    ("used_memory_lua_human", |_| human_bytes(0)),
+    ("used_memory_scripts_eval", none),
+    ("number_of_cached_scripts", none),
+    ("number_of_functions", none),
+    ("number_of_libraries", none),
+    ("used_memory_vm_functions", none),
+    ("used_memory_vm_total", none),
+    ("used_memory_vm_total_human", |_| human_bytes(0)),
+    ("used_memory_functions", none),
+    ("used_memory_scripts", none),
+    ("used_memory_scripts_human", |_| human_bytes(0)),
+    ("isotherm_memory_limit_bytes", |_| crate::process::system::memory_bytes().to_string()),
+    ("maxmemory", |s| s.node.config.maxmemory_bytes().to_string()),
+    ("maxmemory_human", |s| human_bytes(s.node.config.maxmemory_bytes())),
+    ("maxmemory_policy", |s| s.node.config.eviction_policy().name().into()),
+    ("allocator_frag_ratio", |s| ratio(s.allocators().active, s.allocators().allocated)),
+    ("allocator_frag_bytes", |s| excess(s.allocators().active, s.allocators().allocated)),
+    ("allocator_rss_ratio", |s| ratio(s.allocators().resident, s.allocators().active)),
+    ("allocator_rss_bytes", |s| excess(s.allocators().resident, s.allocators().active)),
+    ("rss_overhead_ratio", |s| ratio(s.facts.rss_bytes(), s.allocators().resident)),
+    ("rss_overhead_bytes", |s| excess(s.facts.rss_bytes(), s.allocators().resident)),
+    ("mem_fragmentation_ratio", |s| ratio(s.facts.rss_bytes(), s.node.used_memory_bytes())),
+    ("mem_fragmentation_bytes", |s| excess(s.facts.rss_bytes(), s.node.used_memory_bytes())),
+    ("mem_not_counted_for_evict", none),
+    ("mem_replication_backlog", none),
+    ("mem_total_replication_buffers", none),
+    ("mem_replicas_repl_buffer", none),
+    ("mem_clients_slaves", none),
+    ("mem_clients_normal", |s| s.node.clients.bytes().to_string()),
+    ("mem_cluster_links", none),
+    ("mem_cluster_slot_import", none),
+    ("mem_cluster_slot_export", none),
+    ("mem_aof_buffer", none),
+    ("mem_allocator", |_| isotherm_allocator::name()),
+    ("mem_overhead_db_hashtable_rehashing", none),
+    ("active_defrag_running", |s| s.node.compaction.percent().to_string()),
+    ("lazyfree_pending_objects", none),
+    ("lazyfreed_objects", none),
+    ("isotherm_arena_live_bytes", |s| s.arenas().live.to_string()),
+    ("isotherm_arena_slab_bytes", |s| s.arenas().slabs.to_string()),
+    ("isotherm_arena_partial_free_bytes", |s| s.arenas().partial_free.to_string()),
+    ("isotherm_arena_tail_bytes", |s| s.arenas().tails.to_string()),
+    ("isotherm_arena_free_slab_bytes", |s| s.arenas().free_slabs.to_string()),
+    ("isotherm_arena_metadata_bytes", |s| s.arenas().metadata.to_string()),
+    ("isotherm_arena_committed_bytes", |s| s.arenas().committed.to_string()),
+    ("isotherm_arena_reserved_bytes", |s| s.arenas().reserved.to_string()),
+    ("isotherm_maxmemory_excess_bytes", |s| s.node.memory.excess_bytes().to_string()),
+    ("isotherm_allocator_retained_bytes", |s| s.allocators().retained.to_string()),
+    ("isotherm_allocator_metadata_bytes", |s| s.allocators().metadata.to_string()),
+    ("isotherm_allocator_options", |_| start_options::shown()),
+    ("isotherm_allocator_lock_waits", |_| isotherm_allocator::lock_waits().unwrap_or_default().to_string()),
+    ("isotherm_malloc_bytes", |_| isotherm_allocator::allocated_bytes().to_string()),
+];
+
+fn ratio(part: u64, whole: u64) -> String {
+    format!("{:.2}", part as f64 / whole.max(1) as f64)
+}
+
+fn excess(part: u64, whole: u64) -> String {
+    (part as i64 - whole as i64).to_string()
+}
+
+/// The cron looks now and then; what is used now may be more than it has ever seen.
+fn peak(snapshot: &Snapshot<'_>) -> u64 {
+    snapshot.node.memory.peak_bytes().max(snapshot.node.used_memory_bytes())
+}
+
+fn overhead(snapshot: &Snapshot<'_>) -> u64 {
+    snapshot.node.used_memory_bytes().saturating_sub(snapshot.dataset_bytes())
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
+pub const PERSISTENCE: &[Field] = &[
+    ("isotherm_persistence", |_| "none".into()),
+    ("loading", none),
+    ("async_loading", none),
+    ("current_cow_peak", none),
+    ("current_cow_size", none),
+    ("current_cow_size_age", none),
+    ("current_fork_perc", |_| "0.00".into()),
+    ("current_save_keys_processed", none),
+    ("current_save_keys_total", none),
+    ("rdb_changes_since_last_save", |s| s.totals().values.dirty.to_string()),
+    ("rdb_bgsave_in_progress", none),
+    ("rdb_last_save_time", |s| (s.node.started.0 / 1000).to_string()),
+    ("rdb_last_bgsave_status", |_| "ok".into()),
+    ("rdb_last_bgsave_time_sec", |_| "-1".into()),
+    ("rdb_current_bgsave_time_sec", |_| "-1".into()),
+    ("rdb_saves", none),
+    ("rdb_last_cow_size", none),
+    ("rdb_last_load_keys_expired", none),
+    ("rdb_last_load_keys_loaded", none),
+    ("aof_enabled", none),
+    ("aof_rewrite_in_progress", none),
+    ("aof_rewrite_scheduled", none),
+    ("aof_last_rewrite_time_sec", |_| "-1".into()),
+    ("aof_current_rewrite_time_sec", |_| "-1".into()),
+    ("aof_last_bgrewrite_status", |_| "ok".into()),
+    ("aof_rewrites", none),
+    ("aof_rewrites_consecutive_failures", none),
+    ("aof_last_write_status", |_| "ok".into()),
+    ("aof_last_cow_size", none),
+    ("module_fork_in_progress", none),
+    ("module_fork_last_cow_size", none),
+    ("slot_migration_fork_in_progress", none),
+];
+
+pub const STATS: &[Field] = &[
+    ("total_connections_received", |s| s.totals().values.connections_received.to_string()),
+    ("total_commands_processed", |s| {
+        s.totals().commands.iter().map(|command| command.calls).sum::<u64>().to_string()
+    }),
+    ("instantaneous_ops_per_sec", |s| s.node.stats.rates().commands.to_string()),
+    ("total_net_input_bytes", |s| s.totals().values.net_input_bytes.to_string()),
+    ("total_net_output_bytes", |s| s.totals().values.net_output_bytes.to_string()),
+    ("total_net_repl_input_bytes", none),
+    ("total_net_repl_output_bytes", none),
+    ("total_net_cluster_slot_import_bytes", none),
+    ("total_net_cluster_slot_export_bytes", none),
+    ("instantaneous_input_kbps", |s| kilobytes(s.node.stats.rates().input_bytes)),
+    ("instantaneous_output_kbps", |s| kilobytes(s.node.stats.rates().output_bytes)),
+    ("instantaneous_input_repl_kbps", |_| kilobytes(0)),
+    ("instantaneous_output_repl_kbps", |_| kilobytes(0)),
+    ("rejected_connections", |s| s.totals().values.connections_rejected.to_string()),
+    ("sync_full", none),
+    ("sync_partial_ok", none),
+    ("sync_partial_err", none),
+    ("expired_keys", |s| s.totals().values.expired_keys.to_string()),
+    ("expired_fields", |s| s.totals().values.expired_fields.to_string()),
+    // Every page knows what is due first: nothing is found by sampling, and nothing stale is estimated.
+    ("expired_stale_perc", |_| "0.00".into()),
+    ("expired_keys_with_volatile_items_stale_perc", |_| "0.00".into()),
+    ("expired_time_cap_reached_count", |s| s.totals().values.expire_time_caps.to_string()),
+    ("expire_cycle_cpu_milliseconds", |s| (s.totals().values.expire_cycle_us / 1000).to_string()),
+    ("evicted_keys", |s| s.totals().values.evicted_keys.to_string()),
+    ("evicted_clients", |s| s.totals().values.evicted_clients.to_string()),
+    ("evicted_scripts", none),
+    ("total_eviction_exceeded_time", |s| s.totals().values.eviction_exceeded_ms.to_string()),
+    ("current_eviction_exceeded_time", none),
+    ("keyspace_hits", |s| s.totals().values.keyspace_hits.to_string()),
+    ("keyspace_misses", |s| s.totals().values.keyspace_misses.to_string()),
+    ("pubsub_channels", |s| s.node.pubsub.count(Kind::Channel).to_string()),
+    ("pubsub_patterns", |s| s.node.pubsub.count(Kind::Pattern).to_string()),
+    ("pubsubshard_channels", |s| s.node.pubsub.count(Kind::ShardChannel).to_string()),
+    ("latest_fork_usec", none),
+    ("total_forks", none),
+    ("migrate_cached_sockets", none),
+    ("slave_expires_tracked_keys", none),
+    ("active_defrag_hits", |s| s.totals().values.compaction_moved.to_string()),
+    ("active_defrag_misses", |s| s.totals().values.compaction_stayed.to_string()),
+    ("active_defrag_key_hits", |s| s.totals().values.compaction_keys.to_string()),
+    ("active_defrag_key_misses", none),
+    ("total_active_defrag_time", |s| (s.totals().values.compaction_run_us / 1000).to_string()),
+    ("current_active_defrag_time", |s| (s.node.compaction.run_us() / 1000).to_string()),
+    ("isotherm_compaction_cpu_percent", |s| share_percent(s.node).to_string()),
+    ("isotherm_compaction_cpu_milliseconds", |s| (s.totals().values.compaction_us / 1000).to_string()),
+    ("isotherm_huge_pages_cpu_milliseconds", |s| (s.totals().values.collapse_us / 1000).to_string()),
+    ("tracking_total_keys", |s| s.node.trackers.keys().to_string()),
+    ("tracking_total_items", |s| s.node.trackers.items().to_string()),
+    ("tracking_total_prefixes", |s| s.node.trackers.prefixes().to_string()),
+    ("unexpected_error_replies", none),
+    ("total_error_replies", |s| s.totals().values.error_replies.to_string()),
+    ("dump_payload_sanitizations", none),
+    ("total_reads_processed", |s| s.totals().values.reads_processed.to_string()),
+    ("total_writes_processed", |s| s.totals().values.writes_processed.to_string()),
+    ("io_threaded_reads_processed", |s| by_threads(s, s.totals().values.reads_processed)),
+    ("io_threaded_writes_processed", |s| by_threads(s, s.totals().values.writes_processed)),
+    ("client_query_buffer_limit_disconnections", |s| {
+        s.totals().values.query_buffer_limit_disconnections.to_string()
+    }),
+    ("client_output_buffer_limit_disconnections", |s| {
+        s.totals().values.output_buffer_limit_disconnections.to_string()
+    }),
+    ("eventloop_cycles", |s| s.totals().values.eventloop_cycles.to_string()),
+    ("eventloop_duration_sum", |s| s.node.stats.micros(s.totals().values.eventloop_ticks).to_string()),
+    ("eventloop_duration_cmd_sum", |s| {
+        s.totals().commands.iter().map(|command| command.usec).sum::<u64>().to_string()
+    }),
+    ("instantaneous_eventloop_cycles_per_sec", |s| s.node.stats.rates().cycles.to_string()),
+    ("instantaneous_eventloop_duration_usec", |s| {
+        let rates = s.node.stats.rates();
+        rates.busy_us.checked_div(rates.cycles).unwrap_or_default().to_string()
+    }),
+    ("acl_access_denied_auth", |s| s.node.auth_denied.load(Ordering::Relaxed).to_string()),
+    ("acl_access_denied_cmd", none),
+    ("acl_access_denied_key", none),
+    ("acl_access_denied_channel", none),
+    ("acl_access_denied_tls_cert", none),
+    ("acl_access_denied_db", none),
+];
+
+/// A single worker does its reading and writing itself; several are what `io-threads` asked for.
+fn by_threads(snapshot: &Snapshot<'_>, count: u64) -> String {
+    if snapshot.node.worker_count() > 1 { count.to_string() } else { "0".into() }
+}
+
+fn kilobytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1024.0)
+}
+
+pub const DEBUG: &[Field] = &[
+    ("eventloop_duration_aof_sum", none),
+    ("eventloop_duration_cron_sum", |s| {
+        s.node.stats.micros(s.node.control_stats().values.eventloop_ticks.get()).to_string()
+    }),
+    ("eventloop_duration_max", |s| s.node.stats.micros(longest(s, |cycles| &cycles.ticks_max)).to_string()),
+    ("eventloop_cmd_per_cycle_max", |s| longest(s, |cycles| &cycles.commands_max).to_string()),
+];
+
+fn longest(snapshot: &Snapshot<'_>, of: fn(&CycleCounters) -> &Counter) -> u64 {
+    snapshot.node.stats.threads().iter().map(|thread| of(&thread.cycles).get()).max().unwrap_or_default()
+}
+
+pub const REPLICATION: &[Field] = &[
+    ("role", |_| "master".into()),
+    ("connected_slaves", none),
+    ("replicas_waiting_psync", none),
+    ("master_failover_state", |_| "no-failover".into()),
+    ("master_replid", |s| s.node.run_id.to_string()),
+    ("master_replid2", |_| "0".repeat(40)),
+    ("master_repl_offset", none),
+    ("second_repl_offset", |_| "-1".into()),
+    ("repl_backlog_active", none),
+    ("repl_backlog_size", |s| {
+        String::from_utf8_lossy(&s.node.config.shown(crate::config::id("repl-backlog-size"))).into_owned()
+    }),
+    ("repl_backlog_first_byte_offset", none),
+    ("repl_backlog_histlen", none),
+];
+
+pub const CPU: &[Field] = &[
+    ("used_cpu_sys", |s| format!("{:.6}", s.facts.cpu().system)),
+    ("used_cpu_user", |s| format!("{:.6}", s.facts.cpu().user)),
+    ("used_cpu_sys_children", |_| "0.000000".into()),
+    ("used_cpu_user_children", |_| "0.000000".into()),
+    ("used_cpu_sys_main_thread", |s| format!("{:.6}", s.facts.control_cpu().system)),
+    ("used_cpu_user_main_thread", |s| format!("{:.6}", s.facts.control_cpu().user)),
+    ("used_active_time_main_thread", |s| format!("{:.6}", s.facts.control_cpu_seconds())),
+];
+
+pub const SCRIPTING_ENGINES: &[Field] =
+    &[("engines_count", none), ("engines_total_used_memory", none), ("engines_total_memory_overhead", none)];
+
+pub const CLUSTER: &[Field] = &[("cluster_enabled", none)];

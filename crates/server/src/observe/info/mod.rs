@@ -1,0 +1,92 @@
+//! INFO: what the server says of itself.
+//!
+//! ```text
+//! fields     one declaration per field: its section, its name, and how its value is found
+//! sections   which sections there are, which are shown without being asked for, and those whose lines are counted
+//! snapshot   the figures of one INFO, each looked up once and only if a field asks for it
+//! facts      those of them that only the system knows
+//! ```
+//! Nothing stands still for INFO: what lies in partitions is copied from one after the other (`isotherm_keyspace::Survey`),
+//! and the text is made, and /proc is read, while nothing is held. Inside EXEC, where everything is held until its end, /proc is
+//! read before.
+//!
+//! A field of Valkey that cannot be told truthfully yet is not there; one that is there is true, also when it is 0.
+
+mod facts;
+mod fields;
+mod sections;
+mod snapshot;
+
+pub use facts::Facts;
+pub use snapshot::{ArenaSums, Snapshot, database_sizes};
+
+use crate::observe::memory_map::Moment;
+use isotherm_keyspace::Survey;
+use isotherm_stdx::steps;
+use sections::{Body, SECTIONS, Section};
+use snapshot::DatabaseBins;
+
+/// The answer to INFO with these arguments.
+pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
+    let mut out = String::new();
+    for section in SECTIONS.iter().filter(|section| is_wanted(section, asked)) {
+        if !out.is_empty() {
+            out.push_str("\r\n");
+        }
+        out.push_str(&format!("# {}\r\n", section.title));
+        match section.body {
+            Body::Fields(fields) => {
+                for (name, value) in fields {
+                    out.push_str(&format!("{name}:{}\r\n", value(snapshot)));
+                }
+            }
+            Body::Lines(write) => write(snapshot, &mut out),
+        }
+    }
+    out
+}
+
+/// Looks up what lies in the partitions, as far as it will be shown; `survey` is how they are read.
+pub fn look_up<'h, 'k: 'h>(
+    snapshot: &mut Snapshot<'_>,
+    asked: &[&[u8]],
+    survey: impl FnOnce() -> Survey<'h, 'k>,
+) {
+    let (sizes, idle) = (wants("keysizes", asked), wants("idletimes", asked));
+    let (keyspace, map) = (wants("keyspace", asked), wants_map(asked));
+    if !keyspace && !map && !sizes && !idle {
+        return;
+    }
+    let mut survey = survey();
+    if keyspace {
+        snapshot.databases = database_sizes(&mut survey);
+    }
+    if sizes || idle {
+        snapshot.bins = DatabaseBins::all(&mut survey, snapshot.now, idle);
+    }
+    if map {
+        snapshot.moment.set(Some(Moment::new(snapshot.node, &mut survey)));
+    }
+}
+
+fn wants(name: &str, asked: &[&[u8]]) -> bool {
+    SECTIONS.iter().any(|section| section.name == name && is_wanted(section, asked))
+}
+
+/// Whether an INFO with these arguments shows the memory map.
+pub fn wants_map(asked: &[&[u8]]) -> bool {
+    wants("memorymap", asked)
+}
+
+fn is_wanted(section: &Section, asked: &[&[u8]]) -> bool {
+    let names = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    if asked.is_empty() {
+        return section.by_default;
+    }
+    asked.iter().any(|word| {
+        steps::note(1);
+        names(word, section.name)
+            || !section.is_hidden && (names(word, "all") || names(word, "everything"))
+            || (section.by_default && names(word, "default"))
+    })
+}

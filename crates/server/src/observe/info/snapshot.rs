@@ -1,0 +1,189 @@
+//! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
+
+use isotherm_keyspace::{ArenaStats, DatabaseKeys, Db, IdleTimes, Keyspace, Sizes, Slot, Survey, UnixMs};
+use std::cell::{Cell, OnceCell};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::facts::Facts;
+use crate::node::Node;
+use crate::observe::memory_map::{MemoryMap, Moment};
+use crate::observe::stats::Totals;
+use isotherm_allocator::{self as allocator, Figures};
+
+pub struct Snapshot<'a> {
+    pub node: &'a Node,
+    pub now: UnixMs,
+    pub facts: Facts,
+    /// Empty unless the keyspace section is asked for.
+    pub databases: Vec<DatabaseSize>,
+    /// Empty unless the sections of histograms are asked for.
+    pub bins: Vec<DatabaseBins>,
+    totals: OnceCell<Totals>,
+    clients: OnceCell<ClientSums>,
+    arenas: OnceCell<ArenaSums>,
+    allocators: OnceCell<Figures>,
+    /// What the memory map is made from, if it will be shown.
+    pub moment: Cell<Option<Moment>>,
+    memory_map: OnceCell<Option<MemoryMap>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseSize {
+    pub db: Db,
+    pub keys: u64,
+    pub volatile: u64,
+    pub average_ttl_ms: u64,
+    /// Hashes that have fields with a time.
+    pub timed_hashes: u64,
+}
+
+/// How many keys there are.
+pub fn database_sizes(survey: &mut Survey<'_, '_>) -> Vec<DatabaseSize> {
+    let size = |(number, keys): (usize, DatabaseKeys)| DatabaseSize {
+        db: Db(number as u16),
+        keys: keys.keys,
+        volatile: keys.volatile,
+        average_ttl_ms: 0,
+        timed_hashes: keys.timed_hashes,
+    };
+    survey.databases().into_iter().enumerate().map(size).collect()
+}
+
+/// How large the keys of a database are, and how long some of them have not been used.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseBins {
+    pub db: Db,
+    pub sizes: Sizes,
+    /// Unless nobody asked.
+    pub idle: Option<IdleTimes>,
+}
+
+impl DatabaseBins {
+    /// Of the databases that have keys.
+    pub fn all(survey: &mut Survey<'_, '_>, now: UnixMs, with_idle: bool) -> Vec<DatabaseBins> {
+        // Idle times are looked at from another slot each time: an odd multiple of the time, its highest bits.
+        let start = Slot::new(((now.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as u16);
+        let sizes = survey.sizes();
+        let bins = |(db, sizes)| {
+            let idle = with_idle.then(|| survey.idle_times(db, start, now));
+            DatabaseBins { db, sizes, idle }
+        };
+        sizes.into_iter().map(bins).collect()
+    }
+}
+
+/// All connections together.
+#[derive(Default, Debug)]
+pub struct ClientSums {
+    pub input_bytes_max: u64,
+    pub output_bytes_max: u64,
+    pub waiting: u64,
+    pub watching: u64,
+    pub watched_keys: u64,
+}
+
+/// All arenas together, in bytes.
+#[derive(Default, Debug)]
+pub struct ArenaSums {
+    pub live: u64,
+    pub slabs: u64,
+    pub partial_free: u64,
+    pub tails: u64,
+    pub free_slabs: u64,
+    pub metadata: u64,
+    pub committed: u64,
+    pub reserved: u64,
+}
+
+impl<'a> Snapshot<'a> {
+    pub fn new(node: &'a Node, now: UnixMs, facts: Facts) -> Snapshot<'a> {
+        Snapshot {
+            node,
+            now,
+            facts,
+            databases: Vec::new(),
+            bins: Vec::new(),
+            totals: OnceCell::new(),
+            clients: OnceCell::new(),
+            arenas: OnceCell::new(),
+            allocators: OnceCell::new(),
+            moment: Cell::new(None),
+            memory_map: OnceCell::new(),
+        }
+    }
+
+    pub fn totals(&self) -> &Totals {
+        self.totals.get_or_init(|| self.node.stats.totals())
+    }
+
+    pub fn clients(&self) -> &ClientSums {
+        self.clients.get_or_init(|| {
+            let mut sums = ClientSums::default();
+            for client in self.node.clients.all() {
+                let seen = &client.seen;
+                let input = seen.query_bytes.load(Relaxed) + seen.query_free_bytes.load(Relaxed);
+                let output = seen.output_bytes.load(Relaxed);
+                let watched = u64::from(seen.watched.load(Relaxed));
+                sums.input_bytes_max = sums.input_bytes_max.max(input);
+                sums.output_bytes_max = sums.output_bytes_max.max(output);
+                sums.waiting += u64::from(seen.waits.load(Relaxed));
+                sums.watching += u64::from(watched > 0);
+                sums.watched_keys += watched;
+            }
+            sums.waiting += self.node.clients.blocked.load(Relaxed) as u64;
+            sums
+        })
+    }
+
+    /// The arenas and the allocator together.
+    pub fn allocators(&self) -> &Figures {
+        self.allocators.get_or_init(|| {
+            let (arenas, heap) = (self.arenas(), allocator::figures());
+            Figures {
+                allocated: arenas.live + heap.allocated,
+                active: arenas.slabs + heap.active,
+                resident: arenas.committed + heap.resident,
+                // What the arenas reserve has a field of its own.
+                retained: heap.retained,
+                metadata: arenas.metadata + heap.metadata,
+            }
+        })
+    }
+
+    pub fn arenas(&self) -> &ArenaSums {
+        self.arenas.get_or_init(|| ArenaSums::of(&self.node.keyspace))
+    }
+
+    /// What the keyspace holds in its arenas, and what is too large for them.
+    pub fn dataset_bytes(&self) -> u64 {
+        self.arenas().live + self.node.keyspace.large_bytes()
+    }
+
+    /// `None` if it was not asked for: its first part is looked up before (`look_up`).
+    pub fn memory_map(&self) -> Option<&MemoryMap> {
+        let moment = || self.moment.take().map(|moment| MemoryMap::new(self.node, moment, &self.facts));
+        self.memory_map.get_or_init(moment).as_ref()
+    }
+}
+
+impl ArenaSums {
+    pub fn of(keyspace: &Keyspace) -> ArenaSums {
+        let stats: Vec<ArenaStats> = keyspace.arenas().iter().map(|arena| arena.stats()).collect();
+        ArenaSums::new(&stats)
+    }
+
+    pub fn new(arenas: &[ArenaStats]) -> ArenaSums {
+        let mut sums = ArenaSums::default();
+        for stats in arenas {
+            sums.live += stats.live_bytes;
+            sums.slabs += stats.slab_bytes;
+            sums.partial_free += stats.partial_free_bytes;
+            sums.tails += stats.tail_bytes;
+            sums.free_slabs += stats.free_slab_bytes;
+            sums.metadata += stats.metadata_bytes;
+            sums.committed += stats.committed_bytes;
+            sums.reserved += stats.reserved_bytes;
+        }
+        sums
+    }
+}

@@ -1,0 +1,411 @@
+//! Counters. Each worker has its own, written by nobody else, so counting is a load and a store; whoever asks (INFO)
+//! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
+//! they were, and readers subtract that.
+
+use isotherm_stdx::Slot;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::observe::holds::{HoldTable, Holds};
+use crate::observe::hot_keys::HotKeys;
+use crate::observe::latency::{Histogram, Recorder};
+use crate::observe::slot_stats::{SlotTable, SlotUse};
+
+/// A counter with one writer.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+    #[inline]
+    pub fn raise_to(&self, n: u64) {
+        if n > self.get() {
+            self.0.store(n, Ordering::Relaxed);
+        }
+    }
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is counted for every command.
+#[derive(Default)]
+pub struct CommandCounters {
+    pub calls: Counter,
+    pub ticks: Counter,
+    pub rejected: Counter,
+    pub failed: Counter,
+    pub latency: Recorder,
+}
+
+/// The counts of the same, added up; time in microseconds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CommandTotals {
+    pub calls: u64,
+    pub usec: u64,
+    pub rejected: u64,
+    pub failed: u64,
+}
+
+/// The most that one turn of an event loop has been since the start.
+#[derive(Default)]
+pub struct CycleCounters {
+    pub ticks_max: Counter,
+    pub commands_max: Counter,
+}
+
+/// The counters of one worker (or of the control thread, which has the last place).
+pub struct ThreadStats {
+    /// By `Entry::index`.
+    pub commands: Box<[CommandCounters]>,
+    pub values: Values<Counter>,
+    pub cycles: CycleCounters,
+    pub slots: SlotTable,
+    pub hot_keys: HotKeys,
+    pub holds: HoldTable,
+    errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
+}
+
+/// What is counted once a thread; `T` is a counter, or a sum.
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values<T> {
+    pub commands_processed: T,
+    pub connections_received: T,
+    pub connections_rejected: T,
+    pub net_input_bytes: T,
+    pub net_output_bytes: T,
+    pub keyspace_hits: T,
+    pub keyspace_misses: T,
+    pub expired_keys: T,
+    pub expired_fields: T,
+    pub evicted_keys: T,
+    pub evicted_clients: T,
+    pub error_replies: T,
+    pub dirty: T,
+    pub reads_processed: T,
+    pub writes_processed: T,
+    pub query_buffer_limit_disconnections: T,
+    pub output_buffer_limit_disconnections: T,
+    /// Turns of event loops, and how long they took without the waiting.
+    pub eventloop_cycles: T,
+    pub eventloop_ticks: T,
+    /// Of the housekeeping.
+    pub expire_time_caps: T,
+    pub expire_cycle_us: T,
+    pub compaction_us: T,
+    pub collapse_us: T,
+    /// How long there was something to move, the rests included.
+    pub compaction_run_us: T,
+    pub compaction_moved: T,
+    pub compaction_stayed: T,
+    pub compaction_keys: T,
+    /// How long more memory was used than there should be.
+    pub eviction_exceeded_ms: T,
+}
+
+/// Everything, added up.
+#[derive(Clone, Default, Debug)]
+pub struct Totals {
+    pub commands: Vec<CommandTotals>,
+    pub values: Values<u64>,
+    pub errors: BTreeMap<Box<[u8]>, u64>,
+    /// By command; in a baseline only (`Stats::latency` adds up those that are asked for).
+    latency: BTreeMap<u16, Histogram>,
+}
+
+pub struct Stats {
+    threads: Box<[ThreadStats]>,
+    baseline: Mutex<Totals>,
+    /// Of the slots; empty until they are reset.
+    slots_baseline: Mutex<Vec<SlotUse>>,
+    /// HOTKEYS RESET, in Unix milliseconds; 0 for never.
+    pub hot_keys_reset_ms: AtomicI64,
+    rates: Mutex<Rates>,
+    pub holds: Holds,
+    clock: quanta::Clock,
+}
+
+impl Stats {
+    pub fn new(threads: usize, commands: usize) -> Stats {
+        let thread = |_| ThreadStats {
+            commands: (0..commands).map(|_| CommandCounters::default()).collect(),
+            values: Values::default(),
+            cycles: CycleCounters::default(),
+            slots: SlotTable::default(),
+            hot_keys: HotKeys::default(),
+            holds: HoldTable::new(commands),
+            errors: Mutex::default(),
+        };
+        Stats {
+            threads: (0..threads).map(thread).collect(),
+            baseline: Mutex::default(),
+            slots_baseline: Mutex::default(),
+            hot_keys_reset_ms: AtomicI64::new(0),
+            rates: Mutex::default(),
+            holds: Holds::default(),
+            clock: quanta::Clock::new(),
+        }
+    }
+
+    pub fn thread(&self, number: usize) -> &ThreadStats {
+        &self.threads[number]
+    }
+
+    /// What was counted since the start or the last reset.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.raw_totals();
+        totals.subtract(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner));
+        totals
+    }
+
+    /// Histograms, which come with the first command that needs them.
+    pub fn memory_bytes(&self) -> usize {
+        let commands = self.threads.iter().flat_map(|thread| thread.commands.iter());
+        let latencies: usize = commands.map(|command| command.latency.memory_bytes()).sum();
+        let of_keys = |thread: &ThreadStats| {
+            thread.slots.memory_bytes() + thread.hot_keys.memory_bytes() + thread.holds.memory_bytes()
+        };
+        let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        let baseline_bytes = baseline.capacity() * size_of::<SlotUse>();
+        latencies + self.threads.iter().map(of_keys).sum::<usize>() + baseline_bytes
+    }
+
+    /// The times of a command, since the start or the last reset.
+    pub fn latency(&self, command: u16) -> Histogram {
+        let mut sum = self.raw_latency(usize::from(command));
+        let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = baseline.latency.get(&command) {
+            sum.subtract(before);
+        }
+        sum
+    }
+
+    fn raw_latency(&self, command: usize) -> Histogram {
+        let mut sum = Histogram::default();
+        let nanos = |ticks| self.clock.delta_as_nanos(0, ticks);
+        self.threads.iter().for_each(|thread| thread.commands[command].latency.add_to(&mut sum, nanos));
+        sum
+    }
+
+    /// CONFIG RESETSTAT.
+    pub fn reset(&self) {
+        let mut totals = self.raw_totals();
+        let measured = (0..totals.commands.len()).map(|command| (command as u16, self.raw_latency(command)));
+        totals.latency = measured.filter(|(_, times)| times.calls() > 0).collect();
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = Rates::default();
+        self.reset_holds();
+        if self.threads.iter().any(|thread| thread.slots.memory_bytes() > 0) {
+            *self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.raw_slots();
+        }
+    }
+
+    /// What the commands of each slot have cost, since the start or the last reset.
+    pub fn slots(&self) -> Vec<SlotUse> {
+        let mut sums = self.raw_slots();
+        let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        sums.iter_mut().zip(baseline.iter()).for_each(|(sum, before)| *sum = sum.since(before));
+        sums
+    }
+
+    fn raw_slots(&self) -> Vec<SlotUse> {
+        let mut sums = vec![SlotUse::default(); Slot::COUNT];
+        self.threads.iter().for_each(|thread| thread.slots.add_to(&mut sums));
+        sums
+    }
+
+    /// Now, in ticks.
+    pub fn now_ticks(&self) -> u64 {
+        self.clock.raw()
+    }
+
+    /// Microseconds of ticks.
+    pub fn micros(&self, ticks: u64) -> u64 {
+        self.clock.delta_as_nanos(0, ticks) / 1000
+    }
+
+    /// The threads one by one: workers, then the control thread.
+    pub fn threads(&self) -> &[ThreadStats] {
+        &self.threads
+    }
+
+    /// What has happened per second lately.
+    pub fn rates(&self) -> PerSecond {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).mean()
+    }
+
+    /// Ten times a second: what has happened since the last time.
+    pub fn sample_rates(&self, interval: Duration) {
+        let calls =
+            |thread: &ThreadStats| thread.commands.iter().map(|command| command.calls.get()).sum::<u64>();
+        let sum = |of: &dyn Fn(&ThreadStats) -> u64| self.threads.iter().map(of).sum();
+        let now = PerSecond {
+            commands: sum(&calls),
+            input_bytes: sum(&|thread| thread.values.net_input_bytes.get()),
+            output_bytes: sum(&|thread| thread.values.net_output_bytes.get()),
+            cycles: sum(&|thread| thread.values.eventloop_cycles.get()),
+            busy_us: self.micros(sum(&|thread| thread.values.eventloop_ticks.get())),
+        };
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).add(now, interval);
+    }
+
+    fn raw_totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        totals.commands.resize(self.threads[0].commands.len(), CommandTotals::default());
+        for thread in &self.threads {
+            for (total, counters) in totals.commands.iter_mut().zip(&thread.commands) {
+                total.calls += counters.calls.get();
+                total.usec += self.micros(counters.ticks.get());
+                total.rejected += counters.rejected.get();
+                total.failed += counters.failed.get();
+            }
+            totals.values.add(&thread.values);
+            for (code, count) in thread.errors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                *totals.errors.entry(code.clone()).or_default() += count;
+            }
+        }
+        totals
+    }
+}
+
+/// Sums, or what they grow by in a second.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct PerSecond {
+    pub commands: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    /// Turns of event loops, and what they took.
+    pub cycles: u64,
+    pub busy_us: u64,
+}
+
+/// The field shows the mean of so many samples.
+const RATE_SAMPLES: usize = 16;
+
+#[derive(Default)]
+struct Rates {
+    last: Option<PerSecond>,
+    samples: [PerSecond; RATE_SAMPLES],
+    next: usize,
+}
+
+impl Rates {
+    fn add(&mut self, now: PerSecond, interval: Duration) {
+        let rate = |now: u64, last: u64| ((now - last) as f64 / interval.as_secs_f64().max(1e-3)) as u64;
+        if let Some(last) = self.last.replace(now) {
+            self.samples[self.next] = PerSecond {
+                commands: rate(now.commands, last.commands),
+                input_bytes: rate(now.input_bytes, last.input_bytes),
+                output_bytes: rate(now.output_bytes, last.output_bytes),
+                cycles: rate(now.cycles, last.cycles),
+                busy_us: rate(now.busy_us, last.busy_us),
+            };
+            self.next = (self.next + 1) % RATE_SAMPLES;
+        }
+    }
+
+    fn mean(&self) -> PerSecond {
+        let mean = |of: fn(&PerSecond) -> u64| self.samples.iter().map(of).sum::<u64>() / RATE_SAMPLES as u64;
+        PerSecond {
+            commands: mean(|sample| sample.commands),
+            input_bytes: mean(|sample| sample.input_bytes),
+            output_bytes: mean(|sample| sample.output_bytes),
+            cycles: mean(|sample| sample.cycles),
+            busy_us: mean(|sample| sample.busy_us),
+        }
+    }
+}
+
+impl ThreadStats {
+    /// What one transaction of the keyspace has met. Mostly zeros, which cost a test each.
+    #[inline]
+    pub fn count_txn(&self, hits: u64, misses: u64, expired: u64, dirty: u64) {
+        let values = &self.values;
+        for (counter, n) in [
+            (&values.keyspace_hits, hits),
+            (&values.keyspace_misses, misses),
+            (&values.expired_keys, expired),
+            (&values.dirty, dirty),
+        ] {
+            if n > 0 {
+                counter.add(n);
+            }
+        }
+    }
+
+    /// An error reply, by its first word.
+    pub fn count_error(&self, code: &[u8]) {
+        self.values.error_replies.add(1);
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        match errors.get_mut(code) {
+            Some(count) => *count += 1,
+            None => drop(errors.insert(code.into(), 1)),
+        }
+    }
+}
+
+impl Totals {
+    fn subtract(&mut self, baseline: &Totals) {
+        for (total, before) in self.commands.iter_mut().zip(&baseline.commands) {
+            total.calls -= before.calls;
+            total.usec -= before.usec;
+            total.rejected -= before.rejected;
+            total.failed -= before.failed;
+        }
+        self.values.subtract(&baseline.values);
+        for (code, count) in &mut self.errors {
+            *count -= baseline.errors.get(code).copied().unwrap_or_default();
+        }
+        self.errors.retain(|_, count| *count > 0);
+    }
+}
+
+macro_rules! each_value {
+    ($($name:ident),* $(,)?) => {
+        impl Values<u64> {
+            fn add(&mut self, counters: &Values<Counter>) {
+                $(self.$name += counters.$name.get();)*
+            }
+            fn subtract(&mut self, baseline: &Values<u64>) {
+                $(self.$name -= baseline.$name;)*
+            }
+        }
+    };
+}
+
+each_value!(
+    commands_processed,
+    connections_received,
+    connections_rejected,
+    net_input_bytes,
+    net_output_bytes,
+    keyspace_hits,
+    keyspace_misses,
+    expired_keys,
+    expired_fields,
+    evicted_keys,
+    evicted_clients,
+    error_replies,
+    dirty,
+    reads_processed,
+    writes_processed,
+    query_buffer_limit_disconnections,
+    output_buffer_limit_disconnections,
+    eventloop_cycles,
+    eventloop_ticks,
+    expire_time_caps,
+    expire_cycle_us,
+    compaction_us,
+    collapse_us,
+    compaction_run_us,
+    compaction_moved,
+    compaction_stayed,
+    compaction_keys,
+    eviction_exceeded_ms,
+);

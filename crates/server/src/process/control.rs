@@ -1,0 +1,265 @@
+//! The control thread: accepts connections and hands them to the workers in turn, hears signals, and keeps the cron.
+//!
+//! ```text
+//! listeners --accept--> admit? --letter--> worker 0, 1, ... N-1, 0, ...
+//! SIGTERM, SIGINT ----> orderly end (`shutdown`), exit code 0
+//! hz ------------------> cron
+//! ```
+//! When the process has no file descriptor left, accepting rests for a while: the waiting connection would be reported
+//! again and again.
+
+use isotherm_reactor::signals::{Ending, Signals};
+use isotherm_reactor::{Events, Mailbox, Stream, Token};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::node::{Node, unix_now};
+use crate::observe::holds;
+use crate::process::log;
+use crate::process::shutdown::Signal;
+use crate::process::supervisor;
+use crate::session::ClientShared;
+use crate::upkeep::cron::Cron;
+use crate::worker;
+use isotherm_allocator::{self as allocator, Format};
+
+/// A letter to the control thread.
+pub enum Letter {
+    /// The listening sockets are others now.
+    Listen,
+    /// The access stamps are to be kept as the policy says.
+    EvictionPolicy,
+    ShutDown,
+}
+
+/// Connections taken from one listener before the others have their turn.
+const ACCEPTS_PER_TURN_MAX: usize = 1000;
+/// How long accepting rests when there are no file descriptors.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+const TOKEN_TERMINATE: Token = Token(usize::MAX - 1);
+const TOKEN_INTERRUPT: Token = Token(usize::MAX - 2);
+/// Listener `i` of generation `g` has the token `g * LISTENERS_MAX + i`.
+const LISTENERS_MAX: usize = 64;
+
+pub struct Control {
+    node: &'static Node,
+    events: Events,
+    mailbox: Mailbox<Letter>,
+    signals: Signals,
+    generation: usize,
+    next_worker: usize,
+    cron: Cron,
+    next_cron: Instant,
+    /// Listeners that may have more to accept, and from when on they are asked again.
+    pending: Vec<usize>,
+    rest_until: Option<Instant>,
+}
+
+impl Control {
+    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<Letter>) -> io::Result<Control> {
+        let signals = Signals::install()?;
+        let [terminate, interrupt] = signals.sources();
+        events.watch_readable(terminate, TOKEN_TERMINATE)?;
+        events.watch_readable(interrupt, TOKEN_INTERRUPT)?;
+        let mut control = Control {
+            node,
+            events,
+            mailbox,
+            signals,
+            generation: 0,
+            next_worker: 0,
+            cron: Cron::new(node),
+            next_cron: Instant::now(),
+            pending: Vec::new(),
+            rest_until: None,
+        };
+        control.watch_listeners()?;
+        Ok(control)
+    }
+
+    /// Runs until the process is to end.
+    pub fn run(mut self) -> io::Result<()> {
+        holds::enter(self.node, self.node.worker_count());
+        loop {
+            let now = Instant::now();
+            let mut timeout = self.next_cron.saturating_duration_since(now);
+            match self.rest_until {
+                Some(until) => timeout = timeout.min(until.saturating_duration_since(now)),
+                None if !self.pending.is_empty() => timeout = Duration::ZERO,
+                None => {}
+            }
+            self.events.wait(Some(timeout))?;
+            self.note_ready();
+            if let Some(ending) = self.signals.take() {
+                self.node.pending_end.note(match ending {
+                    Ending::Terminate => Signal::Terminate,
+                    Ending::Interrupt => Signal::Interrupt,
+                });
+            }
+            if self.node.ends_by_signal() {
+                self.end();
+                return Ok(());
+            }
+            for letter in self.mailbox.take() {
+                match letter {
+                    Letter::Listen => self.watch_listeners()?,
+                    Letter::EvictionPolicy => self.node.apply_eviction_policy(),
+                    Letter::ShutDown => {
+                        self.end();
+                        return Ok(());
+                    }
+                }
+            }
+            self.accept_pending();
+            if Instant::now() >= self.next_cron {
+                let rest = self.cron.tick();
+                self.next_cron = Instant::now() + rest;
+            }
+        }
+    }
+
+    fn watch_listeners(&mut self) -> io::Result<()> {
+        self.generation += 1;
+        self.pending.clear();
+        for (at, listener) in self.node.listeners.lock().iter().enumerate().take(LISTENERS_MAX) {
+            self.events.forget(listener.as_fd());
+            self.events.watch_readable(listener.as_fd(), Token(self.generation * LISTENERS_MAX + at))?;
+            // Whoever came before it was watched is not reported.
+            self.pending.push(at);
+        }
+        Ok(())
+    }
+
+    fn note_ready(&mut self) {
+        let first = self.generation * LISTENERS_MAX;
+        for ready in self.events.ready() {
+            let at = ready.token.0.wrapping_sub(first);
+            if at < LISTENERS_MAX && !self.pending.contains(&at) {
+                self.pending.push(at);
+            }
+        }
+    }
+
+    // ---- accepting ----
+
+    fn accept_pending(&mut self) {
+        if self.rest_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.rest_until = None;
+        let mut more = Vec::new();
+        for at in std::mem::take(&mut self.pending) {
+            if self.accept_from(at) {
+                more.push(at);
+            }
+        }
+        self.pending = more;
+    }
+
+    /// Whether the listener may have more.
+    fn accept_from(&mut self, at: usize) -> bool {
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            match self.node.listeners.accept(at) {
+                Ok(Some(stream)) => self.welcome(stream),
+                Ok(None) => return false,
+                // The peer has given up meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    log::warning(format!(
+                        "Accepting client connection: {}",
+                        crate::process::listeners::os_text(&error)
+                    ));
+                    self.rest_until = Some(Instant::now() + ACCEPT_REST);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    fn welcome(&mut self, stream: Stream) {
+        let node = self.node;
+        let addresses = stream.addresses();
+        let peer = addresses.map(|(peer, _)| peer.ip().to_canonical());
+        if node.clients.len() as u64 >= node.config.max_clients() {
+            refuse(&stream, "-ERR max number of clients reached\r\n");
+            node.control_stats().values.connections_rejected.add(1);
+            return;
+        }
+        if node.config.protected_mode()
+            && !node.auth_required()
+            && !peer.is_none_or(|ip| IpAddr::is_loopback(&ip))
+        {
+            refuse(&stream, PROTECTED_MODE);
+            node.control_stats().values.connections_rejected.add(1);
+            return;
+        }
+        let keepalive = Some(node.config.tcp_keepalive_seconds()).filter(|seconds| *seconds > 0);
+        // A connection that cannot be prepared is gone already, and the first read says so.
+        if let Err(error) = stream.prepare(keepalive.map(|seconds| Duration::from_secs(u64::from(seconds)))) {
+            log::verbose(format!("Error preparing a client connection: {error}"));
+        }
+        node.control_stats().values.connections_received.add(1);
+        let (addr, laddr) = match addresses {
+            Some((peer, local)) => (peer.to_string(), local.to_string()),
+            None => {
+                let path = node.config.unix_socket().unwrap_or_default();
+                (format!("{}:0", path.display()), format!("{}:0", path.display()))
+            }
+        };
+        let (worker, is_unix) = (self.next_worker, stream.is_unix());
+        self.next_worker = (worker + 1) % node.worker_count();
+        log::verbose(format!("Accepted {addr}"));
+        let shared = ClientShared::new(
+            node.clients.next_id(),
+            worker as u16,
+            stream.number(),
+            (addr.into(), laddr.into()),
+            is_unix,
+            peer.is_none_or(|ip| ip.is_loopback()),
+            unix_now().0,
+        );
+        node.post(worker, worker::Letter::Connect(Box::new((stream, Arc::new(shared)))));
+    }
+
+    // ---- the end ----
+
+    fn end(&self) {
+        supervisor::tell("STOPPING=1\n");
+        if let Some(path) = self.node.config.pid_file()
+            && std::fs::remove_file(path).is_ok()
+        {
+            log::notice("Removing the pid file.");
+        }
+        if let Some(path) = self.node.config.unix_socket() {
+            log::notice("Removing the unix socket file.");
+            if let Err(error) = std::fs::remove_file(path) {
+                log::warning(format!("Error removing the unix socket file: {error}"));
+            }
+        }
+        if self.node.config.tells_allocator_stats() {
+            log::notice(format!("The allocator at the end:\n{}", allocator::report(Format::Text)));
+        }
+        log::warning("Isotherm is now ready to exit, bye bye...");
+    }
+}
+
+/// Best effort: who is refused may not hear why.
+fn refuse(stream: &Stream, text: &str) {
+    let _ = stream.write(text.as_bytes());
+}
+
+const PROTECTED_MODE: &str = "-DENIED Running in protected mode because protected mode is enabled and no password is \
+    set for the default user. In this mode connections are only accepted from the loopback interface. If you want to \
+    connect from external computers, you may adopt one of the following solutions: 1) Just disable protected mode \
+    sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting from the same host the \
+    server is running, however MAKE SURE it's not publicly accessible from internet if you do so. Use CONFIG REWRITE to \
+    make this change permanent. 2) Alternatively you can just disable the protected mode by editing the configuration \
+    file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server \
+    manually just for testing, restart it with the '--protected-mode no' option. 4) Set up an authentication password \
+    for the default user. NOTE: You only need to do one of the above things in order for the server to start accepting \
+    connections from the outside.\r\n";

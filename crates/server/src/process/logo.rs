@@ -1,0 +1,58 @@
+//! The picture in the log at start: lines of equal warmth. Some scripts find the port and the process id in it.
+
+use std::io::{IsTerminal, stdout};
+
+use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
+use crate::config::Config;
+use crate::config::file::VERSION;
+use crate::process::log;
+
+/// Where people are watching, or where it was asked for.
+pub fn show(config: &Config) {
+    if config.always_show_logo() || (config.log_file().is_none() && stdout().is_terminal()) {
+        log::raw(&picture(config.port(), std::process::id()));
+    }
+}
+
+fn picture(port: u16, pid: u32) -> String {
+    let bits = usize::BITS;
+    format!(
+        r"
+       .-----------.
+    .-'  .-------.  '-.       Isotherm {VERSION} {bits} bit
+   /   .'  .---.  '.   \
+  |   |   |  *  |   |   |     Running in standalone mode
+   \   '.  '---'  .'   /      Port: {port}
+    '-.  '-------'  .-'       PID: {pid}
+       '-----------'
+
+"
+    )
+}
+
+/// The same lines, for LOLWUT: the isotherms of a hot spot. Whoever only knows Valkey or Redis looks for its name.
+pub fn lolwut(config: &Config) -> String {
+    const LINES: &str = r"
+       .-----------.
+    .-'  .-------.  '-.
+   /   .'  .---.  '.   \
+  |   |   |  *  |   |   |
+   \   '.  '---'  .'   /
+    '-.  '-------'  .-'
+       '-----------'
+";
+    let (name, version) = match config.extended_redis_compatibility() {
+        true => ("Redis", REDIS_VERSION),
+        false => ("Valkey", VALKEY_VERSION),
+    };
+    format!("{LINES}\nIsotherm ver. {VERSION}, which answers as {name} ver. {version}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_port_and_process() {
+        let picture = super::picture(6379, 4711);
+        assert!(picture.contains(" Port: 6379\n") && picture.contains(" PID: 4711\n"));
+    }
+}

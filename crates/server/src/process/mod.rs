@@ -1,0 +1,13 @@
+//! The process: from the arguments of its command line to its end. It starts the threads, accepts connections, handles
+//! signals and writes the log.
+
+pub mod control;
+pub mod daemon;
+pub mod listeners;
+pub mod log;
+pub mod logo;
+pub mod shutdown;
+pub mod start;
+pub mod start_options;
+pub mod supervisor;
+pub mod system;

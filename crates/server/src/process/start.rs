@@ -1,0 +1,331 @@
+//! From arguments to a running node, and the exit code.
+
+use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
+use isotherm_reactor::{Events, signals};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use crate::config::file::{self, Loaded, Start, StartError};
+use crate::config::{Config, id};
+use crate::node::{Node, Parts};
+use crate::observe::metrics;
+use crate::process::control::Control;
+use crate::process::daemon;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::logo;
+use crate::process::start_options;
+use crate::process::supervisor;
+use crate::process::system;
+use crate::worker::{self, Worker};
+use isotherm_allocator as allocator;
+
+/// File descriptors that are not clients: listeners, epoll sets, the log and what libraries open.
+pub const RESERVED_FILES: u64 = 32;
+/// Arenas are for spreading the load of a few allocating threads; more only cost memory.
+const ARENAS_MAX: usize = 16;
+const PARTITIONS_MAX: usize = 1024;
+
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    // The configuration may change it, and the process in the background starts where this one did.
+    let folder = std::env::current_dir().unwrap_or_default();
+    let loaded = match file::load(arguments) {
+        Ok(Start::Run(loaded)) => *loaded,
+        Ok(Start::Say(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(StartError::Config(text)) => {
+            let _ = io::stderr().write_all(&text);
+            return ExitCode::FAILURE;
+        }
+        Err(StartError::Log(text)) => {
+            log::warning(text);
+            return ExitCode::FAILURE;
+        }
+    };
+    supervisor::find(&loaded.config);
+    let options = start_options::environment(&loaded.config);
+    let stdin = loaded.stdin.as_deref();
+    // Who is supervised stays where he was started.
+    if loaded.config.daemonize() && !supervisor::is_there() {
+        if !daemon::is_detached() {
+            return match daemon::start_again(arguments, &folder, stdin, options.unwrap_or_default()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&format!("Can't go into the background: {}", os_text(&error))),
+            };
+        }
+        daemon::leave_session();
+    }
+    if let Some(options) = options {
+        let error = daemon::become_again(arguments, &folder, stdin, options);
+        log::warning(format!(
+            "The allocator's options for the start are without effect: {}",
+            os_text(&error)
+        ));
+    }
+    match start(loaded) {
+        Ok(control) => match control.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("The control thread cannot go on: {error}")),
+        },
+        Err(why) => fail(&why),
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    log::warning(why);
+    ExitCode::FAILURE
+}
+
+fn start(loaded: Loaded) -> Result<Control, String> {
+    let config = loaded.config;
+    signals::ignore_hangup().map_err(|error| format!("Can't ignore SIGHUP: {}", os_text(&error)))?;
+    set_up_log(&config)?;
+    greet(&config, loaded.file.is_some(), loaded.nothing_given);
+    start_options::apply(&config);
+    adjust_open_files(&config)?;
+    let workers = config.workers();
+    allocator::keep_libc_small();
+    let keyspace = open_keyspace(&config, workers)?;
+    check_address_space(workers)?;
+    let no_events =
+        |error: io::Error| format!("Failed creating the event loop. Error message: '{}'", os_text(&error));
+    let mailboxes = worker::mailboxes(workers).map_err(no_events)?;
+    let events = Events::new().map_err(no_events)?;
+    let mailbox = events.mailbox().map_err(no_events)?;
+    let node = Node::start(Parts {
+        keyspace,
+        config,
+        config_file: loaded.file,
+        workers: worker::senders(&mailboxes),
+        control: mailbox.sender(),
+        random: random_bytes()?,
+    });
+    node.listeners.open(&node.config)?;
+    if node.listeners.lock().is_empty() {
+        return Err("Configured to not listen anywhere, exiting.".to_string());
+    }
+    write_pid_file(node);
+    let control = Control::new(node, events, mailbox).map_err(no_events)?;
+    log::notice("Server initialized");
+    node.memory.note_startup(node.used_memory_bytes());
+    system::warn(&node.config);
+    for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
+        spawn(number, move || {
+            start_options::bind_worker(&node.config);
+            Worker::new(node, events, mailbox, number)
+        })?;
+    }
+    metrics::start(node)?;
+    if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {
+        log::warning(format!("Freed memory goes back late: {why}"));
+    }
+    start_options::tell();
+    for listener in node.listeners.lock().iter() {
+        let kind = if listener.is_unix() { "unix" } else { "tcp" };
+        log::notice(format!("Ready to accept connections {kind}"));
+    }
+    supervisor::tell("STATUS=Ready to accept connections\nREADY=1\n");
+    Ok(control)
+}
+
+fn spawn(number: usize, make: impl FnOnce() -> Worker + Send + 'static) -> Result<(), String> {
+    let name = format!("worker-{number}");
+    let run = move || {
+        // A worker ends only if its event loop is broken, and then so is the server.
+        if let Err(error) = make().run() {
+            log::warning(format!("Worker {number} cannot go on: {error}"));
+            std::process::exit(1);
+        }
+    };
+    let spawned = std::thread::Builder::new().name(name).spawn(run);
+    spawned.map(drop).map_err(|error| format!("Can't start worker {number}: {}", os_text(&error)))
+}
+
+fn set_up_log(config: &Config) -> Result<(), String> {
+    log::set_level(config.log_level());
+    let (format, timestamp) = config.log_format();
+    log::set_format(format, timestamp);
+    let path = config.log_file();
+    log::set_file(path.as_deref()).map_err(|error| format!("Can't open the log file: {}", os_text(&error)))
+}
+
+fn greet(config: &Config, file_given: bool, nothing_given: bool) {
+    log::notice("oO0OoO0OoO0Oo Isotherm is starting oO0OoO0OoO0Oo");
+    let (version, bits) = (file::VERSION, usize::BITS);
+    log::notice(format!("Isotherm version={version}, bits={bits}, pid={}, just started", std::process::id()));
+    if nothing_given {
+        log::warning(
+            "Warning: no config file specified, using the default config. In order to specify a config file use \
+             isotherm-server /path/to/isotherm.conf",
+        );
+    } else if file_given {
+        log::notice("Configuration loaded");
+    }
+    log::warning("WARNING: nothing is written to disk: when this process ends, its data is gone.");
+    logo::show(config);
+    log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
+}
+
+/// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.
+fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
+    let (partitions, arenas, arena_bytes) = layout(config, workers, address_space_left());
+    let [a, b] = [random_bytes()?, random_bytes()?];
+    let mut hash_secret = [0; 16];
+    hash_secret.iter_mut().zip(a.iter().zip(&b)).for_each(|(secret, (a, b))| *secret = a ^ b);
+    let keyspace = Keyspace::new(isotherm_keyspace::Config {
+        partitions,
+        arenas,
+        databases: config.databases(),
+        reserve_bytes: arena_bytes * arenas as u64,
+        hash_secret,
+        class_bytes: allocator::class_bytes,
+    });
+    let keyspace = keyspace.map_err(|error| format!("Can't start the keyspace: {error}"))?;
+    if let Some(settings) = config.prefix_settings() {
+        keyspace.plan_prefixes(settings).expect("the parameters are checked, and there are no keys yet");
+    }
+    Ok(keyspace)
+}
+
+/// Partitions, arenas, and addresses to reserve for each arena.
+fn layout(config: &Config, workers: usize, addresses_left: Option<u64>) -> (usize, usize, u64) {
+    let memory_bytes = match config.maxmemory_bytes() {
+        0 => system::memory_bytes(),
+        limit => limit,
+    };
+    let arenas = arenas_for(memory_bytes, workers, addresses_left);
+    let partitions = match workers {
+        1 => arenas.next_power_of_two(),
+        _ => (16 * workers).next_power_of_two(),
+    };
+    // Addresses cost nothing. Where they are limited (`ulimit -v`), half of what is left is for everything else: large
+    // values, buffers, the stacks of threads.
+    let arena_bytes = addresses_left.map_or(ARENA_BYTES_MAX, |left| left / 2 / arenas as u64);
+    (partitions.min(PARTITIONS_MAX), arenas, arena_bytes.min(ARENA_BYTES_MAX))
+}
+
+/// One a worker, so that each has an allocator of its own. An arena's partial slabs may take 1.5 MB at rest, so a server
+/// that is to stay small gets fewer; and an arena ends at 64 GB, so one with much memory gets more.
+fn arenas_for(memory_bytes: u64, workers: usize, addresses_left: Option<u64>) -> usize {
+    /// So much memory, or address space, allows one more arena.
+    const ARENA_MEMORY_BYTES: u64 = 64 << 20;
+    let limit = memory_bytes.min(addresses_left.map_or(u64::MAX, |left| left / 2));
+    let arenas_max = usize::try_from(limit / ARENA_MEMORY_BYTES).unwrap_or(ARENAS_MAX);
+    // Keys may lie unevenly, and memory may be added: twice as much as there is now.
+    let arenas_min = usize::try_from(memory_bytes.saturating_mul(2) / ARENA_BYTES_MAX).unwrap_or(ARENAS_MAX);
+    workers.max(arenas_min).min(ARENAS_MAX).min(arenas_max).max(1)
+}
+
+/// Threads that find no addresses for a stack and an allocator's arena end the process before it can say why.
+fn check_address_space(workers: usize) -> Result<(), String> {
+    /// For the process: 16 MB of large values and buffers, as much for what the allocator maps ahead, and the stack of the
+    /// allocator's thread.
+    const BASE_BYTES: u64 = 40 << 20;
+    /// 2 MB of stack, and what jemalloc maps for a thread: 4 MB of bookkeeping (aligned to 2 MB), 4 MB of slabs.
+    const WORKER_BYTES: u64 = 10 << 20;
+    let needed = BASE_BYTES + WORKER_BYTES * workers as u64;
+    match address_space_left() {
+        Some(left) if left < needed => Err(format!(
+            "The limit on address space ('ulimit -v') leaves {left} bytes for {workers} workers, which need {needed}. \
+             Please raise it or start fewer (io-threads). Exiting."
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `None`: there is no limit on addresses.
+fn address_space_left() -> Option<u64> {
+    use rustix::process::{Resource, getrlimit};
+    let limit = getrlimit(Resource::As).current?;
+    let sizes = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    Some(limit.saturating_sub(pages * rustix::param::page_size() as u64))
+}
+
+fn random_bytes() -> Result<[u8; 32], String> {
+    let mut bytes = [0; 32];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map(|()| bytes).map_err(|error| format!("Can't read random numbers: {}", os_text(&error)))
+}
+
+fn write_pid_file(node: &Node) {
+    let Some(path) = node.config.pid_file() else { return };
+    if let Err(error) = std::fs::write(&path, format!("{}\n", std::process::id())) {
+        log::warning(format!("Failed to write PID file: {}", os_text(&error)));
+    }
+}
+
+/// As many files as the clients need, or fewer clients.
+fn adjust_open_files(config: &Config) -> Result<(), String> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let clients = config.max_clients();
+    let wanted = clients + RESERVED_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    // No limit at all is enough.
+    let Some(old) = limit.current else { return Ok(()) };
+    if old >= wanted {
+        return Ok(());
+    }
+    let mut best = wanted;
+    let mut refused = None;
+    while best > old {
+        let maximum = limit.maximum.map(|maximum| maximum.max(best));
+        match setrlimit(Resource::Nofile, Rlimit { current: Some(best), maximum }) {
+            Ok(()) => break,
+            Err(error) => refused = Some(error),
+        }
+        best = best.saturating_sub(16);
+    }
+    let best = best.max(old);
+    if best >= wanted {
+        log::notice(format!(
+            "Increased maximum number of open files to {wanted} (it was originally set to {old})."
+        ));
+        return Ok(());
+    }
+    if best <= RESERVED_FILES {
+        return Err(format!(
+            "Your current 'ulimit -n' of {old} is not enough for the server to start. Please increase your open file \
+             limit to at least {wanted}. Exiting."
+        ));
+    }
+    config.set_number(id("maxclients"), (best - RESERVED_FILES) as i64);
+    log::warning(format!(
+        "You requested maxclients of {clients} requiring at least {wanted} max file descriptors."
+    ));
+    let why = refused.map(|error| os_text(&error.into())).unwrap_or_default();
+    log::warning(format!("Server can't set maximum open files to {wanted} because of OS error: {why}."));
+    log::warning(format!(
+        "Current maximum open files is {best}. maxclients has been reduced to {} to compensate for low ulimit. If you \
+         need higher maxclients increase 'ulimit -n'.",
+        best - RESERVED_FILES
+    ));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_follow_workers_and_memory() {
+        let check = |memory_bytes: u64, workers: usize, addresses_left: Option<u64>, expected: usize| {
+            let arenas = arenas_for(memory_bytes, workers, addresses_left);
+            assert_eq!(arenas, expected, "{memory_bytes} B, {workers} workers, {addresses_left:?}");
+        };
+        check(24 << 30, 1, None, 1);
+        check(24 << 30, 4, None, 4);
+        check(24 << 30, 64, None, 16);
+        // Small servers have few, whatever their workers.
+        check(100 << 20, 16, None, 1);
+        check(1 << 20, 16, None, 1);
+        // One worker with more memory than an arena holds.
+        check(64 << 30, 1, None, 2);
+        check(256 << 30, 1, None, 8);
+        check(4 << 40, 2, None, 16);
+        check(256 << 30, 1, Some(300 << 20), 2);
+    }
+}

@@ -1,0 +1,181 @@
+//! What every command looks at of the configuration, as plain fields of the worker: refreshed between batches when the
+//! configuration has changed.
+
+use isotherm_commands::call::{CallSettings, TransferSettings};
+use isotherm_persist::dump::Checks;
+use isotherm_resp::Limits;
+
+use crate::config::{Config, Id, OutputLimit, id};
+use crate::effects::events::Events;
+use crate::node::Node;
+use crate::observe::command_log::Kind;
+use crate::observe::holds::LONG_HOLD;
+use crate::request::clock::CommandClock;
+use std::sync::atomic::Ordering;
+
+/// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
+pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
+/// The others lie in blocks there, which count whole.
+const OUTPUT_BLOCK_BYTES: usize = 20 << 10;
+
+/// What replies that wait count for.
+pub fn counted_output_bytes(unsent_bytes: usize) -> u64 {
+    let beyond = unsent_bytes.saturating_sub(OUTPUT_BYTES_FREE);
+    beyond.next_multiple_of(OUTPUT_BLOCK_BYTES) as u64
+}
+
+/// A reply of so many bytes is more than `limit_bytes`, however it lies.
+pub fn reply_bytes_in_vain(limit_bytes: u64) -> usize {
+    usize::try_from(limit_bytes).unwrap_or(usize::MAX).saturating_add(OUTPUT_BYTES_FREE)
+}
+
+/// So much of a stranger's replies may wait.
+pub const STRANGER_OUTPUT_BYTES_MAX: usize = 1024;
+
+/// Without a limit of the configuration, what is answered before it is written: so much, and one reply more.
+const REPLY_BYTES_MAX: usize = 64 << 10;
+/// And what a client leaves unread, beside what its socket holds. It is a quarter of a million times `+OK`, for those that
+/// send a whole load before they read anything.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// It may be more while all clients together take little, and little of `maxmemory`: it is not worth many keys.
+const UNSENT_GENEROUS_BYTES_MAX: usize = 16 << 20;
+const LITTLE_BYTES_MAX: u64 = 64 << 20;
+const LITTLE_OF_MAXMEMORY: u64 = 16;
+
+#[derive(Clone, Debug)]
+pub struct Hot {
+    generation: u64,
+    /// For sessions that have authenticated.
+    pub limits: Limits,
+    pub query_bytes_max: usize,
+    /// Of normal clients, and of those that listen to channels.
+    pub output: OutputLimit,
+    pub output_of_subscribers: OutputLimit,
+    /// Replies are written when so many bytes have come together.
+    pub reply_bytes_max: usize,
+    /// So many bytes that a client has not read stop it: no further request of it runs.
+    pub unsent_bytes_max: usize,
+    /// The same while all clients together take less than the second number.
+    pub unsent_generous_bytes_max: usize,
+    pub clients_little_bytes: u64,
+    /// A reply may be too much before it is written: what a client of the class normal may leave, or any stranger.
+    pub judges_replies: bool,
+    /// A stranger's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
+    pub reply_lists: bool,
+    pub maxmemory_bytes: u64,
+    /// All clients together may take only so much.
+    pub client_bytes_max: u64,
+    /// There should be replicas, and there are none yet: nothing may be written.
+    pub lacks_replicas: bool,
+    /// Nothing in the configuration stands between a session and its command.
+    pub calm: bool,
+    /// Idle connections are closed after so many seconds; 0 for never.
+    pub timeout_seconds: u64,
+    pub import_mode: bool,
+    /// So many ticks are a long hold of a lock.
+    pub long_hold_ticks: u64,
+    /// The times of commands are recorded.
+    pub tracks_latency: bool,
+    pub notable: Notable,
+    /// What the commands of each slot cost is counted.
+    pub counts_slots: bool,
+    /// One command of so many is looked at for the keys that are used most; 0 for none.
+    pub hot_keys_ratio: u32,
+    pub events: Events,
+    /// What data commands ask for.
+    pub settings: CallSettings,
+}
+
+/// What reaches one of these is looked at more closely: it may belong into a log of commands, or be an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Notable {
+    pub ticks: u64,
+    pub request_bytes: usize,
+    pub reply_bytes: usize,
+}
+
+impl Notable {
+    fn new(config: &Config, clock: &CommandClock) -> Notable {
+        let threshold = |kind: Kind| kind.threshold(config);
+        let bytes =
+            |kind| threshold(kind).map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let event_us = config.latency_threshold_ms().map(|ms| ms.saturating_mul(1000));
+        let slow_us = threshold(Kind::Slow).into_iter().chain(event_us).min();
+        Notable {
+            ticks: slow_us.map_or(u64::MAX, |us| clock.ticks_of_micros(us)),
+            request_bytes: bytes(Kind::LargeRequest),
+            reply_bytes: bytes(Kind::LargeReply),
+        }
+    }
+}
+
+impl Hot {
+    pub fn new(node: &Node, clock: &CommandClock) -> Hot {
+        let config = &node.config;
+        const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
+        let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
+        let [output, _, output_of_subscribers] = config.output_limits();
+        let reply_lists = node.reply_lists.load(Ordering::Acquire);
+        Hot {
+            // Read first: what changes meanwhile is read again.
+            generation: config.generation(),
+            limits: Limits { bulk_bytes_max: config.bulk_bytes_max(), ..Limits::default() },
+            query_bytes_max: config.query_buffer_bytes_max(),
+            output,
+            output_of_subscribers,
+            reply_bytes_max: bound(REPLY_BYTES_MAX, output.hard_bytes),
+            unsent_bytes_max: bound(UNSENT_BYTES_MAX, output.hard_bytes.max(output.soft_bytes)),
+            unsent_generous_bytes_max: bound(
+                UNSENT_GENEROUS_BYTES_MAX,
+                output.hard_bytes.max(output.soft_bytes),
+            ),
+            clients_little_bytes: match config.maxmemory_bytes() {
+                0 => LITTLE_BYTES_MAX,
+                maxmemory => LITTLE_BYTES_MAX.min(maxmemory / LITTLE_OF_MAXMEMORY),
+            },
+            judges_replies: output.hard_bytes > 0 || reply_lists,
+            reply_lists,
+            maxmemory_bytes: config.maxmemory_bytes(),
+            client_bytes_max: config.client_memory_bytes_max().unwrap_or(u64::MAX),
+            lacks_replicas,
+            calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
+            timeout_seconds: config.idle_timeout_seconds(),
+            import_mode: config.import_mode(),
+            long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),
+            tracks_latency: config.tracks_latency(),
+            notable: Notable::new(config, clock),
+            counts_slots: config.flag(id("cluster-slot-stats-enabled")),
+            hot_keys_ratio: config.number(id("hotkeys-sample-ratio")) as u32,
+            events: config.events(),
+            settings: CallSettings {
+                bulk_bytes_max: config.bulk_bytes_max(),
+                hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
+                lfu: config.eviction_policy().is_lfu(),
+                import_mode: config.import_mode(),
+                limits: config.collection_limits(),
+                transfer: TransferSettings {
+                    compress: config.flag(id("rdbcompression")),
+                    checks: Checks {
+                        version: config.number(id("rdb-version-check")) == 0,
+                        checksum: !node.skip_checksums.load(Ordering::Acquire),
+                    },
+                },
+            },
+        }
+    }
+
+    /// Takes over what was changed since. Whether there was something.
+    #[inline]
+    pub fn refresh(&mut self, node: &Node, clock: &CommandClock) -> bool {
+        let changed = node.config.generation() != self.generation;
+        if changed {
+            *self = Hot::new(node, clock);
+        }
+        changed
+    }
+}
+
+/// Whoever is to be closed for leaving `limit_bytes` unread has to be able to reach them.
+fn bound(usual_bytes: usize, limit_bytes: u64) -> usize {
+    if limit_bytes > 0 { usual_bytes.max(reply_bytes_in_vain(limit_bytes)) } else { usual_bytes }
+}

@@ -1,0 +1,6 @@
+//! Work that no request asks for: expiry, eviction, compaction, and the memory of connections.
+
+pub mod client_memory;
+pub mod compaction;
+pub mod cron;
+pub mod memory;
