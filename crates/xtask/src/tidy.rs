@@ -14,8 +14,12 @@ mod arrows;
 mod ceilings;
 mod circles;
 mod dead;
+mod hand_calls;
 mod house;
+mod impls;
+mod long;
 mod modules;
+mod request_path;
 mod source;
 mod text;
 mod unsafety;
@@ -52,6 +56,12 @@ pub struct Measure {
     pub places: Vec<String>,
 }
 
+impl Measure {
+    fn of_places(name: String, places: Vec<String>) -> Measure {
+        Measure { name, count: places.len(), places }
+    }
+}
+
 fn whole(path: &str, what: impl Into<String>) -> Finding {
     Finding { path: path.to_string(), line: 0, what: what.into() }
 }
@@ -70,7 +80,7 @@ pub fn circles(root: &Path, args: &[String]) -> String {
         [flag, crates @ ..] if flag == "--followed" => (Reexports::Followed, crates),
         crates => (Reexports::AsWritten, crates),
     };
-    circles::report(&read(root), crates, reexports)
+    circles::report(&source::files(&read(root)), crates, reexports)
 }
 
 /// Lowers each ceiling to what is counted.

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::{File, Finding, Measure, circles, whole};
+use super::{File, Finding, Measure};
+use super::{circles, hand_calls, impls, long, request_path, source, whole};
 
 pub const TABLE: &str = "crates/xtask/ceilings.txt";
 
@@ -13,7 +14,15 @@ pub const TABLE: &str = "crates/xtask/ceilings.txt";
 const PLACES_SHOWN_MAX: usize = 12;
 
 pub fn measures(files: &[File]) -> Vec<Measure> {
-    circles::measures(files)
+    let code = source::files(files);
+    let counted = [
+        circles::measures(&code),
+        long::measures(files),
+        impls::measures(&code),
+        hand_calls::measures(&code),
+        request_path::measures(&code),
+    ];
+    counted.into_iter().flatten().collect()
 }
 
 pub fn check(files: &[File]) -> Vec<Finding> {

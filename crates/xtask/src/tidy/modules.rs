@@ -67,7 +67,7 @@ const ROOT: usize = 0;
 const STEPS_MAX: usize = 32;
 
 impl Modules {
-    /// The modules below `root`, a `lib.rs` or `main.rs`.
+    /// The modules below `root`, a `lib.rs` or `main.rs`. Takes files without comments and strings.
     pub fn read(files: &[File], root: &str) -> Modules {
         let texts: HashMap<&str, &str> =
             files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
@@ -81,8 +81,7 @@ impl Modules {
         self.files.push(path.to_string());
         let module = self.add_module(file, parent);
         self.module_of_file.push(module);
-        let code = source::code(texts[path]);
-        let declared = self.read_file(file, module, &code);
+        let declared = self.read_file(file, module, texts[path]);
         for (parent, folder, name) in declared {
             let base = folder_of_children(path);
             let folder: String = std::iter::once(base.as_str())
@@ -349,7 +348,7 @@ mod tests {
             .iter()
             .map(|(path, text)| File { path: format!("crates/a/src/{path}"), text: text.to_string() })
             .collect();
-        Modules::read(&files, "crates/a/src/lib.rs")
+        Modules::read(&source::files(&files), "crates/a/src/lib.rs")
     }
 
     /// "a.rs -> b.rs" for each mention that leads to a file.

@@ -3,6 +3,22 @@
 //! What is left out becomes blanks of the same length, so that places and line numbers stay what they were. This is no
 //! parser: it knows where a comment, a string, a character and a block end, which is all that a search for names needs.
 
+use super::File;
+
+/// The sources of the crates as code alone, and the manifests as they are.
+pub fn files(files: &[File]) -> Vec<File> {
+    let ours = files.iter().filter(|file| file.path.starts_with("crates/"));
+    ours.filter_map(|file| {
+        let text = match file.path.rsplit('.').next()? {
+            "rs" if file.path.contains("/src/") => code(&file.text),
+            "toml" => file.text.clone(),
+            _ => return None,
+        };
+        Some(File { path: file.path.clone(), text })
+    })
+    .collect()
+}
+
 /// The code of a file: comments, strings, characters and `#[cfg(test)]` items are blank.
 pub fn code(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
