@@ -6,6 +6,7 @@
 pub mod crc16;
 pub mod crc64;
 pub mod sha1;
+pub mod siphash;
 pub mod slot;
 
 pub mod glob;
@@ -25,6 +26,7 @@ pub use glob::glob_match;
 pub use long_double::LongDouble;
 pub use number::{parse_i64, parse_u64, push_i64, push_u64, write_i64};
 pub use prng::Prng;
+pub use siphash::SipHash13;
 pub use slot::{Slot, hash_tag};
 pub use steps::Steps;
 pub use units::UnixMs;

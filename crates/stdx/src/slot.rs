@@ -45,6 +45,28 @@ impl Slot {
 /// The part of a key that decides on its slot.
 #[inline]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
+    if has_brace(key) { tag_of(key) } else { key }
+}
+
+/// Whether there is a `{`: eight bytes at a time, the last eight whatever a word has had of them before.
+#[inline]
+fn has_brace(key: &[u8]) -> bool {
+    let Some(last) = key.last_chunk::<8>() else { return key.contains(&b'{') };
+    let (words, _) = key.as_chunks::<8>();
+    words.iter().fold(braces(last), |found, word| found | braces(word)) != 0
+}
+
+/// Not 0 if one of the bytes is `{`: a byte that is 0 borrows from its high bit.
+#[inline]
+fn braces(word: &[u8; 8]) -> u64 {
+    const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    let difference = u64::from_le_bytes(*word) ^ (LOW_BITS * b'{' as u64);
+    difference.wrapping_sub(LOW_BITS) & !difference & HIGH_BITS
+}
+
+#[inline(never)]
+fn tag_of(key: &[u8]) -> &[u8] {
     match key.iter().position(|&byte| byte == b'{') {
         None => key,
         Some(open) => tag_after(key, open),
@@ -75,6 +97,20 @@ mod tests {
         check("foo{bar", "foo{bar");
         check("foo}bar{", "foo}bar{");
         check("}{a}", "a");
+    }
+
+    /// Around every length at which words end, the brace at every place.
+    #[test]
+    fn a_brace_is_seen_wherever_it_stands() {
+        for len in 0..40 {
+            assert_eq!(hash_tag(&vec![b'z'; len]), vec![b'z'; len]);
+            for open in 0..len {
+                let mut key = vec![0xfb; len];
+                (key[open], key[len - 1]) = (b'{', b'}');
+                let tag = if len - open > 2 { &key[open + 1..len - 1] } else { &key[..] };
+                assert_eq!(hash_tag(&key), tag, "{open} of {len}");
+            }
+        }
     }
 
     /// Asked of a real server by CLUSTER KEYSLOT.

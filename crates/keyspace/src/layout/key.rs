@@ -8,8 +8,7 @@
 //!        [ not used     ][ tag 8   ][        ][ page number, low bits first       ]
 //! ```
 
-use isotherm_stdx::Slot;
-use siphasher::sip::SipHasher13;
+use isotherm_stdx::{SipHash13, Slot};
 
 /// A key as a command meets it.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +28,18 @@ impl Key<'_> {
 /// The secret that keys are hashed with.
 #[derive(Clone, Copy)]
 pub struct KeyHasher {
+    hasher: SipHash13,
+    #[cfg(any(test, fuzzing))]
     secret: [u8; 16],
 }
 
 impl KeyHasher {
     pub fn new(secret: [u8; 16]) -> KeyHasher {
-        KeyHasher { secret }
+        KeyHasher {
+            hasher: SipHash13::new(secret),
+            #[cfg(any(test, fuzzing))]
+            secret,
+        }
     }
 
     #[inline]
@@ -44,7 +49,7 @@ impl KeyHasher {
 
     #[inline]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
-        let hash = SipHasher13::new_with_key(&self.secret).hash(bytes);
+        let hash = self.hasher.hash(bytes);
         #[cfg(any(test, fuzzing))]
         let hash = hash & self.flood_mask();
         hash
