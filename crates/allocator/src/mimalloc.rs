@@ -13,7 +13,7 @@ pub const GIVES_BACK: bool = false;
 pub const INNER: ::mimalloc::MiMalloc = ::mimalloc::MiMalloc;
 
 /// Whether all of an arena's memory is opened at once. It then lies on huge pages, 8 MB of them under an empty server; opened
-/// as it is needed, that is 0.5 MB. Who sets MIMALLOC_ARENA_EAGER_COMMIT has the last word.
+/// as it is needed, that is 0.5 MB. MIMALLOC_ARENA_EAGER_COMMIT overrides it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENA_EAGER_COMMIT: sys::mi_option_t = 4;
 

@@ -1,6 +1,6 @@
 //! The same replies to valkey-cli and to isotherm-cli: every byte of the output, the errors and the exit code are compared.
 //!
-//! A server of our own says what a real one would seldom say. Needs `ISOTHERM_PEER_BIN`; skipped aloud without.
+//! A server of our own says what a real one would seldom say. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
 
 mod fake;
 

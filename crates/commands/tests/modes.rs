@@ -106,7 +106,7 @@ fn a_full_store_answers_and_logs_only_what_it_took() {
     let mut server = Server::with_space(Protocol::Resp2, 1, 4 << 20);
     let mut log = Log::default();
     let mut taken = 0;
-    let oom = "-OOM command not allowed: no more memory is to be had for this key.";
+    let oom = "-OOM command not allowed: no memory available for this key.";
     let refused = loop {
         let line = format!("MSET {{t}}a{taken} @150xa {{t}}b{taken} @150xb {{t}}c{taken} @150xc");
         log.lines.clear();

@@ -5,7 +5,7 @@
 //!                install (pip, go, npm, mvn) --> run against a fresh server --> "ok <step>" for every step of STEPS
 //! command lines  valkey-cli, redis-cli, valkey-benchmark: arguments and input in, exact output expected
 //! ```
-//! A tool that this machine lacks and cannot get is a skip, said aloud with its reason. A client that was started and does
+//! A tool that this machine lacks and cannot get is a skip, reported with its reason. A client that was started and does
 //! not do as it should is a failure, and so is one that skips a step. All of it ends within `Clock::total`.
 
 mod bounded;

@@ -1,5 +1,5 @@
 //! The tools against a real Valkey: it agrees with itself, each fault on purpose is found and explained in a few steps,
-//! and its replication stream is the one that the golden file tells. Needs `ISOTHERM_PEER_BIN`; skipped aloud without.
+//! and its replication stream is the one that the golden file holds. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
 
 use std::path::PathBuf;
 

@@ -48,7 +48,7 @@ pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previou
 // --- the state of the server -----------------------------------------------------------------------------------------
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such limit.
-pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no more memory is to be had for this key.";
+pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
 pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// Who monitors is a kind of replica in the field.

@@ -124,7 +124,7 @@ fn parameters_of_the_start_are_in_force() {
         assert_eq!(said, 1, "{log}");
         return;
     }
-    // Who says something in both has the last word in the variable.
+    // What is set in both is taken from the variable.
     let values =
         [("jemalloc-narenas", "2"), ("jemalloc-tcache-max", "2048"), ("jemalloc-dirty-decay-ms", "10000")];
     check_options(&server, &["narenas:2", "tcache_max:2048"], &values);
@@ -194,7 +194,7 @@ fn statistics_at_the_end() {
     server.signal("TERM");
     assert!(server.wait().success());
     let log = server.log();
-    let (_, report) = log.split_once("The allocator at the end:\n").expect(&log);
+    let (_, report) = log.split_once("Allocator statistics at exit:\n").expect(&log);
     assert!(report.lines().count() > 5 && report.contains("bye bye"), "{report}");
 }
 

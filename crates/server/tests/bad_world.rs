@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const OK: &str = "+OK\r\n";
-const OOM: &str = "-OOM command not allowed: no more memory is to be had for this key.\r\n";
+const OOM: &str = "-OOM command not allowed: no memory available for this key.\r\n";
 const MB: usize = 1 << 20;
 
 /// The server under limits that a shell sets.

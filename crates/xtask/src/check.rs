@@ -43,7 +43,7 @@ pub fn tidy(args: &[String]) -> Fallible {
 }
 
 /// Every test of the workspace. Tests that compare with Valkey find it through `ISOTHERM_PEER_BIN`; where it cannot be
-/// installed they say so, in a line that begins with `skipped: `, and the end of the run repeats those lines.
+/// installed they report it in a line that begins with `skipped: `, and the end of the run repeats those lines.
 pub fn test(args: &[String]) -> Fallible {
     programs::build_needs()?;
     let mut command = run::cargo();
@@ -77,7 +77,7 @@ pub fn run_tests(command: &mut Command) -> Fallible<u64> {
     }
     let Tally { passed, failed, ignored, .. } = tally;
     println!(
-        "tests: {passed} passed, {failed} failed, {ignored} ignored, {} skipped aloud",
+        "tests: {passed} passed, {failed} failed, {ignored} ignored, {} skipped (reasons above)",
         tally.skipped.len()
     );
     if status.success() { Ok(passed) } else { Err("tests failed".to_string()) }

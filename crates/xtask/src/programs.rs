@@ -71,8 +71,8 @@ pub fn stress(args: &[String]) -> Fallible {
     Err(format!("cannot start {}: {why}", command.get_program().display()))
 }
 
-/// With `--if-possible` first, a machine on which Valkey cannot be installed is a skip, said aloud, and not a failure.
-/// `transfer --with-redis` installs Redis too; where that cannot be had, Valkey alone is compared with, said aloud too.
+/// With `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip, not a failure.
+/// `transfer --with-redis` installs Redis too; where it cannot be installed, that part is a reported skip.
 pub fn conformance(args: &[String]) -> Fallible {
     let (optional, args) = match args {
         [flag, rest @ ..] if flag == "--if-possible" => (true, rest),
@@ -108,7 +108,7 @@ pub fn conformance(args: &[String]) -> Fallible {
     run::loud(&mut command)
 }
 
-/// The clients of the field, against our server. Those that cannot be installed on this machine are skipped, aloud.
+/// Common clients against our server. Those that cannot be installed on this machine are reported skips.
 pub fn clients(args: &[String]) -> Fallible {
     let conformance = build("isotherm-conformance", "isotherm-conformance")?;
     let server = build("isotherm", "isotherm-server")?;

@@ -110,10 +110,10 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         "HOTKEYS",
         &[
             "GET [COUNT <count>]",
-            "    Return the keys that were used most since the start or the last reset, and how",
-            "    often, estimated from a sample of the commands (default: 16 keys).",
+            "    Return the most frequently used keys since the start or the last reset, and how",
+            "    often they were used, estimated from sampled commands (default: 16 keys).",
             "RESET",
-            "    Begin again.",
+            "    Discard the statistics.",
         ],
     );
     Outcome::Done

@@ -9,14 +9,15 @@ const HEAD: &str = "\
 
 Generated from the declarations in `crates/server/src/config/table.rs`; a test refreshes this file.
 
-Every parameter of Valkey 9.1 is known by its name and its older names, and is read, checked and shown as Valkey does.
-What it *does* is said here, one of:
+Isotherm accepts every parameter of Valkey 9.1 under its current and former names, and validates and shows it as Valkey does.
+The column *effect* says what it does here:
 
-* a sentence: it takes effect;
-* *no effect*: it can be set and is shown again, but changes nothing, because ...;
-* *fixed*: only its default is accepted, because ... (anything else ends the start with an error, or CONFIG SET).
+* a sentence: the parameter takes effect;
+* *no effect*: it can be set and read, but changes nothing, for the reason given;
+* *fixed*: only the default is accepted, for the reason given. Another value stops the start, or is refused by CONFIG SET.
 
-*at start*: only in a file or on the command line. *protected*: CONFIG SET needs `enable-protected-configs`.
+The column *may be changed*: *any time* by CONFIG SET; *protected*: CONFIG SET also needs `enable-protected-configs`;
+*at start*: only in the configuration file or on the command line. Parameters marked *Isotherm only* do not exist in Valkey.
 
 | parameter | default | may be changed | effect |
 |---|---|---|---|
@@ -48,8 +49,8 @@ fn row(param: &Param) -> String {
 fn default(param: &Param) -> String {
     match param.name {
         // What the machine says is no default of the program.
-        "dir" => return "where it was started".into(),
-        "io-threads" => return "the CPUs".into(),
+        "dir" => return "the directory of the start".into(),
+        "io-threads" => return "number of CPUs".into(),
         _ => {}
     }
     let shown = String::from_utf8(value::show(param, &param.default_value())).expect("defaults are text");
@@ -60,14 +61,14 @@ fn default(param: &Param) -> String {
 }
 
 const SAMPLE_HEAD: &str = "\
-# A configuration file of Isotherm, with every parameter that does something and its default.
+# Configuration file of Isotherm: every parameter that has an effect, with its default.
 #
 # Generated from the declarations in crates/server/src/config/table.rs; a test refreshes this file.
 #
 #     isotherm-server /path/to/isotherm.conf
 #
-# Sizes may be written as 1k (1000 bytes), 1kb (1024), 1m, 1mb, 1g, 1gb, in any case. A value with blanks is quoted. Other
-# files can be included: \"include /path/to/other.conf\". Of several lines about a parameter the last one counts.
+# Units: 1k is 1000 bytes, 1kb is 1024 bytes, also 1m, 1mb, 1g and 1gb, in upper or lower case. Values with spaces need quotes.
+# Other files can be included: \"include /path/to/other.conf\". If a parameter is set more than once, the last line wins.
 # CONFIG REWRITE keeps comments and includes.
 ";
 

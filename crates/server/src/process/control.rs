@@ -242,7 +242,7 @@ impl Control {
             }
         }
         if self.node.config.tells_allocator_stats() {
-            log::notice(format!("The allocator at the end:\n{}", allocator::report(Format::Text)));
+            log::notice(format!("Allocator statistics at exit:\n{}", allocator::report(Format::Text)));
         }
         log::warning("Isotherm is now ready to exit, bye bye...");
     }

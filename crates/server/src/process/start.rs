@@ -60,15 +60,12 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     }
     if let Some(options) = options {
         let error = daemon::become_again(arguments, &folder, stdin, options);
-        log::warning(format!(
-            "The allocator's options for the start are without effect: {}",
-            os_text(&error)
-        ));
+        log::warning(format!("The allocator's options have no effect: {}", os_text(&error)));
     }
     match start(loaded) {
         Ok(control) => match control.run() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("The control thread cannot go on: {error}")),
+            Err(error) => fail(&format!("Fatal error in the control thread: {error}")),
         },
         Err(why) => fail(&why),
     }
@@ -120,7 +117,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     }
     metrics::start(node)?;
     if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {
-        log::warning(format!("Freed memory goes back late: {why}"));
+        log::warning(format!("Background purging unavailable, freed memory is returned late: {why}"));
     }
     start_options::tell();
     for listener in node.listeners.lock().iter() {
@@ -136,7 +133,7 @@ fn spawn(number: usize, make: impl FnOnce() -> Worker + Send + 'static) -> Resul
     let run = move || {
         // A worker ends only if its event loop is broken, and then so is the server.
         if let Err(error) = make().run() {
-            log::warning(format!("Worker {number} cannot go on: {error}"));
+            log::warning(format!("Fatal error in worker {number}: {error}"));
             std::process::exit(1);
         }
     };
@@ -164,7 +161,7 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     } else if file_given {
         log::notice("Configuration loaded");
     }
-    log::warning("WARNING: nothing is written to disk: when this process ends, its data is gone.");
+    log::warning("WARNING: there is no persistence yet: all data is lost when this process ends.");
     logo::show(config);
     log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
 }

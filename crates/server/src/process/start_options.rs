@@ -105,10 +105,10 @@ pub fn apply(config: &Config) {
         correct(config, &options, &told.users);
         apply_decay(config, &told.users);
         if !told.options.is_empty() && !told.users.is_empty() {
-            log::notice(format!("{VARIABLE} has the last word: '{}'", told.users));
+            log::notice(format!("{VARIABLE} overrides the configuration: '{}'", told.users));
         }
     } else if let Some(vain) = in_vain(config) {
-        log::warning(format!("Without effect, as this server was built with {}: {vain}", allocator::name()));
+        log::warning(format!("No effect, as this server was built with {}: {vain}", allocator::name()));
     }
 }
 
@@ -181,7 +181,7 @@ pub fn bind_worker(config: &Config) {
         && allocator::options().is_some()
         && let Err(why) = allocator::own_arena()
     {
-        log::warning(format!("A worker shares an arena: {why}"));
+        log::warning(format!("A worker shares an arena of the allocator: {why}"));
     }
 }
 

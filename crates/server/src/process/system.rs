@@ -95,7 +95,7 @@ pub fn warn(config: &Config) {
     }
     if let Some(limit) = group_memory_bytes().filter(|limit| *limit < machine_memory_bytes()) {
         let maxmemory = config.maxmemory_bytes();
-        log::notice(format!("The control group of this process allows {limit} bytes of memory."));
+        log::notice(format!("The cgroup memory limit of this process is {limit} bytes."));
         if maxmemory == 0 || maxmemory >= limit {
             log::warning(format!(
                 "WARNING: maxmemory ({maxmemory}) does not keep the server below what its control group allows \

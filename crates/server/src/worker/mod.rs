@@ -771,7 +771,7 @@ fn round_up(left: Duration) -> Duration {
 /// There is no memory for what a client sends. The others go on: it is for large requests that it does not suffice.
 fn refuse_memory(connection: &mut Connection, more_bytes: usize) {
     log::warning(format!(
-        "Closing client for whose query there is no memory: id={} (qbuf={}, {more_bytes} more)",
+        "Closing client: out of memory for its query buffer: id={} (qbuf={}, {more_bytes} more)",
         connection.session.id(),
         connection.input.len()
     ));

@@ -5,34 +5,31 @@
 pub type Part = (&'static str, &'static str);
 
 pub const USED: &[Part] = &[
-    ("keys", "names of keys, as far as they lie in pages and blobs"),
+    ("keys", "names of keys, in pages and blobs"),
     ("values", "values in pages and blobs: strings to 4 KB, small collections as packed bytes"),
-    ("expiries", "times to live, inside their entries: 5 B each, 8 B after 2054"),
+    ("expiries", "expiry times, inside the entries: 5 B each, 8 B from the year 2054 on"),
     (
         "entry_heads",
-        "what else an entry has: lengths, type marks, references to values elsewhere, hashes in front of blobs",
+        "other bytes of entries: lengths, type marks, references to values outside, the hashes in front of blobs",
     ),
     (
         "page_overhead",
-        "headers of pages, and two bytes of columns an entry (a hash tag, a length; one or two more for LFU or LRU)",
+        "page headers, and two bytes of columns per entry (hash tag and length; one more for LFU, two for LRU)",
     ),
-    ("directories", "records of slots, and where the pages of a slot are"),
+    ("directories", "slot records and page directories"),
     (
         "collection_nodes",
-        "nodes of large lists, sorted sets and streams, pages of large hashes and sets: their elements and what holds these",
+        "nodes of large lists, sorted sets and streams, pages of large hashes and sets, with their elements",
     ),
-    ("class_rounding", "pages and blobs are given out in size classes: what their last bytes are"),
-    ("large_values", "strings and elements above 4 KB, which the allocator has, rounded as it rounds"),
-    ("collection_roots", "what a large collection has outside its nodes: its root, and tables of its nodes"),
-    ("keyspace_tables", "partitions, databases, numbers of large values and of large collections"),
-    ("snapshot", "what was written since a snapshot under way began, kept as it was"),
-    (
-        "clients",
-        "connections: themselves, requests that are not complete, replies that are not read, MULTI, WATCH, subscriptions",
-    ),
-    ("pubsub", "names of channels and patterns with their tables, messages on their way to clients"),
-    ("tracking", "keys that clients cache (CLIENT TRACKING)"),
-    ("statistics", "histograms of commands' times, SLOWLOG and COMMANDLOG"),
+    ("class_rounding", "rounding of pages, nodes and blobs up to their size class"),
+    ("large_values", "strings and elements above 4 KB, in the allocator, at its rounded sizes"),
+    ("collection_roots", "parts of large collections outside their nodes: roots and tables of nodes"),
+    ("keyspace_tables", "tables of partitions, databases, large values and large collections"),
+    ("snapshot", "old versions of entries changed since the running snapshot began"),
+    ("clients", "connections: state, incomplete requests, unread replies, MULTI, WATCH, subscriptions"),
+    ("pubsub", "channels and patterns with their tables, messages not yet delivered"),
+    ("tracking", "tables of client-side caching (CLIENT TRACKING)"),
+    ("statistics", "latency histograms of commands, SLOWLOG and COMMANDLOG"),
     ("replication", "always 0: there is no replication yet"),
     ("aof", "always 0: there is no append-only file yet"),
     ("scripts", "always 0: there are no scripts yet"),
@@ -40,32 +37,29 @@ pub const USED: &[Part] = &[
     ("cluster", "always 0: there is no cluster yet"),
     (
         "process",
-        "what the empty server took a moment after its start: tables of commands and parameters, buffers of workers",
+        "the empty server just after its start: tables of commands and parameters, buffers of workers",
     ),
     (
         "unbooked",
-        "used_memory less all of the above: counts of threads that are not told yet, buffers that have grown, what changed while the rest was read; may be negative",
+        "used_memory less all of the above: per-thread counters not yet flushed, buffers that have grown, changes while the other parts were read; may be negative",
     ),
 ];
 
 pub const RESIDENT: &[Part] = &[
-    ("slab_free", "free objects in slabs of the arenas; compaction gives them back"),
-    ("slab_tails", "the ends of slabs, where no object fits"),
-    ("slab_spare", "slabs kept for what comes next"),
-    ("arena_metadata", "the arenas' own tables"),
-    ("malloc_metadata", "the allocator's own tables, as it tells"),
-    ("malloc_free", "free in the allocator's pages that are in use, and in its threads' caches"),
-    ("malloc_retained", "pages that the allocator keeps for what comes next, as it tells"),
-    (
-        "untouched",
-        "what the lines above count and the system has no page for, because nobody wrote to it: negative",
-    ),
-    ("stacks", "stacks of threads"),
-    ("program", "the program and its libraries, as far as they were needed"),
+    ("slab_free", "free objects in slabs of the arenas, reclaimed by compaction"),
+    ("slab_tails", "ends of slabs, too short for an object"),
+    ("slab_spare", "empty slabs kept for reuse"),
+    ("arena_metadata", "the arenas' tables"),
+    ("malloc_metadata", "the allocator's tables, as it reports them"),
+    ("malloc_free", "free memory inside the allocator's active pages and its thread caches"),
+    ("malloc_retained", "unused pages that the allocator retains, as it reports them"),
+    ("untouched", "memory counted above but never written, so not resident; negative"),
+    ("stacks", "thread stacks"),
+    ("program", "resident parts of the program and its libraries"),
 ];
 
 pub const BESIDE: &[Part] = &[
-    ("page_tables", "the kernel's tables that lead to this process' pages"),
+    ("page_tables", "page tables of this process, in the kernel"),
     ("sockets", "buffers of TCP sockets, of all processes in the same network namespace"),
 ];
 
@@ -78,37 +72,49 @@ mod tests {
 
 Generated from the declarations in `crates/server/src/observe/memory_map/parts.rs`; a test refreshes this file.
 
-`MEMORY MAP` (and `INFO memorymap`, and the metric `isotherm_memory_map_bytes`) tells where every byte of the process is:
+`MEMORY MAP` (and `INFO memorymap`, and the metric `isotherm_memory_map_bytes`) reports where every byte of the process is:
 
     keys + values + ... + unbooked                    = used_memory, exactly
-    used_memory + slab_free + ... + program           = RSS, but for what happens while it is added up
+    used_memory + slab_free + ... + program           = RSS, apart from changes during the report
 
-What is used is counted forward, by whoever takes a byte and gives it back; nothing is estimated from a sample. `unbooked` is the
-difference to what allocator and arenas say they have given out: it is there so that anybody can see that the books are complete
-(a test fails when it exceeds 1 % and 192 KB). What is resident comes from `/proc/self/smaps` and the allocator's own figures.
-The first half takes microseconds; the second takes some ten milliseconds for each gigabyte of RSS. No command is held up for either:
-one partition after the other is locked while its counters are copied, and the kernel is asked with nothing locked. So a line is of one
-moment for each partition, not for all of them; the sums hold exactly in any case, as what changes meanwhile is in `unbooked`.
+Used memory is counted where it is allocated and freed; no figure is an estimate from a sample. `unbooked` is the difference to
+what the allocator and the arenas report as allocated. It shows whether the accounting is complete: a test fails when it exceeds
+1 % and 192 KB. Resident memory comes from `/proc/self/smaps` and the allocator's statistics.
 
-`MEMORY MAP` has a third part, `keyspace`: for every database, type and encoding the number of keys, the bytes of keys and of values,
-and what their entries and bodies take.
+The first sum takes microseconds, the second some ten milliseconds per gigabyte of RSS. Neither blocks commands: partitions are
+locked one after the other while their counters are copied, and the kernel is queried without a lock. Each partition is therefore
+read at its own moment; the sums are still exact, since changes in between appear in `unbooked`.
+
+`MEMORY MAP` has a third part, `keyspace`: for each database, type and encoding the number of keys, the bytes of keys and values,
+and the memory of their entries and collections.
+
+Other commands that report memory:
+
+| command | reports |
+|---|---|
+| `MEMORY PREFIXES DEPTH 1 TOP 10` | by key prefix: bytes, keys, share with a TTL, and the error of each figure |
+| `MEMORY TOP 10` | the largest keys of 4 KB and more, without a scan |
+| `MEMORY DIFF MARK`, then `MEMORY DIFF` | changes since the mark |
+| `CLUSTER SLOT-STATS ORDERBY memory-bytes LIMIT 10` | by slot, without a cluster too |
+| `INFO keysizes`, `INFO idletimes` | how many keys of which size, and how long they have been unused |
+| `HOTKEYS GET COUNT 10` | the most frequently used keys, from sampled commands |
 ";
 
     fn page() -> String {
         let table = |title: &str, note: &str, parts: &[Part]| {
             let rows: String = parts.iter().map(|(name, what)| format!("| `{name}` | {what} |\n")).collect();
-            format!("\n## {title}\n\n{note}\n\n| part | what it is |\n|---|---|\n{rows}")
+            format!("\n## {title}\n\n{note}\n\n| part | content |\n|---|---|\n{rows}")
         };
         HEAD.to_owned()
-            + &table("Used", "In INFO as `memorymap_<part>`, their sum as `memorymap_used`.", USED)
+            + &table("Used", "INFO: `memorymap_<part>`, with the sum in `memorymap_used`.", USED)
             + &table(
-                "Resident beside it",
-                "`memorymap_total` is the sum of these and of what is used.",
+                "Other resident memory",
+                "INFO: `memorymap_<part>`, with the sum of these and of used memory in `memorymap_total`.",
                 RESIDENT,
             )
             + &table(
-                "Beside RSS",
-                "Memory that the kernel holds for the process; in no sum. In INFO as `memorymap_beside_<part>`.",
+                "Outside RSS",
+                "Memory that the kernel holds for the process, in no sum. INFO: `memorymap_beside_<part>`.",
                 BESIDE,
             )
     }
