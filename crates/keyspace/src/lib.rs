@@ -53,6 +53,7 @@ pub use accounting::tally::ClassSums;
 pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use layout::key::{Key, KeyHasher};
+pub use layout::kind::{Db, Encoding, Expiry, Full, NewValue, PackedValue, Type};
 pub use layout::last_used::{AccessMode, AccessNote};
 pub use layout::packed::{Element, TextRoom};
 pub use reports::breakdown::{Books, ClassBooks};
@@ -72,7 +73,7 @@ pub use values::stream::{
     Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamBlock, StreamEdit,
     StreamEntry, StreamId, StreamPart, StreamState, StreamView, Trim,
 };
-pub use values::value::{Db, Encoding, Entry, Expiry, Full, NewValue, PackedValue, Type, Value};
+pub use values::value::{Entry, Value};
 pub use values::zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 
 /// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).

@@ -3,14 +3,15 @@
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory;
-use crate::layout::entry::{BodyRef, Draft, EntryBytes, Form, Place, Plan};
+use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan};
 use crate::layout::key::Key;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Db, Expiry, Full, NewValue, PackedValue, Type};
 use crate::layout::record::{NEVER, page_index};
 use crate::tables::store::Store;
 use crate::tables::table::{Location, blob_head, slot_of_blob_head, tag_of};
 use crate::values::collection::{EditBody, EditError, Edited, Editing, Limits};
 use crate::values::object::{Object, Root};
-use crate::values::value::{Db, Expiry, Full, NewValue, PackedValue, Type};
 use isotherm_arena::Handle;
 use isotherm_stdx::{Steps, UnixMs, steps};
 use std::sync::atomic::Ordering::Relaxed;

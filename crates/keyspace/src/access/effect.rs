@@ -3,7 +3,7 @@
 //! A handler says what happened; who listens (AOF, replicas, keyspace events, tracking) is the server's business. With
 //! nobody listening an effect costs one test of a mask.
 
-use crate::values::value::Db;
+use crate::layout::kind::Db;
 use std::ops::BitOr;
 
 /// The classes of keyspace events, as `notify-keyspace-events` names them.

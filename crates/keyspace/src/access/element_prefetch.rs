@@ -20,13 +20,13 @@ use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
+use crate::layout::kind::Db;
 use crate::layout::page::Spot;
 use crate::layout::record::{Record, buddy, page_index};
 use crate::tables::store::Store;
 use crate::tables::table::tag_of;
 use crate::values::object::Object;
 use crate::values::stream;
-use crate::values::value::Db;
 use isotherm_arena::{Handle, prefetch_value};
 
 /// Elements that are walked together.

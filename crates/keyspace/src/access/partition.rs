@@ -5,10 +5,12 @@ use crate::access::waiter::Waiters;
 use crate::access::watch::{Presence, Watches};
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::{
-    BodyRef, Draft, EntryBytes, Form, INLINE_BYTES_MAX, Place, Plan, body_head_bytes, read_int,
+    BodyRef, Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, body_head_bytes, read_int,
 };
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Db, Expiry, Full, NewValue, PackedValue};
 use crate::layout::large::{Large, Shared};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::packed::PackedBuf;
@@ -20,7 +22,7 @@ use crate::tables::table::{Location, SlotRef, Table};
 use crate::upkeep::expire::ExpiryTurn;
 use crate::upkeep::snapshot::SnapshotState;
 use crate::values::object::Objects;
-use crate::values::value::{Db, Entry, Expiry, Full, NewValue, PackedValue, Value};
+use crate::values::value::{Entry, Value};
 use isotherm_arena::{Arena, Handle};
 use isotherm_stdx::{Prng, Slot, Steps, UnixMs, write_i64};
 use std::collections::{BTreeSet, VecDeque};

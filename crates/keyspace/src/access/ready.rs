@@ -10,7 +10,7 @@
 //!
 //! Invariant: both hold the same keys.
 
-use crate::values::value::Db;
+use crate::layout::kind::Db;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

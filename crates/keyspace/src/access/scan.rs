@@ -12,9 +12,10 @@
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory;
+use crate::layout::kind::Db;
 use crate::layout::record::Record;
 use crate::tables::geometry::Geometry;
-use crate::values::value::{Db, Entry};
+use crate::values::value::Entry;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, UnixMs};
 

@@ -32,7 +32,7 @@ use crate::access::lock::{HOLD_STEPS_MAX, Held};
 use crate::access::ready::ReadyKey;
 use crate::access::waiter::{Claim, Waiter};
 use crate::layout::key::Key;
-use crate::values::value::{Db, Type};
+use crate::layout::kind::{Db, Type};
 use isotherm_stdx::steps::{self, Steps};
 use std::sync::Arc;
 

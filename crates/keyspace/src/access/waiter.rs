@@ -20,7 +20,7 @@
 
 use crate::access::lock::Keyspace;
 use crate::access::sync::{AtomicBool, AtomicU8, yield_now};
-use crate::values::value::{Db, Type};
+use crate::layout::kind::{Db, Type};
 use isotherm_stdx::Slot;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -9,7 +9,7 @@
 //!
 //! A key that had expired already when WATCH met it is as good as absent: that it then really leaves is no change.
 
-use crate::values::value::Db;
+use crate::layout::kind::Db;
 use isotherm_stdx::steps;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! 136 B, from its first key on.
 
 use crate::accounting::tally::{Account, CLASSES};
-use crate::values::value::Type;
+use crate::layout::kind::Type;
 
 pub const SIZE_BINS: usize = 34;
 

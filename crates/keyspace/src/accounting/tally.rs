@@ -14,12 +14,13 @@
 //!
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
-use crate::layout::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Form, Place, body_head_bytes};
+use crate::layout::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, body_head_bytes};
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Type};
 use crate::layout::packed::Packed;
 use crate::layout::record::{UNIT_BYTES, Units};
 use crate::tables::store::Store;
 use crate::values::set::packed_ints_len;
-use crate::values::value::{Encoding, Type};
 
 /// A type in one of its encodings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -13,8 +13,8 @@
 //! Bounds of inner nodes are lower bounds and may be stale; a search makes them exact where they led nowhere.
 
 use crate::layout::heap::Heap;
+use crate::layout::kind::Full;
 use crate::layout::record::{NEVER, Record};
-use crate::values::value::Full;
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::Steps;
 

@@ -3,8 +3,8 @@
 
 use crate::layout::directory::*;
 use crate::layout::heap::Heap;
+use crate::layout::kind::Full;
 use crate::layout::record::{NEVER, Record};
-use crate::values::value::Full;
 use isotherm_arena::{Arena, ArenaConfig, Handle, Kind};
 use isotherm_stdx::{Prng, Steps};
 use std::sync::Arc;

@@ -24,8 +24,8 @@
 //!
 //! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 1 + 5 + 16 + 16 = 38 with an expiry.
 
+use crate::layout::kind::{Form, NewValue};
 use crate::layout::page::ENTRY_BYTES_MAX;
-use crate::values::value::{NewValue, Type};
 use isotherm_stdx::UnixMs;
 
 /// 2020-01-01T00:00:00Z: 18262 days after the epoch.
@@ -57,40 +57,6 @@ const _: () = assert!(SHORT_VOLATILE_HEAD as usize + SHORT_KEY_BYTES_MAX < KLEN_
 const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES <= ENTRY_BYTES_MAX);
 // Setting an expiry never moves a value out of its page.
 const _: () = assert!(INLINE_BYTES_MAX + 8 <= ENTRY_BYTES_MAX);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Form {
-    Bytes = 0,
-    Int = 1,
-    Raw = 2,
-    List = 3,
-    Hash = 4,
-    Set = 5,
-    IntSet = 6,
-    Zset = 7,
-    Stream = 8,
-}
-
-impl Form {
-    /// A collection, small or large.
-    #[inline]
-    pub fn is_collection(self) -> bool {
-        self as u8 >= Form::List as u8
-    }
-
-    #[inline]
-    pub fn kind(self) -> Type {
-        match self {
-            Form::Bytes | Form::Int | Form::Raw => Type::String,
-            Form::List => Type::List,
-            Form::Hash => Type::Hash,
-            Form::Set | Form::IntSet => Type::Set,
-            Form::Zset => Type::Zset,
-            Form::Stream => Type::Stream,
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

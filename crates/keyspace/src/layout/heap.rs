@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use crate::layout::entry::BLOB_HEAD_BYTES;
+use crate::layout::kind::Full;
 use crate::layout::page::{self, HEADER_BYTES, Page};
-use crate::values::value::Full;
 use isotherm_arena::{Arena, Handle, Kind};
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 //!
 //! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, books 8), 8 B of reference in the page.
 
+use crate::layout::kind::Full;
 use crate::layout::pile::Pile;
-use crate::values::value::Full;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

@@ -1,6 +1,7 @@
 //! Layer 1 of 7: bytes. How keys, entries, pages, directories and packed elements lie in memory, and the memory itself.
 //!
 //! ```text
+//!   kind                            databases, types, forms: what all layers name
 //!   key, entry, packed, page        what the bytes of one thing mean
 //!   record, directory, linear       how the pages of one slot or one object are found, split and merged
 //!   heap, large, pile, nodes        where the bytes lie: the arena, the global allocator
@@ -14,6 +15,7 @@ pub(crate) mod directory;
 pub(crate) mod entry;
 pub(crate) mod heap;
 pub(crate) mod key;
+pub(crate) mod kind;
 pub(crate) mod large;
 pub(crate) mod last_used;
 pub(crate) mod linear;

@@ -9,9 +9,9 @@
 //! Whatever else refers to a node does so by its id.
 
 use crate::layout::heap::Heap;
+use crate::layout::kind::Full;
 use crate::layout::large::Large;
 use crate::layout::pile::Pile;
-use crate::values::value::Full;
 use isotherm_arena::{Handle, Kind, class_bytes, prefetch_value};
 
 /// Bytes at the beginning of every node.

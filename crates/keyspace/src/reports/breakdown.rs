@@ -18,12 +18,12 @@ use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::accounting::tally::{CLASSES, Class, ClassSums};
 use crate::layout::entry::EntryBytes;
+use crate::layout::kind::{Db, Encoding, Type};
 use crate::layout::page::Page;
 use crate::reports::survey::Survey;
 use crate::tables::store::Store;
 use crate::tables::table::Table;
 use crate::values::object::{Footprint, Object};
-use crate::values::value::{Db, Encoding, Type};
 use isotherm_arena::{ArenaStats, Kind, class_bytes};
 use std::collections::BTreeMap;
 

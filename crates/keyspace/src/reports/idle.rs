@@ -7,10 +7,10 @@
 use crate::access::partition::Partition;
 use crate::accounting::sizes::SIZE_BINS;
 use crate::layout::directory;
+use crate::layout::kind::Db;
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::Page;
 use crate::reports::survey::ITEMS_PER_HOLD_MAX;
-use crate::values::value::Db;
 use isotherm_stdx::steps::Steps;
 use isotherm_stdx::{Slot, UnixMs};
 

@@ -1,8 +1,8 @@
 //! What a slot takes: read from its records, which every change keeps, so nothing is walked.
 
 use crate::access::partition::Partition;
+use crate::layout::kind::Db;
 use crate::layout::record::UNIT_BYTES;
-use crate::values::value::Db;
 use isotherm_stdx::Slot;
 
 /// One slot, in all databases.

@@ -14,10 +14,10 @@ use crate::access::partition::Partition;
 use crate::accounting::attribution::{Change, Size};
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, EntryBytes};
+use crate::layout::kind::Db;
 use crate::layout::record::Record;
 use crate::tables::store::Store;
 use crate::tables::table::{SlotRef, Table};
-use crate::values::value::Db;
 use isotherm_arena::Handle;
 use isotherm_stdx::Steps;
 

@@ -6,11 +6,12 @@
 use crate::accounting::tally::{Account, is_embstr};
 use crate::layout::directory;
 use crate::layout::entry::{
-    BodyRef, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, set_form, split_keyed,
-    value_bytes,
+    BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, read_int, set_form, split_keyed, value_bytes,
 };
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Expiry, Full, NewValue};
 use crate::layout::large::Large;
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::packed::PackedBuf;
@@ -20,7 +21,7 @@ use crate::tables::table::{Location, blob_head, tag_of};
 use crate::upkeep::snapshot::SnapshotState;
 use crate::values::collection::{Stored, packed_encoding};
 use crate::values::object::Objects;
-use crate::values::value::{Encoding, Entry, Expiry, Full, NewValue, Value};
+use crate::values::value::{Entry, Value};
 use isotherm_arena::{Handle, Kind, class_bytes};
 use isotherm_stdx::{Prng, UnixMs};
 use std::collections::BTreeSet;
@@ -486,7 +487,7 @@ impl Store {
 
     /// Has to be called before a page changes: a snapshot that has not seen it yet gets its entries first.
     #[inline]
-    pub fn before_change(&mut self, db: crate::values::value::Db, at: usize, page: Handle) {
+    pub fn before_change(&mut self, db: crate::layout::kind::Db, at: usize, page: Handle) {
         if self.snapshot.is_active() && self.heap.page(page).version() != self.snapshot.version() {
             crate::upkeep::snapshot::save_page(self, db, at, page);
         }

@@ -20,11 +20,11 @@ use crate::layout::directory;
 use crate::layout::entry::{Draft, EntryBytes, Place, Plan, form_of, value_bytes};
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
+use crate::layout::kind::{Expiry, Full, NewValue, PackedValue};
 use crate::layout::linear;
 use crate::layout::page::{self, Spot};
 use crate::layout::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
 use crate::tables::store::{OldEntry, Store};
-use crate::values::value::{Expiry, Full, NewValue, PackedValue};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::{UnixMs, steps};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) struct Table {
     /// No other table ever has it.
     pub number: u32,
     /// Told apart by snapshots, whatever SWAPDB does to its number.
-    pub snapshot_db: crate::values::value::Db,
+    pub snapshot_db: crate::layout::kind::Db,
     /// It was flushed.
     is_flushed: bool,
     partition: u16,
@@ -103,7 +103,7 @@ impl Table {
         let runs = slots / run_slots;
         let (index, _) = heap.allocate(Kind::Index, runs * 4)?;
         heap.bytes_mut(index, runs * 4).fill(0);
-        let (snapshot_db, shared) = (crate::values::value::Db(0), Arc::clone(shared));
+        let (snapshot_db, shared) = (crate::layout::kind::Db(0), Arc::clone(shared));
         Ok(Table {
             index,
             run_bits: run_slots.trailing_zeros(),

@@ -7,9 +7,9 @@
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory;
+use crate::layout::kind::Db;
 use crate::layout::last_used::{AccessMode, IDLE_SECONDS_MAX, idle_seconds, stamp};
 use crate::layout::page::{self, Page};
-use crate::values::value::Db;
 use isotherm_stdx::{Steps, UnixMs};
 
 /// A round of the LRU hand: well below 65536 - 2 x 9 hours.

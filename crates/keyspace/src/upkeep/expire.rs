@@ -17,10 +17,10 @@ use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
+use crate::layout::kind::Db;
 use crate::layout::page::ENTRIES_MAX;
 use crate::layout::record::{NEVER, bound_of, is_due};
 use crate::values::object::Object;
-use crate::values::value::Db;
 use isotherm_stdx::{Steps, UnixMs};
 
 /// A page that is looked at, beside the entries that leave: its place in the directory and its bound.

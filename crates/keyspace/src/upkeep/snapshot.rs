@@ -20,7 +20,9 @@
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
-use crate::layout::entry::{EntryBytes, Form, Place, read_int};
+use crate::layout::entry::{EntryBytes, Place, read_int};
+use crate::layout::kind::Form;
+use crate::layout::kind::{Db, Encoding, Type};
 use crate::layout::large::Shared;
 use crate::layout::packed::Element;
 use crate::layout::pile::Pile;
@@ -29,7 +31,7 @@ use crate::values::collection::Stored;
 use crate::values::fields::SavedField;
 use crate::values::object::Root;
 use crate::values::stream::StreamPart;
-use crate::values::value::{Db, Encoding, Type, Value};
+use crate::values::value::Value;
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 use std::collections::{HashMap, VecDeque};

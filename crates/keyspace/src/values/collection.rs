@@ -9,11 +9,11 @@
 //! Reading goes by views (`Value::Hash(view)` and so on), which never copy. A change is one closure on an
 //! [`Editing`] in the clothes of its type (`HashEdit`, ...); whatever it leaves is stored when it returns.
 
-use crate::layout::entry::Form;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Full};
 use crate::layout::packed::PackedBuf;
 use crate::tables::store::Store;
 use crate::values::object::{Object, Root};
-use crate::values::value::{Encoding, Full};
 use isotherm_stdx::UnixMs;
 
 /// Up to this many bytes a collection is packed; each change copies it.

@@ -14,10 +14,12 @@
 use crate::access::scan::advance;
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::{
-    BodyRef, Draft, EntryBytes, Form, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
+    BodyRef, Draft, EntryBytes, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
 };
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Full, NewValue};
 use crate::layout::large::Shared;
 use crate::layout::linear;
 use crate::layout::packed::Element;
@@ -28,7 +30,6 @@ use crate::tables::table::tag_of;
 use crate::upkeep::expire::PAGE_STEPS;
 use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::value::{Encoding, Full, NewValue};
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 

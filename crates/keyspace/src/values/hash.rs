@@ -8,13 +8,13 @@
 //! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or when it
 //! is stored again: as in the field.
 
-use crate::layout::entry::Form;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Full, NewValue};
 use crate::layout::packed::{Element, Packed};
 use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored, packed_encoding};
 use crate::values::fields::{Field, Fields};
 use crate::values::object::{Object, Root};
-use crate::values::value::{Encoding, Full, NewValue};
 use isotherm_stdx::{UnixMs, steps};
 
 /// A hash to read.

@@ -12,7 +12,8 @@
 //! snapshot has yet to tell waits until it has been told.
 
 use crate::accounting::tally::{Class, Tallied};
-use crate::layout::entry::Form;
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Full};
 use crate::layout::pile::Pile;
 use crate::layout::record::Units;
 use crate::tables::store::Store;
@@ -20,7 +21,6 @@ use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::fields::Fields;
 use crate::values::list::List;
 use crate::values::stream::Stream;
-use crate::values::value::{Encoding, Full};
 use crate::values::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
 use std::collections::BTreeSet;

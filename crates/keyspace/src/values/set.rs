@@ -8,13 +8,14 @@
 //!
 //! Five integers below 2^15: 1 + 5 x 2 = 11 B.
 
-use crate::layout::entry::{Form, int_bytes, read_int};
+use crate::layout::entry::{int_bytes, read_int};
+use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Full, NewValue};
 use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored, packed_encoding};
 use crate::values::fields::Fields;
 use crate::values::object::{Object, Root};
-use crate::values::value::{Encoding, Full, NewValue};
 
 /// A set to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

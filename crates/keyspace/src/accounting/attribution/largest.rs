@@ -18,7 +18,7 @@
 
 use super::Change;
 use crate::layout::key::KeyHasher;
-use crate::values::value::Db;
+use crate::layout::kind::Db;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};

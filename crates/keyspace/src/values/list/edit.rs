@@ -3,10 +3,10 @@
 use super::block::{self, BLOCK_BYTES_MAX, BLOCK_ELEMENTS_MAX, Block, DATA_BYTES_MAX, Draft, HEAD_BYTES};
 use super::{End, List, Piece};
 use crate::layout::chain::{At, Counted};
+use crate::layout::kind::Full;
 use crate::layout::listpack::entry_bytes;
 use crate::layout::nodes::{NODE_HEAD_BYTES, NodeId, Room, node_bytes};
 use crate::layout::packed::{Coded, Element, LONG_TAG};
-use crate::values::value::Full;
 
 /// A block up to this size is written anew where it has no room at the end that is asked for.
 const REWRITTEN_BYTES_MAX: usize = 512;

@@ -5,6 +5,7 @@
 //! list is always the former; blocks know (`List::quick`).
 
 use super::{End, Iter, List};
+use crate::layout::kind::{Encoding, Full};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, Packed, PackedBuf};
@@ -12,7 +13,6 @@ use crate::tables::store::Store;
 use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::value::{Encoding, Full};
 use isotherm_arena::Handle;
 use isotherm_stdx::steps;
 

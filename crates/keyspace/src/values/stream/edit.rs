@@ -5,8 +5,8 @@ use super::group::ConsumerGroups;
 use super::id::StreamId;
 use super::{Piece, Stream};
 use crate::layout::chain::{At, Chain};
+use crate::layout::kind::Full;
 use crate::layout::nodes::{NODE_HEAD_BYTES, Reading, Room, node_bytes};
-use crate::values::value::Full;
 use isotherm_arena::OBJECT_BYTES_MAX;
 use std::sync::Arc;
 

@@ -5,13 +5,13 @@ use super::edit::Trim;
 use super::group::{ConsumerGroup, ConsumerGroups, GroupEdit};
 use super::id::StreamId;
 use super::{Range, RangeBack, Stream, StreamState};
+use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::Element;
 use crate::tables::store::Store;
 use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::collection::{EditBody, Editing, Stored};
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::value::{Encoding, Full};
 use isotherm_arena::Handle;
 use std::sync::Arc;
 

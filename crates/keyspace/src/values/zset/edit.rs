@@ -4,11 +4,11 @@ use super::ZsetBound;
 use super::packed_set::PackedSet;
 use super::tree::ZsetTree;
 use super::view::Source;
+use crate::layout::kind::Full;
 use crate::layout::packed::{Element, PackedBuf, TextRoom};
 use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX};
 use crate::values::object::Object;
-use crate::values::value::Full;
 
 pub struct ZsetEdit<'c, 'e> {
     pub(crate) editing: &'c mut Editing<'e>,

@@ -4,12 +4,12 @@ use super::ZsetBound;
 use super::packed_set::PackedSet;
 use super::tree::ZsetTree;
 use crate::access::scan::advance;
-use crate::layout::entry::Form;
+use crate::layout::kind::Encoding;
+use crate::layout::kind::Form;
 use crate::layout::packed::{Element, Packed, TextRoom};
 use crate::tables::store::Store;
 use crate::values::collection::{Stored, packed_encoding};
 use crate::values::object::Object;
-use crate::values::value::Encoding;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZsetView<'a> {

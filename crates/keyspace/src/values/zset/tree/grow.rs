@@ -12,7 +12,7 @@ use super::leaf::{self, Cell, MEMBERS_MAX};
 use super::node::{self, INNER, LEAVES_MAX, Nodes, Room};
 use super::score::order_of;
 use super::seek::{Path, UpTo};
-use crate::values::value::Full;
+use crate::layout::kind::Full;
 
 /// A leaf is split when it would outgrow this.
 const LEAF_BYTES_MAX: usize = 1024;

@@ -48,9 +48,9 @@ use cursor::Members;
 
 use crate::layout::heap::Heap;
 use crate::layout::key::KeyHasher;
+use crate::layout::kind::Full;
 use crate::layout::nodes::Table;
 use crate::layout::pile::Pile;
-use crate::values::value::Full;
 use crate::values::zset::ZsetBound;
 use leaf::{Cell, INLINE_BYTES_MAX, LONG};
 use long::Longs;

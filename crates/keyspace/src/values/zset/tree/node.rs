@@ -13,7 +13,7 @@
 
 use crate::layout::heap::Heap;
 use crate::layout::key::KeyHasher;
-use crate::values::value::Full;
+use crate::layout::kind::Full;
 use isotherm_arena::{Handle, Kind};
 
 const OBJECT: usize = 0;

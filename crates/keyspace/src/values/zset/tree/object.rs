@@ -3,12 +3,12 @@
 use super::ZsetTree;
 use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
 use super::saved::SavedLeaf;
+use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::Table;
 use crate::layout::packed::Element;
 use crate::tables::store::Store;
 use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::value::{Encoding, Full};
 use isotherm_arena::Handle;
 
 impl Store {

@@ -1,0 +1,146 @@
+//! Kinds: databases, types, forms and encodings, and what a write hands in. Scalars, which every layer names.
+
+use isotherm_stdx::UnixMs;
+
+/// A database number (SELECT).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Db(pub u16);
+
+/// The type that TYPE reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Type {
+    String,
+    List,
+    Hash,
+    Set,
+    Zset,
+    Stream,
+}
+
+impl Type {
+    pub const COUNT: usize = 6;
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+            Type::List => "list",
+            Type::Hash => "hash",
+            Type::Set => "set",
+            Type::Zset => "zset",
+            Type::Stream => "stream",
+        }
+    }
+}
+
+/// How the bytes of a value are to be read: what an entry says of it beside its length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Form {
+    Bytes = 0,
+    Int = 1,
+    Raw = 2,
+    List = 3,
+    Hash = 4,
+    Set = 5,
+    IntSet = 6,
+    Zset = 7,
+    Stream = 8,
+}
+
+impl Form {
+    /// A collection, small or large.
+    #[inline]
+    pub fn is_collection(self) -> bool {
+        self as u8 >= Form::List as u8
+    }
+
+    #[inline]
+    pub fn kind(self) -> Type {
+        match self {
+            Form::Bytes | Form::Int | Form::Raw => Type::String,
+            Form::List => Type::List,
+            Form::Hash => Type::Hash,
+            Form::Set | Form::IntSet => Type::Set,
+            Form::Zset => Type::Zset,
+            Form::Stream => Type::Stream,
+        }
+    }
+}
+
+/// The encoding that OBJECT ENCODING reports, in the field's names. Of a collection it is policy, not storage: what the
+/// field would have made of it under the same limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    Int,
+    Embstr,
+    Raw,
+    Listpack,
+    Quicklist,
+    Hashtable,
+    Intset,
+    Skiplist,
+    Stream,
+}
+
+impl Encoding {
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoding::Int => "int",
+            Encoding::Embstr => "embstr",
+            Encoding::Raw => "raw",
+            Encoding::Listpack => "listpack",
+            Encoding::Quicklist => "quicklist",
+            Encoding::Hashtable => "hashtable",
+            Encoding::Intset => "intset",
+            Encoding::Skiplist => "skiplist",
+            Encoding::Stream => "stream",
+        }
+    }
+}
+
+/// A value to store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewValue<'a> {
+    Int(i64),
+    /// A string as SET stores it: embstr if it is short.
+    Bytes(&'a [u8]),
+    /// A string that was edited in place (APPEND, SETRANGE): always raw.
+    Raw(&'a [u8]),
+    /// A small collection; only the keyspace itself makes one.
+    Packed(PackedValue<'a>),
+}
+
+/// A small collection as it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackedValue<'a> {
+    pub(crate) form: Form,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> NewValue<'a> {
+    /// The form in which SET stores `bytes`: an integer if they are one in canonical form.
+    #[inline]
+    pub fn encode(bytes: &'a [u8]) -> NewValue<'a> {
+        // "-9223372036854775808" has 20 characters; nothing longer is an integer.
+        if bytes.len() <= 20
+            && let Some(value) = isotherm_stdx::parse_i64(bytes)
+        {
+            return NewValue::Int(value);
+        }
+        NewValue::Bytes(bytes)
+    }
+}
+
+/// What a write does to the expiry of its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expiry {
+    /// The key lives for ever from now on.
+    Clear,
+    /// As it was; a new key lives for ever.
+    Keep,
+    At(UnixMs),
+}
+
+/// The store cannot take the entry: a slot or the arena has reached its limit. The user gets the OOM error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
