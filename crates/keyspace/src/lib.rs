@@ -36,11 +36,10 @@ mod reports;
 extern crate self as isotherm_keyspace;
 
 pub use access::effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
-pub use access::lock::{
-    Config, HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, HoldWatch, KEYS_PER_HOLD_MAX, Keyspace, Want,
-};
+pub use access::lock::{HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, KEYS_PER_HOLD_MAX, Keyspace, Want};
 pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
+pub use access::shared::{Config, HoldWatch};
 pub use access::txn::{Conditions, ExpiryMode, Lookup, Txn};
 pub use access::waiter::{Claim, WaitedKey, Waiter};
 pub use access::watch::Watcher;

@@ -4,30 +4,16 @@ use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan};
-use crate::layout::key::Key;
-use crate::layout::kind::Form;
-use crate::layout::kind::{Db, Expiry, Full, NewValue, PackedValue, Type};
+use crate::layout::key::{Key, blob_head, slot_of_blob_head, tag_of};
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue, Type, stride_of};
 use crate::layout::record::{NEVER, page_index};
+use crate::tables::location::Location;
 use crate::tables::store::Store;
-use crate::tables::table::{Location, blob_head, slot_of_blob_head, tag_of};
 use crate::values::collection::{EditBody, EditError, Edited, Editing, Limits};
 use crate::values::object::{Object, Root};
 use isotherm_arena::Handle;
 use isotherm_stdx::{Steps, UnixMs, steps};
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
-pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
-/// The same where a whole page of keys leaves in one hold: one page of elements each.
-pub(crate) const FREED_AT_ONCE_MAX_BY_EXPIRY: u64 = 16;
-
-/// Columns of a packed collection.
-pub(crate) fn stride_of(form: Form) -> usize {
-    match form {
-        Form::Hash | Form::Zset => 2,
-        _ => 1,
-    }
-}
 
 /// What the closure left.
 struct Left<R> {

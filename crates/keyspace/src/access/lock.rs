@@ -11,124 +11,22 @@
 
 use crate::access::partition::Partition;
 use crate::access::ready::{Ready, ReadyKey};
+use crate::access::shared::{Config, HoldWatch, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
-use crate::access::waiter::{WaitedKey, WaitedKeys, Waiter};
-use crate::accounting::attribution::Attribution;
+use crate::access::waiter::{WaitedKey, Waiter};
 use crate::layout::key::{Key, KeyHasher};
 use crate::layout::kind::{Db, Type};
-use crate::layout::large::LargeBooks;
-use crate::layout::last_used::{AccessMode, AccessSettings};
+use crate::layout::last_used::AccessMode;
 use crate::tables::geometry::Geometry;
 use isotherm_arena::{Arena, ArenaConfig, ReserveError};
 use isotherm_stdx::{Slot, Steps, steps};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Keys of one waiter or WATCH that are listed or taken out under one lock: some tens of microseconds, and then others
 /// have the partition.
 pub const KEYS_PER_HOLD_MAX: usize = 256;
-
-/// What a keyspace is made of; fixed while the process lives.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Lock stripes: a power of two, 1..=1024.
-    pub partitions: usize,
-    /// Arenas, each shared by a fixed set of stripes.
-    pub arenas: usize,
-    /// Databases (SELECT).
-    pub databases: u16,
-    /// Address space of all arenas together.
-    pub reserve_bytes: u64,
-    /// The secret of the key hash.
-    pub hash_secret: [u8; 16],
-    /// What the global allocator takes for a request of so many bytes: for the books.
-    pub class_bytes: fn(usize) -> usize,
-}
-
-/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
-/// keyspace has no clock: what `begin` returned when the lock was had is what `end` is given before it is let go.
-#[derive(Clone, Copy, Debug)]
-pub struct HoldWatch {
-    pub begin: fn() -> u64,
-    pub end: fn(u64),
-}
-
-impl HoldWatch {
-    const NOBODY: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
-}
-
-/// What is read without a partition's lock.
-pub(crate) struct Shared {
-    databases: usize,
-    /// Raw handles of the tables' slot indexes, by partition and database: where prefetch hints begin.
-    roots: Box<[AtomicU32]>,
-    /// Keys and volatile keys of each partition, all databases together: how eviction chooses one.
-    pub weights: Box<[Weight]>,
-    /// Of each partition: something that was removed may wait to be freed.
-    pub unfreed: Box<[Arc<AtomicBool>]>,
-    pub access: AccessSettings,
-    pub snapshot_active: AtomicBool,
-    pub attribution: Attribution,
-    /// Of the table that is made next.
-    pub next_table: AtomicU32,
-    pub waited: WaitedKeys,
-    /// How often databases were swapped. Changes while everything is held.
-    pub swaps: AtomicU64,
-    watch: OnceLock<HoldWatch>,
-    /// Turns of waiters that were given.
-    pub next_turn: AtomicU64,
-    /// What large bodies take, those that a snapshot still holds included.
-    pub large: Arc<LargeBooks>,
-}
-
-#[derive(Default)]
-pub(crate) struct Weight {
-    pub keys: AtomicU64,
-    pub volatile: AtomicU64,
-}
-
-impl Weight {
-    /// Called under the partition's lock, so that a plain load and store lose nothing.
-    #[inline]
-    pub fn add(&self, keys: i64, volatile: i64) {
-        for (weight, change) in [(&self.keys, keys), (&self.volatile, volatile)] {
-            if change != 0 {
-                weight.store(weight.load(Relaxed).wrapping_add_signed(change), Relaxed);
-            }
-        }
-    }
-}
-
-impl Shared {
-    fn new(config: &Config) -> Shared {
-        let databases = usize::from(config.databases);
-        Shared {
-            databases,
-            roots: (0..config.partitions * databases).map(|_| AtomicU32::new(0)).collect(),
-            weights: (0..config.partitions).map(|_| Weight::default()).collect(),
-            unfreed: (0..config.partitions).map(|_| Arc::default()).collect(),
-            access: AccessSettings::new(),
-            snapshot_active: AtomicBool::new(false),
-            attribution: Attribution::new(KeyHasher::new(config.hash_secret)),
-            next_table: AtomicU32::new(0),
-            waited: WaitedKeys::default(),
-            swaps: AtomicU64::new(0),
-            watch: OnceLock::new(),
-            next_turn: AtomicU64::new(0),
-            large: Arc::new(LargeBooks::new(config.class_bytes)),
-        }
-    }
-
-    pub fn watch(&self) -> HoldWatch {
-        self.watch.get().copied().unwrap_or(HoldWatch::NOBODY)
-    }
-
-    #[inline]
-    pub fn root(&self, partition: u16, db: Db) -> &AtomicU32 {
-        &self.roots[usize::from(partition) * self.databases + usize::from(db.0)]
-    }
-}
 
 pub struct Keyspace {
     partitions: Box<[Mutex<Partition>]>,

@@ -1,6 +1,7 @@
 //! Layer 5 of 7: the way in. Partitions and their locks, transactions over what is locked, effects on the way out, and
 //! the clients that watch keys or wait for them.
 
+pub(crate) mod databases;
 pub(crate) mod edit;
 pub(crate) mod effect;
 pub(crate) mod element_prefetch;
@@ -10,6 +11,7 @@ pub(crate) mod prefetch;
 pub(crate) mod ready;
 pub(crate) mod scan;
 pub(crate) mod serving;
+pub(crate) mod shared;
 pub(crate) mod sync;
 pub(crate) mod txn;
 pub(crate) mod waiter;

@@ -1,6 +1,7 @@
 //! One partition: the databases' share of its slots, and who watches its keys.
 
-use crate::access::lock::{self, Config};
+use crate::access::shared;
+use crate::access::shared::Config;
 use crate::access::waiter::Waiters;
 use crate::access::watch::{Presence, Watches};
 use crate::layout::directory::{self, Bounded};
@@ -9,17 +10,16 @@ use crate::layout::entry::{
 };
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
-use crate::layout::kind::Form;
-use crate::layout::kind::{Db, Expiry, Full, NewValue, PackedValue};
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue};
 use crate::layout::large::{Large, Shared};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
 use crate::tables::flushed::Flushed;
 use crate::tables::geometry::Geometry;
+use crate::tables::location::{Location, SlotRef};
 use crate::tables::store::Store;
-use crate::tables::table::{Location, SlotRef, Table};
-use crate::upkeep::expire::ExpiryTurn;
+use crate::tables::table::Table;
 use crate::upkeep::snapshot::SnapshotState;
 use crate::values::object::Objects;
 use crate::values::value::{Entry, Value};
@@ -41,7 +41,16 @@ pub(crate) struct Partition {
     /// Every change of a key is told.
     pub tells_changes: bool,
     pub expiry_turn: ExpiryTurn,
-    shared: Arc<lock::Shared>,
+    shared: Arc<shared::Shared>,
+}
+
+/// Where the expiry cycle of a partition goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExpiryTurn {
+    /// A database, or behind the last the fields of hashes.
+    pub at: usize,
+    /// How many turns in a row have left nothing that is due.
+    pub done: usize,
 }
 
 /// What COPY and RENAME carry from one partition to another.
@@ -63,7 +72,7 @@ impl Partition {
         geometry: Geometry,
         config: &Config,
         arena: Arc<Arena>,
-        shared: Arc<lock::Shared>,
+        shared: Arc<shared::Shared>,
     ) -> Partition {
         let secret = u64::from_le_bytes(config.hash_secret[..8].try_into().expect("eight of sixteen bytes"));
         let store = Store {
@@ -75,7 +84,7 @@ impl Partition {
             hasher: crate::layout::key::KeyHasher::new(config.hash_secret),
             snapshot: SnapshotState::default(),
             objects: Objects::default(),
-            freed_at_once_max: crate::access::edit::FREED_AT_ONCE_MAX,
+            freed_at_once_max: crate::values::object::FREED_AT_ONCE_MAX,
             unfreed: Arc::clone(&shared.unfreed[usize::from(number)]),
             field_bounds: BTreeSet::new(),
             scratch: PackedBuf::default(),
@@ -476,7 +485,7 @@ impl Partition {
                 &mut self.store.heap,
                 self.geometry.slots_per_partition(),
                 self.number,
-                &self.shared,
+                &self.shared.counters,
             )?;
             table.snapshot_db = db;
             self.tables[usize::from(db.0)] = Some(Box::new(table));
@@ -597,7 +606,7 @@ impl Partition {
             assert!(table.keys > 0, "an empty database has no table");
             (keys, volatile) = (keys + table.keys, volatile + table.volatile);
         }
-        let weight = &self.shared.weights[usize::from(self.number)];
+        let weight = &self.shared.counters.weights[usize::from(self.number)];
         assert_eq!((weight.keys.load(Relaxed), weight.volatile.load(Relaxed)), (keys, volatile));
         for table in self.all_tables() {
             let referred = table.check_invariants(&self.store, |key| {

@@ -13,7 +13,7 @@ use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::kind::Db;
-use crate::layout::record::Record;
+use crate::layout::record::{Record, advance};
 use crate::tables::geometry::Geometry;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
@@ -29,17 +29,6 @@ const _: () = assert!(32 + SLOT_BITS < 53);
 
 /// One call's work is bounded even if it meets only empty pages.
 const PAGES_PER_CALL_MAX: u64 = 4096;
-
-/// The page that a position is in, and the position after it (0: none).
-pub(crate) fn advance(position: u32, pages: u32) -> (u32, u32) {
-    let low_mask = u32::MAX >> pages.leading_zeros() >> 1;
-    let split = pages - (low_mask + 1);
-    let mask = if position & low_mask < split { low_mask * 2 + 1 } else { low_mask };
-    let page = position & mask;
-    // Count up in the bits of the mask, from the highest down.
-    let next = (position | !mask).reverse_bits().wrapping_add(1).reverse_bits();
-    (page, next)
-}
 
 /// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end.
 pub(crate) fn scan(
@@ -170,49 +159,4 @@ pub(crate) fn random_entry(
     let page = indexes.filter_map(|index| directory::get(heap, record, index).0).next();
     let page = page.expect("the slot has entries");
     (page, random(heap.page(page).len() as u64) as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::advance;
-    use crate::layout::record::page_index;
-
-    /// Without changes in between every page is met exactly once.
-    #[test]
-    fn a_quiet_walk_meets_every_page_once() {
-        for pages in 1..300 {
-            let (mut position, mut met) = (0, vec![0; pages as usize]);
-            loop {
-                let (page, next) = advance(position, pages);
-                met[page as usize] += 1;
-                position = next;
-                if position == 0 {
-                    break;
-                }
-            }
-            assert!(met.iter().all(|&n| n == 1), "{pages}: {met:?}");
-        }
-    }
-
-    /// Whatever the number of pages does between the calls, a hash is met.
-    #[test]
-    fn growth_and_shrinking_never_hide_a_hash() {
-        let mut prng = isotherm_stdx::Prng::new(1);
-        for _ in 0..400 {
-            let hashes: Vec<u64> = (0..200).map(|_| prng.next_u64()).collect();
-            let (mut position, mut met) = (0u32, vec![false; hashes.len()]);
-            loop {
-                let pages = 1 + prng.below(90) as u32;
-                let (page, next) = advance(position, pages);
-                for (hash, met) in hashes.iter().zip(&mut met) {
-                    *met |= page_index(*hash, pages) == page;
-                }
-                position = next;
-                if position == 0 {
-                    break;
-                }
-            }
-            assert!(met.iter().all(|&met| met));
-        }
-    }
 }

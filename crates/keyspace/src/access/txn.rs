@@ -5,15 +5,12 @@
 
 use crate::access::effect::{Effect, EffectMask, EffectSink};
 use crate::access::lock::Held;
-use crate::access::partition::Partition;
 use crate::access::watch::{Presence, Watcher};
-use crate::layout::entry::EntryBytes;
 use crate::layout::key::Key;
-use crate::layout::kind::Form;
-use crate::layout::kind::{Db, Expiry, Full, NewValue};
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::last_used::AccessNote;
 use crate::layout::page::Spot;
-use crate::tables::table::Location;
+use crate::tables::location::Location;
 use crate::values::collection::{EditError, Edited, Editing, Limits};
 use crate::values::hash::HashEdit;
 use crate::values::list::ListEdit;
@@ -22,9 +19,8 @@ use crate::values::stream::StreamEdit;
 use crate::values::value::{Entry, Value};
 use crate::values::zset::ZsetEdit;
 use isotherm_arena::Handle;
-use isotherm_stdx::{Slot, Steps, UnixMs, steps};
+use isotherm_stdx::{UnixMs, steps};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
 
 /// What becomes of a key that is met after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,10 +56,10 @@ pub struct Conditions {
 }
 
 pub struct Txn<'t, 'k> {
-    held: &'t mut Held<'k>,
+    pub(super) held: &'t mut Held<'k>,
     pub conditions: Conditions,
-    mask: EffectMask,
-    sink: &'t mut dyn EffectSink,
+    pub(super) mask: EffectMask,
+    pub(super) sink: &'t mut dyn EffectSink,
     /// Changes so far (rdb_changes_since_last_save).
     pub dirty: u64,
     pub hits: u64,
@@ -71,7 +67,7 @@ pub struct Txn<'t, 'k> {
     /// Keys that left in this transaction because their time had come.
     pub expired: u64,
     /// The entry that was just found: storing it is part of the same access, and need not look for it again.
-    found: Option<Found>,
+    pub(super) found: Option<Found>,
 }
 
 /// How far an attempt to write over an old value has come.
@@ -85,7 +81,7 @@ enum Overwrite {
 
 /// Where an entry is, until something changes in its partition.
 #[derive(Clone, Copy)]
-struct Found {
+pub(super) struct Found {
     db: Db,
     hash: u64,
     place: (Handle, Spot),
@@ -454,181 +450,6 @@ impl<'t, 'k> Txn<'t, 'k> {
         target.put_object_with(to.0, target.locate(to.0, to.1), to.1, form, copied?, expiry, now)
     }
 
-    // ---- whole databases: these hold the gate ----
-
-    /// Keys in `db`, expired ones that have not left yet included.
-    pub fn len(&mut self, db: Db) -> u64 {
-        self.held.partitions().map(|partition| partition.len(db)).sum()
-    }
-
-    pub fn is_empty(&mut self, db: Db) -> bool {
-        self.len(db) == 0
-    }
-
-    /// Keys with an expiry in `db`.
-    pub fn volatile_len(&mut self, db: Db) -> u64 {
-        self.held.partitions().map(|partition| partition.volatile_len(db)).sum()
-    }
-
-    /// Calls `visit` with every live key of `db`; in one slot only if it is given.
-    pub fn for_each_key(&mut self, db: Db, slot: Option<Slot>, mut visit: impl FnMut(&[u8])) {
-        let now = self.conditions.now;
-        let hide = self.conditions.expiry_mode != ExpiryMode::Keep;
-        for partition in self.held.partitions() {
-            partition.for_each(db, slot, now, &mut |key, entry| {
-                if !(hide && entry.expiry.is_some_and(|at| at < now)) {
-                    visit(key);
-                }
-            });
-        }
-    }
-
-    /// SCAN: goes on at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the end. Entries
-    /// past their time are not visited, and leave where the mode says so. With a slot, only that slot.
-    pub fn scan(
-        &mut self,
-        db: Db,
-        cursor: u64,
-        count: u64,
-        slot: Option<Slot>,
-        wanted: impl Fn(&[u8], &Entry<'_>) -> bool,
-        mut visit: impl FnMut(&[u8], &Entry<'_>),
-    ) -> u64 {
-        let now = self.conditions.now;
-        let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
-        let mut stale: Vec<Vec<u8>> = Vec::new();
-        let next = crate::access::scan::scan(self.held, db, cursor, count, slot, now, &mut |key, entry| {
-            if !wanted(key, entry) {
-                return;
-            }
-            if keep || entry.expiry.is_none_or(|at| at >= now) {
-                visit(key, entry);
-            } else {
-                stale.push(key.to_vec());
-            }
-        });
-        for key in stale {
-            let key = self.held.keyspace.key(&key);
-            self.locate_live(db, &key);
-        }
-        next
-    }
-
-    /// A random live key of `db`; `random` gives random numbers below its argument. Each is equally likely while a
-    /// hundred tries meet one; else it is one of the next page that has any, from a random place on. If all keys have expired: none, or under a mode
-    /// that keeps them the last that was met.
-    pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
-        const TRIES_MAX: usize = 100;
-        let mut last = None;
-        for _ in 0..TRIES_MAX {
-            let total = self.len(db);
-            if total == 0 {
-                return None;
-            }
-            let mut at = random(total);
-            let partition = self.held.partitions().find(|partition| {
-                let len = partition.len(db);
-                let here = at < len;
-                at = at.wrapping_sub(if here { 0 } else { len });
-                here
-            });
-            let partition = partition.expect("the lengths add up to the total");
-            let place = crate::access::scan::weighted_slot(partition, db, at, false);
-            let record = partition.slot(partition.table(db).expect("it has keys"), place).record;
-            let (page, index) = crate::access::scan::random_entry(partition, &record, random);
-            let page = partition.store.heap.page(page);
-            let entry = EntryBytes(page.entry(page.spot(index)));
-            let key = partition.store.key_of(entry).to_vec();
-            if self.contains(db, &self.held.keyspace.key(&key)) {
-                return Some(key);
-            }
-            last = Some(key);
-        }
-        let found = self.next_live_key(db, random(crate::access::scan::CURSORS), random);
-        let is_kept = self.conditions.expiry_mode != ExpiryMode::Delete;
-        found.or(last.filter(|_| is_kept))
-    }
-
-    /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the first. Expired
-    /// keys are passed over, not collected: a look costs a hundredth. This is done under the gate, so it ends after
-    /// 1,500 pages; only while expiry is paused are there so many beside one that is alive.
-    fn next_live_key(&mut self, db: Db, from: u64, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
-        const PAGES_MAX: u64 = 1500;
-        let now = self.now();
-        let mut steps = Steps::new(PAGES_MAX);
-        for mut cursor in [from, 0] {
-            while steps.look(1) {
-                let mut live: Vec<Vec<u8>> = Vec::new();
-                cursor = crate::access::scan::scan(self.held, db, cursor, 1, None, now, &mut |key, entry| {
-                    if entry.expiry.is_none_or(|at| at >= now) {
-                        live.push(key.to_vec());
-                    }
-                });
-                if !live.is_empty() {
-                    let at = random(live.len() as u64) as usize;
-                    return Some(live.swap_remove(at));
-                }
-                if cursor == 0 {
-                    break;
-                }
-            }
-        }
-        None
-    }
-
-    /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
-    pub fn flush(&mut self, db: Option<Db>) -> u64 {
-        self.found = None;
-        if self.held.partitions().any(|partition| partition.tells_changes) {
-            self.sink.effect(Effect::Flushed { db });
-        }
-        let now = self.conditions.now;
-        let targets = match db {
-            Some(db) => db.0..db.0 + 1,
-            None => 0..self.databases(),
-        };
-        let is_gone = |db: &Db| targets.contains(&db.0);
-        let has_others = |partition: &Partition| partition.used_databases().any(|db| !is_gone(&db));
-        let others_stay = self.held.all().any(has_others);
-        let mut removed = 0;
-        for partition in self.held.partitions() {
-            for db in targets.clone().map(Db) {
-                partition.touch_flushed(db, now);
-                removed += partition.flush(db, others_stay);
-            }
-        }
-        if !others_stay {
-            self.held.keyspace.shared().attribution.clear();
-            self.held.partitions().for_each(Partition::forget_attribution);
-        }
-        targets.map(Db).for_each(|db| self.note_all_waiters(db));
-        removed
-    }
-
-    /// Up to `steps_max` entries of what was flushed are to be freed before the client is answered, in later holds.
-    pub fn free_afterwards(&mut self, steps_max: u64) {
-        self.held.free_afterwards = self.held.free_afterwards.max(steps_max);
-    }
-
-    /// Frees all that was flushed, in this hold. For DEBUG.
-    pub fn free_flushed_now(&mut self) {
-        for partition in self.held.partitions() {
-            while partition.free_flushed(&mut Steps::new(u64::MAX)) {}
-        }
-    }
-
-    /// SWAPDB.
-    pub fn swap(&mut self, a: Db, b: Db) {
-        self.found = None;
-        let now = self.conditions.now;
-        if a != b {
-            self.held.partitions().for_each(|partition| partition.swap(a, b, now));
-            self.held.keyspace.shared().swaps.fetch_add(1, Release);
-            self.note_all_waiters(a);
-            self.note_all_waiters(b);
-        }
-    }
-
     // ---- waiting ----
 
     /// Whether the key can be looked at. Whoever is served by another client's push sees the keys whose partitions that
@@ -688,7 +509,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     }
 
     /// All keys of a database are others now.
-    fn note_all_waiters(&mut self, db: Db) {
+    pub(super) fn note_all_waiters(&mut self, db: Db) {
         let now = self.conditions.now;
         self.held.note_all_ready(db, |partition, key| partition.presence(db, key, now) == Presence::Alive);
     }
@@ -716,7 +537,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
     /// this partition, or if the entry is past its time and hidden.
     #[inline]
-    fn locate_live(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
+    pub(super) fn locate_live(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         let location = partition.locate(db, key)?;

@@ -15,8 +15,7 @@
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
 use crate::layout::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, body_head_bytes};
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Type};
+use crate::layout::kind::{Encoding, Form, Type};
 use crate::layout::packed::Packed;
 use crate::layout::record::{UNIT_BYTES, Units};
 use crate::tables::store::Store;
@@ -322,13 +321,13 @@ impl Store {
                 Encoding::Embstr
             }
             Form::Bytes | Form::Raw => Encoding::Raw,
-            form => crate::values::collection::packed_encoding(form),
+            form => crate::layout::kind::packed_encoding(form),
         };
         let items = match form {
             Form::Int | Form::Bytes | Form::Raw => account.value_bytes,
             Form::IntSet => packed_ints_len(self.value_bytes_of(entry)) as u64,
             form => {
-                let stride = crate::access::edit::stride_of(form);
+                let stride = crate::layout::kind::stride_of(form);
                 (Packed::new(self.value_bytes_of(entry), stride).len() / stride) as u64
             }
         };

@@ -20,6 +20,8 @@ use isotherm_stdx::Steps;
 
 const FAN_OUT_BITS: u32 = 10;
 const FAN_OUT: u32 = 1 << FAN_OUT_BITS;
+/// A page that is looked at, beside the entries that leave: its place in the directory and its bound.
+pub(crate) const PAGE_STEPS: u64 = 2;
 pub(crate) const CHILD_BYTES: usize = 8;
 
 const _: () = assert!(FAN_OUT as usize * CHILD_BYTES <= isotherm_arena::OBJECT_BYTES_MAX);

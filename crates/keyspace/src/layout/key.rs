@@ -76,3 +76,19 @@ impl KeyHasher {
         u64::from_le_bytes(self.secret[8..].try_into().expect("eight of sixteen bytes"))
     }
 }
+
+/// What pages keep of a hash, a byte for each entry.
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u8 {
+    let tag = (hash >> 42) as u8;
+    if tag == 0 { 1 } else { tag }
+}
+
+/// What stands in front of a blob: the hash's lower 50 bits and the slot (as its place in the whole keyspace).
+pub(crate) fn blob_head(key: &Key<'_>) -> u64 {
+    key.hash & ((1 << 50) - 1) | u64::from(key.slot.get()) << 50
+}
+
+pub(crate) fn slot_of_blob_head(head: u64) -> Slot {
+    Slot::new((head >> 50) as u16)
+}

@@ -98,6 +98,23 @@ impl Encoding {
     }
 }
 
+/// Columns of a packed collection.
+pub(crate) fn stride_of(form: Form) -> usize {
+    match form {
+        Form::Hash | Form::Zset => 2,
+        _ => 1,
+    }
+}
+
+/// What OBJECT ENCODING says of a packed collection.
+pub(crate) fn packed_encoding(form: Form) -> Encoding {
+    match form {
+        Form::IntSet => Encoding::Intset,
+        Form::Stream => Encoding::Stream,
+        _ => Encoding::Listpack,
+    }
+}
+
 /// A value to store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewValue<'a> {

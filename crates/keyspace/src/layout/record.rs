@@ -157,6 +157,18 @@ pub(crate) fn buddy(index: u32) -> u32 {
     index & !(1 << (31 - index.leading_zeros()))
 }
 
+/// A walk over pages that meets every entry, however many pages there are at each step (see `scan`): the page that a
+/// position is in, and the position after it (0: none).
+pub(crate) fn advance(position: u32, pages: u32) -> (u32, u32) {
+    let low_mask = u32::MAX >> pages.leading_zeros() >> 1;
+    let split = pages - (low_mask + 1);
+    let mask = if position & low_mask < split { low_mask * 2 + 1 } else { low_mask };
+    let page = position & mask;
+    // Count up in the bits of the mask, from the highest down.
+    let next = (position | !mask).reverse_bits().wrapping_add(1).reverse_bits();
+    (page, next)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +212,45 @@ mod tests {
                 assert!(before < pages);
                 assert!(after == before || (after == pages && before == buddy(pages)));
             }
+        }
+    }
+
+    /// Without changes in between every page is met exactly once.
+    #[test]
+    fn a_quiet_walk_meets_every_page_once() {
+        for pages in 1..300 {
+            let (mut position, mut met) = (0, vec![0; pages as usize]);
+            loop {
+                let (page, next) = advance(position, pages);
+                met[page as usize] += 1;
+                position = next;
+                if position == 0 {
+                    break;
+                }
+            }
+            assert!(met.iter().all(|&n| n == 1), "{pages}: {met:?}");
+        }
+    }
+
+    /// Whatever the number of pages does between the calls, a hash is met.
+    #[test]
+    fn growth_and_shrinking_never_hide_a_hash() {
+        let mut prng = isotherm_stdx::Prng::new(1);
+        for _ in 0..400 {
+            let hashes: Vec<u64> = (0..200).map(|_| prng.next_u64()).collect();
+            let (mut position, mut met) = (0u32, vec![false; hashes.len()]);
+            loop {
+                let pages = 1 + prng.below(90) as u32;
+                let (page, next) = advance(position, pages);
+                for (hash, met) in hashes.iter().zip(&mut met) {
+                    *met |= page_index(*hash, pages) == page;
+                }
+                position = next;
+                if position == 0 {
+                    break;
+                }
+            }
+            assert!(met.iter().all(|&met| met));
         }
     }
 }

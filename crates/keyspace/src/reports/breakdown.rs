@@ -101,7 +101,7 @@ impl Books {
         arenas.iter().for_each(|stats| self.add_arena(stats));
         self.rounding = self.rounding.saturating_sub(used);
         self.large = keyspace.shared().large.bytes();
-        self.tables += keyspace.shared().attribution.memory_bytes() as u64;
+        self.tables += keyspace.shared().counters.attribution.memory_bytes() as u64;
     }
 
     fn add_arena(&mut self, stats: &ArenaStats) {

@@ -2,5 +2,6 @@
 
 pub(crate) mod breakdown;
 pub(crate) mod idle;
+pub(crate) mod prefixes;
 pub(crate) mod slot_size;
 pub(crate) mod survey;

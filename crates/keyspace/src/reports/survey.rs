@@ -158,7 +158,7 @@ impl<'h, 'k> Survey<'h, 'k> {
         self.each_table(|db, table| {
             names.insert(table.number, db);
         });
-        self.held.keyspace.shared().attribution.largest.report(|table| names.get(&table).copied())
+        self.held.keyspace.shared().counters.attribution.largest.report(|table| names.get(&table).copied())
     }
 
     /// What `look` sees in the entry of a key, without a trace: expired keys are still there, and nothing is touched.

@@ -9,15 +9,16 @@
 //! What a flushed table holds is in the memory accounts until it is freed. While a snapshot is under way it stays: the
 //! walk has yet to see it. No command finds its keys, and eviction does not count them.
 
-use crate::access::edit::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
 use crate::access::partition::Partition;
 use crate::accounting::attribution::{Change, Size};
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, EntryBytes};
 use crate::layout::kind::Db;
 use crate::layout::record::Record;
+use crate::tables::location::SlotRef;
 use crate::tables::store::Store;
-use crate::tables::table::{SlotRef, Table};
+use crate::tables::table::Table;
+use crate::values::object::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
 use isotherm_arena::Handle;
 use isotherm_stdx::Steps;
 

@@ -9,17 +9,16 @@ use crate::layout::entry::{
     BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, read_int, set_form, split_keyed, value_bytes,
 };
 use crate::layout::heap::Heap;
-use crate::layout::key::Key;
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Expiry, Full, NewValue};
+use crate::layout::key::{Key, blob_head, tag_of};
+use crate::layout::kind::{Encoding, Expiry, Form, Full, NewValue, packed_encoding};
 use crate::layout::large::Large;
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Page, Spot};
 use crate::layout::record::{NEVER, UNIT_BYTES, bound_of};
-use crate::tables::table::{Location, blob_head, tag_of};
+use crate::tables::location::Location;
 use crate::upkeep::snapshot::SnapshotState;
-use crate::values::collection::{Stored, packed_encoding};
+use crate::values::collection::Stored;
 use crate::values::object::Objects;
 use crate::values::value::{Entry, Value};
 use isotherm_arena::{Handle, Kind, class_bytes};

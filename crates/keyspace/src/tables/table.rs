@@ -12,18 +12,18 @@
 //! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1 us); after
 //! a removal, if it is well below, the last page is merged into its buddy. Nothing is ever rehashed as a whole.
 
-use crate::access::lock::Shared;
 use crate::accounting::attribution::{Change, Size};
 use crate::accounting::sizes::Sizes;
 use crate::accounting::tally::{Account, Tally};
-use crate::layout::directory;
 use crate::layout::entry::{Draft, EntryBytes, Place, Plan, form_of, value_bytes};
 use crate::layout::heap::Heap;
-use crate::layout::key::Key;
+use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Expiry, Full, NewValue, PackedValue};
-use crate::layout::linear;
 use crate::layout::page::{self, Spot};
 use crate::layout::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
+use crate::layout::{directory, linear};
+use crate::tables::counters::Counters;
+use crate::tables::location::{Location, SlotRef};
 use crate::tables::store::{OldEntry, Store};
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::{UnixMs, steps};
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     /// It was flushed.
     is_flushed: bool,
     partition: u16,
-    shared: Arc<Shared>,
+    counters: Arc<Counters>,
 }
 
 /// Sums over the records of a run.
@@ -65,45 +65,18 @@ pub(crate) struct RunSum {
 
 const NO_SUM: RunSum = RunSum { keys: 0, volatile: 0, bound: NEVER };
 
-/// A slot of this table: its place in the partition, and its record as it was read.
-#[derive(Clone, Copy)]
-pub(crate) struct SlotRef {
-    pub at: usize,
-    run: Option<Handle>,
-    pub record: Record,
-}
-
-/// Where a key is, or would be.
-#[derive(Clone, Copy)]
-pub(crate) struct Location {
-    pub slot: SlotRef,
-    pub page_index: u32,
-    pub page: Option<Handle>,
-    pub spot: Option<Spot>,
-}
-
-#[inline]
-pub(crate) fn tag_of(hash: u64) -> u8 {
-    let tag = (hash >> 42) as u8;
-    if tag == 0 { 1 } else { tag }
-}
-
-/// What stands in front of a blob: the hash's lower 50 bits and the slot (as its place in the whole keyspace).
-pub(crate) fn blob_head(key: &Key<'_>) -> u64 {
-    key.hash & ((1 << 50) - 1) | u64::from(key.slot.get()) << 50
-}
-
-pub(crate) fn slot_of_blob_head(head: u64) -> isotherm_stdx::Slot {
-    isotherm_stdx::Slot::new((head >> 50) as u16)
-}
-
 impl Table {
-    pub fn new(heap: &mut Heap, slots: usize, partition: u16, shared: &Arc<Shared>) -> Result<Table, Full> {
+    pub fn new(
+        heap: &mut Heap,
+        slots: usize,
+        partition: u16,
+        counters: &Arc<Counters>,
+    ) -> Result<Table, Full> {
         let run_slots = slots.min(RUN_SLOTS_MAX);
         let runs = slots / run_slots;
         let (index, _) = heap.allocate(Kind::Index, runs * 4)?;
         heap.bytes_mut(index, runs * 4).fill(0);
-        let (snapshot_db, shared) = (crate::layout::kind::Db(0), Arc::clone(shared));
+        let (snapshot_db, counters) = (crate::layout::kind::Db(0), Arc::clone(counters));
         Ok(Table {
             index,
             run_bits: run_slots.trailing_zeros(),
@@ -114,11 +87,11 @@ impl Table {
             page_bytes: 0,
             tally: Tally::default(),
             sizes: Sizes::default(),
-            number: shared.next_table.fetch_add(1, Relaxed),
+            number: counters.next_table.fetch_add(1, Relaxed),
             snapshot_db,
             is_flushed: false,
             partition,
-            shared,
+            counters,
         })
     }
 
@@ -192,7 +165,7 @@ impl Table {
         self.keys = self.keys.wrapping_add_signed(keys);
         self.volatile = self.volatile.wrapping_add_signed(volatile);
         if !self.is_flushed {
-            self.shared.weights[usize::from(self.partition)].add(keys, volatile);
+            self.counters.weights[usize::from(self.partition)].add(keys, volatile);
         }
     }
 
@@ -560,12 +533,12 @@ impl Table {
         }
         self.sizes.note(old, new);
         let (old, new) = (old.map(Size::of), new.map(Size::of));
-        self.shared.attribution.note(&Change { table: self.number, key, tag, old, new });
+        self.counters.attribution.note(&Change { table: self.number, key, tag, old, new });
     }
 
     /// None of its keys is shown as one of the largest any more: nobody finds them.
     pub fn forget_largest(&self) {
-        self.shared.attribution.largest.forget_table(self.number);
+        self.counters.attribution.largest.forget_table(self.number);
     }
 
     /// An entry leaves a table that was flushed.
@@ -576,7 +549,7 @@ impl Table {
 
     /// And the prefixes that counted it.
     pub fn forget_share(&self, change: &Change<'_>) {
-        self.shared.attribution.prefixes.note(change);
+        self.counters.attribution.prefixes.note(change);
     }
 
     // ---- growth ----
@@ -650,7 +623,7 @@ impl Table {
     /// It is no longer a database's: eviction does not count its keys.
     pub fn mark_flushed(&mut self) {
         self.is_flushed = true;
-        self.shared.weights[usize::from(self.partition)].add(-(self.keys as i64), -(self.volatile as i64));
+        self.counters.weights[usize::from(self.partition)].add(-(self.keys as i64), -(self.volatile as i64));
     }
 
     /// Gives back what a table without keys has.

@@ -8,9 +8,9 @@ use crate::access::lock::Keyspace;
 use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
+use crate::layout::key::{slot_of_blob_head, tag_of};
 use crate::layout::kind::Db;
 use crate::layout::record::page_index;
-use crate::tables::table::{slot_of_blob_head, tag_of};
 use isotherm_arena::{Handle, Kind, Victim};
 use isotherm_stdx::Slot;
 

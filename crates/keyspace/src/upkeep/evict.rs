@@ -74,7 +74,7 @@ impl Keyspace {
     }
 
     fn weighted_partition(&self, volatile: bool, arena: Option<usize>, prng: &mut Prng) -> Option<u16> {
-        let (weights, arenas) = (&self.shared().weights, self.arenas().len());
+        let (weights, arenas) = (&self.shared().counters.weights, self.arenas().len());
         let weight = |at: usize| match arena {
             Some(arena) if at % arenas != arena => 0,
             _ => (if volatile { &weights[at].volatile } else { &weights[at].keys }).load(Relaxed),

@@ -11,20 +11,17 @@
 //! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
 //! which always has more to do does not keep the others from theirs.
 
-use crate::access::edit::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
 use crate::access::effect::{Effect, EffectSink, EventClass};
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::layout::directory::{self, Bounded};
+use crate::layout::directory::{self, Bounded, PAGE_STEPS};
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
 use crate::layout::page::ENTRIES_MAX;
 use crate::layout::record::{NEVER, bound_of, is_due};
-use crate::values::object::Object;
+use crate::values::object::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY, Object};
 use isotherm_stdx::{Steps, UnixMs};
 
-/// A page that is looked at, beside the entries that leave: its place in the directory and its bound.
-pub(crate) const PAGE_STEPS: u64 = 2;
 /// Runs of slots, and slots, whose bounds count as one step: they lie side by side.
 const SUMS_A_STEP: usize = 64;
 
@@ -37,15 +34,6 @@ pub struct ExpireStep {
     pub fields: u64,
     /// Whether the partition may have more that is due.
     pub more: bool,
-}
-
-/// Where the expiry cycle of a partition goes on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ExpiryTurn {
-    /// A database, or behind the last the fields of hashes.
-    at: usize,
-    /// How many turns in a row have left nothing that is due.
-    done: usize,
 }
 
 /// One step under way.

@@ -21,8 +21,7 @@
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
 use crate::layout::entry::{EntryBytes, Place, read_int};
-use crate::layout::kind::Form;
-use crate::layout::kind::{Db, Encoding, Type};
+use crate::layout::kind::{Db, Encoding, Form, Type};
 use crate::layout::large::Shared;
 use crate::layout::packed::Element;
 use crate::layout::pile::Pile;

@@ -9,8 +9,7 @@
 //! Reading goes by views (`Value::Hash(view)` and so on), which never copy. A change is one closure on an
 //! [`Editing`] in the clothes of its type (`HashEdit`, ...); whatever it leaves is stored when it returns.
 
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Full};
+use crate::layout::kind::{Form, Full};
 use crate::layout::packed::PackedBuf;
 use crate::tables::store::Store;
 use crate::values::object::{Object, Root};
@@ -170,14 +169,5 @@ impl Editing<'_> {
             self.store.scratch = buf;
         }
         Ok(())
-    }
-}
-
-/// What OBJECT ENCODING says of a packed collection.
-pub(crate) fn packed_encoding(form: Form) -> Encoding {
-    match form {
-        Form::IntSet => Encoding::Intset,
-        Form::Stream => Encoding::Stream,
-        _ => Encoding::Listpack,
     }
 }

@@ -11,23 +11,19 @@
 //!
 //! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
 
-use crate::access::scan::advance;
-use crate::layout::directory::{self, Bounded};
+use crate::layout::directory::{self, Bounded, PAGE_STEPS};
 use crate::layout::entry::{
     BodyRef, Draft, EntryBytes, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
 };
 use crate::layout::heap::Heap;
-use crate::layout::key::Key;
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Full, NewValue};
+use crate::layout::key::{Key, tag_of};
+use crate::layout::kind::{Encoding, Form, Full, NewValue};
 use crate::layout::large::Shared;
 use crate::layout::linear;
 use crate::layout::packed::Element;
 use crate::layout::page::{self, ENTRIES_MAX, Page, Spot};
-use crate::layout::record::{NEVER, Record, UNIT_BYTES, bound_of, is_due, page_index};
+use crate::layout::record::{NEVER, Record, UNIT_BYTES, advance, bound_of, is_due, page_index};
 use crate::tables::store::Store;
-use crate::tables::table::tag_of;
-use crate::upkeep::expire::PAGE_STEPS;
 use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::object::{Footprint, Object, Structure};
 use isotherm_arena::Handle;

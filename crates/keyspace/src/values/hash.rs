@@ -8,11 +8,10 @@
 //! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or when it
 //! is stored again: as in the field.
 
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Full, NewValue};
+use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
 use crate::layout::packed::{Element, Packed};
 use crate::tables::store::Store;
-use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored, packed_encoding};
+use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::{Field, Fields};
 use crate::values::object::{Object, Root};
 use isotherm_stdx::{UnixMs, steps};

@@ -9,11 +9,10 @@
 //! Five integers below 2^15: 1 + 5 x 2 = 11 B.
 
 use crate::layout::entry::{int_bytes, read_int};
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Full, NewValue};
+use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
 use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::tables::store::Store;
-use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored, packed_encoding};
+use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::Fields;
 use crate::values::object::{Object, Root};
 

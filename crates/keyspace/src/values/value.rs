@@ -1,7 +1,6 @@
 //! What a command sees of an entry: never a byte layout.
 
-use crate::layout::kind::Form;
-use crate::layout::kind::{Encoding, Type};
+use crate::layout::kind::{Encoding, Form, Type};
 use crate::values::collection::Stored;
 use crate::values::hash::HashView;
 use crate::values::list::ListView;

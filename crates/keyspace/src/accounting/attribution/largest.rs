@@ -297,7 +297,7 @@ mod tests {
             let sizes = [4000, 9000, 1 << 30][seed as usize % 3];
             for _ in 0..if cfg!(miri) { 300 } else { 20_000 } {
                 let key = format!("key:{}", prng.below(2000));
-                let tag = crate::tables::table::tag_of(hasher.hash(key.as_bytes()));
+                let tag = crate::layout::key::tag_of(hasher.hash(key.as_bytes()));
                 let size = |bytes| Size { bytes, is_volatile: false };
                 let new = (prng.below(10) < 6).then(|| 30 + prng.below(sizes));
                 let old = match new {
@@ -312,7 +312,7 @@ mod tests {
             let missed = list.missed.max(list.threshold());
             for (key, bytes) in truth {
                 let hash = hasher.hash(key.as_bytes());
-                let rank = rank(bytes, crate::tables::table::tag_of(hash));
+                let rank = rank(bytes, crate::layout::key::tag_of(hash));
                 let listed = list.keys.iter().find(|listed| listed.hash == hash);
                 assert!(listed.is_some() || rank <= missed, "seed {seed}: {key} of {bytes} is missed");
                 assert!(listed.is_none_or(|listed| listed.rank == rank), "seed {seed}: {key}");
@@ -331,7 +331,7 @@ mod tests {
         let (mut beyond, all) = (0, 10_000);
         for number in 0..all {
             let key = format!("key:{number}");
-            let tag = crate::tables::table::tag_of(hasher.hash(key.as_bytes()));
+            let tag = crate::layout::key::tag_of(hasher.hash(key.as_bytes()));
             beyond += u32::from(rank(6000, tag) > largest.threshold.load(Relaxed));
             let new = Some(Size { bytes: 6000, is_volatile: false });
             largest.note(&Change { table: 1, key: key.as_bytes(), tag, old: None, new });
@@ -341,7 +341,7 @@ mod tests {
         let mut beyond = 0;
         for number in 0..all {
             let key = format!("key:{number}");
-            let tag = crate::tables::table::tag_of(hasher.hash(key.as_bytes()));
+            let tag = crate::layout::key::tag_of(hasher.hash(key.as_bytes()));
             beyond += u32::from(rank(6000, tag) >= largest.least.load(Relaxed));
             let old = Some(Size { bytes: 6000, is_volatile: false });
             largest.note(&Change { table: 1, key: key.as_bytes(), tag, old, new: None });

@@ -476,7 +476,7 @@ mod tests {
     }
 
     fn note(prefixes: &Prefixes, key: &str, old: Option<u64>, new: Option<u64>) {
-        let tag = crate::tables::table::tag_of(prefixes.hasher.hash(key.as_bytes()));
+        let tag = crate::layout::key::tag_of(prefixes.hasher.hash(key.as_bytes()));
         let size = |bytes| Size { bytes, is_volatile: bytes % 2 == 1 };
         let (old, new) = (old.map(size), new.map(size));
         prefixes.note(&Change { table: 1, key: key.as_bytes(), tag, old, new });

@@ -3,12 +3,11 @@
 use super::ZsetBound;
 use super::packed_set::PackedSet;
 use super::tree::ZsetTree;
-use crate::access::scan::advance;
-use crate::layout::kind::Encoding;
-use crate::layout::kind::Form;
+use crate::layout::kind::{Encoding, Form, packed_encoding};
 use crate::layout::packed::{Element, Packed, TextRoom};
+use crate::layout::record::advance;
 use crate::tables::store::Store;
-use crate::values::collection::{Stored, packed_encoding};
+use crate::values::collection::Stored;
 use crate::values::object::Object;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,88 @@
+//! What a keyspace is made of, and what its partitions share: read without any of their locks.
+
+use crate::access::waiter::WaitedKeys;
+use crate::layout::key::KeyHasher;
+use crate::layout::kind::Db;
+use crate::layout::large::LargeBooks;
+use crate::layout::last_used::AccessSettings;
+use crate::tables::counters::Counters;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+/// What a keyspace is made of; fixed while the process lives.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Lock stripes: a power of two, 1..=1024.
+    pub partitions: usize,
+    /// Arenas, each shared by a fixed set of stripes.
+    pub arenas: usize,
+    /// Databases (SELECT).
+    pub databases: u16,
+    /// Address space of all arenas together.
+    pub reserve_bytes: u64,
+    /// The secret of the key hash.
+    pub hash_secret: [u8; 16],
+    /// What the global allocator takes for a request of so many bytes: for the books.
+    pub class_bytes: fn(usize) -> usize,
+}
+
+/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
+/// keyspace has no clock: what `begin` returned when the lock was had is what `end` is given before it is let go.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldWatch {
+    pub begin: fn() -> u64,
+    pub end: fn(u64),
+}
+
+impl HoldWatch {
+    const NOBODY: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
+}
+
+/// What is read without a partition's lock.
+pub(crate) struct Shared {
+    databases: usize,
+    /// Raw handles of the tables' slot indexes, by partition and database: where prefetch hints begin.
+    roots: Box<[AtomicU32]>,
+    /// What tables count.
+    pub counters: Arc<Counters>,
+    /// Of each partition: something that was removed may wait to be freed.
+    pub unfreed: Box<[Arc<AtomicBool>]>,
+    pub access: AccessSettings,
+    pub snapshot_active: AtomicBool,
+    pub waited: WaitedKeys,
+    /// How often databases were swapped. Changes while everything is held.
+    pub swaps: AtomicU64,
+    pub watch: OnceLock<HoldWatch>,
+    /// Turns of waiters that were given.
+    pub next_turn: AtomicU64,
+    /// What large bodies take, those that a snapshot still holds included.
+    pub large: Arc<LargeBooks>,
+}
+
+impl Shared {
+    pub fn new(config: &Config) -> Shared {
+        let databases = usize::from(config.databases);
+        Shared {
+            databases,
+            roots: (0..config.partitions * databases).map(|_| AtomicU32::new(0)).collect(),
+            counters: Arc::new(Counters::new(config.partitions, KeyHasher::new(config.hash_secret))),
+            unfreed: (0..config.partitions).map(|_| Arc::default()).collect(),
+            access: AccessSettings::new(),
+            snapshot_active: AtomicBool::new(false),
+            waited: WaitedKeys::default(),
+            swaps: AtomicU64::new(0),
+            watch: OnceLock::new(),
+            next_turn: AtomicU64::new(0),
+            large: Arc::new(LargeBooks::new(config.class_bytes)),
+        }
+    }
+
+    pub fn watch(&self) -> HoldWatch {
+        self.watch.get().copied().unwrap_or(HoldWatch::NOBODY)
+    }
+
+    #[inline]
+    pub fn root(&self, partition: u16, db: Db) -> &AtomicU32 {
+        &self.roots[usize::from(partition) * self.databases + usize::from(db.0)]
+    }
+}

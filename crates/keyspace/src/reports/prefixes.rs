@@ -1,0 +1,59 @@
+//! Reports of who takes the memory, and the test that what is kept for them is that of the keys that there are.
+
+use crate::access::lock::{Held, Keyspace};
+use crate::accounting::attribution::{Counted, PrefixError, PrefixReport, PrefixSettings, Size};
+use crate::layout::entry::EntryBytes;
+use crate::tables::store::Store;
+use crate::tables::table::Table;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Keyspace {
+    /// How prefixes of keys are counted from now on. Said once, before there are keys.
+    pub fn plan_prefixes(&self, settings: PrefixSettings) -> Result<(), PrefixError> {
+        if self.shared().counters.weights.iter().any(|weight| weight.keys.load(Relaxed) > 0) {
+            return Err(PrefixError::HasKeys);
+        }
+        self.shared().counters.attribution.prefixes.plan(settings)
+    }
+
+    /// What the prefixes of keys take that have `depth` separators, the one behind them counted (from 1 to
+    /// `PREFIX_DEPTH_MAX`). `None` if that is not counted.
+    pub fn prefixes(&self, depth: usize) -> Option<PrefixReport> {
+        self.shared().counters.attribution.prefixes.report(depth)
+    }
+}
+
+impl Held<'_> {
+    /// Asserts that what is kept is that of the keys that there are.
+    pub(crate) fn check_attribution(&self) {
+        let mut all = Vec::new();
+        for partition in self.all() {
+            for table in partition.used_databases().filter_map(|db| partition.table(db)) {
+                table.count_all(&partition.store, &mut all);
+            }
+        }
+        let attribution = &self.keyspace.shared().counters.attribution;
+        attribution.largest.check_invariants(&all);
+        for partition in self.all() {
+            for flushed in partition.flushed.iter().filter(|flushed| flushed.is_attributed) {
+                flushed.table().count_all(&partition.store, &mut all);
+            }
+        }
+        attribution.prefixes.check_invariants(&all);
+    }
+}
+
+impl Table {
+    fn count_all<'a>(&self, store: &'a Store, all: &mut Vec<Counted<'a>>) {
+        for at in self.slots_with_keys(&store.heap) {
+            self.for_each_page(&store.heap, at, |_, page| {
+                let page = store.heap.page(page);
+                all.extend(page.spots().map(|spot| {
+                    let entry = EntryBytes(page.entry(spot));
+                    let (key, size) = (store.key_of(entry), Size::of(&store.account(entry)));
+                    Counted { table: self.number, key, tag: page.tag(spot.index), size }
+                }));
+            });
+        }
+    }
+}
