@@ -366,6 +366,7 @@ impl Reading {
                 self.options.pattern = Some(pattern);
             }
             "--count" => self.options.count = self.number(),
+            // COMPAT(tools): isotherm-cli --scan takes --type. Why: SCAN does.
             "--type" => self.options.type_name = Some(self.bytes()),
             "--memkeys-samples" => self.options.mode = Mode::MemoryKeys { samples: self.number() },
             "--hotkeys-count" => {
@@ -413,6 +414,9 @@ impl Reading {
 
 /// The environment's word for us: `ISOTHERMCLI_AUTH`, or under the names that machines of the field have set already.
 pub fn ours_or_theirs(name: &str) -> Option<String> {
+    // COMPAT(tools): Environment variables and files of isotherm-cli have names of their own (`ISOTHERMCLI_AUTH`,
+    // `~/.isothermcli_history`, `~/.isothermclirc`); `VALKEYCLI_*` and `REDISCLI_*` are read too. Messages name
+    // isotherm-cli and Isotherm. Why: both tools can be used on one machine.
     ["ISOTHERMCLI", "VALKEYCLI", "REDISCLI"]
         .iter()
         .find_map(|tool| std::env::var_os(format!("{tool}_{name}")))

@@ -47,6 +47,10 @@ pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previou
 
 // --- the state of the server -----------------------------------------------------------------------------------------
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+// COMPAT(memory): A write that finds no memory although `maxmemory` is not reached (an arena of 64 GB is full, or
+// the kernel refuses) is answered `OOM command not allowed: no memory available for this key.` With `maxmemory` and
+// an eviction policy, keys are evicted for later writes; without `maxmemory` none are. Why: Valkey has no such
+// limit, and ends when the system refuses memory.
 /// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such limit.
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
 pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";

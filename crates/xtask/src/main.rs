@@ -3,7 +3,7 @@
 //! Nothing here is part of the server. This crate has no dependencies, so that the first command a newcomer types answers
 //! in seconds, and so that a missing tool is named here, in one line, before a dependency's build stumbles over it.
 //!
-//! What a command cannot do on this machine it says aloud, with the reason, and counts as skipped; it never passes silently.
+//! What a command cannot do on this machine it reports as skipped, with the reason; it never passes silently.
 
 use std::process::ExitCode;
 
@@ -22,19 +22,20 @@ cargo xtask <command>
 
   start [ARGS]         builds the server and starts it; ARGS go to isotherm-server
   check                what has to pass before a change lands: format, tidy, licences, lints, tests
-  test [ARGS]          the tests, and what they had to skip; ARGS go to cargo test
-  tidy                 the rules of the house only; `--circles [CRATE ..]` lists files that name each other,
+  test [ARGS]          all tests, and the skipped ones with reasons; ARGS go to cargo test
+  tidy                 the project's own rules only; `--circles [CRATE ..]` lists files that name each other,
                        `--lower` lowers each ceiling to what is counted
+  compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
   fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
-  miri                 the rooms of unsafe code under Miri (needs a nightly toolchain)
-  locks                interleavings of the locks, chosen by a scheduler of our own
-  allocators [NAME ..] the server under each allocator: built, filled, emptied
+  miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
+  locks                interleavings of the locks, explored by a model checker
+  allocators [NAME ..] builds the server with each allocator, fills and empties it
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)
   bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
-  stress [ARGS]        everything at once from one seed: does it hang, is anything lost? (`stress --help`)
-  clients [NAME ..]    valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... at work against our server
-  conformance [ARGS]   the same commands to Isotherm and to Valkey, and Valkey's own tests
+  stress [ARGS]        a random mix of all commands from one seed; finds hangs and lost data (`stress --help`)
+  clients [NAME ..]    runs valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... against our server
+  conformance [ARGS]   sends the same commands to Isotherm and Valkey and compares; runs Valkey's own tests
 ";
 
 /// Why a command did not end well; `Display` is what the user reads.
@@ -61,6 +62,7 @@ fn command(args: &[String]) -> Fallible {
         "check" => check::check(),
         "test" => check::test(rest),
         "tidy" => check::tidy(rest),
+        "compat" => tidy::compat::command(&place::root(), rest),
         "allocators" => allocators::command(rest),
         "fuzz" => deep::fuzz(rest),
         "miri" => deep::miri(),

@@ -13,6 +13,7 @@ use modules::Reexports;
 mod arrows;
 mod ceilings;
 mod circles;
+pub mod compat;
 mod dead;
 mod hand_calls;
 mod house;
@@ -68,7 +69,15 @@ fn whole(path: &str, what: impl Into<String>) -> Finding {
 
 pub fn findings(root: &Path) -> Vec<Finding> {
     let files = read(root);
-    let rules = [text::check, house::check, dead::check, unsafety::check, arrows::check, ceilings::check];
+    let rules = [
+        text::check,
+        house::check,
+        dead::check,
+        unsafety::check,
+        arrows::check,
+        ceilings::check,
+        compat::check,
+    ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&files)).collect();
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     findings

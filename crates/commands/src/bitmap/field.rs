@@ -229,6 +229,8 @@ fn read_part(
     let number = parse_i64(call.args.get(at + 3)).ok_or(errors::NOT_AN_INTEGER)?;
     let part = Part { action, width, offset, number, overflow };
     // An integer may begin in the last byte that there can be, and end behind it.
+    // COMPAT(strings): BITFIELD refuses an integer that would end behind 512 MB; Valkey lets the string grow some
+    // bytes past the limit. Why: no value is longer than 512 MB.
     let fits = part.end().div_ceil(8) <= STRING_BYTES_MAX as u64;
     if fits { Ok(part) } else { Err(OFFSET_ERROR) }
 }

@@ -11,6 +11,7 @@ use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{Prng, parse_i64};
 use std::collections::HashSet;
 
+// COMPAT(sorted-sets): ZRANDMEMBER refuses counts below -2^28. Why: the reply is built in memory.
 /// A reply with more members than this is refused: it would be gathered in memory.
 const REPEATED_MEMBERS_MAX: u64 = 1 << 28;
 

@@ -175,6 +175,9 @@ fn log_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, mo
             call.log_with_number([name, key.bytes, args.get(2), b"PXAT"], moment.get());
         }
         (None, _) if options.get => call.log_words(|words| {
+            // COMPAT(strings): The form of `SET k v IFEQ get GET` that is meant for the log and for replicas keeps
+            // the comparison value; Valkey 9.1 takes the value `get` for the option GET and drops both. Why: a
+            // replica would have nothing to compare with.
             let mut after_ifeq = false;
             for (at, word) in args.iter().enumerate() {
                 if at < 3 || after_ifeq || !is_word(word, "GET") {

@@ -109,6 +109,8 @@ impl Txn<'_, '_> {
     /// keys are passed over, not collected: a look costs a hundredth. This is done under the gate, so it ends after
     /// 1,500 pages; only while expiry is paused are there so many beside one that is alive.
     fn next_live_key(&mut self, db: Db, from: u64, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        // COMPAT(keys): RANDOMKEY looks at no more than 1,500 pages for a key that has not expired, which matters only under
+        // CLIENT PAUSE; after that it returns an expired one. Why: work under locks has a bound.
         const PAGES_MAX: u64 = 1500;
         let now = self.now();
         let mut steps = Steps::new(PAGES_MAX);

@@ -520,6 +520,9 @@ impl EntryMeta<'_> {
             Form::Raw => Encoding::Raw,
             Form::Bytes => {
                 let (key, value) = (self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len());
+                // COMPAT(keys): OBJECT ENCODING of a string of some 100 bytes that had a TTL, or replaced a string
+                // with one, is `embstr`; Valkey may report `raw`. Why: Valkey keeps the room of a removed TTL, here
+                // there is none to keep.
                 if is_embstr(key, value, entry.is_volatile()) { Encoding::Embstr } else { Encoding::Raw }
             }
             form => match entry.body() {

@@ -114,6 +114,8 @@ impl<'a> HashView<'a> {
     /// one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
         match self.stored {
+            // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the order
+            // of their hashes, not in the order of insertion. Why: it is already stored in pages.
             Stored::Object(root, store) if self.encoding() == Encoding::Hashtable => {
                 fields_of(root).scan(store, cursor, count, |field| {
                     if is_visible(&field, self.now) {

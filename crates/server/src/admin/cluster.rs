@@ -16,6 +16,9 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::container(
         specs::CLUSTER,
         &[
+            // COMPAT(observability): Without a cluster, CLUSTER subcommands that read its state (INFO, NODES, SLOTS,
+            // ...) answer that cluster support is disabled, as in Valkey; those that change it are unknown
+            // subcommands. CLUSTER HELP lists what works. Why: there is no cluster yet.
             Command::new(specs::CLUSTER_COUNTKEYSINSLOT, no_cluster),
             Command::new(specs::CLUSTER_GETKEYSINSLOT, no_cluster),
             Command::new(specs::CLUSTER_HELP, help),

@@ -41,6 +41,9 @@ pub fn slot_stats(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
+    // COMPAT(observability): CLUSTER SLOT-STATS works without a cluster, for all slots, and reports `memory-bytes`
+    // (also in ORDERBY): the pages of a slot and what its keys have outside of them. A command with keys in several
+    // slots counts for the slot of its first key. Why: storage is organised by slots in any case.
     let mut uses = counts.then(|| call.node.stats.slots());
     for used in uses.iter_mut().flatten() {
         used.ticks = call.node.stats.micros(used.ticks);

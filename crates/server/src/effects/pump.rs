@@ -71,6 +71,8 @@ impl Pump {
         let trackers = &self.node.trackers;
         self.stale.extend(trackers.take(key, author));
         if trackers.prefixes() > 0 {
+            // COMPAT(pubsub): CLIENT TRACKING BCAST sends the keys that a batch of commands has changed as one
+            // message; Valkey those of one turn of its event loop. Why: a batch is the unit of work of a worker.
             self.changes.insert(key.into(), author);
         }
     }
@@ -94,6 +96,8 @@ impl EffectSink for Pump {
                 self.changed(key, 0);
                 self.event(EventClass::Evicted, "evicted", db, key);
             }
+            // COMPAT(pubsub): CLIENT TRACKING NOLOOP: a session is notified of a key that expires during one of its
+            // own commands too. Why: the session did not change it.
             Effect::Touched { key, .. } => self.changed(key, self.author),
             Effect::Flushed { .. } => self.node.keys_flushed(self.worker),
             Effect::LogVerbatim { .. } | Effect::Log { .. } => {}

@@ -276,6 +276,9 @@ impl Serve<'static> for Serving<'_> {
 
     fn reaches(&mut self, waiter: &Waiter) -> bool {
         let client = Client::of(waiter);
+        // COMPAT(blocking): A client that waits for several keys (BLPOP, BZPOPMIN, XREAD) is served from the keys
+        // that the pushing command has locked; its other keys count as absent, as they were when it began to wait.
+        // Why: locking more keys in the middle of a command could deadlock.
         client.command.spec.key_specs.len() <= 1
             || self.dispatcher.holds_keys(client.command, client.args.args())
     }

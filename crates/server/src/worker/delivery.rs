@@ -15,6 +15,9 @@ use super::connection::Connection;
 use crate::effects::pubsub::{Frame, Kind, Message, Name};
 use crate::session::ReplyMode;
 
+// COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes) arrive
+// after the replies to all commands that were read with them from its socket; in Valkey right behind the one
+// command. Why: replies of a batch are written at once, and messages after them.
 /// What is handed out before it is written: the outboxes of connections that read would grow for nothing.
 const SAID_BYTES_MAX: usize = 1 << 20;
 

@@ -27,6 +27,9 @@ use super::{Due, Inner};
 use crate::node::unix_now;
 
 const ROOM_BYTES_MIN: usize = 16 << 10;
+// COMPAT(protocol): The query buffer of a large request grows with the bytes that arrive, to at most twice as many
+// and at least 64 KB; Valkey allocates the announced length at once, up to 512 MB. At most 1 MB of it is kept for
+// the next request. Why: an announced length costs a client nothing, so it must not cost memory.
 const GROWN_BYTES_MIN: usize = 64 << 10;
 /// And a step adds so much.
 const STEP_BYTES_MIN: usize = 16 << 10;

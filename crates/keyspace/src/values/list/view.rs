@@ -313,6 +313,9 @@ impl ListEdit<'_, '_> {
         let limit = Limit::of(self.editing.limits.list_max_listpack_size);
         let EditBody::Object(_, root) = &mut self.editing.body else { return };
         let Object::List(list) = &mut root.body else { unreachable!("a list's entry names a list") };
+        // COMPAT(lists): OBJECT ENCODING of a list that shrinks goes back to `listpack` when the whole list fits
+        // into half of the limit; in Valkey it also depends on how many quicklist nodes are left. Why: there are no
+        // quicklist nodes.
         list.quick &= !limit.half().allows(list.listpack_bytes(), list.len());
         if !list.quick && list.listpack_bytes() <= PACKED_AGAIN_BYTES && !list.is_empty() {
             self.pack();

@@ -49,11 +49,14 @@ const WORDS: &[Word] = &[
     word("steps", 2..=2, steps),
     word("htstats", 3..=usize::MAX, table_stats),
     word("htstats-key", 3..=usize::MAX, table_stats_of_key),
+    // COMPAT(debug): DEBUG CHECK-INVARIANTS is Isotherm's: it checks all data structures and the memory accounting,
+    // and blocks all clients meanwhile. Why: tests call it at their end.
     word("check-invariants", 2..=2, check_invariants),
     word("stringmatch-test", 2..=2, match_globs),
     word("client-eviction", 2..=2, client_eviction),
     word("protect-client", 3..=3, protect_client),
     word("reload", 2..=usize::MAX, reload::reload),
+    // COMPAT(debug): DEBUG LOADAOF answers OK and changes nothing. Why: there is no AOF yet.
     word("loadaof", 2..=usize::MAX, ok),
     word("config-rewrite-force-all", 2..=2, rewrite_all),
     word("panic", 2..=usize::MAX, crash),
@@ -61,6 +64,8 @@ const WORDS: &[Word] = &[
     word("assert", 2..=usize::MAX, crash),
     word("oom", 2..=usize::MAX, crash),
     // Structures that do not exist here.
+    // COMPAT(debug): DEBUG subcommands about structures that do not exist here (DICT-RESIZING, REPLYBUFFER,
+    // QUICKLIST-PACKED-THRESHOLD, ...) answer OK and change nothing. Why: Valkey's test suite calls them on the way.
     word("replybuffer", 4..=4, reply_buffer),
     word("quicklist-packed-threshold", 3..=3, ok),
     word("set-disable-deny-scripts", 3..=3, ok),
@@ -177,6 +182,7 @@ fn object(call: &mut AdminCall<'_>) {
         return;
     };
     // Entries move when memory is compacted, so the address shown is one that stays: that of the key's name.
+    // COMPAT(debug): DEBUG OBJECT derives the address from the name of the key. Why: entries move in memory.
     let address = isotherm_stdx::crc64::crc64(0, name) >> 16;
     let mut text = format!("Value at:0x{address:x} refcount:1 encoding:{}", entry.encoding().name());
     if !fast {

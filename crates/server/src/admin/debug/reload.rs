@@ -25,6 +25,8 @@ pub fn reload(call: &mut AdminCall<'_>) {
     let (mut saves, mut flushes) = (true, true);
     for word in call.args.from(2).iter() {
         match word.to_ascii_lowercase().as_slice() {
+            // COMPAT(debug): DEBUG RELOAD writes all keys as RDB values and reads them back, in memory. Its NOSAVE
+            // does nothing, and NOFLUSH replaces keys that exist. Why: there is no RDB file yet.
             b"nosave" => saves = false,
             b"merge" | b"noflush" => flushes = false,
             _ => {

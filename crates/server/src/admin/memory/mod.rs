@@ -28,6 +28,8 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(specs::MEMORY_DOCTOR, doctor::doctor),
         Command::new(specs::MEMORY_HELP, help),
         Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
+        // COMPAT(observability): MEMORY MAP, DIFF, PREFIXES, TOP and PROFILE are Isotherm's. Why: Valkey does not
+        // report memory by purpose.
         Command::new(specs::MEMORY_MAP, map::map),
         Command::new(specs::MEMORY_PREFIXES, prefixes::prefixes),
         Command::new(specs::MEMORY_PROFILE, profile::profile),

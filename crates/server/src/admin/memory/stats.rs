@@ -21,6 +21,8 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let excess = |part: u64, whole: u64| Figure::Integer(part as i64 - whole as i64);
     let bytes = |bytes: u64| Figure::Integer(bytes as i64);
     let percent = |part: u64, whole: u64| Figure::Double(part as f64 * 100.0 / whole.max(1) as f64);
+    // COMPAT(observability): MEMORY STATS has no `db.N`. Why: there are no tables per database whose overhead could
+    // be reported.
     let fields = [
         ("peak.allocated", bytes(peak)),
         ("total.allocated", bytes(used)),

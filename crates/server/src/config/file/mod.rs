@@ -163,6 +163,8 @@ pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
             b' '..=b'~' => out.push(byte),
+            // COMPAT(server): CONFIG REWRITE writes `\x0a` where Valkey writes `\n` in quoted values, and no line
+            // for users. Why: both forms mean the same, and there are no users to write.
             _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
         }
     }
@@ -256,6 +258,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let reason = match (name.as_slice(), arguments.len()) {
+            // COMPAT(server): The directives `rename-command`, `user` and `loadmodule` stop the start with an error.
+            // Why: what they ask for does not exist here, and to ignore them could open what was meant to be closed.
             (b"rename-command", 2) => "commands cannot be renamed yet",
             (b"user", 1..) => "there are no users but the default one yet",
             (b"loadmodule", 1..) => "there are no modules",

@@ -140,6 +140,8 @@ impl Node {
         held.acquire(isotherm_keyspace::Want::All);
         let from = self.stats.now_ticks();
         // Somebody may have begun meanwhile.
+        // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at once. Why:
+        // no session is left to be notified.
         if self.trackers.sessions() == 0 {
             held.tell_changes(false);
             self.trackers.table.clear();

@@ -20,8 +20,14 @@ fn none(_: &Snapshot<'_>) -> String {
     "0".into()
 }
 
+// COMPAT(observability): INFO omits a field rather than report a made-up value: the section TLS, `redis_build_id`,
+// `gcc_version`, `io_threaded_freed_objects`, `io_threaded_accept_processed`, `io_threaded_poll_processed`,
+// `io_threaded_total_prefetch_*` and `reply_buffer_*` are missing. Why: they count what does not happen here.
 pub const SERVER: &[Field] = &[
     ("redis_version", |_| REDIS_VERSION.into()),
+    // COMPAT(observability): INFO reports `server_name:isotherm` and adds `isotherm_version`; `redis_version` is
+    // 7.2.4, as in Valkey. Why: tools that look for the server find it, and clients that look for the Redis version
+    // work unchanged.
     ("server_name", |_| "isotherm".into()),
     ("isotherm_version", |_| VERSION.into()),
     ("valkey_version", |_| VALKEY_VERSION.into()),
@@ -72,6 +78,7 @@ pub const CLIENTS: &[Field] = &[
     ("tracking_clients", |s| s.node.trackers.sessions().to_string()),
     ("pubsub_clients", |s| s.node.pubsub.sessions.load(Ordering::Acquire).to_string()),
     ("watching_clients", |s| s.clients().watching.to_string()),
+    // COMPAT(observability): `clients_in_timeout_table` is always 0. Why: blocked clients are in no such table.
     ("clients_in_timeout_table", none),
     ("total_watched_keys", |s| s.clients().watched_keys.to_string()),
     ("total_blocking_keys", |s| s.node.keyspace.waited_keys()[0].to_string()),
@@ -109,6 +116,8 @@ pub const MEMORY: &[Field] = &[
     ("used_memory_dataset_perc", |s| {
         format!("{:.2}%", percent(s.dataset_bytes(), s.node.used_memory_bytes()))
     }),
+    // COMPAT(observability): `allocator_*` in INFO and MEMORY STATS cover the arenas of the keyspace and the
+    // allocator together. Why: most data lies in the arenas, and the ratios would say nothing about it otherwise.
     ("allocator_allocated", |s| s.allocators().allocated.to_string()),
     ("allocator_active", |s| s.allocators().active.to_string()),
     ("allocator_resident", |s| s.allocators().resident.to_string()),
@@ -268,6 +277,9 @@ pub const STATS: &[Field] = &[
     ("total_forks", none),
     ("migrate_cached_sockets", none),
     ("slave_expires_tracked_keys", none),
+    // COMPAT(observability): `active_defrag_hits` counts objects that compaction moved, `active_defrag_key_hits` the
+    // keys in them, `active_defrag_misses` objects that could not be moved; `active_defrag_key_misses` is 0. Why:
+    // compaction empties slabs and does not scan keys.
     ("active_defrag_hits", |s| s.totals().values.compaction_moved.to_string()),
     ("active_defrag_misses", |s| s.totals().values.compaction_stayed.to_string()),
     ("active_defrag_key_hits", |s| s.totals().values.compaction_keys.to_string()),

@@ -41,6 +41,9 @@ pub const SECTIONS: &[Section] = &[
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
+    // COMPAT(observability): INFO has the section Keysizes of Redis 8, with the bytes that a string is stored in (1
+    // to 8 for an integer), and the sections MemoryMap, Locks and Idletimes of its own. Why: they answer where
+    // memory and time go without a scan.
     section("keysizes", "Keysizes", Body::Lines(key_sizes)),
     only_asked(section("locks", "Locks", Body::Lines(locks))),
     // Nor this, for which some hundred pages of each database are read.
@@ -86,6 +89,8 @@ fn cpu(snapshot: &Snapshot<'_>, out: &mut String) {
         line(out, format_args!("{name}:{}", value(snapshot)));
     }
     // Workers are what the field calls I/O threads; the first of its threads is the main thread, ours the control thread.
+    // COMPAT(observability): In INFO cpu the *main thread* is the control thread, and the I/O threads are the
+    // workers. Why: these threads come closest to Valkey's.
     let stats = &snapshot.node.stats;
     for (number, thread) in stats.threads().iter().take(snapshot.node.worker_count()).enumerate() {
         let busy_us = stats.micros(thread.values.eventloop_ticks.get());

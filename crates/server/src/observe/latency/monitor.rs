@@ -33,6 +33,10 @@ impl Event {
             Event::ExpireCycle => "expire-cycle",
             Event::EvictionCycle => "eviction-cycle",
             Event::ActiveDefragCycle => "active-defrag-cycle",
+            // COMPAT(observability): LATENCY knows the events `command`, `fast-command`, `command-unblocking`,
+            // `expire-cycle` (with its waits for locks), `eviction-cycle`, `active-defrag-cycle` (compaction) and
+            // `lock` (a lock of the keyspace was held longer than the threshold; INFO locks has the cause). Why: the
+            // other events of Valkey belong to forks, files and its main thread.
             Event::Lock => "lock",
         }
     }

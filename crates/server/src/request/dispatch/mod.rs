@@ -449,6 +449,8 @@ impl Dispatcher {
         }
         let tasks = self.node.tasks();
         let makes_letters = flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
+        // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
+        // undelivered. Why: the memory of messages is bounded.
         if tasks.has(Tasks::CROWDED) && makes_letters && self.node.is_crowded() {
             return Admitted::Wait(Cause::Crowd);
         }
@@ -888,6 +890,8 @@ impl Dispatcher {
         if session.reply_mode != ReplyMode::On {
             self.reply.truncate(mark);
         }
+        // COMPAT(protocol): A connection is closed after a protocol error under CLIENT REPLY OFF and SKIP too;
+        // Valkey leaves it open but stops reading it. Why: such a connection is of no further use to its client.
         session.close_after_reply = true;
         log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
     }
