@@ -147,7 +147,7 @@ fn deaf_table(options: &Options) -> Table {
     ];
     let mut table = Table::new("pubsub-deaf", "A subscriber of all channels that never reads", &head);
     table.note(format!(
-        "As above without the idle connections; messages of {LONG_MESSAGE_BYTES} B. {} rounds of {QUIET_SECONDS} s without it and as long with it as it is left open; the delays of all rounds, and the median of their ratios. Its buffer as CLIENT LIST tells it (`omem`); the default limit is 32 MB at once or 8 MB for a minute.",
+        "As above without the idle connections; messages of {LONG_MESSAGE_BYTES} B. {} rounds of {QUIET_SECONDS} s without it and as long with it as it is left open; the delays of all rounds, and the median of their ratios. Its buffer as CLIENT LIST reports it (`omem`); the default limit is 32 MB at once or 8 MB for a minute.",
         options.rounds
     ));
     table

@@ -44,7 +44,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
         Table::new("threads", format!("Two threads over one, {keys} keys, in this process"), &head);
     table.note(format!(
         "16 B keys and values, batches of {BATCH} as a worker runs them, {} s a run; the best of {} rounds each. \
-         Where others use the machine, the CPU times tell more than the rates.",
+         On a shared machine the CPU times are more reliable than the rates.",
         RUN.as_secs(),
         options.rounds
     ));

@@ -24,6 +24,7 @@ mod request_path;
 mod source;
 mod text;
 mod unsafety;
+mod words;
 
 /// A file of the checkout: its path from the root, with `/`, and its text.
 pub struct File {
@@ -77,6 +78,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
         arrows::check,
         ceilings::check,
         compat::check,
+        words::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&files)).collect();
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

@@ -1,0 +1,134 @@
+//! Words that documents and messages to users no longer use, with what to say instead.
+//!
+//! Standard terms are understood by people who have never seen this project; private ones have to be learned first. Documents
+//! are all `*.md`; messages are the texts of parameters, lines of the log, and what the tools print.
+
+use super::{File, Finding, has_word};
+
+/// What is refused, and what to say instead. Whole words, in any case.
+const RETIRED: [(&[&str], &str); 13] = [
+    (&["tell", "tells", "told"], "say what it does: report, notify, emit, send, write, account for"),
+    (
+        &["whoever", "nobody", "somebody", "everybody"],
+        "name the actor: the client, the owning worker, all threads",
+    ),
+    (&["he", "him", "his"], "name the actor: a client or a thread is not a person"),
+    (&["aloud"], "a skip is reported, with its reason"),
+    (&["letter", "letters"], "message: mailboxes hold messages"),
+    (&["hearer", "hearers"], "subscriber"),
+    (&["crowd", "crowded", "uncrowded"], "backpressure, or queued bytes"),
+    (&["stranger", "strangers"], "unauthenticated client"),
+    (&["books", "booked"], "memory accounting, accounted for"),
+    (
+        &["of the field", "in the field", "the field's"],
+        "Valkey: a field is one of a hash, of INFO or of a struct",
+    ),
+    (&["last word"], "it overrides the others"),
+    (&["in vain"], "without effect"),
+    (&["doomed", "untidy"], "pending free, has garbage"),
+];
+
+/// Calls and attributes whose texts users read.
+const MESSAGES: [&str; 9] = [
+    ".works(",
+    ".no_effect(",
+    ".fixed(",
+    "log::debug(",
+    "log::verbose(",
+    "log::notice(",
+    "log::warning(",
+    "println!(",
+    "print!(",
+];
+
+/// Valkey's own texts, which stay as they are.
+const VALKEYS: [&str; 1] = ["Possible SECURITY ATTACK detected."];
+
+/// A message ends within so many lines of its call.
+const MESSAGE_LINES_MAX: usize = 6;
+
+pub fn check(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files {
+        if file.path.ends_with(".md") {
+            for (index, line) in file.text.lines().enumerate() {
+                findings.extend(retired(file, index, line));
+            }
+        } else if file.path.starts_with("crates/")
+            && file.path.contains("/src/")
+            && file.path.ends_with(".rs")
+        {
+            check_messages(file, &mut findings);
+        }
+    }
+    findings
+}
+
+/// The string literals of calls that write messages. Inline tests are read too: what they expect is what users see.
+fn check_messages(file: &File, findings: &mut Vec<Finding>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let mut at = 0;
+    while at < lines.len() {
+        if !MESSAGES.iter().any(|call| lines[at].contains(call)) {
+            at += 1;
+            continue;
+        }
+        for index in at..lines.len().min(at + MESSAGE_LINES_MAX) {
+            if !VALKEYS.iter().any(|text| lines[index].contains(text)) {
+                findings.extend(retired(file, index, &quoted(lines[index])));
+            }
+            at = index + 1;
+            if lines[index].trim_end().ends_with([';', ',']) {
+                break;
+            }
+        }
+    }
+}
+
+/// The parts of a line of code that stand between quotes, or the whole line if a text goes on there.
+fn quoted(line: &str) -> String {
+    if !line.contains('"') {
+        return String::new();
+    }
+    line.split('"').skip(1).step_by(2).collect::<Vec<&str>>().join(" ")
+}
+
+fn retired(file: &File, index: usize, line: &str) -> Vec<Finding> {
+    let lower = line.to_lowercase();
+    let found = RETIRED.iter().flat_map(|(words, say)| {
+        words.iter().filter(|word| has_word(&lower, word)).map(move |word| (word, say))
+    });
+    found
+        .map(|(word, say)| Finding {
+            path: file.path.clone(),
+            line: index + 1,
+            what: format!("`{word}` is retired; {say}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> usize {
+        check(&[File { path: path.to_string(), text: text.to_string() }]).len()
+    }
+
+    #[test]
+    fn catches_words_of_documents() {
+        assert_eq!(found("README.md", "INFO tells what\nwhoever asks"), 2);
+        assert_eq!(found("docs/a.md", "The error texts of the field."), 1);
+        assert_eq!(found("docs/a.md", "A hash field; the intellect; `unbooked`; bookkeeping"), 0);
+    }
+
+    #[test]
+    fn catches_words_of_messages() {
+        let path = "crates/a/src/lib.rs";
+        assert_eq!(found(path, "log::notice(\"nobody asks\");"), 1);
+        assert_eq!(found(path, "log::warning(format!(\n    \"told by {}\",\n    name\n));"), 1);
+        assert_eq!(found(path, "flag(\"a\", true).works(\"Nobody asks.\"),"), 1);
+        assert_eq!(found(path, "// nobody reads this\nlet told = tell(\"x\");"), 0);
+        assert_eq!(found("crates/a/tests/a.rs", "println!(\"nobody\");"), 0);
+    }
+}
