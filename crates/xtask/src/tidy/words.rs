@@ -66,22 +66,17 @@ pub fn check(files: &[File]) -> Vec<Finding> {
 
 /// The string literals of calls that write messages. Inline tests are read too: what they expect is what users see.
 fn check_messages(file: &File, findings: &mut Vec<Finding>) {
-    let lines: Vec<&str> = file.text.lines().collect();
-    let mut at = 0;
-    while at < lines.len() {
-        if !MESSAGES.iter().any(|call| lines[at].contains(call)) {
-            at += 1;
-            continue;
+    // Lines of the message under way that are still to be read.
+    let mut left = 0;
+    for (index, line) in file.text.lines().enumerate() {
+        if MESSAGES.iter().any(|call| line.contains(call)) {
+            left = MESSAGE_LINES_MAX;
         }
-        for index in at..lines.len().min(at + MESSAGE_LINES_MAX) {
-            if !VALKEYS.iter().any(|text| lines[index].contains(text)) {
-                findings.extend(retired(file, index, &quoted(lines[index])));
-            }
-            at = index + 1;
-            if lines[index].trim_end().ends_with([';', ',']) {
-                break;
-            }
+        if left > 0 && !VALKEYS.iter().any(|text| line.contains(text)) {
+            findings.extend(retired(file, index, &quoted(line)));
         }
+        let ends = line.trim_end().ends_with([';', ',']);
+        left = if ends { 0 } else { left.saturating_sub(1) };
     }
 }
 
