@@ -74,10 +74,10 @@ fn all_heard_table(connections: u64, listeners: u64, options: &Options) -> Table
     let head = [
         "",
         "published",
-        "heard",
+        "delivered",
         "lost",
         "out of order",
-        "CPU us a message heard",
+        "CPU us per delivered message",
         "delay p50",
         "p99",
         "RSS before",
