@@ -1,20 +1,28 @@
 //! Values between the keyspace and the bytes of RDB files, in both directions.
 //!
 //! ```text
-//! view --save--> bytes --persist--> owned value --load--> edits of the keyspace
-//! view --digest--> twenty bytes, equal for equal data in Valkey and here
+//! a view        --parts--+
+//! a snapshot    --items--+--write--> RDB bytes --> a sink
+//!
+//! RDB bytes     --persist--> owned value --load--> edits of the keyspace
+//!
+//! a view        --digest--> twenty bytes, equal for equal data in Valkey and here
 //! ```
 //!
-//! `persist` knows the bytes and no keyspace; the keyspace knows its layouts and no files. This crate connects them.
+//! `persist` knows the bytes and no keyspace; the keyspace knows its layouts and no files. This crate connects them. One
+//! writer serves DUMP and files, so that a value is the same bytes wherever it goes but for where lists are cut into nodes.
 //!
 //! **Architecture invariant:** `codec` does not know who asks (a command, a save, a replica, a migration), nor where the
 //! bytes go.
 
 mod digest;
 mod load;
+mod parts;
 mod save;
 mod stream;
+mod write;
 
 pub use digest::{add_value, mix, xor};
-pub use load::load;
-pub use save::{dump, save, saved_bytes};
+pub use load::{load, load_record};
+pub use save::{dump, saved_bytes};
+pub use write::ItemWriter;

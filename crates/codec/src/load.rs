@@ -6,6 +6,7 @@ use isotherm_keyspace::{
     Db, EditError, Edited, End, Expiry, Full, HashEdit, Key, Limits, ListEdit, NewValue, SetEdit, Txn, UnixMs,
 };
 use isotherm_persist::rdb::RdbType;
+use isotherm_persist::rdb::record::Record;
 use isotherm_persist::{RdbValue, Texts};
 
 /// Stores a value under a key that is absent; `code` is the type that it came as. On an error the key is absent again.
@@ -21,6 +22,18 @@ pub fn load(
         txn.remove(db, key);
     }
     loaded
+}
+
+/// Stores a key of a file instead of the one that may be there. On an error the key is absent.
+pub fn load_record(txn: &mut Txn<'_, '_>, db: Db, record: &Record, limits: &Limits) -> Result<(), Full> {
+    let key = txn.key(&record.key);
+    txn.remove(db, &key);
+    load(txn, db, &key, (record.code, &record.value), limits)?;
+    let stored = txn.set_expiry(db, &key, record.expiry_ms.map(UnixMs));
+    if stored.is_err() {
+        txn.remove(db, &key);
+    }
+    stored.map(|_| ())
 }
 
 /// The limits without those of an element's bytes, if the payload is of a packed type.

@@ -158,6 +158,7 @@ fn stream(
     shares: impl Fn(usize) -> bool,
 ) -> Vec<u8> {
     let mut writer = Writer::new(false);
+    writer.byte(RdbType::StreamListpacks3 as u8);
     let mut out = StreamWriter::begin(&mut writer, nodes as u64);
     let mut id = StreamId { ms: first_ms, seq: 0 };
     for _ in 0..nodes {
@@ -188,6 +189,7 @@ fn stream(
 fn groups(groups: impl Iterator<Item = Group>) -> Vec<u8> {
     let mut writer = Writer::new(false);
     let groups: Vec<Group> = groups.collect();
+    writer.byte(RdbType::StreamListpacks3 as u8);
     let mut out = StreamWriter::begin(&mut writer, 0);
     out.counters(&mut writer, &StreamCounters::default(), groups.len() as u64);
     groups.iter().for_each(|group| stream_group_whole(&mut writer, group));

@@ -63,10 +63,11 @@ pub use upkeep::age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
 pub use upkeep::compact::CompactStep;
 pub use upkeep::evict::{Evicted, EvictionPolicy};
 pub use upkeep::expire::ExpireStep;
-pub use upkeep::snapshot::{Snapshot, SnapshotEntry, SnapshotItem, SnapshotPart};
+pub use upkeep::snapshot::{Snapshot, SnapshotEntry, SnapshotItem};
 pub use values::collection::{EditError, Edited, Limits};
 pub use values::hash::{Draws, FieldSet, HashEdit, HashView};
 pub use values::list::{Elements, End, ListEdit, ListView};
+pub use values::parts::{Outline, Part};
 pub use values::set::{SetEdit, SetView};
 pub use values::stream::{
     Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamBlock, StreamEdit,

@@ -314,9 +314,10 @@ fn take(item: SnapshotItem<'_>, told: &mut World, open: &mut Option<(Bytes, u64)
             };
             (entry.key.to_vec(), model)
         }
-        SnapshotItem::Begin { key, kind, len, .. } => {
-            *open = Some((key.to_vec(), len));
-            let empty = match kind {
+        SnapshotItem::Begin { key, outline, .. } => {
+            assert!(open.is_none());
+            *open = Some((key.to_vec(), outline.len));
+            let empty = match outline.kind {
                 Type::Hash => Model::Hash(BTreeMap::new()),
                 _ => Model::Set(BTreeSet::new()),
             };
@@ -325,10 +326,10 @@ fn take(item: SnapshotItem<'_>, told: &mut World, open: &mut Option<(Bytes, u64)
         SnapshotItem::Part(part) => {
             let (key, _) = open.as_ref().expect("parts come after a beginning");
             let is_new = match (told.get_mut(key).expect("it was begun"), part) {
-                (Model::Hash(map), SnapshotPart::Field(field, value, at)) => {
+                (Model::Hash(map), Part::Field(field, value, at)) => {
                     map.insert(field.to_vec(), (value.to_vec(), at.map(|at| at.0))).is_none()
                 }
-                (Model::Set(set), SnapshotPart::Member(member)) => set.insert(member.to_vec()),
+                (Model::Set(set), Part::Member(member)) => set.insert(member.to_vec()),
                 other => panic!("{other:?}"),
             };
             assert!(is_new, "an element is told once");

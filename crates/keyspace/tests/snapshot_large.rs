@@ -51,8 +51,9 @@ fn part_fact(part: StreamPart<'_>) -> Vec<u8> {
 }
 
 fn facts_of_stream(view: StreamView<'_>) -> Vec<Vec<u8>> {
-    let mut facts = vec![part_fact(StreamPart::State(view.state()))];
-    facts.extend(view.range(StreamId::MIN, StreamId::MAX).map(|entry| entry_fact(&entry)));
+    let mut facts: Vec<Vec<u8>> =
+        view.range(StreamId::MIN, StreamId::MAX).map(|entry| entry_fact(&entry)).collect();
+    facts.push(part_fact(StreamPart::State { state: view.state(), groups: view.groups().len() }));
     for (name, group) in view.groups().iter() {
         facts.push(part_fact(StreamPart::Group {
             name,
@@ -109,40 +110,43 @@ fn dump_facts(keyspace: &Keyspace) -> Facts {
 #[derive(Default)]
 struct Told {
     facts: Facts,
-    open: Option<(Vec<u8>, Type, u64)>,
+    open: Option<(Vec<u8>, Outline)>,
 }
 
 impl Told {
     fn take(&mut self, item: SnapshotItem<'_>) {
         match item {
             SnapshotItem::Entry(entry) => {
+                assert!(self.open.is_none(), "a collection comes in one piece");
                 let old = self.facts.insert(entry.key.to_vec(), facts_of(entry.value));
                 assert!(old.is_none(), "an entry is told once");
             }
-            SnapshotItem::Begin { key, kind, len, .. } => {
+            SnapshotItem::Begin { key, outline, .. } => {
                 assert!(self.open.is_none() && !self.facts.contains_key(key));
                 self.facts.insert(key.to_vec(), Vec::new());
-                self.open = Some((key.to_vec(), kind, len));
+                self.open = Some((key.to_vec(), outline));
             }
             SnapshotItem::Part(part) => {
-                let (key, _, left) = self.open.as_mut().expect("parts come after a beginning");
-                *left -= u64::from(
-                    !matches!(part, SnapshotPart::Stream(part) if !matches!(part, StreamPart::Entry(_))),
-                );
-                self.facts.get_mut(key).expect("it was begun").push(match part {
-                    SnapshotPart::Field(field, value, at) => field_fact(field, value, at),
-                    SnapshotPart::Member(member) => member.to_vec(),
-                    SnapshotPart::Scored(member, score) => {
-                        pair(&member.to_vec(), score.to_string().as_bytes())
+                let (key, left) = self.open.as_mut().expect("parts come after a beginning");
+                let fact = match part {
+                    Part::Node { .. } | Part::Stream(StreamPart::Block(_)) => {
+                        left.nodes -= 1;
+                        return;
                     }
-                    SnapshotPart::Item(item) => item.to_vec(),
-                    SnapshotPart::Stream(part) => part_fact(part),
-                });
+                    Part::Field(field, value, at) => field_fact(field, value, at),
+                    Part::Member(member) => member.to_vec(),
+                    Part::Scored(member, score) => pair(&member.to_vec(), score.to_string().as_bytes()),
+                    Part::Item(item) => item.to_vec(),
+                    Part::Stream(part) => part_fact(part),
+                };
+                left.len -=
+                    u64::from(!matches!(part, Part::Stream(part) if !matches!(part, StreamPart::Entry(_))));
+                self.facts.get_mut(key).expect("it was begun").push(fact);
             }
             SnapshotItem::End => {
-                let (key, kind, left) = self.open.take().expect("it was begun");
-                assert_eq!(left, 0, "as many elements as were said");
-                if !matches!(kind, Type::List | Type::Stream) {
+                let (key, left) = self.open.take().expect("it was begun");
+                assert_eq!((left.len, left.nodes), (0, 0), "as many elements and nodes as were announced");
+                if !matches!(left.kind, Type::List | Type::Stream) {
                     self.facts.get_mut(&key).expect("it was begun").sort();
                 }
             }

@@ -21,15 +21,14 @@
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
 use crate::layout::entry::{EntryBytes, Place, read_int};
-use crate::layout::kind::{Db, Encoding, Form, Type};
+use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
-use crate::layout::packed::Element;
 use crate::layout::pile::Pile;
 use crate::tables::store::Store;
 use crate::values::collection::Stored;
 use crate::values::fields::SavedField;
 use crate::values::object::Root;
-use crate::values::stream::StreamPart;
+use crate::values::parts::{Outline, Part};
 use crate::values::value::Value;
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
@@ -108,36 +107,19 @@ impl SnapshotState {
     }
 }
 
-/// What a snapshot tells: whole entries, and large collections in parts, one after the other.
+/// What a snapshot emits: whole entries, and large collections in parts, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub enum SnapshotItem<'a> {
     Entry(SnapshotEntry<'a>),
-    /// A large collection of `len` elements; its parts follow, then `End`.
+    /// A large collection; its parts follow, then `End`.
     Begin {
         db: Db,
         key: &'a [u8],
         expiry: Option<UnixMs>,
-        kind: Type,
-        encoding: Encoding,
-        len: u64,
+        outline: Outline,
     },
-    Part(SnapshotPart<'a>),
+    Part(Part<'a>),
     End,
-}
-
-/// An element of a large collection as it was at the cut; those of lists and streams in their order.
-#[derive(Clone, Copy, Debug)]
-pub enum SnapshotPart<'a> {
-    /// Of a hash: field, value, and the field's time.
-    Field(Element<'a>, Element<'a>, Option<UnixMs>),
-    /// Of a set.
-    Member(Element<'a>),
-    /// Of a sorted set.
-    Scored(Element<'a>, f64),
-    /// Of a list.
-    Item(Element<'a>),
-    /// Of a stream, which has several.
-    Stream(StreamPart<'a>),
 }
 
 /// An entry as it was at the cut.
@@ -186,7 +168,8 @@ impl Snapshot<'_> {
         let partition = held.numbered(self.partition);
         let mut pages = 0;
         while pages < pages_max {
-            if partition.emit_saved(visit) {
+            // A collection comes in one piece: what was saved meanwhile waits until it has ended.
+            if !partition.is_in_collection() && partition.emit_saved(visit) {
                 pages += 1;
                 continue;
             }
@@ -254,8 +237,8 @@ impl Store {
     pub fn open_object(&mut self, number: u32) -> Box<Root> {
         let mut root = self.objects.take(number);
         let saving = self.snapshot.is_active() && root.seen != self.snapshot.version();
-        if saving && root.cut_len.is_none() {
-            root.cut_len = Some(root.body.structure().len());
+        if saving && root.cut.is_none() {
+            root.cut = Some(root.outline());
         }
         root.body.structure_mut().set_saving(saving);
         root
@@ -291,6 +274,11 @@ impl Partition {
         self.store.note_unfreed();
     }
 
+    /// Whether a collection has begun and not ended.
+    fn is_in_collection(&self) -> bool {
+        self.store.snapshot.pending.front().is_some_and(|pending| pending.cursor.is_some())
+    }
+
     /// Goes on with the objects that were met. False if there is none.
     fn tell_pending(
         &mut self,
@@ -301,15 +289,8 @@ impl Partition {
         let Some(mut next) = self.store.snapshot.pending.pop_front() else { return false };
         let mut root = self.store.objects.take(next.number);
         if next.cursor.is_none() {
-            let structure = root.body.structure();
-            visit(SnapshotItem::Begin {
-                db: next.db,
-                key: &next.key,
-                expiry: next.expiry,
-                kind: root.body.form().kind(),
-                encoding: structure.encoding(),
-                len: root.cut_len.unwrap_or(structure.len()),
-            });
+            let outline = root.cut.unwrap_or_else(|| root.outline());
+            visit(SnapshotItem::Begin { db: next.db, key: &next.key, expiry: next.expiry, outline });
         }
         let mut cursor = next.cursor.unwrap_or(0);
         let budget = nodes_max.saturating_sub(*nodes).max(1);
@@ -320,7 +301,7 @@ impl Partition {
         let number = next.number;
         if done {
             structure.set_saving(false);
-            (root.seen, root.cut_len) = (self.store.snapshot.version(), None);
+            (root.seen, root.cut) = (self.store.snapshot.version(), None);
             visit(SnapshotItem::End);
         } else {
             next.cursor = Some(cursor);

@@ -24,8 +24,8 @@ use crate::layout::packed::Element;
 use crate::layout::page::{self, ENTRIES_MAX, Page, Spot};
 use crate::layout::record::{NEVER, Record, UNIT_BYTES, advance, bound_of, is_due, page_index};
 use crate::tables::store::Store;
-use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::object::{Footprint, Object, Structure};
+use crate::values::parts::Part;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
@@ -617,14 +617,14 @@ impl Structure for Fields {
         store: &mut Store,
         cursor: &mut u64,
         nodes_max: usize,
-        visit: &mut dyn FnMut(SnapshotPart<'_>),
+        visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
         let (epoch, is_set) = (store.snapshot.version(), self.is_set);
         let mut tell = |field: Field<'_>| {
             let name = Element::Bytes(field.name);
             visit(match is_set {
-                true => SnapshotPart::Member(name),
-                false => SnapshotPart::Field(name, field.value, field.expiry),
+                true => Part::Member(name),
+                false => Part::Field(name, field.value, field.expiry),
             });
         };
         for _ in 0..nodes_max {

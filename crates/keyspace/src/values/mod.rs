@@ -9,6 +9,7 @@ pub(crate) mod fields;
 pub(crate) mod hash;
 pub(crate) mod list;
 pub(crate) mod object;
+pub(crate) mod parts;
 pub(crate) mod set;
 pub(crate) mod stream;
 pub(crate) mod value;

@@ -16,9 +16,9 @@ use crate::layout::kind::{Encoding, Form, Full};
 use crate::layout::pile::Pile;
 use crate::layout::record::Units;
 use crate::tables::store::Store;
-use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::fields::Fields;
 use crate::values::list::List;
+use crate::values::parts::{Outline, Part};
 use crate::values::stream::Stream;
 use crate::values::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
@@ -42,6 +42,10 @@ pub(crate) trait Structure {
     /// The same in parts, for the books.
     fn footprint(&self) -> Footprint;
     fn encoding(&self) -> Encoding;
+    /// Nodes of a list, blocks of a stream; 0 of others.
+    fn nodes(&self) -> u64 {
+        0
+    }
     /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size), and notes
     /// the new one. False if it stays.
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool;
@@ -63,7 +67,7 @@ pub(crate) trait Structure {
         _store: &mut Store,
         _cursor: &mut u64,
         _nodes_max: usize,
-        _visit: &mut dyn FnMut(SnapshotPart<'_>),
+        _visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
         true
     }
@@ -155,8 +159,8 @@ pub(crate) struct Root {
     pub references: u8,
     /// The last snapshot that told it, or saw its birth.
     pub seen: u8,
-    /// Elements at the cut of the snapshot under way, once it has changed since.
-    pub cut_len: Option<u64>,
+    /// What it was at the cut of the snapshot under way, once it has changed since.
+    pub cut: Option<Outline>,
     /// What its slot and its table count for it.
     pub tallied: Tallied,
     /// What `Objects` counts for it.
@@ -179,7 +183,7 @@ impl Root {
             key: None,
             references: 0,
             seen,
-            cut_len: None,
+            cut: None,
             tallied,
             footprint: Footprint::default(),
             timed: false,
@@ -199,6 +203,18 @@ impl Root {
 
     pub fn has_timed_fields(&self) -> bool {
         matches!(&self.body, Object::Hash(fields) if fields.record.volatile > 0)
+    }
+
+    /// As it is now.
+    pub fn outline(&self) -> Outline {
+        let structure = self.body.structure();
+        Outline {
+            kind: self.body.form().kind(),
+            encoding: structure.encoding(),
+            len: structure.len(),
+            nodes: structure.nodes(),
+            is_volatile: self.has_timed_fields(),
+        }
     }
 
     fn footprint_now(&self) -> Footprint {

@@ -19,7 +19,7 @@ pub fn decode(code: u8, version: u16, bytes: &[u8], limits: &Limits) -> Result<(
     Ok((value, bytes.len() - reader.left()))
 }
 
-fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> {
+pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> {
     use RdbType::*;
     match kind {
         String => reader.text().map(|text| RdbValue::String(text.into_owned())),

@@ -11,9 +11,8 @@ use crate::sink::Sink;
 /// Whole numbers up to half of what an i64 holds are kept as integers.
 const SCORE_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
-/// `rising` holds each integer once.
+/// What stands behind the type; `rising` holds each integer once.
 pub fn intset<S: Sink>(writer: &mut Writer<S>, rising: &[i64]) {
-    writer.byte(RdbType::SetIntset as u8);
     writer.text(&super::intset::build(rising));
 }
 
@@ -39,7 +38,7 @@ fn listpack_pairs<'a, S: Sink>(
     writer.text(listpack.finish());
 }
 
-/// A small sorted set, rising by score.
+/// What stands behind the type of a small sorted set, rising by score.
 #[derive(Default)]
 pub struct ScoreListpack {
     listpack: ListpackBuilder,
@@ -60,12 +59,11 @@ impl ScoreListpack {
     }
 
     pub fn finish<S: Sink>(mut self, writer: &mut Writer<S>) {
-        writer.byte(RdbType::ZsetListpack as u8);
         writer.text(self.listpack.finish());
     }
 }
 
-/// A large hash, field by field, with expiries if any field has one.
+/// What stands behind the type of a large hash: field by field, with expiries if any field has one (`Hash2`).
 #[derive(Clone, Copy)]
 pub struct HashWriter {
     expiries: bool,
@@ -73,7 +71,6 @@ pub struct HashWriter {
 
 impl HashWriter {
     pub fn begin<S: Sink>(writer: &mut Writer<S>, count: u64, expiries: bool) -> HashWriter {
-        writer.byte(if expiries { RdbType::Hash2 } else { RdbType::Hash } as u8);
         writer.length(count);
         HashWriter { expiries }
     }
@@ -110,6 +107,7 @@ pub fn encode<S: Sink>(writer: &mut Writer<S>, value: &RdbValue, encoding: Encod
         }
         RdbValue::List(texts) => {
             let shape = ListShape::new(shape.list_size, encoding == Encoding::Listpack);
+            writer.byte(RdbType::ListQuicklist2 as u8);
             encode_list::list(writer, texts.iter(), &shape);
         }
         RdbValue::Set(members) => encode_set(writer, members, encoding),
@@ -118,12 +116,16 @@ pub fn encode<S: Sink>(writer: &mut Writer<S>, value: &RdbValue, encoding: Encod
             if encoding == Encoding::Listpack && expiries_ms.is_empty() {
                 return listpack_pairs(writer, pairs.pairs());
             }
+            writer.byte(if expiries_ms.is_empty() { RdbType::Hash } else { RdbType::Hash2 } as u8);
             let hash = HashWriter::begin(writer, pairs.pairs().len() as u64, !expiries_ms.is_empty());
             for (index, (field, value)) in pairs.pairs().enumerate() {
                 hash.push(writer, field, value, expiries_ms.get(index).copied().unwrap_or(-1));
             }
         }
-        RdbValue::Stream(stream) => encode_stream::stream(writer, stream),
+        RdbValue::Stream(stream) => {
+            writer.byte(RdbType::StreamListpacks3 as u8);
+            encode_stream::stream(writer, stream);
+        }
     }
 }
 
@@ -133,6 +135,7 @@ fn encode_set<S: Sink>(writer: &mut Writer<S>, members: &Texts, encoding: Encodi
             let integer = |member| isotherm_stdx::parse_i64(member).expect("an intset holds integers");
             let mut rising: Vec<i64> = members.iter().map(integer).collect();
             rising.sort_unstable();
+            writer.byte(RdbType::SetIntset as u8);
             intset(writer, &rising);
         }
         Encoding::Listpack => listpack_texts(writer, members.iter()),
@@ -147,6 +150,7 @@ fn encode_set<S: Sink>(writer: &mut Writer<S>, members: &Texts, encoding: Encodi
 /// In the order of the value; a server of the field writes a large one from the greatest score down.
 fn encode_zset<S: Sink>(writer: &mut Writer<S>, zset: &ZsetMembers, encoding: Encoding) {
     if encoding == Encoding::Listpack {
+        writer.byte(RdbType::ZsetListpack as u8);
         let mut listpack = ScoreListpack::default();
         zset.iter().for_each(|(member, score)| listpack.push(Element::Text(member), score));
         return listpack.finish(writer);

@@ -5,7 +5,6 @@
 //! listpack around it. [`ListShape`] follows that rule, so nodes can be counted before the first is written. Nodes that
 //! end elsewhere (where a list of ours is in blocks) are read as well.
 
-use super::kind::RdbType;
 use super::listpack::{self, Element, ListpackBuilder};
 use super::write::Writer;
 use crate::sink::Sink;
@@ -71,7 +70,7 @@ impl ListShape {
     }
 }
 
-/// Holds one node, until the next begins.
+/// What stands behind the type. Holds one node, until the next begins.
 pub struct ListWriter {
     node: ListpackBuilder,
     is_alone: bool,
@@ -80,7 +79,6 @@ pub struct ListWriter {
 
 impl ListWriter {
     pub fn begin<S: Sink>(writer: &mut Writer<S>, nodes: u64) -> ListWriter {
-        writer.byte(RdbType::ListQuicklist2 as u8);
         writer.length(nodes);
         ListWriter { node: ListpackBuilder::new(), is_alone: false, nodes_left: nodes }
     }
@@ -117,7 +115,7 @@ impl ListWriter {
 }
 
 /// Writes a list as Valkey would have it in nodes.
-pub fn list<'a, S: Sink>(
+pub(super) fn list<'a, S: Sink>(
     writer: &mut Writer<S>,
     texts: impl Iterator<Item = &'a [u8]> + Clone,
     shape: &ListShape,

@@ -4,7 +4,6 @@
 //! of what is pending, of consumers. One node is held at a time. Entries whose fields are called as the node's do not
 //! repeat that.
 
-use super::kind::RdbType;
 use super::listpack::{Element, ListpackBuilder};
 use super::value::{Group, RdbStream, StreamCounters, StreamId};
 use super::write::Writer;
@@ -13,6 +12,7 @@ use crate::sink::Sink;
 const FLAG_SAME_FIELDS: i64 = 2;
 const ELEMENTS_FIXED: usize = 3;
 
+/// What stands behind the type.
 pub struct StreamWriter {
     node: ListpackBuilder,
     first: StreamId,
@@ -24,7 +24,6 @@ pub struct StreamWriter {
 
 impl StreamWriter {
     pub fn begin<S: Sink>(writer: &mut Writer<S>, nodes: u64) -> StreamWriter {
-        writer.byte(RdbType::StreamListpacks3 as u8);
         writer.length(nodes);
         StreamWriter {
             node: ListpackBuilder::new(),

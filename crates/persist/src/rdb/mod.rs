@@ -28,6 +28,8 @@ mod value;
 mod decode;
 mod decode_stream;
 
+pub mod record;
+
 mod write;
 
 mod encode;

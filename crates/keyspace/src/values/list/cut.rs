@@ -6,6 +6,7 @@ use crate::layout::chain::Chain;
 use crate::layout::nodes::{NodeId, Nodes, Room};
 use crate::layout::packed::Element;
 use crate::values::cut::{Body, Cut, Piece as Cuttable};
+use crate::values::parts::Part;
 
 impl Cuttable for Piece {
     fn body(&self) -> Body {
@@ -51,16 +52,20 @@ impl List {
         &mut self,
         room: &mut Room<'_>,
         pieces_max: usize,
-        visit: &mut dyn FnMut(Element<'_>),
+        visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");
         for _ in 0..pieces_max {
             let told = cut.tell_next(room, &mut self.nodes, &mut |piece, bytes| match piece {
-                Piece::Large { .. } => visit(Element::Bytes(bytes)),
+                Piece::Large { .. } => {
+                    visit(Part::Node { alone: true });
+                    visit(Part::Item(Element::Bytes(bytes)));
+                }
                 Piece::Block { .. } => {
+                    visit(Part::Node { alone: false });
                     let block = Block(bytes);
-                    block.cells().for_each(|cell| visit(block.element(cell)));
+                    block.cells().for_each(|cell| visit(Part::Item(block.element(cell))));
                 }
             });
             if !told && cut.drop_step(64) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::layout::heap::Heap;
 use crate::layout::large::Large;
 use crate::layout::nodes::Room;
+use crate::values::parts::Part;
 use isotherm_arena::{Arena, ArenaConfig};
 use isotherm_stdx::Prng;
 use std::collections::VecDeque;
@@ -168,9 +169,13 @@ impl Run {
                 self.world.list.keep_cut(true);
             }
             Some(Seen { wanted, seen }) => {
-                let done = self
-                    .world
-                    .with(|list, room| list.tell_cut(room, 1, &mut |element| seen.push(element.to_vec())));
+                let done = self.world.with(|list, room| {
+                    list.tell_cut(room, 1, &mut |part| {
+                        if let Part::Item(element) = part {
+                            seen.push(element.to_vec());
+                        }
+                    })
+                });
                 if done {
                     assert!(wanted == seen, "the snapshot shows the list as it was at the cut");
                     self.cut = None;

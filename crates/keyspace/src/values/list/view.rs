@@ -5,14 +5,14 @@
 //! list is always the former; blocks know (`List::quick`).
 
 use super::{End, Iter, List};
-use crate::layout::kind::{Encoding, Full};
+use crate::layout::kind::{Encoding, Form, Full, packed_encoding};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::tables::store::Store;
-use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::object::{Footprint, Object, Structure};
+use crate::values::parts::Part;
 use isotherm_arena::Handle;
 use isotherm_stdx::steps;
 
@@ -31,6 +31,13 @@ impl<'a> ListView<'a> {
     #[inline]
     pub(crate) fn new(stored: Stored<'a>) -> ListView<'a> {
         ListView { stored }
+    }
+
+    pub fn encoding(&self) -> Encoding {
+        match self.stored {
+            Stored::Packed(_) => packed_encoding(Form::List),
+            Stored::Object(root, _) => root.body.structure().encoding(),
+        }
     }
 
     #[allow(clippy::len_without_is_empty, reason = "an empty one is absent")]
@@ -408,6 +415,10 @@ impl Structure for List {
         if self.quick { Encoding::Quicklist } else { Encoding::Listpack }
     }
 
+    fn nodes(&self) -> u64 {
+        self.chain.items()
+    }
+
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
         let size = self.block(reading(store), id).room();
         let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
@@ -456,9 +467,9 @@ impl Structure for List {
         store: &mut Store,
         _: &mut u64,
         nodes_max: usize,
-        visit: &mut dyn FnMut(SnapshotPart<'_>),
+        visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
-        self.tell_cut(&mut room_of(store), nodes_max, &mut |element| visit(SnapshotPart::Item(element)))
+        self.tell_cut(&mut room_of(store), nodes_max, visit)
     }
 
     fn kept_bytes(&self) -> u64 {

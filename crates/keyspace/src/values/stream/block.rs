@@ -120,6 +120,33 @@ impl<'a> Block<'a> {
     }
 }
 
+/// A block of a stream, to be written as it is.
+#[derive(Clone, Copy)]
+pub struct StreamBlock<'a>(pub(super) Block<'a>);
+
+impl<'a> StreamBlock<'a> {
+    /// The names that its entries may share.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
+        self.0.field_names()
+    }
+
+    /// How many entries it has: at least one.
+    #[allow(clippy::len_without_is_empty, reason = "a block without entries is freed")]
+    pub fn len(&self) -> u64 {
+        u64::from(self.0.live())
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
+        self.0.entries().filter(|entry| !entry.is_deleted())
+    }
+}
+
+impl std::fmt::Debug for StreamBlock<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamBlock").field("first", &self.0.first()).field("len", &self.len()).finish()
+    }
+}
+
 /// One entry of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamEntry<'a> {

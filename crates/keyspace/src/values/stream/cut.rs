@@ -1,13 +1,13 @@
 //! A stream as it was at the cut of a snapshot: its blocks (see `crate::values::cut`), what it knew of itself, and its groups.
 //!
 //! ```text
-//!   told   State, Entry ..., for each group: Group, Pending ..., for each of its consumers: Consumer, Owned ...
+//!   emitted   Block, Entry ..., State, for each group: Group, Pending ..., for each of its consumers: Consumer, Owned ...
 //! ```
 //!
 //! Groups are shared until they change. The first change of a group after the cut copies its consumers, and of what is
 //! pending the places of bunches: a thousandth of a byte for each.
 
-use super::block::{self, Block};
+use super::block::{self, Block, StreamBlock};
 use super::group::{ConsumerGroup, ConsumerGroups, Pending};
 use super::id::StreamId;
 use super::{Piece, Stream, StreamEntry, StreamState};
@@ -22,8 +22,14 @@ const IDS_PER_NODE: usize = 64;
 /// What a snapshot tells of a stream, in this order.
 #[derive(Clone, Copy, Debug)]
 pub enum StreamPart<'a> {
-    State(StreamState),
+    /// Its entries follow.
+    Block(StreamBlock<'a>),
     Entry(StreamEntry<'a>),
+    /// The groups follow.
+    State {
+        state: StreamState,
+        groups: usize,
+    },
     /// What is pending in it follows, then its consumers.
     Group {
         name: &'a [u8],
@@ -52,8 +58,8 @@ pub(super) struct StreamCut {
 
 /// What is told next.
 enum Walk {
-    State,
     Blocks,
+    State,
     /// The group behind this one.
     Group(Option<Box<[u8]>>),
     /// Of a group, from an id on.
@@ -86,7 +92,7 @@ impl Stream {
                 blocks: Cut::of(&self.chain, waste),
                 state: self.state,
                 groups: Arc::clone(&self.groups),
-                walk: Walk::State,
+                walk: Walk::Blocks,
             }));
         }
     }
@@ -131,15 +137,15 @@ impl StreamCut {
         visit: &mut dyn FnMut(StreamPart<'_>),
     ) -> bool {
         match &self.walk {
-            Walk::State => {
-                visit(StreamPart::State(self.state));
-                self.walk = Walk::Blocks;
-            }
             Walk::Blocks => {
                 let told = self.blocks.tell_next(room, nodes, &mut |_, bytes| tell_block(bytes, visit));
                 if !told && self.blocks.drop_step(IDS_PER_NODE) {
-                    self.walk = Walk::Group(None);
+                    self.walk = Walk::State;
                 }
+            }
+            Walk::State => {
+                visit(StreamPart::State { state: self.state, groups: self.groups.len() });
+                self.walk = Walk::Group(None);
             }
             Walk::Done => return true,
             walk => self.walk = walk.step(&self.groups, visit),
@@ -149,8 +155,9 @@ impl StreamCut {
 }
 
 fn tell_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
-    let entries = Block(bytes).entries().filter(|entry| !entry.is_deleted());
-    entries.for_each(|entry| visit(StreamPart::Entry(entry)));
+    let block = StreamBlock(Block(bytes));
+    visit(StreamPart::Block(block));
+    block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
 }
 
 impl Walk {

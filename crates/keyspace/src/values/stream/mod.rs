@@ -29,12 +29,12 @@ use block::Block;
 use cut::StreamCut;
 use std::sync::Arc;
 
-pub use block::{NewBlock, StreamEntry};
+pub use block::{NewBlock, StreamBlock, StreamEntry};
 pub use cut::StreamPart;
 pub use edit::Trim;
 pub use group::{Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending};
 pub use id::StreamId;
-pub use view::{StreamBlock, StreamEdit, StreamView};
+pub use view::{StreamEdit, StreamView};
 
 /// Steps of `Stream::prefetch`.
 pub(crate) const PREFETCH_STEPS: usize = chain::PREFETCH_STEPS + 3;

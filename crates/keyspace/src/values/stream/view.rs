@@ -1,17 +1,16 @@
 //! A stream as commands see it.
 
-use super::block::{Block, NewBlock, StreamEntry};
+use super::block::{NewBlock, StreamBlock};
 use super::edit::Trim;
 use super::group::{ConsumerGroup, ConsumerGroups, GroupEdit};
 use super::id::StreamId;
 use super::{Range, RangeBack, Stream, StreamState};
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::{Reading, Room};
-use crate::layout::packed::Element;
 use crate::tables::store::Store;
-use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::collection::{EditBody, Editing, Stored};
 use crate::values::object::{Footprint, Object, Structure};
+use crate::values::parts::Part;
 use isotherm_arena::Handle;
 use std::sync::Arc;
 
@@ -75,22 +74,6 @@ impl<'a> StreamView<'a> {
     pub fn whole_blocks(&self) -> impl Iterator<Item = StreamBlock<'a>> + 'a {
         let (stream, reading) = self.parts();
         stream.chain.iter().map(move |piece| StreamBlock(stream.block(reading, piece)))
-    }
-}
-
-/// A block of a stream, to be written as it is.
-#[derive(Clone, Copy)]
-pub struct StreamBlock<'a>(Block<'a>);
-
-impl<'a> StreamBlock<'a> {
-    /// The names that its entries may share.
-    pub fn names(&self) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
-        self.0.field_names()
-    }
-
-    /// At least one.
-    pub fn entries(&self) -> impl Iterator<Item = StreamEntry<'a>> + use<'a> {
-        self.0.entries().filter(|entry| !entry.is_deleted())
     }
 }
 
@@ -244,6 +227,10 @@ impl Structure for Stream {
         Encoding::Stream
     }
 
+    fn nodes(&self) -> u64 {
+        self.chain.items()
+    }
+
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
         let size = super::Block(store.heap.bytes(handle, super::block::HEAD_BYTES)).room();
         let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
@@ -266,9 +253,9 @@ impl Structure for Stream {
         store: &mut Store,
         _: &mut u64,
         nodes_max: usize,
-        visit: &mut dyn FnMut(SnapshotPart<'_>),
+        visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
-        self.tell_cut(&mut room_of(store), nodes_max, &mut |part| visit(SnapshotPart::Stream(part)))
+        self.tell_cut(&mut room_of(store), nodes_max, &mut |part| visit(Part::Stream(part)))
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {

@@ -2,24 +2,17 @@
 //!
 //! There are no files yet, so the bytes wait in memory, and NOSAVE, which asks for an older file, has nothing to load.
 
-use isotherm_codec as codec;
-use isotherm_keyspace::{Db, UnixMs};
-use isotherm_persist::rdb::{self, VERSION_FIELD_EXPIRY, Writer};
-use isotherm_persist::{Limits, RdbError};
+use isotherm_codec::{ItemWriter, load_record};
+use isotherm_keyspace::{Db, SnapshotEntry, SnapshotItem};
+use isotherm_persist::Limits;
+use isotherm_persist::rdb::record::Records;
+use isotherm_persist::rdb::{VERSION_FIELD_EXPIRY, Writer};
 
 use super::super::AdminCall;
 
 /// Entries of one step of the scan.
 const SCAN_COUNT: u64 = 1000;
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
-
-struct Saved {
-    db: Db,
-    key: Vec<u8>,
-    /// Type and value.
-    bytes: Vec<u8>,
-    expiry: Option<UnixMs>,
-}
 
 pub fn reload(call: &mut AdminCall<'_>) {
     let (mut saves, mut flushes) = (true, true);
@@ -42,7 +35,7 @@ pub fn reload(call: &mut AdminCall<'_>) {
             txn.flush(None);
             txn.free_flushed_now();
         }
-        if let Err(text) = load_all(call, saved) {
+        if let Err(text) = load_all(call, &saved) {
             call.reply.error(text);
             return;
         }
@@ -50,12 +43,11 @@ pub fn reload(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-fn save_all(call: &mut AdminCall<'_>) -> Vec<Saved> {
+fn save_all(call: &mut AdminCall<'_>) -> Vec<u8> {
     let databases = call.node.config.databases();
     let limits = call.node.config.collection_limits();
     let mut txn = call.debug_txn();
-    let mut writer = Writer::new(true);
-    let mut all = Vec::new();
+    let mut writer = ItemWriter::new(Writer::new(true), limits.list_max_listpack_size);
     for db in (0..databases).map(Db) {
         let mut cursor = 0;
         loop {
@@ -66,14 +58,8 @@ fn save_all(call: &mut AdminCall<'_>) -> Vec<Saved> {
                 None,
                 |_, _| true,
                 |key, entry| {
-                    writer.clear();
-                    codec::save(&mut writer, entry, &limits);
-                    all.push(Saved {
-                        db,
-                        key: key.to_vec(),
-                        bytes: writer.bytes().to_vec(),
-                        expiry: entry.expiry,
-                    });
+                    let (value, expiry) = (entry.value, entry.expiry);
+                    writer.item(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry }));
                 },
             );
             if cursor == 0 {
@@ -81,30 +67,21 @@ fn save_all(call: &mut AdminCall<'_>) -> Vec<Saved> {
             }
         }
     }
-    all
+    writer.finish()
 }
 
 /// Keys whose time has come stay behind, as in a server that starts.
-fn load_all(call: &mut AdminCall<'_>, all: Vec<Saved>) -> Result<(), &'static str> {
+fn load_all(call: &mut AdminCall<'_>, saved: &[u8]) -> Result<(), &'static str> {
     let limits = call.node.config.collection_limits();
+    let databases = call.node.config.databases();
     let mut txn = call.txn();
-    for saved in all {
-        let now = txn.now();
-        if saved.expiry.is_some_and(|expiry| expiry < now) {
-            continue;
+    let now = txn.now();
+    let mut records = Records::new(saved, VERSION_FIELD_EXPIRY, Limits::default());
+    while let Some(record) = records.read().map_err(|_| FAILED)? {
+        if record.expiry_ms.is_none_or(|at| at >= now.0) {
+            let db = u16::try_from(record.db).ok().filter(|db| *db < databases).ok_or(FAILED)?;
+            load_record(&mut txn, Db(db), &record, &limits).map_err(|_| FAILED)?;
         }
-        let (&code, bytes) = saved.bytes.split_first().ok_or(FAILED)?;
-        let decoded = rdb::decode(code, VERSION_FIELD_EXPIRY, bytes, &Limits::default());
-        let value = match decoded {
-            Ok((value, _)) => value,
-            // The last field of a hash had expired.
-            Err(RdbError::Empty) => continue,
-            Err(_) => return Err(FAILED),
-        };
-        let key = txn.key(&saved.key);
-        txn.remove(saved.db, &key);
-        let loaded = codec::load(&mut txn, saved.db, &key, (code, &value), &limits);
-        loaded.and_then(|()| txn.set_expiry(saved.db, &key, saved.expiry)).map_err(|_| FAILED)?;
     }
     Ok(())
 }

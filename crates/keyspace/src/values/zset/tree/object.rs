@@ -7,8 +7,8 @@ use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::Table;
 use crate::layout::packed::Element;
 use crate::tables::store::Store;
-use crate::upkeep::snapshot::SnapshotPart;
 use crate::values::object::{Footprint, Object, Structure};
+use crate::values::parts::Part;
 use isotherm_arena::Handle;
 
 impl Store {
@@ -72,11 +72,11 @@ impl Structure for ZsetTree {
         store: &mut Store,
         cursor: &mut u64,
         nodes_max: usize,
-        visit: &mut dyn FnMut(SnapshotPart<'_>),
+        visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
         let version = store.snapshot.version();
         self.tell_leaves(&mut store.heap, version, cursor, nodes_max, &mut |member, score| {
-            visit(SnapshotPart::Scored(Element::Bytes(member), score));
+            visit(Part::Scored(Element::Bytes(member), score));
         })
     }
 
