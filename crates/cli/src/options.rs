@@ -412,7 +412,7 @@ impl Reading {
     }
 }
 
-/// The environment's word for us: `ISOTHERMCLI_AUTH`, or under the names that machines of the field have set already.
+/// The environment's word for us: `ISOTHERMCLI_AUTH`, or under the names that machines with Valkey or Redis have set already.
 pub fn ours_or_theirs(name: &str) -> Option<String> {
     // COMPAT(tools): Environment variables and files of isotherm-cli have names of their own (`ISOTHERMCLI_AUTH`,
     // `~/.isothermcli_history`, `~/.isothermclirc`); `VALKEYCLI_*` and `REDISCLI_*` are read too. Messages name

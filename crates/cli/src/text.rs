@@ -1,4 +1,4 @@
-//! Bytes as text, in the ways of the field: quoted and escaped, JSON, sizes for people, numbers at the front of a word.
+//! Bytes as text, in Valkey's ways: quoted and escaped, JSON, sizes for people, numbers at the front of a word.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,7 @@ pub fn push_json_ascii(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// `100B`, `1.50K`, `2.00G`; nothing from a terabyte on, as in the field's tool.
+/// `100B`, `1.50K`, `2.00G`; nothing from a terabyte on, as in Valkey's tool.
 pub fn size_human(bytes: i64) -> String {
     let mut text = String::new();
     if bytes < 0 {

@@ -33,7 +33,7 @@ fn mix_element(digest: &mut Digest, element: Element<'_>) {
     mix(digest, element.text(&mut TextRoom::default()));
 }
 
-/// The number of a type in the field's memory.
+/// The number of a type in Valkey's memory.
 fn number_of(kind: Type) -> u32 {
     match kind {
         Type::String => 0,

@@ -1,5 +1,5 @@
 //! From a decoded value to a key that holds it, by the same edits that commands make: which encoding comes of it is decided
-//! by the limits in force here. Of a payload that came packed only the number of elements is looked at, as in the field.
+//! by the limits in force here. Of a payload that came packed only the number of elements is looked at, as in Valkey.
 
 use crate::stream;
 use isotherm_keyspace::{

@@ -5,7 +5,7 @@ use crate::spec::Argument;
 /// Of hashes: `FIELDS numfields field [field ...]`.
 pub const FIELDS: Argument =
     Argument::block("fields", &[NUM_FIELDS, Argument::string("field").multiple()]).token("FIELDS");
-/// The field says of this number that the first key spec finds it, and so do we.
+/// Valkey says of this number that the first key spec finds it, and so do we.
 pub const NUM_FIELDS: Argument = Argument::integer("numfields").of_key_spec(0);
 /// When a new time replaces the old one.
 pub const CONDITION: Argument = Argument::one_of(

@@ -98,7 +98,7 @@ pub enum Outcome {
     Cold,
 }
 
-/// Whether an argument is the word, in any case; as the field compares them, up to the first NUL.
+/// Whether an argument is the word, in any case; as Valkey compares them, up to the first NUL.
 #[inline]
 pub fn is_word(argument: &[u8], word: &str) -> bool {
     match argument.get(word.len()) {

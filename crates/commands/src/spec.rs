@@ -46,7 +46,7 @@ pub struct Spec {
     pub group: Group,
     /// Empty if nothing is said of it.
     pub complexity: &'static str,
-    /// The field's arity: the number of arguments with the name(s), negative for "at least".
+    /// Valkey's arity: the number of arguments with the name(s), negative for "at least".
     pub arity: i32,
     pub flags: Flags,
     /// The categories that are stated; those that follow from flags are derived (`acl_categories`).

@@ -1,4 +1,4 @@
-//! The declarations are those of the field, and agree with themselves.
+//! The declarations are those of Valkey, and agree with themselves.
 
 use isotherm_commands::COMMANDS;
 use isotherm_commands::spec::{
@@ -70,7 +70,7 @@ fn declarations_agree_with_themselves() {
     for (name, spec) in declarations() {
         assert!(spec.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
         assert!(!spec.summary.is_empty() && spec.arity != 0, "{name}");
-        // The field says nothing of XREAD's.
+        // Valkey says nothing of XREAD's.
         assert_eq!(spec.complexity.is_empty(), name == "xread", "{name}");
         assert!(!(spec.flags.has(Flags::WRITE) && spec.flags.has(Flags::READONLY)), "{name}");
         let mut named = vec![false; spec.key_specs.len()];
@@ -100,7 +100,7 @@ fn check_argument(name: &str, argument: &Argument, named: &mut [bool]) {
     argument.arguments.iter().for_each(|inner| check_argument(name, inner, named));
 }
 
-/// Their last keys may be absent, and then the field finds none of the others by its rules.
+/// Their last keys may be absent, and then Valkey finds none of the others by its rules.
 const WITHOUT_SOURCES: [&str; 1] = ["pfmerge"];
 
 /// Their keys stand behind a word, which "1" is not.

@@ -1,4 +1,4 @@
-//! Clients that must work unchanged: the field's own command lines and the libraries that applications use.
+//! Clients that must work unchanged: Valkey's own command lines and the libraries that applications use.
 //!
 //! ```text
 //! libraries      crates/conformance/clients/<language>/: one small program each, pinned versions

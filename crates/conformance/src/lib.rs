@@ -5,7 +5,7 @@
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
 //! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
-//! values dumped and restored both ways (`transfer`), and the clients of the field at work (`clients`).
+//! values dumped and restored both ways (`transfer`), and common clients at work (`clients`).
 
 pub mod client;
 pub mod process;

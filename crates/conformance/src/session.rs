@@ -158,7 +158,7 @@ fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
             command.swap(place, other);
         }
     }
-    // The field looks for the word in the place of the key, too.
+    // Valkey looks for the word in the place of the key, too.
     if command.len() > 1 && command[1].eq_ignore_ascii_case(b"FIELDS") {
         command[1] = b"a".to_vec();
     }

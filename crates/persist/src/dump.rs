@@ -70,7 +70,7 @@ impl<'a> Dump<'a> {
         self.version
     }
 
-    /// The value, checked to the last byte of it. What stands behind it is not looked at, as in the field.
+    /// The value, checked to the last byte of it. What stands behind it is not looked at, as in Valkey.
     pub fn value(&self, limits: &Limits) -> Result<RdbValue, DumpError> {
         let decoded = rdb::decode(self.code, self.version, self.value, limits);
         decoded.map(|(value, _)| value).map_err(DumpError::Value)

@@ -6,7 +6,7 @@
 //! 111ooooo LLLLLLLL oooooooo       L+9 = 9..=264 bytes again
 //! ```
 //!
-//! The compressor makes the same choices as the field's: which of the earlier places a hash slot remembers, where a
+//! The compressor makes the same choices as Valkey's: which of the earlier places a hash slot remembers, where a
 //! match ends, and when it gives up because the result would hardly be smaller. So a DUMP is equal to the byte.
 
 const LITERAL_BYTES_MAX: usize = 32;
@@ -70,7 +70,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// False if the result would not fit. The checks are a little early, as the field's are.
+    /// False if the result would not fit. The checks are a little early, as Valkey's are.
     fn compress(mut self, slots: &mut [u32], base: u32) -> bool {
         let input = self.input;
         let last = input.len() - 2;
@@ -166,7 +166,7 @@ fn slot_of(hash: u32) -> usize {
     ((hash >> 8).wrapping_sub(hash.wrapping_mul(5)) & (SLOTS as u32 - 1)) as usize
 }
 
-/// How far the two places agree, by the field's way of counting: three bytes are known to; the first sixteen after the
+/// How far the two places agree, by Valkey's way of counting: three bytes are known to; the first sixteen after the
 /// second are compared without looking at the limit when it is far; the byte at the limit is taken unseen. That never
 /// passes the input's end: the limit is two before it, and the sixteen begin only if the limit is above sixteen.
 fn match_bytes(input: &[u8], earlier: usize, at: usize) -> usize {

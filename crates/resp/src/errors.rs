@@ -1,4 +1,4 @@
-//! The field's error texts, in one list. Clients, scripts and test suites compare them letter by letter.
+//! Valkey's error texts, in one list. Clients, scripts and test suites compare them letter by letter.
 //!
 //! Each begins with its code and goes to `Reply::error` as it is. Texts that only one command knows stay beside that
 //! command; here is what several share.
@@ -55,7 +55,7 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
 pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
-/// Who monitors is a kind of replica in the field.
+/// In Valkey a monitor is a kind of replica.
 pub const NOT_FOR_MONITORS: &str = "ERR Replica can't interact with the keyspace";
 pub const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 pub const PRIMARY_DOWN: &str =
@@ -116,7 +116,7 @@ pub fn not_for_subscribers(command: &str) -> String {
     )
 }
 
-/// A text of which parts are a client's bytes, up to the first NUL as in the field: `Reply::error` takes bytes as well.
+/// A text of which parts are a client's bytes, up to the first NUL as in Valkey: `Reply::error` takes bytes as well.
 pub fn with_bytes(before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
     let shown = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     [before.as_bytes(), shown, after.as_bytes()].concat()

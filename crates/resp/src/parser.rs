@@ -188,7 +188,7 @@ impl Parser {
     }
 
     fn parse_inline(&mut self, buf: &mut [u8], limits: &Limits, spans: &mut Vec<Span>) -> Parsed {
-        // The field searches with strchr: a NUL hides every newline behind it, and such a line never ends.
+        // Valkey searches with strchr: a NUL hides every newline behind it, and such a line never ends.
         let searched = self.scanned as usize;
         let end = buf[searched..].iter().position(|&byte| byte == b'\n' || byte == 0).map(|i| searched + i);
         let newline = match end {

@@ -336,7 +336,7 @@ fn push_long_header(out: &mut Vec<u8>, sigil: u8, value: i64) {
 }
 
 impl ErrorCode {
-    /// The field looks for the code's end within 32 bytes, the `-` included.
+    /// Valkey looks for the code's end within 32 bytes, the `-` included.
     const BYTES_MAX: usize = 31;
     const DEFAULT: &[u8] = b"ERR";
 

@@ -13,7 +13,7 @@ use crate::number::is_c_space;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unbalanced;
 
-/// Whether an escape may be the very last thing of the line. The field's reader of requests demands one more byte
+/// Whether an escape may be the very last thing of the line. Valkey's reader of requests demands one more byte
 /// after an escape, so that `"a\"` at the end of a request is `a\` and closed, while in a file it is unbalanced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {

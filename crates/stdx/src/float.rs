@@ -5,7 +5,7 @@ use crate::grisu;
 /// Room for the longest text: sign, 17 digits, dot, `e-308`, and the `0.000000` of small fixed numbers.
 pub const F64_BYTES_MAX: usize = 32;
 
-/// A double as the field reads one. Decimal only, `inf` and `infinity` in any case, one leading sign. Refused: blanks,
+/// A double as Valkey reads one. Decimal only, `inf` and `infinity` in any case, one leading sign. Refused: blanks,
 /// hexadecimal, `nan`, and what does not fit (too large for a double, or so small that it would become zero).
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     let value = parse_f64_rounded(text)?;
@@ -20,7 +20,7 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     fits.then_some(value)
 }
 
-/// The same, but what does not fit is infinite, or zero: so the field reads the ends of ranges.
+/// The same, but what does not fit is infinite, or zero: so Valkey reads the ends of ranges.
 pub fn parse_f64_rounded(text: &[u8]) -> Option<f64> {
     let unsigned = unsigned(text);
     if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
@@ -68,7 +68,7 @@ pub fn format_f64(value: f64) -> String {
     String::from_utf8(out).expect("only digits, signs and letters were written")
 }
 
-/// A text that reads back as `value`, nearly always the shortest, laid out as the field does: plain up to seven places beyond the digits
+/// A text that reads back as `value`, nearly always the shortest, laid out as Valkey does: plain up to seven places beyond the digits
 /// or below the point, `1.5e+300` otherwise.
 pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
@@ -105,7 +105,7 @@ pub fn format_f64_17g(value: f64) -> String {
     format!("{}e{sign}{:02}", shorten(digits), exponent.unsigned_abs())
 }
 
-/// The same, but whole numbers are laid out like all others: `1e+15`. So the field's checksums of scores see them.
+/// The same, but whole numbers are laid out like all others: `1e+15`. So Valkey's checksums of scores see them.
 pub fn push_f64_digits(out: &mut Vec<u8>, value: f64) {
     if value == 0.0 || !value.is_finite() {
         return push_f64(out, value);
@@ -127,7 +127,7 @@ fn as_whole_number(value: f64) -> Option<i64> {
     (whole as f64 == value).then_some(whole)
 }
 
-/// Writes `digits x 10^power`. The three layouts and their limits are the field's.
+/// Writes `digits x 10^power`. The three layouts and their limits are Valkey's.
 fn lay_out(out: &mut Vec<u8>, digits: &[u8], power: i32, negative: bool) {
     let count = digits.len() as i32;
     let scientific = power + count - 1;

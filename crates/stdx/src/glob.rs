@@ -1,6 +1,6 @@
 //! Glob patterns as KEYS, SCAN, PSUBSCRIBE and CONFIG GET have them: `*`, `?`, `[a-z]`, `[^x]`, `\` before a literal.
 //!
-//! The field's matcher is recursive: one level for each star. Only the last star met ever needs to be tried further
+//! Valkey's matcher is recursive: one level for each star. Only the last star met ever needs to be tried further
 //! (every element after it takes exactly one byte, so an earlier star can win nothing), which makes one loop with one
 //! place to go back to: at most `text x pattern` steps, whatever the pattern; `a*a*a*...b` is no attack.
 //!

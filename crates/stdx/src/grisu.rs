@@ -2,7 +2,7 @@
 //! quickly and accurately with integers", 2010).
 //!
 //! Why not the shortest digits, which the standard library knows? Because for about one double in a thousand Grisu2
-//! gives one digit more, and the field prints with Grisu2: ZSCORE must say the same here.
+//! gives one digit more, and Valkey prints with Grisu2: ZSCORE must say the same here.
 //!
 //! ```text
 //! lower ----------- v ----------- upper      every number between the two reads back as v
@@ -184,7 +184,7 @@ fn boundaries(v: Fp) -> (Fp, Fp) {
 /// A power of ten, and its number, that brings `exponent` into the range where digits are generated.
 fn power_for(exponent: i32) -> (Fp, i32) {
     const LOG10_OF_2: f64 = 0.301_029_995_663_981_14;
-    // The estimate decides which power is taken where two would do, so it is the field's.
+    // The estimate decides which power is taken where two would do, so it is Valkey's.
     let estimate = (f64::from(-(exponent + POWERS.len() as i32)) * LOG10_OF_2) as i32;
     let mut index = (estimate - POWER_FIRST) / POWER_STEP;
     loop {

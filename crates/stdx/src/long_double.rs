@@ -35,7 +35,7 @@ enum Magnitude {
 const EXPONENT_MIN: i32 = -16382 - 63;
 const EXPONENT_MAX: i32 = 16383 - 63;
 
-/// Texts of this length and more are refused (the field reads numbers into a buffer of 5 KB with its final NUL).
+/// Texts of this length and more are refused (Valkey reads numbers into a buffer of 5 KB with its final NUL).
 const TEXT_BYTES_MAX: usize = 5 * 1024;
 
 impl LongDouble {

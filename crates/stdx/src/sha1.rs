@@ -1,4 +1,4 @@
-//! SHA-1 (FIPS 180-4), for names and digests that the field fixed long ago: scripts, DEBUG DIGEST. It protects nothing.
+//! SHA-1 (FIPS 180-4), for names and digests that were fixed long ago: scripts, DEBUG DIGEST. It protects nothing.
 
 pub type Digest = [u8; 20];
 

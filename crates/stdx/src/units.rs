@@ -39,7 +39,7 @@ const KIB: u64 = 1024;
 /// More digits than this are refused before they are read.
 const MEMORY_DIGITS_MAX: usize = 127;
 
-/// "100", "10k" (x 1000), "10kb" (x 1024), "1mb", "1gb" and so on, in any case. The product wraps as the field's does.
+/// "100", "10k" (x 1000), "10kb" (x 1024), "1mb", "1gb" and so on, in any case. The product wraps as Valkey's does.
 pub fn parse_memory_bytes(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unit: u64 = match text[digits..].to_ascii_lowercase().as_slice() {
@@ -93,7 +93,7 @@ mod tests {
         check("2GB", Some(2 << 30));
         check("18446744073709551615", Some(u64::MAX));
         check("18446744073709551616", None);
-        // The field accepts a bare unit and nothing at all as zero.
+        // Valkey accepts a bare unit and nothing at all as zero.
         check("", Some(0));
         check("mb", Some(0));
         for bad in ["-1", "1tb", "1 mb", "mb1", "1.5gb", "x"] {

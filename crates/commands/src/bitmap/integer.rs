@@ -74,7 +74,7 @@ impl Width {
         }
     }
 
-    /// Negative numbers that the field takes for too large ones: without a sign all of them, for it looks at the 64
+    /// Negative numbers that Valkey takes for too large ones: without a sign all of them, for it looks at the 64
     /// bits as they are; with one those so far from the range that the distance overflows.
     fn looks_too_large(self, value: i64) -> bool {
         match self.signed {
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(width("u8").fit(-1, Wrap), Some(255));
         assert_eq!(width("u8").fit(-1, Fail), None);
         assert_eq!(width("i8").fit(-129, Saturate), Some(-128));
-        assert_eq!(width("i8").fit(i64::MIN, Saturate), Some(127), "as the field has it");
+        assert_eq!(width("i8").fit(i64::MIN, Saturate), Some(127), "as Valkey has it");
         assert_eq!(width("i64").fit(i64::MIN, Saturate), Some(i64::MIN));
         assert_eq!(width("i8").fit(300, Wrap), Some(44));
     }

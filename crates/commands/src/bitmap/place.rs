@@ -12,7 +12,7 @@ pub(super) const OFFSET_ERROR: &str = "ERR bit offset is not an integer or out o
 pub(super) fn bit_offset(call: &Call<'_, '_, '_>, at: usize, width: Option<u32>) -> Option<u64> {
     let text = call.args.get(at);
     let offset = match (text.strip_prefix(b"#"), width) {
-        // The product wraps as in the field; whatever comes out is checked like any other.
+        // The product wraps as in Valkey; whatever comes out is checked like any other.
         (Some(number), Some(width)) => parse_i64(number)?.wrapping_mul(i64::from(width)),
         _ => parse_i64(text)?,
     };

@@ -34,7 +34,7 @@ pub const SCAN: Command<Handler> = Command::new(
 
 const COUNT_DEFAULT: u64 = 10;
 
-/// The names that TYPE may filter by, in the field's spelling.
+/// The names that TYPE may filter by, in Valkey's spelling.
 const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
 
 #[derive(Clone, Copy)]

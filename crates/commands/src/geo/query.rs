@@ -1,4 +1,4 @@
-//! What a search asks for, read from its arguments in all the ways that the field has.
+//! What a search asks for, read from its arguments in all the ways that Valkey has.
 
 use super::hash::Position;
 use super::shape::{Search, Shape};

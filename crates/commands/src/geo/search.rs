@@ -360,7 +360,7 @@ fn find_members(call: &mut Call<'_, '_, '_>, source: &Key<'_>, query: &Query) ->
     let limit = if query.any { query.count } else { usize::MAX };
     let cells = query.search.cells();
     // Around the poles, and where cells are as large as the world, neighbours can be one and the same. (Two that are
-    // equal to the centre are not noticed: the field looks from the second cell on.)
+    // equal to the centre are not noticed: Valkey looks from the second cell on.)
     let mut last: Option<Cell> = None;
     for (index, &cell) in cells.iter().enumerate() {
         if last == Some(cell) {

@@ -3,7 +3,7 @@
 //! A search looks into nine cells, the one of its centre and those around it, of a size that covers the shape's
 //! bounding box; whether a member of theirs lies in the shape is computed for each.
 //!
-//! The formulas, and the order of their operations, are the field's: replies show four decimals of a metre.
+//! The formulas, and the order of their operations, are Valkey's: replies show four decimals of a metre.
 
 use super::hash::{Area, Cell, LATITUDE_MAX, LONGITUDE_MAX, Position, STEP_MAX};
 use isotherm_stdx::steps;

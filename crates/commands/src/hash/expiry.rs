@@ -157,7 +157,7 @@ pub const HEXPIRE: Command<Handler> = Command::new(
             Argument::key("key", 0),
             Argument::integer("seconds"),
             CONDITION.optional(),
-            // Here alone the field names no key spec for the number.
+            // Here alone Valkey names no key spec for the number.
             Argument::block(
                 "fields",
                 &[Argument::integer("numfields"), Argument::string("field").multiple()],

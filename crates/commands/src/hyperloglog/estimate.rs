@@ -1,5 +1,5 @@
 //! From registers to a number: the estimator of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
-//! sketches" (arXiv:1702.01284). Operations and their order are the field's: the number is stored, and compared.
+//! sketches" (arXiv:1702.01284). Operations and their order are Valkey's: the number is stored, and compared.
 
 use super::{Histogram, REGISTERS, Registers, VALUE_BITS};
 
@@ -16,7 +16,7 @@ pub(super) fn estimate(histogram: &Histogram) -> u64 {
     }
     z += m * sigma(of(0) / m);
     let number = (ALPHA * m * m / z).round();
-    // Registers that no hash has made may give no number at all; then the field stores this one.
+    // Registers that no hash has made may give no number at all; then Valkey stores this one.
     if number < i64::MAX as f64 { number as u64 } else { 1 << 63 }
 }
 

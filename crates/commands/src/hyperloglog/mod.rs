@@ -2,7 +2,7 @@
 //!
 //! An element's hash chooses one of 16384 registers and offers it a number: where, in the other bits, the first one
 //! stands. A register keeps the largest number it was offered, and the registers together tell how many different
-//! hashes there were. The registers lie in a string, whose bytes are those of the field, so that GET and DUMP agree:
+//! hashes there were. The registers lie in a string, whose bytes are those of Valkey, so that GET and DUMP agree:
 //!
 //! ```text
 //! "HYLL" | encoding 1 | zeros 3 | estimate 8 | registers              16 B and the registers

@@ -6,7 +6,7 @@
 //! 1vvvvvll             1 to 4 registers of the value 1 to 32
 //! ```
 //! A new sketch is one run of zeros. Changing a register splits the run it lies in, and then equal values beside each
-//! other are joined, a few runs around: exactly as the field does it, for the bytes are seen.
+//! other are joined, a few runs around: exactly as Valkey does it, for the bytes are seen.
 
 use super::{Histogram, REGISTERS, Registers};
 

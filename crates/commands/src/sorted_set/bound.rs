@@ -40,7 +40,7 @@ fn score(text: &[u8]) -> Option<(f64, bool)> {
 
 /// A number as ranges read one: nothing at all is 0, and what is too large for a double is infinite.
 fn range_number(text: &[u8]) -> Option<f64> {
-    // The field stops at a NUL.
+    // Valkey stops at a NUL.
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.is_empty() {
         return Some(0.0);
@@ -60,7 +60,7 @@ fn member<'a>(text: &'a [u8], with: Make<'a>, without: Make<'a>) -> Option<ZsetB
     }
 }
 
-/// A range of ranks with the field's negative ones; (first, count), or `None` if nothing lies in it.
+/// A range of ranks with Valkey's negative ones; (first, count), or `None` if nothing lies in it.
 pub(super) fn ranks(start: i64, stop: i64, len: u64) -> Option<(u64, u64)> {
     let len = len as i64;
     let from_end = |rank: i64| if rank < 0 { len.saturating_add(rank) } else { rank };

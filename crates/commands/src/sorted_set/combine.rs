@@ -2,7 +2,7 @@
 //!
 //! Sources are read one after another, each under its own lookup. A plain set counts as a sorted one whose scores are
 //! all 1. Sums depend on the order in which they are made: sources come by size, those of equal size as they are named,
-//! which is the field's order.
+//! which is Valkey's order.
 
 use super::reply::{write_members_head, write_scored};
 use super::store::{Scored, store_members};

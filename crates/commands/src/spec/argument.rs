@@ -132,7 +132,7 @@ impl Argument {
         Argument { multiple: true, multiple_token: true, ..self }
     }
 
-    /// Which of the key specs the field names for it, though it is no key itself.
+    /// Which of the key specs Valkey names for it, though it is no key itself.
     pub const fn of_key_spec(self, index: u8) -> Argument {
         Argument { key_spec_index: Some(index), ..self }
     }

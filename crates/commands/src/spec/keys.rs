@@ -114,7 +114,7 @@ fn find_first(key_spec: &KeySpec, args: Args<'_>) -> First {
         Begin::Unknown => First::Unknown,
         Begin::Keyword { keyword, start_from } => {
             let is_word = |at: &usize| args.get(*at).eq_ignore_ascii_case(keyword.as_bytes());
-            // The field does not look at the last argument (nothing could follow), nor, backwards, at the second.
+            // Valkey does not look at the last argument (nothing could follow), nor, backwards, at the second.
             let at = if start_from > 0 {
                 (start_from as usize..args.len().saturating_sub(1)).find(is_word)
             } else {

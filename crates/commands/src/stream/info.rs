@@ -306,7 +306,7 @@ fn tell_consumer(reply: &mut Reply, group: &ConsumerGroup, name: &[u8], consumer
     }
 }
 
-/// How many nodes the field's radix tree has that holds these ids, ascending, as 16 big-endian bytes: a leaf for each, a
+/// How many nodes Valkey's radix tree has that holds these ids, ascending, as 16 big-endian bytes: a leaf for each, a
 /// node where two part, and one for every stretch of bytes between such places.
 fn radix_tree_nodes(ids: impl Iterator<Item = StreamId>) -> u64 {
     const KEY_BYTES: usize = 16;

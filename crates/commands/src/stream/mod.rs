@@ -101,7 +101,7 @@ fn consumer(stream: &mut StreamEdit<'_, '_>, group: &[u8], name: &[u8], now_ms: 
     }
 }
 
-/// As the field prints strings: up to the first NUL.
+/// As Valkey prints strings: up to the first NUL.
 fn shown(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! LCS: the longest common subsequence of two strings.
 //!
-//! The field fills a table of numbers, 4 bytes a cell. What is needed of it afterwards is one bit a cell - where two
+//! Valkey fills a table of numbers, 4 bytes a cell. What is needed of it afterwards is one bit a cell - where two
 //! bytes differ, whether the longer rest lies above or to the left - and the last row of numbers:
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!  a1  0  .  .  .               lengths: the row under work, and what it held before
 //!  a2  0  .  .  .
 //! ```
-//! Two strings of 11 KB: the field takes 512 MB, this 16 MB. Both refuse larger ones by the same rule and text.
+//! Two strings of 11 KB: Valkey takes 512 MB, this 16 MB. Both refuse larger ones by the same rule and text.
 
 use super::value;
 use crate::call::{Call, is_word};
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use isotherm_stdx::Prng;
 
-    /// The field's own way: the whole table of numbers.
+    /// Valkey's own way: the whole table of numbers.
     fn table(a: &[u8], b: &[u8]) -> Vec<Vec<u32>> {
         let mut table = vec![vec![0u32; b.len() + 1]; a.len() + 1];
         for i in 1..=a.len() {

@@ -170,7 +170,7 @@ fn log_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, mo
     match (moment, options.time) {
         (Some(_), Some(time)) if time.unit == Unit::UnixMilliseconds => call.log_verbatim(),
         (Some(moment), _) => {
-            // The field rewrites `SET k v EX 10` in place, so the name stays as it was written.
+            // Valkey rewrites `SET k v EX 10` in place, so the name stays as it was written.
             let name = if args.len() == 5 { args.get(0) } else { b"SET" };
             call.log_with_number([name, key.bytes, args.get(2), b"PXAT"], moment.get());
         }

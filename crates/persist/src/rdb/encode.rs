@@ -85,7 +85,7 @@ impl HashWriter {
     }
 }
 
-/// Where lists are cut into nodes: a parameter, with the field's default. Streams have nodes of their own.
+/// Where lists are cut into nodes: a parameter, with Valkey's default. Streams have nodes of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// `list-max-listpack-size`
@@ -147,7 +147,7 @@ fn encode_set<S: Sink>(writer: &mut Writer<S>, members: &Texts, encoding: Encodi
     }
 }
 
-/// In the order of the value; a server of the field writes a large one from the greatest score down.
+/// In the order of the value; a Valkey server writes a large one from the greatest score down.
 fn encode_zset<S: Sink>(writer: &mut Writer<S>, zset: &ZsetMembers, encoding: Encoding) {
     if encoding == Encoding::Listpack {
         writer.byte(RdbType::ZsetListpack as u8);

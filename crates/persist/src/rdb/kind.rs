@@ -4,7 +4,7 @@
 //! Valkey's 80, 22 is a hash with field expiry; in versions 12 to 79, 24 and 25 are. So a type is only known together
 //! with the version beside it.
 
-/// What DUMP writes, unless the value has more to say. Every server of the field since 7.2 reads it.
+/// What DUMP writes, unless the value has more to say. Every Valkey, and Redis since 7.2, reads it.
 pub const VERSION_PLAIN: u16 = 11;
 /// Hashes whose fields expire need this one.
 pub const VERSION_FIELD_EXPIRY: u16 = 80;

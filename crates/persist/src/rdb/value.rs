@@ -127,7 +127,7 @@ impl ZsetMembers {
     }
 }
 
-/// How a server of the field would hold a collection, which is how its DUMP is written.
+/// How a Valkey server would hold a collection, which is how its DUMP is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Element by element: hashtable, skiplist, quicklist.

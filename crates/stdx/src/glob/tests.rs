@@ -103,7 +103,7 @@ fn abusive_patterns_end_quickly() {
     assert!(!glob_match(&many, &b"a".repeat(2000), false), "beyond 1000 stars nothing matches");
 }
 
-/// The field's recursive matcher, transcribed; slow on purpose.
+/// Valkey's recursive matcher, transcribed; slow on purpose.
 fn reference(mut p: &[u8], mut t: &[u8], nocase: bool, skip: &mut bool, nesting: usize) -> bool {
     if nesting > 1000 {
         return false;

@@ -77,7 +77,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The argument behind the last STORE, as the field finds it without knowing which words are values of options.
+/// The argument behind the last STORE, as Valkey finds it without knowing which words are values of options.
 pub fn store_position(args: Args<'_>) -> Option<usize> {
     let mut found = None;
     let mut at = 2;
