@@ -5,14 +5,12 @@ use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan};
 use crate::layout::key::{Key, blob_head, slot_of_blob_head, tag_of};
-use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue, Type, stride_of};
-use crate::layout::record::{NEVER, page_index};
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue, stride_of};
+use crate::layout::record::page_index;
 use crate::tables::location::Location;
-use crate::tables::store::Store;
 use crate::values::collection::{EditBody, EditError, Edited, Editing, Limits};
-use crate::values::object::{Object, Root};
-use isotherm_arena::Handle;
-use isotherm_stdx::{Steps, UnixMs, steps};
+use crate::values::store::Store;
+use isotherm_stdx::{Steps, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What the closure left.
@@ -43,10 +41,10 @@ impl Partition {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let found = location.filter(|location| location.spot.is_some());
-        if found.is_some_and(|location| self.store.kind_at(&location) != form.kind()) {
+        if found.is_some_and(|location| location.kind(&self.store) != form.kind()) {
             return Err(EditError::WrongType);
         }
-        let left = self.store.run_edit(found, key, form, limits, now, work);
+        let left = run_edit(&mut self.store, found, key, form, limits, now, work);
         let existed = found.is_some();
         let mut edited =
             Edited { result: left.result, changed: left.changed, created: false, emptied: false };
@@ -67,7 +65,7 @@ impl Partition {
                 stored?;
             }
             EditBody::Object(number, root) => {
-                let is_old = found.is_some_and(|location| self.store.object_at(&location) == Some(number));
+                let is_old = found.is_some_and(|location| location.object(&self.store) == Some(number));
                 let empty = root.body.structure().len() == 0 && left.form != Form::Stream;
                 self.store.objects.put(number, root);
                 self.store.list_bound(number);
@@ -107,12 +105,12 @@ impl Partition {
     ) -> Result<(), Full> {
         let mut bytes = std::mem::take(&mut self.store.scratch_bytes);
         if form == Form::IntSet {
-            crate::values::set::encode_ints(buf, &mut bytes);
+            crate::layout::packed_ints::encode_ints(buf, &mut bytes);
         } else {
             buf.encode(&mut bytes);
         }
         let value = PackedValue { form, bytes: &bytes };
-        let inline = location.filter(|location| self.store.takes_inline(location, key, value));
+        let inline = location.filter(|location| takes_inline(&self.store, location, key, value));
         let done = match inline {
             Some(location) => {
                 let (table, store) = self.table_and_store(db).expect("the entry is there");
@@ -135,7 +133,7 @@ impl Partition {
         number: u32,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let expiry = location.as_ref().and_then(|location| self.store.old_entry(location)?.expiry);
+        let expiry = location.as_ref().and_then(|location| location.old_entry(&self.store)?.expiry);
         self.put_object_with(db, location, key, form, number, expiry, now)
     }
 
@@ -154,7 +152,7 @@ impl Partition {
             self.store.objects.get_mut(number).references += 1;
             self.store.release_object(number);
         })?;
-        let plan = Plan::object(key.bytes.len(), self.store.is_tight(&location));
+        let plan = Plan::object(key.bytes.len(), location.is_tight(&self.store));
         if self.store.objects.get(number).references == 0 {
             self.store.objects.set_key(number, plan.keyed.then_some(key.bytes));
         }
@@ -179,16 +177,16 @@ impl Partition {
     /// The same object under another name of this partition; what was there goes. False if that cannot be done without
     /// a copy. The caller removes the source.
     pub fn share_object(&mut self, source: &Location, to: (Db, &Key<'_>), now: UnixMs) -> Result<bool, Full> {
-        let Some(number) = self.store.object_at(source) else { return Ok(false) };
+        let Some(number) = source.object(&self.store) else { return Ok(false) };
         let target = self.locate(to.0, to.1);
-        let tight = target.as_ref().is_some_and(|target| self.store.is_tight(target));
+        let tight = target.as_ref().is_some_and(|target| target.is_tight(&self.store));
         let root = self.store.objects.get(number);
         // COMPAT(keys): RENAME and COPY of a large value copy it if the name of a key is longer than 158 bytes;
         // other large values are moved or shared. Why: such a name lies beside its value.
         if root.key.is_some() || Plan::object(to.1.bytes.len(), tight).keyed {
             return Ok(false);
         }
-        let (form, expiry, home) = (root.body.form(), self.store.entry_at(source).expiry(), root.home);
+        let (form, expiry, home) = (root.body.form(), source.entry(&self.store).expiry(), root.home);
         let done = self.put_object_with(to.0, target, to.1, form, number, expiry, now);
         if done.is_err() {
             self.store.objects.get_mut(number).home = home;
@@ -240,15 +238,15 @@ impl Partition {
         if (old, was_timed) == (new, timed) {
             return;
         }
-        let before = self.store.account(self.store.entry_at(location));
+        let before = self.store.account(location.entry(&self.store));
         let root = self.store.objects.get_mut(number);
         (root.tallied, root.timed) = (new, timed);
-        let after = self.store.account(self.store.entry_at(location));
+        let after = self.store.account(location.entry(&self.store));
         let (table, store) = self.table_and_store(db).expect("it was found");
         table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
         let (page, spot) = location.page.zip(location.spot).expect("it was found");
         let tag = store.heap.page(page).tag(spot.index);
-        table.tell(store.key_of(store.entry_at(location)), tag, Some(&before), Some(&after));
+        table.tell(store.key_of(location.entry(store)), tag, Some(&before), Some(&after));
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.change_outside(old.units.get(), new.units.get());
@@ -256,189 +254,58 @@ impl Partition {
     }
 }
 
-impl Store {
-    /// Whether there is an entry that keeps its head and key when its value, a collection's, becomes this one.
-    #[inline]
-    fn takes_inline(&self, location: &Location, key: &Key<'_>, value: PackedValue<'_>) -> bool {
-        if location.spot.is_none() || self.is_tight(location) {
-            return false;
+/// Whether there is an entry that keeps its head and key when its value, a collection's, becomes this one.
+#[inline]
+fn takes_inline(store: &Store, location: &Location, key: &Key<'_>, value: PackedValue<'_>) -> bool {
+    if location.spot.is_none() || location.is_tight(store) {
+        return false;
+    }
+    let entry = location.entry(store);
+    let plan = Plan::new(key.bytes.len(), value.bytes.len(), false);
+    entry.place() == Place::Inline && plan.place == Place::Inline && entry.keeps_head(value.form)
+}
+
+fn run_edit<R>(
+    store: &mut Store,
+    found: Option<Location>,
+    key: &Key<'_>,
+    form: Form,
+    limits: &Limits,
+    now: UnixMs,
+    work: impl FnOnce(&mut Editing<'_>) -> R,
+) -> Left<R> {
+    let mut buf = std::mem::take(&mut store.scratch);
+    let mut form = form;
+    let body = match found {
+        None => {
+            buf.clear(stride_of(form));
+            EditBody::Packed(buf)
         }
-        let entry = self.entry_at(location);
-        let plan = Plan::new(key.bytes.len(), value.bytes.len(), false);
-        entry.place() == Place::Inline && plan.place == Place::Inline && entry.keeps_head(value.form)
-    }
-
-    #[inline]
-    pub fn entry_at(&self, location: &Location) -> EntryBytes<'_> {
-        let (page, spot) = location.page.zip(location.spot).expect("it was found");
-        EntryBytes(self.heap.page(page).entry(spot))
-    }
-
-    pub fn kind_at(&self, location: &Location) -> Type {
-        self.entry_at(location).form().kind()
-    }
-
-    /// The number of the object at a location, if it is one.
-    pub fn object_at(&self, location: &Location) -> Option<u32> {
-        let body = self.entry_at(location).body()?;
-        (body.place == Place::Object).then_some(body.raw)
-    }
-
-    fn run_edit<R>(
-        &mut self,
-        found: Option<Location>,
-        key: &Key<'_>,
-        form: Form,
-        limits: &Limits,
-        now: UnixMs,
-        work: impl FnOnce(&mut Editing<'_>) -> R,
-    ) -> Left<R> {
-        let mut buf = std::mem::take(&mut self.scratch);
-        let mut form = form;
-        let body = match found {
+        Some(location) => match location.object(store) {
+            Some(number) => {
+                store.scratch = buf;
+                form = location.entry(store).form();
+                EditBody::Object(number, store.open_object(number))
+            }
             None => {
-                buf.clear(stride_of(form));
+                let entry = location.entry(store);
+                form = entry.form();
+                let bytes = store.value_bytes_of(entry);
+                if form == Form::IntSet {
+                    crate::layout::packed_ints::load_ints(bytes, &mut buf);
+                } else {
+                    buf.load(bytes, stride_of(form));
+                }
                 EditBody::Packed(buf)
             }
-            Some(location) => match self.object_at(&location) {
-                Some(number) => {
-                    self.scratch = buf;
-                    form = self.entry_at(&location).form();
-                    EditBody::Object(number, self.open_object(number))
-                }
-                None => {
-                    let entry = self.entry_at(&location);
-                    form = entry.form();
-                    let bytes = self.value_bytes_of(entry);
-                    if form == Form::IntSet {
-                        crate::values::set::load_ints(bytes, &mut buf);
-                    } else {
-                        buf.load(bytes, stride_of(form));
-                    }
-                    EditBody::Packed(buf)
-                }
-            },
-        };
-        let home = blob_head(key);
-        let absent = found.is_none();
-        let mut editing = Editing { store: self, limits, now, form, body, changed: false, absent, home };
-        let result = work(&mut editing);
-        let Editing { form, body, changed, .. } = editing;
-        Left { result, form, body, changed }
-    }
-
-    /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another than ours.
-    pub fn copy_object(&mut self, from: Option<&Store>, root: &Root) -> Result<u32, Full> {
-        let number = self.objects.reserve();
-        let structure = root.body.structure();
-        let copied = match from {
-            None => structure.duplicate(self, number),
-            Some(from) => structure.duplicate_from(from, self, number),
-        };
-        let body = match copied {
-            Ok(body) => body,
-            Err(full) => {
-                self.objects.give_back(number);
-                return Err(full);
-            }
-        };
-        let seen = self.snapshot.version();
-        self.objects.put(number, Root::new(body, seen));
-        self.list_bound(number);
-        Ok(number)
-    }
-
-    /// Where the active cycle finds a hash that has fields with a time: under its bound.
-    pub fn list_bound(&mut self, number: u32) {
-        let root = self.objects.get_mut(number);
-        let Object::Hash(fields) = &mut root.body else { return };
-        let bound = if fields.record.volatile > 0 { fields.record.bound } else { NEVER };
-        let old = std::mem::replace(&mut fields.listed, bound);
-        if old == bound {
-            return;
-        }
-        if old != NEVER {
-            self.field_bounds.remove(&(old, number));
-        }
-        if bound != NEVER {
-            self.field_bounds.insert((bound, number));
-        }
-    }
-
-    /// An entry that named an object is gone.
-    pub fn release_object(&mut self, number: u32) {
-        if self.objects.get(number).references == 1
-            && let Object::Hash(fields) = &mut self.objects.get_mut(number).body
-            && fields.listed != NEVER
-        {
-            let listed = std::mem::replace(&mut fields.listed, NEVER);
-            self.field_bounds.remove(&(listed, number));
-        }
-        // What the snapshot under way has yet to tell stays.
-        let keeps = self.snapshot.is_active() && self.objects.get(number).seen != self.snapshot.version();
-        if !self.objects.release(number, keeps) || keeps {
-            return;
-        }
-        if self.objects.get(number).body.structure().parts() <= self.freed_at_once_max {
-            while !self.free_next_doomed(usize::MAX) {}
-        } else {
-            self.note_unfreed();
-        }
-    }
-
-    /// Notes whether `free_step` has something to do for an object.
-    #[inline]
-    pub fn note_untidy(&mut self, number: u32) {
-        if self.objects.note_untidy(number) {
-            self.note_unfreed();
-        }
-    }
-
-    // ---- objects that are gone ----
-
-    /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
-    pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
-        if self.objects.next_doomed().is_none() {
-            return false;
-        }
-        self.free_next_doomed(nodes_max);
-        steps::note(nodes_max as u64);
-        true
-    }
-
-    /// Goes on freeing the object that was doomed last; there is one. True if it is gone.
-    fn free_next_doomed(&mut self, nodes_max: usize) -> bool {
-        let number = self.objects.next_doomed().expect("an object is doomed");
-        let mut root = self.open_object(number);
-        let done = root.body.structure_mut().free_step(self, nodes_max);
-        self.objects.put(number, root);
-        if done {
-            self.objects.bury();
-        }
-        done
-    }
-
-    /// Moves a node of an object.
-    pub fn relocate_node(&mut self, handle: Handle) -> bool {
-        let head = self.heap.bytes(handle, 8);
-        let number = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
-        let id = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
-        let mut root = self.objects.take(number);
-        let moved = root.body.structure_mut().relocate(self, id, handle);
-        self.objects.put(number, root);
-        moved
-    }
-
-    /// Moves a page of a hash or set.
-    pub fn relocate_page_of(&mut self, number: u32, handle: Handle) -> bool {
-        let mut root = self.objects.take(number);
-        let moved = match &mut root.body {
-            Object::Hash(fields) | Object::Set(fields) => fields.relocate_page(self, handle),
-            _ => unreachable!("only hashes and sets have pages"),
-        };
-        self.objects.put(number, root);
-        moved
-    }
+        },
+    };
+    let home = blob_head(key);
+    let absent = found.is_none();
+    let mut editing = Editing { store, limits, now, form, body, changed: false, absent, home };
+    let result = work(&mut editing);
+    let Editing { form, body, changed, .. } = editing;
+    Left { result, form, body, changed }
 }
 
 impl Held<'_> {

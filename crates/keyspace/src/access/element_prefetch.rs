@@ -23,8 +23,8 @@ use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::Db;
 use crate::layout::page::Spot;
 use crate::layout::record::{Record, buddy, page_index};
-use crate::tables::store::Store;
 use crate::values::object::Object;
+use crate::values::store::Store;
 use crate::values::stream;
 use isotherm_arena::{Handle, prefetch_value};
 

@@ -1,6 +1,7 @@
 //! Layer 5 of 7: the way in. Partitions and their locks, transactions over what is locked, effects on the way out, and
 //! the clients that watch keys or wait for them.
 
+pub(crate) mod carry;
 pub(crate) mod databases;
 pub(crate) mod edit;
 pub(crate) mod effect;
@@ -12,6 +13,7 @@ pub(crate) mod ready;
 pub(crate) mod scan;
 pub(crate) mod serving;
 pub(crate) mod shared;
+pub(crate) mod strings;
 pub(crate) mod sync;
 pub(crate) mod txn;
 pub(crate) mod waiter;

@@ -5,26 +5,24 @@ use crate::access::shared::Config;
 use crate::access::waiter::Waiters;
 use crate::access::watch::{Presence, Watches};
 use crate::layout::directory::{self, Bounded};
-use crate::layout::entry::{
-    BodyRef, Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, body_head_bytes, read_int,
-};
+use crate::layout::entry::EntryBytes;
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
-use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue};
-use crate::layout::large::{Large, Shared};
-use crate::layout::last_used::{self, AccessMode};
+use crate::layout::kind::{Db, Expiry, Full, NewValue};
+use crate::layout::large::Large;
+use crate::layout::last_used::AccessMode;
 use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
 use crate::tables::flushed::Flushed;
 use crate::tables::geometry::Geometry;
 use crate::tables::location::{Location, SlotRef};
-use crate::tables::store::Store;
 use crate::tables::table::Table;
-use crate::upkeep::snapshot::SnapshotState;
 use crate::values::object::Objects;
-use crate::values::value::{Entry, Value};
+use crate::values::saved::SnapshotState;
+use crate::values::store::Store;
+use crate::values::value::Entry;
 use isotherm_arena::{Arena, Handle};
-use isotherm_stdx::{Prng, Slot, Steps, UnixMs, write_i64};
+use isotherm_stdx::{Prng, Slot, Steps, UnixMs};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -51,19 +49,6 @@ pub(crate) struct ExpiryTurn {
     pub at: usize,
     /// How many turns in a row have left nothing that is due.
     pub done: usize,
-}
-
-/// What COPY and RENAME carry from one partition to another.
-pub(crate) struct Carried {
-    value: CarriedValue,
-    expiry: Option<UnixMs>,
-}
-
-enum CarriedValue {
-    Int(i64),
-    Bytes(Vec<u8>, Form),
-    /// A large body without its key: not copied, but shared.
-    Body(Shared, Form),
 }
 
 impl Partition {
@@ -163,7 +148,7 @@ impl Partition {
     /// An entry that was just found, to read.
     #[inline]
     pub fn read(&self, (page, spot): (Handle, Spot), now: UnixMs) -> Entry<'_> {
-        self.store.view(self.store.heap.page(page), spot, now)
+        Entry::of(&self.store, self.store.heap.page(page), spot, now)
     }
 
     /// Refreshes the access stamp of an entry that was just found. Where it is then.
@@ -239,171 +224,6 @@ impl Partition {
         table.set_expiry(store, &mut location, key, expiry, now)
     }
 
-    /// The bytes of a string that is `len` long from now on, and raw; what was there is kept, the rest is zero.
-    pub fn edit_at(
-        &mut self,
-        db: Db,
-        location: Option<Location>,
-        key: &Key<'_>,
-        len: usize,
-        now: UnixMs,
-    ) -> Result<&mut [u8], Full> {
-        let found = location.filter(|location| location.spot.is_some());
-        let location = match found {
-            Some(location) if self.grows_in_place(&location, len) => {
-                self.grow_in_place(db, &location, len)?;
-                location
-            }
-            _ => self.rewrite_longer(db, location, key, len, now).inspect_err(|_| {
-                self.drop_table_if_empty(db);
-            })?,
-        };
-        let place = location.page.zip(location.spot);
-        let (page, spot) = place.or_else(|| self.look_up(db, key)).expect("it was just written");
-        if let Some((table, store)) = self.table_and_store(db) {
-            // The bytes are about to change: a snapshot needs them as they are.
-            store.before_change(table.snapshot_db, location.slot.at, page);
-        }
-        Ok(self.store.value_mut(page, spot))
-    }
-
-    /// A large raw body that stays one.
-    fn grows_in_place(&self, location: &Location, len: usize) -> bool {
-        let (Some(page), Some(spot)) = (location.page, location.spot) else { return false };
-        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
-        let value_bytes = self.store.value_bytes_of(entry).len();
-        entry.form() == Form::Raw
-            && (entry.place() == Place::Large || value_bytes == len)
-            && value_bytes <= len
-    }
-
-    fn grow_in_place(&mut self, db: Db, location: &Location, len: usize) -> Result<(), Full> {
-        let (page, spot) = location.page.zip(location.spot).expect("it was found");
-        let (table, store) = self.table_and_store(db).expect("it was found");
-        store.before_change(table.snapshot_db, location.slot.at, page);
-        let view = store.heap.page(page);
-        let entry = EntryBytes(view.entry(spot));
-        let Some(body @ BodyRef { place: Place::Large, .. }) = entry.body() else { return Ok(()) };
-        let key_bytes = store.key_of(entry).len();
-        let body_len = body_head_bytes(body.keyed, key_bytes) + len;
-        let grown = BodyRef { len: body_len as u32, ..body };
-        let mut bytes = view.entry(spot).to_vec();
-        let tail = bytes.len() - 4;
-        bytes[tail..].copy_from_slice(&grown.len.to_le_bytes());
-        let old = store.account(entry);
-        store.large.grow(body.raw, body_len)?;
-        page::replace(store.heap.page_mut(page), spot, &bytes);
-        let grown_page = store.heap.page(page);
-        let entry = EntryBytes(grown_page.entry(spot));
-        let (tag, new) = (grown_page.tag(spot.index), store.account(entry));
-        table.tell(store.key_of(entry), tag, Some(&old), Some(&new));
-        let mut slot = location.slot;
-        let before = slot.record;
-        slot.record.change_outside(store.body_units(body), store.body_units(grown));
-        table.store(&mut store.heap, &slot, &before);
-        Ok(())
-    }
-
-    /// Stores the value again, `len` long and raw, with the expiry it had. The location is as after `Table::set`.
-    fn rewrite_longer(
-        &mut self,
-        db: Db,
-        location: Option<Location>,
-        key: &Key<'_>,
-        len: usize,
-        now: UnixMs,
-    ) -> Result<Location, Full> {
-        let mut integer = [0; 20];
-        let mut location = self.location_in_table(db, location, key)?;
-        let (table, store) = self.table_and_store(db).expect("the table is there");
-        if let Some(draft) = store.stretched(&location, len) {
-            table.put(store, &mut location, key, &draft, now)?;
-            return Ok(location);
-        }
-        let old: &[u8] = match location.page.zip(location.spot) {
-            None => &[],
-            Some((page, spot)) => match store.value_of(EntryBytes(store.heap.page(page).entry(spot)), now) {
-                Value::Int(int) => write_i64(int, &mut integer),
-                Value::Bytes(bytes) => bytes,
-                _ => unreachable!("the caller edits only strings"),
-            },
-        };
-        assert!(old.len() <= len, "an edit never shortens");
-        if len <= INLINE_BYTES_MAX {
-            let mut value = [0; INLINE_BYTES_MAX];
-            value[..old.len()].copy_from_slice(old);
-            table.set(store, &mut location, key, NewValue::Raw(&value[..len]), Expiry::Keep, now)?;
-            return Ok(location);
-        }
-        let mut old = old.to_vec();
-        let plan = Plan::new(key.bytes.len(), len, false);
-        if plan.place != Place::Large {
-            // Below 4 KB: a copy on the side is the simple way.
-            old.resize(len, 0);
-            table.set(store, &mut location, key, NewValue::Raw(&old), Expiry::Keep, now)?;
-            return Ok(location);
-        }
-        let expiry = store.old_entry(&location).and_then(|old| old.expiry);
-        let body = store.empty_body(plan, key, len)?;
-        let head = body_head_bytes(body.keyed, key.bytes.len());
-        store.body_mut(body)[head..head + old.len()].copy_from_slice(&old);
-        let draft = Draft::outside(key.bytes, Form::Raw, body, expiry);
-        table.put(store, &mut location, key, &draft, now)?;
-        Ok(location)
-    }
-
-    pub fn carry(&self, location: &Location) -> Carried {
-        let (page, spot) = location.page.zip(location.spot).expect("it was found");
-        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
-        if let Some(body @ BodyRef { place: Place::Large, keyed: false, .. }) = entry.body() {
-            let value = CarriedValue::Body(self.store.large.share(body.raw), entry.form());
-            return Carried { value, expiry: entry.expiry() };
-        }
-        let bytes = self.store.value_bytes_of(entry);
-        let value = match entry.form() {
-            Form::Int => CarriedValue::Int(read_int(bytes)),
-            form => CarriedValue::Bytes(bytes.to_vec(), form),
-        };
-        Carried { value, expiry: entry.expiry() }
-    }
-
-    pub fn put_carried(&mut self, db: Db, key: &Key<'_>, carried: Carried, now: UnixMs) -> Result<(), Full> {
-        let value = match &carried.value {
-            CarriedValue::Body(body, form) => {
-                return self.put_body(db, key, body, *form, carried.expiry, now);
-            }
-            CarriedValue::Int(int) => NewValue::Int(*int),
-            CarriedValue::Bytes(bytes, form) => as_form(*form, bytes),
-        };
-        let expiry = carried.expiry.map_or(Expiry::Clear, Expiry::At);
-        self.set_at(db, self.locate(db, key), key, value, expiry, now)
-    }
-
-    fn put_body(
-        &mut self,
-        db: Db,
-        key: &Key<'_>,
-        body: &Shared,
-        form: Form,
-        expiry: Option<UnixMs>,
-        now: UnixMs,
-    ) -> Result<(), Full> {
-        if Plan::new(key.bytes.len(), body.len(), false).keyed {
-            let value = as_form(form, body);
-            let expiry = expiry.map_or(Expiry::Clear, Expiry::At);
-            return self.set_at(db, self.locate(db, key), key, value, expiry, now);
-        }
-        self.make_table(db)?;
-        let mut location = self.locate(db, key).expect("the table is there");
-        let raw = self.store.large.adopt(Shared::clone(body));
-        let body = BodyRef { place: Place::Large, raw, len: body.len() as u32, keyed: false };
-        let draft = Draft::outside(key.bytes, form, body, expiry);
-        let (table, store) = self.table_and_store(db).expect("the table is there");
-        let done = table.put(store, &mut location, key, &draft, now);
-        self.drop_table_if_empty(db);
-        done
-    }
-
     /// Where a key is or would be, in a table that is there.
     #[inline]
     pub fn location_in_table(
@@ -456,7 +276,7 @@ impl Partition {
     pub fn visit_page(&self, page: Handle, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {
         let page = self.store.heap.page(page);
         for spot in page.spots() {
-            visit(self.store.key_of(EntryBytes(page.entry(spot))), &self.store.view(page, spot, now));
+            visit(self.store.key_of(EntryBytes(page.entry(spot))), &Entry::of(&self.store, page, spot, now));
         }
     }
 
@@ -479,7 +299,7 @@ impl Partition {
         self.watches = watches;
     }
 
-    fn make_table(&mut self, db: Db) -> Result<(), Full> {
+    pub fn make_table(&mut self, db: Db) -> Result<(), Full> {
         if self.table(db).is_none() {
             let mut table = Table::new(
                 &mut self.store.heap,
@@ -518,6 +338,41 @@ impl Partition {
     fn publish_root(&self, db: Db) {
         let raw = self.table(db).map_or(0, |table| table.index().raw());
         self.shared.root(self.number, db).store(raw, Relaxed);
+    }
+
+    /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over all databases,
+    /// lose each key when it is freed, or all at once if no other database has keys.
+    pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
+        let Some(mut table) = self.take_table(db) else { return 0 };
+        table.mark_flushed();
+        if others_stay {
+            table.forget_largest();
+        }
+        let keys = table.keys;
+        self.flushed.push_back(Flushed::new(*table, others_stay));
+        self.store.note_unfreed();
+        keys
+    }
+
+    /// What counts prefixes has forgotten all keys.
+    pub fn forget_attribution(&mut self) {
+        self.flushed.iter_mut().for_each(|flushed| flushed.is_attributed = false);
+    }
+
+    /// Frees pages of flushed tables until the budget is spent. False if there is none that may go.
+    pub fn free_flushed(&mut self, steps: &mut Steps) -> bool {
+        let is_snapshot = self.store.snapshot.is_active();
+        // Behind one that a snapshot has yet to walk there are only such.
+        let Some(flushed) =
+            self.flushed.front_mut().filter(|flushed| !is_snapshot || flushed.is_hidden_from_snapshot())
+        else {
+            return false;
+        };
+        if flushed.free_step(&mut self.store, steps) {
+            let flushed = self.flushed.pop_front().expect("it is the first");
+            flushed.free_empty(&mut self.store);
+        }
+        true
     }
 
     // ---- for snapshots ----
@@ -625,80 +480,5 @@ impl Partition {
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         self.waiters.check_invariants();
         objects
-    }
-}
-
-/// Bytes to store again as they were.
-fn as_form(form: Form, bytes: &[u8]) -> NewValue<'_> {
-    match form {
-        Form::Raw => NewValue::Raw(bytes),
-        Form::Bytes => NewValue::Bytes(bytes),
-        form => NewValue::Packed(PackedValue { form, bytes }),
-    }
-}
-
-impl Store {
-    /// Refreshes an entry's access stamp. False if its page has no column for it.
-    #[inline]
-    pub fn touch(&mut self, page: Handle, index: usize, now: UnixMs) -> bool {
-        let view = self.heap.page(page);
-        match self.access {
-            AccessMode::Page => {
-                let stamp = last_used::stamp(now);
-                if view.stamp() != stamp {
-                    page::set_stamp(self.heap.page_mut(page), stamp);
-                }
-            }
-            AccessMode::Lru => {
-                let Some(old) = view.access(index, AccessMode::Lru.width()) else { return false };
-                let stamp = last_used::stamp(now);
-                if old != stamp {
-                    page::set_access(self.heap.page_mut(page), index, stamp);
-                }
-            }
-            AccessMode::Lfu => {
-                let Some(old) = view.access(index, AccessMode::Lfu.width()) else { return false };
-                let counter = last_used::lfu_increment(old, self.lfu_log_factor, &mut self.prng);
-                if counter != old {
-                    page::set_access(self.heap.page_mut(page), index, counter);
-                }
-            }
-        }
-        true
-    }
-
-    /// Writes a stamp that is known from elsewhere, if the mode in force keeps such stamps.
-    pub fn note_access(&mut self, page: Handle, index: usize, note: last_used::AccessNote, now: UnixMs) {
-        let has_column = self.heap.page(page).access(index, self.access.width()).is_some();
-        if let Some(stamp) = note.stamp(self.access, now).filter(|_| has_column) {
-            page::set_access(self.heap.page_mut(page), index, stamp);
-        }
-    }
-
-    /// The entry at a location with zeros behind its value, raw: where a text lies in the page and may stay there.
-    fn stretched(&self, location: &Location, len: usize) -> Option<Draft> {
-        let entry = EntryBytes(self.heap.page(location.page?).entry(location.spot?));
-        let stays = entry.place() == Place::Inline && entry.form() != Form::Int;
-        let plan = Plan::new(entry.inline_key()?.len(), len, self.is_tight(location));
-        (stays && plan.place == Place::Inline).then(|| Draft::stretched(entry, len))
-    }
-
-    /// The bytes of a string's value, to write. Not of an integer.
-    pub fn value_mut(&mut self, page: Handle, spot: Spot) -> &mut [u8] {
-        let view = self.heap.page(page);
-        let bytes = view.entry(spot);
-        let entry = EntryBytes(bytes);
-        debug_assert_ne!(entry.form(), Form::Int);
-        match entry.body() {
-            None => {
-                let (end, len) = (spot.offset + bytes.len(), entry.tail().len());
-                &mut self.heap.page_mut(page)[end - len..end]
-            }
-            Some(body) => {
-                let value = self.value_bytes_of(entry).len();
-                let body_len = body.len as usize;
-                &mut self.body_mut(body)[body_len - value..body_len]
-            }
-        }
     }
 }

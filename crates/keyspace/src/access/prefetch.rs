@@ -17,12 +17,12 @@ use crate::access::lock::Keyspace;
 use crate::layout::directory::{CHILD_BYTES, digit, levels};
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::Db;
-use crate::layout::linear::{is_overfull, is_sparse};
 use crate::layout::page::words::{equal_bytes, sum_bytes, sum_first};
 use crate::layout::page::{self, HEADER_BYTES};
 use crate::layout::record::{RECORD_BYTES, Record, buddy, page_index};
-use crate::tables::store::is_worth_tightening;
 use crate::tables::table::RUN_SLOTS_MAX;
+use crate::values::linear::{is_overfull, is_sparse};
+use crate::values::pages::is_worth_tightening;
 use isotherm_arena::Arena;
 use std::sync::atomic::Ordering::Relaxed;
 

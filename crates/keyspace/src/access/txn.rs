@@ -416,7 +416,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.found = None;
         let now = self.conditions.now;
         let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
-        if self.held.partition(from.1.slot).store.object_at(&source).is_some() {
+        if source.object(&self.held.partition(from.1.slot).store).is_some() {
             self.copy_object(from, to, &source)?;
             self.touch_watchers(to.0, to.1);
             return Ok(());
@@ -435,8 +435,8 @@ impl<'t, 'k> Txn<'t, 'k> {
     ) -> Result<(), Full> {
         let now = self.conditions.now;
         let partition = self.held.partition(from.1.slot);
-        let expiry = partition.store.old_entry(source).and_then(|old| old.expiry);
-        let number = partition.store.object_at(source).expect("the caller has seen it");
+        let expiry = source.old_entry(&partition.store).and_then(|old| old.expiry);
+        let number = source.object(&partition.store).expect("the caller has seen it");
         let root = partition.store.objects.take(number);
         let (form, home) = (root.body.form(), partition.number);
         let copied = if self.held.partition(to.1.slot).number == home {

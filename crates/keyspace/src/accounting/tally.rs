@@ -14,12 +14,8 @@
 //!
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
-use crate::layout::entry::{BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, body_head_bytes};
-use crate::layout::kind::{Encoding, Form, Type};
-use crate::layout::packed::Packed;
-use crate::layout::record::{UNIT_BYTES, Units};
-use crate::tables::store::Store;
-use crate::values::set::packed_ints_len;
+use crate::layout::kind::{Encoding, Type};
+use crate::layout::record::Units;
 
 /// A type in one of its encodings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -264,75 +260,6 @@ pub(crate) fn is_embstr(key_bytes: usize, value_bytes: usize, is_volatile: bool)
     let lengths = if key_bytes < 32 { 1 } else { 3 };
     let expiry = if is_volatile { 8 } else { 0 };
     8 + key_bytes + lengths + 1 + 1 + value_bytes + 4 + expiry <= EMBEDDED_BYTES_MAX
-}
-
-impl Store {
-    /// What an entry of one of the tables counts for.
-    #[inline]
-    pub fn account(&self, entry: EntryBytes<'_>) -> Account {
-        let body = entry.body();
-        let (form, inline_key) = (entry.form(), entry.inline_key());
-        let key_bytes = inline_key.map_or_else(|| self.key_of(entry).len(), <[u8]>::len);
-        let mut account = Account {
-            class: Class(0),
-            items: 0,
-            key_bytes: key_bytes as u32,
-            value_bytes: 0,
-            expiry_bytes: entry.expiry_bytes() as u8,
-            entry_bytes: entry.0.len() as u8,
-            blob_bytes: 0,
-            elsewhere: [0; 2],
-        };
-        let key_elsewhere = if inline_key.is_some() { 0 } else { key_bytes as u64 };
-        match body {
-            None => account.value_bytes = entry.tail().len() as u64,
-            Some(BodyRef { place: Place::Object, raw, .. }) => {
-                let tallied = &self.objects.get(raw).tallied;
-                account.value_bytes = tallied.units.get() * UNIT_BYTES - key_elsewhere;
-                account.elsewhere = [key_elsewhere, account.value_bytes];
-                (account.class, account.items) = (tallied.class, tallied.items);
-                return account;
-            }
-            Some(body) => {
-                account.value_bytes = u64::from(body.len) - body_head_bytes(body.keyed, key_bytes) as u64;
-                if body.place == Place::Blob {
-                    account.blob_bytes = BLOB_HEAD_BYTES as u32 + body.len;
-                } else {
-                    account.elsewhere = [key_elsewhere, account.value_bytes];
-                }
-            }
-        }
-        (account.class, account.items) = self.class_and_items(entry, form, &account);
-        account
-    }
-
-    /// Of what is no object.
-    #[inline]
-    fn class_and_items(&self, entry: EntryBytes<'_>, form: Form, account: &Account) -> (Class, u64) {
-        let encoding = match form {
-            Form::Int => Encoding::Int,
-            Form::Bytes
-                if is_embstr(
-                    account.key_bytes as usize,
-                    account.value_bytes as usize,
-                    account.expiry_bytes > 0,
-                ) =>
-            {
-                Encoding::Embstr
-            }
-            Form::Bytes | Form::Raw => Encoding::Raw,
-            form => crate::layout::kind::packed_encoding(form),
-        };
-        let items = match form {
-            Form::Int | Form::Bytes | Form::Raw => account.value_bytes,
-            Form::IntSet => packed_ints_len(self.value_bytes_of(entry)) as u64,
-            form => {
-                let stride = crate::layout::kind::stride_of(form);
-                (Packed::new(self.value_bytes_of(entry), stride).len() / stride) as u64
-            }
-        };
-        (Class::new(form.kind(), encoding), items)
-    }
 }
 
 #[cfg(test)]

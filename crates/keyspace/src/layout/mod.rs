@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   kind                            databases, types, forms: what all layers name
-//!   key, entry, packed, page        what the bytes of one thing mean
-//!   record, directory, linear       how the pages of one slot or one object are found, split and merged
+//!   key, entry, packed, page, ..    what the bytes of one thing mean
+//!   record, directory               how the pages of one slot or one object are found
 //!   heap, large, pile, nodes        where the bytes lie: the arena, the global allocator
 //!   chain                           sequences of nodes
 //! ```
@@ -18,10 +18,10 @@ pub(crate) mod key;
 pub(crate) mod kind;
 pub(crate) mod large;
 pub(crate) mod last_used;
-pub(crate) mod linear;
 pub(crate) mod listpack;
 pub(crate) mod nodes;
 pub(crate) mod packed;
+pub(crate) mod packed_ints;
 pub(crate) mod page;
 pub(crate) mod pile;
 pub(crate) mod record;

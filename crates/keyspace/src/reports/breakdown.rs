@@ -21,9 +21,9 @@ use crate::layout::entry::EntryBytes;
 use crate::layout::kind::{Db, Encoding, Type};
 use crate::layout::page::Page;
 use crate::reports::survey::Survey;
-use crate::tables::store::Store;
 use crate::tables::table::Table;
 use crate::values::object::{Footprint, Object};
+use crate::values::store::Store;
 use isotherm_arena::{ArenaStats, Kind, class_bytes};
 use std::collections::BTreeMap;
 

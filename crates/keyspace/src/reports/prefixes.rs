@@ -3,8 +3,8 @@
 use crate::access::lock::{Held, Keyspace};
 use crate::accounting::attribution::{Counted, PrefixError, PrefixReport, PrefixSettings, Size};
 use crate::layout::entry::EntryBytes;
-use crate::tables::store::Store;
 use crate::tables::table::Table;
+use crate::values::store::Store;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Keyspace {

@@ -9,16 +9,15 @@
 //! What a flushed table holds is in the memory accounts until it is freed. While a snapshot is under way it stays: the
 //! walk has yet to see it. No command finds its keys, and eviction does not count them.
 
-use crate::access::partition::Partition;
 use crate::accounting::attribution::{Change, Size};
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, EntryBytes};
 use crate::layout::kind::Db;
 use crate::layout::record::Record;
 use crate::tables::location::SlotRef;
-use crate::tables::store::Store;
 use crate::tables::table::Table;
 use crate::values::object::{FREED_AT_ONCE_MAX, FREED_AT_ONCE_MAX_BY_EXPIRY};
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::Steps;
 
@@ -31,8 +30,18 @@ pub(crate) struct Flushed {
 }
 
 impl Flushed {
+    /// A table that is flushed now. `is_attributed`: prefixes and the largest keys lose each key when it is freed.
+    pub fn new(table: Table, is_attributed: bool) -> Flushed {
+        Flushed { table, is_attributed, place: 0 }
+    }
+
     pub fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// Gives back what it has when all its keys are freed.
+    pub fn free_empty(self, store: &mut Store) {
+        self.table.free_empty(store);
     }
 
     /// A snapshot that begins now does not see it.
@@ -48,46 +57,9 @@ impl Flushed {
 /// No database has this number.
 const HIDDEN: Db = Db(u16::MAX);
 
-impl Partition {
-    /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over all databases,
-    /// lose each key when it is freed, or all at once if no other database has keys.
-    pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
-        let Some(mut table) = self.take_table(db) else { return 0 };
-        table.mark_flushed();
-        if others_stay {
-            table.forget_largest();
-        }
-        let keys = table.keys;
-        self.flushed.push_back(Flushed { table: *table, is_attributed: others_stay, place: 0 });
-        self.store.note_unfreed();
-        keys
-    }
-
-    /// What counts prefixes has forgotten all keys.
-    pub fn forget_attribution(&mut self) {
-        self.flushed.iter_mut().for_each(|flushed| flushed.is_attributed = false);
-    }
-
-    /// Frees pages of flushed tables until the budget is spent. False if there is none that may go.
-    pub fn free_flushed(&mut self, steps: &mut Steps) -> bool {
-        let is_snapshot = self.store.snapshot.is_active();
-        // Behind one that a snapshot has yet to walk there are only such.
-        let Some(flushed) =
-            self.flushed.front_mut().filter(|flushed| !is_snapshot || flushed.is_hidden_from_snapshot())
-        else {
-            return false;
-        };
-        if flushed.free_step(&mut self.store, steps) {
-            let flushed = self.flushed.pop_front().expect("it is the first");
-            flushed.table.free_empty(&mut self.store);
-        }
-        true
-    }
-}
-
 impl Flushed {
     /// True if nothing is left in it.
-    fn free_step(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
+    pub fn free_step(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
         let slots = self.table.sums.len() * self.table.run_slots();
         while self.place < slots {
             let run = self.place / self.table.run_slots();

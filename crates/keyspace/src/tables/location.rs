@@ -1,8 +1,13 @@
 //! Where a key is in a table, or would be.
 
-use crate::layout::page::Spot;
+use crate::accounting::tally::Account;
+use crate::layout::entry::{BodyRef, EntryBytes, Place};
+use crate::layout::kind::Type;
+use crate::layout::page::{self, Spot};
 use crate::layout::record::Record;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
+use isotherm_stdx::UnixMs;
 
 /// A slot of a table: its place in the partition, and its record as it was read.
 #[derive(Clone, Copy)]
@@ -20,4 +25,43 @@ pub(crate) struct Location {
     pub page_index: u32,
     pub page: Option<Handle>,
     pub spot: Option<Spot>,
+}
+
+/// What the entry at a location is before it changes.
+pub(crate) struct OldEntry {
+    pub expiry: Option<UnixMs>,
+    pub body: Option<BodyRef>,
+    pub account: Account,
+}
+
+impl Location {
+    #[inline]
+    pub fn old_entry(&self, store: &Store) -> Option<OldEntry> {
+        let entry = EntryBytes(store.heap.page(self.page?).entry(self.spot?));
+        Some(OldEntry { expiry: entry.expiry(), body: entry.body(), account: store.account(entry) })
+    }
+
+    /// Whether the page has so little room that a new entry is to lie outside of it. Only a flood of equal hashes, or
+    /// very bad luck with long entries, gets there.
+    #[inline]
+    pub fn is_tight(&self, store: &Store) -> bool {
+        self.page.is_some_and(|page| store.heap.page(page).used() > page::PAGE_BYTES_MAX - 512)
+    }
+
+    /// The entry there; there is one.
+    #[inline]
+    pub fn entry<'s>(&self, store: &'s Store) -> EntryBytes<'s> {
+        let (page, spot) = self.page.zip(self.spot).expect("it was found");
+        EntryBytes(store.heap.page(page).entry(spot))
+    }
+
+    pub fn kind(&self, store: &Store) -> Type {
+        self.entry(store).form().kind()
+    }
+
+    /// The number of the object there, if it is one.
+    pub fn object(&self, store: &Store) -> Option<u32> {
+        let body = self.entry(store).body()?;
+        (body.place == Place::Object).then_some(body.raw)
+    }
 }

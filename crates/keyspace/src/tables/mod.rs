@@ -4,5 +4,4 @@ pub(crate) mod counters;
 pub(crate) mod flushed;
 pub(crate) mod geometry;
 pub(crate) mod location;
-pub(crate) mod store;
 pub(crate) mod table;

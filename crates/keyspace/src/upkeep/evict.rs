@@ -14,6 +14,7 @@ use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
 use crate::layout::record::{NEVER, Record};
+use crate::values::value::Entry;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Prng, Steps, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
@@ -178,10 +179,10 @@ fn choose(
                 EvictionPolicy::VolatileRandom => prng.next_u64(),
                 EvictionPolicy::VolatileTtl => u64::MAX - entry.expiry().map_or(0, |at| at.0.max(0) as u64),
                 EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => {
-                    partition.store.view(candidates, spot, now).idle_seconds()
+                    Entry::of(&partition.store, candidates, spot, now).idle_seconds()
                 }
                 EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
-                    u64::from(u8::MAX - partition.store.view(candidates, spot, now).frequency())
+                    u64::from(u8::MAX - Entry::of(&partition.store, candidates, spot, now).frequency())
                 }
             };
             if best.is_none_or(|(best, _, _)| score > best) {

@@ -20,92 +20,15 @@
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
-use crate::layout::entry::{EntryBytes, Place, read_int};
+use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::kind::{Db, Form};
-use crate::layout::large::Shared;
 use crate::layout::pile::Pile;
-use crate::tables::store::Store;
 use crate::values::collection::Stored;
-use crate::values::fields::SavedField;
-use crate::values::object::Root;
 use crate::values::parts::{Outline, Part};
+use crate::values::saved::{Pending, Saved, SavedField, SavedValue};
 use crate::values::value::Value;
-use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
-
-/// What a partition knows of the snapshot under way.
-#[derive(Default)]
-pub(crate) struct SnapshotState {
-    epoch: u8,
-    active: bool,
-    /// Entries that were saved before their page changed.
-    saved: Pile<Saved>,
-    /// Objects whose entries were met or saved, still to be told.
-    pending: VecDeque<Pending>,
-    /// Fields and members of objects that were saved before their page changed.
-    fields: HashMap<u32, Pile<SavedField>>,
-}
-
-struct Pending {
-    db: Db,
-    key: Box<[u8]>,
-    expiry: Option<UnixMs>,
-    number: u32,
-    /// Where `tell_step` goes on; `None` before the first.
-    cursor: Option<u64>,
-}
-
-struct Saved {
-    db: Db,
-    key: Box<[u8]>,
-    value: SavedValue,
-    expiry: Option<UnixMs>,
-}
-
-impl Saved {
-    fn memory_bytes(&self) -> usize {
-        let value = if let SavedValue::Bytes(_, bytes) = &self.value { bytes.len() } else { 0 };
-        size_of::<Saved>() + self.key.len() + value
-    }
-}
-
-enum SavedValue {
-    Int(i64),
-    /// Of a string or a small collection.
-    Bytes(Form, Box<[u8]>),
-    /// A large body, shared; the value begins behind `skip` bytes.
-    Shared(Form, Shared, usize),
-}
-
-impl SnapshotState {
-    #[inline]
-    pub fn is_active(&self) -> bool {
-        self.active
-    }
-    /// The version that pages are born with.
-    #[inline]
-    pub fn version(&self) -> u8 {
-        self.epoch
-    }
-    pub fn fields_of(&mut self, number: u32) -> &mut Pile<SavedField> {
-        self.fields.entry(number).or_default()
-    }
-    /// Some of the fields that were saved of an object; `None` if there are no more.
-    pub fn take_fields(&mut self, number: u32) -> Option<Vec<SavedField>> {
-        let some = self.fields.get_mut(&number)?.take_some();
-        if some.is_none() {
-            self.fields.remove(&number);
-        }
-        some
-    }
-    /// Outside a snapshot all pages carry the same version; during one, those that were not seen the one before.
-    pub fn check_version(&self, version: u8) {
-        let unseen = self.active && version == self.epoch.wrapping_sub(1);
-        assert!(version == self.epoch || unseen, "a page has a version of long ago");
-    }
-}
 
 /// What a snapshot emits: whole entries, and large collections in parts, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -199,49 +122,6 @@ impl Drop for Snapshot<'_> {
         const PAGES_PER_STEP: usize = 64;
         while self.step(PAGES_PER_STEP, &mut |_| {}) {}
         self.keyspace.shared().snapshot_active.store(false, Ordering::Release);
-    }
-}
-
-/// Copies the entries of a page aside, because it is about to change.
-#[cold]
-pub(crate) fn save_page(store: &mut Store, db: Db, _slot: usize, page: Handle) {
-    let mut saved = std::mem::take(&mut store.snapshot.saved);
-    let view = store.heap.page(page);
-    for spot in view.spots() {
-        let entry = EntryBytes(view.entry(spot));
-        let value = match (entry.form(), entry.body()) {
-            (_, Some(body)) if body.place == Place::Object => {
-                store.snapshot.pending.push_back(pending(db, store.key_of(entry), entry, body.raw));
-                continue;
-            }
-            (Form::Int, _) => SavedValue::Int(read_int(store.value_bytes_of(entry))),
-            (form, Some(body)) if body.place == Place::Large => {
-                let skip = body.len as usize - store.value_bytes_of(entry).len();
-                SavedValue::Shared(form, store.large.share(body.raw), skip)
-            }
-            (form, _) => SavedValue::Bytes(form, store.value_bytes_of(entry).into()),
-        };
-        saved.push(Saved { db, key: store.key_of(entry).into(), value, expiry: entry.expiry() });
-    }
-    store.snapshot.saved = saved;
-    let epoch = store.snapshot.epoch;
-    crate::layout::page::set_version(store.heap.page_mut(page), epoch);
-}
-
-fn pending(db: Db, key: &[u8], entry: EntryBytes<'_>, number: u32) -> Pending {
-    Pending { db, key: key.into(), expiry: entry.expiry(), number, cursor: None }
-}
-
-impl Store {
-    /// Takes an object out of the table to change it.
-    pub fn open_object(&mut self, number: u32) -> Box<Root> {
-        let mut root = self.objects.take(number);
-        let saving = self.snapshot.is_active() && root.seen != self.snapshot.version();
-        if saving && root.cut.is_none() {
-            root.cut = Some(root.outline());
-        }
-        root.body.structure_mut().set_saving(saving);
-        root
     }
 }
 
@@ -360,10 +240,10 @@ impl Partition {
                 let entry = EntryBytes(view.entry(spot));
                 let key = self.store.key_of(entry);
                 if let Some(body) = entry.body().filter(|body| body.place == Place::Object) {
-                    objects.push(pending(db, key, entry, body.raw));
+                    objects.push(Pending::new(db, key, entry, body.raw));
                     continue;
                 }
-                let value = self.store.value_of(entry, ALL_TIMES);
+                let value = Value::of(&self.store, entry, ALL_TIMES);
                 visit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry: entry.expiry() }));
             }
             self.store.snapshot.pending.extend(objects);

@@ -11,8 +11,8 @@
 
 use crate::layout::kind::{Form, Full};
 use crate::layout::packed::PackedBuf;
-use crate::tables::store::Store;
 use crate::values::object::{Object, Root};
+use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
 
 /// Up to this many bytes a collection is packed; each change copies it.

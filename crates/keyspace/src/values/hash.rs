@@ -10,10 +10,10 @@
 
 use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
 use crate::layout::packed::{Element, Packed};
-use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::{Field, Fields};
 use crate::values::object::{Object, Root};
+use crate::values::store::Store;
 use isotherm_stdx::{UnixMs, steps};
 
 /// A hash to read.

@@ -1,16 +1,27 @@
 //! Layer 3 of 7: values of each type, small ones as packed bytes, large ones as objects of nodes or pages.
 //!
-//! Each type has a view to read it, an edit to change it, and a structure for its large form. Nothing here knows which
-//! key a value belongs to.
+//! ```text
+//!   value                                    an entry to read: what commands see
+//!   hash, set, list, stream, zset            each type: a view to read it, an edit to change it
+//!   collection                               where a collection is stored, and how one is changed
+//!   store, pages, linear, object, fields     the memory of a partition, its pages and its large objects
+//!   parts, saved, cut                        a collection in parts, and what a snapshot under way still needs
+//! ```
+//!
+//! Nothing here knows which slot or database a value belongs to.
 
 pub(crate) mod collection;
 pub(crate) mod cut;
 pub(crate) mod fields;
 pub(crate) mod hash;
+pub(crate) mod linear;
 pub(crate) mod list;
 pub(crate) mod object;
+pub(crate) mod pages;
 pub(crate) mod parts;
+pub(crate) mod saved;
 pub(crate) mod set;
+pub(crate) mod store;
 pub(crate) mod stream;
 pub(crate) mod value;
 pub(crate) mod zset;

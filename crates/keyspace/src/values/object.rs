@@ -15,10 +15,10 @@ use crate::accounting::tally::{Class, Tallied};
 use crate::layout::kind::{Encoding, Form, Full};
 use crate::layout::pile::Pile;
 use crate::layout::record::Units;
-use crate::tables::store::Store;
 use crate::values::fields::Fields;
 use crate::values::list::List;
 use crate::values::parts::{Outline, Part};
+use crate::values::store::Store;
 use crate::values::stream::Stream;
 use crate::values::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
@@ -33,7 +33,8 @@ const CHUNK: usize = 1024;
 /// What a root and its place in the table take.
 pub(crate) const ROOT_BYTES: u64 = size_of::<Root>() as u64 + 8;
 
-/// What every large collection can do, whatever it is made of.
+/// What every large collection can do, whatever it is made of. No method has a default: a type that lacks one does not
+/// compile, instead of missing from snapshots, copies or what is freed.
 pub(crate) trait Structure {
     /// Elements: fields, members, entries.
     fn len(&self) -> u64;
@@ -43,9 +44,7 @@ pub(crate) trait Structure {
     fn footprint(&self) -> Footprint;
     fn encoding(&self) -> Encoding;
     /// Nodes of a list, blocks of a stream; 0 of others.
-    fn nodes(&self) -> u64 {
-        0
-    }
+    fn nodes(&self) -> u64;
     /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size), and notes
     /// the new one. False if it stays.
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool;
@@ -53,46 +52,31 @@ pub(crate) trait Structure {
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
     /// The same again, under another number. On an error nothing is left of it.
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full>;
-    /// The same again in another store than its own, which is `from`. A structure that cannot do that says that there
-    /// is no room.
-    fn duplicate_from(&self, _from: &Store, _store: &mut Store, _number: u32) -> Result<Object, Full> {
-        Err(Full)
-    }
+    /// The same again in another store than its own, which is `from`.
+    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full>;
     /// From now on every node is saved before its first change, or no longer.
-    fn set_saving(&mut self, _saving: bool) {}
-    /// Tells about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
-    /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all was told.
+    fn set_saving(&mut self, saving: bool);
+    /// Emits about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
+    /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all is emitted.
     fn tell_step(
         &mut self,
-        _store: &mut Store,
-        _cursor: &mut u64,
-        _nodes_max: usize,
-        _visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
-        true
-    }
+        store: &mut Store,
+        cursor: &mut u64,
+        nodes_max: usize,
+        visit: &mut dyn FnMut(Part<'_>),
+    ) -> bool;
     /// Bytes that it keeps for a snapshot beside those that it counts as its own.
-    fn kept_bytes(&self) -> u64 {
-        0
-    }
+    fn kept_bytes(&self) -> u64;
     /// What has to be freed one by one: its elements, and whatever else there is as many of.
-    fn parts(&self) -> u64 {
-        self.len()
-    }
+    fn parts(&self) -> u64;
     /// Whether something was cut off it that is still to be freed.
-    fn is_untidy(&self) -> bool {
-        false
-    }
+    fn is_untidy(&self) -> bool;
     /// Frees about `nodes_max` nodes of what was cut off it. True when nothing is left of that.
-    fn sweep_step(&mut self, _store: &mut Store, _nodes_max: usize) -> bool {
-        true
-    }
+    fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
     /// Asserts its invariants; how many objects of the arena it has.
     fn check_invariants(&self, store: &Store, number: u32) -> u64;
     /// How many large bodies of the store are its own.
-    fn large_bodies(&self, _store: &Store) -> u64 {
-        0
-    }
+    fn large_bodies(&self, store: &Store) -> u64;
 }
 
 /// Where the bytes of objects are, but for their nodes: the arena knows those by their kind, and large elements have

@@ -8,75 +8,19 @@
 //!
 //! Five integers below 2^15: 1 + 5 x 2 = 11 B.
 
-use crate::layout::entry::{int_bytes, read_int};
 use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
-use crate::layout::packed::{Element, Packed, PackedBuf};
-use crate::tables::store::Store;
+use crate::layout::packed::{Element, Packed};
+use crate::layout::packed_ints::Ints;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::Fields;
 use crate::values::object::{Object, Root};
+use crate::values::store::Store;
 
 /// A set to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SetView<'a> {
     stored: Stored<'a>,
     ints: bool,
-}
-
-/// Integers as they are stored.
-#[derive(Clone, Copy)]
-struct Ints<'a> {
-    width: usize,
-    bytes: &'a [u8],
-}
-
-impl<'a> Ints<'a> {
-    fn new(bytes: &'a [u8]) -> Ints<'a> {
-        Ints { width: usize::from(bytes[0]), bytes: &bytes[1..] }
-    }
-    fn len(self) -> usize {
-        self.bytes.len() / self.width
-    }
-    fn get(self, index: usize) -> i64 {
-        read_int(&self.bytes[index * self.width..(index + 1) * self.width])
-    }
-    fn find(self, int: i64) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = (low + high) / 2;
-            match self.get(middle).cmp(&int) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Ok(middle),
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        Err(low)
-    }
-}
-
-/// For a change: integers become elements.
-pub(crate) fn load_ints(bytes: &[u8], buf: &mut PackedBuf) {
-    let ints = Ints::new(bytes);
-    buf.clear(1);
-    (0..ints.len()).for_each(|at| buf.push(Element::Int(ints.get(at))));
-}
-
-pub(crate) fn encode_ints(buf: &PackedBuf, out: &mut Vec<u8>) {
-    let int_of = |element| match element {
-        Element::Int(int) => int,
-        Element::Bytes(_) => unreachable!("a set of integers has nothing else"),
-    };
-    let ints = || buf.view().cells().map(|cell| int_of(cell.element()));
-    let width = ints().map(int_bytes).max().unwrap_or(1);
-    out.clear();
-    out.push(width as u8);
-    ints().for_each(|int| out.extend_from_slice(&int.to_le_bytes()[..width]));
-}
-
-/// Members of a packed set of integers.
-#[inline]
-pub(crate) fn packed_ints_len(bytes: &[u8]) -> usize {
-    Ints::new(bytes).len()
 }
 
 fn fields_of(root: &Root) -> &Fields {

@@ -1,10 +1,17 @@
 //! What a command sees of an entry: never a byte layout.
 
-use crate::layout::kind::{Encoding, Form, Type};
+use crate::accounting::tally::is_embstr;
+use crate::layout::directory;
+use crate::layout::entry::{BodyRef, EntryBytes, Place, read_int};
+use crate::layout::kind::{Encoding, Form, Type, packed_encoding};
+use crate::layout::last_used::{self, AccessMode};
+use crate::layout::page::{self, Page, Spot};
+use crate::layout::record::UNIT_BYTES;
 use crate::values::collection::Stored;
 use crate::values::hash::HashView;
 use crate::values::list::ListView;
 use crate::values::set::SetView;
+use crate::values::store::Store;
 use crate::values::stream::StreamView;
 use crate::values::zset::ZsetView;
 use isotherm_stdx::UnixMs;
@@ -35,6 +42,25 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The value of an entry as it is at `now`.
+    #[inline]
+    pub(crate) fn of(store: &'a Store, entry: EntryBytes<'a>, now: UnixMs) -> Value<'a> {
+        let form = entry.form();
+        if form.is_collection() {
+            return Value::collection_of(store, entry, form, now);
+        }
+        let bytes = store.value_bytes_of(entry);
+        if form == Form::Int { Value::Int(read_int(bytes)) } else { Value::Bytes(bytes) }
+    }
+
+    fn collection_of(store: &'a Store, entry: EntryBytes<'a>, form: Form, now: UnixMs) -> Value<'a> {
+        let stored = match entry.body() {
+            Some(body) if body.place == Place::Object => Stored::Object(store.objects.get(body.raw), store),
+            _ => Stored::Packed(store.value_bytes_of(entry)),
+        };
+        Value::collection(form, stored, now)
+    }
+
     /// A view of a collection; `form` is one.
     #[inline]
     pub(crate) fn collection(form: Form, stored: Stored<'a>, now: UnixMs) -> Value<'a> {
@@ -54,10 +80,18 @@ impl<'a> Value<'a> {
 pub struct Entry<'a> {
     pub value: Value<'a>,
     pub expiry: Option<UnixMs>,
-    pub(crate) meta: crate::tables::store::EntryMeta<'a>,
+    meta: EntryMeta<'a>,
 }
 
 impl<'a> Entry<'a> {
+    /// An entry as commands see it.
+    #[inline]
+    pub(crate) fn of(store: &'a Store, page: Page<'a>, spot: Spot, now: UnixMs) -> Entry<'a> {
+        let entry = EntryBytes(page.entry(spot));
+        let value = Value::of(store, entry, now);
+        Entry { value, expiry: entry.expiry(), meta: EntryMeta { store, page, spot, now } }
+    }
+
     pub fn kind(&self) -> Type {
         self.value.kind()
     }
@@ -80,5 +114,68 @@ impl<'a> Entry<'a> {
     /// Bytes that this entry takes, its share of the page included (MEMORY USAGE).
     pub fn memory_bytes(&self) -> usize {
         self.meta.memory_bytes()
+    }
+}
+
+/// What an entry view needs to tell its access stamp and its memory, when asked.
+#[derive(Clone, Copy)]
+struct EntryMeta<'a> {
+    store: &'a Store,
+    page: Page<'a>,
+    spot: Spot,
+    now: UnixMs,
+}
+
+impl EntryMeta<'_> {
+    /// The field's names follow from its own layout.
+    fn encoding(&self) -> Encoding {
+        let entry = EntryBytes(self.page.entry(self.spot));
+        match entry.form() {
+            Form::Int => Encoding::Int,
+            Form::Raw => Encoding::Raw,
+            Form::Bytes => {
+                let (key, value) = (self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len());
+                // COMPAT(keys): OBJECT ENCODING of a string of some 100 bytes that had a TTL, or replaced a string
+                // with one, is `embstr`; Valkey may report `raw`. Why: Valkey keeps the room of a removed TTL, here
+                // there is none to keep.
+                if is_embstr(key, value, entry.is_volatile()) { Encoding::Embstr } else { Encoding::Raw }
+            }
+            form => match entry.body() {
+                Some(body) if body.place == Place::Object => {
+                    self.store.objects.get(body.raw).body.structure().encoding()
+                }
+                _ => packed_encoding(form),
+            },
+        }
+    }
+
+    fn idle_seconds(&self) -> u64 {
+        let own = self.page.access(self.spot.index, AccessMode::Lru.width());
+        u64::from(last_used::idle_seconds(own.unwrap_or(self.page.stamp()), self.now))
+    }
+
+    fn frequency(&self) -> u8 {
+        self.page.access(self.spot.index, AccessMode::Lfu.width()).map_or(0, |counter| counter as u8)
+    }
+
+    /// The entry, its columns, its share of page and directory, and its body.
+    fn memory_bytes(&self) -> usize {
+        let bytes = self.page.entry(self.spot);
+        let shared = self.page.0.len() - page::entry_bytes(self.page) + directory::CHILD_BYTES;
+        let body = match EntryBytes(bytes).body() {
+            None => 0,
+            Some(body @ BodyRef { place: Place::Large, .. }) => self.store.large.capacity(body.raw),
+            Some(BodyRef { place: Place::Object, raw, .. }) => {
+                self.store.objects.get(raw).memory_bytes() as usize
+            }
+            Some(body) => (self.store.body_units(body) * UNIT_BYTES) as usize,
+        };
+        bytes.len() + shared.div_ceil(self.page.len()) + body
+    }
+}
+
+impl std::fmt::Debug for EntryMeta<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EntryMeta").field("spot", &self.spot).finish_non_exhaustive()
     }
 }

@@ -9,10 +9,10 @@ use crate::layout::kind::{Encoding, Form, Full, packed_encoding};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, Packed, PackedBuf};
-use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::parts::Part;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::steps;
 
@@ -482,6 +482,10 @@ impl Structure for List {
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
         self.sweep(&mut room_of(store), nodes_max)
+    }
+
+    fn parts(&self) -> u64 {
+        Structure::len(self)
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {

@@ -7,10 +7,10 @@ use super::id::StreamId;
 use super::{Range, RangeBack, Stream, StreamState};
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::{Reading, Room};
-use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, Stored};
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::parts::Part;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use super::ZsetBound;
 use super::packed_set::PackedSet;
-use super::tree::ZsetTree;
+use super::tree::{ZsetTree, room_of};
 use super::view::Source;
 use crate::layout::kind::Full;
 use crate::layout::packed::{Element, PackedBuf, TextRoom};
-use crate::tables::store::Store;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX};
 use crate::values::object::Object;
+use crate::values::store::Store;
 
 pub struct ZsetEdit<'c, 'e> {
     pub(crate) editing: &'c mut Editing<'e>,
@@ -131,7 +131,7 @@ impl ZsetEdit<'_, '_> {
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree now");
         let score = if tree.compact && fits_listpack { listpack_score(score) } else { score };
-        tree.insert(&mut store.zset_room(), member, score)?;
+        tree.insert(&mut room_of(store), member, score)?;
         tree.compact &= fits_listpack;
         self.editing.changed = true;
         Ok(())
@@ -147,7 +147,7 @@ impl ZsetEdit<'_, '_> {
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree");
         let score = if tree.compact { listpack_score(score) } else { score };
-        tree.update(&mut store.zset_room(), member, score)
+        tree.update(&mut room_of(store), member, score)
     }
 
     /// Takes a member out; its score if it was there.
@@ -162,7 +162,7 @@ impl ZsetEdit<'_, '_> {
             }
             body => {
                 let (tree, store) = tree_of(body, self.editing.store).expect("it is a tree");
-                tree.remove(&mut store.zset_room(), member)
+                tree.remove(&mut room_of(store), member)
             }
         };
         self.editing.changed |= removed.is_some();
@@ -180,7 +180,7 @@ impl ZsetEdit<'_, '_> {
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree");
         for _ in 0..count {
-            tree.remove_nth(&mut store.zset_room(), rank);
+            tree.remove_nth(&mut room_of(store), rank);
         }
     }
 
@@ -211,7 +211,7 @@ fn tree_from(store: &mut Store, number: u32, buf: &PackedBuf) -> Result<Object, 
     tree.compact = true;
     let mut text = TextRoom::default();
     for (member, score) in PackedSet(buf.view()).rows() {
-        let inserted = tree.insert(&mut store.zset_room(), member.text(&mut text), score);
+        let inserted = tree.insert(&mut room_of(store), member.text(&mut text), score);
         if inserted.is_err() {
             tree.free(&mut store.heap);
             return Err(Full);

@@ -6,9 +6,9 @@ use super::tree::ZsetTree;
 use crate::layout::kind::{Encoding, Form, packed_encoding};
 use crate::layout::packed::{Element, Packed, TextRoom};
 use crate::layout::record::advance;
-use crate::tables::store::Store;
 use crate::values::collection::Stored;
 use crate::values::object::Object;
+use crate::values::store::Store;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZsetView<'a> {

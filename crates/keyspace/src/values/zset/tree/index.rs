@@ -23,9 +23,9 @@ use super::{ZsetTree, leaf};
 use crate::layout::heap::Heap;
 use crate::layout::key::KeyHasher;
 use crate::layout::kind::Full;
-use crate::layout::linear::pages_to_part;
 use crate::layout::page::words::{equal_bytes, word};
 use crate::layout::record::{buddy, page_index};
+use crate::values::linear::pages_to_part;
 use isotherm_stdx::steps;
 
 const BASE: usize = node::HEAD_BYTES;

@@ -43,6 +43,7 @@ mod seek;
 mod shrink;
 
 pub(crate) use node::Room;
+pub(crate) use object::room_of;
 
 use cursor::Members;
 

@@ -6,21 +6,23 @@ use super::saved::SavedLeaf;
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::Table;
 use crate::layout::packed::Element;
-use crate::tables::store::Store;
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::parts::Part;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 
-impl Store {
-    /// What a change of a sorted set needs; with the objects left alone.
-    pub(crate) fn zset_room(&mut self) -> Room<'_> {
-        Room { version: self.snapshot.version(), heap: &mut self.heap, hasher: &self.hasher }
-    }
+/// What a change of a sorted set needs of the store; the objects are left alone.
+pub(crate) fn room_of(store: &mut Store) -> Room<'_> {
+    Room { version: store.snapshot.version(), heap: &mut store.heap, hasher: &store.hasher }
 }
 
 impl Structure for ZsetTree {
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn nodes(&self) -> u64 {
+        0
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -84,6 +86,24 @@ impl Structure for ZsetTree {
         self.saved.iter().map(SavedLeaf::memory_bytes).sum::<usize>() as u64
     }
 
+    fn parts(&self) -> u64 {
+        Structure::len(self)
+    }
+
+    /// Nothing is ever cut off it: what leaves is freed at once.
+    fn is_untidy(&self) -> bool {
+        false
+    }
+
+    fn sweep_step(&mut self, _: &mut Store, _: usize) -> bool {
+        true
+    }
+
+    /// Long members lie in a table of its own.
+    fn large_bodies(&self, _: &Store) -> u64 {
+        0
+    }
+
     fn check_invariants(&self, store: &Store, number: u32) -> u64 {
         assert_eq!(self.nodes.object, number);
         // One that is being freed is no longer a tree.
@@ -115,7 +135,7 @@ impl ZsetTree {
         target.longs = self.longs.clone();
         (target.len, target.root, target.height) = (self.len, self.root, self.height);
         target.compact = self.compact;
-        let room = &mut store.zset_room();
+        let room = &mut room_of(store);
         let ZsetTree { nodes, leaves, inners, pages, .. } = &mut target;
         let copied = [(&self.leaves, leaves), (&self.inners, inners), (&self.pages, pages)]
             .into_iter()

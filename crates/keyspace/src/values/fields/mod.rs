@@ -11,6 +11,8 @@
 //!
 //! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
 
+mod structure;
+
 use crate::layout::directory::{self, Bounded, PAGE_STEPS};
 use crate::layout::entry::{
     BodyRef, Draft, EntryBytes, Place, Plan, body_head_bytes, form_of, read_int, value_bytes,
@@ -18,14 +20,12 @@ use crate::layout::entry::{
 use crate::layout::heap::Heap;
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Encoding, Form, Full, NewValue};
-use crate::layout::large::Shared;
-use crate::layout::linear;
 use crate::layout::packed::Element;
 use crate::layout::page::{self, ENTRIES_MAX, Page, Spot};
-use crate::layout::record::{NEVER, Record, UNIT_BYTES, advance, bound_of, is_due, page_index};
-use crate::tables::store::Store;
-use crate::values::object::{Footprint, Object, Structure};
-use crate::values::parts::Part;
+use crate::layout::record::{NEVER, Record, advance, bound_of, is_due, page_index};
+use crate::values::linear;
+use crate::values::saved::SavedField;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
@@ -424,109 +424,6 @@ impl Fields {
         self.record = record;
         merged.is_ok()
     }
-
-    /// Gives everything back at once: of one that was never stored.
-    pub fn free_all(&mut self, store: &mut Store) {
-        while !self.free_step(store, usize::MAX) {}
-    }
-
-    fn copy_to(&self, from: Option<&Store>, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = Fields::new(number, self.is_set, self.encoding);
-        let mut fields = Vec::new();
-        for index in 0..self.record.pages {
-            self.for_each_in(from.unwrap_or(store), index, |field| fields.push(SavedField::of(field)));
-            for saved in fields.drain(..) {
-                let value = match &saved.value {
-                    SavedText::Int(int) => NewValue::Int(*int),
-                    SavedText::Bytes(bytes) => NewValue::Bytes(bytes),
-                    SavedText::Shared(..) => unreachable!("it was copied"),
-                };
-                let now = UnixMs(0);
-                if let Err(full) = copy.set(store, &saved.name, value, saved.expiry, false, now) {
-                    copy.free_all(store);
-                    return Err(full);
-                }
-            }
-        }
-        Ok(if self.is_set { Object::Set(copy) } else { Object::Hash(copy) })
-    }
-
-    // ---- compaction ----
-
-    /// Moves a page of this object.
-    pub fn relocate_page(&mut self, store: &mut Store, handle: Handle) -> bool {
-        let view = store.heap.page(handle);
-        let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
-        let size = view.0.len();
-        let index = page_index(hash, self.record.pages);
-        assert_eq!(
-            directory::get(&store.heap, &self.record, index).0,
-            Some(handle),
-            "its owner refers to it"
-        );
-        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
-        directory::set_page(&mut store.heap, &mut self.record, index, Some(moved));
-        moved != handle
-    }
-
-    // ---- snapshot ----
-
-    /// Tells the fields of one page as they are.
-    fn tell_page(&self, store: &Store, page: Handle, visit: &mut dyn FnMut(Field<'_>)) {
-        let view = store.heap.page(page);
-        view.spots().for_each(|spot| visit(field_of(store, view.entry(spot))));
-    }
-}
-
-/// A field that was saved before its page changed.
-pub(crate) struct SavedField {
-    pub name: Box<[u8]>,
-    pub value: SavedText,
-    pub expiry: Option<UnixMs>,
-}
-
-pub(crate) enum SavedText {
-    Int(i64),
-    Bytes(Box<[u8]>),
-    /// A large value, shared; it begins behind so many bytes.
-    Shared(Shared, usize),
-}
-
-impl SavedField {
-    fn of(field: Field<'_>) -> SavedField {
-        let value = match field.value {
-            Element::Int(int) => SavedText::Int(int),
-            Element::Bytes(bytes) => SavedText::Bytes(bytes.into()),
-        };
-        SavedField { name: field.name.into(), value, expiry: field.expiry }
-    }
-
-    /// A large value is shared, not copied.
-    fn of_entry(store: &Store, entry: EntryBytes<'_>) -> SavedField {
-        let field = field_of(store, entry.0);
-        match entry.body() {
-            Some(body) if body.place == Place::Large && entry.form() != Form::Int => {
-                let skip = body.len as usize - store.value_bytes_of(entry).len();
-                let value = SavedText::Shared(store.large.share(body.raw), skip);
-                SavedField { name: field.name.into(), value, expiry: field.expiry }
-            }
-            _ => SavedField::of(field),
-        }
-    }
-
-    pub fn memory_bytes(&self) -> usize {
-        let value = if let SavedText::Bytes(bytes) = &self.value { bytes.len() } else { 0 };
-        size_of::<SavedField>() + self.name.len() + value
-    }
-
-    pub fn field(&self) -> Field<'_> {
-        let value = match &self.value {
-            SavedText::Int(int) => Element::Int(*int),
-            SavedText::Bytes(bytes) => Element::Bytes(bytes),
-            SavedText::Shared(body, skip) => Element::Bytes(&body[*skip..]),
-        };
-        Field { name: &self.name, value, expiry: self.expiry }
-    }
 }
 
 fn field_of<'a>(store: &'a Store, bytes: &'a [u8]) -> Field<'a> {
@@ -540,167 +437,5 @@ impl Fields {
     pub fn for_each_page(&self, heap: &Heap, visit: &mut dyn FnMut(Page<'_>)) {
         let pages = (0..self.record.pages).filter_map(|index| directory::get(heap, &self.record, index).0);
         pages.for_each(|page| visit(heap.page(page)));
-    }
-}
-
-impl Structure for Fields {
-    fn len(&self) -> u64 {
-        u64::from(self.record.keys)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
-        self.record.page_bytes() + pages + self.record.outside() * UNIT_BYTES
-    }
-
-    fn footprint(&self) -> Footprint {
-        Footprint { page_bytes: self.record.page_bytes(), malloc_bytes: 0 }
-    }
-
-    fn encoding(&self) -> Encoding {
-        self.encoding
-    }
-
-    /// Its nodes are bodies: `id` is the lower half of the field's hash.
-    fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
-        let index = page_index(u64::from(id), self.record.pages);
-        let page = directory::get(&store.heap, &self.record, index).0.expect("a body's page is there");
-        let view = store.heap.page(page);
-        let refers = |entry: &[u8]| {
-            let body = EntryBytes(entry).body();
-            body.is_some_and(|body| body.place == Place::Blob && body.raw == handle.raw())
-        };
-        let spot = view.spots().find(|spot| refers(view.entry(*spot))).expect("a body is referred to");
-        let mut bytes = view.entry(spot).to_vec();
-        let body = EntryBytes(&bytes).body().expect("it refers to the body");
-        let size = crate::layout::entry::BLOB_HEAD_BYTES + body.len as usize;
-        let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
-        let at = bytes.len() - 8;
-        bytes[at..at + 4].copy_from_slice(&moved.raw().to_le_bytes());
-        page::replace(store.heap.page_mut(page), spot, &bytes);
-        moved != handle
-    }
-
-    fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        let mut budget = nodes_max;
-        while self.next_page < self.record.pages {
-            if budget == 0 {
-                return false;
-            }
-            budget -= 1;
-            let index = self.next_page;
-            self.next_page += 1;
-            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
-            directory::set_page(&mut store.heap, &mut self.record, index, None);
-            if self.record.outside() > 0 {
-                let view = store.heap.page(page);
-                let bodies: Vec<BodyRef> =
-                    view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
-                bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
-            }
-            self.record.change_page_bytes(store.heap.page(page).used() as u64, 0);
-            store.heap.release(page);
-        }
-        directory::free(&mut store.heap, &self.record);
-        self.record = Record::EMPTY;
-        self.next_page = 0;
-        true
-    }
-
-    fn set_saving(&mut self, saving: bool) {
-        self.saving = saving;
-    }
-
-    /// The cursor is the next page: a page changes its number only by a split or a merge, which save it.
-    fn tell_step(
-        &mut self,
-        store: &mut Store,
-        cursor: &mut u64,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
-        let (epoch, is_set) = (store.snapshot.version(), self.is_set);
-        let mut tell = |field: Field<'_>| {
-            let name = Element::Bytes(field.name);
-            visit(match is_set {
-                true => Part::Member(name),
-                false => Part::Field(name, field.value, field.expiry),
-            });
-        };
-        for _ in 0..nodes_max {
-            if let Some(some) = store.snapshot.take_fields(self.number) {
-                some.iter().for_each(|saved| tell(saved.field()));
-                continue;
-            }
-            let index = *cursor as u32;
-            if index >= self.record.pages {
-                return true;
-            }
-            if let (Some(page), _) = directory::get(&store.heap, &self.record, index)
-                && store.heap.page(page).version() != epoch
-            {
-                self.tell_page(store, page, &mut tell);
-                page::set_version(store.heap.page_mut(page), epoch);
-            }
-            *cursor += 1;
-        }
-        false
-    }
-
-    fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.copy_to(None, store, number)
-    }
-
-    fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.copy_to(Some(from), store, number)
-    }
-
-    fn large_bodies(&self, store: &Store) -> u64 {
-        let mut count = 0;
-        for index in 0..self.record.pages {
-            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
-            let page = store.heap.page(page);
-            let is_large = |spot: &Spot| EntryBytes(page.entry(*spot)).place() == Place::Large;
-            count += page.spots().filter(is_large).count() as u64;
-        }
-        count
-    }
-
-    fn check_invariants(&self, store: &Store, number: u32) -> u64 {
-        assert_eq!(self.number, number);
-        let mut referred = directory::check_invariants(&store.heap, &self.record) as u64;
-        let (mut keys, mut volatile, mut bytes, mut outside) = (0, 0, 0, 0);
-        for index in 0..self.record.pages {
-            let (Some(handle), bound) = directory::get(&store.heap, &self.record, index) else { continue };
-            let page = store.heap.page(handle);
-            page.check_invariants();
-            assert_eq!(page.owner(), Some(number));
-            assert!(page.len() > 0, "a page without entries has no bytes");
-            referred += 1;
-            bytes += page.used() as u64;
-            for spot in page.spots() {
-                let entry = EntryBytes(page.entry(spot));
-                let hash = store.hasher.hash(store.key_of(entry));
-                assert_eq!(
-                    (page_index(hash, self.record.pages), tag_of(hash)),
-                    (index, page.tag(spot.index))
-                );
-                keys += 1;
-                if let Some(expiry) = entry.expiry() {
-                    volatile += 1;
-                    assert!(bound_of(expiry) >= bound, "a page's bound is a lower bound");
-                }
-                outside += entry.body().map_or(0, |body| store.body_units(body));
-                referred += u64::from(entry.place() == Place::Blob);
-            }
-        }
-        let counted = (keys, volatile, outside);
-        let record = &self.record;
-        assert_eq!(record.page_bytes(), bytes);
-        // While it is being freed, entries are no longer counted.
-        if self.next_page == 0 {
-            assert_eq!(counted, (record.keys, record.volatile, record.outside()));
-        }
-        referred
     }
 }

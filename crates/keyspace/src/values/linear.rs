@@ -20,7 +20,7 @@ use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Full;
 use crate::layout::page::{self, Page};
 use crate::layout::record::{NEVER, Record, buddy, page_index};
-use crate::tables::store::Store;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{UnixMs, steps};
 

@@ -1,0 +1,85 @@
+//! What COPY and RENAME carry from one partition to another, but for objects.
+
+use crate::access::partition::Partition;
+use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan, read_int};
+use crate::layout::key::Key;
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue};
+use crate::layout::large::Shared;
+use crate::tables::location::Location;
+use isotherm_stdx::UnixMs;
+
+/// What COPY and RENAME carry from one partition to another.
+pub(crate) struct Carried {
+    value: CarriedValue,
+    expiry: Option<UnixMs>,
+}
+
+enum CarriedValue {
+    Int(i64),
+    Bytes(Vec<u8>, Form),
+    /// A large body without its key: not copied, but shared.
+    Body(Shared, Form),
+}
+
+impl Partition {
+    pub fn carry(&self, location: &Location) -> Carried {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
+        if let Some(body @ BodyRef { place: Place::Large, keyed: false, .. }) = entry.body() {
+            let value = CarriedValue::Body(self.store.large.share(body.raw), entry.form());
+            return Carried { value, expiry: entry.expiry() };
+        }
+        let bytes = self.store.value_bytes_of(entry);
+        let value = match entry.form() {
+            Form::Int => CarriedValue::Int(read_int(bytes)),
+            form => CarriedValue::Bytes(bytes.to_vec(), form),
+        };
+        Carried { value, expiry: entry.expiry() }
+    }
+
+    pub fn put_carried(&mut self, db: Db, key: &Key<'_>, carried: Carried, now: UnixMs) -> Result<(), Full> {
+        let value = match &carried.value {
+            CarriedValue::Body(body, form) => {
+                return self.put_body(db, key, body, *form, carried.expiry, now);
+            }
+            CarriedValue::Int(int) => NewValue::Int(*int),
+            CarriedValue::Bytes(bytes, form) => as_form(*form, bytes),
+        };
+        let expiry = carried.expiry.map_or(Expiry::Clear, Expiry::At);
+        self.set_at(db, self.locate(db, key), key, value, expiry, now)
+    }
+
+    fn put_body(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        body: &Shared,
+        form: Form,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        if Plan::new(key.bytes.len(), body.len(), false).keyed {
+            let value = as_form(form, body);
+            let expiry = expiry.map_or(Expiry::Clear, Expiry::At);
+            return self.set_at(db, self.locate(db, key), key, value, expiry, now);
+        }
+        self.make_table(db)?;
+        let mut location = self.locate(db, key).expect("the table is there");
+        let raw = self.store.large.adopt(Shared::clone(body));
+        let body = BodyRef { place: Place::Large, raw, len: body.len() as u32, keyed: false };
+        let draft = Draft::outside(key.bytes, form, body, expiry);
+        let (table, store) = self.table_and_store(db).expect("the table is there");
+        let done = table.put(store, &mut location, key, &draft, now);
+        self.drop_table_if_empty(db);
+        done
+    }
+}
+
+/// Bytes to store again as they were.
+fn as_form(form: Form, bytes: &[u8]) -> NewValue<'_> {
+    match form {
+        Form::Raw => NewValue::Raw(bytes),
+        Form::Bytes => NewValue::Bytes(bytes),
+        form => NewValue::Packed(PackedValue { form, bytes }),
+    }
+}

@@ -1,0 +1,359 @@
+//! One database of one partition: its slot records, and finding, storing and removing an entry.
+//!
+//! ```text
+//!   index ->  [run handle u32] x runs            Index object; a run comes with the first key of its 64 slots
+//!             run -> [record 32 B] x 64          Index object of 2 KB (fewer slots if the partition has fewer)
+//!                    record -> page | directory -> pages
+//! ```
+//!
+//! Beside them, sums over each run (keys, volatile keys, expiry bound), so that SCAN, RANDOMKEY, eviction and expiry
+//! skip 64 slots at a time: 12 B a run, 3 KB for 16384 slots.
+//!
+//! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1 us); after
+//! a removal, if it is well below, the last page is merged into its buddy. Nothing is ever rehashed as a whole.
+
+mod change;
+
+use crate::accounting::sizes::Sizes;
+use crate::accounting::tally::Tally;
+use crate::layout::directory;
+use crate::layout::entry::{EntryBytes, Place};
+use crate::layout::heap::Heap;
+use crate::layout::key::{Key, tag_of};
+use crate::layout::kind::Full;
+use crate::layout::page::Spot;
+use crate::layout::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
+use crate::tables::counters::Counters;
+use crate::tables::location::{Location, SlotRef};
+use crate::values::store::Store;
+use isotherm_arena::{Handle, Kind};
+use isotherm_stdx::steps;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(crate) const RUN_SLOTS_MAX: usize = 64;
+
+pub(crate) struct Table {
+    index: Handle,
+    /// Slots of a run, as a power of two: every command divides by it.
+    run_bits: u32,
+    pub sums: Vec<RunSum>,
+    pub keys: u64,
+    pub volatile: u64,
+    /// Hashes that have fields with a time.
+    pub timed_hashes: u64,
+    /// Bytes in use in the pages: the sum of the records'.
+    pub page_bytes: u64,
+    pub tally: Tally,
+    pub sizes: Sizes,
+    /// No other table ever has it.
+    pub number: u32,
+    /// Told apart by snapshots, whatever SWAPDB does to its number.
+    pub snapshot_db: crate::layout::kind::Db,
+    /// It was flushed.
+    is_flushed: bool,
+    partition: u16,
+    counters: Arc<Counters>,
+}
+
+/// Sums over the records of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RunSum {
+    pub keys: u32,
+    pub volatile: u32,
+    pub bound: u32,
+}
+
+const NO_SUM: RunSum = RunSum { keys: 0, volatile: 0, bound: NEVER };
+
+impl Table {
+    pub fn new(
+        heap: &mut Heap,
+        slots: usize,
+        partition: u16,
+        counters: &Arc<Counters>,
+    ) -> Result<Table, Full> {
+        let run_slots = slots.min(RUN_SLOTS_MAX);
+        let runs = slots / run_slots;
+        let (index, _) = heap.allocate(Kind::Index, runs * 4)?;
+        heap.bytes_mut(index, runs * 4).fill(0);
+        let (snapshot_db, counters) = (crate::layout::kind::Db(0), Arc::clone(counters));
+        Ok(Table {
+            index,
+            run_bits: run_slots.trailing_zeros(),
+            sums: vec![NO_SUM; runs],
+            keys: 0,
+            volatile: 0,
+            timed_hashes: 0,
+            page_bytes: 0,
+            tally: Tally::default(),
+            sizes: Sizes::default(),
+            number: counters.next_table.fetch_add(1, Relaxed),
+            snapshot_db,
+            is_flushed: false,
+            partition,
+            counters,
+        })
+    }
+
+    pub fn index(&self) -> Handle {
+        self.index
+    }
+
+    #[inline]
+    pub fn run_slots(&self) -> usize {
+        1 << self.run_bits
+    }
+
+    /// The run of a slot, and where its record begins there.
+    #[inline]
+    fn in_run(&self, at: usize) -> (usize, usize) {
+        (at >> self.run_bits, (at & (self.run_slots() - 1)) * RECORD_BYTES)
+    }
+
+    // ---- records ----
+
+    #[inline]
+    fn run(&self, heap: &Heap, run: usize) -> Option<Handle> {
+        let bytes = &heap.bytes(self.index, run * 4 + 4)[run * 4..];
+        Handle::from_raw(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+    }
+
+    #[inline]
+    pub fn slot(&self, heap: &Heap, at: usize) -> SlotRef {
+        let (run, offset) = self.in_run(at);
+        let run = self.run(heap, run);
+        let record = match run {
+            None => Record::EMPTY,
+            Some(run) => Record::read(&heap.bytes(run, offset + RECORD_BYTES)[offset..]),
+        };
+        SlotRef { at, run, record }
+    }
+
+    /// Makes sure that the slot's run is there.
+    fn materialise(&mut self, heap: &mut Heap, slot: &mut SlotRef) -> Result<(), Full> {
+        if slot.run.is_some() {
+            return Ok(());
+        }
+        let bytes = self.run_slots() * RECORD_BYTES;
+        let (run, _) = heap.allocate(Kind::Index, bytes)?;
+        for record in heap.bytes_mut(run, bytes).chunks_exact_mut(RECORD_BYTES) {
+            Record::EMPTY.write(record);
+        }
+        let at = self.in_run(slot.at).0 * 4;
+        heap.bytes_mut(self.index, at + 4)[at..].copy_from_slice(&run.raw().to_le_bytes());
+        slot.run = Some(run);
+        Ok(())
+    }
+
+    /// Writes a record back, and its difference into the sums.
+    #[inline]
+    pub fn store(&mut self, heap: &mut Heap, slot: &SlotRef, old: &Record) {
+        let (run, offset) = self.in_run(slot.at);
+        let handle = slot.run.expect("a changed slot has its run");
+        slot.record.write(&mut heap.bytes_mut(handle, offset + RECORD_BYTES)[offset..]);
+        let sum = &mut self.sums[run];
+        sum.bound = sum.bound.min(slot.record.bound);
+        self.page_bytes = self.page_bytes + slot.record.page_bytes() - old.page_bytes();
+        let keys = slot.record.keys.wrapping_sub(old.keys);
+        let volatile = slot.record.volatile.wrapping_sub(old.volatile);
+        if keys == 0 && volatile == 0 {
+            return;
+        }
+        sum.keys = sum.keys.wrapping_add(keys);
+        sum.volatile = sum.volatile.wrapping_add(volatile);
+        let (keys, volatile) = (i64::from(keys as i32), i64::from(volatile as i32));
+        self.keys = self.keys.wrapping_add_signed(keys);
+        self.volatile = self.volatile.wrapping_add_signed(volatile);
+        if !self.is_flushed {
+            self.counters.weights[usize::from(self.partition)].add(keys, volatile);
+        }
+    }
+
+    /// Counts a run's bound again.
+    pub fn refresh_bound(&mut self, heap: &Heap, run: usize) {
+        let slots = run * self.run_slots()..(run + 1) * self.run_slots();
+        self.sums[run].bound = slots.map(|at| self.slot(heap, at).record.bound).min().unwrap_or(NEVER);
+    }
+
+    /// Frees the slot's run if all its slots are empty.
+    pub fn release_run_if_empty(&mut self, heap: &mut Heap, slot: &SlotRef) {
+        let run = self.in_run(slot.at).0;
+        if let (0, Some(handle)) = (self.sums[run].keys, slot.run) {
+            heap.release(handle);
+            heap.bytes_mut(self.index, run * 4 + 4)[run * 4..].fill(0);
+            self.sums[run] = NO_SUM;
+        }
+    }
+
+    // ---- finding ----
+
+    /// Where the entry of a key is: what reading it takes, in registers. `locate` answers more, through memory.
+    #[inline(always)]
+    pub fn look_up(&self, store: &Store, at: usize, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        steps::note(1);
+        let record = self.slot(&store.heap, at).record;
+        if record.pages == 0 {
+            return None;
+        }
+        let page = directory::get(&store.heap, &record, page_index(key.hash, record.pages)).0?;
+        Some((page, store.find(page, key)?))
+    }
+
+    #[inline]
+    pub fn locate(&self, store: &Store, at: usize, key: &Key<'_>) -> Location {
+        self.locate_by(store, at, key, |page| store.find(page, key))
+    }
+
+    /// The location of a key that was just looked up: its entry is at `spot`, or it has none.
+    #[inline]
+    pub fn locate_seen(&self, store: &Store, at: usize, key: &Key<'_>, spot: Option<Spot>) -> Location {
+        self.locate_by(store, at, key, |page| {
+            debug_assert_eq!(store.find(page, key), spot);
+            spot
+        })
+    }
+
+    #[inline(always)]
+    fn locate_by(
+        &self,
+        store: &Store,
+        at: usize,
+        key: &Key<'_>,
+        find: impl FnOnce(Handle) -> Option<Spot>,
+    ) -> Location {
+        steps::note(1);
+        let slot = self.slot(&store.heap, at);
+        if slot.record.pages == 0 {
+            return Location { slot, page_index: 0, page: None, spot: None };
+        }
+        let page_index = page_index(key.hash, slot.record.pages);
+        let (page, _) = directory::get(&store.heap, &slot.record, page_index);
+        Location { slot, page_index, page, spot: page.and_then(find) }
+    }
+
+    // ---- all of it ----
+
+    /// What the table has of the global allocator.
+    pub fn malloc_bytes(&self) -> usize {
+        size_of::<Table>()
+            + self.sums.capacity() * size_of::<RunSum>()
+            + self.tally.memory_bytes()
+            + self.sizes.memory_bytes()
+    }
+
+    /// Calls `visit` with every page of a slot.
+    pub fn for_each_page(&self, heap: &Heap, at: usize, mut visit: impl FnMut(u32, Handle)) {
+        let record = self.slot(heap, at).record;
+        for index in 0..record.pages {
+            if let (Some(page), _) = directory::get(heap, &record, index) {
+                visit(index, page);
+            }
+        }
+    }
+
+    /// Places of slots that have keys, ascending.
+    pub fn slots_with_keys<'a>(&'a self, heap: &'a Heap) -> impl Iterator<Item = usize> + 'a {
+        self.sums
+            .iter()
+            .enumerate()
+            .filter(|(_, sum)| sum.keys > 0)
+            .flat_map(|(run, _)| run * self.run_slots()..(run + 1) * self.run_slots())
+            .filter(|&at| self.slot(heap, at).record.keys > 0)
+    }
+
+    /// It is no longer a database's: eviction does not count its keys.
+    pub fn mark_flushed(&mut self) {
+        self.is_flushed = true;
+        self.counters.weights[usize::from(self.partition)].add(-(self.keys as i64), -(self.volatile as i64));
+    }
+
+    /// Gives back what a table without keys has.
+    pub fn free_empty(self, store: &mut Store) {
+        debug_assert_eq!(self.keys, 0, "its runs went with their keys");
+        store.heap.release(self.index);
+    }
+
+    /// Returns how many objects of the arena and how many large values the table refers to.
+    pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 2] {
+        let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0]);
+        let (mut page_bytes, mut tally, mut sizes) = (0, Tally::default(), Sizes::default());
+        for (run, sum) in self.sums.iter().enumerate() {
+            let (mut run_keys, mut run_volatile) = (0, 0);
+            for at in run * self.run_slots()..(run + 1) * self.run_slots() {
+                let record = self.slot(&store.heap, at).record;
+                timed_hashes += u64::from(self.check_slot(store, at, &record, &slot_of, &mut referred));
+                page_bytes += record.page_bytes();
+                self.for_each_page(&store.heap, at, |_, page| {
+                    let page = store.heap.page(page);
+                    for account in page.spots().map(|spot| store.account(EntryBytes(page.entry(spot)))) {
+                        tally.add(&account);
+                        sizes.note(None, Some(&account));
+                    }
+                });
+                assert!(record.bound >= sum.bound, "a run's bound is a lower bound");
+                run_keys += record.keys;
+                run_volatile += record.volatile;
+            }
+            assert_eq!((sum.keys, sum.volatile), (run_keys, run_volatile));
+            assert_eq!(
+                self.run(&store.heap, run).is_some(),
+                run_keys > 0,
+                "a run is there while it has keys"
+            );
+            keys += u64::from(run_keys);
+            volatile += u64::from(run_volatile);
+            referred[0] += u64::from(run_keys > 0);
+        }
+        assert_eq!((self.keys, self.volatile, self.timed_hashes), (keys, volatile, timed_hashes));
+        assert_eq!(self.page_bytes, page_bytes);
+        assert!(self.tally.entry_bytes() <= page_bytes, "entries lie in pages");
+        self.tally.check_invariants(&tally);
+        self.sizes.check_invariants(&sizes);
+        referred
+    }
+
+    fn check_slot(
+        &self,
+        store: &Store,
+        at: usize,
+        record: &Record,
+        slot_of: &impl Fn(&[u8]) -> usize,
+        referred: &mut [u64; 2],
+    ) -> u32 {
+        let mut timed_hashes = 0;
+        referred[0] += directory::check_invariants(&store.heap, record) as u64;
+        let (mut keys, mut volatile, mut bytes, mut outside) = (0, 0, 0, 0);
+        for index in 0..record.pages {
+            let (Some(handle), bound) = directory::get(&store.heap, record, index) else { continue };
+            let page = store.heap.page(handle);
+            page.check_invariants();
+            assert!(page.len() > 0, "a page without entries has no bytes");
+            if !self.is_flushed {
+                store.snapshot.check_version(page.version());
+            }
+            referred[0] += 1;
+            bytes += page.used() as u64;
+            for spot in page.spots() {
+                let entry = EntryBytes(page.entry(spot));
+                let key = store.key_of(entry);
+                let hash = store.hasher.hash(key);
+                assert_eq!((page_index(hash, record.pages), tag_of(hash)), (index, page.tag(spot.index)));
+                assert_eq!(slot_of(key), at);
+                keys += 1;
+                if let Some(expiry) = entry.expiry() {
+                    volatile += 1;
+                    assert!(bound_of(expiry) >= bound, "a page's bound is a lower bound");
+                }
+                outside += entry.body().map_or(0, |body| store.body_units(body));
+                timed_hashes += u32::from(entry.body().is_some_and(|body| store.is_timed(body)));
+                referred[0] += u64::from(entry.place() == Place::Blob);
+                referred[1] += u64::from(entry.place() == Place::Large);
+            }
+        }
+        let counted = (keys, volatile, bytes, outside);
+        assert_eq!(counted, (record.keys, record.volatile, record.page_bytes(), record.outside()));
+        assert!(record.bound == NEVER || record.pages > 0);
+        timed_hashes
+    }
+}

@@ -1,0 +1,463 @@
+//! What the databases of a partition share: memory, the bodies of entries, what entries count for, and large objects. The
+//! pages are in `pages`.
+
+use crate::accounting::tally::{Account, Class, is_embstr};
+use crate::layout::entry::{
+    BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, split_keyed, value_bytes,
+};
+use crate::layout::heap::Heap;
+use crate::layout::key::{Key, blob_head, tag_of};
+use crate::layout::kind::{Encoding, Expiry, Form, Full, NewValue, Type};
+use crate::layout::large::Large;
+use crate::layout::last_used::{self, AccessMode};
+use crate::layout::packed::{Packed, PackedBuf};
+use crate::layout::packed_ints::packed_ints_len;
+use crate::layout::page::{self, Spot};
+use crate::layout::record::{NEVER, UNIT_BYTES};
+use crate::values::object::{Object, Objects, Root};
+use crate::values::saved::SnapshotState;
+use isotherm_arena::{Handle, Kind, class_bytes};
+use isotherm_stdx::{Prng, UnixMs, steps};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What all databases of a partition share.
+pub(crate) struct Store {
+    pub heap: Heap,
+    pub large: Large,
+    pub access: AccessMode,
+    pub lfu_log_factor: u32,
+    pub prng: Prng,
+    pub hasher: crate::layout::key::KeyHasher,
+    pub snapshot: SnapshotState,
+    pub objects: Objects,
+    /// A removed object of no more elements is freed at once.
+    pub freed_at_once_max: u64,
+    /// What was removed may wait for `free_step`: read without the lock.
+    pub unfreed: Arc<AtomicBool>,
+    /// Hashes that have fields with a time, by the lower bound of these.
+    pub field_bounds: BTreeSet<(u32, u32)>,
+    /// Where a small collection is changed, and what becomes of it: kept for the next one.
+    pub scratch: PackedBuf,
+    pub scratch_bytes: Vec<u8>,
+}
+
+impl Store {
+    /// Something waits for `free_step`: `Keyspace::has_unfreed` says so until a step has found nothing.
+    pub fn note_unfreed(&self) {
+        self.unfreed.store(true, Relaxed);
+    }
+
+    // ---- bodies ----
+
+    pub fn body(&self, body: BodyRef) -> &[u8] {
+        match body.place {
+            Place::Blob => self.heap.blob(blob(body), body.len as usize),
+            Place::Large => &self.large.get(body.raw)[..body.len as usize],
+            Place::Inline | Place::Object => unreachable!("neither an inline value nor an object has a body"),
+        }
+    }
+
+    pub fn body_mut(&mut self, body: BodyRef) -> &mut [u8] {
+        match body.place {
+            Place::Blob => self.heap.blob_mut(blob(body), body.len as usize),
+            Place::Large => self.large.grow(body.raw, 0).expect("nothing grows"),
+            Place::Inline | Place::Object => unreachable!("neither an inline value nor an object has a body"),
+        }
+    }
+
+    pub fn free_body(&mut self, body: BodyRef) {
+        match body.place {
+            Place::Blob => self.heap.release(blob(body)),
+            Place::Large => self.large.remove(body.raw),
+            Place::Object => self.release_object(body.raw),
+            Place::Inline => unreachable!("an inline value has no body"),
+        }
+    }
+
+    /// Whether a body is a hash that has fields with a time, as its table counts it.
+    pub fn is_timed(&self, body: BodyRef) -> bool {
+        body.place == Place::Object && self.objects.get(body.raw).timed
+    }
+
+    /// What a body takes, in units of 16 B.
+    pub fn body_units(&self, body: BodyRef) -> u64 {
+        let bytes = match body.place {
+            Place::Object => return self.objects.get(body.raw).tallied.units.get(),
+            Place::Blob => class_bytes(Kind::Blob, crate::layout::entry::BLOB_HEAD_BYTES + body.len as usize),
+            Place::Large => body.len as usize,
+            Place::Inline => unreachable!("an inline value has no body"),
+        };
+        (bytes as u64).div_ceil(UNIT_BYTES)
+    }
+
+    /// A body with room for a value of `value_bytes`, its key written if it belongs there, the value not yet.
+    pub fn empty_body(&mut self, plan: Plan, key: &Key<'_>, value_bytes: usize) -> Result<BodyRef, Full> {
+        let head = body_head_bytes(plan.keyed, key.bytes.len());
+        let len = head + value_bytes;
+        let raw = match plan.place {
+            Place::Blob => self.heap.new_blob(blob_head(key), len)?.raw(),
+            Place::Large => self.large.insert(len)?,
+            Place::Object => unreachable!("an object has no body"),
+            Place::Inline => unreachable!("an inline value has no body"),
+        };
+        let body = BodyRef { place: plan.place, raw, len: len as u32, keyed: plan.keyed };
+        if plan.keyed {
+            let bytes = self.body_mut(body);
+            bytes[..4].copy_from_slice(&(key.bytes.len() as u32).to_le_bytes());
+            bytes[4..head].copy_from_slice(key.bytes);
+        }
+        Ok(body)
+    }
+
+    pub fn new_body(&mut self, plan: Plan, key: &Key<'_>, value: NewValue<'_>) -> Result<BodyRef, Full> {
+        let body = self.empty_body(plan, key, value_bytes(value))?;
+        let head = body_head_bytes(plan.keyed, key.bytes.len());
+        let target = &mut self.body_mut(body)[head..];
+        match value {
+            NewValue::Int(int) => target.copy_from_slice(&int.to_le_bytes()[..target.len()]),
+            NewValue::Bytes(bytes) | NewValue::Raw(bytes) => target.copy_from_slice(bytes),
+            NewValue::Packed(packed) => target.copy_from_slice(packed.bytes),
+        }
+        Ok(body)
+    }
+
+    // ---- entries ----
+
+    /// The entry of a key in its page.
+    #[inline(always)]
+    pub fn find(&self, page: Handle, key: &Key<'_>) -> Option<Spot> {
+        self.heap.page(page).find(tag_of(key.hash), |entry| self.is_key(EntryBytes(entry), key.bytes))
+    }
+
+    #[inline]
+    pub fn is_key(&self, entry: EntryBytes<'_>, key: &[u8]) -> bool {
+        match entry.inline_key() {
+            Some(inline) => inline == key,
+            None => self.key_of(entry) == key,
+        }
+    }
+
+    #[inline]
+    pub fn key_of<'a>(&'a self, entry: EntryBytes<'a>) -> &'a [u8] {
+        match entry.inline_key() {
+            Some(key) => key,
+            None => {
+                let body = entry.body().expect("a key that is not inline lies in the body");
+                if body.place == Place::Object {
+                    return self.objects.get(body.raw).key.as_deref().expect("the object has the key");
+                }
+                split_keyed(self.body(body)).0
+            }
+        }
+    }
+
+    /// The bytes of the value, in whatever form.
+    #[inline]
+    pub fn value_bytes_of<'a>(&'a self, entry: EntryBytes<'a>) -> &'a [u8] {
+        match entry.body() {
+            None => entry.tail(),
+            Some(body) if body.keyed => split_keyed(self.body(body)).1,
+            Some(body) => self.body(body),
+        }
+    }
+
+    // ---- what is counted ----
+
+    /// What an entry of one of the tables counts for.
+    #[inline]
+    pub fn account(&self, entry: EntryBytes<'_>) -> Account {
+        let body = entry.body();
+        let (form, inline_key) = (entry.form(), entry.inline_key());
+        let key_bytes = inline_key.map_or_else(|| self.key_of(entry).len(), <[u8]>::len);
+        let mut account = Account {
+            class: Class::new(Type::String, Encoding::Int),
+            items: 0,
+            key_bytes: key_bytes as u32,
+            value_bytes: 0,
+            expiry_bytes: entry.expiry_bytes() as u8,
+            entry_bytes: entry.0.len() as u8,
+            blob_bytes: 0,
+            elsewhere: [0; 2],
+        };
+        let key_elsewhere = if inline_key.is_some() { 0 } else { key_bytes as u64 };
+        match body {
+            None => account.value_bytes = entry.tail().len() as u64,
+            Some(BodyRef { place: Place::Object, raw, .. }) => {
+                let tallied = &self.objects.get(raw).tallied;
+                account.value_bytes = tallied.units.get() * UNIT_BYTES - key_elsewhere;
+                account.elsewhere = [key_elsewhere, account.value_bytes];
+                (account.class, account.items) = (tallied.class, tallied.items);
+                return account;
+            }
+            Some(body) => {
+                account.value_bytes = u64::from(body.len) - body_head_bytes(body.keyed, key_bytes) as u64;
+                if body.place == Place::Blob {
+                    account.blob_bytes = BLOB_HEAD_BYTES as u32 + body.len;
+                } else {
+                    account.elsewhere = [key_elsewhere, account.value_bytes];
+                }
+            }
+        }
+        (account.class, account.items) = self.class_and_items(entry, form, &account);
+        account
+    }
+
+    /// Of what is no object.
+    #[inline]
+    fn class_and_items(&self, entry: EntryBytes<'_>, form: Form, account: &Account) -> (Class, u64) {
+        let encoding = match form {
+            Form::Int => Encoding::Int,
+            Form::Bytes
+                if is_embstr(
+                    account.key_bytes as usize,
+                    account.value_bytes as usize,
+                    account.expiry_bytes > 0,
+                ) =>
+            {
+                Encoding::Embstr
+            }
+            Form::Bytes | Form::Raw => Encoding::Raw,
+            form => crate::layout::kind::packed_encoding(form),
+        };
+        let items = match form {
+            Form::Int | Form::Bytes | Form::Raw => account.value_bytes,
+            Form::IntSet => packed_ints_len(self.value_bytes_of(entry)) as u64,
+            form => {
+                let stride = crate::layout::kind::stride_of(form);
+                (Packed::new(self.value_bytes_of(entry), stride).len() / stride) as u64
+            }
+        };
+        (Class::new(form.kind(), encoding), items)
+    }
+
+    // ---- access stamps, and values changed in place ----
+
+    /// Refreshes an entry's access stamp. False if its page has no column for it.
+    #[inline]
+    pub fn touch(&mut self, page: Handle, index: usize, now: UnixMs) -> bool {
+        let view = self.heap.page(page);
+        match self.access {
+            AccessMode::Page => {
+                let stamp = last_used::stamp(now);
+                if view.stamp() != stamp {
+                    page::set_stamp(self.heap.page_mut(page), stamp);
+                }
+            }
+            AccessMode::Lru => {
+                let Some(old) = view.access(index, AccessMode::Lru.width()) else { return false };
+                let stamp = last_used::stamp(now);
+                if old != stamp {
+                    page::set_access(self.heap.page_mut(page), index, stamp);
+                }
+            }
+            AccessMode::Lfu => {
+                let Some(old) = view.access(index, AccessMode::Lfu.width()) else { return false };
+                let counter = last_used::lfu_increment(old, self.lfu_log_factor, &mut self.prng);
+                if counter != old {
+                    page::set_access(self.heap.page_mut(page), index, counter);
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes a stamp that is known from elsewhere, if the mode in force keeps such stamps.
+    pub fn note_access(&mut self, page: Handle, index: usize, note: last_used::AccessNote, now: UnixMs) {
+        let has_column = self.heap.page(page).access(index, self.access.width()).is_some();
+        if let Some(stamp) = note.stamp(self.access, now).filter(|_| has_column) {
+            page::set_access(self.heap.page_mut(page), index, stamp);
+        }
+    }
+
+    /// The bytes of a string's value, to write. Not of an integer.
+    pub fn value_mut(&mut self, page: Handle, spot: Spot) -> &mut [u8] {
+        let view = self.heap.page(page);
+        let bytes = view.entry(spot);
+        let entry = EntryBytes(bytes);
+        debug_assert_ne!(entry.form(), Form::Int);
+        match entry.body() {
+            None => {
+                let (end, len) = (spot.offset + bytes.len(), entry.tail().len());
+                &mut self.heap.page_mut(page)[end - len..end]
+            }
+            Some(body) => {
+                let value = self.value_bytes_of(entry).len();
+                let body_len = body.len as usize;
+                &mut self.body_mut(body)[body_len - value..body_len]
+            }
+        }
+    }
+
+    /// Puts a value over an inline one of the same form and length, expiry and all else staying as they are: nothing
+    /// moves, and nothing is to be counted. False if it does not fit so, or if a snapshot has to see the old one first.
+    #[inline]
+    pub fn overwrite(
+        &mut self,
+        (page, spot): (Handle, Spot),
+        value: NewValue<'_>,
+        expiry: Expiry,
+        now: UnixMs,
+    ) -> bool {
+        let view = self.heap.page(page);
+        let (old_stamp, entry) = (view.stamp(), EntryBytes(view.entry(spot)));
+        let stays = match expiry {
+            Expiry::Clear => !entry.is_volatile(),
+            Expiry::Keep => true,
+            Expiry::At(_) => false,
+        };
+        let (end, old_len) = (spot.offset + entry.0.len(), entry.tail().len());
+        if !stays
+            || self.snapshot.is_active()
+            || entry.place() != Place::Inline
+            || old_len != value_bytes(value)
+            || entry.form() != form_of(value)
+        {
+            return false;
+        }
+        let stamp = last_used::stamp(now);
+        let bytes = self.heap.page_mut(page);
+        let target = &mut bytes[end - old_len..end];
+        match value {
+            NewValue::Int(int) => target.copy_from_slice(&int.to_le_bytes()[..old_len]),
+            NewValue::Bytes(new) | NewValue::Raw(new) => target.copy_from_slice(new),
+            NewValue::Packed(packed) => target.copy_from_slice(packed.bytes),
+        }
+        if old_stamp != stamp {
+            page::set_stamp(bytes, stamp);
+        }
+        true
+    }
+
+    // ---- objects ----
+
+    /// Takes an object out of the table to change it.
+    pub fn open_object(&mut self, number: u32) -> Box<Root> {
+        let mut root = self.objects.take(number);
+        let saving = self.snapshot.is_active() && root.seen != self.snapshot.version();
+        if saving && root.cut.is_none() {
+            root.cut = Some(root.outline());
+        }
+        root.body.structure_mut().set_saving(saving);
+        root
+    }
+
+    /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another than ours.
+    pub fn copy_object(&mut self, from: Option<&Store>, root: &Root) -> Result<u32, Full> {
+        let number = self.objects.reserve();
+        let structure = root.body.structure();
+        let copied = match from {
+            None => structure.duplicate(self, number),
+            Some(from) => structure.duplicate_from(from, self, number),
+        };
+        let body = match copied {
+            Ok(body) => body,
+            Err(full) => {
+                self.objects.give_back(number);
+                return Err(full);
+            }
+        };
+        let seen = self.snapshot.version();
+        self.objects.put(number, Root::new(body, seen));
+        self.list_bound(number);
+        Ok(number)
+    }
+
+    /// Where the active cycle finds a hash that has fields with a time: under its bound.
+    pub fn list_bound(&mut self, number: u32) {
+        let root = self.objects.get_mut(number);
+        let Object::Hash(fields) = &mut root.body else { return };
+        let bound = if fields.record.volatile > 0 { fields.record.bound } else { NEVER };
+        let old = std::mem::replace(&mut fields.listed, bound);
+        if old == bound {
+            return;
+        }
+        if old != NEVER {
+            self.field_bounds.remove(&(old, number));
+        }
+        if bound != NEVER {
+            self.field_bounds.insert((bound, number));
+        }
+    }
+
+    /// An entry that named an object is gone.
+    pub fn release_object(&mut self, number: u32) {
+        if self.objects.get(number).references == 1
+            && let Object::Hash(fields) = &mut self.objects.get_mut(number).body
+            && fields.listed != NEVER
+        {
+            let listed = std::mem::replace(&mut fields.listed, NEVER);
+            self.field_bounds.remove(&(listed, number));
+        }
+        // What the snapshot under way has yet to tell stays.
+        let keeps = self.snapshot.is_active() && self.objects.get(number).seen != self.snapshot.version();
+        if !self.objects.release(number, keeps) || keeps {
+            return;
+        }
+        if self.objects.get(number).body.structure().parts() <= self.freed_at_once_max {
+            while !self.free_next_doomed(usize::MAX) {}
+        } else {
+            self.note_unfreed();
+        }
+    }
+
+    /// Notes whether `free_step` has something to do for an object.
+    #[inline]
+    pub fn note_untidy(&mut self, number: u32) {
+        if self.objects.note_untidy(number) {
+            self.note_unfreed();
+        }
+    }
+
+    // ---- objects that are gone ----
+
+    /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
+    pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
+        if self.objects.next_doomed().is_none() {
+            return false;
+        }
+        self.free_next_doomed(nodes_max);
+        steps::note(nodes_max as u64);
+        true
+    }
+
+    /// Goes on freeing the object that was doomed last; there is one. True if it is gone.
+    fn free_next_doomed(&mut self, nodes_max: usize) -> bool {
+        let number = self.objects.next_doomed().expect("an object is doomed");
+        let mut root = self.open_object(number);
+        let done = root.body.structure_mut().free_step(self, nodes_max);
+        self.objects.put(number, root);
+        if done {
+            self.objects.bury();
+        }
+        done
+    }
+
+    /// Moves a node of an object.
+    pub fn relocate_node(&mut self, handle: Handle) -> bool {
+        let head = self.heap.bytes(handle, 8);
+        let number = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+        let id = u32::from_le_bytes(head[4..].try_into().expect("four bytes"));
+        let mut root = self.objects.take(number);
+        let moved = root.body.structure_mut().relocate(self, id, handle);
+        self.objects.put(number, root);
+        moved
+    }
+
+    /// Moves a page of a hash or set.
+    pub fn relocate_page_of(&mut self, number: u32, handle: Handle) -> bool {
+        let mut root = self.objects.take(number);
+        let moved = match &mut root.body {
+            Object::Hash(fields) | Object::Set(fields) => fields.relocate_page(self, handle),
+            _ => unreachable!("only hashes and sets have pages"),
+        };
+        self.objects.put(number, root);
+        moved
+    }
+}
+
+fn blob(body: BodyRef) -> Handle {
+    Handle::from_raw(body.raw).expect("a blob's handle is one")
+}
