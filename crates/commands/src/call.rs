@@ -17,10 +17,8 @@ pub struct Call<'c, 't, 'k> {
     /// Random numbers, seeded by the server.
     pub prng: &'c mut isotherm_stdx::Prng,
     pub settings: &'c CallSettings,
-    /// Whether the client can wait. Inside EXEC nobody can.
+    /// Whether the client can wait. Inside EXEC no client can.
     pub may_wait: bool,
-    /// What it waits for (`Call::wait_for`).
-    pub wait: Option<Box<Wait>>,
 }
 
 /// Keys that dispatch has hashed already: the arguments from `first` on, every `step`, as far as they go.
@@ -87,15 +85,24 @@ impl Default for CallSettings {
     }
 }
 
-/// How a command ended. Closed: dispatch decides about each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How a command ended. Closed: the caller decides about each. What it carries is boxed, for it is rare: an
+/// outcome travels in two registers.
+#[derive(Debug)]
 pub enum Outcome {
     /// The reply is written.
     Done,
-    /// Nothing was changed or replied: the session waits for its keys.
-    Block,
-    /// Nothing was changed or replied: values that it needs are not in memory.
-    Cold,
+    /// Nothing was changed or replied: the client waits for its keys.
+    Block(Box<Wait>),
+    /// Nothing was changed or replied: values that it needs are not in memory. The command runs again once they are.
+    Cold(Box<ColdKeys>),
+}
+
+const _: () = assert!(size_of::<Outcome>() <= 2 * size_of::<usize>(), "two registers");
+
+/// Keys whose values a command needs and that are not in memory: all that are known, so that they are fetched together.
+#[derive(PartialEq, Eq, Debug)]
+pub struct ColdKeys {
+    pub keys: Vec<(Db, Box<[u8]>)>,
 }
 
 /// Whether an argument is the word, in any case; as Valkey compares them, up to the first NUL.

@@ -133,6 +133,8 @@ pub enum Reach {
     /// One after the other, each for a moment: reports about the whole (INFO, MEMORY MAP, ...), and what has to wait until no
     /// command is under way that began before it (CLIENT KILL). The handler locks them; inside EXEC all are held.
     Each,
+    /// Those that the session's queued commands need, and those of the keys that it watches (EXEC).
+    Queue,
     /// Those of its keys, but not all at once: the handler locks by itself, a part at a time (WATCH).
     Parts,
 }

@@ -16,6 +16,7 @@ use isotherm_stdx::{LongDouble, parse_i64};
 use std::ops::Range;
 
 /// What a command waits for.
+#[derive(Debug)]
 pub struct Wait {
     /// Only a key of this type is worth a try.
     pub kind: Type,
@@ -34,10 +35,10 @@ const OUT_OF_RANGE: &str = "ERR timeout is out of range";
 
 impl<'c> Call<'c, '_, '_> {
     /// Nothing is there: the client waits. Only where `may_wait`; elsewhere the command answers as if its time were over.
-    pub fn wait_for(&mut self, wait: Wait) -> Outcome {
-        assert!(self.may_wait, "whoever may not wait is answered");
-        self.wait = Some(Box::new(wait));
-        Outcome::Block
+    #[cold]
+    pub fn wait_for(&self, wait: Wait) -> Outcome {
+        assert!(self.may_wait, "a client that may not wait is answered");
+        Outcome::Block(Box::new(wait))
     }
 
     /// Whether the key may be looked at. Only the keys of a command that is run again may be out of reach.

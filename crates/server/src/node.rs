@@ -21,12 +21,11 @@ use crate::process::control;
 use crate::process::listeners::Listeners;
 use crate::process::log;
 use crate::process::shutdown::Pending;
-use crate::request::blocking;
-use crate::request::registry::{Commands, Entry};
-use crate::session::{Attention, ClientShared, Session};
+use crate::request::registry::Commands;
+use crate::session::{Attention, ClientShared};
 use crate::upkeep::compaction::Progress;
 use crate::upkeep::memory::Memory;
-use crate::worker;
+use crate::worker::letter::Letter;
 
 pub struct Node {
     pub keyspace: Keyspace,
@@ -72,7 +71,7 @@ pub struct Node {
     tasks: AtomicU32,
     /// The default user has a password.
     password: AtomicBool,
-    workers: Box<[Sender<worker::Letter>]>,
+    workers: Box<[Sender<Letter>]>,
     /// By worker: one of its connections waits until undelivered messages take less.
     uncrowding_awaited: Box<[AtomicBool]>,
     control: Sender<control::Letter>,
@@ -80,10 +79,11 @@ pub struct Node {
 
 /// What a node is made of beside its configuration.
 pub struct Parts {
+    pub commands: Commands,
     pub keyspace: Keyspace,
     pub config: Config,
     pub config_file: Option<PathBuf>,
-    pub workers: Box<[Sender<worker::Letter>]>,
+    pub workers: Box<[Sender<Letter>]>,
     pub control: Sender<control::Letter>,
     pub random: [u8; 32],
 }
@@ -102,6 +102,7 @@ impl Tasks {
     pub const MONITORED: Tasks = Tasks(8);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
+    pub const NONE: Tasks = Tasks(0);
     pub const ANY: Tasks = Tasks(u32::MAX);
 
     pub const fn or(self, other: Tasks) -> Tasks {
@@ -116,13 +117,12 @@ impl Tasks {
 impl Node {
     /// Makes the node of this process.
     pub fn start(parts: Parts) -> &'static Node {
-        let commands = Commands::build();
         // The last place of the counters is the control thread's.
-        let stats = Stats::new(parts.workers.len() + 1, commands.all().len());
+        let stats = Stats::new(parts.workers.len() + 1, parts.commands.all().len());
         let (id, seed) = parts.random.split_at(20);
         let node = Node {
             keyspace: parts.keyspace,
-            commands,
+            commands: parts.commands,
             clients: Clients::default(),
             stats,
             command_log: CommandLog::default(),
@@ -174,13 +174,13 @@ impl Node {
         self.stats.thread(self.workers.len())
     }
 
-    pub fn post(&self, worker: usize, letter: worker::Letter) {
+    pub fn post(&self, worker: usize, letter: Letter) {
         self.workers[worker].post(letter);
     }
 
     /// The same; a letter to the worker `from`, who posts it, does not wake it. Were it another thread that posts, the
     /// worker would sleep on it, and on all that comes behind it: only the first letter wakes.
-    pub fn post_from(&self, from: Option<u16>, worker: u16, letter: worker::Letter) {
+    pub fn post_from(&self, from: Option<u16>, worker: u16, letter: Letter) {
         debug_assert!(
             from.is_none_or(|from| holds::thread() == Some(usize::from(from))),
             "the poster is the thread that runs"
@@ -211,20 +211,6 @@ impl Node {
         self.password.store(!self.config.password().is_empty(), Ordering::Release);
     }
 
-    /// Why this session may not run a command that is protected, if so.
-    pub fn protects(&self, session: &Session, command: &Entry) -> Option<String> {
-        if command.spec.name != "debug" && command.parent != Some("debug") {
-            return None;
-        }
-        let is_local = session.shared.is_local();
-        (!self.config.debug_permission().allows(is_local)).then(|| {
-            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
-             you can run it from a local connection, otherwise you need to set this option \
-             in the configuration file, and then restart the server."
-                .to_string()
-        })
-    }
-
     pub fn log_attack(&self, addr: &str) {
         log::warning(format!(
             "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Isotherm. \
@@ -247,9 +233,9 @@ impl Node {
     /// The connection runs no further command, takes nothing that it waits for, and is closed by its owner.
     pub fn kill(&self, client: &ClientShared) {
         client.ask(Attention::KILL);
-        blocking::end(client);
+        client.end_waiting();
         let token = client.token.load(Ordering::Acquire);
-        self.post(usize::from(client.worker), worker::Letter::Attend { token, id: client.id });
+        self.post(usize::from(client.worker), Letter::Attend { token, id: client.id });
     }
 
     pub fn disconnected(&self, client: &ClientShared) {
@@ -314,7 +300,7 @@ impl Node {
     pub fn post_uncrowded(&self) {
         for (worker, is_awaited) in self.uncrowding_awaited.iter().enumerate() {
             if is_awaited.swap(false, Ordering::SeqCst) {
-                self.post(worker, worker::Letter::Uncrowded);
+                self.post(worker, Letter::Uncrowded);
             }
         }
     }
@@ -331,7 +317,7 @@ impl Node {
     }
 
     fn post_pause_changed(&self) {
-        (0..self.workers.len()).for_each(|worker| self.post(worker, worker::Letter::PauseChanged));
+        (0..self.workers.len()).for_each(|worker| self.post(worker, Letter::PauseChanged));
     }
 
     // ---- the end ----

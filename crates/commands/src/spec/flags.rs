@@ -38,6 +38,15 @@ impl Flags {
     pub const TOUCHES_ARBITRARY_KEYS: Flags = Flags(1 << 21);
     /// It works on all databases at once (FLUSHALL).
     pub const ALL_DBS: Flags = Flags(1 << 22);
+    /// Between MULTI and EXEC it is run at once (EXEC, DISCARD, QUIT, RESET).
+    pub const NEVER_QUEUED: Flags = Flags(1 << 23);
+    /// A session of RESP2 that listens to channels may send it.
+    pub const FOR_SUBSCRIBERS: Flags = Flags(1 << 24);
+    /// What CLIENT CACHING has said holds beyond it.
+    pub const KEEPS_CACHING: Flags = Flags(1 << 25);
+    /// It reports what only the operating system knows; and what takes a look at the memory map.
+    pub const ASKS_SYSTEM: Flags = Flags(1 << 26);
+    pub const ASKS_MEMORY_MAP: Flags = Flags(1 << 27);
 
     const NAMES: &[(Flags, &str)] = &[
         (Flags::WRITE, "write"),

@@ -83,10 +83,9 @@ impl Server {
             prng: &mut self.prng,
             settings: &self.settings,
             may_wait: false,
-            wait: None,
         };
         let outcome = (command.handler.expect("a command with code"))(&mut call);
-        assert_eq!(outcome, Outcome::Done);
+        assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
         if held.has_flushed() {
             held.exempt(u64::MAX / 2);
             held.free_flushed();

@@ -45,7 +45,7 @@ fn set(call: &mut AdminCall<'_>) -> Outcome {
     }
     let pairs: Vec<(&[u8], &[u8])> =
         (0..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect();
-    let (node, session, holds_keys) = (call.node, &call.session, call.held.holds_any());
+    let (node, session, holds_keys) = (call.node, &call.session, call.exec.held.holds_any());
     let may_protected = node.config.protected_permission().allows(session.shared.is_local());
     match node.config.set(&pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {
         Ok(()) => call.reply.ok(),

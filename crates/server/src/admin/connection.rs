@@ -75,8 +75,8 @@ fn select(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Back to what a new connection is; only what the library says of itself stays.
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
-    transaction::leave(call.session, call.held);
-    call.session.stop_listening(call.node, call.held, call.audience);
+    transaction::leave(call.session, &mut call.exec.held);
+    call.session.stop_listening(call.node, &mut call.exec.held, call.audience);
     let session = &mut *call.session;
     session.db = Db(0);
     session.authenticated = !call.node.auth_required();

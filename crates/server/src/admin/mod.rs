@@ -18,17 +18,18 @@ mod server;
 mod slot_stats;
 
 pub use client::{client_line, client_name_line};
-use isotherm_commands::Outcome;
 use isotherm_commands::spec::Command;
-use isotherm_keyspace::{Conditions, EffectSink, ExpiryMode, Held, Survey, Txn, UnixMs};
+use isotherm_commands::{Flags, Outcome};
+use isotherm_keyspace::{Conditions, ExpiryMode, Survey, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
-use isotherm_stdx::Prng;
 pub use memory::Mark;
 
 use crate::effects::pubsub::Audience;
 use crate::node::Node;
 use crate::observe::info::{self, Facts, Snapshot};
+use crate::request::execute::Exec;
 use crate::request::registry::Entry;
+use crate::request::transaction;
 use crate::session::{Queued, Session};
 
 pub type AdminHandler = fn(&mut AdminCall<'_>) -> Outcome;
@@ -44,25 +45,25 @@ pub struct AdminCall<'c> {
     /// Read once for this command (or EXEC).
     pub now: UnixMs,
     pub conditions: Conditions,
-    /// What the declaration asked for (key specs, `Reach::All`) is held.
-    pub held: &'c mut Held<'static>,
-    pub sink: &'c mut dyn EffectSink,
-    pub prng: &'c mut Prng,
+    /// Of its worker. What the declaration asked for (key specs, `Reach::All`) is held.
+    pub exec: &'c mut Exec,
     /// Who of this worker listens to what.
     pub audience: &'c mut Audience,
     /// Inside EXEC, what the system says if a command of it tells that.
     pub facts: Option<&'c Facts>,
+    /// EXEC runs others.
+    pub handlers: &'c [Option<AdminHandler>],
 }
 
 impl AdminCall<'_> {
     /// A transaction over what is held, for commands that also look at keys.
     pub fn txn(&mut self) -> Txn<'_, 'static> {
-        Txn::new(self.held, self.conditions, self.sink)
+        Txn::new(&mut self.exec.held, self.conditions, &mut self.exec.pump)
     }
 
     /// A look at all partitions, for a command that reaches for each (`Reach::Each`).
     pub fn survey(&mut self) -> Survey<'_, 'static> {
-        Survey::new(self.held)
+        Survey::new(&mut self.exec.held)
     }
 
     /// The figures of this moment.
@@ -73,29 +74,30 @@ impl AdminCall<'_> {
     /// The same for those that look without leaving a trace: expired keys are still there, and nothing is touched.
     pub fn debug_txn(&mut self) -> Txn<'_, 'static> {
         let conditions = Conditions { expiry_mode: ExpiryMode::Keep, no_touch: true, ..self.conditions };
-        Txn::new(self.held, conditions, self.sink)
+        Txn::new(&mut self.exec.held, conditions, &mut self.exec.pump)
     }
 }
 
-/// Whether a command of a transaction tells what only the system knows.
-pub fn tells_facts(queue: &[Queued]) -> bool {
-    const TELL_FACTS: [&str; 5] = ["info", "memory|stats", "memory|doctor", "memory|map", "memory|diff"];
-    queue.iter().any(|queued| TELL_FACTS.contains(&&*queued.command.name))
+/// Whether a command of a transaction reports what only the system knows.
+pub fn asks_system(queue: &[Queued]) -> bool {
+    queue.iter().any(|queued| queued.command.spec.flags.has(Flags::ASKS_SYSTEM))
 }
 
 /// Asks the system for a transaction with these commands, before anything is locked: /proc takes its time, with the memory
 /// map some ten milliseconds a gigabyte.
 pub fn facts_for(node: &Node, queue: &[Queued]) -> Facts {
-    let tells_map = |queued: &Queued| match &*queued.command.name {
-        "info" => info::wants_map(&queued.args.args().from(1).iter().collect::<Vec<_>>()),
-        name => matches!(name, "memory|map" | "memory|diff"),
+    let asks_map = |queued: &Queued| {
+        let flags = queued.command.spec.flags;
+        let sections = || queued.args.args().from(1).iter().collect::<Vec<_>>();
+        flags.has(Flags::ASKS_MEMORY_MAP) || flags.has(Flags::ASKS_SYSTEM) && info::wants_map(&sections())
     };
-    Facts::ask(node, queue.iter().any(tells_map))
+    Facts::ask(node, queue.iter().any(asks_map))
 }
 
 /// Every session and server command, by group.
 pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     connection::COMMANDS,
+    transaction::COMMANDS,
     client::COMMANDS,
     cluster::COMMANDS,
     command::COMMANDS,

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::effects::pubsub::Hearers;
 use crate::node::{Node, Tasks};
 use crate::session::Session;
-use crate::worker::Letter;
+use crate::worker::letter::Letter;
 
 /// How many sessions of each worker monitor.
 #[derive(Default)]

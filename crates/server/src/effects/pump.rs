@@ -18,7 +18,7 @@ pub struct Pump {
     mask: EffectMask,
     events: Events,
     /// The session whose command runs; 0 if it is none's.
-    pub author: Author,
+    author: Author,
     /// For those who have read a key, and for those who have named a prefix.
     stale: Vec<Stale>,
     changes: Changes,
@@ -28,6 +28,12 @@ impl Pump {
     pub fn new(node: &'static Node, worker: Option<u16>) -> Pump {
         let (mask, events) = (EffectMask::NONE, Events::default());
         Pump { node, worker, mask, events, author: 0, stale: Vec::new(), changes: Changes::new() }
+    }
+
+    /// A command of this session begins; 0 if it is no session's.
+    #[inline]
+    pub fn begin(&mut self, author: Author) {
+        self.author = author;
     }
 
     /// Which events are to be told from now on.

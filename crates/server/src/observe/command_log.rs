@@ -196,7 +196,7 @@ mod tests {
     use isotherm_resp::ArgsBuf;
 
     fn kept(request: &[&str]) -> Vec<String> {
-        let commands = Commands::build();
+        let commands = Commands::build(crate::admin::COMMANDS);
         let command = commands.find(request[0].as_bytes()).expect("a command");
         let sub = request.get(1).and_then(|word| command.subcommand(word.as_bytes()));
         let words: Vec<&[u8]> = request.iter().map(|word| word.as_bytes()).collect();
@@ -234,7 +234,7 @@ mod tests {
     fn the_newest_stay() {
         let (config, log) = (Config::default(), CommandLog::default());
         let set = |name: &[u8], value: &[u8]| config.set(&[(name, value)], false, &mut |_| Ok(())).unwrap();
-        let commands = Commands::build();
+        let commands = Commands::build(crate::admin::COMMANDS);
         let args = ArgsBuf::from_slices(&[b"ping"]);
         let note = |value| {
             let command = commands.find(b"ping").expect("a command");

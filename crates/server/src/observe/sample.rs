@@ -2,13 +2,15 @@
 //!
 //! Every command counts one number down and goes on; whoever reaches 0 is looked at, and says when the next one is.
 
-use isotherm_commands::spec::key_positions;
-use isotherm_keyspace::{Db, Slot};
-use isotherm_resp::Args;
+use isotherm_commands::spec::{KeyFlags, key_positions};
+use isotherm_keyspace::Slot;
+use isotherm_stdx::Prng;
 
+use crate::node::Node;
 use crate::observe::hot_keys::Use;
-use crate::request::dispatch::Dispatcher;
-use crate::request::registry::Entry;
+use crate::observe::stats::ThreadStats;
+use crate::request::cached_config::Hot;
+use crate::request::metering::Timed;
 
 /// Of a command with many keys so many are counted as used.
 const KEYS_MAX: usize = 16;
@@ -19,11 +21,13 @@ pub struct Sampler {
     left: u32,
     /// Of those that are looked at: until one is a sample of the keys.
     until_sample: u32,
+    /// Kept for its memory.
+    positions: Vec<(usize, KeyFlags)>,
 }
 
 impl Default for Sampler {
     fn default() -> Sampler {
-        Sampler { left: 1, until_sample: 0 }
+        Sampler { left: 1, until_sample: 0, positions: Vec::new() }
     }
 }
 
@@ -40,60 +44,67 @@ impl Sampler {
     }
 }
 
-impl Dispatcher {
+impl Sampler {
     #[inline(never)]
-    pub(crate) fn look_closer(
+    pub fn look_closer(
         &mut self,
-        db: Db,
-        command: &'static Entry,
-        args: Args<'_>,
-        ticks: u64,
-        reply_bytes: usize,
+        node: &Node,
+        stats: &ThreadStats,
+        hot: &Hot,
+        prng: &mut Prng,
+        timed: &Timed<'_>,
     ) {
-        let (counts_slots, ratio) = (self.hot.counts_slots, self.hot.hot_keys_ratio);
-        let is_sample = ratio > 0 && self.sampler.until_sample == 1;
+        let (counts_slots, ratio) = (hot.counts_slots, hot.hot_keys_ratio);
+        let is_sample = ratio > 0 && self.until_sample == 1;
         if counts_slots || is_sample {
-            self.positions.clear();
+            let mut positions = std::mem::take(&mut self.positions);
+            positions.clear();
             // A command whose keys cannot be told has failed.
-            let _ = key_positions(command.spec, args, &mut self.positions);
-            if let Some((at, _)) = self.positions.first().filter(|_| counts_slots) {
-                let counters = self.stats.slots.of(Slot::of_key(args.get(*at)));
-                counters.ticks.add(ticks);
-                counters.input_bytes.add(args.wire_bytes() as u64);
-                counters.output_bytes.add(reply_bytes as u64);
+            let _ = key_positions(timed.command.spec, timed.args, &mut positions);
+            if let Some((at, _)) = positions.first().filter(|_| counts_slots) {
+                let counters = stats.slots.of(Slot::of_key(timed.args.get(*at)));
+                counters.ticks.add(timed.ticks);
+                counters.input_bytes.add(timed.args.wire_bytes() as u64);
+                counters.output_bytes.add(timed.reply_bytes as u64);
             }
+            if is_sample {
+                note_uses(node, stats, timed, &positions, ratio);
+            }
+            self.positions = positions;
         }
-        if is_sample {
-            self.note_uses(db, args, ticks, ratio);
-        }
-        self.plan_next(counts_slots, ratio, is_sample);
-    }
-
-    fn note_uses(&self, db: Db, args: Args<'_>, ticks: u64, ratio: u32) {
-        let keys = self.positions.len().min(KEYS_MAX);
-        for (at, _) in &self.positions[..keys] {
-            let name = args.get(*at);
-            let hash = self.node.keyspace.key(name).identity();
-            let ticks = ticks / keys as u64;
-            self.stats.hot_keys.note(Use { db, name, hash, ticks }, ratio);
-        }
+        self.plan_next(prng, counts_slots, ratio, is_sample);
     }
 
     /// Distances are drawn: `ratio` in the mean.
-    fn plan_next(&mut self, counts_slots: bool, ratio: u32, was_sample: bool) {
-        let sampler = &mut self.sampler;
+    fn plan_next(&mut self, prng: &mut Prng, counts_slots: bool, ratio: u32, was_sample: bool) {
         if ratio == 0 {
-            sampler.until_sample = 0;
-        } else if was_sample || sampler.until_sample == 0 {
-            sampler.until_sample = 1 + self.prng.below(2 * u64::from(ratio) - 1) as u32;
+            self.until_sample = 0;
+        } else if was_sample || self.until_sample == 0 {
+            self.until_sample = 1 + prng.below(2 * u64::from(ratio) - 1) as u32;
         } else {
-            sampler.until_sample -= 1;
+            self.until_sample -= 1;
         }
         // While slots are counted every command is looked at; else only the sample.
-        sampler.left = match (counts_slots, ratio) {
+        self.left = match (counts_slots, ratio) {
             (true, _) => 1,
             (false, 0) => u32::MAX,
-            (false, _) => std::mem::replace(&mut sampler.until_sample, 1),
+            (false, _) => std::mem::replace(&mut self.until_sample, 1),
         };
+    }
+}
+
+fn note_uses(
+    node: &Node,
+    stats: &ThreadStats,
+    timed: &Timed<'_>,
+    positions: &[(usize, KeyFlags)],
+    ratio: u32,
+) {
+    let keys = positions.len().min(KEYS_MAX);
+    for (at, _) in &positions[..keys] {
+        let name = timed.args.get(*at);
+        let hash = node.keyspace.key(name).identity();
+        let ticks = timed.ticks / keys as u64;
+        stats.hot_keys.note(Use { db: timed.db, name, hash, ticks }, ratio);
     }
 }

@@ -23,7 +23,7 @@ use crate::process::shutdown::Signal;
 use crate::process::supervisor;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
-use crate::worker;
+use crate::worker::letter;
 use isotherm_allocator::{self as allocator, Format};
 
 /// A letter to the control thread.
@@ -223,7 +223,7 @@ impl Control {
             peer.is_none_or(|ip| ip.is_loopback()),
             unix_now().0,
         );
-        node.post(worker, worker::Letter::Connect(Box::new((stream, Arc::new(shared)))));
+        node.post(worker, letter::Letter::Connect(Box::new((stream, Arc::new(shared)))));
     }
 
     // ---- the end ----

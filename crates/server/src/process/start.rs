@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
+use crate::admin;
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::node::{Node, Parts};
@@ -18,6 +19,7 @@ use crate::process::logo;
 use crate::process::start_options;
 use crate::process::supervisor;
 use crate::process::system;
+use crate::request::registry::Commands;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
 
@@ -93,6 +95,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     let events = Events::new().map_err(no_events)?;
     let mailbox = events.mailbox().map_err(no_events)?;
     let node = Node::start(Parts {
+        commands: Commands::build(admin::COMMANDS),
         keyspace,
         config,
         config_file: loaded.file,

@@ -11,6 +11,7 @@ use crate::node::Node;
 use crate::observe::command_log::Kind;
 use crate::observe::holds::LONG_HOLD;
 use crate::request::clock::CommandClock;
+use crate::request::gate_bits::Gates;
 use std::sync::atomic::Ordering;
 
 /// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
@@ -70,10 +71,8 @@ pub struct Hot {
     pub maxmemory_bytes: u64,
     /// All clients together may take only so much.
     pub client_bytes_max: u64,
-    /// There should be replicas, and there are none yet: nothing may be written.
-    pub lacks_replicas: bool,
-    /// Nothing in the configuration stands between a session and its command.
-    pub calm: bool,
+    /// The gates that stand between sessions and their commands because of the configuration.
+    pub gates: Gates,
     /// Idle connections are closed after so many seconds; 0 for never.
     pub timeout_seconds: u64,
     pub import_mode: bool,
@@ -142,8 +141,10 @@ impl Hot {
             reply_lists,
             maxmemory_bytes: config.maxmemory_bytes(),
             client_bytes_max: config.client_memory_bytes_max().unwrap_or(u64::MAX),
-            lacks_replicas,
-            calm: config.maxmemory_bytes() == 0 && !lacks_replicas,
+            // There should be replicas, and there are none yet: nothing may be written.
+            gates: Gates::PROTECTION
+                .or(Gates::REPLICAS.when(lacks_replicas))
+                .or(Gates::GROWTH.when(config.maxmemory_bytes() > 0)),
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
             long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),

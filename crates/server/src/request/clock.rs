@@ -51,11 +51,15 @@ impl CommandClock {
     /// A command ends and the next begins: the ticks that it took.
     #[inline]
     pub fn lap(&mut self) -> u64 {
-        let end = self.ticks.raw();
+        self.lap_since(self.began)
+    }
+
+    /// The same for a command that began at `began`, and within which others may have ended.
+    #[inline]
+    pub fn lap_since(&mut self, began: u64) -> u64 {
+        self.began = self.ticks.raw();
         // A thread that moves between cores may see a counter that is some ticks behind.
-        let taken = end.saturating_sub(self.began);
-        self.began = end;
-        taken
+        self.began.saturating_sub(began)
     }
 
     /// When the command under way began, or when the last one ended.

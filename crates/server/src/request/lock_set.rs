@@ -1,14 +1,20 @@
-//! The partitions that a command or a transaction needs, collected before any is locked.
+//! What a command or a transaction locks: the partitions of all that it names, collected before any is locked.
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_commands::spec::{InvalidKeys, KeyFlags, key_positions};
+use isotherm_keyspace::{Held, Keyspace, Slot, Want};
+use isotherm_resp::Args;
+
+use crate::request::registry::{Entry, Locks};
 
 #[derive(Default)]
-pub struct Wanted {
+pub struct LockSet {
     partitions: Vec<u16>,
     all: bool,
+    /// Kept for its memory.
+    positions: Vec<(usize, KeyFlags)>,
 }
 
-impl Wanted {
+impl LockSet {
     pub fn clear(&mut self) {
         self.partitions.clear();
         self.all = false;
@@ -26,6 +32,41 @@ impl Wanted {
         self.all = true;
     }
 
+    /// Adds what `command` needs. Inside a transaction nothing can be locked later, so a command that would lock one
+    /// partition after the other needs all of them there.
+    pub fn add_command(&mut self, keyspace: &Keyspace, command: &Entry, args: Args<'_>) {
+        match command.locks {
+            Locks::None | Locks::Queue => {}
+            Locks::All | Locks::Each => self.add_all(),
+            Locks::One | Locks::Keys => {
+                if self.find_keys(command, args).is_err() {
+                    // The handler knows a better answer; whatever it looks at on the way is held.
+                    return self.add_all();
+                }
+                for at in 0..self.positions.len() {
+                    let name = args.get(self.positions[at].0);
+                    self.add(keyspace.partition_of(Slot::of_key(name)));
+                }
+            }
+        }
+    }
+
+    /// The arguments that are keys of `command`.
+    pub fn find_keys(
+        &mut self,
+        command: &Entry,
+        args: Args<'_>,
+    ) -> Result<&[(usize, KeyFlags)], InvalidKeys> {
+        self.positions.clear();
+        key_positions(command.spec, args, &mut self.positions)?;
+        Ok(&self.positions)
+    }
+
+    /// The keys of the command that was added last.
+    pub fn names<'b>(&self, args: Args<'b>) -> impl Iterator<Item = &'b [u8]> {
+        self.positions.iter().map(move |(at, _)| args.get(*at))
+    }
+
     /// Locks what was collected. Says whether another thread had a part of it.
     #[inline]
     pub fn acquire(&mut self, held: &mut Held<'static>) -> bool {
@@ -39,4 +80,11 @@ impl Wanted {
             held.acquire(Want::Many(&self.partitions))
         }
     }
+}
+
+/// Whether everything that `command` names is held.
+pub fn holds_keys(held: &Held<'_>, command: &Entry, args: Args<'_>) -> bool {
+    let mut positions = Vec::new();
+    key_positions(command.spec, args, &mut positions).is_ok()
+        && positions.iter().all(|(at, _)| held.holds(&held.keyspace().key(args.get(*at))))
 }

@@ -3,9 +3,19 @@
 
 pub mod blocking;
 pub mod cached_config;
+pub mod caller;
 pub mod clock;
 pub mod dispatch;
+pub mod execute;
+pub mod follow_up;
+pub mod gate_bits;
+pub mod gates;
 pub mod lock_set;
+pub mod metering;
+pub mod next;
 pub mod prefetch;
 pub mod registry;
+pub mod reply_limits;
+pub mod resolve;
 pub mod transaction;
+pub mod turn;

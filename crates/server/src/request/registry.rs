@@ -1,7 +1,7 @@
 //! The commands that this server knows, by name.
 //!
-//! Data commands come from `isotherm_commands::COMMANDS`, those of the session and the server from `admin::COMMANDS`,
-//! those of transactions from `transaction::COMMANDS`. Every command and subcommand gets an index, under which its
+//! Data commands come from `isotherm_commands::COMMANDS`, those of the session and the server from the process that is
+//! started. Every command and subcommand gets an index, under which its
 //! statistics are kept.
 //!
 //! A name of up to 16 bytes, which is nearly all of them, is looked up as two overlapping words, in lower case:
@@ -16,14 +16,13 @@ use isotherm_commands::spec::{Begin, Command, Find, Flags, Group, KeyFlags, KeyS
 use isotherm_keyspace::Intent;
 use std::collections::HashMap;
 
-use crate::admin::AdminHandler;
+use crate::request::gate_bits::{Gates, gates_of};
 
 #[derive(Clone, Copy)]
 pub enum Handler {
     Data(isotherm_commands::Handler),
-    Admin(AdminHandler),
-    /// Runs other commands, which only dispatch can do.
-    Exec,
+    /// One of the session or the server, which its table has under this command's index (`Commands::table`).
+    Admin,
 }
 
 /// Which partitions a command locks, as its declaration says, in the form that dispatch wants.
@@ -37,6 +36,8 @@ pub enum Locks {
     All,
     /// None, and the handler locks one after the other.
     Each,
+    /// What the commands of the session's queue need, and what it watches.
+    Queue,
 }
 
 /// A command or a subcommand.
@@ -62,6 +63,10 @@ pub struct Entry {
     pub is_measured: bool,
     /// The argument that is the first field or member which it names of its one key's collection; else 0.
     pub element: u16,
+    /// The gates that can matter for it.
+    pub gates: Gates,
+    /// CLIENT CACHING holds beyond it.
+    pub keeps_caching: bool,
 }
 
 pub struct Commands {
@@ -76,17 +81,15 @@ const TABLE_LEN: usize = 1024;
 
 impl Commands {
     /// Builds the tables. They live as long as the process, so commands are handed around as `&'static Entry`.
-    pub fn build() -> Commands {
+    /// `admin` are those of the session and the server, by group.
+    pub fn build<H: Copy>(admin: &[&'static [Command<H>]]) -> Commands {
         let mut commands =
             Commands { all: Vec::new(), by_name: HashMap::new(), table: Box::new([None; TABLE_LEN]) };
         for command in isotherm_commands::COMMANDS.iter().copied().flatten() {
             commands.add(command, Handler::Data);
         }
-        for command in crate::admin::COMMANDS.iter().copied().flatten() {
-            commands.add(command, Handler::Admin);
-        }
-        for command in crate::request::transaction::COMMANDS {
-            commands.add(command, |handler| handler);
+        for command in admin.iter().copied().flatten() {
+            commands.add(command, |_| Handler::Admin);
         }
         assert!(commands.by_name.len() * 2 <= TABLE_LEN, "the table of names is too small");
         commands
@@ -101,14 +104,7 @@ impl Commands {
             .enumerate()
             .map(|(at, sub)| {
                 let name = format!("{}|{}", spec.name, sub.spec.name);
-                Entry::leak(
-                    first + 1 + at,
-                    name,
-                    &sub.spec,
-                    sub.handler.map(wrap),
-                    Vec::new(),
-                    Some(spec.name),
-                )
+                Entry::leak(first + 1 + at, name, &sub.spec, sub.handler.map(wrap), Vec::new(), Some(spec))
             })
             .collect();
         let handler = command.handler.map(wrap);
@@ -121,6 +117,19 @@ impl Commands {
             let free = (word.hash()..).find(|at| self.table[at % TABLE_LEN].is_none());
             self.table[free.expect("the table is not full") % TABLE_LEN] = Some((word, entry));
         }
+    }
+
+    /// The handlers of these commands, by `Entry::index`.
+    pub fn table<H: Copy>(&self, commands: &[&'static [Command<H>]]) -> Box<[Option<H>]> {
+        let mut table = vec![None; self.all.len()].into_boxed_slice();
+        for command in commands.iter().copied().flatten() {
+            let entry = self.find(command.spec.name.as_bytes()).expect("it was built from the same lists");
+            table[usize::from(entry.index)] = command.handler;
+            for (entry, subcommand) in entry.subcommands.iter().zip(command.subcommands) {
+                table[usize::from(entry.index)] = subcommand.handler;
+            }
+        }
+        table
     }
 
     /// All commands and subcommands, by index.
@@ -174,7 +183,7 @@ impl Entry {
         spec: &'static Spec,
         handler: Option<Handler>,
         subcommands: Vec<&'static Entry>,
-        parent: Option<&'static str>,
+        parent: Option<&'static Spec>,
     ) -> &'static Entry {
         let (locks, first_key) = locks_of(spec);
         let key_step = step_of(spec);
@@ -187,13 +196,15 @@ impl Entry {
             spec,
             handler,
             subcommands,
-            parent,
+            parent: parent.map(|parent| parent.name),
             locks,
             first_key,
             key_step,
             intent: intent_of(spec),
             is_measured: is_measured(spec, locks),
             element,
+            gates: gates_of(spec),
+            keeps_caching: parent.is_some_and(|parent| parent.flags.has(Flags::KEEPS_CACHING)),
         }))
     }
 
@@ -232,11 +243,9 @@ fn intent_of(spec: &Spec) -> Intent {
 
 fn is_measured(spec: &Spec, locks: Locks) -> bool {
     match locks {
-        // It locks what its queue needs.
-        Locks::None if spec.name == "exec" => true,
         // What a handler locks by itself is told by the keyspace.
         Locks::None | Locks::Each => false,
-        Locks::All => true,
+        Locks::All | Locks::Queue => true,
         Locks::One | Locks::Keys => !spec.flags.has(Flags::FAST) && !spec.is_constant_time(),
     }
 }
@@ -284,6 +293,7 @@ fn locks_of(spec: &Spec) -> (Locks, u16) {
     let locks = match spec.reach {
         Reach::All => Locks::All,
         Reach::Each => Locks::Each,
+        Reach::Queue => Locks::Queue,
         Reach::Parts => return (Locks::None, 0),
         Reach::Keys if keys_of(spec).is_empty() => Locks::None,
         Reach::Keys if single(spec) => Locks::One,
@@ -350,7 +360,7 @@ mod tests {
     /// Whose time is bounded by its documentation: how long these hold a lock is what INFO locks shows as `longest_cpu_us`.
     #[test]
     fn bounded_commands() {
-        let commands = Commands::build();
+        let commands = Commands::build(crate::admin::COMMANDS);
         let mut names: Vec<&str> =
             commands.all().iter().filter(|e| e.spec.is_constant_time()).map(|e| &*e.name).collect();
         names.sort_unstable();
@@ -371,7 +381,7 @@ mod tests {
     /// The clock is read for a hold only where it is not over in a moment.
     #[test]
     fn holds_are_measured_where_they_may_be_long() {
-        let commands = Commands::build();
+        let commands = Commands::build(crate::admin::COMMANDS);
         let check = |name: &str, expected: bool| {
             let entry = commands.find_full(name.as_bytes()).expect(name);
             assert_eq!(entry.is_measured, expected, "{name}");
@@ -403,7 +413,7 @@ mod tests {
 
     #[test]
     fn every_command_is_found_by_its_name_only() {
-        let commands = Commands::build();
+        let commands = Commands::build(crate::admin::COMMANDS);
         for entry in commands.top() {
             assert!(std::ptr::eq(commands.find(entry.name.as_bytes()).unwrap(), entry));
             assert!(std::ptr::eq(commands.find(entry.name.to_uppercase().as_bytes()).unwrap(), entry));

@@ -13,20 +13,24 @@
 //! always may. UNWATCH and a connection's end take them out in the same way, and EXEC does if they are many.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Command;
 use isotherm_keyspace::{
-    Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, NoEffects, Slot, Txn, UnixMs, Want, Watcher,
+    Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, Keyspace, NoEffects, Slot, Txn, UnixMs, Want,
+    Watcher,
 };
-use isotherm_resp::{Args, Reply, errors};
+use isotherm_resp::{Args, ArgsBuf, errors};
 use isotherm_stdx::steps;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::admin::{self, AdminCall, specs};
-use crate::node::Tasks;
-use crate::request::dispatch::Dispatcher;
-use crate::request::registry::{Entry, Handler};
-use crate::session::{Multi, Session, WatchList};
+use crate::admin::{AdminCall, AdminHandler, specs};
+use crate::request::follow_up;
+use crate::request::lock_set::LockSet;
+use crate::request::metering::Timed;
+use crate::request::registry::Entry;
+use crate::request::turn::Turn;
+use crate::session::{Queued, Session, WatchList};
 use isotherm_allocator::class_bytes;
 use isotherm_commands::spec::{Reach, Spec};
 
@@ -34,16 +38,12 @@ use isotherm_commands::spec::{Reach, Spec};
 /// partition's table (a pointer to the name, a list of one, a byte), where a third of the places is empty.
 const WATCHED_KEY_BYTES: usize = (25 + 16 + 16 + 1) * 3 / 2;
 
-pub const COMMANDS: &[Command<Handler>] = &[
-    Command { spec: specs::MULTI, handler: Some(Handler::Admin(multi)), subcommands: &[] },
-    Command { spec: specs::EXEC, handler: Some(Handler::Exec), subcommands: &[] },
-    Command { spec: specs::DISCARD, handler: Some(Handler::Admin(discard)), subcommands: &[] },
-    Command {
-        spec: Spec { reach: Reach::Parts, ..specs::WATCH },
-        handler: Some(Handler::Admin(watch)),
-        subcommands: &[],
-    },
-    Command { spec: specs::UNWATCH, handler: Some(Handler::Admin(unwatch)), subcommands: &[] },
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(specs::MULTI, multi),
+    Command::new(Spec { reach: Reach::Queue, ..specs::EXEC }, exec),
+    Command::new(specs::DISCARD, discard),
+    Command::new(Spec { reach: Reach::Parts, ..specs::WATCH }, watch),
+    Command::new(specs::UNWATCH, unwatch),
 ];
 
 fn multi(call: &mut AdminCall<'_>) -> Outcome {
@@ -56,7 +56,7 @@ fn discard(call: &mut AdminCall<'_>) -> Outcome {
     if call.session.multi.is_none() {
         call.reply.error(errors::DISCARD_WITHOUT_MULTI);
     } else {
-        leave(call.session, call.held);
+        leave(call.session, &mut call.exec.held);
         call.reply.ok();
     }
     Outcome::Done
@@ -65,7 +65,7 @@ fn discard(call: &mut AdminCall<'_>) -> Outcome {
 fn watch(call: &mut AdminCall<'_>) -> Outcome {
     // A session whose transaction fails anyway need not watch more.
     if !call.session.watched_key_changed() {
-        let (keyspace, db) = (call.held.keyspace(), call.session.db);
+        let (keyspace, db) = (call.exec.held.keyspace(), call.session.db);
         let list = call.session.watch.get_or_insert_with(|| {
             Box::new(WatchList { watcher: Arc::new(Watcher::default()), keys: HashSet::new(), bytes: 0 })
         });
@@ -78,8 +78,8 @@ fn watch(call: &mut AdminCall<'_>) -> Outcome {
             }
         }
         let watcher = Arc::clone(&list.watcher);
-        let (conditions, sink) = (call.conditions, &mut *call.sink);
-        part_by_part(call.held, keys, |held, (db, name)| {
+        let (conditions, sink) = (call.conditions, &mut call.exec.pump);
+        part_by_part(&mut call.exec.held, keys, |held, (db, name)| {
             Txn::new(held, conditions, sink).watch(*db, name, &watcher);
         });
     }
@@ -106,7 +106,7 @@ fn part_by_part(
 }
 
 fn unwatch(call: &mut AdminCall<'_>) -> Outcome {
-    unwatch_all(call.session, call.held);
+    unwatch_all(call.session, &mut call.exec.held);
     call.reply.ok();
     Outcome::Done
 }
@@ -124,7 +124,7 @@ pub fn unwatch_all(session: &mut Session, held: &mut Held<'static>) {
     }
 }
 
-fn unlist(list: WatchList, held: &mut Held<'static>) {
+pub fn unlist(list: WatchList, held: &mut Held<'static>) {
     let keyspace = held.keyspace();
     let partition_of = |key: &WatchedKey| keyspace.partition_of(Slot::of_key(&key.1));
     let keys = list.keys.into_iter().map(|key| (partition_of(&key), key)).collect();
@@ -142,129 +142,97 @@ fn forgetting() -> Conditions {
     Conditions { now: UnixMs(0), expiry_mode: ExpiryMode::Keep, no_touch: true }
 }
 
-/// How EXEC ends, if not with the replies of its commands.
-enum Refused {
-    /// A watched key has changed.
-    Changed,
-    /// A command could not be queued.
-    Aborted,
+// ---- the queue ----
+
+/// A command between MULTI and EXEC is kept.
+pub fn queue(session: &mut Session, command: &'static Entry, args: Args<'_>) {
+    let changed = session.watched_key_changed();
+    let multi = session.multi.as_mut().expect("only sessions in MULTI queue");
+    // What fails anyway need not take memory.
+    if !changed && !multi.dirty_exec {
+        multi.queue.push(Queued { command, args: ArgsBuf::from(args) });
+        multi.bytes += queued_bytes(args);
+        multi.flags = multi.flags.or(command.spec.flags);
+    }
+    session.last_command = command.index;
 }
 
-impl Dispatcher {
-    /// EXEC. Returns the ticks that its commands took; `None` if nothing was done, as `call_locked` says.
-    pub(crate) fn exec(
-        &mut self,
-        session: &mut Session,
-        command: &'static Entry,
-        unless: Tasks,
-    ) -> Option<u64> {
-        let Some(multi) = session.multi.take() else {
-            if self.is_held_up(session, unless) {
-                return None;
-            }
-            self.reply.error(errors::EXEC_WITHOUT_MULTI);
-            return Some(0);
-        };
-        self.ask_ahead(&multi);
-        self.lock_transaction(session, &multi);
-        if self.is_held_up(session, unless) {
-            self.facts = None;
-            session.multi = Some(multi);
-            return None;
-        }
-        // It may have waited for its locks. What it sees is how things stand now.
-        let mut taken = self.clock.lap();
-        let now = self.clock.now();
-        self.begin_hold();
-        let looked_before = steps::looked();
-        let checked = self.check_transaction(session, &multi, now);
-        let mut watched = session.watch.take();
-        if let Some(list) = watched.take_if(|list| list.keys.len() <= KEYS_PER_HOLD_MAX) {
-            list.keys.iter().for_each(|key| unlist_key(&mut self.held, key, &list.watcher));
-        }
-        // As many as its client has watched.
-        self.held.exempt(steps::looked().wrapping_sub(looked_before));
-        if let Err(refused) = checked {
-            self.facts = None;
-            self.note_hold(command, self.hold_from());
-            self.unlist_later(watched);
-            refuse(&mut self.reply, refused);
-            return Some(0);
-        }
-        self.reply.array(multi.queue.len());
-        session.in_exec = true;
-        for queued in &multi.queue {
-            taken += self.run_queued(session, queued, now);
-        }
-        session.in_exec = false;
-        self.facts = None;
-        if self.held.has_ready() {
-            self.serve_waiters();
-        }
-        self.note_hold(command, self.hold_from());
-        if self.held.has_flushed() {
-            self.free_flushed();
-        }
-        self.unlist_later(watched);
-        Some(taken)
+/// Everything that the session's transaction touches.
+pub fn add_locks(locks: &mut LockSet, keyspace: &Keyspace, session: &Session) {
+    let Some(multi) = &session.multi else { return };
+    for queued in &multi.queue {
+        locks.add_command(keyspace, queued.command, queued.args.args());
     }
-
-    /// What a command of the transaction will tell of the system is asked for while nothing is locked.
-    fn ask_ahead(&mut self, multi: &Multi) {
-        if admin::tells_facts(&multi.queue) {
-            // The batch may have locked something before.
-            self.held.release();
-            self.facts = Some(admin::facts_for(self.node, &multi.queue));
-        }
-    }
-
-    /// Watched keys that are too many for the locks of EXEC. Their flag is of no concern to anyone any more.
-    fn unlist_later(&mut self, watched: Option<Box<WatchList>>) {
-        if let Some(list) = watched {
-            self.release();
-            unlist(*list, &mut self.held);
-        }
-    }
-
-    /// Everything that the transaction touches, in ascending order, at once.
-    fn lock_transaction(&mut self, session: &Session, multi: &Multi) {
-        self.wanted.clear();
-        for queued in &multi.queue {
-            self.want(queued.command, queued.args.args());
-        }
-        let keyspace = &self.node.keyspace;
-        for (_, name) in session.watch.iter().flat_map(|list| &list.keys) {
-            self.wanted.add(keyspace.partition_of(Slot::of_key(name)));
-        }
-        self.wanted.acquire(&mut self.held);
-    }
-
-    fn check_transaction(&mut self, session: &Session, multi: &Multi, now: UnixMs) -> Result<(), Refused> {
-        let expired = self.watched_key_expired(session, now);
-        match () {
-            _ if multi.dirty_exec => Err(Refused::Aborted),
-            _ if expired || session.watched_key_changed() => Err(Refused::Changed),
-            _ => Ok(()),
-        }
-    }
-
-    /// A watched key whose time has come is a changed one, unless it was past its time already at WATCH.
-    fn watched_key_expired(&mut self, session: &Session, now: UnixMs) -> bool {
-        let Some(list) = session.watch.as_ref().filter(|list| !list.watcher.is_dirty()) else { return false };
-        let conditions = self.conditions(session, now);
-        let mut txn = Txn::new(&mut self.held, conditions, &mut self.pump);
-        list.keys.iter().any(|(db, name)| {
-            let key = txn.key(name);
-            txn.watched_key_expired(*db, &key, &list.watcher)
-        })
+    for (_, name) in session.watch.iter().flat_map(|list| &list.keys) {
+        locks.add(keyspace.partition_of(Slot::of_key(name)));
     }
 }
 
-fn refuse(reply: &mut Reply, refused: Refused) {
-    match refused {
-        Refused::Changed => reply.null_array(),
-        Refused::Aborted => reply.error(errors::EXEC_ABORT),
+/// Everything that the queue touches and all that is watched is held.
+fn exec(call: &mut AdminCall<'_>) -> Outcome {
+    if call.session.multi.is_none() {
+        call.reply.error(errors::EXEC_WITHOUT_MULTI);
+        return Outcome::Done;
     }
+    let looked_before = steps::looked();
+    let has_changed = watched_key_expired(call) || call.session.watched_key_changed();
+    if let Some(list) = call.session.watch.take() {
+        match list.keys.len() <= KEYS_PER_HOLD_MAX {
+            true => list.keys.iter().for_each(|key| unlist_key(&mut call.exec.held, key, &list.watcher)),
+            // Too many for the locks of EXEC. Their flag is of no concern to anything any more.
+            false => call.exec.unwatched = Some(list),
+        }
+    }
+    // As many as its client has watched.
+    call.exec.held.exempt(steps::looked().wrapping_sub(looked_before));
+    let multi = call.session.multi.take().expect("it was there");
+    if multi.dirty_exec {
+        call.reply.error(errors::EXEC_ABORT);
+    } else if has_changed {
+        call.reply.null_array();
+    } else {
+        call.reply.array(multi.queue.len());
+        call.session.in_exec = true;
+        // What follows is the time of its commands.
+        call.exec.clock.lap();
+        multi.queue.iter().for_each(|queued| run_queued(call, queued));
+        call.session.in_exec = false;
+        call.session.last_command = call.command.index;
+    }
+    Outcome::Done
+}
+
+/// One command of the transaction.
+fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
+    let (command, args, mark) = (queued.command, queued.args.args(), call.reply.len());
+    let AdminCall { exec, session, reply, audience, facts, handlers, now, .. } = call;
+    let has_ended = session.close_after_reply;
+    let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
+    match turn.run(command, args, HashedKeys::NONE, *now, false) {
+        Outcome::Done => {}
+        Outcome::Block(_) => unreachable!("a command that may not wait is answered"),
+        Outcome::Cold(_) => unreachable!("there is no tier below memory"),
+    }
+    if has_ended {
+        // It has killed itself, and still does what it began; but its client gets no more replies.
+        reply.truncate(mark);
+    }
+    follow_up::observe(exec, session, command, args);
+    let (ticks, reply_bytes) = (exec.clock.lap(), reply.len() - mark);
+    let timed = Timed { client: &session.shared, db: session.db, command, args, ticks, reply_bytes };
+    exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, timed);
+}
+
+/// A watched key whose time has come is a changed one, unless it was past its time already at WATCH.
+fn watched_key_expired(call: &mut AdminCall<'_>) -> bool {
+    let Some(list) = call.session.watch.as_ref().filter(|list| !list.watcher.is_dirty()) else {
+        return false;
+    };
+    let mut txn = Txn::new(&mut call.exec.held, call.conditions, &mut call.exec.pump);
+    list.keys.iter().any(|(db, name)| {
+        let key = txn.key(name);
+        txn.watched_key_expired(*db, &key, &list.watcher)
+    })
 }
 
 /// What a queue's commands take, for CLIENT LIST and the limit on queries.

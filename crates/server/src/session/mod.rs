@@ -4,7 +4,7 @@
 //! `ClientShared` is what other threads may see (CLIENT LIST) or do (CLIENT KILL): atomics, and a mutex for the names.
 //! An idle connection costs both and nothing else, so what few connections need is boxed.
 
-use isotherm_keyspace::{Db, Waiter, Watcher};
+use isotherm_keyspace::{Db, UnixMs, Waiter, Watcher};
 use isotherm_resp::{ArgsBuf, Protocol};
 use std::collections::HashSet;
 use std::sync::atomic::{
@@ -13,7 +13,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::effects::pubsub::{Listening, SeenListening};
-use crate::request::blocking::Blocked;
+use crate::request::caller::Caller;
+use crate::request::gate_bits::Gates;
 use crate::request::registry::Entry;
 
 /// What CLIENT REPLY has asked for.
@@ -26,6 +27,18 @@ pub enum ReplyMode {
     SkipNext,
     /// This command's reply is dropped.
     Skip,
+}
+
+/// What a session keeps of its waiting.
+pub struct Blocked {
+    pub waiter: Arc<Waiter>,
+    pub deadline: Option<UnixMs>,
+    /// Its worker has noted the deadline.
+    pub is_noted: bool,
+    /// The bytes of the arguments that are kept.
+    pub argument_bytes: usize,
+    /// What waiting takes in all: the arguments, the waiter, and its keys in the lists of partitions.
+    pub bytes: usize,
 }
 
 pub struct Session {
@@ -59,6 +72,8 @@ pub struct Session {
     /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a batch.
     pub commands: u64,
     pub last_command: u16,
+    /// The gates that can matter to it: `gates_now`, as it was when the session was changed last.
+    pub gates: Gates,
 }
 
 /// The queue between MULTI and EXEC.
@@ -95,7 +110,7 @@ pub struct WatchList {
 
 impl Session {
     pub fn new(shared: Arc<ClientShared>, authenticated: bool) -> Session {
-        Session {
+        let mut session = Session {
             shared,
             db: Db(0),
             proto: Protocol::Resp2,
@@ -115,7 +130,32 @@ impl Session {
             pushed: false,
             commands: 0,
             last_command: NO_COMMAND,
-        }
+            gates: Gates::NONE,
+        };
+        session.note_gates();
+        session
+    }
+
+    /// What it is was changed: by a handler, or by the end of its transaction.
+    pub fn note_gates(&mut self) {
+        self.gates = self.gates_now();
+    }
+
+    pub fn gates_now(&self) -> Gates {
+        let listens = self.listening.is_some();
+        Gates::AUTHENTICATION
+            .when(!self.authenticated)
+            .or(Gates::NO_MULTI.or(Gates::QUEUE).when(self.multi.is_some()))
+            .or(Gates::MAILBOX.when(listens))
+            .or(Gates::SUBSCRIBER.when(listens && self.proto == Protocol::Resp2 && self.is_subscriber()))
+            .or(Gates::MONITOR.when(listens && self.monitors()))
+    }
+
+    /// As its commands see it.
+    #[inline]
+    pub fn caller(&self, may_wait: bool) -> Caller {
+        let (no_touch, import_source) = (self.no_touch, self.import_source);
+        Caller { id: self.id(), may_wait, no_touch, import_source }
     }
 
     pub fn id(&self) -> u64 {
@@ -274,6 +314,13 @@ impl ClientShared {
     /// What it waits for, if it does.
     pub fn waiter(&self) -> MutexGuard<'_, Option<Arc<Waiter>>> {
         self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is killed: from now on nothing is served to it.
+    pub fn end_waiting(&self) {
+        if let Some(waiter) = self.waiter().clone() {
+            waiter.end();
+        }
     }
 
     pub fn is_blocked(&self) -> bool {

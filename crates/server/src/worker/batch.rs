@@ -16,7 +16,10 @@ use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};
 use std::ops::Range;
 
 use super::connection::Connection;
-use crate::request::dispatch::{Dispatcher, Next, Request};
+use super::send::{count_written, drop_replies, has_much_to_write, trim_reply, unsent_bytes_max};
+use crate::request::dispatch::Dispatcher;
+use crate::request::next::Next;
+use crate::request::resolve::Request;
 
 /// Requests of a batch. Larger ones gain nothing: 32 x 4 lines of cache are what the first level holds.
 pub const REQUESTS_MAX: usize = 32;
@@ -128,7 +131,7 @@ pub fn run_requests(
                 return bytes.len();
             }
         }
-        if dispatcher.has_much_to_write() && !write_replies(dispatcher, connection) {
+        if has_much_to_write(dispatcher) && !write_replies(dispatcher, connection) {
             return bytes.len();
         }
     }
@@ -156,9 +159,9 @@ fn run_found(
                     return Some(ran);
                 }
             }
-            Next::Wait(_) | Next::Hear | Next::Block | Next::Close { .. } => {
+            Next::Park(_) | Next::Close { .. } => {
                 if next == (Next::Close { after_replies: false }) {
-                    dispatcher.drop_replies();
+                    drop_replies(dispatcher);
                 }
                 connection.stop(next);
                 return Some(ran);
@@ -172,15 +175,15 @@ pub fn write_replies(dispatcher: &mut Dispatcher, connection: &mut Connection) -
     if dispatcher.reply.is_empty() {
         return true;
     }
-    connection.session.publish(dispatcher.clock.now().0);
-    let is_much = dispatcher.has_much_to_write();
-    let unsent_bytes_max = dispatcher.unsent_bytes_max();
+    connection.session.publish(dispatcher.exec.clock.now().0);
+    let is_much = has_much_to_write(dispatcher);
+    let unsent_bytes_max = unsent_bytes_max(dispatcher);
     match connection.write(&mut dispatcher.reply.out, 0, unsent_bytes_max) {
         Ok(written) => {
-            dispatcher.count_written(&connection.session, written);
-            dispatcher.trim_reply();
+            count_written(dispatcher.exec.stats, &connection.session, written);
+            trim_reply(dispatcher);
             if is_much {
-                connection.book(dispatcher.node);
+                connection.book(dispatcher.exec.node);
             }
             true
         }
@@ -201,16 +204,17 @@ pub fn parse(
     mut at: usize,
     requests: &mut Requests,
 ) -> (usize, Ended) {
-    dispatcher.refresh();
+    dispatcher.exec.refresh();
     let stranger;
-    let (limits, requests_max) = match connection.session.authenticated || !dispatcher.node.auth_required() {
-        true => (&dispatcher.hot.limits, REQUESTS_MAX),
-        // The first of them may be the AUTH that lifts the limits.
-        false => {
-            stranger = Limits { authenticated: false, ..dispatcher.hot.limits.clone() };
-            (&stranger, 1)
-        }
-    };
+    let (limits, requests_max) =
+        match connection.session.authenticated || !dispatcher.exec.node.auth_required() {
+            true => (&dispatcher.exec.hot.limits, REQUESTS_MAX),
+            // The first of them may be the AUTH that lifts the limits.
+            false => {
+                stranger = Limits { authenticated: false, ..dispatcher.exec.hot.limits.clone() };
+                (&stranger, 1)
+            }
+        };
     let Requests { found, spans, quoted } = requests;
     let (began, found_max) = (at, found.len() + requests_max);
     while found.len() < found_max && at - began < REQUEST_BYTES_MAX {
@@ -248,9 +252,9 @@ fn run_batch(
         resolved.push(dispatcher.resolve(requests.args(request, bytes)));
     }
     dispatcher.prefetch_batch(connection.session.db, &resolved);
-    dispatcher.clock.begin();
+    dispatcher.exec.clock.begin();
     let waiting = connection.outbox.as_ref().map_or(0, |outbox| outbox.bytes());
     let ran = dispatcher.run_all(&mut connection.session, &resolved, waiting, 0);
-    dispatcher.release();
+    dispatcher.exec.release();
     ran
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
 use crate::node::Node;
-use crate::request::dispatch::{Cause, Next};
+use crate::request::next::{Cause, Next};
 use crate::session::{ClientShared, Session};
 use crate::upkeep::client_memory::Taken;
 use isotherm_allocator::class_bytes;
@@ -100,13 +100,13 @@ impl Connection {
     pub fn stop(&mut self, next: Next) {
         match next {
             Next::Go | Next::Write => {}
-            Next::Block => self.unrun = true,
-            Next::Wait(cause) => {
-                self.waits = Some(cause);
+            Next::Park(Cause::Key) => self.unrun = true,
+            Next::Park(Cause::Mailbox) => {
+                self.hears = true;
                 self.unrun = true;
             }
-            Next::Hear => {
-                self.hears = true;
+            Next::Park(cause @ (Cause::Pause | Cause::Backpressure)) => {
+                self.waits = Some(cause);
                 self.unrun = true;
             }
             Next::Close { after_replies: true } => self.closing = true,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::connection::Connection;
+use super::send::{count_written, unsent_bytes_max};
 use crate::effects::pubsub::{Frame, Kind, Message, Name};
 use crate::session::ReplyMode;
 
@@ -47,7 +48,7 @@ impl Inner {
 
     fn say_to_hearers(&mut self, kind: Kind, name: &[u8], message: &Message, parts: &[&[u8]]) {
         let mut frame = None;
-        let unsent_bytes_max = self.dispatcher.unsent_bytes_max();
+        let unsent_bytes_max = unsent_bytes_max(&self.dispatcher);
         for token in self.dispatcher.audience.hearers(kind, name, message) {
             let frame = frame.get_or_insert_with(|| Frame::new(parts));
             let Some(connection) = &mut self.connections[token] else { continue };
@@ -70,7 +71,7 @@ impl Inner {
     }
 
     pub fn say_to(&mut self, token: usize, bytes: &[u8]) {
-        let unsent_bytes_max = self.dispatcher.unsent_bytes_max();
+        let unsent_bytes_max = unsent_bytes_max(&self.dispatcher);
         if let Some(connection) = &mut self.connections[token] {
             say(connection, token, bytes, unsent_bytes_max, &mut self.said);
         }
@@ -92,7 +93,7 @@ impl Inner {
             let Some(mut connection) = self.connections[token].take() else { continue };
             connection.is_spoken_to = false;
             match connection.write_outbox() {
-                Ok(written) => self.dispatcher.count_written(&connection.session, written),
+                Ok(written) => count_written(self.dispatcher.exec.stats, &connection.session, written),
                 Err(()) => connection.break_off(),
             }
             self.check_output(&mut connection);

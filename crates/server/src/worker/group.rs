@@ -18,7 +18,10 @@ use std::ops::Range;
 
 use super::batch::{Ended, REQUESTS_MAX, Requests, parse, run_requests, write_replies};
 use super::connection::Connection;
-use crate::request::dispatch::{Dispatcher, Next, Request};
+use super::send::{count_read, count_written, has_much_to_write, trim_reply, unsent_bytes_max};
+use crate::request::dispatch::Dispatcher;
+use crate::request::next::Next;
+use crate::request::resolve::Request;
 
 const CONNECTIONS_MAX: usize = 32;
 /// What a connection may bring: a pipeline of some 32 small requests.
@@ -92,7 +95,7 @@ impl Group {
             Progress::Bytes(len) => len,
             other => return Join::Not(connection, other),
         };
-        dispatcher.count_read(&connection.session, len);
+        count_read(dispatcher.exec.stats, &connection.session, len);
         let first = self.requests.found.len();
         let bytes = &mut region[..len];
         let (end, ended) = parse(dispatcher, &mut connection, bytes, 0, &mut self.requests);
@@ -135,7 +138,7 @@ impl Group {
         }
         let mut all = ArrayVec::<Ran, CONNECTIONS_MAX>::new();
         let mut written = 0;
-        dispatcher.clock.begin();
+        dispatcher.exec.clock.begin();
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             let requests = &resolved[member.requests.clone()];
@@ -145,14 +148,14 @@ impl Group {
                 dispatcher.reply.truncate(mark);
             }
             all.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
-            if dispatcher.has_much_to_write() {
-                dispatcher.release();
+            if has_much_to_write(dispatcher) {
+                dispatcher.exec.release();
                 write_members(dispatcher, &mut self.members[written..=at], &all[written..]);
                 written = at + 1;
-                dispatcher.clock.begin();
+                dispatcher.exec.clock.begin();
             }
         }
-        dispatcher.release();
+        dispatcher.exec.release();
         write_members(dispatcher, &mut self.members[written..], &all[written..]);
         all
     }
@@ -160,14 +163,14 @@ impl Group {
 
 /// Writes the reply buffer, which holds what these members were answered, one behind the other.
 fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran]) {
-    let unsent_bytes_max = dispatcher.unsent_bytes_max();
-    let is_much = dispatcher.has_much_to_write();
+    let unsent_bytes_max = unsent_bytes_max(dispatcher);
+    let is_much = has_much_to_write(dispatcher);
     let last = members.len().wrapping_sub(1);
     let mut start = 0;
     for (at, (member, ran)) in members.iter_mut().zip(ran).enumerate() {
         let connection = &mut *member.connection;
         // Before its client reads a reply, others see that it was answered.
-        connection.session.publish(dispatcher.clock.now().0);
+        connection.session.publish(dispatcher.exec.clock.now().0);
         let out = &mut dispatcher.reply.out;
         let result = match at == last {
             // What the last was answered may be much: it is moved rather than copied, if it has to wait.
@@ -176,15 +179,15 @@ fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran
         };
         start = ran.replies_end;
         match result {
-            Ok(written) => dispatcher.count_written(&connection.session, written),
+            Ok(written) => count_written(dispatcher.exec.stats, &connection.session, written),
             Err(()) => connection.break_off(),
         }
         if is_much {
-            connection.book(dispatcher.node);
+            connection.book(dispatcher.exec.node);
         }
     }
     dispatcher.reply.out.clear();
-    dispatcher.trim_reply();
+    trim_reply(dispatcher);
 }
 
 /// What is left of a member's bytes after its first requests, alone. Returns how many bytes are done with.

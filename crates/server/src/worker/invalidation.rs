@@ -11,14 +11,12 @@ use isotherm_resp::{Protocol, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Inner, Letter};
+use super::Inner;
+use super::letter::{Body, Letter};
 use crate::effects::tracking::{Author, Changes, Mode, changes_bytes, stale_bytes};
 use crate::session::{Attention, ClientShared, Seen};
 
 const CHANNEL: &[u8] = b"__redis__:invalidate";
-
-/// An array of keys, or a null for all of them, as it is sent.
-pub type Body = Arc<[u8]>;
 
 impl Inner {
     /// Sessions that have read a key are told that it has changed.

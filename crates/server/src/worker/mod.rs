@@ -14,7 +14,9 @@ mod delivery;
 mod group;
 mod input_buffer;
 mod invalidation;
+pub mod letter;
 mod outbox;
+mod send;
 mod waiting;
 
 use isotherm_keyspace::{UnixMs, Waiter};
@@ -28,22 +30,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::admin;
-use crate::effects::pubsub::{Message, Name};
-use crate::effects::tracking::{Author, Changes};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::observe::resident;
 use crate::process::log;
-use crate::request::blocking::{Without, owner};
+use crate::request::blocking::{self, owner};
 use crate::request::cached_config::STRANGER_OUTPUT_BYTES_MAX;
 use crate::request::dispatch::Dispatcher;
+use crate::request::execute::Exec;
+use crate::request::reply_limits::{log_output_limit, output_limit_of};
 use crate::request::transaction;
 use crate::session::{Attention, ClientShared, Session};
 use batch::{Requests, run_requests, write_replies};
 use connection::{Connection, OWN_BYTES};
 use delivery::Said;
 use group::{Group, Join};
-use invalidation::Body;
+use letter::{Letter, Without};
+use send::{count_read, count_written};
 use waiting::Waiting;
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
@@ -66,57 +69,6 @@ const DUE_PER_TURN_MAX: usize = 2;
 const TIMED_OUT_PER_TURN_MAX: usize = 256;
 /// How often idle connections are looked for.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A letter to a worker.
-pub enum Letter {
-    Connect(Box<(Stream, Arc<ClientShared>)>),
-    /// The session with this number may have been asked something (`Attention`).
-    Attend {
-        token: usize,
-        id: u64,
-    },
-    /// A pause may be over, or concern fewer commands.
-    PauseChanged,
-    /// Undelivered messages take less memory: commands that waited for that may run.
-    Uncrowded,
-    /// One of yours waited for a key: this is its reply.
-    Served {
-        waiter: Arc<Waiter>,
-        reply: Vec<u8>,
-    },
-    /// It waits no longer, without its key.
-    Unblocked {
-        waiter: Arc<Waiter>,
-        how: Without,
-    },
-    /// Its key may be there: whoever has seen it does not hold all that it needs.
-    Look {
-        waiter: Arc<Waiter>,
-    },
-    /// Some of yours listen to its channel, or to these patterns.
-    Message {
-        message: Arc<Message>,
-        patterns: Box<[Name]>,
-    },
-    /// For those of yours that monitor.
-    Line(Arc<[u8]>),
-    /// A key has changed that these have read.
-    Stale {
-        key: Arc<[u8]>,
-        ids: Box<[u64]>,
-        author: Author,
-    },
-    /// These keys have changed: some of yours may have named their prefixes.
-    Changes(Arc<Changes>),
-    /// All keys have left.
-    Flushed,
-    /// This one is told in the place of another.
-    Redirected {
-        token: usize,
-        id: u64,
-        body: Body,
-    },
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
@@ -198,7 +150,7 @@ impl Worker {
                 false => self.inner.next_in(),
             };
             self.events.wait(timeout)?;
-            let woken = self.inner.dispatcher.clock.raw();
+            let woken = self.inner.dispatcher.exec.clock.raw();
             for ready in self.events.ready().filter(|ready| ready.token != Token::MAILBOX) {
                 self.inner.serve(ready);
             }
@@ -208,7 +160,7 @@ impl Worker {
             }
             self.inner.resume_hearing();
             self.inner.turn();
-            let Dispatcher { stats, clock, commands, .. } = &mut self.inner.dispatcher;
+            let Dispatcher { exec: Exec { stats, clock, .. }, commands, .. } = &mut self.inner.dispatcher;
             let ticks = clock.raw().saturating_sub(woken);
             stats.values.eventloop_cycles.add(1);
             stats.values.eventloop_ticks.add(ticks);
@@ -243,7 +195,7 @@ impl Worker {
                 Letter::Uncrowded => self.inner.uncrowded(),
                 Letter::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
                 Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
-                Letter::Look { waiter } => self.inner.dispatcher.look_for(&waiter),
+                Letter::Look { waiter } => blocking::look_for(&mut self.inner.dispatcher.exec, &waiter),
                 Letter::Message { message, patterns } => self.inner.deliver(&message, &patterns),
                 Letter::Line(line) => self.inner.tell_monitors(&line),
                 Letter::Stale { key, ids, author } => self.inner.tell_stale(&key, &ids, author),
@@ -288,14 +240,14 @@ impl Inner {
         // Its bytes go first: while it is listed, no key is evicted for what is about to leave.
         connection.outbox = None;
         connection.input = Vec::new();
-        transaction::leave(&mut connection.session, &mut self.dispatcher.held);
-        self.dispatcher.held.release();
+        transaction::leave(&mut connection.session, &mut self.dispatcher.exec.held);
+        self.dispatcher.exec.held.release();
         if let Some(cause) = connection.waits {
             self.waiting.remove(cause, connection.turn);
         }
-        let Dispatcher { held, audience, .. } = &mut self.dispatcher;
-        connection.session.stop_listening(self.node, held, audience);
-        self.dispatcher.held.release();
+        let Dispatcher { exec, audience, .. } = &mut self.dispatcher;
+        connection.session.stop_listening(self.node, &mut exec.held, audience);
+        self.dispatcher.exec.held.release();
         self.node.disconnected(&connection.session.shared);
         self.free.push(token);
         // Dropping the stream closes the socket, which takes it out of the set of events.
@@ -310,7 +262,11 @@ impl Inner {
         if ready.writable && connection.outbox.is_some() {
             self.write(&mut connection);
         }
-        if ready.readable && !ready.closed && connection.is_plain() && !self.dispatcher.hot.judges_replies {
+        if ready.readable
+            && !ready.closed
+            && connection.is_plain()
+            && !self.dispatcher.exec.hot.judges_replies
+        {
             return self.join_group(connection, token);
         }
         if ready.readable || ready.closed {
@@ -334,7 +290,7 @@ impl Inner {
             }
             Join::TooMuch(mut connection, bytes) => {
                 connection.sends_much = true;
-                self.dispatcher.count_read(&connection.session, bytes.len());
+                count_read(self.dispatcher.exec.stats, &connection.session, bytes.len());
                 self.run_own(&mut connection, bytes);
                 self.read(&mut connection, token, false);
                 self.settle(connection, token);
@@ -382,7 +338,7 @@ impl Inner {
     /// The socket takes more: what waits is written, and whoever was stopped by that goes on.
     fn write(&mut self, connection: &mut Connection) {
         match connection.write_outbox() {
-            Ok(written) => self.dispatcher.count_written(&connection.session, written),
+            Ok(written) => count_written(self.dispatcher.exec.stats, &connection.session, written),
             Err(()) => connection.break_off(),
         }
         self.run_kept(connection);
@@ -450,7 +406,7 @@ impl Inner {
         let room = self.input.len() - kept;
         let progress = connection.stream.read(&mut self.input[kept..]);
         if let Progress::Bytes(count) = progress {
-            self.dispatcher.count_read(&connection.session, count);
+            count_read(self.dispatcher.exec.stats, &connection.session, count);
             let bytes = &mut self.input[..kept + count];
             let done = run_requests(&mut self.dispatcher, connection, bytes, &mut self.requests);
             connection.keep(&bytes[done..]);
@@ -475,7 +431,7 @@ impl Inner {
         let room = (connection.input.capacity() - kept).min(READ_BYTES_MAX);
         let progress = connection.stream.append_to(&mut connection.input, room);
         if let Progress::Bytes(count) = progress {
-            self.dispatcher.count_read(&connection.session, count);
+            count_read(self.dispatcher.exec.stats, &connection.session, count);
             if count < connection.wanted {
                 connection.wanted -= count;
                 self.note_partial(connection);
@@ -507,7 +463,7 @@ impl Inner {
         let progress = connection.stream.append_to(input, room);
         if let Progress::Bytes(count) = progress {
             connection.unrun = true;
-            self.dispatcher.count_read(&connection.session, count);
+            count_read(self.dispatcher.exec.stats, &connection.session, count);
             self.note_partial(connection);
             return (progress, count == room);
         }
@@ -562,7 +518,7 @@ impl Inner {
         if connection.is_blocked() {
             self.note_deadline(connection);
         }
-        connection.session.publish(self.dispatcher.clock.now().0);
+        connection.session.publish(self.dispatcher.exec.clock.now().0);
         self.note_room(connection);
         if !connection.input.is_empty() || connection.session.multi.is_some() {
             self.check_query(connection);
@@ -577,9 +533,9 @@ impl Inner {
     #[inline]
     fn book(&mut self, connection: &mut Connection) {
         connection.book(self.node);
-        if self.node.clients.bytes() > self.dispatcher.hot.client_bytes_max {
-            self.dispatcher.release();
-            self.node.evict_clients(self.dispatcher.stats);
+        if self.node.clients.bytes() > self.dispatcher.exec.hot.client_bytes_max {
+            self.dispatcher.exec.release();
+            self.node.evict_clients(self.dispatcher.exec.stats);
             // If it waits, the letter that has killed it decides (`attend`).
             if connection.session.shared.is_asked(Attention::KILL) && !connection.is_blocked() {
                 connection.break_off();
@@ -594,8 +550,8 @@ impl Inner {
         let queued = session.multi.as_ref().map_or(0, |multi| multi.bytes);
         let bytes = connection.input.len() - connection.input_done + queued;
         let stranger = !session.authenticated && self.node.auth_required();
-        if bytes > self.dispatcher.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
-            self.dispatcher.stats.values.query_buffer_limit_disconnections.add(1);
+        if bytes > self.dispatcher.exec.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
+            self.dispatcher.exec.stats.values.query_buffer_limit_disconnections.add(1);
             log::warning(format!(
                 "Closing client that reached max query buffer length: {} (qbuf={bytes})",
                 admin::client_line(self.node, &connection.session.shared, unix_now())
@@ -605,7 +561,7 @@ impl Inner {
     }
 
     fn check_output(&mut self, connection: &mut Connection) {
-        let limit = self.dispatcher.output_limit_of(&connection.session);
+        let limit = output_limit_of(&self.dispatcher.exec.hot, &connection.session);
         let Some(outbox) = &mut connection.outbox else { return };
         let bytes = outbox.bytes() as u64;
         let above = |limit_bytes: u64| limit_bytes > 0 && bytes >= limit_bytes;
@@ -615,7 +571,7 @@ impl Inner {
         let for_too_long = soft_since.is_some_and(|since| since.elapsed() > patience);
         let stranger = !connection.session.was_authenticated && self.node.auth_required();
         if above(limit.hard_bytes) || for_too_long || stranger && bytes > STRANGER_OUTPUT_BYTES_MAX as u64 {
-            self.dispatcher.log_output_limit(&connection.session);
+            log_output_limit(&self.dispatcher.exec, &connection.session);
             connection.break_off();
         } else if soft_since.is_some() {
             self.attend_closely(connection);
@@ -635,7 +591,9 @@ impl Inner {
     }
 
     fn stop_waiting(&mut self, connection: &mut Connection, token: usize) {
-        let Some(blocked) = self.dispatcher.stop_waiting(&mut connection.session) else { return };
+        let Some(blocked) = blocking::stop_waiting(&mut self.dispatcher.exec, &mut connection.session) else {
+            return;
+        };
         if let Some(deadline) = blocked.deadline {
             self.deadlines.remove(&(deadline, token));
         }
@@ -650,11 +608,14 @@ impl Inner {
         if connection.session.id() == id && is_its {
             self.stop_waiting(&mut connection, token);
             let session = &mut connection.session;
-            self.dispatcher.clock.begin();
-            match answer {
-                Answer::Reply(reply) => self.dispatcher.answer(session, &reply),
-                Answer::Without(how) => self.dispatcher.answer_without(session, waiter, how),
-            }
+            self.dispatcher.exec.clock.begin();
+            let reply = match answer {
+                Answer::Reply(reply) => reply,
+                Answer::Without(how) => {
+                    blocking::answer_without(&mut self.dispatcher.exec, session, waiter, how)
+                }
+            };
+            self.dispatcher.answer(session, &reply);
             self.finish(&mut connection);
             if connection.session.shared.is_asked(Attention::KILL) {
                 connection.break_off();
@@ -742,8 +703,8 @@ impl Inner {
 
     /// Closes connections that were silent for too long.
     fn scan_idle(&mut self) {
-        self.dispatcher.refresh();
-        let timeout_ms = self.dispatcher.hot.timeout_seconds as i64 * 1000;
+        self.dispatcher.exec.refresh();
+        let timeout_ms = self.dispatcher.exec.hot.timeout_seconds as i64 * 1000;
         if timeout_ms == 0 {
             return;
         }

@@ -23,12 +23,15 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::connection::Connection;
 use crate::node::unix_now;
-use crate::request::dispatch::Cause;
+use crate::request::next::Cause;
 use std::sync::atomic::Ordering;
 
 /// Connections that get their chance in one turn of the event loop. Each may run what it has kept: at most some requests
 /// and 64 KB of replies, as a connection that has become readable does.
 const RESUMED_PER_TURN_MAX: usize = 32;
+
+/// What is waited for in a queue, in the order of `Cause`.
+const CAUSES: [Cause; 2] = [Cause::Pause, Cause::Backpressure];
 
 #[derive(Default)]
 struct Queue {
@@ -47,7 +50,7 @@ impl Queue {
 
 #[derive(Default)]
 pub struct Waiting {
-    queues: [Queue; Cause::COUNT],
+    queues: [Queue; CAUSES.len()],
     last_turn: u64,
     /// When the pause ends, as far as is known; only since a connection waits for it.
     pause_due: Option<Instant>,
@@ -139,10 +142,10 @@ impl Inner {
                 connection.leave_pause();
             }
             // The crowd may be gone since the command was refused, and then no notice of that comes any more.
-            Cause::Crowd if !self.node.awaits_uncrowding(connection.session.shared.worker) => {
+            Cause::Backpressure if !self.node.awaits_uncrowding(connection.session.shared.worker) => {
                 self.waiting.start(cause);
             }
-            Cause::Crowd => {}
+            Cause::Backpressure | Cause::Mailbox | Cause::Key => {}
         }
     }
 
@@ -161,7 +164,7 @@ impl Inner {
 
     /// Undelivered messages take less.
     pub fn uncrowded(&mut self) {
-        self.waiting.start(Cause::Crowd);
+        self.waiting.start(Cause::Backpressure);
     }
 
     /// Connections whose cause is over go on, as far as this turn's share reaches.
@@ -177,7 +180,7 @@ impl Inner {
                 false => self.waiting.start(Cause::Pause),
             }
         }
-        for cause in Cause::ALL {
+        for cause in CAUSES {
             self.resume(cause);
         }
     }
@@ -189,7 +192,7 @@ impl Inner {
                 return;
             }
             // Those before have published that much: to try the rest would be in vain.
-            if cause == Cause::Crowd && self.node.is_crowded() && self.node.awaits_uncrowding(worker) {
+            if cause == Cause::Backpressure && self.node.is_crowded() && self.node.awaits_uncrowding(worker) {
                 return self.waiting.stop(cause);
             }
             let Some(token) = self.waiting.next(cause) else { return };
@@ -212,7 +215,7 @@ mod tests {
         waiting.start(Cause::Pause);
         assert!(waiting.is_idle() && !waiting.has_work());
         let turns: Vec<u64> = (10..15).map(|token| waiting.add(Cause::Pause, token)).collect();
-        waiting.add(Cause::Crowd, 99);
+        waiting.add(Cause::Backpressure, 99);
         assert!(!waiting.has_work() && waiting.next(Cause::Pause).is_none(), "no pass has begun");
         waiting.start(Cause::Pause);
         waiting.remove(Cause::Pause, turns[2]);
@@ -229,14 +232,14 @@ mod tests {
     #[test]
     fn a_pass_that_stops_goes_on_where_it_was() {
         let mut waiting = Waiting::default();
-        (0..3).for_each(|token| _ = waiting.add(Cause::Crowd, token));
-        waiting.start(Cause::Crowd);
-        assert_eq!(waiting.next(Cause::Crowd), Some(0));
-        waiting.add(Cause::Crowd, 0);
-        waiting.stop(Cause::Crowd);
-        assert!(waiting.next(Cause::Crowd).is_none());
-        waiting.start(Cause::Crowd);
-        let rest: Vec<usize> = std::iter::from_fn(|| waiting.next(Cause::Crowd)).collect();
+        (0..3).for_each(|token| _ = waiting.add(Cause::Backpressure, token));
+        waiting.start(Cause::Backpressure);
+        assert_eq!(waiting.next(Cause::Backpressure), Some(0));
+        waiting.add(Cause::Backpressure, 0);
+        waiting.stop(Cause::Backpressure);
+        assert!(waiting.next(Cause::Backpressure).is_none());
+        waiting.start(Cause::Backpressure);
+        let rest: Vec<usize> = std::iter::from_fn(|| waiting.next(Cause::Backpressure)).collect();
         assert_eq!(rest, [1, 2, 0]);
     }
 
@@ -244,9 +247,9 @@ mod tests {
     #[test]
     fn an_empty_queue_has_no_pass() {
         let mut waiting = Waiting::default();
-        let turns: Vec<u64> = (0..2).map(|token| waiting.add(Cause::Crowd, token)).collect();
-        waiting.start(Cause::Crowd);
-        turns.into_iter().for_each(|turn| waiting.remove(Cause::Crowd, turn));
+        let turns: Vec<u64> = (0..2).map(|token| waiting.add(Cause::Backpressure, token)).collect();
+        waiting.start(Cause::Backpressure);
+        turns.into_iter().for_each(|turn| waiting.remove(Cause::Backpressure, turn));
         assert!(waiting.is_idle() && !waiting.has_work());
         waiting.add(Cause::Pause, 7);
         waiting.start(Cause::Pause);

@@ -3,7 +3,7 @@
 //! What reaches into other connections (KILL, PAUSE) has happened when its reply leaves: no command that it should have stopped
 //! is running any more. PAUSE holds the gate for it. KILL looks for its clients while nothing is locked, and then waits
 //! until whatever was running has let go its partitions. What was admitted and waits for its locks asks again when it has
-//! them (`Dispatcher::is_held_up`).
+//! them (`Dispatcher::run_timed`).
 
 mod filter;
 mod line;
@@ -18,8 +18,9 @@ use isotherm_stdx::{UnixMs, parse_i64};
 use super::connection::{client_name, plain_word};
 use super::{AdminCall, AdminHandler, specs};
 use crate::node::Node;
-use crate::request::blocking::{self, Without};
+use crate::request::blocking;
 use crate::session::{Attention, ClientShared, ReplyMode};
+use crate::worker::letter::Without;
 use filter::Filter;
 use line::Reader;
 pub use line::short as client_name_line;

@@ -31,14 +31,14 @@ fn change(call: &mut AdminCall<'_>) -> Result<(), Vec<u8>> {
     let options = Options::read(call.args.from(3), call.node)?;
     let word = call.args.get(2);
     if word.eq_ignore_ascii_case(b"off") {
-        call.session.stop_tracking(call.node, call.held, call.audience);
+        call.session.stop_tracking(call.node, &mut call.exec.held, call.audience);
         return Ok(());
     }
     if !word.eq_ignore_ascii_case(b"on") {
         return Err(errors::SYNTAX.into());
     }
     let wanted = options.check(call.session.tracking())?;
-    call.session.track(call.node, call.held, call.audience, wanted);
+    call.session.track(call.node, &mut call.exec.held, call.audience, wanted);
     Ok(())
 }
 

@@ -90,11 +90,6 @@ fn rewrite_all(call: &mut AdminCall<'_>) {
 }
 
 fn debug(call: &mut AdminCall<'_>) -> Outcome {
-    // Dispatch asks only where it has to ask something anyway.
-    if let Some(text) = call.node.protects(call.session, call.command) {
-        call.reply.error(text);
-        return Outcome::Done;
-    }
     let name = call.args.get(1);
     let is_meant = |word: &&Word| {
         word.name.as_bytes().eq_ignore_ascii_case(name) && word.arguments.contains(&call.args.len())
@@ -109,7 +104,7 @@ fn debug(call: &mut AdminCall<'_>) -> Outcome {
 /// What is written to a file concerns no key. Inside EXEC everything stays as it is.
 fn let_go(call: &mut AdminCall<'_>) {
     if !call.session.in_exec {
-        call.held.release();
+        call.exec.held.release();
     }
 }
 
@@ -275,7 +270,7 @@ fn match_globs(call: &mut AdminCall<'_>) {
     let alphabet = b"ab*?[]^-\\x";
     for _ in 0..ROUNDS {
         let [pattern, text] = [(); 2].map(|()| -> Vec<u8> {
-            (0..call.prng.below(BYTES_MAX)).map(|_| *call.prng.pick(alphabet)).collect()
+            (0..call.exec.prng.below(BYTES_MAX)).map(|_| *call.exec.prng.pick(alphabet)).collect()
         });
         std::hint::black_box(isotherm_stdx::glob_match(&pattern, &text, false));
     }
@@ -284,7 +279,7 @@ fn match_globs(call: &mut AdminCall<'_>) {
 
 /// Asserts whatever the keyspace calls an invariant, books included: the process ends where one does not hold.
 fn check_invariants(call: &mut AdminCall<'_>) {
-    call.held.check_invariants();
+    call.exec.held.check_invariants();
     call.reply.ok();
 }
 

@@ -9,6 +9,7 @@ pub const CLIENT: Spec = Spec {
     group: Group::Connection,
     complexity: "Depends on subcommand.",
     arity: -2,
+    flags: Flags::KEEPS_CACHING,
     ..Spec::BASE
 };
 

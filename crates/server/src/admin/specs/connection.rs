@@ -76,7 +76,7 @@ pub const PING: Spec = Spec {
     group: Group::Connection,
     complexity: "O(1)",
     arity: -1,
-    flags: Flags::FAST,
+    flags: Flags::FAST.or(Flags::FOR_SUBSCRIBERS),
     acl: AclCategories::CONNECTION,
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     arguments: &[Argument::string("message").optional()],
@@ -94,7 +94,9 @@ pub const QUIT: Spec = Spec {
         .or(Flags::LOADING)
         .or(Flags::STALE)
         .or(Flags::FAST)
-        .or(Flags::NO_AUTH),
+        .or(Flags::NO_AUTH)
+        .or(Flags::FOR_SUBSCRIBERS)
+        .or(Flags::NEVER_QUEUED),
     acl: AclCategories::CONNECTION,
     ..Spec::BASE
 };
@@ -110,7 +112,9 @@ pub const RESET: Spec = Spec {
         .or(Flags::STALE)
         .or(Flags::FAST)
         .or(Flags::NO_AUTH)
-        .or(Flags::ALLOW_BUSY),
+        .or(Flags::ALLOW_BUSY)
+        .or(Flags::FOR_SUBSCRIBERS)
+        .or(Flags::NEVER_QUEUED),
     acl: AclCategories::CONNECTION,
     ..Spec::BASE
 };
@@ -133,7 +137,12 @@ pub const DISCARD: Spec = Spec {
     since: "2.0.0",
     group: Group::Transactions,
     complexity: "O(N), when N is the number of queued commands",
-    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::ALLOW_BUSY),
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::ALLOW_BUSY)
+        .or(Flags::NEVER_QUEUED),
     acl: AclCategories::TRANSACTION,
     ..Spec::BASE
 };
@@ -144,7 +153,11 @@ pub const EXEC: Spec = Spec {
     since: "1.2.0",
     group: Group::Transactions,
     complexity: "Depends on commands in the transaction",
-    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::SKIP_SLOWLOG),
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::SKIP_SLOWLOG)
+        .or(Flags::NEVER_QUEUED),
     acl: AclCategories::TRANSACTION,
     ..Spec::BASE
 };

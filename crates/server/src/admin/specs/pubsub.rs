@@ -9,7 +9,7 @@ pub const SUBSCRIBE: Spec = Spec {
     group: Group::PubSub,
     complexity: "O(N) where N is the number of channels to subscribe to.",
     arity: -2,
-    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::string("channel").multiple()],
     ..Spec::BASE
 };
@@ -21,7 +21,7 @@ pub const UNSUBSCRIBE: Spec = Spec {
     group: Group::PubSub,
     complexity: "O(N) where N is the number of channels to unsubscribe.",
     arity: -1,
-    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::string("channel").optional().multiple()],
     ..Spec::BASE
 };
@@ -33,7 +33,7 @@ pub const PSUBSCRIBE: Spec = Spec {
     group: Group::PubSub,
     complexity: "O(N) where N is the number of patterns to subscribe to.",
     arity: -2,
-    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::pattern("pattern").multiple()],
     ..Spec::BASE
 };
@@ -45,7 +45,7 @@ pub const PUNSUBSCRIBE: Spec = Spec {
     group: Group::PubSub,
     complexity: "O(N) where N is the number of patterns to unsubscribe.",
     arity: -1,
-    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::pattern("pattern").optional().multiple()],
     ..Spec::BASE
 };
@@ -57,7 +57,7 @@ pub const SSUBSCRIBE: Spec = Spec {
     group: Group::PubSub,
     complexity: "O(N) where N is the number of shard channels to subscribe to.",
     arity: -2,
-    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::NOT_KEY)],
     arguments: &[Argument::string("shardchannel").multiple()],
     ..Spec::BASE
@@ -70,7 +70,7 @@ pub const SUNSUBSCRIBE: Spec = Spec {
     group: Group::PubSub,
     complexity: "O(N) where N is the number of shard channels to unsubscribe.",
     arity: -1,
-    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::NOT_KEY)],
     arguments: &[Argument::string("shardchannel").optional().multiple()],
     ..Spec::BASE

@@ -19,7 +19,7 @@ pub const INFO: Spec = Spec {
     group: Group::Server,
     complexity: "O(1)",
     arity: -1,
-    flags: Flags::LOADING.or(Flags::STALE),
+    flags: Flags::LOADING.or(Flags::STALE).or(Flags::ASKS_SYSTEM),
     acl: AclCategories::DANGEROUS,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     history: &[("7.0.0", "Added support for taking multiple section arguments.")],
@@ -286,6 +286,7 @@ pub const MEMORY_DIFF: Spec = Spec {
     arity: -2,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     arguments: &[Argument::pure_token("mark", "MARK").optional()],
+    flags: Flags::ASKS_SYSTEM.or(Flags::ASKS_MEMORY_MAP),
     ..Spec::BASE
 };
 
@@ -297,6 +298,7 @@ pub const MEMORY_DOCTOR: Spec = Spec {
     complexity: "O(1)",
     arity: 2,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    flags: Flags::ASKS_SYSTEM,
     ..Spec::BASE
 };
 
@@ -309,6 +311,7 @@ pub const MEMORY_MAP: Spec = Spec {
     arity: 2,
     reach: Reach::Each,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    flags: Flags::ASKS_SYSTEM.or(Flags::ASKS_MEMORY_MAP),
     ..Spec::BASE
 };
 
@@ -393,6 +396,7 @@ pub const MEMORY_STATS: Spec = Spec {
     complexity: "O(1)",
     arity: 2,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    flags: Flags::ASKS_SYSTEM,
     ..Spec::BASE
 };
 

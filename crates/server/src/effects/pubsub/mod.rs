@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::node::{Node, Tasks};
 use crate::upkeep::memory::hash_table_bytes;
-use crate::worker::Letter;
+use crate::worker::letter::Letter;
 use isotherm_allocator::class_bytes;
 use isotherm_stdx::{glob_match, steps};
 

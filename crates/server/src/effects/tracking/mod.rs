@@ -31,7 +31,7 @@ use crate::config::{Id, id};
 use crate::effects::pubsub::{Hearers, LETTER_BYTES};
 use crate::node::Node;
 use crate::observe::holds;
-use crate::worker::Letter;
+use crate::worker::letter::Letter;
 use table::Table;
 
 /// Who has changed a key: the id of a session, or 0.

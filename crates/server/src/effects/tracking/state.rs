@@ -65,9 +65,9 @@ impl Session {
     }
 
     /// A command is over. CLIENT CACHING holds for the next one, or for a whole transaction.
-    pub fn end_caching(&mut self, is_client: bool) {
+    pub fn end_caching(&mut self, keeps_caching: bool) {
         if self.multi.is_none()
-            && !is_client
+            && !keeps_caching
             && let Some(tracking) = self.listening.as_mut().and_then(|listening| listening.tracking.as_mut())
         {
             tracking.caching = false;

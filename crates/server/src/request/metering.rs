@@ -1,56 +1,91 @@
 //! Metering: how long commands took, how long they held locks, and in builds that count it how much they looked at.
 
 use isotherm_commands::Flags;
-use isotherm_keyspace::{Db, HOLD_LOOKS_MAX};
+use isotherm_keyspace::{Db, HOLD_LOOKS_MAX, Held};
 use isotherm_resp::Args;
-use isotherm_stdx::{parse_i64, steps};
+use isotherm_stdx::{Prng, parse_i64, steps};
 use std::time::Duration;
 
-use super::{Dispatcher, HEADER_BYTES_MAX};
-use crate::node::unix_now;
+use crate::node::{Node, unix_now};
 use crate::observe::command_log::{Kind, Ran};
 use crate::observe::holds;
+use crate::observe::latency::Noted;
 use crate::observe::latency::monitor::Event;
+use crate::observe::sample::Sampler;
+use crate::observe::stats::ThreadStats;
+use crate::request::cached_config::Hot;
+use crate::request::clock::CommandClock;
 use crate::request::registry::{Entry, Locks};
 use crate::session::ClientShared;
 
-impl Dispatcher {
+/// What precedes and follows an argument on the wire: `$536870912\r\n` and `\r\n`.
+const HEADER_BYTES_MAX: usize = 14;
+
+/// The measurements of one worker.
+pub struct Metering {
+    node: &'static Node,
+    stats: &'static ThreadStats,
+    /// Number of the worker.
+    thread: usize,
+    noted_times: Noted,
+    sampler: Sampler,
+    /// Since when the command under way holds what it needs, if that was looked at; and the processor time then.
+    hold_from: u64,
+    hold_cpu_from: u64,
+}
+
+/// A command that has run.
+#[derive(Clone, Copy)]
+pub struct Timed<'t> {
+    pub client: &'t ClientShared,
+    pub db: Db,
+    pub command: &'static Entry,
+    pub args: Args<'t>,
+    pub ticks: u64,
+    pub reply_bytes: usize,
+}
+
+impl Metering {
+    pub fn new(node: &'static Node, stats: &'static ThreadStats, thread: usize) -> Metering {
+        let (noted_times, sampler) = (Noted::default(), Sampler::default());
+        Metering { node, stats, thread, noted_times, sampler, hold_from: 0, hold_cpu_from: 0 }
+    }
+
+    /// The configuration has changed.
+    pub fn restart(&mut self) {
+        self.sampler.restart();
+    }
+
+    // ---- holds ----
+
     /// A command has what it needs.
-    pub(crate) fn begin_hold(&mut self) {
-        self.hold_from = self.clock.raw();
+    pub fn begin_hold(&mut self, clock: &CommandClock) {
+        self.hold_from = clock.raw();
         self.hold_cpu_from = holds::cpu_ns();
     }
 
-    /// A command that took `taken` is over. Those who waited for what it has changed are served, in its hold.
-    #[inline(never)]
-    pub(super) fn end_hold(&mut self, command: &'static Entry, taken: u64) {
-        // What came before it had its locks was no hold: evicting, waiting for them.
-        let began = self.clock.began() - taken;
-        let from = began.max(self.hold_from).max(self.held.locked_at());
-        let mut to = self.clock.began();
-        if self.held.has_ready() {
-            self.serve_waiters();
-            to = self.clock.raw();
-        }
-        self.note_hold_until(command, from, to);
-        if self.held.has_flushed() {
-            self.free_flushed();
-        }
+    /// What comes before the locks of the command under way took its time.
+    pub fn note_delay(&mut self, clock: &CommandClock) {
+        self.hold_from = clock.raw();
+    }
+
+    pub fn thread(&self) -> usize {
+        self.thread
+    }
+
+    pub fn hold_from(&self) -> u64 {
+        self.hold_from
     }
 
     /// A hold is over, or what comes next in it is another command's.
-    pub(crate) fn note_hold(&mut self, command: &'static Entry, from: u64) {
-        self.note_hold_until(command, from, self.clock.raw());
-    }
-
-    fn note_hold_until(&mut self, command: &'static Entry, from: u64, to: u64) {
-        if !self.held.holds_any() {
+    pub fn note_hold(&self, held: &Held<'_>, hot: &Hot, command: &'static Entry, from: u64, to: u64) {
+        if !held.holds_any() {
             return;
         }
         let ticks = to.saturating_sub(from);
         let several = self.node.keyspace.partition_count() > 1;
-        let is_gate = self.held.holds_all() && (several || command.locks == Locks::All);
-        if command.is_measured || ticks >= self.hot.long_hold_ticks {
+        let is_gate = held.holds_all() && (several || command.locks == Locks::All);
+        if command.is_measured || ticks >= hot.long_hold_ticks {
             self.node.note_hold(self.thread, command.index, is_gate, ticks);
         }
         if cfg!(debug_assertions) {
@@ -59,42 +94,46 @@ impl Dispatcher {
         }
     }
 
-    pub(crate) fn hold_from(&self) -> u64 {
-        self.hold_from
-    }
+    // ---- commands ----
 
     /// Counts how long a command took, and notes it where it is worth a note.
     #[inline]
-    pub(crate) fn count_time(
-        &mut self,
-        client: &ClientShared,
-        db: Db,
-        command: &'static Entry,
-        args: Args<'_>,
-        ticks: u64,
-        reply_bytes: usize,
-    ) {
-        let counters = &self.stats.commands[usize::from(command.index)];
-        counters.ticks.add(ticks);
-        if self.hot.tracks_latency && self.noted_times.add(command.index, ticks) {
+    pub fn count_time(&mut self, clock: &CommandClock, hot: &Hot, prng: &mut Prng, timed: Timed<'_>) {
+        let Timed { command, args, ticks, reply_bytes, .. } = timed;
+        self.count_ticks(command, ticks);
+        if hot.tracks_latency && self.noted_times.add(command.index, ticks) {
             self.record_times();
         }
         if self.sampler.is_due() {
-            self.look_closer(db, command, args, ticks, reply_bytes);
+            self.sampler.look_closer(self.node, self.stats, hot, prng, &timed);
         }
-        let notable = self.hot.notable;
+        let notable = hot.notable;
         // Rather too much than too little: what a queued request needs on the wire is not kept.
         let request_bytes_max = args.end() + HEADER_BYTES_MAX * args.len();
         if ticks >= notable.ticks
             || reply_bytes >= notable.reply_bytes
             || request_bytes_max >= notable.request_bytes
         {
-            self.note_command(client, command, args, ticks, reply_bytes);
+            self.note_command(clock, &timed);
+        }
+    }
+
+    /// Of a command that is not over: what it is measured by is how long it takes when its key is there.
+    #[inline]
+    pub fn count_ticks(&self, command: &Entry, ticks: u64) {
+        self.stats.commands[usize::from(command.index)].ticks.add(ticks);
+    }
+
+    /// A batch is over.
+    #[inline]
+    pub fn settle(&mut self) {
+        if !self.noted_times.is_empty() {
+            self.record_times();
         }
     }
 
     #[inline(never)]
-    pub(super) fn record_times(&mut self) {
+    pub fn record_times(&mut self) {
         let commands = &self.stats.commands;
         self.noted_times
             .take()
@@ -102,16 +141,10 @@ impl Dispatcher {
     }
 
     #[cold]
-    fn note_command(
-        &self,
-        client: &ClientShared,
-        command: &'static Entry,
-        args: Args<'_>,
-        ticks: u64,
-        reply_bytes: usize,
-    ) {
+    fn note_command(&self, clock: &CommandClock, timed: &Timed<'_>) {
+        let Timed { client, command, args, ticks, reply_bytes, .. } = *timed;
         let node = self.node;
-        let taken = Duration::from_nanos(self.clock.nanos(ticks));
+        let taken = Duration::from_nanos(clock.nanos(ticks));
         let is_fast = command.spec.flags.has(Flags::FAST);
         node.note_latency(if is_fast { Event::FastCommand } else { Event::Command }, taken);
         if command.spec.flags.has(Flags::SKIP_SLOWLOG) {
@@ -130,8 +163,9 @@ impl Dispatcher {
     /// the command's documentation says that its time does not grow with the data, what it looks at does not either, what
     /// its session has named before (`named`) apart: UNWATCH forgets all of that.
     #[inline(always)]
-    pub(crate) fn note_own_work(
-        &mut self,
+    pub fn note_own_work(
+        &self,
+        held: &mut Held<'_>,
         command: &Entry,
         args: Args<'_>,
         looked_before: u64,
@@ -150,7 +184,7 @@ impl Dispatcher {
             let is_linear = command.spec.complexity.to_ascii_lowercase().contains("o(n");
             let is_bounded = locks_all && command.spec.is_constant_time() && !is_linear;
             assert!(own <= HOLD_LOOKS_MAX + bound || !is_bounded, "{} has looked {own} times", command.name);
-            self.held.exempt(own);
+            held.exempt(own);
         }
     }
 }

@@ -1,0 +1,420 @@
+//! Dispatch: from the arguments of a request to the reply of a command.
+//!
+//! ```text
+//! resolve   which command? its first key, hashed             (for a whole batch: its memory can be fetched ahead)
+//! gates     may it run, here and now?                        run it, queue it, refuse it, park the connection
+//! lock set  what it names, locked; killed or paused meanwhile?
+//! turn      the handler: a data command by `execute`, another with its session
+//! metering  how long it took, how long it held what it locked; waiters are served
+//! ```
+//! What a batch has locked stays locked while consecutive commands need the same partition, and is released before
+//! anything that takes long.
+
+use arrayvec::ArrayVec;
+use isotherm_commands::Outcome;
+use isotherm_commands::call::HashedKeys;
+use isotherm_keyspace::{Db, Key, Slot, Want};
+use isotherm_resp::{Args, ProtocolError, Reply, errors};
+
+use crate::admin::{self, AdminHandler};
+use crate::effects::pubsub::Audience;
+use crate::node::{Node, Tasks};
+use crate::observe::holds;
+use crate::observe::info::Facts;
+use crate::process::log;
+use crate::request::blocking;
+use crate::request::execute::Exec;
+use crate::request::follow_up;
+use crate::request::gate_bits::Gates;
+use crate::request::gates::{self, Verdict};
+use crate::request::metering::Timed;
+use crate::request::next::{Cause, Next};
+use crate::request::prefetch;
+use crate::request::registry::{Entry, Locks};
+use crate::request::reply_limits::{ReplyLimits, account_reply, drop_reply};
+use crate::request::resolve::{self, Found, Request};
+use crate::request::transaction;
+use crate::request::turn::Turn;
+use crate::session::{Attention, NO_COMMAND, ReplyMode, Session};
+
+/// What runs the requests of one worker.
+pub struct Dispatcher {
+    pub exec: Exec,
+    pub reply: Reply,
+    pub audience: Audience,
+    limits: ReplyLimits,
+    /// Requests that were run in this turn of the event loop.
+    pub commands: u64,
+    /// What the system says, asked for ahead of an EXEC that will report it.
+    facts: Option<Facts>,
+    handlers: Box<[Option<AdminHandler>]>,
+}
+
+/// What became of a command that was to run.
+enum Ran {
+    Done,
+    /// It has run, or cannot run yet: no further command of its session runs.
+    Parked(Cause),
+    /// Nothing was done: before it had its locks its session was killed, or the node has got a task that holds it up.
+    HeldUp,
+}
+
+impl Dispatcher {
+    pub fn new(node: &'static Node, worker: usize) -> Dispatcher {
+        Dispatcher {
+            exec: Exec::new(node, worker),
+            reply: Reply::default(),
+            audience: Audience::default(),
+            limits: ReplyLimits::default(),
+            commands: 0,
+            facts: None,
+            handlers: node.commands.table(admin::COMMANDS),
+        }
+    }
+
+    /// Looks up command and first key. Nothing is decided here.
+    #[inline]
+    pub fn resolve<'b>(&self, args: Args<'b>) -> Request<'b> {
+        let node = self.exec.node;
+        resolve::resolve(&node.commands, &node.keyspace, args)
+    }
+
+    /// Fetches the memory that a batch will touch.
+    #[inline]
+    pub fn prefetch_batch(&self, db: Db, requests: &[Request<'_>]) {
+        prefetch::prefetch(&self.exec.node.keyspace, db, requests);
+    }
+
+    // ---- a batch ----
+
+    /// Runs requests of one session, of whose replies `waiting` bytes are not written yet and `of_others` bytes of the
+    /// reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them did. One reply may be much,
+    /// two of them would be too much: behind the first the rest has to wait until it is written.
+    #[inline]
+    pub fn run_all(
+        &mut self,
+        session: &mut Session,
+        requests: &[Request<'_>],
+        waiting: usize,
+        of_others: usize,
+    ) -> (usize, Next) {
+        self.reply.proto = session.proto;
+        self.commands += requests.len() as u64;
+        self.exec.begin_batch();
+        self.limits.begin(&self.exec, session, &mut self.reply, waiting, of_others);
+        for (at, request) in requests.iter().enumerate() {
+            match self.run(session, request) {
+                Next::Go => {}
+                stopped @ Next::Park(cause) => return (at + usize::from(cause.has_run()), stopped),
+                stopped => return (at + 1, stopped),
+            }
+            if at == 0 && requests.len() > 2 {
+                prefetch::prefetch_collections(&mut self.exec.held, session.db, requests);
+            }
+            if self.limits.is_much(&self.exec, &self.reply) {
+                // A session that has just begun to listen may get messages of many channels.
+                if session.listening.is_some() && self.limits.are_above(&self.exec, session, &self.reply) {
+                    return (at + 1, Next::Close { after_replies: false });
+                }
+                account_reply(&self.exec, session, &self.reply);
+                if at + 1 < requests.len() {
+                    return (at + 1, Next::Write);
+                }
+            }
+        }
+        (requests.len(), Next::Go)
+    }
+
+    /// Runs one request, to the end.
+    #[inline]
+    fn run(&mut self, session: &mut Session, request: &Request<'_>) -> Next {
+        debug_assert_eq!(session.gates, session.gates_now(), "only handlers change what a session is");
+        let mark = self.reply.len();
+        let ran = match request.found {
+            // The usual command of the usual session: nothing to ask, if the node has no task either.
+            Found::Command(command) if self.is_open(session, command) => {
+                self.lock_and_run(session, command, request, Tasks::ANY)
+            }
+            _ => Ran::HeldUp,
+        };
+        let ran = match ran {
+            Ran::HeldUp => match self.run_asked(session, request) {
+                Ok(ran) => ran,
+                Err(next) => return next,
+            },
+            ran => ran,
+        };
+        if let Ran::Parked(cause) = ran {
+            return Next::Park(cause);
+        }
+        if session.reply_mode != ReplyMode::On {
+            drop_reply(session, &mut self.reply, mark);
+        }
+        if self.limits.are_checked && self.limits.are_above(&self.exec, session, &self.reply) {
+            return Next::Close { after_replies: false };
+        }
+        match session.close_after_reply {
+            true => Next::Close { after_replies: true },
+            false => Next::Go,
+        }
+    }
+
+    /// Whether no gate stands between this session and the command, except what is asked under its locks.
+    #[inline]
+    fn is_open(&self, session: &Session, command: &Entry) -> bool {
+        let gates = session.gates.or(self.exec.gates).and(command.gates);
+        gates == Gates::NONE || gates == Gates::GROWTH && self.exec.node.has_room()
+    }
+
+    /// Asks the gates, then runs the request, queues it or refuses it; or says what comes next if it is none of these.
+    #[inline(never)]
+    fn run_asked(&mut self, session: &mut Session, request: &Request<'_>) -> Result<Ran, Next> {
+        loop {
+            if session.shared.is_asked(Attention::KILL) {
+                return Err(Next::Close { after_replies: false });
+            }
+            let verdict = gates::ask(&mut self.exec, session, request);
+            match (verdict, request.found) {
+                (Verdict::Pass, Found::Command(command)) => {
+                    let unless = gates::pauses_for(session, request);
+                    match self.lock_and_run(session, command, request, unless) {
+                        // What the gates have said holds no longer.
+                        Ran::HeldUp => continue,
+                        Ran::Done => follow_up::observe(&mut self.exec, session, command, request.args),
+                        Ran::Parked(cause) => {
+                            if cause.has_run() {
+                                follow_up::observe(&mut self.exec, session, command, request.args);
+                            }
+                            return Ok(Ran::Parked(cause));
+                        }
+                    }
+                }
+                (Verdict::Queue, Found::Command(command)) => {
+                    transaction::queue(session, command, request.args);
+                    self.reply.simple("QUEUED");
+                    self.exec.clock.lap();
+                }
+                (Verdict::Refuse(text), _) => self.refuse(session, request.command(), &text, request.args),
+                (Verdict::Park(cause), _) => return Err(Next::Park(cause)),
+                (Verdict::Attack, _) => {
+                    self.exec.node.log_attack(&session.shared.addr);
+                    return Err(Next::Close { after_replies: false });
+                }
+                (Verdict::Pass | Verdict::Queue, _) => unreachable!("what is no command is refused"),
+            }
+            return Ok(Ran::Done);
+        }
+    }
+
+    fn refuse(
+        &mut self,
+        session: &mut Session,
+        command: Option<&'static Entry>,
+        text: &[u8],
+        args: Args<'_>,
+    ) {
+        let exec = &mut self.exec;
+        if let Some(command) = command.filter(|command| command.locks == Locks::Queue) {
+            // As Valkey does, even if there is no transaction to discard.
+            transaction::leave(session, &mut exec.held);
+            session.note_gates();
+            let why = text.strip_prefix(b"ERR ").unwrap_or(text);
+            self.reply.error(errors::exec_abort_because(&String::from_utf8_lossy(why)));
+            // A client that monitors has seen MULTI, and sees that it is over.
+            if exec.node.tasks().has(Tasks::MONITORED) {
+                exec.node.feed_monitors(session, &command.name, args);
+            }
+        } else {
+            if let Some(multi) = &mut session.multi {
+                multi.abort();
+            }
+            self.reply.error(text);
+        }
+        exec.stats.count_error(self.reply.last_error().as_bytes());
+        if let Some(command) = command {
+            exec.stats.commands[usize::from(command.index)].rejected.add(1);
+            session.end_caching(command.keeps_caching);
+        }
+        session.last_command = command.map_or(NO_COMMAND, |command| command.index);
+        exec.clock.lap();
+    }
+
+    // ---- one command ----
+
+    /// Locks what a command needs and runs it, unless the node has got one of these tasks before it had its locks.
+    #[inline]
+    fn lock_and_run(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        request: &Request<'_>,
+        unless: Tasks,
+    ) -> Ran {
+        let mut keys = HashedKeys::NONE;
+        match &request.key {
+            Some(key) if command.has_one_key(request.args.len()) => {
+                let exec = &mut self.exec;
+                let partition = exec.node.keyspace.partition_of(key.slot);
+                if exec.held.acquire(Want::One(partition)) {
+                    exec.clock.outdate();
+                }
+                keys = HashedKeys::one(usize::from(command.first_key), key);
+            }
+            Some(key) if command.key_step > 0 => {
+                return self.lock_several_and_run(session, command, request.args, *key, unless);
+            }
+            _ => self.lock(session, command, request.args),
+        }
+        self.run_timed(session, command, request.args, keys, unless)
+    }
+
+    /// Locks what a command needs that has not simply a key.
+    #[inline(never)]
+    fn lock(&mut self, session: &Session, command: &'static Entry, args: Args<'_>) {
+        let exec = &mut self.exec;
+        exec.locks.clear();
+        match command.locks {
+            // It may take its time, or look at anything.
+            Locks::None | Locks::Each => {
+                exec.held.release();
+                holds::enter_command(command.index);
+            }
+            Locks::Queue => {
+                self.ask_ahead(session);
+                let exec = &mut self.exec;
+                transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session);
+                exec.acquire();
+                exec.meter.begin_hold(&exec.clock);
+            }
+            Locks::One | Locks::Keys | Locks::All => {
+                let keyspace = &exec.node.keyspace;
+                exec.locks.add_command(keyspace, command, args);
+                exec.acquire();
+                if command.locks == Locks::Keys {
+                    prefetch::prefetch_names(keyspace, session.db, exec.locks.names(args), command.intent);
+                }
+            }
+        }
+    }
+
+    /// What a command of a transaction will report of the system is asked for while nothing is locked.
+    fn ask_ahead(&mut self, session: &Session) {
+        let Some(multi) = session.multi.as_ref().filter(|multi| admin::asks_system(&multi.queue)) else {
+            self.facts = None;
+            return;
+        };
+        // The batch may have locked something before.
+        self.exec.held.release();
+        self.facts = Some(admin::facts_for(self.exec.node, &multi.queue));
+        self.exec.clock.outdate();
+    }
+
+    /// A command of several keys in a row. Each is hashed once: for its lock, the prefetch and the handler.
+    #[inline(never)]
+    fn lock_several_and_run<'b>(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        args: Args<'b>,
+        first_key: Key<'b>,
+        unless: Tasks,
+    ) -> Ran {
+        let (first, step) = (usize::from(command.first_key), usize::from(command.key_step));
+        let mut names = args.from(first).iter().step_by(step);
+        names.next();
+        let exec = &mut self.exec;
+        let keyspace = &exec.node.keyspace;
+        let mut keys: ArrayVec<Key<'_>, KEYS_HASHED_MAX> = ArrayVec::new();
+        keys.push(first_key);
+        keys.extend(names.by_ref().take(KEYS_HASHED_MAX - 1).map(|name| keyspace.key(name)));
+        exec.locks.clear();
+        if keyspace.partition_count() == 1 {
+            exec.locks.add(0);
+        } else {
+            keys.iter().for_each(|key| exec.locks.add(keyspace.partition_of(key.slot)));
+            names.clone().for_each(|name| exec.locks.add(keyspace.partition_of(Slot::of_key(name))));
+        }
+        exec.acquire();
+        prefetch::prefetch_keys(keyspace, session.db, &keys, command.intent);
+        prefetch::prefetch_names(keyspace, session.db, names, command.intent);
+        self.run_timed(session, command, args, HashedKeys { first, step, keys: &keys }, unless)
+    }
+
+    #[inline]
+    fn run_timed(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        args: Args<'_>,
+        keys: HashedKeys<'_>,
+        unless: Tasks,
+    ) -> Ran {
+        let Dispatcher { exec, reply, audience, facts, handlers, .. } = self;
+        // CLIENT KILL and PAUSE set the mark first, and then hold every partition once before their reply leaves (rule 12 of
+        // ARCHITECTURE.md). So a command that had its locks before was awaited, and one that has them later sees the mark,
+        // however long it waited for them.
+        if session.shared.is_asked(Attention::KILL) || exec.node.tasks().has(unless) {
+            return Ran::HeldUp;
+        }
+        // DEL of one key is as short as any command with one.
+        let is_measured = command.is_measured && !(command.key_step > 0 && command.has_one_key(args.len()));
+        // Without a limit nothing was evicted before it had its locks: its hold begins where the command before it ended.
+        if is_measured && exec.hot.maxmemory_bytes > 0 || cfg!(debug_assertions) {
+            exec.meter.begin_hold(&exec.clock);
+        }
+        let (began, now, mark) = (exec.clock.began(), exec.clock.now(), reply.len());
+        let mut turn = Turn { exec, session, reply, audience, facts: facts.as_ref(), handlers };
+        let outcome = turn.run(command, args, keys, now, true);
+        let taken = exec.clock.lap_since(began);
+        let ran = match outcome {
+            Outcome::Done => {
+                let reply_bytes = reply.len() - mark;
+                let client = &session.shared;
+                let timed = Timed { client, db: session.db, command, args, ticks: taken, reply_bytes };
+                exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, timed);
+                Ran::Done
+            }
+            Outcome::Block(wait) => {
+                blocking::block(exec, session, command, args, *wait);
+                exec.meter.count_ticks(command, taken);
+                Ran::Parked(Cause::Key)
+            }
+            Outcome::Cold(_) => unreachable!("there is no tier below memory"),
+        };
+        if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
+        {
+            follow_up::end_hold(exec, command, taken);
+        }
+        ran
+    }
+
+    // ---- beside commands ----
+
+    /// A session that has waited for a key was served this.
+    pub fn answer(&mut self, session: &mut Session, reply: &[u8]) {
+        let mark = self.reply.len();
+        self.reply.out.extend_from_slice(reply);
+        session.commands += 1;
+        if session.reply_mode != ReplyMode::On {
+            drop_reply(session, &mut self.reply, mark);
+        }
+    }
+
+    /// What a client sent is no request.
+    #[cold]
+    pub fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
+        let mark = self.reply.len();
+        self.reply.error(error.text());
+        self.exec.stats.count_error(self.reply.last_error().as_bytes());
+        if session.reply_mode != ReplyMode::On {
+            self.reply.truncate(mark);
+        }
+        // COMPAT(protocol): A connection is closed after a protocol error under CLIENT REPLY OFF and SKIP too;
+        // Valkey leaves it open but stops reading it. Why: such a connection is of no further use to its client.
+        session.close_after_reply = true;
+        log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
+    }
+}
+
+/// Keys of one command that are hashed once only, 32 B each.
+const KEYS_HASHED_MAX: usize = 128;

@@ -1,0 +1,206 @@
+//! Executing: one data command on what is held, for any caller.
+//!
+//! ```text
+//! request of a session ---+
+//! command inside EXEC ----+--> run(Invocation):  before | handler | after  --> Outcome: Done, Block(wait), Cold(keys)
+//! waiter that is served --+
+//! ```
+//! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What an outcome
+//! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
+
+use isotherm_commands::call::HashedKeys;
+use isotherm_commands::{Call, Handler, Outcome};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
+use isotherm_resp::{Args, Reply};
+use isotherm_stdx::{Prng, steps};
+
+use crate::effects::pump::Pump;
+use crate::effects::tracking::Tracker;
+use crate::node::{Node, Tasks};
+use crate::observe::stats::ThreadStats;
+use crate::request::cached_config::Hot;
+use crate::request::caller::Caller;
+use crate::request::clock::CommandClock;
+use crate::request::gate_bits::Gates;
+use crate::request::lock_set::LockSet;
+use crate::request::metering::Metering;
+use crate::request::registry::Entry;
+use crate::session::WatchList;
+use crate::upkeep::memory::Room;
+
+/// What commands of one worker run with.
+pub struct Exec {
+    pub node: &'static Node,
+    pub stats: &'static ThreadStats,
+    pub held: Held<'static>,
+    pub clock: CommandClock,
+    pub hot: Hot,
+    pub pump: Pump,
+    pub prng: Prng,
+    pub locks: LockSet,
+    pub meter: Metering,
+    /// The gates that can matter to commands of this worker.
+    pub gates: Gates,
+    /// Watched keys of a transaction that are too many for its locks: they are taken out behind them.
+    pub unwatched: Option<Box<WatchList>>,
+    /// Error replies that were counted for the commands that made them.
+    errors_counted: u64,
+}
+
+/// One run of a data command.
+pub struct Invocation<'i> {
+    pub command: &'static Entry,
+    pub handler: Handler,
+    pub args: Args<'i>,
+    pub db: Db,
+    pub keys: HashedKeys<'i>,
+    pub now: UnixMs,
+    pub caller: Caller,
+    pub reply: &'i mut Reply,
+}
+
+/// Runs a command on what is held. Only what is `Done` is counted as a call: the rest runs again.
+#[inline]
+pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
+    let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
+    let conditions = exec.conditions(now, caller.no_touch, caller.import_source);
+    let errors_before = reply.error_count();
+    let looked_before = steps::looked();
+    exec.pump.begin(caller.id);
+    let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
+    let outcome = handler(&mut Call {
+        txn: &mut txn,
+        db,
+        args,
+        keys,
+        reply,
+        prng: &mut exec.prng,
+        settings: &exec.hot.settings,
+        may_wait: caller.may_wait,
+    });
+    exec.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
+    exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
+    if let Outcome::Done = outcome {
+        exec.count_call(command, reply, errors_before);
+    }
+    outcome
+}
+
+impl Exec {
+    pub fn new(node: &'static Node, worker: usize) -> Exec {
+        let clock = CommandClock::new();
+        let hot = Hot::new(node, &clock);
+        let mut pump = Pump::new(node, Some(worker as u16));
+        pump.listen(hot.events);
+        let stats = node.stats.thread(worker);
+        Exec {
+            node,
+            stats,
+            held: Held::new(&node.keyspace),
+            clock,
+            hot,
+            pump,
+            prng: Prng::new(node.seed ^ (worker as u64 + 1)),
+            locks: LockSet::default(),
+            meter: Metering::new(node, stats, worker),
+            gates: Gates::ALL,
+            unwatched: None,
+            errors_counted: 0,
+        }
+    }
+
+    /// Takes over what was changed in the configuration.
+    #[inline]
+    pub fn refresh(&mut self) {
+        if self.hot.refresh(self.node, &self.clock) {
+            self.pump.listen(self.hot.events);
+            self.meter.restart();
+            self.begin_batch();
+        }
+    }
+
+    /// Requests are about to run. Whether memory is short is looked at once for all of them; what takes some looks again
+    /// (`Gates::GROWTH`).
+    #[inline]
+    pub fn begin_batch(&mut self) {
+        self.gates = self.hot.gates;
+        if self.gates.has(Gates::GROWTH) && !self.node.has_room() {
+            self.gates = self.gates.or(Gates::MEMORY);
+        }
+    }
+
+    /// Evicts what is necessary. Nothing is held afterwards, unless there was room.
+    pub fn make_room(&mut self) -> Room {
+        if self.node.has_room() {
+            return Room::Enough;
+        }
+        self.held.release();
+        let room = self.node.make_room(&mut self.prng, &mut self.pump, self.stats);
+        self.pump.flush();
+        // The command behind it holds nothing yet, and this may have taken long.
+        self.meter.note_delay(&self.clock);
+        self.clock.outdate();
+        room
+    }
+
+    #[inline]
+    pub fn conditions(&self, now: UnixMs, no_touch: bool, import_source: bool) -> Conditions {
+        Conditions { now, expiry_mode: self.expiry_mode(import_source), no_touch }
+    }
+
+    /// While the server is paused expired keys stay, and while data is imported, the source decides about them.
+    #[inline]
+    fn expiry_mode(&self, import_source: bool) -> ExpiryMode {
+        if self.hot.import_mode {
+            return if import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
+        }
+        if self.node.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
+    }
+
+    // ---- counting ----
+
+    /// A command is done, of whose replies this many were errors before it.
+    #[inline]
+    pub fn count_call(&mut self, command: &Entry, reply: &Reply, errors_before: u64) {
+        let counters = &self.stats.commands[usize::from(command.index)];
+        counters.calls.add(1);
+        if reply.error_count() > errors_before {
+            counters.failed.add(1);
+            self.stats.count_error(reply.last_error().as_bytes());
+            self.errors_counted += reply.error_count() - errors_before;
+        }
+    }
+
+    /// Errors that were counted so far: those of commands inside a transaction are not the transaction's.
+    pub fn errors_counted(&self) -> u64 {
+        self.errors_counted
+    }
+
+    /// A client that tracks has read these keys: it gets a message when they change.
+    pub fn note_reads(&mut self, reader: Tracker, command: &Entry, args: Args<'_>) {
+        let (node, worker) = (self.node, self.meter.thread() as u16);
+        for (at, _) in self.locks.find_keys(command, args).unwrap_or_default() {
+            node.note_read(worker, reader, args.get(*at));
+        }
+    }
+
+    // ---- locks ----
+
+    /// Locks what `locks` says.
+    #[inline]
+    pub fn acquire(&mut self) {
+        if self.locks.acquire(&mut self.held) {
+            self.clock.outdate();
+        }
+    }
+
+    /// A batch is over: what it has changed is sent to those who have read it, and others may have what it held. Behind
+    /// that come those who have named prefixes, since there may be very many; the replies come behind both.
+    #[inline]
+    pub fn release(&mut self) {
+        self.pump.tell_readers();
+        self.held.release();
+        self.pump.broadcast();
+        self.meter.settle();
+    }
+}

@@ -1,0 +1,60 @@
+//! What follows a command: its waiters are served, its hold ends, those that monitor see it, and what a session that tracks
+//! has read is noted.
+
+use isotherm_commands::Flags;
+use isotherm_resp::Args;
+
+use crate::node::Tasks;
+use crate::observe::holds::{self, Work};
+use crate::request::blocking;
+use crate::request::execute::Exec;
+use crate::request::registry::Entry;
+use crate::request::transaction;
+use crate::session::Session;
+
+/// A command of a session that tracks, or that another monitors, has run; what it has read is still held.
+#[cold]
+pub fn observe(exec: &mut Exec, session: &mut Session, command: &'static Entry, args: Args<'_>) {
+    const HIDDEN: Flags = Flags::ADMIN.or(Flags::SKIP_MONITOR);
+    if exec.node.tasks().has(Tasks::MONITORED) && !command.spec.flags.has(HIDDEN) {
+        exec.node.feed_monitors(session, &command.name, args);
+    }
+    if command.spec.flags.has(Flags::READONLY)
+        && let Some(reader) = session.reader()
+    {
+        exec.note_reads(reader, command, args);
+    }
+    if !session.in_exec {
+        session.end_caching(command.keeps_caching);
+    }
+}
+
+/// A command that took `taken` is over. The waiters of what it has changed are served in its hold; behind that comes what
+/// has no need of it.
+#[inline(never)]
+pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
+    // What came before it had its locks was no hold: evicting, waiting for them.
+    let began = exec.clock.began() - taken;
+    let from = began.max(exec.meter.hold_from()).max(exec.held.locked_at());
+    let mut to = exec.clock.began();
+    if exec.held.has_ready() {
+        blocking::serve_waiters(exec);
+        to = exec.clock.raw();
+    }
+    exec.meter.note_hold(&exec.held, &exec.hot, command, from, to);
+    if exec.held.has_flushed() {
+        free_flushed(exec);
+    }
+    if let Some(list) = exec.unwatched.take() {
+        exec.release();
+        transaction::unlist(*list, &mut exec.held);
+    }
+}
+
+/// The keys are gone; others may have the partitions while memory is freed.
+#[cold]
+fn free_flushed(exec: &mut Exec) {
+    exec.release();
+    let _working = holds::working(Work::LazyFree);
+    exec.held.free_flushed();
+}

@@ -1,0 +1,71 @@
+//! Which gates can matter: for a session, a worker, a command. A bit for each; `gates` has what they ask, and in which order.
+
+use isotherm_commands::Flags;
+use isotherm_commands::spec::{Reach, Spec};
+
+/// Gates, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Gates(u32);
+
+impl Gates {
+    pub const NONE: Gates = Gates(0);
+    pub const ALL: Gates = Gates(u32::MAX);
+    /// The session listens: it hears first what was said before, and what it has read is noted afterwards.
+    pub const MAILBOX: Gates = Gates(1);
+    pub const HTTP: Gates = Gates(1 << 1);
+    pub const AUTHENTICATION: Gates = Gates(1 << 2);
+    pub const EXISTENCE: Gates = Gates(1 << 3);
+    pub const ARITY: Gates = Gates(1 << 4);
+    pub const PROTECTION: Gates = Gates(1 << 5);
+    pub const NO_MULTI: Gates = Gates(1 << 6);
+    /// Memory was short when the batch began.
+    pub const MEMORY: Gates = Gates(1 << 7);
+    pub const REPLICAS: Gates = Gates(1 << 8);
+    pub const SUBSCRIBER: Gates = Gates(1 << 9);
+    pub const MONITOR: Gates = Gates(1 << 10);
+    pub const BACKPRESSURE: Gates = Gates(1 << 11);
+    pub const PAUSE: Gates = Gates(1 << 12);
+    pub const QUEUE: Gates = Gates(1 << 13);
+    /// There is a limit on memory: what may take some looks whether there is any.
+    pub const GROWTH: Gates = Gates(1 << 14);
+
+    /// For requests that were not found to be a command with a right number of arguments.
+    pub const UNRESOLVED: Gates = Gates::HTTP.or(Gates::EXISTENCE).or(Gates::ARITY);
+
+    pub const fn or(self, other: Gates) -> Gates {
+        Gates(self.0 | other.0)
+    }
+
+    pub const fn and(self, other: Gates) -> Gates {
+        Gates(self.0 & other.0)
+    }
+
+    pub const fn when(self, is_so: bool) -> Gates {
+        if is_so { self } else { Gates::NONE }
+    }
+
+    pub const fn has(self, any: Gates) -> bool {
+        self.0 & any.0 != 0
+    }
+}
+
+/// What may see or change keys.
+pub const LOOKS_AT_KEYS: Flags = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
+
+/// The gates that can matter for a command. Those of EXEC are those of anything that it may run.
+pub fn gates_of(spec: &Spec) -> Gates {
+    let flags = spec.flags;
+    let runs_queue = spec.reach == Reach::Queue;
+    Gates::MAILBOX
+        .or(Gates::MEMORY)
+        .or(Gates::BACKPRESSURE)
+        .or(Gates::PAUSE)
+        .or(Gates::AUTHENTICATION.when(!flags.has(Flags::NO_AUTH)))
+        .or(Gates::PROTECTION.when(flags.has(Flags::PROTECTED)))
+        .or(Gates::NO_MULTI.when(flags.has(Flags::NO_MULTI)))
+        .or(Gates::GROWTH.when(runs_queue || flags.has(Flags::DENYOOM)))
+        .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))
+        .or(Gates::MONITOR.when(runs_queue || flags.has(LOOKS_AT_KEYS)))
+        .or(Gates::QUEUE.when(!flags.has(Flags::NEVER_QUEUED)))
+}

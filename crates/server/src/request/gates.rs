@@ -1,0 +1,298 @@
+//! Gates: what may stand between a session and its command, asked in Valkey's order.
+//!
+//! ```text
+//! session     no password yet, MULTI, listens to channels ...    a mask, kept by the session   \
+//! worker      maxmemory is set, replicas are missing ...         a mask, kept by its `Exec`     > and-ed
+//! command     which gates can matter for it at all               a mask, by its declaration    /
+//!                no bit in common: nothing is asked
+//! node        a pause, much undelivered                          asked again under the locks (`Tasks`)
+//! ```
+//! Every gate has a bit. One that is open for most commands most of the time costs nothing then, however many gates there
+//! are. What the node as a whole is about changes at any moment, so that is asked when the command has its locks; only if
+//! there is something the gates for it are asked too.
+
+use isotherm_commands::Flags;
+use isotherm_commands::spec::Reach;
+use isotherm_resp::{Protocol, errors};
+use std::borrow::Cow;
+
+use crate::node::Tasks;
+use crate::request::execute::Exec;
+use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
+use crate::request::next::Cause;
+use crate::request::registry::Entry;
+use crate::request::resolve::{Found, Request};
+use crate::session::Session;
+use crate::upkeep::memory::Room;
+
+pub struct Gate {
+    pub name: &'static str,
+    /// It is asked if one of these is set.
+    bits: Gates,
+    ask: fn(&mut Asked<'_, '_>) -> Verdict,
+}
+
+/// What a gate decides by.
+pub struct Asked<'a, 'b> {
+    exec: &'a mut Exec,
+    session: &'a mut Session,
+    request: &'a Request<'b>,
+    /// Those that are declared, and with EXEC those of its queue.
+    flags: Flags,
+    /// The gate that is asked.
+    gate: &'static str,
+}
+
+pub enum Verdict {
+    Pass,
+    Refuse(Cow<'static, [u8]>),
+    /// Not now.
+    Park(Cause),
+    /// An HTTP request: a browser was tricked into talking to this server.
+    Attack,
+    /// The session is in MULTI: EXEC runs it.
+    Queue,
+}
+
+/// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
+pub const GATES: [Gate; 13] = [
+    gate("mailbox", Gates::MAILBOX, mailbox),
+    gate("http", Gates::HTTP, http),
+    gate("authentication", Gates::AUTHENTICATION, authentication),
+    gate("existence", Gates::EXISTENCE, existence),
+    gate("arity", Gates::ARITY, arity),
+    gate("protection", Gates::PROTECTION, protection),
+    gate("no-multi", Gates::NO_MULTI, no_multi),
+    gate("memory", Gates::MEMORY.or(Gates::GROWTH), memory),
+    gate("replicas", Gates::REPLICAS, replicas),
+    gate("subscriber", Gates::SUBSCRIBER, subscriber),
+    gate("monitor", Gates::MONITOR, monitor),
+    gate("backpressure", Gates::BACKPRESSURE, backpressure),
+    gate("pause", Gates::PAUSE, pause),
+];
+
+const fn gate(name: &'static str, bits: Gates, ask: fn(&mut Asked<'_, '_>) -> Verdict) -> Gate {
+    Gate { name, bits, ask }
+}
+
+/// Asks the gates that can matter. What passes all of them is run, or queued.
+pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Verdict {
+    let (of_command, of_request) = match request.found {
+        Found::Command(command) => (command.gates, Gates::NONE),
+        Found::WrongArity(_) | Found::UnknownSubcommand | Found::Unknown => (Gates::ALL, Gates::UNRESOLVED),
+    };
+    let of_node = Gates::BACKPRESSURE.or(Gates::PAUSE).when(exec.node.tasks() != Tasks::NONE);
+    let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
+    let flags = flags_of(session, request);
+    let mut asked = Asked { exec, session, request, flags, gate: "" };
+    for gate in GATES.iter().filter(|gate| gates.has(gate.bits)) {
+        asked.gate = gate.name;
+        match (gate.ask)(&mut asked) {
+            Verdict::Pass => {}
+            otherwise => return otherwise,
+        }
+    }
+    if gates.has(Gates::QUEUE) { Verdict::Queue } else { Verdict::Pass }
+}
+
+/// The tasks of the node that hold this request up. They are looked for again when it has its locks.
+pub fn pauses_for(session: &Session, request: &Request<'_>) -> Tasks {
+    pauses_of(flags_of(session, request))
+}
+
+fn pauses_of(flags: Flags) -> Tasks {
+    let may_write = flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE));
+    if may_write { Tasks::PAUSES } else { Tasks::PAUSE_ALL }
+}
+
+fn flags_of(session: &Session, request: &Request<'_>) -> Flags {
+    let Some(command) = request.command() else { return Flags(0) };
+    let queue = session.multi.as_ref().filter(|_| command.spec.reach == Reach::Queue);
+    command.spec.flags.or(queue.map_or(Flags(0), |multi| multi.flags))
+}
+
+impl Asked<'_, '_> {
+    /// The gates behind `existence` and `arity` are asked about commands only.
+    fn command(&self) -> &'static Entry {
+        self.request.command().unwrap_or_else(|| panic!("{} is asked before existence", self.gate))
+    }
+}
+
+fn refuse(text: impl Into<Vec<u8>>) -> Verdict {
+    Verdict::Refuse(Cow::Owned(text.into()))
+}
+
+const fn refuse_with(text: &'static str) -> Verdict {
+    Verdict::Refuse(Cow::Borrowed(text.as_bytes()))
+}
+
+/// A session that listens runs a command only when what lay in the mailbox is handed out. Behind each look one command
+/// runs, so that it gets on whatever is published meanwhile.
+fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
+    if !asked.session.is_subscriber() {
+        return Verdict::Pass;
+    }
+    let worker = asked.session.shared.worker;
+    let Some(listening) = &mut asked.session.listening else { return Verdict::Pass };
+    match !std::mem::take(&mut listening.heard) && asked.exec.node.has_letters(worker) {
+        true => Verdict::Park(Cause::Mailbox),
+        false => Verdict::Pass,
+    }
+}
+
+fn http(asked: &mut Asked<'_, '_>) -> Verdict {
+    let word = asked.request.args.get(0);
+    let is_http = word.eq_ignore_ascii_case(b"host:") || word.eq_ignore_ascii_case(b"post");
+    if matches!(asked.request.found, Found::Unknown) && is_http { Verdict::Attack } else { Verdict::Pass }
+}
+
+fn authentication(asked: &mut Asked<'_, '_>) -> Verdict {
+    let is_free = asked.request.command().is_some_and(|command| command.spec.flags.has(Flags::NO_AUTH));
+    match asked.session.authenticated || is_free || !asked.exec.node.auth_required() {
+        true => Verdict::Pass,
+        false => refuse_with(errors::NO_AUTH),
+    }
+}
+
+fn existence(asked: &mut Asked<'_, '_>) -> Verdict {
+    match asked.request.found {
+        Found::Command(_) | Found::WrongArity(_) => Verdict::Pass,
+        Found::UnknownSubcommand => refuse(errors::unknown_subcommand(asked.request.args)),
+        Found::Unknown => refuse(errors::unknown_command(asked.request.args)),
+    }
+}
+
+fn arity(asked: &mut Asked<'_, '_>) -> Verdict {
+    match asked.request.found {
+        Found::WrongArity(command) => refuse(errors::wrong_arity(&command.name)),
+        _ => Verdict::Pass,
+    }
+}
+
+fn protection(asked: &mut Asked<'_, '_>) -> Verdict {
+    match asked.exec.node.config.debug_permission().allows(asked.session.shared.is_local()) {
+        true => Verdict::Pass,
+        false => refuse_with(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+             you can run it from a local connection, otherwise you need to set this option \
+             in the configuration file, and then restart the server.",
+        ),
+    }
+}
+
+fn no_multi(asked: &mut Asked<'_, '_>) -> Verdict {
+    refuse(format!("ERR Command '{}' not allowed inside a transaction", asked.command().name))
+}
+
+fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
+    let exec = &mut *asked.exec;
+    let evicted = exec.stats.values.evicted_keys.get();
+    let room = exec.make_room();
+    let has_evicted = exec.stats.values.evicted_keys.get() != evicted;
+    // What it has read of that is stale before it is answered.
+    if has_evicted && asked.session.tracking().is_some() && exec.node.has_letters(asked.session.shared.worker)
+    {
+        return Verdict::Park(Cause::Mailbox);
+    }
+    match room == Room::None && asked.flags.has(Flags::DENYOOM) {
+        true => refuse_with(errors::OUT_OF_MEMORY),
+        false => Verdict::Pass,
+    }
+}
+
+fn replicas(asked: &mut Asked<'_, '_>) -> Verdict {
+    if asked.flags.has(Flags::WRITE) { refuse_with(errors::NO_REPLICAS) } else { Verdict::Pass }
+}
+
+fn subscriber(asked: &mut Asked<'_, '_>) -> Verdict {
+    debug_assert!(asked.session.is_subscriber() && asked.session.proto == Protocol::Resp2);
+    refuse(errors::not_for_subscribers(&asked.command().name))
+}
+
+fn monitor(asked: &mut Asked<'_, '_>) -> Verdict {
+    if asked.flags.has(LOOKS_AT_KEYS) { refuse_with(errors::NOT_FOR_MONITORS) } else { Verdict::Pass }
+}
+
+fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
+    let tasks = asked.exec.node.tasks();
+    let sends_messages = asked.flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
+    match tasks.has(Tasks::CROWDED) && sends_messages && asked.exec.node.is_crowded() {
+        // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
+        // undelivered. Why: the memory of messages is bounded.
+        true => Verdict::Park(Cause::Backpressure),
+        false => Verdict::Pass,
+    }
+}
+
+fn pause(asked: &mut Asked<'_, '_>) -> Verdict {
+    if asked.exec.node.tasks().has(pauses_of(asked.flags)) {
+        let now = asked.exec.clock.now();
+        if asked.exec.node.pause.is_on(now) {
+            return Verdict::Park(Cause::Pause);
+        }
+        // No connection had to wait for its end: this is where it is noticed.
+        asked.exec.node.end_pause_if_over(now);
+    }
+    Verdict::Pass
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::registry::Commands;
+
+    #[test]
+    fn gates_are_asked_in_the_order_of_valkey() {
+        assert_eq!(
+            GATES.map(|gate| gate.name),
+            [
+                // Ours.
+                "mailbox",
+                // processCommand, from its top to its end.
+                "http",
+                "authentication",
+                "existence",
+                "arity",
+                "protection",
+                "no-multi",
+                "memory",
+                "replicas",
+                "subscriber",
+                "monitor",
+                // Ours.
+                "backpressure",
+                "pause",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_bit_has_two_gates() {
+        for (at, gate) in GATES.iter().enumerate() {
+            assert!(GATES[..at].iter().all(|other| !other.bits.has(gate.bits)), "{}", gate.name);
+        }
+    }
+
+    /// What a usual command of a usual session costs: nothing but the test that this is nothing.
+    #[test]
+    fn a_limit_on_memory_concerns_what_takes_some() {
+        let commands = Commands::build(crate::admin::COMMANDS);
+        let gates = |name: &str| commands.find_full(name.as_bytes()).expect(name).gates;
+        for (name, is_open) in
+            [("get", false), ("del", false), ("set", true), ("append", true), ("exec", true)]
+        {
+            assert_eq!(gates(name).has(Gates::GROWTH), is_open, "{name}");
+        }
+        for (name, is_open) in [("get", true), ("exec", false), ("discard", false), ("quit", false)] {
+            assert_eq!(gates(name).has(Gates::QUEUE), is_open, "{name}");
+        }
+        for (name, is_open) in [("get", true), ("ping", false), ("sunsubscribe", false), ("reset", false)] {
+            assert_eq!(gates(name).has(Gates::SUBSCRIBER), is_open, "{name}");
+        }
+        for (name, is_open) in [("get", true), ("auth", false), ("hello", false), ("quit", false)] {
+            assert_eq!(gates(name).has(Gates::AUTHENTICATION), is_open, "{name}");
+        }
+        assert!(gates("debug").has(Gates::PROTECTION) && !gates("config|set").has(Gates::PROTECTION));
+        assert!(gates("exec").has(Gates::REPLICAS) && !gates("get").has(Gates::REPLICAS));
+    }
+}

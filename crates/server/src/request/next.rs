@@ -1,0 +1,35 @@
+//! What a worker does after a command, and why a connection's next one does not run now.
+
+/// What the worker does after a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// The next command.
+    Go,
+    /// Much has been answered: it is to be written before the next command runs.
+    Write,
+    /// No further command runs until the cause is over.
+    Park(Cause),
+    /// Close the connection, after its replies if `after_replies`.
+    Close { after_replies: bool },
+}
+
+/// Why no further command of a connection runs. With `Key` the command has run, and is not answered; with the others it
+/// has not, and runs again when the cause is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// CLIENT PAUSE.
+    Pause,
+    /// Undelivered messages take much memory (`Tasks::CROWDED`).
+    Backpressure,
+    /// Messages for the session lie in the mailbox.
+    Mailbox,
+    /// It waits for a key.
+    Key,
+}
+
+impl Cause {
+    /// Whether the command that was to run has run.
+    pub fn has_run(self) -> bool {
+        self == Cause::Key
+    }
+}

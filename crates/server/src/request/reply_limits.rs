@@ -1,0 +1,113 @@
+//! How much may be answered before it is written, and what becomes of replies that are not wanted.
+//!
+//! The replies of a batch, or of a group of sessions, lie in one buffer. While a session's requests run, what of that
+//! buffer is its own and what waits in its outbox count together.
+
+use isotherm_allocator::class_bytes;
+use isotherm_resp::Reply;
+use std::sync::atomic::Ordering;
+
+use crate::admin;
+use crate::config::OutputLimit;
+use crate::node::unix_now;
+use crate::process::log;
+use crate::request::cached_config::{Hot, counted_output_bytes, reply_bytes_in_vain};
+use crate::request::execute::Exec;
+use crate::session::{ReplyMode, Session};
+
+/// Of the session in hand.
+#[derive(Default)]
+pub struct ReplyLimits {
+    /// Replies that wait in its outbox, and what of the reply buffer is not its own.
+    unsent_before: usize,
+    of_others: usize,
+    /// Its replies may be too much before they are written.
+    pub are_checked: bool,
+}
+
+impl ReplyLimits {
+    /// Requests of this session are run from now on.
+    #[inline]
+    pub fn begin(
+        &mut self,
+        exec: &Exec,
+        session: &Session,
+        reply: &mut Reply,
+        unsent_before: usize,
+        of_others: usize,
+    ) {
+        (self.unsent_before, self.of_others) = (unsent_before, of_others);
+        self.are_checked = exec.hot.judges_replies || session.listening.is_some();
+        reply.bytes_max = if self.are_checked { self.reply_bytes_max(&exec.hot, session) } else { 0 };
+    }
+
+    /// A handler that would answer more than its client may be sent need not go on.
+    #[cold]
+    fn reply_bytes_max(&self, hot: &Hot, session: &Session) -> usize {
+        let limit = output_limit_of(hot, session).hard_bytes;
+        if limit > 0 { reply_bytes_in_vain(limit).saturating_add(self.of_others) } else { 0 }
+    }
+
+    /// Whether the session's part of the buffer is to be written before more is run.
+    #[inline]
+    pub fn is_much(&self, exec: &Exec, reply: &Reply) -> bool {
+        reply.len() - self.of_others >= exec.hot.reply_bytes_max
+    }
+
+    /// Whether the replies of this session, written or not, are more than may wait for a client. Asked before they are
+    /// written, as in Valkey: a client that would read them fast enough is closed as well.
+    #[cold]
+    pub fn are_above(&self, exec: &Exec, session: &Session, reply: &Reply) -> bool {
+        let unsent = (reply.len() + self.unsent_before).saturating_sub(self.of_others);
+        let limit = output_limit_of(&exec.hot, session).hard_bytes;
+        let is_unauthenticated = !session.was_authenticated && exec.node.auth_required();
+        let is_above = limit > 0 && counted_output_bytes(unsent) >= limit
+            || is_unauthenticated && exec.hot.reply_lists && unsent > 0;
+        if is_above {
+            log_output_limit(exec, session);
+        }
+        is_above
+    }
+}
+
+/// That of its class.
+pub fn output_limit_of(hot: &Hot, session: &Session) -> OutputLimit {
+    match session.is_subscriber() {
+        true => hot.output_of_subscribers,
+        false => hot.output,
+    }
+}
+
+pub fn log_output_limit(exec: &Exec, session: &Session) {
+    exec.stats.values.output_buffer_limit_disconnections.add(1);
+    let client = admin::client_line(exec.node, &session.shared, unix_now());
+    log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
+}
+
+/// A large reply belongs to its client from now on, not only when a part of it has to wait: eviction must not take a key
+/// for it meanwhile.
+#[cold]
+pub fn account_reply(exec: &Exec, session: &Session, reply: &Reply) {
+    let accounted = &session.shared.seen.output_bytes;
+    let bytes = class_bytes(reply.out.capacity()) as u64;
+    accounted.store(accounted.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    let total = session.shared.seen.total_bytes.load(Ordering::Relaxed);
+    exec.node.clients.book_total(&session.shared, total + bytes);
+}
+
+/// CLIENT REPLY has been used: what stands behind `mark` may not be wanted.
+#[cold]
+pub fn drop_reply(session: &mut Session, reply: &mut Reply, mark: usize) {
+    let pushed = std::mem::take(&mut session.pushed);
+    match session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Skip if pushed => session.reply_mode = ReplyMode::On,
+        ReplyMode::Off if pushed => {}
+        ReplyMode::Off => reply.truncate(mark),
+        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
+        ReplyMode::Skip => {
+            reply.truncate(mark);
+            session.reply_mode = ReplyMode::On;
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Resolving: which command a request is, and its first key. Nothing is decided here; a whole batch is resolved before the
+//! first of it runs, so that its memory can be fetched ahead.
+
+use isotherm_keyspace::{Key, Keyspace};
+use isotherm_resp::Args;
+
+use crate::request::registry::{Commands, Entry};
+
+/// One request of a batch, looked up but not run.
+#[derive(Clone, Copy)]
+pub struct Request<'b> {
+    pub args: Args<'b>,
+    pub found: Found,
+    /// The key at `Entry::first_key`.
+    pub key: Option<Key<'b>>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Found {
+    Command(&'static Entry),
+    WrongArity(&'static Entry),
+    UnknownSubcommand,
+    Unknown,
+}
+
+impl Request<'_> {
+    /// The command that is meant, with whatever arguments.
+    pub fn command(&self) -> Option<&'static Entry> {
+        match self.found {
+            Found::Command(command) | Found::WrongArity(command) => Some(command),
+            Found::UnknownSubcommand | Found::Unknown => None,
+        }
+    }
+}
+
+/// Looks up command and first key.
+#[inline]
+pub fn resolve<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> Request<'b> {
+    let found = look_up(commands, args);
+    let key = match found {
+        Found::Command(command) if command.first_key > 0 => {
+            args.try_get(usize::from(command.first_key)).map(|name| keyspace.key(name))
+        }
+        _ => None,
+    };
+    Request { args, found, key }
+}
+
+#[inline]
+fn look_up(commands: &Commands, args: Args<'_>) -> Found {
+    let Some(mut command) = commands.find(args.get(0)) else { return Found::Unknown };
+    if command.is_container() && args.len() > 1 {
+        match command.subcommand(args.get(1)) {
+            Some(subcommand) => command = subcommand,
+            None => return Found::UnknownSubcommand,
+        }
+    }
+    if command.takes(args.len()) { Found::Command(command) } else { Found::WrongArity(command) }
+}

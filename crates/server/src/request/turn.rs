@@ -1,0 +1,96 @@
+//! A turn: one command of a session, of either kind, once what it needs is held.
+//!
+//! ```text
+//! data command           execute::run                 knows a caller, and no session
+//! of session or server   its handler, an `AdminCall`  may look at the session and change it
+//! ```
+//! EXEC is of the second kind, and takes a turn for each command of its queue.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::call::HashedKeys;
+use isotherm_keyspace::UnixMs;
+use isotherm_resp::{Args, Reply};
+use isotherm_stdx::steps;
+
+use crate::admin::{AdminCall, AdminHandler};
+use crate::effects::pubsub::Audience;
+use crate::observe::info::Facts;
+use crate::request::execute::{self, Exec, Invocation};
+use crate::request::registry::{Entry, Handler, Locks};
+use crate::session::Session;
+
+/// What a command of a session is run with.
+pub struct Turn<'t> {
+    pub exec: &'t mut Exec,
+    pub session: &'t mut Session,
+    pub reply: &'t mut Reply,
+    pub audience: &'t mut Audience,
+    pub facts: Option<&'t Facts>,
+    /// Of the commands of the session and the server, by `Entry::index`.
+    pub handlers: &'t [Option<AdminHandler>],
+}
+
+impl Turn<'_> {
+    #[inline]
+    pub fn run(
+        &mut self,
+        command: &'static Entry,
+        args: Args<'_>,
+        keys: HashedKeys<'_>,
+        now: UnixMs,
+        may_wait: bool,
+    ) -> Outcome {
+        self.session.last_command = command.index;
+        let outcome = match command.handler {
+            Some(Handler::Data(handler)) => {
+                let caller = self.session.caller(may_wait);
+                let (db, reply) = (self.session.db, &mut *self.reply);
+                let invocation = Invocation { command, handler, args, db, keys, now, caller, reply };
+                execute::run(self.exec, invocation)
+            }
+            Some(Handler::Admin) => self.run_admin(command, args, now),
+            None => unreachable!("{} has no code of its own", command.name),
+        };
+        if let Outcome::Done = outcome {
+            self.session.commands += 1;
+        }
+        outcome
+    }
+
+    #[inline(never)]
+    fn run_admin(&mut self, command: &'static Entry, args: Args<'_>, now: UnixMs) -> Outcome {
+        let Turn { exec, session, reply, audience, facts, handlers } = self;
+        let handler = handlers[usize::from(command.index)].expect("its entry says so");
+        let (errors_before, counted_before) = (reply.error_count(), exec.errors_counted());
+        let looked_before = steps::looked();
+        let named_before = if cfg!(debug_assertions) { session.named_items() } else { 0 };
+        // It may be asked for what came before it in its batch.
+        exec.meter.record_times();
+        exec.pump.begin(session.id());
+        let outcome = handler(&mut AdminCall {
+            node: exec.node,
+            args,
+            command,
+            now,
+            conditions: exec.conditions(now, session.no_touch, session.import_source),
+            exec,
+            session,
+            reply,
+            audience,
+            facts: *facts,
+            handlers,
+        });
+        // The commands of a queue have noted theirs.
+        if command.locks != Locks::Queue {
+            exec.meter.note_own_work(&mut exec.held, command, args, looked_before, named_before);
+        }
+        // What CONFIG SET has changed holds from here on, for itself too; and so does what it has done to its session.
+        exec.refresh();
+        session.note_gates();
+        if let Outcome::Done = outcome {
+            let of_others = exec.errors_counted() - counted_before;
+            exec.count_call(command, reply, errors_before + of_others);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,71 @@
+//! What workers send each other, and the control thread to them.
+
+use isotherm_keyspace::Waiter;
+use isotherm_reactor::Stream;
+use std::sync::Arc;
+
+use crate::effects::pubsub::{Message, Name};
+use crate::effects::tracking::{Author, Changes};
+use crate::session::ClientShared;
+
+/// A letter to a worker.
+pub enum Letter {
+    Connect(Box<(Stream, Arc<ClientShared>)>),
+    /// The session with this number may have been asked something (`Attention`).
+    Attend {
+        token: usize,
+        id: u64,
+    },
+    /// A pause may be over, or concern fewer commands.
+    PauseChanged,
+    /// Undelivered messages take less memory: commands that waited for that may run.
+    Uncrowded,
+    /// One of yours waited for a key: this is its reply.
+    Served {
+        waiter: Arc<Waiter>,
+        reply: Vec<u8>,
+    },
+    /// It waits no longer, without its key.
+    Unblocked {
+        waiter: Arc<Waiter>,
+        how: Without,
+    },
+    /// Its key may be there: the thread that has seen it does not hold all that it needs.
+    Look {
+        waiter: Arc<Waiter>,
+    },
+    /// Some of yours listen to its channel, or to these patterns.
+    Message {
+        message: Arc<Message>,
+        patterns: Box<[Name]>,
+    },
+    /// For those of yours that monitor.
+    Line(Arc<[u8]>),
+    /// A key has changed that these have read.
+    Stale {
+        key: Arc<[u8]>,
+        ids: Box<[u64]>,
+        author: Author,
+    },
+    /// These keys have changed: some of yours may have named their prefixes.
+    Changes(Arc<Changes>),
+    /// All keys have left.
+    Flushed,
+    /// This one is told in the place of another.
+    Redirected {
+        token: usize,
+        id: u64,
+        body: Body,
+    },
+}
+
+/// An array of keys, or a null for all of them, as it is sent.
+pub type Body = Arc<[u8]>;
+
+/// How a client is answered whose keys did not come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Without {
+    TimedOut,
+    /// CLIENT UNBLOCK ... ERROR
+    Error,
+}
