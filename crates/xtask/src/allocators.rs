@@ -31,9 +31,9 @@ fn smoke(feature: &str) -> Fallible {
     };
     run::step(&format!("the server with {feature}"), || {
         for (package, tests) in [
-            ("isotherm-allocator", ["--lib", "--"]),
-            ("isotherm", ["--test", "allocator"]),
-            ("isotherm", ["--test", "books"]),
+            ("isotherm-allocator", ["--lib", "--", ""]),
+            ("isotherm", ["--test", "it", "allocator::"]),
+            ("isotherm", ["--test", "it", "books::"]),
         ] {
             let mut command = run::cargo();
             command.args([

@@ -1,8 +1,7 @@
 //! Commands about sessions and the server over a socket: who one is, what is configured, who else is there.
 
-mod common;
-
-use common::{Client, PATIENCE, Server, encode, wait_until};
+use crate::common;
+use crate::common::{Client, PATIENCE, Server, encode, wait_until};
 use std::io::Write;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,6 @@
 //! Memory follows what lives: objects move within a share of a CPU that is set and shown.
 
-mod common;
-
-use common::{Client, PATIENCE, Server, encode, field};
+use crate::common::{Client, PATIENCE, Server, encode, field};
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 60_000;

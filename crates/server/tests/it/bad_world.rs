@@ -1,9 +1,7 @@
 //! Too few addresses, too little memory, or a clock that steps. The server logs the reason and ends with an exit code, or
 //! it refuses the request that it cannot serve and goes on; it never crashes.
 
-mod common;
-
-use common::{Client, Server, binary, encode, free_port, wait_until};
+use crate::common::{Client, Server, binary, encode, free_port, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -113,7 +111,7 @@ fn memory_that_runs_out() {
         let said = large.read_to_end();
         assert!(said.is_empty() || said == OOM.as_bytes(), "{:?}", String::from_utf8_lossy(&said));
     }
-    server.wait_for_log("there is no memory");
+    server.wait_for_log("out of memory");
     other.check("GET again", &format!("$1000\r\n{}\r\n", "w".repeat(1000)));
     other.check("SETRANGE new 300000000 x", OOM);
     other.check("FLUSHALL SYNC", OK);

@@ -1,8 +1,6 @@
 //! CLIENT TRACKING: a client that keeps values gets a message when they are no longer right.
 
-mod common;
-
-use common::{Client, Server, encode, field, wait_until};
+use crate::common::{Client, Server, encode, field, wait_until};
 
 const OK: &str = "+OK\r\n";
 

@@ -1,8 +1,6 @@
 //! What clients take: how it is shown, how long it stays, and who is closed when it is too much.
 
-mod common;
-
-use common::{Client, PATIENCE, Server, encode, wait_until};
+use crate::common::{Client, PATIENCE, Server, encode, wait_until};
 use std::io::Write;
 use std::time::Instant;
 

@@ -2,9 +2,8 @@
 //!
 //! `cargo xtask allocators` runs this for each of the four.
 
-mod common;
-
-use common::{Server, encode, field, wait_until};
+use crate::common;
+use crate::common::{Server, encode, field, wait_until};
 
 #[test]
 fn values_of_all_sizes_come_and_go() {

@@ -1,8 +1,6 @@
 //! Channels: a subscriber gets every message of its channels, in order, and no other.
 
-mod common;
-
-use common::{Client, Server, encode, field, text_field, wait_until};
+use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use std::io::Read;
 use std::time::Duration;
 

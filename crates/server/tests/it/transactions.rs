@@ -1,8 +1,6 @@
 //! MULTI, EXEC, DISCARD, WATCH and UNWATCH over sockets, with one worker and with several.
 
-mod common;
-
-use common::{HOLD, Server, encode, wait_until};
+use crate::common::{HOLD, Server, encode, wait_until};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const QUEUED: &str = "+QUEUED\r\n";

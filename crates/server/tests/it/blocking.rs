@@ -1,8 +1,6 @@
 //! Clients that wait for a key, over sockets, with one worker and with several.
 
-mod common;
-
-use common::{Client, PATIENCE, Server, encode, wait_until};
+use crate::common::{Client, PATIENCE, Server, encode, wait_until};
 use std::time::{Duration, Instant};
 
 const OK: &str = "+OK\r\n";

@@ -8,9 +8,7 @@
 //! Which commands these are COMMAND DOCS says, of all that are not data commands.
 #![cfg(debug_assertions)]
 
-mod common;
-
-use common::{Client, Server, encode, wait_until};
+use crate::common::{Client, Server, encode, wait_until};
 use std::collections::BTreeSet;
 
 const FEW: usize = 1000;

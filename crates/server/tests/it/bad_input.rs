@@ -9,9 +9,7 @@
 //! ```
 //! Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, the same is played to Valkey, so that the files tell the truth.
 
-mod common;
-
-use common::{PATIENCE, Server, encode, free_port};
+use crate::common::{PATIENCE, Server, encode, free_port};
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::io::{ErrorKind, Read};
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! The process: how it starts, how it ends, and what it says.
 
-mod common;
-
-use common::{Server, command, encode, free_port, wait_until};
+use crate::common;
+use crate::common::{Server, command, encode, free_port, wait_until};
 use std::process::Command;
 
 const OK: &str = "+OK\r\n";
@@ -29,7 +28,7 @@ fn it_ends_when_told() {
         ] {
             assert!(log.contains(line), "{line:?} is missing in {log}");
         }
-        assert_eq!(log.matches("nothing is written to disk").count(), 1, "{log}");
+        assert_eq!(log.matches("there is no persistence yet").count(), 1, "{log}");
     }
 }
 

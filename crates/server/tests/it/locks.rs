@@ -1,8 +1,6 @@
 //! What the server reports about how long it holds its locks, and for which commands.
 
-mod common;
-
-use common::{Client, Server, field, wait_until};
+use crate::common::{Client, Server, field, wait_until};
 
 const OK: &str = "+OK\r\n";
 

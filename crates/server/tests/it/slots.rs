@@ -1,8 +1,6 @@
 //! What the server tells of slots and of the keys that are used most.
 
-mod common;
-
-use common::{Client, Server, encode};
+use crate::common::{Client, Server, encode};
 
 const OK: &str = "+OK\r\n";
 

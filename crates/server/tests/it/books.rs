@@ -2,9 +2,7 @@
 //!
 //! `cargo xtask allocators` runs this under each of the four.
 
-mod common;
-
-use common::{Client, Server, encode, wait_until};
+use crate::common::{Client, Server, encode, wait_until};
 use std::collections::BTreeMap;
 
 const KEYS: usize = 4000;

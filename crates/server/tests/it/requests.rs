@@ -1,8 +1,7 @@
 //! Requests in any pieces and of any size; wrong ones; and clients that are slow, silent or rude.
 
-mod common;
-
-use common::{PATIENCE, Server, encode, wait_until};
+use crate::common;
+use crate::common::{PATIENCE, Server, encode, wait_until};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,7 @@
 //! Connections come, go, are counted, refused, killed and paused.
 
-mod common;
-
-use common::{Client, HOLD, PATIENCE, Server, encode, text_field, wait_until};
+use crate::common;
+use crate::common::{Client, HOLD, PATIENCE, Server, encode, text_field, wait_until};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;

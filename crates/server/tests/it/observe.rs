@@ -1,9 +1,8 @@
 //! What the server reports about its commands over a socket: the logs of slow and large ones, how long they take, what
 //! is counted.
 
-mod common;
-
-use common::{Client, Server, encode, wait_until};
+use crate::common;
+use crate::common::{Client, Server, encode, wait_until};
 
 const OK: &str = "+OK\r\n";
 

@@ -7,9 +7,8 @@
 //! ```
 //! Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, the same is tried with Valkey.
 
-mod common;
-
-use common::PATIENCE;
+use crate::common;
+use crate::common::PATIENCE;
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::ffi::OsString;
 use std::io::Write;

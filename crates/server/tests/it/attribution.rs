@@ -1,8 +1,7 @@
 //! Who takes the memory, as MEMORY PREFIXES, TOP and DIFF and the histograms of INFO tell it.
 
-mod common;
-
-use common::{Client, Server, encode};
+use crate::common;
+use crate::common::{Client, Server, encode};
 
 const OK: &str = "+OK\r\n";
 

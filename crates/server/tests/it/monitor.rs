@@ -1,8 +1,6 @@
 //! MONITOR: a line for every command that ran, in the order in which they ran.
 
-mod common;
-
-use common::{Client, Server, encode};
+use crate::common::{Client, Server, encode};
 
 const OK: &str = "+OK\r\n";
 

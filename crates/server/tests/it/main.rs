@@ -1,0 +1,24 @@
+//! Tests of the server from outside, over sockets. One program, because each costs its own building and linking.
+
+mod admin;
+mod allocator;
+mod attribution;
+mod bad_input;
+mod bad_start;
+mod bad_world;
+mod blocking;
+mod books;
+mod client_memory;
+mod common;
+mod compaction;
+mod connections;
+mod growth;
+mod locks;
+mod monitor;
+mod observe;
+mod process;
+mod pubsub;
+mod requests;
+mod slots;
+mod tracking;
+mod transactions;
