@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::{Fallible, licences, peers, place, programs, run};
 
@@ -43,23 +44,63 @@ pub fn tidy(args: &[String]) -> Fallible {
 }
 
 /// Every test of the workspace. Tests that compare with Valkey find it through `ISOTHERM_PEER_BIN`; where it cannot be
-/// installed they report it in a line that begins with `skipped: `, and the end of the run repeats those lines.
+/// installed they say so, in a line that begins with `skipped: `, and the end of the run repeats those lines.
+///
+/// All programs are built before the first is run: so a line before each says how many there are. (`--tests`: no comment
+/// holds code to be run, and the examples are built by the lints.)
 pub fn test(args: &[String]) -> Fallible {
     programs::build_needs()?;
-    let mut command = run::cargo();
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]).args(args);
-    if !args.iter().any(|arg| arg == "--") {
+    let (of_cargo, of_tests) = match args.iter().position(|arg| arg == "--") {
+        Some(at) => args.split_at(at),
+        None => (args, &[][..]),
+    };
+    let cargo = |more: &[&str]| {
+        let mut command = run::cargo();
+        command.args(["test", "--workspace", "--tests", "--locked"]).args(of_cargo).args(more);
+        command
+    };
+    println!("== building the tests");
+    let build = ["--no-run", "--message-format", "json-render-diagnostics"];
+    let programs = test_programs(&mut cargo(&build))?;
+    let mut command = cargo(&["--no-fail-fast"]);
+    if of_tests.is_empty() {
         command.args(["--", "--show-output"]);
+    } else {
+        command.args(of_tests);
     }
     match peers::valkey() {
         Ok(bin) => drop(command.env("ISOTHERM_PEER_BIN", bin)),
         Err(why) => println!("skipped: comparisons with Valkey: {why}"),
     }
-    run_tests(&mut command).map(drop)
+    run_programs(&mut command, programs).map(drop)
+}
+
+/// Builds test programs and returns how many there are. What the compiler says goes to standard error, as ever.
+fn test_programs(command: &mut Command) -> Fallible<u64> {
+    let built =
+        command.stderr(Stdio::inherit()).output().map_err(|why| format!("cannot build tests: {why}"))?;
+    if !built.status.success() {
+        return Err("the tests do not compile".to_string());
+    }
+    let messages = String::from_utf8_lossy(&built.stdout);
+    Ok(messages.lines().filter(|line| is_test_program(line)).count() as u64)
+}
+
+/// A message of cargo about an artifact that is a test program, and not one that the tests only start.
+fn is_test_program(message: &str) -> bool {
+    message.contains(r#""reason":"compiler-artifact""#)
+        && message.contains(r#""test":true},"features""#)
+        && !message.contains(r#""executable":null"#)
 }
 
 /// Runs test programs, shows what matters of their output, and returns how many tests passed.
 pub fn run_tests(command: &mut Command) -> Fallible<u64> {
+    run_programs(command, 0)
+}
+
+/// The same, of a known number of programs, or 0: then what runs is not numbered.
+fn run_programs(command: &mut Command, programs: u64) -> Fallible<u64> {
+    let begun = Instant::now();
     let mut tally = Tally::default();
     let mut child =
         command.stdout(Stdio::piped()).spawn().map_err(|why| format!("cannot run tests: {why}"))?;
@@ -67,7 +108,10 @@ pub fn run_tests(command: &mut Command) -> Fallible<u64> {
     for line in output.split(b'\n') {
         let line = line.map_err(|why| format!("cannot read the output of tests: {why}"))?;
         let line = String::from_utf8_lossy(&line);
-        if tally.read(&line) {
+        let shown = tally.read(&line);
+        if shown && programs > 0 && is_start(&line) {
+            println!("== {} of {programs}, after {} s: {line}", tally.programs, begun.elapsed().as_secs());
+        } else if shown {
             println!("{line}");
         }
     }
@@ -76,16 +120,20 @@ pub fn run_tests(command: &mut Command) -> Fallible<u64> {
         println!("{line}");
     }
     let Tally { passed, failed, ignored, .. } = tally;
-    println!(
-        "tests: {passed} passed, {failed} failed, {ignored} ignored, {} skipped (reasons above)",
-        tally.skipped.len()
-    );
+    println!("tests: {passed} passed, {failed} failed, {ignored} ignored, {} skipped", tally.skipped.len());
     if status.success() { Ok(passed) } else { Err("tests failed".to_string()) }
+}
+
+/// The first line of a test program: "running 3 tests".
+fn is_start(line: &str) -> bool {
+    line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
 }
 
 /// Sums up what the test programs print, and drops the chatter of tests that passed.
 #[derive(Default)]
 struct Tally {
+    /// Test programs that have begun.
+    programs: u64,
     passed: u64,
     failed: u64,
     ignored: u64,
@@ -108,6 +156,7 @@ impl Tally {
             self.ignored += count(result, " ignored");
             return true;
         }
+        self.programs += u64::from(!self.in_successes && is_start(line));
         match line {
             "successes:" => self.in_successes = true,
             "failures:" => self.in_successes = false,
@@ -146,8 +195,21 @@ mod tests {
             "test result: ok. 30 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
         ];
         let shown: Vec<&str> = lines.into_iter().filter(|line| tally.read(line)).collect();
+        assert_eq!(tally.programs, 1);
         assert_eq!((tally.passed, tally.failed, tally.ignored, tally.skipped.len()), (42, 1, 2, 1));
         assert!(shown.contains(&"test b ... FAILED") && shown.contains(&"---- b stdout ----"));
         assert!(!shown.contains(&"chatter") && !shown.contains(&"test a ... ok"));
+    }
+
+    #[test]
+    fn programs_of_tests_are_counted_and_others_are_not() {
+        let artifact = |test: &str, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","target":{{"test":true}},"profile":{{"test":{test}}},"features":[],"executable":{executable}}}"#
+            )
+        };
+        assert!(is_test_program(&artifact("true", "\"target/debug/deps/it-1\"")));
+        assert!(!is_test_program(&artifact("true", "null")));
+        assert!(!is_test_program(&artifact("false", "\"target/debug/isotherm-server\"")));
     }
 }

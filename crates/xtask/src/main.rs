@@ -20,7 +20,7 @@ mod tidy;
 const HELP: &str = "\
 cargo xtask <command>
 
-  start [ARGS]         builds the server and starts it; ARGS go to isotherm-server
+  start [--release] [ARGS]  builds the server (without --release: quickly) and starts it; ARGS go to isotherm-server
   check                what has to pass before a change lands: format, tidy, licences, lints, tests
   test [ARGS]          all tests, and the skipped ones with reasons; ARGS go to cargo test
   tidy                 the project's own rules only; `--circles [CRATE ..]` lists files that name each other,

@@ -1,7 +1,7 @@
 //! Building and starting the project's own programs: the server, the benchmark, the stress run, the comparison with Valkey.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{Fallible, peers, place, run};
@@ -32,11 +32,59 @@ fn missing(present: impl Fn(&str) -> bool) -> Fallible {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("; ")) }
 }
 
-/// Builds the server and becomes it, so that signals and the exit code are the server's own.
+/// Builds the server and becomes it, so that signals and the exit code are the server's own. With `--release` in front
+/// it is the release; without it what is built in a fraction of that time.
 pub fn start(args: &[String]) -> Fallible {
-    let server = build("isotherm", "isotherm-server")?;
+    let (release, args) = match args {
+        [flag, rest @ ..] if flag == "--release" => (true, rest),
+        args => (false, args),
+    };
+    let profile = match std::env::var("ISOTHERM_PROFILE") {
+        Ok(profile) => profile,
+        Err(_) if release => "release".to_string(),
+        Err(_) => "quick".to_string(),
+    };
+    println!("== building the server, profile `{profile}`: {}", how_long(&profile));
+    let server = build_with("isotherm", "isotherm-server", &profile)?;
+    println!("{}", next_steps(&server, args, &profile));
     let why = Command::new(&server).args(args).exec();
     Err(format!("cannot start {}: {why}", server.display()))
+}
+
+fn how_long(profile: &str) -> &'static str {
+    match profile {
+        "release" => "the first time takes some four minutes on two cores",
+        "quick" => {
+            "the first time takes some two minutes on two cores; `cargo xtask start --release` builds the fastest"
+        }
+        _ => "the first time takes minutes",
+    }
+}
+
+/// What to type once the server runs, and where to read on.
+fn next_steps(server: &Path, args: &[String], profile: &str) -> String {
+    let port = option(args, "--port").unwrap_or("6379");
+    let at = if port == "6379" { String::new() } else { format!(" -p {port}") };
+    let release = match profile {
+        "release" => String::new(),
+        _ => "\n   the release, which is faster:  cargo xtask start --release".to_string(),
+    };
+    format!(
+        "== starting {} on port {port}; Ctrl-C ends it. In another terminal:
+
+   cargo run --profile quick -p isotherm-cli --bin isotherm-cli --{at} SET greeting hello EX 60
+   valkey-cli{at} GET greeting    (any client of Valkey or Redis will do)
+
+   parameters: docs/config.md    what differs from Valkey: COMPAT.md    the tests: cargo xtask test{release}
+",
+        server.display()
+    )
+}
+
+/// The value behind the last `name` among the server's arguments.
+fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
+    let at = args.iter().rposition(|arg| arg == name)?;
+    args.get(at + 1).map(String::as_str)
 }
 
 pub fn bench(args: &[String]) -> Fallible {
@@ -152,5 +200,14 @@ mod tests {
         let why = missing(|program| program != "make").unwrap_err();
         assert_eq!(why, "`make` is missing (jemalloc's build needs it): apt-get install make");
         assert_eq!(missing(|_| true), Ok(()));
+    }
+
+    #[test]
+    fn what_to_type_next_names_the_port() {
+        let args = ["--io-threads", "2", "--port", "7000"].map(str::to_string);
+        let text = next_steps(Path::new("isotherm-server"), &args, "quick");
+        assert!(text.contains("valkey-cli -p 7000 GET") && text.contains("--release"));
+        let text = next_steps(Path::new("isotherm-server"), &[], "release");
+        assert!(text.contains("valkey-cli GET") && !text.contains("--release"));
     }
 }
