@@ -18,10 +18,10 @@ kinds
   threads   two threads over one, the keyspace without sockets
   hits      hit ratio under maxmemory
   expiry    a million keys that expire in the same second
-  maxmemory how well the limit is kept, and what finding a volatile key costs
+  maxmemory how well the limit is kept, and the cost of finding a volatile key
   longest   the longest single command while keys are inserted
-  pubsub    10,000 connections, a tenth of them subscribers: all heard, in order? one who never reads?
-  all       one after the other
+  pubsub    10,000 connections, a tenth of them subscribers: delivery, order, delay; a subscriber that never reads
+  all       all of these, one after the other
 
 options
   --only A,B        these rows only (--list names them)

@@ -432,51 +432,51 @@ pub fn unquote(text: &[u8]) -> Option<Vec<u8>> {
 pub const USAGE: &str = "\
 Usage: isotherm-cli [options] [command [argument ...]]
 
-Without a command it talks with you; type \"help\" there.
+Without a command it starts an interactive session; type \"help\" there.
 
-Where and who
+Connection
   -h <host>, -p <port>     the server (127.0.0.1, 6379)
-  -s <socket>              a unix socket instead
+  -s <socket>              connect to a unix socket instead
   -u <uri>                 valkey://user:password@host:port/db, or redis://...
   -a, --pass <password>    AUTH; ISOTHERMCLI_AUTH, VALKEYCLI_AUTH or REDISCLI_AUTH keep it out of the process list
   --user <name>            the user of that password
-  --askpass                asks for the password
+  --askpass                prompt for the password
   --no-auth-warning        no warning about a password in the command line
-  -n <db>                  SELECT it first
+  -n <db>                  SELECT this database first
   -t <seconds>             give up connecting after this time
-  -4, -6                   prefer this kind of address
-  -c                       a cluster: follow MOVED and ASK
-  -2, -3                   begin in this version of RESP
+  -4, -6                   prefer IPv4 or IPv6
+  -c                       cluster mode: follow MOVED and ASK
+  -2, -3                   start with this version of RESP
 
 The command
-  -r <count>, -i <seconds> run it so often (below 0: for ever), and wait in between
-  -x                       its last argument is what standard input holds
-  -X <tag>                 the argument <tag> is what standard input holds
-  -e                       exit with 1 after an error reply
+  -r <count>, -i <seconds> repeat it (below 0: forever), with a pause in between
+  -x                       read the last argument from standard input
+  -X <tag>                 read the argument <tag> from standard input
+  -e                       exit with status 1 after an error reply
   --quoted-input           arguments are quoted strings with escapes
   --eval <file> [key ...] , [arg ...]
                            EVAL the script in a file
 
 The output
-  --raw, --no-raw          plain bytes (the default in a pipe), or for eyes
+  --raw, --no-raw          plain bytes (the default in a pipe), or formatted for people
   --csv, --json, --quoted-json
-  -d <text>, -D <text>     between the parts of a raw reply, and behind it
-  --show-pushes <yes|no>   whether to show pushes nobody waits for
-  --verbose                say more
+  -d <text>, -D <text>     delimiter between the parts of a raw reply, and after it
+  --show-pushes <yes|no>   whether to show push messages
+  --verbose                more output
 
 Other modes
-  --pipe                   RESP from standard input to the server, replies counted
-  --pipe-timeout <seconds> how long to wait for the last reply (30; 0: for ever)
-  --scan                   lists keys; --pattern, --quoted-pattern, --count, --type choose
+  --pipe                   send RESP from standard input to the server, count the replies
+  --pipe-timeout <seconds> how long to wait for the last reply (30; 0: forever)
+  --scan                   list keys; filters: --pattern, --quoted-pattern, --count, --type
   --bigkeys, --memkeys, --memkeys-samples <n>
                            the largest keys of each type, by elements or by bytes
   --hotkeys, --hotkeys-count <n>
-                           the most used keys (needs an LFU policy)
-  --stat                   one line of figures a second
+                           the most frequently used keys (needs an LFU policy)
+  --stat                   one line of statistics per second
   --latency, --latency-history, --latency-dist [--mono]
-                           how long a PING takes
-  --intrinsic-latency <s>  how long this machine leaves a process waiting
-  --lru-test <keys>        a cache at work: four fifths of the requests to one fifth of the keys
+                           latency of PING
+  --intrinsic-latency <s>  latency that this machine adds to a process
+  --lru-test <keys>        simulated cache: 80 % of the requests to 20 % of the keys
   --help, --version
 ";
 

@@ -10,23 +10,23 @@ pub const HELP: &str = "\
 isotherm-memlab TABLE [options]
 
 tables
-  slot-index    bytes a key of the maps from slots to keys, beside documents 1 and 5
-  size-classes  what allocators round to, and what a malloc costs by size, beside documents 1 and 4
+  slot-index    bytes per key of maps from slots to keys, beside documents 1 and 5
+  size-classes  rounding of allocators, and the cost of malloc by size, beside documents 1 and 4
   fragmentation the same writes on the server under each allocator, and churn, beside document 2
-  keyspace      bytes a key on the server, and how they go with the number of keys, beside document 5
-  arenas        many threads on few arenas, and what tuning does, beside document 4 (jemalloc)
+  keyspace      bytes per key on the server, and by the number of keys, beside document 5
+  arenas        many threads on few arenas, and the effect of tuning, beside document 4 (jemalloc)
   cluster-slots the reply to CLUSTER SLOTS of 100 primaries, made in three ways, beside document 3
 
 options
   --scale 1/10         a tenth of the keys, blocks, operations
   --allocators A,B     jemalloc, mimalloc, tcmalloc, system (all four)
-  --only A,B           of these tables only, where a subject has several (size-classes-time, churn, growth, ...)
-  --keys N,M           keyspace: exactly so many keys, instead of the document's writes
-  --peers              keyspace: Valkey and Redis in the same run, installed for this alone if need be
+  --only A,B           only these tables of a subject that has several (size-classes-time, churn, growth, ...)
+  --keys N,M           keyspace: exactly these numbers of keys, instead of the document's writes
+  --peers              keyspace: Valkey and Redis in the same run, installed for it if needed
   --rounds N           arenas: rounds of all settings (15)
-  --kept FOLDER        figures of finished cases stay there: the next run goes on where this one was stopped
-  --binaries FOLDER    programs that are built: isotherm-memlab-jemalloc, isotherm-server-jemalloc, ...
-  --out FOLDER         the tables as .md, .csv, .json and .svg there, beside the Markdown on standard output
+  --kept FOLDER        stores figures of finished cases: the next run continues where this one was stopped
+  --binaries FOLDER    built programs: isotherm-memlab-jemalloc, isotherm-server-jemalloc, ...
+  --out FOLDER         also writes the tables there, as .md, .csv, .json and .svg
 ";
 
 pub const ALLOCATORS: [&str; 4] = ["jemalloc", "mimalloc", "tcmalloc", "system"];

@@ -11,21 +11,21 @@ use crate::plan::{disturbance_names, lane_names};
 pub const HELP: &str = "\
 isotherm-stress [options]     (cargo xtask stress [options] builds the server with its assertions and runs this)
 
-  --seconds N       all seeds together (90); with --seed, that seed alone (15)
-  --seeds N         the first N seeds, 15 s each, however slow the machine is; --seconds is the bound then: past it no
-                    seed begins, and what did not run is a fault of the kind that may be the machine's
-  --hours N         the same in hours, for long runs
+  --seconds N       time for all seeds together (90); with --seed, for that seed (15)
+  --seeds N         the first N seeds, 15 s each; --seconds is the limit then: after it no seed begins, and seeds that did
+                    not run count as a fault that may be the machine's
+  --hours N         --seconds in hours, for long runs
   --seed N          this seed only; without it a fixed list, then all others
-  --clients N       instead of what the seed draws (8 to 200)
-  --workers N       instead of what the seed draws (1, 2 or 8)
+  --clients N       number of clients (default: drawn from the seed, 8 to 200)
+  --workers N       number of workers (default: drawn from the seed: 1, 2 or 8)
   --lanes A,B       these kinds of clients only
-  --disturb A,B     these disturbances only, whatever the seed draws
-  --without A,B     none of these disturbances, where the seed draws them
+  --disturb A,B     these disturbances only
+  --without A,B     none of these disturbances
   --scale 1/10      a tenth of the elements, fields and messages of each burst
-  --server FILE     another server than the one that was built
-  --keep FOLDER     where a run that fails leaves what it sent (target/stress-runs)
+  --server FILE     use this server instead of the one that was built
+  --keep FOLDER     where a failed run stores what it sent (target/stress-runs)
 
-Exit code: 0 without a fault; 2 if all that is wrong was late, which may be the machine's doing; 1 otherwise.
+Exit code: 0 without a fault; 2 if all faults were delays, which the machine may have caused; 1 otherwise.
 ";
 
 /// Seeds that are run first, in this order: together they draw every lane and every disturbance, with the options of CI and

@@ -246,47 +246,47 @@ fn apply_uri(options: &mut Options, uri: &str) -> Result<(), Ending> {
 pub const USAGE: &str = "\
 Usage: isotherm-benchmark [options] [--] [command [argument ...]]
 
-Sends commands over many connections and tells how many a second went through and how long each took. Without a command it
-runs a set of tests (-t chooses). Several commands are separated by ';', and a number in front of one repeats it:
+Sends commands over many connections and reports throughput and latency. Without a command it runs a set of tests (-t selects).
+Several commands are separated by ';', and a number in front of one repeats it:
     isotherm-benchmark -r 100000 -- multi ';' set key:__rand_int__ __data__ ';' 3 incr counter ';' exec
 
-In arguments
-  __rand_int__         12 digits below -r, each time others
+Placeholders in arguments
+  __rand_int__         a random number below -r, in 12 digits
   __rand_1st__ ... __rand_9th__
-                       the same, but all occurrences in a sequence are one number
+                       the same, with one number for all occurrences in a sequence
   __data__             as many bytes as -d says
-  {tag}                the tag of a slot of the node that is asked; needed in keys with --cluster
+  {tag}                the tag of a slot of the node; needed in keys with --cluster
 
-Where and who
+Connection
   -h <host>, -p <port>, -s <socket>, -u <uri>, -a <password>, --user <name>, --dbnum <db>, -3
 
-What
+Load
   -c <clients>         connections (50)
-  -n <requests>        in all (100000), or
-  --duration <s>       for so long
-  --warmup <s>         before anything is counted
-  -t <tests>           these only, by their names and commas: ping,set,get,...
-  -d <bytes>           the size of values (3)
-  -P <requests>        sent before the first reply is waited for (1)
-  -r <numbers>         random numbers below this in the places above; without it they are all the same
-  --sequential         one number after the other instead
+  -n <requests>        number of requests (100000), or
+  --duration <s>       run for this time
+  --warmup <s>         run for this time before measuring
+  -t <tests>           only these tests, separated by commas: ping,set,get,...
+  -d <bytes>           size of values (3)
+  -P <requests>        requests sent before the first reply is read (1)
+  -r <numbers>         range of random numbers; without it they are all the same
+  --sequential         sequential numbers instead of random ones
   -k <0|1>             0: a new connection for each batch
-  --rps <requests>     not more than so many a second
-  --threads <n>        connections are spread over so many threads
-  --cluster            spread over the nodes of a cluster
-  --rfr <no|yes|all>   in a cluster: ask primaries, replicas, or all
+  --rps <requests>     at most this many requests per second
+  --threads <n>        number of threads
+  --cluster            use the nodes of a cluster
+  --rfr <no|yes|all>   in a cluster: read from primaries, replicas, or all
   --enable-tracking    CLIENT TRACKING on
-  --seed <n>           random numbers of this seed
-  -x                   the last argument is what standard input holds
+  --seed <n>           seed of the random numbers
+  -x                   read the last argument from standard input
   -I                   only open the connections, and wait
-  -l                   again and again
+  -l                   repeat forever
   --num-functions <n>, --num-keys-in-fcall <n>
                        for the tests function_load and fcall
 
-The report
-  -q                   one line a test
+Report
+  -q                   one line per test
   --csv                as CSV
-  --precision <n>      latencies are exact to so many digits (3)
+  --precision <n>      significant digits of latencies (3)
   --help, --version
 ";
 

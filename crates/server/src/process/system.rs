@@ -72,7 +72,7 @@ pub fn warn(config: &Config) {
     if read("/proc/sys/vm/overcommit_memory").trim() == "2" {
         log::warning(
             "WARNING The system does not overcommit memory (vm.overcommit_memory = 2): memory is committed in steps, and \
-             may be refused while there is some. To fix this issue add 'vm.overcommit_memory = 1' to /etc/sysctl.conf \
+             may be refused although there is free memory. To fix this issue add 'vm.overcommit_memory = 1' to /etc/sysctl.conf \
              and then reboot or run the command 'sysctl vm.overcommit_memory=1' for this to take effect.",
         );
     }
@@ -82,7 +82,7 @@ pub fn warn(config: &Config) {
     if read("/sys/kernel/mm/transparent_hugepage/enabled").contains("[always]") {
         log::warning(
             "WARNING You have Transparent Huge Pages (THP) support enabled in your kernel. Keys use them \
-             only where they take no memory, but buffers and large values take more than they need. To fix this issue run the command \
+             only where they cost no memory, but buffers and large values use more than they need. To fix this issue run the command \
              'echo madvise > /sys/kernel/mm/transparent_hugepage/enabled' as root, and add it to your /etc/rc.local in \
              order to retain the setting after a reboot.",
         );
@@ -101,8 +101,8 @@ pub fn warn(config: &Config) {
         log::notice(format!("The cgroup memory limit of this process is {limit} bytes."));
         if maxmemory == 0 || maxmemory >= limit {
             log::warning(format!(
-                "WARNING: maxmemory ({maxmemory}) does not keep the server below what its control group allows \
-                 ({limit}): the kernel may kill it. Consider a maxmemory of three quarters of that."
+                "WARNING: with maxmemory {maxmemory} the server may exceed the cgroup memory limit ({limit}) and be killed \
+                 by the kernel. Consider a maxmemory of three quarters of that limit."
             ));
         }
     }

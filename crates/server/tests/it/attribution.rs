@@ -141,7 +141,7 @@ fn prefixes_have_shares() {
 fn a_mark_is_compared_with() {
     let server = Server::start(&[]);
     let mut client = server.client();
-    let text = "-ERR there is nothing to compare with: MEMORY DIFF MARK notes what is there\r\n";
+    let text = "-ERR there is no mark to compare with: use MEMORY DIFF MARK first\r\n";
     client.check("MEMORY DIFF", text);
     client.check("SET a:1 x", OK);
     client.check("MEMORY DIFF MARK", OK);

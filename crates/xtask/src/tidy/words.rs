@@ -44,6 +44,9 @@ const MESSAGES: [&str; 9] = [
 /// Valkey's own texts, which stay as they are.
 const VALKEYS: [&str; 1] = ["Possible SECURITY ATTACK detected."];
 
+/// Constants that hold a page of text, to the line that ends it.
+const PAGES: [&str; 4] = ["const HELP: &str", "const USAGE: &str", "const ABOUT: &str", "const HEAD: &str"];
+
 /// A message ends within so many lines of its call.
 const MESSAGE_LINES_MAX: usize = 6;
 
@@ -68,7 +71,14 @@ pub fn check(files: &[File]) -> Vec<Finding> {
 fn check_messages(file: &File, findings: &mut Vec<Finding>) {
     // Lines of the message under way that are still to be read.
     let mut left = 0;
+    let mut in_page = false;
     for (index, line) in file.text.lines().enumerate() {
+        in_page |= PAGES.iter().any(|page| line.contains(page)) && line.ends_with('\\');
+        if in_page {
+            findings.extend(retired(file, index, line));
+            in_page = line.trim_end() != "\";";
+            continue;
+        }
         if MESSAGES.iter().any(|call| line.contains(call)) {
             left = MESSAGE_LINES_MAX;
         }
@@ -123,6 +133,7 @@ mod tests {
         assert_eq!(found(path, "log::notice(\"nobody asks\");"), 1);
         assert_eq!(found(path, "log::warning(format!(\n    \"told by {}\",\n    name\n));"), 1);
         assert_eq!(found(path, "flag(\"a\", true).works(\"Nobody asks.\"),"), 1);
+        assert_eq!(found(path, "const HELP: &str = \"\\\nuse\nnobody\n\";\nlet he = 1;"), 1);
         assert_eq!(found(path, "// nobody reads this\nlet told = tell(\"x\");"), 0);
         assert_eq!(found("crates/a/tests/a.rs", "println!(\"nobody\");"), 0);
     }

@@ -56,9 +56,7 @@ pub fn diff(call: &mut AdminCall<'_>) -> Outcome {
     }
     match &*kept {
         Some(mark) => write(call.reply, mark, &now),
-        None => {
-            call.reply.error("ERR there is nothing to compare with: MEMORY DIFF MARK notes what is there")
-        }
+        None => call.reply.error("ERR there is no mark to compare with: use MEMORY DIFF MARK first"),
     }
     Outcome::Done
 }
