@@ -1,7 +1,7 @@
 //! Which commit the server is built from, for INFO and `--version`: a figure belongs to a binary, and the binary says which.
 //!
 //! Asked again when the checkout moves to another commit, and when a file changes that goes into the server: then it would
-//! be compiled again anyway. Without git, or outside of a repository, the commit is eight zeros, as the field writes it.
+//! be compiled again anyway. Without git, or outside of a repository, the commit is eight zeros, as Valkey writes it.
 
 use std::path::Path;
 use std::process::Command;

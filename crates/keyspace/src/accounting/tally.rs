@@ -253,7 +253,7 @@ pub(crate) struct Tallied {
     pub items: u64,
 }
 
-/// A string is embstr in the field while it fits 128 B together with its header (8 B), its key (with 1 or 3 B of length
+/// A string is embstr in Valkey while it fits 128 B together with its header (8 B), its key (with 1 or 3 B of length
 /// and a NUL), its own length and NUL (4 B), a byte, and its expiry (8 B).
 pub(crate) fn is_embstr(key_bytes: usize, value_bytes: usize, is_volatile: bool) -> bool {
     const EMBEDDED_BYTES_MAX: usize = 128;

@@ -67,7 +67,7 @@ impl Form {
     }
 }
 
-/// The encoding that OBJECT ENCODING reports, in the field's names. Of a collection it is policy, not storage: what the
+/// The encoding that OBJECT ENCODING reports, in Valkey's names. Of a collection it is policy, not storage: what the
 /// field would have made of it under the same limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {

@@ -1,4 +1,4 @@
-//! What the field's own packed format would take for the same elements.
+//! What Valkey's own packed format would take for the same elements.
 //!
 //! `*-max-listpack-size`, `stream-node-max-bytes` and the encodings that OBJECT ENCODING reports are defined by the bytes
 //! of a listpack. Here nothing is stored as one, so its size is counted along.

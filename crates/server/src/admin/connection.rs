@@ -21,9 +21,9 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::AUTH, auth),
 ];
 
-/// The version of the field that this server speaks; clients decide by it what they may send.
+/// The version of Valkey that this server speaks; clients decide by it what they may send.
 pub const VALKEY_VERSION: &str = "9.1.2";
-/// What clients that only know Redis are told, as the field does.
+/// The version that clients see which only know Redis, as in Valkey.
 pub const REDIS_VERSION: &str = "7.2.4";
 /// The only user that there is.
 const USER: &[u8] = b"default";
@@ -168,7 +168,7 @@ struct HelloOptions<'a> {
 }
 
 impl<'c> HelloOptions<'c> {
-    /// An error is the field's text.
+    /// An error is Valkey's text.
     fn read(args: Args<'c>) -> Result<HelloOptions<'c>, Vec<u8>> {
         let mut options = HelloOptions { protocol: None, auth: None, name: None };
         if let Some(version) = args.try_get(1) {
@@ -243,7 +243,7 @@ pub fn client_name(name: &[u8]) -> Result<Box<str>, &'static str> {
     plain_word(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")
 }
 
-/// Up to a NUL, as the field looks at it; `None` if it holds what would break a line of CLIENT LIST.
+/// Up to a NUL, as Valkey looks at it; `None` if it holds what would break a line of CLIENT LIST.
 pub fn plain_word(bytes: &[u8]) -> Option<Box<str>> {
     // COMPAT(protocol): HELLO SETNAME and CLIENT SETNAME end a name at its first NUL byte; Valkey keeps the bytes
     // behind it, unchecked. Why: they could break a line of CLIENT LIST.

@@ -7,7 +7,7 @@ use super::{AdminCall, AdminHandler, specs};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(specs::MONITOR, monitor)];
 
-/// Who monitors already gets no answer, as the field has it.
+/// A session that monitors already gets no reply, as in Valkey.
 fn monitor(call: &mut AdminCall<'_>) -> Outcome {
     if call.session.in_exec {
         call.reply.error("ERR MONITOR isn't allowed for DENY BLOCKING client");

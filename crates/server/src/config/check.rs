@@ -1,4 +1,4 @@
-//! Rules of single parameters beyond type and range, with the field's texts.
+//! Rules of single parameters beyond type and range, with Valkey's texts.
 
 use super::params::Value;
 use isotherm_keyspace::PREFIX_PINS_MAX;

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-/// Why a value is refused, in the field's words.
+/// Why a value is refused, in Valkey's words.
 pub type Reason = Cow<'static, str>;
 
 /// The place of a parameter in the table.

@@ -15,7 +15,7 @@ use std::sync::PoisonError;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SetError {
     Unknown(Vec<u8>),
-    /// The name as the client gave it or as it is declared, as the field has it.
+    /// The name as the client gave it or as it is declared, as Valkey has it.
     Failed {
         name: Vec<u8>,
         reason: Reason,
@@ -23,7 +23,7 @@ pub enum SetError {
 }
 
 impl SetError {
-    /// The field's text.
+    /// Valkey's text.
     pub fn text(&self) -> Vec<u8> {
         match self {
             SetError::Unknown(name) => {

@@ -1,4 +1,4 @@
-//! From an argument to a value and back: types, ranges, and the field's texts for what does not fit.
+//! From an argument to a value and back: types, ranges, and Valkey's texts for what does not fit.
 
 use super::params::{Effect, Format, Kind, Number, Param, Reason, Value, Words};
 use isotherm_stdx::parse_i64;

@@ -285,7 +285,7 @@ pub struct PerSecond {
     pub busy_us: u64,
 }
 
-/// The field shows the mean of so many samples.
+/// Valkey shows the mean of so many samples.
 const RATE_SAMPLES: usize = 16;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! The log, line by line as the field writes it, because scripts wait for some of the lines.
+//! The log, line by line as Valkey writes it, because scripts wait for some of the lines.
 //!
 //! ```text
 //! 4711:M 21 Nov 2026 02:33:41.017 * Ready to accept connections tcp

@@ -241,7 +241,7 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn pause(call: &mut AdminCall<'_>) -> Outcome {
-    // With more arguments the field looks at none of them.
+    // With more arguments Valkey looks at none of them.
     let mode = if call.args.len() == 4 { call.args.get(3) } else { b"all" };
     let writes_only = mode.eq_ignore_ascii_case(b"write");
     if !writes_only && !mode.eq_ignore_ascii_case(b"all") {

@@ -78,7 +78,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// What the session will do, which so far did `before`. An error is the field's text.
+    /// What the session will do, which so far did `before`. An error is Valkey's text.
     fn check(&self, before: Option<&Tracking>) -> Result<Tracking, Vec<u8>> {
         let mode_before = before.map(|before| before.mode);
         let was_broadcast = mode_before.map(|mode| mode == Mode::Broadcast);

@@ -150,7 +150,7 @@ fn pause_cron(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// In the field a reply then takes a block of its own, which is more than a stranger may leave unread.
+/// In Valkey a reply then takes a block of its own, which is more than an unauthenticated client may leave unread.
 fn enforce_reply_list(call: &mut AdminCall<'_>) {
     call.node.reply_lists.store(is_on(call.args.get(2)), Ordering::Release);
     call.node.config.touch();

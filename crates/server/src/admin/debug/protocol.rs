@@ -10,7 +10,7 @@ pub fn example(call: &mut AdminCall<'_>) {
     match call.args.get(2).to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.integer(12345),
-        // Three digits of pi, as the field has them.
+        // Three digits of pi, as Valkey has them.
         b"double" => reply.double(3141.0 / 1000.0),
         b"bignum" => reply.big_number("1234567999999999999999999999999999999"),
         b"null" => reply.null(),

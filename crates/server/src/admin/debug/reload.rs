@@ -1,4 +1,4 @@
-//! DEBUG RELOAD: every key through the codec of the field's files and back, as if the server had stopped in between.
+//! DEBUG RELOAD: every key through the codec of Valkey's files and back, as if the server had stopped in between.
 //!
 //! There are no files yet, so the bytes wait in memory, and NOSAVE, which asks for an older file, has nothing to load.
 

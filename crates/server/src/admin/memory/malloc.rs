@@ -16,7 +16,7 @@ pub fn purge(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// `MEMORY MALLOC-STATS [TEXT | JSON]`; the field has the first form only, without a word for it.
+/// `MEMORY MALLOC-STATS [TEXT | JSON]`; Valkey has the first form only, without a word for it.
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     // COMPAT(observability): MEMORY MALLOC-STATS takes `TEXT` or `JSON` (its arity is -2), and its text is that of
     // the allocator of the build. Why: JSON is what programs can read, and there are four allocators to choose from.

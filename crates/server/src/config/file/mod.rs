@@ -263,7 +263,7 @@ impl Reader<'_> {
             (b"rename-command", 2) => "commands cannot be renamed yet",
             (b"user", 1..) => "there are no users but the default one yet",
             (b"loadmodule", 1..) => "there are no modules",
-            // The field would become another program; to become a store instead would be a surprise.
+            // Valkey would become another program; to become a store instead would be a surprise.
             (b"sentinel", 0) => "there is no sentinel mode",
             (b"sentinel", _) => "sentinel directive while not in sentinel mode",
             (name, 0) if name.contains(&b'.') => "Module config specified without value",

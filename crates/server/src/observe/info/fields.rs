@@ -54,7 +54,7 @@ pub const SERVER: &[Field] = &[
     ("hz", |s| s.node.config.hz().to_string()),
     ("configured_hz", |s| s.node.config.hz().to_string()),
     ("clients_hz", |s| s.node.config.hz().to_string()),
-    // The field's clock of seconds in 24 bits.
+    // Valkey's clock of seconds in 24 bits.
     ("lru_clock", |s| ((s.now.0 / 1000) & 0xff_ffff).to_string()),
     ("executable", |s| s.node.executable.display().to_string()),
     ("config_file", |s| {

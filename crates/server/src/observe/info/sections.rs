@@ -65,7 +65,7 @@ const fn hidden(section: Section) -> Section {
 
 fn server(snapshot: &Snapshot<'_>, out: &mut String) {
     for (name, value) in SERVER {
-        // Whoever only knows Redis looks for its name of the field.
+        // Clients that only know Redis look for the field by Redis' name.
         let as_redis = *name == "server_mode" && snapshot.node.config.extended_redis_compatibility();
         let name = if as_redis { "redis_mode" } else { name };
         line(out, format_args!("{name}:{}", value(snapshot)));
@@ -88,7 +88,7 @@ fn cpu(snapshot: &Snapshot<'_>, out: &mut String) {
     for (name, value) in CPU {
         line(out, format_args!("{name}:{}", value(snapshot)));
     }
-    // Workers are what the field calls I/O threads; the first of its threads is the main thread, ours the control thread.
+    // Workers are what Valkey calls I/O threads; the first of its threads is the main thread, ours the control thread.
     // COMPAT(observability): In INFO cpu the *main thread* is the control thread, and the I/O threads are the
     // workers. Why: these threads come closest to Valkey's.
     let stats = &snapshot.node.stats;

@@ -1,6 +1,6 @@
 //! How long commands take: a histogram of every command that was called, and the events that took too long.
 //!
-//! The histogram has the field's grid (HdrHistogram with two digits, 1 ns to 1 s), so that percentiles and the steps of
+//! The histogram has Valkey's grid (HdrHistogram with two digits, 1 ns to 1 s), so that percentiles and the steps of
 //! LATENCY HISTOGRAM are comparable with it: up to 255 ns each nanosecond is a cell, and every doubling above has 128.
 //!
 //! ```text

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Seconds remembered of each kind.
 const SAMPLES_MAX: usize = 160;
 
-/// What is measured; the field's names.
+/// What is measured; Valkey's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Command,
