@@ -1,12 +1,13 @@
-//! What every checkout has: the papers of the house, a first sentence in every crate, links that lead somewhere.
+//! What every checkout has: the documents of the project, a first sentence in every source file, links that resolve.
 
 use std::collections::HashSet;
 
 use super::{File, Finding, whole};
 
-const PAPERS: [&str; 13] = [
+const PAPERS: [&str; 15] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "COMPARE.md",
     "COMPAT.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -17,6 +18,7 @@ const PAPERS: [&str; 13] = [
     ".cargo/config.toml",
     ".ci/run",
     "deny.toml",
+    "docs/glossary.md",
     "rust-toolchain.toml",
 ];
 
