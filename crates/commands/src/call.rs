@@ -1,10 +1,10 @@
 //! One call of a data command: what the handler gets, and how it ends.
 
+use crate::record::Records;
 use crate::wait::Wait;
-use isotherm_keyspace::{Db, Effect, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
+use isotherm_keyspace::{Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
 use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};
-use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::steps;
 
 pub struct Call<'c, 't, 'k> {
@@ -17,6 +17,8 @@ pub struct Call<'c, 't, 'k> {
     /// Random numbers, seeded by the server.
     pub prng: &'c mut isotherm_stdx::Prng,
     pub settings: &'c CallSettings,
+    /// What the log will hold.
+    pub records: &'c mut Records,
     /// Whether the client can wait. Inside EXEC no client can.
     pub may_wait: bool,
 }
@@ -138,83 +140,33 @@ impl<'c> Call<'c, '_, '_> {
         self.fail(errors::NO_MEMORY_FOR_KEY)
     }
 
-    // ---- events ----
+    // ---- what was changed ----
 
-    /// A keyspace event.
+    /// A key was written: its event, and how many changes that is (rdb_changes_since_last_save). The number is each
+    /// command's own convention (HSET counts fields that keep their value, LMOVE counts one), so only the handler knows it.
+    /// The log holds the request as it came unless something else is recorded.
     #[inline]
-    pub fn event(&mut self, class: EventClass, name: &'static str, key: &[u8]) {
+    pub fn wrote(&mut self, class: EventClass, name: &'static str, key: &Key<'_>, changes: u64) {
+        self.count(changes);
+        self.event(class, name, key);
+    }
+
+    /// Changes without an event of their own.
+    #[inline]
+    pub fn count(&mut self, changes: u64) {
+        self.txn.dirty += changes;
+    }
+
+    /// One more event of a change that was counted.
+    #[inline]
+    pub fn event(&mut self, class: EventClass, name: &'static str, key: &Key<'_>) {
         self.event_in(self.db, class, name, key);
     }
 
-    /// A keyspace event of another database.
+    /// The same in another database.
     #[inline]
-    pub fn event_in(&mut self, db: Db, class: EventClass, name: &'static str, key: &[u8]) {
-        self.txn.effect(Effect::Event { class, name, db, key });
-    }
-
-    /// A key was not there before.
-    #[inline]
-    pub fn created(&mut self, key: &Key<'_>) {
-        self.event(EventClass::New, "new", key.bytes);
-    }
-
-    /// A key that was to be read is not there.
-    #[inline]
-    pub fn missed(&mut self, key: &Key<'_>) {
-        self.event(EventClass::KeyMiss, "keymiss", key.bytes);
-    }
-
-    // ---- the log ----
-
-    /// The log gets this request as it came; counts one change.
-    #[inline]
-    pub fn log_verbatim(&mut self) {
-        self.log_changes(1);
-    }
-
-    /// The log gets this request as it came, which was so many changes.
-    #[inline]
-    pub fn log_changes(&mut self, changes: u64) {
-        self.txn.dirty += changes;
-        self.txn.effect(Effect::LogVerbatim { db: self.db });
-    }
-
-    /// The log gets `command` instead of this request; counts one change.
-    #[inline]
-    pub fn log(&mut self, command: &[&[u8]]) {
-        self.txn.dirty += 1;
-        self.txn.effect(Effect::Log { db: self.db, command });
-    }
-
-    /// The log gets the words and behind them a number; counts one change.
-    pub fn log_with_number<const N: usize>(&mut self, words: [&[u8]; N], number: i64) {
-        const { assert!(N < LOGGED_WORDS_MAX) };
-        if !self.txn.log_wanted() {
-            self.txn.dirty += 1;
-            return;
-        }
-        let mut room = [0; I64_BYTES_MAX];
-        let mut command: [&[u8]; LOGGED_WORDS_MAX] = [&[]; LOGGED_WORDS_MAX];
-        command[..N].copy_from_slice(&words);
-        command[N] = write_i64(number, &mut room);
-        self.log(&command[..=N]);
-    }
-
-    /// The log gets the words that `fill` gives; counts one change. Without a log nothing is filled.
-    pub fn log_words<'w>(&mut self, fill: impl FnOnce(&mut Vec<&'w [u8]>)) {
-        let mut words = Vec::new();
-        if self.txn.log_wanted() {
-            fill(&mut words);
-        }
-        self.log(&words);
-    }
-
-    /// The log gets the first `words` words of this request: memory ended behind them, after so many changes.
-    #[cold]
-    pub fn log_first(&mut self, words: usize, changes: u64) {
-        let args = self.args;
-        self.txn.dirty += changes - 1;
-        self.log_words(|logged| logged.extend(args.iter().take(words)));
+    pub fn event_in(&mut self, db: Db, class: EventClass, name: &'static str, key: &Key<'_>) {
+        self.txn.event(class, name, db, key.bytes);
     }
 
     // ---- expiry ----
@@ -229,11 +181,10 @@ impl<'c> Call<'c, '_, '_> {
 
     /// A key that is there was given a moment that is over: it leaves as an expired key.
     pub fn expire_now(&mut self, key: &Key<'_>) {
-        let removed = self.txn.remove(self.db, key);
-        assert!(removed, "the key was found under the same lock");
-        self.txn.expired += 1;
-        self.txn.dirty += 1;
-        self.txn.effect(Effect::Expired { db: self.db, key: key.bytes });
+        self.txn.expire(self.db, key);
+        self.count(1);
+        // What the log holds is that the key has expired.
+        self.records.replace_request();
     }
 
     /// Takes the expiry away. Returns whether there was one.
@@ -245,6 +196,3 @@ impl<'c> Call<'c, '_, '_> {
         self.txn.set_expiry(self.db, key, None)
     }
 }
-
-/// `SET key value PXAT moment`.
-const LOGGED_WORDS_MAX: usize = 5;

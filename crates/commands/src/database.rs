@@ -112,7 +112,8 @@ fn flush(call: &mut Call<'_, '_, '_>, db: Option<Db>) -> Outcome {
     };
     let removed = call.txn.flush(db);
     call.txn.free_afterwards(freed_before_answer);
-    call.log_changes(removed);
+    call.count(removed);
+    call.record_request();
     call.reply.ok();
     Outcome::Done
 }
@@ -145,7 +146,7 @@ fn swapdb(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::DB_OUT_OF_RANGE);
     };
     call.txn.swap(a, b);
-    call.log_verbatim();
+    call.count(1);
     call.reply.ok();
     Outcome::Done
 }

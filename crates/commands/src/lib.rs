@@ -21,6 +21,7 @@ pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
 pub mod list;
+pub mod record;
 pub mod set;
 pub mod sorted_set;
 pub mod stream;
@@ -28,6 +29,7 @@ pub mod string;
 pub mod wait;
 
 pub use call::{Call, CallSettings, Outcome, TransferSettings};
+pub use record::{Record, Records};
 pub use spec::{Command, Flags, KeySpec, Spec};
 
 /// A data command's code.

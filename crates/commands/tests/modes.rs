@@ -5,7 +5,9 @@
 mod common;
 
 use common::{Server, words};
-use isotherm_keyspace::{Effect, EffectMask, EffectSink, ExpiryMode, NoEffects, UnixMs};
+use isotherm_commands::Record;
+use isotherm_keyspace::{ExpiryMode, NoEffects, UnixMs};
+use isotherm_resp::Reply;
 use isotherm_resp::reply::Protocol;
 use std::collections::BTreeSet;
 
@@ -84,36 +86,33 @@ fn touch_touches_even_for_clients_that_do_not() {
 fn a_compared_value_may_be_the_word_get() {
     let mut server = Server::new(Protocol::Resp2, 1);
     check(&mut server, &[("SET k get", "+OK")]);
-    let mut log = Log::default();
-    server.run(words("SET k v GET IFEQ get GET").args(), &mut log);
-    assert_eq!(log.lines, ["SET k v IFEQ get"]);
+    let (_, lines) = rewritten(&mut server, "SET k v GET IFEQ get GET");
+    assert_eq!(lines, ["SET k v IFEQ get"]);
 }
 
 /// Of several durations the last one counts, and the log must not hold the others.
 #[test]
 fn one_moment_stays_of_several() {
     let mut server = Server::new(Protocol::Resp2, 1);
-    let mut log = Log::default();
-    server.run(words("MSETEX 1 k v EX 10 XX EX 20").args(), &mut log);
-    server.run(words("MSETEX 1 k v EX 10 NX EX 20").args(), &mut log);
+    let (_, none) = rewritten(&mut server, "MSETEX 1 k v EX 10 XX EX 20");
+    assert!(none.is_empty());
+    let (_, lines) = rewritten(&mut server, "MSETEX 1 k v EX 10 NX EX 20");
     let moment = server.conditions.now.get() + 20_000;
-    assert_eq!(log.lines, [format!("MSETEX 1 k v NX PXAT {moment}")]);
+    assert_eq!(lines, [format!("MSETEX 1 k v NX PXAT {moment}")]);
     check(&mut server, &[("TTL k", ":20")]);
 }
 
 #[test]
 fn a_full_store_answers_and_logs_only_what_it_took() {
     let mut server = Server::with_space(Protocol::Resp2, 1, 4 << 20);
-    let mut log = Log::default();
     let mut taken = 0;
     let oom = "-OOM command not allowed: no memory available for this key.";
-    let refused = loop {
+    let (refused, lines) = loop {
         let line = format!("MSET {{t}}a{taken} @150xa {{t}}b{taken} @150xb {{t}}c{taken} @150xc");
-        log.lines.clear();
-        let reply = server.run(words(&line).args(), &mut log);
+        let (reply, logged) = rewritten(&mut server, &line);
         if reply.out != b"+OK\r\n" {
             assert_eq!(String::from_utf8_lossy(&reply.out).trim_end(), oom);
-            break line;
+            break (line, logged);
         }
         taken += 1;
         assert!(taken < 100_000, "4 MB hold no 45 MB");
@@ -122,8 +121,8 @@ fn a_full_store_answers_and_logs_only_what_it_took() {
     let stored = ["a", "b", "c"].map(|name| run(&mut server, &format!("EXISTS {{t}}{name}{taken}")) == ":1");
     let count = stored.iter().filter(|stored| **stored).count();
     assert!(count < 3 && !stored[2], "{stored:?}");
-    let logged = log.lines.first().map_or(0, |line| (line.split(' ').count() - 1) / 2);
-    assert_eq!((logged, log.lines.len()), (count, usize::from(count > 0)), "{refused}");
+    let logged = lines.first().map_or(0, |line| (line.split(' ').count() - 1) / 2);
+    assert_eq!((logged, lines.len()), (count, usize::from(count > 0)), "{refused}");
     // Some pages have room left; soon none has.
     for command in ["SET", "SETNX", "APPEND", "GETSET"] {
         let replies = (0..20_000).map(|i| run(&mut server, &format!("{command} {{t}}{command}{i} @150xa")));
@@ -166,25 +165,15 @@ fn every_key_is_found_by_keys_scan_and_chance() {
     }
 }
 
-#[derive(Default)]
-struct Log {
-    lines: Vec<String>,
-    given: usize,
-}
-
-impl EffectSink for Log {
-    fn mask(&self) -> EffectMask {
-        EffectMask::LOG
-    }
-    fn effect(&mut self, effect: Effect<'_>) {
-        match effect {
-            Effect::Log { command, .. } => {
-                let words = command.iter().map(|word| String::from_utf8_lossy(word));
-                self.lines.push(words.collect::<Vec<_>>().join(" "));
-            }
-            Effect::LogVerbatim { .. } => self.given += 1,
-            Effect::Event { .. } | Effect::Expired { .. } | Effect::Evicted { .. } => {}
-            Effect::Touched { .. } | Effect::Flushed { .. } => panic!("nobody has asked for changes"),
+/// Runs one command; what the log holds for it, requests as they came apart.
+fn rewritten(server: &mut Server, line: &str) -> (Reply, Vec<String>) {
+    let mut lines = Vec::new();
+    let mut log = |_, record: Record<'_>| {
+        if let Record::Words(args) = record {
+            let words = args.iter().map(|word| String::from_utf8_lossy(word).into_owned());
+            lines.push(words.collect::<Vec<_>>().join(" "));
         }
-    }
+    };
+    let reply = server.run_recorded(words(line).args(), &mut NoEffects, Some(&mut log));
+    (reply, lines)
 }

@@ -15,6 +15,7 @@
 mod common;
 
 use common::{Server, words};
+use isotherm_commands::Record;
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, UnixMs};
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{ArgsBuf, Reply};
@@ -138,7 +139,12 @@ fn run(file: &str, case: &Case, proto: Protocol, partitions: usize, wrong: &mut 
         }
         let args = words(&step.line);
         let mut told = Told { now: server.conditions.now, given: args.clone(), ..Told::default() };
-        let reply = shown(&server.run(args.args(), &mut told));
+        let mut records = Vec::new();
+        let mut log = |db, record: Record<'_>| records.push((db, record.args().iter().collect::<ArgsBuf>()));
+        let reply = shown(&server.run_recorded(args.args(), &mut told, Some(&mut log)));
+        for (db, record) in &records {
+            told.push(*db, &record.args().iter().collect::<Vec<_>>());
+        }
         let mut compare = |what: &str, ours: &dyn Debug, expected: &dyn Debug| {
             let (ours, expected) = (format!("{ours:?}"), format!("{expected:?}"));
             if ours != expected {
@@ -162,7 +168,6 @@ fn run(file: &str, case: &Case, proto: Protocol, partitions: usize, wrong: &mut 
 struct Told {
     now: UnixMs,
     given: ArgsBuf,
-    verbatim: bool,
     events: Vec<String>,
     log: Vec<String>,
 }
@@ -181,15 +186,11 @@ impl EffectSink for Told {
                 self.events.push(format!("{}expired {}", prefix(db), quoted(key)));
                 self.log.push(format!("{}UNLINK {}", prefix(db), quoted(key)));
             }
-            Effect::LogVerbatim { db } => {
-                assert!(!self.verbatim, "a request goes to the log once");
-                self.verbatim = true;
-                let given = self.given.clone();
-                self.push(db, &given.args().iter().collect::<Vec<_>>());
-            }
-            Effect::Log { db, command } => self.push(db, command),
             Effect::Evicted { .. } => panic!("a command never evicts"),
-            Effect::Touched { .. } | Effect::Flushed { .. } => panic!("nobody has asked for changes"),
+            Effect::FieldsExpired { .. } => {
+                panic!("a command reports fields that it removes by its own record")
+            }
+            Effect::Written { .. } | Effect::Flushed { .. } => panic!("changes are not reported"),
         }
     }
 }

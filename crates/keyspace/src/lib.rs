@@ -40,7 +40,8 @@ pub use access::lock::{HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, KEYS_PER_HOLD_MAX, 
 pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
 pub use access::shared::{Config, HoldWatch};
-pub use access::txn::{Conditions, ExpiryMode, Lookup, Txn};
+pub use access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
+pub use access::txn::Txn;
 pub use access::waiter::{Claim, WaitedKey, Waiter};
 pub use access::watch::Watcher;
 pub use accounting::attribution::{

@@ -55,11 +55,7 @@ fn setbit(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     if changes {
         call.txn.touch(call.db, &key);
-        if found.is_none() {
-            call.created(&key);
-        }
-        call.event(EventClass::String, "setbit", key.bytes);
-        call.log_verbatim();
+        call.wrote(EventClass::String, "setbit", &key, 1);
     }
     call.reply.integer(i64::from(was_on));
     Outcome::Done
@@ -92,10 +88,7 @@ fn getbit(call: &mut Call<'_, '_, '_>) -> Outcome {
         text::text(entry.value, &mut room).map(|text| bit_at(text, offset))
     });
     let on = match found {
-        None => {
-            call.missed(&key);
-            false
-        }
+        None => false,
         Some(Some(on)) => on,
         Some(None) => return call.fail(errors::WRONG_TYPE),
     };

@@ -96,7 +96,6 @@ fn bitop(call: &mut Call<'_, '_, '_>) -> Outcome {
         let key = call.key(at);
         let Some(entry) = call.txn.find(call.db, &key, Lookup::Read) else {
             operation.fold(&mut result, b"", at == 3);
-            call.missed(&key);
             continue;
         };
         let mut room = text::NO_TEXT;
@@ -115,17 +114,13 @@ fn bitop(call: &mut Call<'_, '_, '_>) -> Outcome {
 fn store(call: &mut Call<'_, '_, '_>, target: &Key<'_>, result: &[u8]) -> Outcome {
     if result.is_empty() {
         if call.txn.remove(call.db, target) {
-            call.event(EventClass::Generic, "del", target.bytes);
-            call.log_verbatim();
+            call.wrote(EventClass::Generic, "del", target, 1);
         }
     } else {
-        match call.txn.set(call.db, target, NewValue::Raw(result), Expiry::Clear) {
-            Ok(true) => {}
-            Ok(false) => call.created(target),
-            Err(_) => return call.out_of_memory(),
+        if call.txn.set(call.db, target, NewValue::Raw(result), Expiry::Clear).is_err() {
+            return call.out_of_memory();
         }
-        call.event(EventClass::String, "set", target.bytes);
-        call.log_verbatim();
+        call.wrote(EventClass::String, "set", target, 1);
     }
     call.reply.integer(result.len() as i64);
     Outcome::Done

@@ -61,10 +61,7 @@ fn bitcount(call: &mut Call<'_, '_, '_>) -> Outcome {
         text::text(entry.value, &mut room).map(|text| count_part(text, part))
     });
     let count = match found {
-        None => {
-            call.missed(&key);
-            0
-        }
+        None => 0,
         Some(Some(count)) => count,
         Some(None) => return call.fail(errors::WRONG_TYPE),
     };

@@ -241,7 +241,6 @@ fn read(call: &mut Call<'_, '_, '_>, parts: &[Part]) -> Outcome {
     let key = call.key(1);
     let mut room = text::NO_TEXT;
     let found = call.txn.find(call.db, &key, Lookup::Read);
-    let is_there = found.is_some();
     let bytes = match found.map(|entry| entry.value) {
         None => &[][..],
         Some(found) => match text::text(found, &mut room) {
@@ -252,9 +251,6 @@ fn read(call: &mut Call<'_, '_, '_>, parts: &[Part]) -> Outcome {
     call.reply.array(parts.len());
     for part in parts {
         call.reply.integer(part.width.get(bytes, part.offset));
-    }
-    if !is_there {
-        call.missed(&key);
     }
     Outcome::Done
 }
@@ -282,9 +278,6 @@ fn write(call: &mut Call<'_, '_, '_>, parts: &[Part]) -> Outcome {
         let wrote = run(part, bytes, call.reply);
         changes += u64::from(wrote.is_some_and(|changed| changed || is_longer));
     }
-    if old_len.is_none() {
-        call.created(&key);
-    }
     if changes > 0 {
         told(call, &key, changes);
     }
@@ -293,8 +286,7 @@ fn write(call: &mut Call<'_, '_, '_>, parts: &[Part]) -> Outcome {
 
 fn told(call: &mut Call<'_, '_, '_>, key: &Key<'_>, changes: u64) {
     call.txn.touch(call.db, key);
-    call.event(EventClass::String, "setbit", key.bytes);
-    call.log_changes(changes);
+    call.wrote(EventClass::String, "setbit", key, changes);
 }
 
 /// Runs one part. If it has written, says whether the integer is another one now.

@@ -69,8 +69,11 @@ fn bitpos(call: &mut Call<'_, '_, '_>) -> Outcome {
     });
     let position = match found {
         None => {
-            call.missed(&key);
-            if wanted { None } else { Some(0) }
+            if wanted {
+                None
+            } else {
+                Some(0)
+            }
         }
         Some(Some(position)) => position,
         Some(None) => return call.fail(errors::WRONG_TYPE),

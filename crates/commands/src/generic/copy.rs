@@ -41,7 +41,6 @@ fn copy(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::SAME_OBJECT);
     }
     if call.txn.find(call.db, &from, Lookup::Read).is_none() {
-        call.missed(&from);
         call.reply.integer(0);
         return Outcome::Done;
     }
@@ -52,9 +51,8 @@ fn copy(call: &mut Call<'_, '_, '_>) -> Outcome {
     if call.txn.copy((call.db, &from), (target, &to)).is_err() {
         return call.out_of_memory();
     }
-    call.event_in(target, EventClass::New, "new", to.bytes);
-    call.event_in(target, EventClass::Generic, "copy_to", to.bytes);
-    call.log_verbatim();
+    call.event_in(target, EventClass::Generic, "copy_to", &to);
+    call.count(1);
     call.reply.integer(1);
     Outcome::Done
 }
@@ -112,10 +110,8 @@ fn move_to(call: &mut Call<'_, '_, '_>) -> Outcome {
     if call.txn.rename((call.db, &key), (target, &key)).is_err() {
         return call.out_of_memory();
     }
-    call.event_in(target, EventClass::New, "new", key.bytes);
-    call.event(EventClass::Generic, "move_from", key.bytes);
-    call.event_in(target, EventClass::Generic, "move_to", key.bytes);
-    call.log_verbatim();
+    call.wrote(EventClass::Generic, "move_from", &key, 1);
+    call.event_in(target, EventClass::Generic, "move_to", &key);
     call.reply.integer(1);
     Outcome::Done
 }

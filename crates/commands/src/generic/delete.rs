@@ -42,12 +42,9 @@ fn delete(call: &mut Call<'_, '_, '_>) -> Outcome {
     for at in 1..call.args.len() {
         let key = call.key(at);
         if call.txn.remove(call.db, &key) {
-            call.event(EventClass::Generic, "del", key.bytes);
+            call.wrote(EventClass::Generic, "del", &key, 1);
             removed += 1;
         }
-    }
-    if removed > 0 {
-        call.log_changes(removed);
     }
     call.reply.integer(removed as i64);
     Outcome::Done

@@ -33,7 +33,6 @@ fn dump(call: &mut Call<'_, '_, '_>) -> Outcome {
     match payload {
         Some(payload) => call.reply.bulk(&payload),
         None => {
-            call.missed(&key);
             call.reply.null();
         }
     }

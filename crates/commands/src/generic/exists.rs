@@ -57,8 +57,6 @@ fn count(call: &mut Call<'_, '_, '_>, lookup: Lookup) -> Outcome {
         let key = call.key(at);
         if call.txn.find(call.db, &key, lookup).is_some() {
             found += 1;
-        } else {
-            call.missed(&key);
         }
     }
     call.reply.integer(found);
@@ -84,10 +82,7 @@ fn kind(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     match call.txn.find(call.db, &key, Lookup::Peek).map(|entry| entry.kind()) {
         Some(kind) => call.reply.simple(kind.name()),
-        None => {
-            call.reply.simple("none");
-            call.missed(&key);
-        }
+        None => call.reply.simple("none"),
     }
     Outcome::Done
 }

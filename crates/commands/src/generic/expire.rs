@@ -191,24 +191,24 @@ fn set_moment(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
         if call.txn.set_expiry(call.db, &key, Some(moment)).is_err() {
             return call.out_of_memory();
         }
-        call.event(EventClass::Generic, "expire", key.bytes);
-        log_moment(call, &key, moment, form);
+        call.wrote(EventClass::Generic, "expire", &key, 1);
+        record_moment(call, &key, moment, form);
     }
     call.reply.integer(1);
     Outcome::Done
 }
 
 /// PEXPIREAT with the moment; the conditions stay.
-fn log_moment(call: &mut Call<'_, '_, '_>, key: &Key<'_>, moment: UnixMs, form: Form) {
+fn record_moment(call: &mut Call<'_, '_, '_>, key: &Key<'_>, moment: UnixMs, form: Form) {
     let args = call.args;
     if !form.seconds && !form.relative {
-        call.log_verbatim();
+        // As it came.
     } else if args.len() == 3 {
-        call.log_with_number([b"PEXPIREAT", key.bytes], moment.get());
+        call.record_with_number([b"PEXPIREAT", key.bytes], moment.get());
     } else {
         let mut room = [0; I64_BYTES_MAX];
         let number = write_i64(moment.get(), &mut room);
-        call.log_words(|words| {
+        call.record_words(|words| {
             words.extend([b"PEXPIREAT", key.bytes, number]);
             words.extend(args.from(3).iter());
         });

@@ -24,7 +24,7 @@ const SUBCOMMANDS: &[Command<Handler>] =
 /// What is asked of the entry at argument 2; null if there is none. Looking is no access.
 fn ask<T>(call: &mut Call<'_, '_, '_>, of: impl Fn(&Entry<'_>) -> T) -> Option<T> {
     let key = call.key(2);
-    let answer = call.txn.find(call.db, &key, Lookup::Peek).map(|entry| of(&entry));
+    let answer = call.txn.find(call.db, &key, Lookup::Quiet).map(|entry| of(&entry));
     if answer.is_none() {
         call.reply.null();
     }

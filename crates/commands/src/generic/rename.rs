@@ -75,10 +75,7 @@ fn move_name(call: &mut Call<'_, '_, '_>, replace: bool) -> Result<bool, &'stati
         return Ok(false);
     }
     call.txn.rename((call.db, &from), (call.db, &to)).map_err(|_| errors::NO_MEMORY_FOR_KEY)?;
-    // Valkey removes what it replaces, so the target counts as new in any case.
-    call.created(&to);
-    call.event(EventClass::Generic, "rename_from", from.bytes);
-    call.event(EventClass::Generic, "rename_to", to.bytes);
-    call.log_verbatim();
+    call.event(EventClass::Generic, "rename_from", &from);
+    call.wrote(EventClass::Generic, "rename_to", &to, 1);
     Ok(true)
 }

@@ -75,8 +75,8 @@ fn restore(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     if expiry.is_some_and(|moment| call.is_over(moment)) {
         if replaced {
-            call.event(EventClass::Generic, "del", key.bytes);
-            call.log(&[b"UNLINK", key.bytes]);
+            call.wrote(EventClass::Generic, "del", &key, 1);
+            call.record(&[b"UNLINK", key.bytes]);
         }
         call.reply.ok();
         return Outcome::Done;
@@ -89,20 +89,19 @@ fn restore(call: &mut Call<'_, '_, '_>) -> Outcome {
     if let Some(access) = options.access {
         call.txn.note_access(call.db, &key, access);
     }
-    call.created(&key);
-    call.event(EventClass::Generic, "restore", key.bytes);
-    log(call, &key, expiry.filter(|_| !options.absolute));
+    call.wrote(EventClass::Generic, "restore", &key, 1);
+    record(call, &key, expiry.filter(|_| !options.absolute));
     call.reply.ok();
     Outcome::Done
 }
 
 /// A span becomes the moment at which it ends.
-fn log(call: &mut Call<'_, '_, '_>, key: &Key<'_>, computed: Option<UnixMs>) {
-    let Some(moment) = computed else { return call.log_verbatim() };
+fn record(call: &mut Call<'_, '_, '_>, key: &Key<'_>, computed: Option<UnixMs>) {
+    let Some(moment) = computed else { return };
     let args = call.args;
     let mut room = [0; I64_BYTES_MAX];
     let moment = write_i64(moment.0, &mut room);
-    call.log_words(|words| {
+    call.record_words(|words| {
         words.extend([args.get(0), key.bytes, moment]);
         words.extend(args.from(3).iter());
         words.push(b"ABSTTL");

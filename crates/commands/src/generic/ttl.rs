@@ -100,10 +100,7 @@ fn reply_moment(call: &mut Call<'_, '_, '_>, number: impl Fn(UnixMs, UnixMs) -> 
     let number = match call.txn.find(call.db, &key, Lookup::Peek).map(|entry| entry.expiry) {
         Some(Some(moment)) => number(moment, now),
         Some(None) => LIVES_FOR_EVER,
-        None => {
-            call.missed(&key);
-            NO_SUCH_KEY
-        }
+        None => NO_SUCH_KEY,
     };
     call.reply.integer(number);
     Outcome::Done
@@ -131,8 +128,7 @@ fn persist(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.out_of_memory();
     };
     if had_expiry {
-        call.event(EventClass::Generic, "persist", key.bytes);
-        call.log_verbatim();
+        call.wrote(EventClass::Generic, "persist", &key, 1);
     }
     call.reply.integer(i64::from(had_expiry));
     Outcome::Done

@@ -344,10 +344,7 @@ fn look_up(call: &mut Call<'_, '_, '_>, source: &Key<'_>) -> Option<bool> {
     match call.txn.find(call.db, source, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Zset(_)) => Some(true),
         Some(_) => None,
-        None => {
-            call.missed(source);
-            Some(false)
-        }
+        None => Some(false),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::call::is_word;
 use crate::element::reply_element;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{Element, Full, HashEdit, Key, UnixMs};
+use isotherm_keyspace::{Element, EventClass, Full, HashEdit, Key, UnixMs};
 use isotherm_resp::errors;
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::{LongDouble, parse_i64};
@@ -85,22 +85,18 @@ fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Out
         }
         Ok::<_, Full>((created, expired, at))
     });
-    let ((created, expired, end), edited) = finished(edited).map_err(|error| call.fail(error))?;
+    let (created, expired, end) = finished(edited).map_err(|error| call.fail(error))?;
     if end == 2 {
         return Err(call.out_of_memory());
-    }
-    if edited.created {
-        call.created(&key);
     }
     if expired {
         call.hash_event("hexpired", &key);
     }
-    call.hash_event("hset", &key);
+    call.wrote(EventClass::Hash, "hset", &key, end as u64 / 2 - 1);
     if end < args.len() {
-        call.log_first(end, end as u64 / 2 - 1);
+        call.record_first(end);
         return Err(call.out_of_memory());
     }
-    call.log_changes(args.len() as u64 / 2 - 1);
     Ok(created)
 }
 
@@ -132,23 +128,18 @@ fn hsetnx(call: &mut Call<'_, '_, '_>) -> Outcome {
         edit.expect(1, field.len().max(value.len()))?;
         Ok(Some((edit.set(field, value, None, false)?, volatile)))
     });
-    let (set, edited) = or_fail!(call, finished(edited));
+    let set = or_fail!(call, finished(edited));
     let Some((set, volatile)) = set else {
         call.reply.integer(0);
         return done();
     };
-    if edited.created {
-        call.created(&key);
-    }
     if set.was_expired {
         call.hash_event("hexpired", &key);
     }
-    call.hash_event("hset", &key);
+    call.wrote(EventClass::Hash, "hset", &key, 1);
     // Elsewhere the field may be there still.
     if volatile {
-        call.log(&[b"HSET", key.bytes, field, value])
-    } else {
-        call.log_verbatim()
+        call.record(&[b"HSET", key.bytes, field, value]);
     }
     call.reply.integer(1);
     done()
@@ -181,28 +172,25 @@ fn count(
         let set = edit.set(field, &text, expiry, false)?;
         Ok(Ok(Counted { text, expiry, was_expired: set.was_expired, volatile }))
     });
-    let (counted, edited) = finished(edited).map_err(|error| call.fail(error))?;
+    let counted = finished(edited).map_err(|error| call.fail(error))?;
     let counted = counted.map_err(|error| call.fail(error))?;
-    if edited.created {
-        call.created(key);
-    }
     if counted.was_expired {
         call.hash_event("hexpired", key);
     }
-    call.hash_event(event, key);
+    call.wrote(EventClass::Hash, event, key, 1);
     Ok(counted)
 }
 
 /// The log gets the result, with the field's time if it has one.
-fn log_result(call: &mut Call<'_, '_, '_>, key: &Key<'_>, field: &[u8], counted: &Counted) {
+fn record_result(call: &mut Call<'_, '_, '_>, key: &Key<'_>, field: &[u8], counted: &Counted) {
     match counted.expiry {
-        None => call.log(&[b"HSET", key.bytes, field, &counted.text]),
+        None => call.record(&[b"HSET", key.bytes, field, &counted.text]),
         Some(at) => {
             let mut room = [0; I64_BYTES_MAX];
             let at = write_i64(at.get(), &mut room);
             let command: [&[u8]; 8] =
                 [b"HSETEX", key.bytes, b"PXAT", at, b"FIELDS", b"1", field, &counted.text];
-            call.log(&command);
+            call.record(&command);
         }
     }
 }
@@ -244,9 +232,7 @@ fn hincrby(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(outcome) => return outcome,
     };
     if counted.volatile {
-        log_result(call, &key, field, &counted)
-    } else {
-        call.log_verbatim()
+        record_result(call, &key, field, &counted);
     }
     call.reply.integer(sum);
     done()
@@ -290,7 +276,7 @@ fn hincrbyfloat(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok(counted) => counted,
         Err(outcome) => return outcome,
     };
-    log_result(call, &key, field, &counted);
+    record_result(call, &key, field, &counted);
     call.reply.bulk(&counted.text);
     done()
 }
@@ -318,14 +304,10 @@ fn hdel(call: &mut Call<'_, '_, '_>) -> Outcome {
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
         Ok(args.from(2).iter().filter(|field| edit.remove(field, false)).count())
     });
-    let (deleted, edited) = or_fail!(call, finished(edited));
+    let deleted = or_fail!(call, finished(edited));
     call.reply.integer(deleted as i64);
     if deleted > 0 {
-        call.hash_event("hdel", &key);
-        if edited.emptied {
-            call.emptied(&key);
-        }
-        call.log_changes(deleted as u64);
+        call.wrote(EventClass::Hash, "hdel", &key, deleted as u64);
     }
     done()
 }
@@ -367,7 +349,7 @@ fn hgetdel(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok(deleted)
     });
-    let (deleted, edited) = match finished(edited) {
+    let deleted = match finished(edited) {
         Ok(done) => done,
         Err(error) => {
             call.reply.truncate(mark);
@@ -375,11 +357,7 @@ fn hgetdel(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
     };
     if deleted > 0 {
-        call.hash_event("hdel", &key);
-        if edited.emptied {
-            call.emptied(&key);
-        }
-        call.log_changes(deleted);
+        call.wrote(EventClass::Hash, "hdel", &key, deleted);
     }
     done()
 }

@@ -5,7 +5,7 @@ use crate::arguments::{CONDITION, FIELDS};
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{Lookup, UnixMs};
+use isotherm_keyspace::{EventClass, Lookup, UnixMs};
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
@@ -105,7 +105,7 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
         }
         Ok(results)
     });
-    let (results, edited) = or_fail!(call, finished(edited));
+    let results = or_fail!(call, finished(edited));
     if results.len() < args.len() - first {
         _ = call.out_of_memory();
     } else {
@@ -116,28 +116,23 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
     let (set, expired) = (count(SET), count(OVER));
     if expired > 0 {
         let gone = args.from(first).iter().zip(&results).filter(|(_, result)| **result == OVER);
-        call.txn.dirty += set + expired - 1;
-        call.log_words(|words| {
+        call.record_words(|words| {
             words.extend([b"HDEL", args.get(1)]);
             words.extend(gone.map(|(field, _)| field));
         });
-        call.hash_event("hexpired", &key);
+        call.wrote(EventClass::Hash, "hexpired", &key, set + expired);
     } else if set > 0 {
-        call.txn.dirty += set - 1;
         let mut room = [0; I64_BYTES_MAX];
         let number = write_i64(moment.get(), &mut room);
         let (mut count, tried) = ([0; I64_BYTES_MAX], results.len());
         let count = write_i64(tried as i64, &mut count);
-        call.log_words(|words| {
+        call.record_words(|words| {
             words.extend([b"HPEXPIREAT", args.get(1), number]);
             words.extend(args.from(3).iter().take(first - 4));
             words.push(count);
             words.extend(args.from(first).iter().take(tried));
         });
-        call.hash_event("hexpire", &key);
-    }
-    if edited.emptied {
-        call.emptied(&key);
+        call.wrote(EventClass::Hash, "hexpire", &key, set);
     }
     done()
 }
@@ -288,13 +283,12 @@ fn hpersist(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok(results)
     });
-    let (results, _) = or_fail!(call, finished(edited));
+    let results = or_fail!(call, finished(edited));
     call.reply.array(results.len());
     results.iter().for_each(|result| call.reply.integer(*result));
     let changes = results.iter().filter(|result| **result == SET).count() as u64;
     if changes > 0 {
-        call.hash_event("hpersist", &key);
-        call.log_changes(changes);
+        call.wrote(EventClass::Hash, "hpersist", &key, changes);
     }
     done()
 }
@@ -318,9 +312,6 @@ fn tell_times(call: &mut Call<'_, '_, '_>, base: UnixMs, seconds: bool) -> Outco
             }
         };
         call.reply.integer(number);
-    }
-    if found.is_none() {
-        call.missed(&key);
     }
     done()
 }

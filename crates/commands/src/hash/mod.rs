@@ -56,24 +56,17 @@ fn hash(found: Option<Entry<'_>>) -> Result<Option<HashView<'_>>, &'static str> 
 }
 
 /// What came of an edit whose closure may find no memory, or the error to reply.
-fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<(R, Edited<()>), &'static str> {
+fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<R, &'static str> {
     let edited = edited.map_err(|error| match error {
         EditError::WrongType => errors::WRONG_TYPE,
         EditError::Full => errors::NO_MEMORY_FOR_KEY,
     })?;
-    let Edited { result, changed, created, emptied } = edited;
-    let result = result.map_err(|_| errors::NO_MEMORY_FOR_KEY)?;
-    Ok((result, Edited { result: (), changed, created, emptied }))
+    edited.result.map_err(|_| errors::NO_MEMORY_FOR_KEY)
 }
 
 impl Call<'_, '_, '_> {
     fn hash_event(&mut self, name: &'static str, key: &Key<'_>) {
-        self.event(EventClass::Hash, name, key.bytes);
-    }
-
-    /// The last field has left, and the key with it.
-    fn emptied(&mut self, key: &Key<'_>) {
-        self.event(EventClass::Generic, "del", key.bytes);
+        self.event(EventClass::Hash, name, key);
     }
 }
 

@@ -32,7 +32,6 @@ fn hget(call: &mut Call<'_, '_, '_>) -> Outcome {
         },
         None => {
             call.reply.null();
-            call.missed(&key);
         }
     }
     done()
@@ -65,9 +64,6 @@ fn hmget(call: &mut Call<'_, '_, '_>) -> Outcome {
             None => call.reply.null(),
         }
     }
-    if found.is_none() {
-        call.missed(&key);
-    }
     done()
 }
 
@@ -77,9 +73,6 @@ fn number(call: &mut Call<'_, '_, '_>, of: impl Fn(&isotherm_keyspace::HashView<
     let found = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read)));
     let number = found.map(|view| of(&view));
     call.reply.integer(number.unwrap_or(0) as i64);
-    if number.is_none() {
-        call.missed(&key);
-    }
     done()
 }
 
@@ -170,7 +163,6 @@ fn hgetall(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let Some(view) = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) else {
         call.reply.map(0);
-        call.missed(&key);
         return done();
     };
     let (open, mut count) = (call.reply.defer(), 0);
@@ -188,7 +180,6 @@ fn list(call: &mut Call<'_, '_, '_>, fields: bool) -> Outcome {
     let key = call.key(1);
     let Some(view) = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) else {
         call.reply.array(0);
-        call.missed(&key);
         return done();
     };
     let (open, mut count) = (call.reply.defer(), 0);

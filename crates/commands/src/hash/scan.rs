@@ -42,7 +42,6 @@ fn hscan(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, args) = (call.key(1), call.args);
     let Some(view) = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) else {
         write_scan(call.reply, 0, 0, &[]);
-        call.missed(&key);
         return done();
     };
     let options = or_fail!(call, ScanOptions::parse(args, ScanKind::Hash));
@@ -99,7 +98,6 @@ fn hrandfield(call: &mut Call<'_, '_, '_>) -> Outcome {
         },
         None => {
             call.reply.null();
-            call.missed(&key);
         }
     }
     done()
@@ -121,7 +119,6 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let Some(view) = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))) else {
         call.reply.array(0);
-        call.missed(&key);
         return done();
     };
     let nested = values && call.reply.proto == Protocol::Resp3;

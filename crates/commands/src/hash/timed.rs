@@ -7,7 +7,7 @@ use crate::call::is_word;
 use crate::element::reply_element;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{Full, Lookup, UnixMs};
+use isotherm_keyspace::{EventClass, Full, Lookup, UnixMs};
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 
@@ -175,7 +175,7 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok(Some(stored))
     });
-    let (stored, edited) = or_fail!(call, finished(edited));
+    let stored = or_fail!(call, finished(edited));
     let Some(stored) = stored else {
         call.reply.integer(0);
         return done();
@@ -183,20 +183,16 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     if stored.end == options.first {
         return call.out_of_memory();
     }
-    if edited.created || !exists {
-        call.created(&key);
-    }
     if !stored.expired.is_empty() {
         call.hash_event("hexpired", &key);
         if options.keep {
-            call.txn.dirty = call.txn.dirty.wrapping_sub(1);
-            call.log_words(|words| {
+            call.record_words(|words| {
                 words.extend([b"HDEL", args.get(1)]);
                 words.extend(&stored.expired);
             });
         }
     }
-    log_hsetex(call, &options, moment, over, &stored);
+    record_hsetex(call, &options, moment, over, &stored);
     call.hash_event("hset", &key);
     if moment.is_some() {
         call.hash_event("hexpire", &key);
@@ -204,8 +200,8 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     if over {
         call.hash_event("hexpired", &key);
     }
-    if edited.emptied || over && !exists {
-        call.emptied(&key);
+    if over && !exists {
+        call.event(EventClass::Generic, "del", &key);
     }
     if stored.end < args.len() {
         return call.out_of_memory();
@@ -215,7 +211,7 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
 }
 
 /// HDEL of what left at once; else without conditions, and with the moment.
-fn log_hsetex(
+fn record_hsetex(
     call: &mut Call<'_, '_, '_>,
     options: &Options,
     moment: Option<UnixMs>,
@@ -227,23 +223,23 @@ fn log_hsetex(
         if stored.gone.is_empty() {
             return;
         }
-        call.txn.dirty += stored.gone.len() as u64 - 1;
-        return call.log_words(|words| {
+        call.count(stored.gone.len() as u64);
+        return call.record_words(|words| {
             words.extend([b"HDEL", args.get(1)]);
             words.extend(&stored.gone);
         });
     }
     let fields = (stored.end - options.first) as u64 / 2;
+    call.count(fields);
     let conditional = options.nx || options.xx || options.fnx || options.fxx;
     let is_canonical = options.time.is_none_or(|time| !time.seconds && !time.relative);
     if !conditional && is_canonical && stored.end == args.len() {
-        return call.log_changes(fields);
+        return call.record_request();
     }
-    call.txn.dirty += fields - 1;
     let (mut room, mut count) = ([0; I64_BYTES_MAX], [0; I64_BYTES_MAX]);
     let number = write_i64(moment.map_or(0, UnixMs::get), &mut room);
     let count = write_i64(fields as i64, &mut count);
-    call.log_words(|words| {
+    call.record_words(|words| {
         let mut at = 0;
         while at < stored.end {
             let is_option = at >= 2 && at < options.first;
@@ -294,12 +290,9 @@ pub const HGETEX: Command<Handler> = Command::new(
 fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, args) = (call.key(1), call.args);
     let options = or_fail!(call, Options::parse(args, 1));
-    let exists = or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read))).is_some();
+    or_fail!(call, hash(call.txn.find(call.db, &key, Lookup::Read)));
     let moment = or_fail!(call, options.moment(args, call.txn.now(), HGETEX.spec.name));
     let over = moment.is_some_and(|moment| call.is_over(moment));
-    if !exists {
-        call.missed(&key);
-    }
     let mark = call.reply.len();
     call.reply.array(args.len() - options.first);
     let reply = &mut *call.reply;
@@ -326,7 +319,7 @@ fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok::<_, Full>((changed, full))
     });
-    let ((changed, full), edited) = match finished(edited) {
+    let (changed, full) = match finished(edited) {
         Ok(done) => done,
         Err(error) => {
             call.reply.truncate(mark);
@@ -340,11 +333,10 @@ fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     if changed.is_empty() {
         return done();
     }
-    call.txn.dirty += changed.len() as u64 - 1;
     let (mut at, mut count) = ([0; I64_BYTES_MAX], [0; I64_BYTES_MAX]);
     let at = write_i64(moment.map_or(0, UnixMs::get), &mut at);
     let count = write_i64(changed.len() as i64, &mut count);
-    call.log_words(|words| {
+    call.record_words(|words| {
         match (over, moment) {
             (true, _) => words.extend([b"HDEL", args.get(1)]),
             (_, Some(_)) => words.extend([b"HPEXPIREAT", args.get(1), at, b"FIELDS", count]),
@@ -357,9 +349,6 @@ fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         (_, Some(_)) => "hexpire",
         (_, None) => "hpersist",
     };
-    call.hash_event(event, &key);
-    if edited.emptied {
-        call.emptied(&key);
-    }
+    call.wrote(EventClass::Hash, event, &key, changed.len() as u64);
     done()
 }

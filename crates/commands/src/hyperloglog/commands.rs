@@ -97,8 +97,7 @@ fn pfadd(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(wrong) => return call.fail(wrong.text()),
     };
     if changes > 0 {
-        call.event(EventClass::String, "pfadd", key.bytes);
-        call.log_changes(changes);
+        call.wrote(EventClass::String, "pfadd", &key, changes);
     }
     call.reply.integer(i64::from(changes > 0));
     Outcome::Done
@@ -110,7 +109,6 @@ fn add_to_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<u64, Wrong> 
     let changes = 1 + add_all(call, &mut bytes).expect("a new sketch is sound");
     sketch::outdate(&mut bytes);
     call.txn.set(call.db, key, NewValue::Raw(&bytes), Expiry::Clear)?;
-    call.created(key);
     Ok(changes)
 }
 
@@ -186,7 +184,6 @@ fn pfcount(call: &mut Call<'_, '_, '_>) -> Outcome {
 fn count_one(call: &mut Call<'_, '_, '_>) -> Result<(), Wrong> {
     let key = call.key(1);
     let Some(entry) = call.txn.find(call.db, &key, Lookup::Read) else {
-        call.missed(&key);
         call.reply.integer(0);
         return Ok(());
     };
@@ -207,7 +204,7 @@ fn count_one(call: &mut Call<'_, '_, '_>) -> Result<(), Wrong> {
             let number = estimate::estimate(&counted?);
             sketch::store_estimate(room, number);
             call.txn.touch(call.db, &key);
-            call.log_verbatim();
+            call.count(1);
             number
         }
     };
@@ -229,7 +226,6 @@ fn merge_all(call: &mut Call<'_, '_, '_>, registers: &mut Registers) -> Result<b
     for at in 1..call.args.len() {
         let key = call.key(at);
         let Some(entry) = call.txn.find(call.db, &key, Lookup::Read) else {
-            call.missed(&key);
             continue;
         };
         let mut room = text::NO_TEXT;
@@ -273,7 +269,6 @@ fn store(call: &mut Call<'_, '_, '_>, registers: &Registers, dense: bool) -> Res
         Some(entry) => Some(sketch_of(&entry, &mut room)?.0.to_vec()),
         None => None,
     };
-    let is_new = found.is_none();
     let mut bytes = found.unwrap_or_else(sketch::new);
     if dense {
         if sketch::form_of(&bytes) == Some(Form::Sparse) {
@@ -287,11 +282,7 @@ fn store(call: &mut Call<'_, '_, '_>, registers: &Registers, dense: bool) -> Res
     }
     sketch::outdate(&mut bytes);
     call.txn.set(call.db, &key, NewValue::Raw(&bytes), Expiry::Keep)?;
-    if is_new {
-        call.created(&key);
-    }
-    call.event(EventClass::String, "pfadd", key.bytes);
-    call.log_verbatim();
+    call.wrote(EventClass::String, "pfadd", &key, 1);
     call.reply.ok();
     Ok(())
 }

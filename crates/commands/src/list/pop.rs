@@ -72,8 +72,9 @@ fn pop(call: &mut Call<'_, '_, '_>, end: End, name: &str) -> Outcome {
                 None => take(call, &key, end, 1, Shape::One),
                 Some(count) => take(call, &key, end, count, Shape::Many),
             };
-            let Ok(popped) = popped else { return call.out_of_memory() };
-            call.log_changes(popped);
+            if popped.is_err() {
+                return call.out_of_memory();
+            }
         }
     }
     Outcome::Done
@@ -105,7 +106,7 @@ enum Shape {
     KeyAndMany,
 }
 
-/// Pops up to `count` elements of a list that is there, and replies them. How many. Events follow, the log does not.
+/// Pops up to `count` elements of a list that is there, and replies them. How many.
 fn take(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -136,10 +137,9 @@ fn take(
         }
         list.remove(if end == End::Front { 0 } else { list.len() - count }, count).map(|()| count)
     });
-    let popped = edited.and_then(|edited| Ok((edited.result?, edited.emptied)));
-    match popped {
-        Ok((count, emptied)) => {
-            removed(call, key, end, emptied);
+    match edited.and_then(|edited| Ok(edited.result?)) {
+        Ok(count) => {
+            call.wrote(EventClass::List, pop_event(end), key, count);
             Ok(count)
         }
         Err(error) => {
@@ -149,15 +149,11 @@ fn take(
     }
 }
 
-/// The events of elements that were popped.
-pub(super) fn removed(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, emptied: bool) {
-    let event = match end {
+/// The event of elements that were popped.
+pub(super) fn pop_event(end: End) -> &'static str {
+    match end {
         End::Front => "lpop",
         End::Back => "rpop",
-    };
-    call.event(EventClass::List, event, key.bytes);
-    if emptied {
-        call.event(EventClass::Generic, "del", key.bytes);
     }
 }
 
@@ -327,11 +323,10 @@ fn pop_first(
         let Ok(popped) = take(call, &key, end, count.unwrap_or(1), shape) else {
             return Some(call.out_of_memory());
         };
-        call.txn.dirty += popped - 1;
         let mut number = [0; I64_BYTES_MAX];
         let number = write_i64(popped as i64, &mut number);
         let words = [pop_word(end), key.bytes, number];
-        call.log(if count.is_some() { &words } else { &words[..2] });
+        call.record(if count.is_some() { &words } else { &words[..2] });
         return Some(Outcome::Done);
     }
     None

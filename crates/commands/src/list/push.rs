@@ -119,20 +119,16 @@ fn push(call: &mut Call<'_, '_, '_>, end: End, only_present: bool) -> Outcome {
     };
     let (done, before, len) = edited.result;
     let pushed = len - before;
-    if edited.created {
-        call.created(&key);
-    }
     if pushed > 0 {
-        call.event(EventClass::List, push_event(end), key.bytes);
+        call.wrote(EventClass::List, push_event(end), &key, pushed);
     }
     if done.is_ok() {
         call.reply.integer(len as i64);
-        call.log_changes(pushed);
         return Outcome::Done;
     }
     if pushed > 0 {
         // The log gets what is there.
-        call.log_first(2 + pushed as usize, pushed);
+        call.record_first(2 + pushed as usize);
     }
     call.out_of_memory()
 }
@@ -191,9 +187,8 @@ fn linsert(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(_) => return call.out_of_memory(),
         Ok(None) => call.reply.integer(-1),
         Ok(Some(len)) => {
-            call.event(EventClass::List, "linsert", key.bytes);
+            call.wrote(EventClass::List, "linsert", &key, 1);
             call.reply.integer(len as i64);
-            call.log_verbatim();
         }
     }
     Outcome::Done
@@ -239,8 +234,7 @@ fn lset(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok(Ok(false)) => return call.fail(errors::INDEX_OUT_OF_RANGE),
         Ok(Ok(true)) => {}
     }
-    call.event(EventClass::List, "lset", key.bytes);
+    call.wrote(EventClass::List, "lset", &key, 1);
     call.reply.ok();
-    call.log_verbatim();
     Outcome::Done
 }

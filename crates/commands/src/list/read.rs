@@ -31,7 +31,6 @@ fn llen(call: &mut Call<'_, '_, '_>) -> Outcome {
         Some(_) => return call.fail(errors::WRONG_TYPE),
         None => {
             call.reply.integer(0);
-            call.missed(&key);
         }
     }
     Outcome::Done
@@ -67,7 +66,6 @@ fn lindex(call: &mut Call<'_, '_, '_>) -> Outcome {
         Some(_) => return call.fail(errors::WRONG_TYPE),
         None => {
             reply.null();
-            call.missed(&key);
         }
     }
     Outcome::Done
@@ -108,7 +106,6 @@ fn lrange(call: &mut Call<'_, '_, '_>) -> Outcome {
         Some(_) => return call.fail(errors::WRONG_TYPE),
         None => {
             reply.array(0);
-            call.missed(&key);
         }
     }
     Outcome::Done
@@ -221,13 +218,10 @@ fn lpos(call: &mut Call<'_, '_, '_>) -> Outcome {
             }
         },
         Some(_) => return call.fail(errors::WRONG_TYPE),
-        None => {
-            match search.count {
-                Some(_) => reply.array(0),
-                None => reply.null(),
-            }
-            call.missed(&key);
-        }
+        None => match search.count {
+            Some(_) => reply.array(0),
+            None => reply.null(),
+        },
     }
     Outcome::Done
 }

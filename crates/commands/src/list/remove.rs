@@ -45,11 +45,7 @@ fn lrem(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let Ok(removed) = edited.result else { return call.out_of_memory() };
     if removed > 0 {
-        call.event(EventClass::List, "lrem", key.bytes);
-        if edited.emptied {
-            call.event(EventClass::Generic, "del", key.bytes);
-        }
-        call.log_changes(removed);
+        call.wrote(EventClass::List, "lrem", &key, removed);
     }
     call.reply.integer(removed as i64);
     Outcome::Done
@@ -95,13 +91,7 @@ fn ltrim(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(EditError::Full) => return call.out_of_memory(),
     };
     let Ok(trimmed) = edited.result else { return call.out_of_memory() };
-    call.event(EventClass::List, "ltrim", key.bytes);
-    if edited.emptied {
-        call.event(EventClass::Generic, "del", key.bytes);
-    }
-    if trimmed > 0 {
-        call.log_changes(trimmed);
-    }
+    call.wrote(EventClass::List, "ltrim", &key, trimmed);
     call.reply.ok();
     Outcome::Done
 }

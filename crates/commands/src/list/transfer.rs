@@ -1,6 +1,6 @@
 //! Elements change lists: LMOVE RPOPLPUSH, and the immediate part of BLMOVE BRPOPLPUSH.
 
-use super::pop::{Found, kind_of, removed, take_one};
+use super::pop::{Found, kind_of, pop_event, take_one};
 use super::push::push_event;
 use crate::spec::*;
 use crate::wait::Wait;
@@ -169,14 +169,14 @@ fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> 
         return Some(call.fail(errors::WRONG_TYPE));
     }
     let limits = &call.settings.limits;
-    let (created, emptied, element) = if source.bytes == target.bytes {
+    let element = if source.bytes == target.bytes {
         let moved = call.txn.edit_list(call.db, &source, limits, |list| {
             let element = take_one(list, from)?;
             list.push(to, std::iter::once(&element[..]))?;
             Ok::<_, EditError>(element)
         });
         match moved.and_then(|edited| edited.result) {
-            Ok(element) => (false, false, element),
+            Ok(element) => element,
             Err(_) => return Some(call.out_of_memory()),
         }
     } else {
@@ -189,34 +189,30 @@ fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> 
         };
         let pushed =
             call.txn.edit_list(call.db, &target, limits, |list| list.push(to, std::iter::once(&element[..])));
-        let created = match pushed {
-            Ok(edited) if edited.result.is_ok() => edited.created,
-            _ => return Some(call.out_of_memory()),
-        };
+        if !pushed.is_ok_and(|edited| edited.result.is_ok()) {
+            return Some(call.out_of_memory());
+        }
         let taken = call.txn.edit_list(call.db, &source, limits, |list| take_one(list, from));
         match taken {
-            Ok(edited) if edited.result.is_ok() => (created, edited.emptied, element),
+            Ok(edited) if edited.result.is_ok() => element,
             _ => return Some(call.out_of_memory()),
         }
     };
-    if created {
-        call.created(&target);
-    }
-    call.event(EventClass::List, push_event(to), target.bytes);
+    call.wrote(EventClass::List, push_event(to), &target, 1);
+    call.event(EventClass::List, pop_event(from), &source);
     call.reply.bulk(&element);
-    removed(call, &source, from, emptied);
-    log(call, from, to);
+    record(call, from, to);
     Some(Outcome::Done)
 }
 
 /// What does not wait: LMOVE for BLMOVE, RPOPLPUSH for BRPOPLPUSH.
-fn log(call: &mut Call<'_, '_, '_>, from: End, to: End) {
+fn record(call: &mut Call<'_, '_, '_>, from: End, to: End) {
     let args = call.args;
     match args.len() {
         // BLMOVE source target from to timeout
-        6 => call.log(&[b"LMOVE", args.get(1), args.get(2), args.get(3), args.get(4)]),
+        6 => call.record(&[b"LMOVE", args.get(1), args.get(2), args.get(3), args.get(4)]),
         // BRPOPLPUSH source target timeout
-        4 if (from, to) == (End::Back, End::Front) => call.log(&[b"RPOPLPUSH", args.get(1), args.get(2)]),
-        _ => call.log_verbatim(),
+        4 if (from, to) == (End::Back, End::Front) => call.record(&[b"RPOPLPUSH", args.get(1), args.get(2)]),
+        _ => {}
     }
 }

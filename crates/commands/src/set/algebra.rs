@@ -36,9 +36,6 @@ impl Operands {
             let found = set(call.txn.find(call.db, &key, Lookup::Read))?;
             operands.all_ints &= found.is_none_or(|view| view.encoding() == Encoding::Intset);
             let len = found.map(|view| view.len());
-            if len.is_none() {
-                call.missed(&key);
-            }
             operands.sets.push((len, at));
         }
         Ok(operands)
@@ -142,11 +139,10 @@ fn reply_members(call: &mut Call<'_, '_, '_>, operation: Operation) -> Outcome {
 fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str) -> Outcome {
     let members = or_fail!(call, compute(call, 2..call.args.len(), operation));
     let target = call.key(1);
-    let existed = call.txn.remove(call.db, &target);
+    let existed = call.txn.clear(call.db, &target);
     if members.is_empty() {
         if existed {
-            call.event(EventClass::Generic, "del", target.bytes);
-            call.log_verbatim();
+            call.wrote(EventClass::Generic, "del", &target, 1);
         }
         call.reply.integer(0);
         return done();
@@ -162,16 +158,12 @@ fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str)
         // Half a result is none.
         call.txn.remove(call.db, &target);
         if existed {
-            call.event(EventClass::Generic, "del", target.bytes);
-            call.log(&[b"DEL", target.bytes]);
+            call.wrote(EventClass::Generic, "del", &target, 1);
+            call.record(&[b"DEL", target.bytes]);
         }
         return call.fail(error);
     }
-    if !existed {
-        call.created(&target);
-    }
-    call.set_event(event, &target);
-    call.log_verbatim();
+    call.wrote(EventClass::Set, event, &target, 1);
     call.reply.integer(members.len() as i64);
     done()
 }

@@ -34,21 +34,15 @@ fn sadd(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok::<_, Full>((added, tried))
     });
-    let ((added, tried), edited) = or_fail!(call, finished(edited));
-    if edited.created {
-        call.created(&key);
-    }
+    let (added, tried) = or_fail!(call, finished(edited));
     if added > 0 {
-        call.set_event("sadd", &key);
+        call.wrote(EventClass::Set, "sadd", &key, added);
     }
     if tried < args.len() - 2 {
         if added > 0 {
-            call.log_first(2 + tried, added);
+            call.record_first(2 + tried);
         }
         return call.out_of_memory();
-    }
-    if added > 0 {
-        call.log_changes(added);
     }
     call.reply.integer(added as i64);
     done()
@@ -76,13 +70,9 @@ fn srem(call: &mut Call<'_, '_, '_>) -> Outcome {
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
         Ok(args.from(2).iter().filter(|member| edit.remove(member)).count())
     });
-    let (removed, edited) = or_fail!(call, finished(edited));
+    let removed = or_fail!(call, finished(edited));
     if removed > 0 {
-        call.set_event("srem", &key);
-        if edited.emptied {
-            call.event(EventClass::Generic, "del", key.bytes);
-        }
-        call.log_changes(removed as u64);
+        call.wrote(EventClass::Set, "srem", &key, removed as u64);
     }
     call.reply.integer(removed as i64);
     done()
@@ -124,28 +114,19 @@ fn smove(call: &mut Call<'_, '_, '_>) -> Outcome {
         edit.expect(member, 1)?;
         edit.add(member)
     });
-    let (added, target) = or_fail!(call, finished(added));
+    let added = or_fail!(call, finished(added));
     let removed = call.txn.edit_set(call.db, &from, &call.settings.limits, |edit| Ok(edit.remove(member)));
-    let source = match finished(removed) {
-        Ok((_, source)) => source,
-        Err(error) => {
-            if added {
-                call.log(&[b"SADD", to.bytes, member]);
-            }
-            return call.fail(error);
+    if let Err(error) = finished(removed) {
+        if added {
+            call.wrote(EventClass::Set, "sadd", &to, 1);
+            call.record(&[b"SADD", to.bytes, member]);
         }
-    };
-    call.set_event("srem", &from);
-    if source.emptied {
-        call.event(EventClass::Generic, "del", from.bytes);
+        return call.fail(error);
     }
-    if target.created {
-        call.created(&to);
-    }
+    call.wrote(EventClass::Set, "srem", &from, 1);
     if added {
-        call.set_event("sadd", &to);
+        call.wrote(EventClass::Set, "sadd", &to, 1);
     }
-    call.log_changes(1 + u64::from(added));
     call.reply.integer(1);
     done()
 }
@@ -171,9 +152,6 @@ fn sismember(call: &mut Call<'_, '_, '_>) -> Outcome {
     let found = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read)));
     let is_member = found.map(|view| view.contains(member));
     call.reply.integer(i64::from(is_member == Some(true)));
-    if is_member.is_none() {
-        call.missed(&key);
-    }
     done()
 }
 
@@ -201,9 +179,6 @@ fn smismember(call: &mut Call<'_, '_, '_>) -> Outcome {
     for member in args.from(2).iter() {
         call.reply.integer(i64::from(found.is_some_and(|view| view.contains(member))));
     }
-    if found.is_none() {
-        call.missed(&key);
-    }
     done()
 }
 
@@ -227,9 +202,6 @@ fn scard(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let len = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))).map(|view| view.len());
     call.reply.integer(len.unwrap_or(0) as i64);
-    if len.is_none() {
-        call.missed(&key);
-    }
     done()
 }
 
@@ -259,7 +231,6 @@ fn smembers(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         None => {
             call.reply.set(0);
-            call.missed(&key);
         }
     }
     done()

@@ -5,8 +5,8 @@ mod member;
 mod random;
 
 use crate::spec::Command;
-use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EditError, Edited, Entry, EventClass, Full, Key, SetView, Value};
+use crate::{Handler, Outcome};
+use isotherm_keyspace::{EditError, Edited, Entry, Full, SetView, Value};
 use isotherm_resp::errors;
 
 pub const COMMANDS: &[Command<Handler>] = &[
@@ -40,20 +40,12 @@ fn set(found: Option<Entry<'_>>) -> Result<Option<SetView<'_>>, &'static str> {
 }
 
 /// What came of an edit whose closure may find no memory, or the error to reply.
-fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<(R, Edited<()>), &'static str> {
+fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<R, &'static str> {
     let edited = edited.map_err(|error| match error {
         EditError::WrongType => errors::WRONG_TYPE,
         EditError::Full => errors::NO_MEMORY_FOR_KEY,
     })?;
-    let Edited { result, changed, created, emptied } = edited;
-    let result = result.map_err(|_| errors::NO_MEMORY_FOR_KEY)?;
-    Ok((result, Edited { result: (), changed, created, emptied }))
-}
-
-impl Call<'_, '_, '_> {
-    fn set_event(&mut self, name: &'static str, key: &Key<'_>) {
-        self.event(EventClass::Set, name, key.bytes);
-    }
+    edited.result.map_err(|_| errors::NO_MEMORY_FOR_KEY)
 }
 
 /// Ends with the error.

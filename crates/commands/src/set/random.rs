@@ -42,17 +42,14 @@ fn spop(call: &mut Call<'_, '_, '_>) -> Outcome {
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
         Ok::<_, Full>((!edit.is_empty()).then(|| edit.pop(&mut |n| prng.below(n))))
     });
-    let (popped, edited) = or_fail!(call, finished(edited));
+    let popped = or_fail!(call, finished(edited));
     let Some(member) = popped else {
         call.reply.null();
         return done();
     };
-    call.set_event("spop", &key);
-    call.log(&[b"SREM", key.bytes, &member]);
+    call.wrote(EventClass::Set, "spop", &key, 1);
+    call.record(&[b"SREM", key.bytes, &member]);
     call.reply.bulk(&member);
-    if edited.emptied {
-        call.event(EventClass::Generic, "del", key.bytes);
-    }
     done()
 }
 
@@ -73,18 +70,16 @@ fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
         Ok::<_, Full>((0..count).map(|_| edit.pop(&mut |n| prng.below(n))).collect::<Vec<_>>())
     });
-    let (popped, _) = or_fail!(call, finished(edited));
-    call.set_event("spop", &key);
+    let popped = or_fail!(call, finished(edited));
+    call.wrote(EventClass::Set, "spop", &key, count);
     call.reply.set(popped.len());
     popped.iter().for_each(|member| call.reply.bulk(member));
-    let dirty = call.txn.dirty + count;
     for some in popped.chunks(LOGGED_MAX) {
-        call.log_words(|words| {
+        call.record_words(|words| {
             words.extend([b"SREM", key.bytes]);
             words.extend(some.iter().map(Vec::as_slice));
         });
     }
-    call.txn.dirty = dirty;
     done()
 }
 
@@ -95,11 +90,10 @@ fn pop_all(call: &mut Call<'_, '_, '_>, len: u64) -> Outcome {
         call.reply.set(view.len() as usize);
         view.for_each(|member| reply_element(call.reply, member));
     }
-    call.set_event("spop", &key);
+    call.wrote(EventClass::Set, "spop", &key, len);
     call.txn.remove(call.db, &key);
-    call.event(EventClass::Generic, "del", key.bytes);
-    call.txn.dirty += len - 1;
-    call.log(&[b"UNLINK", key.bytes]);
+    call.event(EventClass::Generic, "del", &key);
+    call.record(&[b"UNLINK", key.bytes]);
     done()
 }
 
@@ -133,7 +127,6 @@ fn srandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
         Some(view) => reply_element(call.reply, view.random(&mut |n| prng.below(n))),
         None => {
             call.reply.null();
-            call.missed(&key);
         }
     }
     done()
@@ -148,7 +141,6 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let Some(view) = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) else {
         call.reply.array(0);
-        call.missed(&key);
         return done();
     };
     let (reply, prng) = (&mut *call.reply, &mut *call.prng);
@@ -220,7 +212,6 @@ fn sscan(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, args) = (call.key(1), call.args);
     let Some(view) = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) else {
         write_scan(call.reply, 0, 0, &[]);
-        call.missed(&key);
         return done();
     };
     let options = or_fail!(call, ScanOptions::parse(args, ScanKind::Set));

@@ -183,21 +183,14 @@ pub(crate) fn add_members(
         Err(EditError::WrongType) => return call.fail(errors::WRONG_TYPE),
         Err(EditError::Full) => return call.out_of_memory(),
     };
-    if edited.created {
-        call.created(&key);
-    }
     let (done, full) = edited.result;
     let changes = done.added + done.updated;
     if changes > 0 {
         let name = if options.increment { "zincr" } else { "zadd" };
-        call.event(EventClass::Zset, name, key.bytes);
-    }
-    if changes > 0 && !done.not_a_number {
-        if stride == 2 {
-            call.log_changes(changes);
-        } else {
-            log_scores(call, options, scores, stride);
-            call.txn.dirty += changes - 1;
+        // Of an increment that ends in an error nothing is counted.
+        call.wrote(EventClass::Zset, name, &key, if done.not_a_number { 0 } else { changes });
+        if stride == 3 && !done.not_a_number {
+            record_scores(call, options, scores, stride);
         }
     }
     if full { call.out_of_memory() } else { reply(call, options, &done) }
@@ -236,13 +229,13 @@ fn add_each<'m, M: Iterator<Item = &'m [u8]>>(
 }
 
 /// The log gets ZADD with the options as they came, and scores in the place of positions.
-fn log_scores(call: &mut Call<'_, '_, '_>, options: &AddOptions, scores: &[f64], stride: usize) {
+fn record_scores(call: &mut Call<'_, '_, '_>, options: &AddOptions, scores: &[f64], stride: usize) {
     let mut texts = Vec::with_capacity(scores.len());
-    if call.txn.log_wanted() {
+    if call.records.is_wanted() {
         texts.extend(scores.iter().map(|score| isotherm_stdx::format_f64(*score)));
     }
     let args = call.args;
-    call.log_words(|words| {
+    call.record_words(|words| {
         words.push(b"ZADD");
         words.extend(args.iter().skip(1).take(options.members_at - 1));
         let members = args.iter().skip(options.members_at + stride - 1).step_by(stride);

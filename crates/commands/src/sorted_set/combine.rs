@@ -363,10 +363,7 @@ fn look_up<'c>(
             Some(Value::Zset(view)) => view.len(),
             Some(Value::Set(view)) => view.len(),
             Some(_) => return Err(errors::WRONG_TYPE),
-            None => {
-                call.missed(&key);
-                0
-            }
+            None => 0,
         };
         sources.push(Source { key, len, weight: 1.0 });
     }

@@ -121,8 +121,7 @@ pub(super) fn pop_first(
         write_popped(call, &key, &popped, shape);
         let mut room = [0; I64_BYTES_MAX];
         let words = [end.command(), key.bytes, write_u64(popped.len() as u64, &mut room)];
-        call.log(if shape == Shape::Flat { &words[..2] } else { &words });
-        call.txn.dirty += popped.len() as u64 - 1;
+        call.record(if shape == Shape::Flat { &words[..2] } else { &words });
         return Some(Outcome::Done);
     }
     None
@@ -205,7 +204,6 @@ fn pop_from_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
             call.reply.double(*score);
         }
     }
-    call.log_changes(popped.len() as u64);
     Outcome::Done
 }
 
@@ -219,9 +217,6 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, count: u64) -> Opti
         popped
     });
     let edited = edited.ok()?;
-    call.event(EventClass::Zset, end.event(), key.bytes);
-    if edited.emptied {
-        call.event(EventClass::Generic, "del", key.bytes);
-    }
+    call.wrote(EventClass::Zset, end.event(), key, edited.result.len() as u64);
     Some(edited.result)
 }

@@ -223,7 +223,7 @@ fn zrangestore(call: &mut Call<'_, '_, '_>) -> Outcome {
             });
         }
         Some(_) => return call.fail(errors::WRONG_TYPE),
-        None => call.missed(&source),
+        None => {}
     }
     let target = call.key(1);
     store_members(call, &target, &members, "zrangestore", 1)

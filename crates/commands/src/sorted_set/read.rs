@@ -19,7 +19,6 @@ pub(crate) fn read_zset(
         Some(_) => call.reply.error(errors::WRONG_TYPE),
         None => {
             absent(call.reply);
-            call.missed(&key);
         }
     }
     Outcome::Done

@@ -129,11 +129,7 @@ fn remove(
         Err(EditError::Full) => return call.out_of_memory(),
     };
     if edited.result > 0 {
-        call.event(EventClass::Zset, event, key.bytes);
-        if edited.emptied {
-            call.event(EventClass::Generic, "del", key.bytes);
-        }
-        call.log_changes(edited.result);
+        call.wrote(EventClass::Zset, event, &key, edited.result);
     }
     call.reply.integer(edited.result as i64);
     Outcome::Done

@@ -14,11 +14,10 @@ pub(crate) fn store_members(
     event: &'static str,
     changes: u64,
 ) -> Outcome {
-    let existed = call.txn.remove(call.db, key);
+    let existed = call.txn.clear(call.db, key);
     if members.is_empty() {
         if existed {
-            call.event(EventClass::Generic, "del", key.bytes);
-            call.log_verbatim();
+            call.wrote(EventClass::Generic, "del", key, 1);
         }
         call.reply.integer(0);
         return Outcome::Done;
@@ -29,11 +28,7 @@ pub(crate) fn store_members(
     if !matches!(&stored, Ok(edited) if edited.result == Ok(())) {
         return stored_too_little(call, key, existed);
     }
-    if !existed {
-        call.created(key);
-    }
-    call.event(EventClass::Zset, event, key.bytes);
-    call.log_changes(changes);
+    call.wrote(EventClass::Zset, event, key, changes);
     call.reply.integer(members.len() as i64);
     Outcome::Done
 }
@@ -43,8 +38,8 @@ pub(crate) fn store_members(
 fn stored_too_little(call: &mut Call<'_, '_, '_>, key: &Key<'_>, existed: bool) -> Outcome {
     call.txn.remove(call.db, key);
     if existed {
-        call.event(EventClass::Generic, "del", key.bytes);
-        call.log(&[b"DEL", key.bytes]);
+        call.wrote(EventClass::Generic, "del", key, 1);
+        call.record(&[b"DEL", key.bytes]);
     }
     call.out_of_memory()
 }

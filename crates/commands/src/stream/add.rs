@@ -100,8 +100,8 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
         let text = options.trimming.map(|trimming| trimming.logged(stream.len(), stream.first_of_blocks()));
         Ok((id, trimmed, text))
     });
-    let (created, result) = match edited {
-        Ok(edited) => (edited.created, edited.result),
+    let result = match edited {
+        Ok(edited) => edited.result,
         Err(EditError::WrongType) => return call.fail(errors::WRONG_TYPE),
         Err(EditError::Full) => return call.out_of_memory(),
     };
@@ -116,18 +116,15 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Err(NotAdded::Full) => return call.out_of_memory(),
     };
-    if created {
-        call.created(&key);
-    }
-    call.event(EventClass::Stream, "xadd", key.bytes);
+    call.wrote(EventClass::Stream, "xadd", &key, 1);
     if trimmed > 0 {
-        call.event(EventClass::Stream, "xtrim", key.bytes);
+        call.event(EventClass::Stream, "xtrim", &key);
     }
     let id_text = id.to_text();
     call.reply.bulk(&id_text);
     let open_id = !matches!(options.id, Some((_, Some(_))));
     let trimming = options.trimming.as_ref().zip(text.as_deref());
-    call.log_words(|words| {
+    call.record_words(|words| {
         log_words(args, open_id.then_some((options.id_at, &id_text[..])), trimming, words)
     });
     Outcome::Done
@@ -199,8 +196,7 @@ fn xdel(call: &mut Call<'_, '_, '_>) -> Outcome {
     });
     let Ok(deleted) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
     if deleted > 0 {
-        call.event(EventClass::Stream, "xdel", key.bytes);
-        call.log_changes(deleted);
+        call.wrote(EventClass::Stream, "xdel", &key, deleted);
     }
     call.reply.integer(deleted as i64);
     Outcome::Done
@@ -288,9 +284,8 @@ fn parse_xsetid(call: &mut Call<'_, '_, '_>) -> Result<(), &'static str> {
     if edited.is_err() {
         return Err(errors::NO_MEMORY_FOR_KEY);
     }
-    call.event(EventClass::Stream, "xsetid", key.bytes);
+    call.wrote(EventClass::Stream, "xsetid", &key, 1);
     call.reply.ok();
-    call.log_verbatim();
     Ok(())
 }
 
@@ -316,10 +311,7 @@ fn xlen(call: &mut Call<'_, '_, '_>) -> Outcome {
     match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Stream(stream)) => call.reply.integer(stream.len() as i64),
         Some(_) => return call.fail(errors::WRONG_TYPE),
-        None => {
-            call.reply.integer(0);
-            call.missed(&key);
-        }
+        None => call.reply.integer(0),
     }
     Outcome::Done
 }

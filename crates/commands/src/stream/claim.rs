@@ -110,10 +110,7 @@ fn check_group(call: &mut Call<'_, '_, '_>) -> Result<(), Vec<u8>> {
     match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Stream(stream)) if stream.group(group).is_some() => Ok(()),
         Some(Value::Stream(_)) => Err(no_key_or_group(key.bytes, group)),
-        None => {
-            call.missed(&key);
-            Err(no_key_or_group(key.bytes, group))
-        }
+        None => Err(no_key_or_group(key.bytes, group)),
         Some(_) => Err(errors::WRONG_TYPE.into()),
     }
 }
@@ -173,10 +170,10 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
 
 fn finish(call: &mut Call<'_, '_, '_>, key: &Key<'_>, created: bool, log: Log) {
     if created {
-        call.event(EventClass::Stream, "xgroup-createconsumer", key.bytes);
+        call.event(EventClass::Stream, "xgroup-createconsumer", key);
     }
-    call.txn.dirty += u64::from(created) + log.len();
-    log.tell(call);
+    call.count(u64::from(created) + log.len());
+    log.record(call);
 }
 
 /// A pending entry is no longer in the stream.

@@ -76,8 +76,7 @@ fn change<R>(
 
 fn done(call: &mut Call<'_, '_, '_>, event: &'static str) {
     let key = call.key(2);
-    call.event(EventClass::Stream, event, key.bytes);
-    call.log_verbatim();
+    call.wrote(EventClass::Stream, event, &key, 1);
 }
 
 pub const XGROUP_CREATE: Command<Handler> = Command::new(
@@ -134,12 +133,9 @@ fn create(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok::<bool, EditError>(is_new)
     });
-    let Ok((created, Ok(is_new))) = edited.map(|edited| (edited.created, edited.result)) else {
+    let Ok(Ok(is_new)) = edited.map(|edited| edited.result) else {
         return call.out_of_memory();
     };
-    if created {
-        call.created(&key);
-    }
     if !is_new {
         return call.fail("BUSYGROUP Consumer Group name already exists");
     }
@@ -362,12 +358,8 @@ fn xack(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, name) = (call.key(1), call.args.get(2));
     match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Stream(stream)) if stream.group(name).is_some() => {}
-        found @ (Some(Value::Stream(_)) | None) => {
-            let absent = found.is_none();
+        Some(Value::Stream(_)) | None => {
             call.reply.integer(0);
-            if absent {
-                call.missed(&key);
-            }
             return Outcome::Done;
         }
         Some(_) => return call.fail(errors::WRONG_TYPE),
@@ -382,9 +374,7 @@ fn xack(call: &mut Call<'_, '_, '_>) -> Outcome {
         ids.into_iter().inspect(|_| steps::note(1)).filter(|id| group.acknowledge(*id)).count() as u64
     });
     let Ok(acknowledged) = edited.map(|edited| edited.result) else { return call.out_of_memory() };
-    if acknowledged > 0 {
-        call.log_changes(acknowledged);
-    }
+    call.count(acknowledged);
     call.reply.integer(acknowledged as i64);
     Outcome::Done
 }

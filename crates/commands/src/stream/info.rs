@@ -68,7 +68,6 @@ fn about(
         Some(_) => return call.fail(errors::WRONG_TYPE),
         None => {
             let outcome = call.fail(errors::NO_SUCH_KEY);
-            call.missed(&key);
             return outcome;
         }
     };

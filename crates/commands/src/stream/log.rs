@@ -1,7 +1,7 @@
 //! What the log gets of commands on groups: each change by itself, as it came out.
 
 use crate::Call;
-use isotherm_keyspace::{ConsumerGroup, Effect, Pending, StreamId};
+use isotherm_keyspace::{ConsumerGroup, Pending, StreamId};
 
 /// Commands that the log gets once the change is done.
 #[derive(Default)]
@@ -22,10 +22,12 @@ impl Log {
         self.commands.len() as u64
     }
 
-    pub(super) fn tell(self, call: &mut Call<'_, '_, '_>) {
+    /// Instead of the request, also where nothing was changed that another server has to know.
+    pub(super) fn record(self, call: &mut Call<'_, '_, '_>) {
+        call.records.replace_request();
         for command in self.commands {
             let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
-            call.txn.effect(Effect::Log { db: call.db, command: &words });
+            call.record(&words);
         }
     }
 }

@@ -81,7 +81,6 @@ fn xpending(call: &mut Call<'_, '_, '_>) -> Outcome {
     let group = match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Stream(stream)) => stream.group(name),
         None => {
-            call.missed(&key);
             return call.fail(no_key_or_group(key.bytes, name));
         }
         Some(_) => return call.fail(errors::WRONG_TYPE),

@@ -99,7 +99,6 @@ fn range(call: &mut Call<'_, '_, '_>, backwards: bool) -> Outcome {
         Some(_) => return call.fail(errors::WRONG_TYPE),
         None => {
             reply.array(0);
-            call.missed(&key);
         }
     }
     Outcome::Done

@@ -169,9 +169,6 @@ fn parse_behind(
         // Nothing has come to it since the request began to wait.
         return Ok(None);
     }
-    if !call.txn.contains(call.db, &key) {
-        call.missed(&key);
-    }
     let stream = match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
         None => None,
         Some(Value::Stream(stream)) => Some(stream),
@@ -286,7 +283,6 @@ fn read_one(call: &mut Call<'_, '_, '_>, request: &Request<'_>, key: &Key<'_>, b
     let reply = &mut *call.reply;
     let found = call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value);
     let Some(Value::Stream(stream)) = found else {
-        call.missed(key);
         return false;
     };
     let Some(from) = behind.next() else { return false };
@@ -341,10 +337,10 @@ fn read_grouped(
     });
     let Ok(Some((created, served))) = edited.map(|edited| edited.result) else { return false };
     if created {
-        call.event(EventClass::Stream, "xgroup-createconsumer", key.bytes);
+        call.event(EventClass::Stream, "xgroup-createconsumer", key);
     }
-    call.txn.dirty += u64::from(created) + u64::from(served);
-    log.tell(call);
+    call.count(u64::from(created) + u64::from(served));
+    log.record(call);
     served
 }
 

@@ -213,10 +213,9 @@ fn xtrim(call: &mut Call<'_, '_, '_>) -> Outcome {
     });
     let Ok((gone, text)) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
     if gone > 0 {
-        call.event(EventClass::Stream, "xtrim", key.bytes);
+        call.wrote(EventClass::Stream, "xtrim", &key, gone);
         let args = call.args;
-        call.txn.dirty += gone - 1;
-        call.log_words(|words| log_words(args, None, Some((&trimming, &text)), words));
+        call.record_words(|words| log_words(args, None, Some((&trimming, &text)), words));
     }
     call.reply.integer(gone as i64);
     Outcome::Done

@@ -107,15 +107,11 @@ fn add(call: &mut Call<'_, '_, '_>, increment: i64) -> Outcome {
     let Some(sum) = old.checked_add(increment) else {
         return call.fail(errors::INCREMENT_OVERFLOW);
     };
-    let Ok(existed) = call.txn.set(call.db, &key, NewValue::Int(sum), Expiry::Keep) else {
+    if call.txn.set(call.db, &key, NewValue::Int(sum), Expiry::Keep).is_err() {
         return call.out_of_memory();
-    };
-    if !existed {
-        call.created(&key);
     }
-    call.event(EventClass::String, "incrby", key.bytes);
+    call.wrote(EventClass::String, "incrby", &key, 1);
     call.reply.integer(sum);
-    call.log_verbatim();
     Outcome::Done
 }
 
@@ -153,15 +149,12 @@ fn incrbyfloat(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     // The sum stays text, even when it is a whole number.
     let text = sum.to_human();
-    let Ok(existed) = call.txn.set(call.db, &key, NewValue::Bytes(&text), Expiry::Keep) else {
+    if call.txn.set(call.db, &key, NewValue::Bytes(&text), Expiry::Keep).is_err() {
         return call.out_of_memory();
-    };
-    if !existed {
-        call.created(&key);
     }
-    call.event(EventClass::String, "incrbyfloat", key.bytes);
+    call.wrote(EventClass::String, "incrbyfloat", &key, 1);
     call.reply.bulk(&text);
-    // The result, so that whoever reads the log need not round as this machine did.
-    call.log(&[b"SET", key.bytes, &text, b"KEEPTTL"]);
+    // The result, so that another machine need not round as this one did.
+    call.record(&[b"SET", key.bytes, &text, b"KEEPTTL"]);
     Outcome::Done
 }

@@ -40,7 +40,6 @@ pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<
         }
         None => {
             call.reply.null();
-            call.missed(key);
             Ok(false)
         }
     }
@@ -112,15 +111,15 @@ fn getex(call: &mut Call<'_, '_, '_>) -> Outcome {
 
 fn set_moment(call: &mut Call<'_, '_, '_>, key: &Key<'_>, moment: UnixMs) -> Result<(), Full> {
     call.txn.set_expiry(call.db, key, Some(moment))?;
-    call.event(EventClass::Generic, "expire", key.bytes);
-    call.log_with_number([b"PEXPIREAT", key.bytes], moment.get());
+    call.wrote(EventClass::Generic, "expire", key, 1);
+    call.record_with_number([b"PEXPIREAT", key.bytes], moment.get());
     Ok(())
 }
 
 fn persist(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<(), Full> {
     if call.persist(key)? {
-        call.event(EventClass::Generic, "persist", key.bytes);
-        call.log(&[b"PERSIST", key.bytes]);
+        call.wrote(EventClass::Generic, "persist", key, 1);
+        call.record(&[b"PERSIST", key.bytes]);
     }
     Ok(())
 }
@@ -156,8 +155,8 @@ fn getdel(call: &mut Call<'_, '_, '_>) -> Outcome {
 fn delete(call: &mut Call<'_, '_, '_>, key: &Key<'_>) {
     let removed = call.txn.remove(call.db, key);
     assert!(removed, "the key was found under the same lock");
-    call.event(EventClass::Generic, "del", key.bytes);
-    call.log(&[b"DEL", key.bytes]);
+    call.wrote(EventClass::Generic, "del", key, 1);
+    call.record(&[b"DEL", key.bytes]);
 }
 
 pub const DELIFEQ: Command<Handler> = Command::new(

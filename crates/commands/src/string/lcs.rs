@@ -81,11 +81,7 @@ fn lcs(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut wrong_type = false;
     let lens = keys.map(|key| {
         let found = call.txn.find(call.db, &key, Lookup::Read);
-        let missed = found.is_none();
         let len = value::string(found).map(|found| found.map_or(0, value::len));
-        if missed {
-            call.missed(&key);
-        }
         wrong_type |= len.is_err();
         len.unwrap_or(0)
     });

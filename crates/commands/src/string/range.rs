@@ -30,9 +30,6 @@ fn strlen(call: &mut Call<'_, '_, '_>) -> Outcome {
         Ok(found) => found.map(value::len),
         Err(error) => return call.fail(error),
     };
-    if found.is_none() {
-        call.missed(&key);
-    }
     call.reply.integer(found.unwrap_or(0) as i64);
     Outcome::Done
 }
@@ -84,7 +81,6 @@ fn getrange(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         Ok(None) => {
             call.reply.bulk(b"");
-            call.missed(&key);
         }
     }
     Outcome::Done
@@ -138,7 +134,7 @@ fn setrange(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::STRING_TOO_LONG);
     };
     let len = end.max(old_len.unwrap_or(0));
-    write_at(call, &key, offset, part, len, old_len.is_none(), "setrange")
+    write_at(call, &key, offset, part, len, "setrange")
 }
 
 pub const APPEND: Command<Handler> = Command::new(
@@ -170,7 +166,7 @@ fn append(call: &mut Call<'_, '_, '_>) -> Outcome {
     let Some(len) = end_of(call, old_len, part.len()) else {
         return call.fail(errors::STRING_TOO_LONG);
     };
-    write_at(call, &key, old_len, part, len, false, "append")
+    write_at(call, &key, old_len, part, len, "append")
 }
 
 /// The first part may well be a number.
@@ -178,10 +174,8 @@ fn append_to_nothing(call: &mut Call<'_, '_, '_>, key: &Key<'_>, part: &[u8]) ->
     if call.txn.set(call.db, key, NewValue::encode(part), Expiry::Clear).is_err() {
         return call.out_of_memory();
     }
-    call.created(key);
-    call.event(EventClass::String, "append", key.bytes);
+    call.wrote(EventClass::String, "append", key, 1);
     call.reply.integer(part.len() as i64);
-    call.log_verbatim();
     Outcome::Done
 }
 
@@ -197,18 +191,13 @@ fn write_at(
     offset: usize,
     part: &[u8],
     len: usize,
-    is_new: bool,
     event: &'static str,
 ) -> Outcome {
     match call.txn.edit(call.db, key, len) {
         Ok(bytes) => bytes[offset..offset + part.len()].copy_from_slice(part),
         Err(_) => return call.out_of_memory(),
     }
-    if is_new {
-        call.created(key);
-    }
-    call.event(EventClass::String, event, key.bytes);
+    call.wrote(EventClass::String, event, key, 1);
     call.reply.integer(len as i64);
-    call.log_verbatim();
     Outcome::Done
 }

@@ -83,7 +83,6 @@ fn set(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.out_of_memory();
     }
     call.reply.ok();
-    call.log_verbatim();
     Outcome::Done
 }
 
@@ -141,7 +140,7 @@ fn set_with_options(call: &mut Call<'_, '_, '_>) -> Outcome {
     if replies {
         call.reply.ok();
     }
-    log_set(call, &key, &options, moment);
+    record_set(call, &key, &options, moment);
     Outcome::Done
 }
 
@@ -165,16 +164,16 @@ fn allows(
 }
 
 /// The log gets SET without GET (a replica has nobody to tell) and with the moment instead of a duration.
-fn log_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, moment: Option<UnixMs>) {
+fn record_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, moment: Option<UnixMs>) {
     let args = call.args;
     match (moment, options.time) {
-        (Some(_), Some(time)) if time.unit == Unit::UnixMilliseconds => call.log_verbatim(),
+        (Some(_), Some(time)) if time.unit == Unit::UnixMilliseconds => {}
         (Some(moment), _) => {
             // Valkey rewrites `SET k v EX 10` in place, so the name stays as it was written.
             let name = if args.len() == 5 { args.get(0) } else { b"SET" };
-            call.log_with_number([name, key.bytes, args.get(2), b"PXAT"], moment.get());
+            call.record_with_number([name, key.bytes, args.get(2), b"PXAT"], moment.get());
         }
-        (None, _) if options.get => call.log_words(|words| {
+        (None, _) if options.get => call.record_words(|words| {
             // COMPAT(strings): The form of `SET k v IFEQ get GET` that is meant for the log and for replicas keeps
             // the comparison value; Valkey 9.1 takes the value `get` for the option GET and drops both. Why: a
             // replica would have nothing to compare with.
@@ -186,7 +185,7 @@ fn log_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, mo
                 after_ifeq = at >= 3 && !after_ifeq && is_word(word, "IFEQ");
             }
         }),
-        (None, _) => call.log_verbatim(),
+        (None, _) => {}
     }
 }
 
@@ -198,13 +197,10 @@ pub(super) fn store(
     new: &[u8],
     expiry: Expiry,
 ) -> Result<(), Full> {
-    let existed = call.txn.set(call.db, key, NewValue::encode(new), expiry)?;
-    if !existed {
-        call.created(key);
-    }
-    call.event(EventClass::String, "set", key.bytes);
+    call.txn.set(call.db, key, NewValue::encode(new), expiry)?;
+    call.wrote(EventClass::String, "set", key, 1);
     if let Expiry::At(_) = expiry {
-        call.event(EventClass::Generic, "expire", key.bytes);
+        call.event(EventClass::Generic, "expire", key);
     }
     Ok(())
 }
@@ -228,11 +224,8 @@ pub const SETNX: Command<Handler> = Command::new(
 fn setnx(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let absent = call.txn.find(call.db, &key, Lookup::Write).is_none();
-    if absent {
-        if store(call, &key, call.args.get(2), Expiry::Clear).is_err() {
-            return call.out_of_memory();
-        }
-        call.log_verbatim();
+    if absent && store(call, &key, call.args.get(2), Expiry::Clear).is_err() {
+        return call.out_of_memory();
     }
     call.reply.integer(i64::from(absent));
     Outcome::Done
@@ -291,7 +284,7 @@ fn set_for(call: &mut Call<'_, '_, '_>, unit: Unit, command: &'static str) -> Ou
         return call.out_of_memory();
     }
     call.reply.ok();
-    call.log_with_number([b"SET", key.bytes, new, b"PXAT"], moment.get());
+    call.record_with_number([b"SET", key.bytes, new, b"PXAT"], moment.get());
     Outcome::Done
 }
 
@@ -321,6 +314,6 @@ fn getset(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.reply.truncate(mark);
         return call.out_of_memory();
     }
-    call.log(&[b"SET", key.bytes, new]);
+    call.record(&[b"SET", key.bytes, new]);
     Outcome::Done
 }

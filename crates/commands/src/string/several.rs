@@ -65,7 +65,6 @@ fn mset(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     if store_pairs(call, 1..call.args.len(), Expiry::Clear) {
         call.reply.ok();
-        call.log_changes((call.args.len() / 2) as u64);
     }
     Outcome::Done
 }
@@ -98,7 +97,6 @@ fn msetnx(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.reply.integer(0);
     } else if store_pairs(call, pairs, Expiry::Clear) {
         call.reply.integer(1);
-        call.log_changes((call.args.len() / 2) as u64);
     }
     Outcome::Done
 }
@@ -116,7 +114,7 @@ fn allows_all(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, condit
     })
 }
 
-/// Stores key, value, key, value, ... If memory ends on the way, the log gets what was stored until then, the error is
+/// Stores key, value, key, value, ... If memory ends on the way, the log holds what was stored until then, the error is
 /// replied, and the result is false.
 fn store_pairs(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, expiry: Expiry) -> bool {
     for at in pairs.clone().step_by(2) {
@@ -124,7 +122,7 @@ fn store_pairs(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, expir
         if store(call, &key, call.args.get(at + 1), expiry).is_err() {
             let stored = pairs.start..at;
             if !stored.is_empty() {
-                log_stored(call, stored, expiry);
+                record_stored(call, stored, expiry);
             }
             call.out_of_memory();
             return false;
@@ -133,23 +131,22 @@ fn store_pairs(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, expir
     true
 }
 
-fn log_stored(call: &mut Call<'_, '_, '_>, stored: std::ops::Range<usize>, expiry: Expiry) {
+fn record_stored(call: &mut Call<'_, '_, '_>, stored: std::ops::Range<usize>, expiry: Expiry) {
     let (args, count) = (call.args, stored.len() / 2);
-    call.txn.dirty += count as u64 - 1;
     let (mut number, mut moment) = ([0; I64_BYTES_MAX], [0; I64_BYTES_MAX]);
     let number = write_i64(count as i64, &mut number);
     let pairs = stored.map(|at| args.get(at));
     match expiry {
-        Expiry::Clear => call.log_words(|words| {
+        Expiry::Clear => call.record_words(|words| {
             words.push(b"MSET");
             words.extend(pairs);
         }),
-        Expiry::Keep => call.log_words(|words| {
+        Expiry::Keep => call.record_words(|words| {
             words.extend([&b"MSETEX"[..], number]);
             words.extend(pairs);
             words.push(b"KEEPTTL");
         }),
-        Expiry::At(at) => call.log_words(|words| {
+        Expiry::At(at) => call.record_words(|words| {
             words.extend([&b"MSETEX"[..], number]);
             words.extend(pairs);
             words.extend([&b"PXAT"[..], write_i64(at.get(), &mut moment)]);
@@ -228,30 +225,28 @@ fn msetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         None => Expiry::Clear,
     };
     if store_pairs(call, pairs.clone(), expiry) {
-        log_msetex(call, pairs.end, &options, moment, count as u64);
+        record_msetex(call, pairs.end, &options, moment);
         call.reply.integer(1);
     }
     Outcome::Done
 }
 
 /// As it came, but with the moment instead of a duration.
-fn log_msetex(
+fn record_msetex(
     call: &mut Call<'_, '_, '_>,
     options_at: usize,
     options: &Options<'_>,
     moment: Option<UnixMs>,
-    changes: u64,
 ) {
     let args = call.args;
     let (Some(moment), Some(time)) =
         (moment, options.time.filter(|time| time.unit != Unit::UnixMilliseconds))
     else {
-        return call.log_changes(changes);
+        return;
     };
     let mut number = [0; I64_BYTES_MAX];
     let number = write_i64(moment.get(), &mut number);
-    call.txn.dirty += changes - 1;
-    call.log_words(|words| {
+    call.record_words(|words| {
         words.extend(args.iter().take(options_at));
         let mut at = options_at;
         while at < args.len() {

@@ -2,12 +2,15 @@
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::{Command, Reach, key_positions};
-use isotherm_commands::{COMMANDS, Call, CallSettings, Handler, Outcome};
+use isotherm_commands::{COMMANDS, Call, CallSettings, Handler, Outcome, Record, Records};
 use isotherm_keyspace::{Conditions, Config, Db, EffectSink, ExpiryMode, Held, Keyspace, Txn, UnixMs, Want};
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply, errors};
 use isotherm_stdx::args_split::{Dialect, args_split};
 use isotherm_stdx::{Prng, parse_i64};
+
+/// Takes the records of a command.
+pub type LogOf<'l> = &'l mut dyn FnMut(Db, Record<'_>);
 
 pub struct Server {
     keyspace: Keyspace,
@@ -56,7 +59,18 @@ impl Server {
         self.keyspace.arenas().iter().map(|arena| arena.live_bytes()).sum()
     }
 
-    pub fn run(&mut self, args: Args<'_>, told: &mut dyn EffectSink) -> Reply {
+    #[allow(dead_code, reason = "not every test wants replies only")]
+    pub fn run(&mut self, args: Args<'_>, sink: &mut dyn EffectSink) -> Reply {
+        self.run_recorded(args, sink, None)
+    }
+
+    /// The same, with what the log would hold.
+    pub fn run_recorded(
+        &mut self,
+        args: Args<'_>,
+        sink: &mut dyn EffectSink,
+        log: Option<LogOf<'_>>,
+    ) -> Reply {
         let mut reply = Reply::new(self.proto);
         if self.run_of_session(args) {
             reply.ok();
@@ -73,7 +87,9 @@ impl Server {
             (Reach::Keys, Some(wanted)) => Want::Many(wanted),
             _ => Want::All,
         });
-        let mut txn = Txn::new(&mut held, self.conditions, told);
+        let mut records = Records::default();
+        records.begin(log.is_some());
+        let mut txn = Txn::new(&mut held, self.conditions, sink);
         let mut call = Call {
             txn: &mut txn,
             db: self.db,
@@ -82,10 +98,15 @@ impl Server {
             reply: &mut reply,
             prng: &mut self.prng,
             settings: &self.settings,
+            records: &mut records,
             may_wait: false,
         };
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+        let counts = txn.finish();
+        if let Some(log) = log {
+            records.take(args, counts.dirty, |record| log(self.db, record));
+        }
         if held.has_flushed() {
             held.exempt(u64::MAX / 2);
             held.free_flushed();

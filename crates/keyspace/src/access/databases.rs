@@ -4,7 +4,8 @@
 use crate::access::effect::Effect;
 use crate::access::partition::Partition;
 use crate::access::scan::{CURSORS, random_entry, scan, weighted_slot};
-use crate::access::txn::{ExpiryMode, Txn};
+use crate::access::terms::ExpiryMode;
+use crate::access::txn::Txn;
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
 use crate::values::value::Entry;
@@ -137,7 +138,7 @@ impl Txn<'_, '_> {
     /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
         self.found = None;
-        if self.held.partitions().any(|partition| partition.tells_changes) {
+        if self.held.partitions().any(|partition| partition.followers.reports_changes) {
             self.sink.effect(Effect::Flushed { db });
         }
         let now = self.conditions.now;

@@ -1,7 +1,12 @@
-//! Effects: what a command changed, told upwards while its locks are held.
+//! Effects: what changed in the keyspace, reported upwards while the partitions are locked.
 //!
-//! A handler says what happened; who listens (AOF, replicas, keyspace events, tracking) is the server's business. With
-//! nobody listening an effect costs one test of a mask.
+//! ```text
+//!   a command's handler     its keyspace event                 Event ------------------------+
+//!   Txn                     new, keymiss, del of an emptied    Event ------------------------+--> EffectSink
+//!   Followers::changed      one key, one cause                 Written, Expired, Evicted, ...+    (the server's pump)
+//! ```
+//! Who consumes them (log, replicas, subscribers of events, tracking) is the server's business. Without a consumer an
+//! effect costs one test of a mask.
 
 use crate::layout::kind::Db;
 use std::ops::BitOr;
@@ -33,45 +38,40 @@ pub enum EventClass {
     KeyMiss,
 }
 
-/// One thing that happened. Closed: whoever consumes effects decides about each of them.
+/// One thing that the keyspace reports. Closed: each consumer decides about every variant. What the log holds for a
+/// command is not here: only a command knows its canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
-    /// A keyspace event (also what tracking listens to).
+    /// A keyspace event.
     Event { class: EventClass, name: &'static str, db: Db, key: &'a [u8] },
-    /// The log gets the request as it came.
-    LogVerbatim { db: Db },
-    /// The log gets this command instead: the canonical form (SET k v EX 10 -> SET k v PXAT 1700000000000).
-    Log { db: Db, command: &'a [&'a [u8]] },
-    /// A key left because its time had come.
+    /// A command has written or removed a key. Reported only while changes are reported (`Held::report_changes`), whatever
+    /// the mask.
+    Written { db: Db, key: &'a [u8] },
+    /// A key was removed because its time had come. While changes are reported, so is this, whatever the mask.
     Expired { db: Db, key: &'a [u8] },
-    /// A key left because memory was short.
+    /// A key was removed because memory was short. Reported as `Expired` is.
     Evicted { db: Db, key: &'a [u8] },
-    /// A key was changed or has left by a command. Told only while somebody has asked for changes, whatever the mask
-    /// (`Held::tell_changes`); then expired and evicted keys are told in any case too.
-    Touched { db: Db, key: &'a [u8] },
-    /// All keys of a database, or of all of them, have left. Told as `Touched` is.
+    /// Fields of a hash were removed because their time had come; with the last of them the hash. Reported as `Expired` is.
+    FieldsExpired { db: Db, key: &'a [u8], fields: &'a [Vec<u8>], is_emptied: bool },
+    /// All keys of a database, or of all of them, have left. Reported as `Written` is.
     Flushed { db: Option<Db> },
 }
 
-/// The kinds of effects that somebody listens to.
+/// The kinds of effects that have a consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EffectMask(u8);
 
 impl EffectMask {
     pub const NONE: EffectMask = EffectMask(0);
+    /// Keyspace events.
     pub const EVENTS: EffectMask = EffectMask(1);
+    /// What the log holds beside the records of commands: keys and fields that left by themselves.
     pub const LOG: EffectMask = EffectMask(2);
     pub const ALL: EffectMask = EffectMask(3);
 
     #[inline]
-    pub fn wants(self, effect: &Effect<'_>) -> bool {
-        let needed = match effect {
-            Effect::Event { .. } => EffectMask::EVENTS.0,
-            Effect::LogVerbatim { .. } | Effect::Log { .. } => EffectMask::LOG.0,
-            Effect::Expired { .. } | Effect::Evicted { .. } => EffectMask::ALL.0,
-            Effect::Touched { .. } | Effect::Flushed { .. } => EffectMask::ALL.0,
-        };
-        self.0 & needed != 0
+    pub fn has(self, other: EffectMask) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
@@ -86,9 +86,12 @@ impl BitOr for EffectMask {
 pub trait EffectSink {
     fn mask(&self) -> EffectMask;
     fn effect(&mut self, effect: Effect<'_>);
+    /// A step of the server's own work (expiry, eviction) is over, and its partition is still locked: what it has reported
+    /// belongs into the log now, in the order of the locks. A command's frame is closed by the one that runs it.
+    fn end_step(&mut self) {}
 }
 
-/// Nobody listens.
+/// No consumer.
 pub struct NoEffects;
 
 impl EffectSink for NoEffects {

@@ -402,11 +402,11 @@ impl<'k> Held<'k> {
         (&mut a.1, &mut b.1)
     }
 
-    /// From now on every change of a key is told (`Effect::Touched`), or no longer. All partitions are held, so that no
+    /// From now on every change of a key is an effect (`Effect::Written`), or no longer. All partitions are held, so that no
     /// command falls between.
-    pub fn tell_changes(&mut self, tell: bool) {
-        assert!(self.holds_all(), "whoever asks for changes holds the gate");
-        self.partitions().for_each(|partition| partition.tells_changes = tell);
+    pub fn report_changes(&mut self, report: bool) {
+        assert!(self.holds_all(), "changes are reported from one moment on: the caller holds the gate");
+        self.partitions().for_each(|partition| partition.followers.reports_changes = report);
     }
 
     /// Whether a command has asked for what it flushed to be freed.
@@ -435,20 +435,11 @@ impl<'k> Held<'k> {
 
     // ---- waiters ----
 
-    /// This key was changed: if it is waited for, that is noted.
-    pub(crate) fn note_ready(&mut self, db: Db, key: &Key<'_>) {
-        let at = self.position_of(key.slot);
-        if let Some(name) = self.guards[at].1.waiters.name(db, key.bytes) {
-            self.ready.note(db, name, 0);
-        }
-    }
-
-    /// The same for a key that has left because its time had come: that stays noted whatever met it.
-    pub(crate) fn note_removed(&mut self, db: Db, key: &Key<'_>) {
-        let at = self.position_of(key.slot);
-        if let Some(name) = self.guards[at].1.waiters.name(db, key.bytes) {
-            self.ready.note_removed(db, name);
-        }
+    /// The partition of a key that has changed, and the list of keys whose waiters are to be served.
+    #[inline]
+    pub(crate) fn partition_and_ready(&mut self, slot: Slot) -> (&mut Partition, &mut Ready) {
+        let at = self.position_of(slot);
+        (&mut self.guards[at].1, &mut self.ready)
     }
 
     /// All keys of a database are others now. Of those that are waited for, the ones are noted that are there at this
@@ -456,7 +447,7 @@ impl<'k> Held<'k> {
     pub(crate) fn note_all_ready(&mut self, db: Db, is_there: impl Fn(&Partition, &Key<'_>) -> bool) {
         assert!(self.holds_all(), "whole-keyspace work holds the gate");
         for (_, partition) in &self.guards {
-            for (name, wants_absence) in partition.waiters.keys(db) {
+            for (name, wants_absence) in partition.followers.waiters.keys(db) {
                 steps::note(1);
                 if wants_absence || is_there(partition, &self.keyspace.key(name)) {
                     self.ready.note(db, name, 0);
@@ -499,7 +490,7 @@ impl<'k> Held<'k> {
         turn: u64,
         kind: Option<Type>,
     ) -> Option<Arc<Waiter>> {
-        self.partition(key.slot).waiters.next(db, key.bytes, turn, kind).cloned()
+        self.partition(key.slot).followers.waiters.next(db, key.bytes, turn, kind).cloned()
     }
 
     /// Whether the key's partition is held.
@@ -515,14 +506,14 @@ impl<'k> Held<'k> {
         for key in &waiter.keys {
             steps::note(1);
             let counts = &self.keyspace.shared.waited;
-            self.numbered(key.partition).waiters.add(key, waiter, counts);
+            self.numbered(key.partition).followers.waiters.add(key, waiter, counts);
         }
     }
 
     /// Takes a waiter that has ended out of the list of one key, which is held.
     pub(crate) fn unlist(&mut self, db: Db, key: &Key<'_>, waiter: &Arc<Waiter>) {
         let counts = &self.keyspace.shared.waited;
-        self.partition(key.slot).waiters.remove(db, key.bytes, waiter, counts);
+        self.partition(key.slot).followers.waiters.remove(db, key.bytes, waiter, counts);
     }
 
     /// Takes a waiter that has ended out of all lists, some keys of one partition at a time.
@@ -533,7 +524,7 @@ impl<'k> Held<'k> {
             steps::note(keys.len() as u64);
             let counts = &self.keyspace.shared.waited;
             let partition = self.numbered(keys[0].partition);
-            keys.iter().for_each(|key| partition.waiters.remove(key.db, &key.name, waiter, counts));
+            keys.iter().for_each(|key| partition.followers.waiters.remove(key.db, &key.name, waiter, counts));
             self.release();
         }
     }
@@ -544,7 +535,7 @@ impl<'k> Held<'k> {
         self.exempt(waiter.keys.len() as u64);
         for key in &waiter.keys {
             steps::note(1);
-            if self.numbered(key.partition).waiters.has_behind(key.db, &key.name, waiter.turn()) {
+            if self.numbered(key.partition).followers.waiters.has_behind(key.db, &key.name, waiter.turn()) {
                 self.ready.note(key.db, &key.name, waiter.turn());
             }
         }
@@ -567,7 +558,7 @@ impl<'k> Held<'k> {
         let mut waited = [0; 2];
         for partition in self.partitions() {
             objects[usize::from(partition.number) % keyspace.arenas.len()] += partition.check_invariants();
-            let counts = partition.waiters.counts();
+            let counts = partition.followers.waiters.counts();
             waited = [waited[0] + counts[0], waited[1] + counts[1]];
         }
         assert_eq!(waited, keyspace.waited_keys());

@@ -1,9 +1,9 @@
 //! One partition: the databases' share of its slots, and who watches its keys.
 
+use crate::access::followers::Followers;
 use crate::access::shared;
 use crate::access::shared::Config;
-use crate::access::waiter::Waiters;
-use crate::access::watch::{Presence, Watches};
+use crate::access::watch::Presence;
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
 use crate::layout::heap::Heap;
@@ -34,10 +34,7 @@ pub(crate) struct Partition {
     tables: Vec<Option<Box<Table>>>,
     /// Those of databases that were flushed, still to be freed.
     pub flushed: VecDeque<Flushed>,
-    pub watches: Watches,
-    pub waiters: Waiters,
-    /// Every change of a key is told.
-    pub tells_changes: bool,
+    pub followers: Followers,
     pub expiry_turn: ExpiryTurn,
     shared: Arc<shared::Shared>,
 }
@@ -82,9 +79,7 @@ impl Partition {
             geometry,
             tables,
             flushed: VecDeque::new(),
-            watches: Watches::default(),
-            waiters: Waiters::default(),
-            tells_changes: false,
+            followers: Followers::default(),
             expiry_turn: ExpiryTurn::default(),
             shared,
         }
@@ -281,12 +276,12 @@ impl Partition {
     }
 
     pub fn swap(&mut self, a: Db, b: Db, now: UnixMs) {
-        let mut watches = std::mem::take(&mut self.watches);
+        let mut watches = std::mem::take(&mut self.followers.watches);
         for (db, other) in [(a, b), (b, a)] {
             let presence = |db: Db, key: &[u8]| self.presence(db, &self.store.hasher.key(key), now);
             watches.replace(db, |key| presence(db, key), |key| presence(other, key));
         }
-        self.watches = watches;
+        self.followers.watches = watches;
         self.tables.swap(usize::from(a.0), usize::from(b.0));
         self.publish_root(a);
         self.publish_root(b);
@@ -294,9 +289,9 @@ impl Partition {
 
     /// Tells those who watch keys of a database that it is being emptied.
     pub fn touch_flushed(&mut self, db: Db, now: UnixMs) {
-        let mut watches = std::mem::take(&mut self.watches);
+        let mut watches = std::mem::take(&mut self.followers.watches);
         watches.replace(db, |key| self.presence(db, &self.store.hasher.key(key), now), |_| Presence::Absent);
-        self.watches = watches;
+        self.followers.watches = watches;
     }
 
     pub fn make_table(&mut self, db: Db) -> Result<(), Full> {
@@ -478,7 +473,7 @@ impl Partition {
         }
         self.store.objects.check_invariants();
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
-        self.waiters.check_invariants();
+        self.followers.waiters.check_invariants();
         objects
     }
 }

@@ -3,8 +3,11 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is told by the
 //! handler as effects.
 
-use crate::access::effect::{Effect, EffectMask, EffectSink};
+use crate::access::effect::{EffectSink, EventClass};
+use crate::access::followers::Cause;
+use crate::access::key_events::KeyEvents;
 use crate::access::lock::Held;
+use crate::access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
 use crate::access::watch::{Presence, Watcher};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
@@ -22,43 +25,9 @@ use isotherm_arena::Handle;
 use isotherm_stdx::{UnixMs, steps};
 use std::sync::Arc;
 
-/// What becomes of a key that is met after its time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExpiryMode {
-    /// It leaves, as an effect (a primary).
-    Delete,
-    /// It is absent, but stays (a replica, a paused or loading server).
-    Hide,
-    /// It is still there (the replication stream, import mode).
-    Keep,
-}
-
-/// How a lookup counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lookup {
-    /// For reading: counts as hit or miss and refreshes the access stamp.
-    Read,
-    /// For reading, without refreshing the access stamp (TTL, TYPE, OBJECT, EXISTS).
-    Peek,
-    /// As `Peek`, and counts neither as hit nor as miss.
-    Silent,
-    /// For a write: refreshes the access stamp, no hit or miss.
-    Write,
-}
-
-/// What holds while a transaction runs; nothing below asks for any of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Conditions {
-    pub now: UnixMs,
-    pub expiry_mode: ExpiryMode,
-    /// CLIENT NO-TOUCH: lookups leave access stamps alone.
-    pub no_touch: bool,
-}
-
 pub struct Txn<'t, 'k> {
     pub(super) held: &'t mut Held<'k>,
     pub conditions: Conditions,
-    pub(super) mask: EffectMask,
     pub(super) sink: &'t mut dyn EffectSink,
     /// Changes so far (rdb_changes_since_last_save).
     pub dirty: u64,
@@ -66,6 +35,9 @@ pub struct Txn<'t, 'k> {
     pub misses: u64,
     /// Keys that left in this transaction because their time had come.
     pub expired: u64,
+    events: KeyEvents,
+    /// A key that was removed so that the command can store it anew: that is no new key.
+    cleared: Option<(Db, u64)>,
     /// The entry that was just found: storing it is part of the same access, and need not look for it again.
     pub(super) found: Option<Found>,
 }
@@ -92,7 +64,18 @@ pub(super) struct Found {
 impl<'t, 'k> Txn<'t, 'k> {
     pub fn new(held: &'t mut Held<'k>, conditions: Conditions, sink: &'t mut dyn EffectSink) -> Txn<'t, 'k> {
         let mask = sink.mask();
-        Txn { held, conditions, mask, sink, dirty: 0, hits: 0, misses: 0, expired: 0, found: None }
+        Txn {
+            held,
+            conditions,
+            sink,
+            dirty: 0,
+            hits: 0,
+            misses: 0,
+            expired: 0,
+            events: KeyEvents::new(mask),
+            cleared: None,
+            found: None,
+        }
     }
 
     #[inline]
@@ -109,18 +92,17 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.held.keyspace.config().databases
     }
 
-    /// Tells whoever listens.
+    /// A keyspace event; `new` and `del` of the key stand around it by themselves.
     #[inline]
-    pub fn effect(&mut self, effect: Effect<'_>) {
-        if self.mask.wants(&effect) {
-            self.sink.effect(effect);
-        }
+    pub fn event(&mut self, class: EventClass, name: &'static str, db: Db, key: &[u8]) {
+        self.events.emit(self.sink, class, name, (db, key));
     }
 
-    /// Whether canonical log forms are worth building.
+    /// The command is over.
     #[inline]
-    pub fn log_wanted(&self) -> bool {
-        self.mask.wants(&Effect::LogVerbatim { db: Db(0) })
+    pub fn finish(mut self) -> TxnCounts {
+        self.events.finish(self.sink);
+        TxnCounts { dirty: self.dirty, hits: self.hits, misses: self.misses, expired: self.expired }
     }
 
     // ---- reading ----
@@ -143,8 +125,9 @@ impl<'t, 'k> Txn<'t, 'k> {
     fn seek(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
         let found = self.look_up_live(db, key);
         match lookup {
-            Lookup::Read | Lookup::Peek if found.is_some() => self.hits += 1,
-            Lookup::Read | Lookup::Peek => self.misses += 1,
+            Lookup::Read | Lookup::Peek | Lookup::Quiet if found.is_some() => self.hits += 1,
+            Lookup::Read | Lookup::Peek => self.miss(db, key),
+            Lookup::Quiet => self.misses += 1,
             Lookup::Silent | Lookup::Write => {}
         }
         let mut place = found?;
@@ -155,6 +138,12 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
         self.found = Some(Found { db, hash: key.hash, place, touched });
         Some(place)
+    }
+
+    #[inline]
+    fn miss(&mut self, db: Db, key: &Key<'_>) {
+        self.misses += 1;
+        self.event(EventClass::KeyMiss, "keymiss", db, key.bytes);
     }
 
     /// Whether a live entry of `key` exists.
@@ -170,13 +159,16 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub fn set(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<bool, Full> {
         let spot = match self.overwrite(db, key, value, expiry) {
             Overwrite::Done => {
-                self.touch_watchers(db, key);
+                self.written(db, key);
                 return Ok(true);
             }
             Overwrite::Misfit(spot) => Some(spot),
             Overwrite::Absent => None,
         };
         self.set_anew(db, key, value, expiry, spot)?;
+        if spot.is_none() {
+            self.created(db, key);
+        }
         Ok(spot.is_some())
     }
 
@@ -218,7 +210,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let partition = self.held.partition(key.slot);
         let location = if hidden { partition.locate(db, key) } else { partition.locate_seen(db, key, spot) };
         partition.set_at(db, location, key, value, expiry, now)?;
-        self.touch_watchers(db, key);
+        self.written(db, key);
         Ok(())
     }
 
@@ -318,7 +310,13 @@ impl<'t, 'k> Txn<'t, 'k> {
             work(editing)
         })?;
         if edited.changed {
-            self.touch_watchers(db, key);
+            self.written(db, key);
+        }
+        if edited.created {
+            self.created(db, key);
+        }
+        if edited.emptied {
+            self.events.emptied(db, key.bytes);
         }
         Ok(edited)
     }
@@ -341,8 +339,28 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.found = None;
         let now = self.conditions.now;
         self.held.partition(key.slot).remove_at(db, &location, now);
-        self.touch_watchers(db, key);
+        self.written(db, key);
         true
+    }
+
+    /// Removes `key`, so that the command can store another value there: for events that is no new key. Returns whether a
+    /// live entry was there.
+    pub fn clear(&mut self, db: Db, key: &Key<'_>) -> bool {
+        let was_there = self.remove(db, key);
+        self.cleared = was_there.then_some((db, key.hash));
+        was_there
+    }
+
+    /// Removes a key that is there and was given a time that is over: it leaves as an expired key.
+    pub fn expire(&mut self, db: Db, key: &Key<'_>) {
+        let location = self.locate_live(db, key).expect("the key was found under the same lock");
+        self.found = None;
+        let now = self.conditions.now;
+        self.held.partition(key.slot).remove_at(db, &location, now);
+        let (partition, ready) = self.held.partition_and_ready(key.slot);
+        // For watches it is a command's change: the key was alive.
+        partition.followers.changed(db, key.bytes, Cause::ExpiredByCommand, Some(ready), self.sink);
+        self.expired += 1;
     }
 
     /// Sets or clears (`None`) the expiry. Returns whether the key exists.
@@ -353,7 +371,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.found = None;
         let now = self.conditions.now;
         self.held.partition(key.slot).set_expiry_at(db, location, key, expiry, now)?;
-        self.touch_watchers(db, key);
+        self.written(db, key);
         Ok(true)
     }
 
@@ -385,15 +403,20 @@ impl<'t, 'k> Txn<'t, 'k> {
                 self.held.partition(key.slot).locate(db, key)
             }
         };
-        self.held.partition(key.slot).edit_at(db, location, key, len, now)
+        let is_new = location.is_none_or(|location| location.spot.is_none());
+        let bytes = self.held.partition(key.slot).edit_at(db, location, key, len, now)?;
+        if is_new {
+            self.events.created(db, key.bytes);
+        }
+        Ok(bytes)
     }
 
     /// Tells those who watch `key` that it was changed.
     pub fn touch(&mut self, db: Db, key: &Key<'_>) {
-        self.touch_watchers(db, key);
+        self.written(db, key);
     }
 
-    /// Moves value and expiry to another name (and database), replacing what is there. The source must exist and be
+    /// Moves value and expiry to another name (and database), replacing what is there: for events the name is new. The source must exist and be
     /// another entry than the target.
     pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
@@ -402,7 +425,8 @@ impl<'t, 'k> Txn<'t, 'k> {
         let home = self.held.partition(from.1.slot).number;
         let target = self.held.partition(to.1.slot);
         if target.number == home && target.share_object(&source, to, now)? {
-            self.touch_watchers(to.0, to.1);
+            self.written(to.0, to.1);
+            self.event(EventClass::New, "new", to.0, to.1.bytes);
         } else {
             self.copy(from, to)?;
         }
@@ -411,19 +435,19 @@ impl<'t, 'k> Txn<'t, 'k> {
         Ok(())
     }
 
-    /// Copies value and expiry to another name (and database), replacing what is there. The source must exist.
+    /// Copies value and expiry to another name (and database), replacing what is there: for events the name is new. The source must exist.
     pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
         let now = self.conditions.now;
         let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
         if source.object(&self.held.partition(from.1.slot).store).is_some() {
             self.copy_object(from, to, &source)?;
-            self.touch_watchers(to.0, to.1);
-            return Ok(());
+        } else {
+            let carried = self.held.partition(from.1.slot).carry(&source);
+            self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
         }
-        let carried = self.held.partition(from.1.slot).carry(&source);
-        self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
-        self.touch_watchers(to.0, to.1);
+        self.written(to.0, to.1);
+        self.event(EventClass::New, "new", to.0, to.1.bytes);
         Ok(())
     }
 
@@ -467,12 +491,12 @@ impl<'t, 'k> Txn<'t, 'k> {
         let key = self.key(name);
         let partition = self.held.partition(key.slot);
         let stale = partition.presence(db, &key, now) == Presence::Stale;
-        partition.watches.add(db, name, watcher, stale);
+        partition.followers.watches.add(db, name, watcher, stale);
     }
 
     pub fn unwatch(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) {
         steps::note(1);
-        self.held.partition(key.slot).watches.remove(db, key.bytes, watcher);
+        self.held.partition(key.slot).followers.watches.remove(db, key.bytes, watcher);
     }
 
     /// For EXEC: whether a watched key that was alive at WATCH is past its time now.
@@ -481,31 +505,34 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         partition.presence(db, key, now) == Presence::Stale
-            && !partition.watches.was_expired(db, key.bytes, watcher)
+            && !partition.followers.watches.was_expired(db, key.bytes, watcher)
     }
 
     // ---- helpers ----
 
+    /// A live key was written or removed.
     #[inline]
-    fn touch_watchers(&mut self, db: Db, key: &Key<'_>) {
-        let partition = self.held.partition(key.slot);
-        let tells = partition.tells_changes;
-        if !partition.watches.is_empty() {
-            partition.watches.touch(db, key.bytes);
-        }
-        if !partition.waiters.is_empty() {
-            self.note_waiters(db, key);
-        }
-        if tells {
-            self.sink.effect(Effect::Touched { db, key: key.bytes });
+    fn written(&mut self, db: Db, key: &Key<'_>) {
+        let (partition, ready) = self.held.partition_and_ready(key.slot);
+        if partition.followers.any() {
+            partition.followers.changed(db, key.bytes, Cause::Written, Some(ready), self.sink);
         }
     }
 
-    /// Whoever waits for `key` is to look again. Every change does so by itself; a handler asks for it where the field
-    /// wakes waiters without telling watchers (XGROUP DESTROY).
+    /// A key is there that was not.
+    #[inline]
+    fn created(&mut self, db: Db, key: &Key<'_>) {
+        if self.cleared.take() != Some((db, key.hash)) {
+            self.events.created(db, key.bytes);
+        }
+    }
+
+    /// The waiters of `key` look again. Every change does so by itself; a handler asks for it where Valkey wakes waiters
+    /// and leaves watches alone (XGROUP DESTROY).
     #[cold]
     pub fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
-        self.held.note_ready(db, key);
+        let (partition, ready) = self.held.partition_and_ready(key.slot);
+        partition.followers.note_ready(db, key.bytes, false, ready);
     }
 
     /// All keys of a database are others now.
@@ -556,16 +583,10 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
         self.found = None;
         let now = self.conditions.now;
-        let partition = self.held.partition(key.slot);
+        let (partition, ready) = self.held.partition_and_ready(key.slot);
         partition.remove_at(db, &location, now);
-        partition.watches.expire(db, key.bytes);
-        let tells = partition.tells_changes;
-        self.held.note_removed(db, key);
+        partition.followers.changed(db, key.bytes, Cause::Expired, Some(ready), self.sink);
         self.expired += 1;
-        let effect = Effect::Expired { db, key: key.bytes };
-        if tells || self.mask.wants(&effect) {
-            self.sink.effect(effect);
-        }
         None
     }
 }

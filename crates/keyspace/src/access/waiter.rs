@@ -23,7 +23,7 @@ use crate::access::sync::{AtomicBool, AtomicU8, yield_now};
 use crate::layout::kind::{Db, Type};
 use isotherm_stdx::Slot;
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -320,12 +320,13 @@ impl List {
     }
 }
 
-type WaitersOfKeys = HashMap<Arc<[u8]>, List>;
+/// By name, so that the order in which waiters are served after FLUSHALL or SWAPDB depends on nothing but the keys.
+type WaitersOfKeys = BTreeMap<Arc<[u8]>, List>;
 
 /// The waiters of one partition.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    databases: HashMap<Db, WaitersOfKeys>,
+    databases: BTreeMap<Db, WaitersOfKeys>,
 }
 
 impl Waiters {
@@ -360,7 +361,7 @@ impl Waiters {
     }
 
     pub fn add(&mut self, key: &WaitedKey, waiter: &Arc<Waiter>, counts: &WaitedKeys) {
-        use std::collections::hash_map::Entry;
+        use std::collections::btree_map::Entry;
         match self.databases.entry(key.db).or_default().entry(Arc::clone(&key.name)) {
             Entry::Vacant(place) => {
                 let list = List::One(Arc::clone(waiter));
@@ -401,7 +402,7 @@ impl Waiters {
 
     /// What `WaitedKeys` has counted for this partition.
     pub fn counts(&self) -> [u64; 2] {
-        let lists = self.databases.values().flat_map(HashMap::values);
+        let lists = self.databases.values().flat_map(BTreeMap::values);
         lists.map(List::counts).fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
     }
 

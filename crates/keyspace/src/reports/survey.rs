@@ -20,7 +20,8 @@
 use crate::access::effect::NoEffects;
 use crate::access::lock::{Held, Want};
 use crate::access::partition::Partition;
-use crate::access::txn::{Conditions, ExpiryMode, Lookup, Txn};
+use crate::access::terms::{Conditions, ExpiryMode, Lookup};
+use crate::access::txn::Txn;
 use crate::accounting::attribution::LargestKeys;
 use crate::accounting::sizes::{SIZE_BINS, SIZED_TYPES};
 use crate::layout::kind::Db;

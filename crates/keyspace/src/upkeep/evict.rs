@@ -5,7 +5,8 @@
 //! of two pages leaves (of more, while pages are nearly empty). Under volatile-* the directory's bounds lead to a page
 //! that has volatile keys; how many pages are looked at for that is bounded.
 
-use crate::access::effect::{Effect, EffectSink};
+use crate::access::effect::EffectSink;
+use crate::access::followers::Cause;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
@@ -117,13 +118,9 @@ impl Held<'_> {
         let location = partition.locate(db, &key).expect("it was just chosen");
         let presence = partition.presence_at(Some(&location), now);
         partition.remove_at(db, &location, now);
-        match presence {
-            // For whoever watches it, it left when its time came.
-            Presence::Stale => partition.watches.expire(db, key.bytes),
-            _ => partition.watches.touch(db, key.bytes),
-        }
-        partition.waiters.wake_removed(db, key.bytes);
-        sink.effect(Effect::Evicted { db, key: key.bytes });
+        let cause = Cause::Evicted { was_stale: presence == Presence::Stale };
+        partition.followers.changed(db, key.bytes, cause, None, sink);
+        sink.end_step();
         Evicted::Key(number)
     }
 }

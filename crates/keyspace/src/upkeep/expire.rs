@@ -11,7 +11,8 @@
 //! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
 //! which always has more to do does not keep the others from theirs.
 
-use crate::access::effect::{Effect, EffectSink, EventClass};
+use crate::access::effect::EffectSink;
+use crate::access::followers::Cause;
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory::{self, Bounded, PAGE_STEPS};
@@ -72,6 +73,7 @@ impl Held<'_> {
         if !step.done.more {
             partition.expiry_turn.done = 0;
         }
+        step.sink.end_step();
         step.done
     }
 }
@@ -92,7 +94,7 @@ impl Step<'_> {
             partition.store.list_bound(number);
             let is_stuck = partition.store.field_bounds.first() == Some(&(bound, number));
             debug_assert!(!is_stuck || self.steps.is_spent(), "a hash with nothing due has a later bound");
-            if !gone.is_empty() && tell_gone(partition, number, left, &gone, self.now, self.sink) {
+            if !gone.is_empty() && fields_expired(partition, number, left, &gone, self.now, self.sink) {
                 self.done.fields += gone.len() as u64;
             }
             // Behind a hash that was looked at: each turn gets on.
@@ -158,30 +160,22 @@ impl Step<'_> {
 
 /// Reports fields that left, and removes a hash that has none left. False for a hash of a flushed database, which no
 /// client sees any more: nothing is reported of it.
-fn tell_gone(
+fn fields_expired(
     partition: &mut Partition,
     number: u32,
     left: u32,
-    gone: &[Vec<u8>],
+    fields: &[Vec<u8>],
     now: UnixMs,
     sink: &mut dyn EffectSink,
 ) -> bool {
     let Some((db, location, key)) = partition.find_object(number) else { return false };
-    let mut command: Vec<&[u8]> = vec![b"HDEL", &key];
-    command.extend(gone.iter().map(Vec::as_slice));
-    sink.effect(Effect::Log { db, command: &command });
-    sink.effect(Effect::Event { class: EventClass::Expired, name: "hexpired", db, key: &key });
-    if left == 0 {
-        partition.remove_at(db, &location, now);
-        sink.effect(Effect::Log { db, command: &[b"DEL", &key] });
-        sink.effect(Effect::Event { class: EventClass::Generic, name: "del", db, key: &key });
-    } else {
-        partition.recount(db, &location, number);
+    let is_emptied = left == 0;
+    match is_emptied {
+        true => partition.remove_at(db, &location, now),
+        false => partition.recount(db, &location, number),
     }
-    partition.watches.touch(db, &key);
-    if partition.tells_changes {
-        sink.effect(Effect::Touched { db, key: &key });
-    }
+    let cause = Cause::FieldsExpired { fields, is_emptied };
+    partition.followers.changed(db, &key, cause, None, sink);
     true
 }
 
@@ -198,7 +192,7 @@ fn expire_page(
     let table = partition.table(db).expect("the slot has pages");
     let record = partition.slot(table, place).record;
     let (Some(handle), _) = directory::get(&partition.store.heap, &record, index) else {
-        tell_bound(partition, db, place, index, NEVER);
+        set_bound(partition, db, place, index, NEVER);
         return 0;
     };
     let page = partition.store.heap.page(handle);
@@ -208,13 +202,7 @@ fn expire_page(
         match entry.expiry() {
             Some(at) if at < now => {
                 let key = partition.store.key_of(entry);
-                if !partition.watches.is_empty() {
-                    partition.watches.expire(db, key);
-                }
-                if !partition.waiters.is_empty() {
-                    partition.waiters.wake_removed(db, key);
-                }
-                sink.effect(Effect::Expired { db, key });
+                partition.followers.changed(db, key, Cause::Expired, None, sink);
                 dead[spot.index] = true;
                 gone += 1;
             }
@@ -223,7 +211,7 @@ fn expire_page(
         }
     }
     if gone == 0 {
-        tell_bound(partition, db, place, index, bound);
+        set_bound(partition, db, place, index, bound);
     } else {
         partition.store.freed_at_once_max = FREED_AT_ONCE_MAX_BY_EXPIRY;
         partition.remove_dead(db, place, index, &dead, bound, now);
@@ -232,7 +220,7 @@ fn expire_page(
     gone
 }
 
-fn tell_bound(partition: &mut Partition, db: Db, place: usize, index: u32, bound: u32) {
+fn set_bound(partition: &mut Partition, db: Db, place: usize, index: u32, bound: u32) {
     let (table, store) = partition.table_and_store(db).expect("the slot has pages");
     let mut slot = table.slot(&store.heap, place);
     let before = slot.record;

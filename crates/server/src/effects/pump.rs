@@ -93,7 +93,7 @@ impl EffectSink for Pump {
     fn effect(&mut self, effect: Effect<'_>) {
         match effect {
             Effect::Event { class, name, db, key } => self.event(class, name, db, key),
-            // These are nobody's doing: NOLOOP does not hold for them.
+            // No client's command: NOLOOP does not hold for them.
             Effect::Expired { db, key } => {
                 self.event(EventClass::Expired, "expired", db, key);
                 self.changed(key, 0);
@@ -102,11 +102,17 @@ impl EffectSink for Pump {
                 self.changed(key, 0);
                 self.event(EventClass::Evicted, "evicted", db, key);
             }
+            Effect::FieldsExpired { db, key, is_emptied, .. } => {
+                self.event(EventClass::Expired, "hexpired", db, key);
+                if is_emptied {
+                    self.event(EventClass::Generic, "del", db, key);
+                }
+                self.changed(key, 0);
+            }
             // COMPAT(pubsub): CLIENT TRACKING NOLOOP: a session is notified of a key that expires during one of its
             // own commands too. Why: the session did not change it.
-            Effect::Touched { key, .. } => self.changed(key, self.author),
+            Effect::Written { key, .. } => self.changed(key, self.author),
             Effect::Flushed { .. } => self.node.keys_flushed(self.worker),
-            Effect::LogVerbatim { .. } | Effect::Log { .. } => {}
         }
     }
 }

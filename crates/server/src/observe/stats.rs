@@ -2,6 +2,7 @@
 //! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
 //! they were, and readers subtract that.
 
+use isotherm_keyspace::TxnCounts;
 use isotherm_stdx::Slot;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -325,13 +326,13 @@ impl Rates {
 impl ThreadStats {
     /// What one transaction of the keyspace has met. Mostly zeros, which cost a test each.
     #[inline]
-    pub fn count_txn(&self, hits: u64, misses: u64, expired: u64, dirty: u64) {
+    pub fn count_txn(&self, counts: TxnCounts) {
         let values = &self.values;
         for (counter, n) in [
-            (&values.keyspace_hits, hits),
-            (&values.keyspace_misses, misses),
-            (&values.expired_keys, expired),
-            (&values.dirty, dirty),
+            (&values.keyspace_hits, counts.hits),
+            (&values.keyspace_misses, counts.misses),
+            (&values.expired_keys, counts.expired),
+            (&values.dirty, counts.dirty),
         ] {
             if n > 0 {
                 counter.add(n);

@@ -9,7 +9,7 @@
 //! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
 
 use isotherm_commands::call::HashedKeys;
-use isotherm_commands::{Call, Handler, Outcome};
+use isotherm_commands::{Call, Handler, Outcome, Records};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
@@ -36,6 +36,7 @@ pub struct Exec {
     pub clock: CommandClock,
     pub hot: Hot,
     pub pump: Pump,
+    pub records: Records,
     pub prng: Prng,
     pub locks: LockSet,
     pub meter: Metering,
@@ -67,6 +68,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let errors_before = reply.error_count();
     let looked_before = steps::looked();
     exec.pump.begin(caller.id);
+    exec.records.begin(false);
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
     let outcome = handler(&mut Call {
         txn: &mut txn,
@@ -76,9 +78,10 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         reply,
         prng: &mut exec.prng,
         settings: &exec.hot.settings,
+        records: &mut exec.records,
         may_wait: caller.may_wait,
     });
-    exec.stats.count_txn(txn.hits, txn.misses, txn.expired, txn.dirty);
+    exec.stats.count_txn(txn.finish());
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if let Outcome::Done = outcome {
         exec.count_call(command, reply, errors_before);
@@ -100,6 +103,7 @@ impl Exec {
             clock,
             hot,
             pump,
+            records: Records::default(),
             prng: Prng::new(node.seed ^ (worker as u64 + 1)),
             locks: LockSet::default(),
             meter: Metering::new(node, stats, worker),

@@ -172,10 +172,7 @@ fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Vec<Vec<u8>>, boo
     let mut elements = Vec::new();
     let mut push = |element: Element<'_>| elements.push(element.to_vec());
     let is_set = match call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value) {
-        None => {
-            call.missed(key);
-            false
-        }
+        None => false,
         Some(Value::List(list)) => {
             list.iter(0, End::Front).for_each(push);
             false
@@ -293,11 +290,10 @@ fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_
     let mut values: Vec<Vec<u8>> = Vec::new();
     each_answer(call, elements, options, |_, value| values.push(value.unwrap_or_default().to_vec()));
     let target = call.key(at);
-    let existed = call.txn.remove(call.db, &target);
+    let existed = call.txn.clear(call.db, &target);
     if values.is_empty() {
         if existed {
-            call.event(EventClass::Generic, "del", target.bytes);
-            call.log_verbatim();
+            call.wrote(EventClass::Generic, "del", &target, 1);
         }
     } else {
         let texts = values.iter().map(Vec::as_slice);
@@ -306,11 +302,7 @@ fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_
         if !edited.is_ok_and(|edited| edited.result.is_ok()) {
             return call.out_of_memory();
         }
-        if !existed {
-            call.created(&target);
-        }
-        call.event(EventClass::List, "sortstore", target.bytes);
-        call.log_changes(values.len() as u64);
+        call.wrote(EventClass::List, "sortstore", &target, values.len() as u64);
     }
     call.reply.integer(values.len() as i64);
     Outcome::Done

@@ -24,10 +24,7 @@ pub fn look_up(call: &mut Call<'_, '_, '_>, pattern: &[u8], element: &[u8]) -> O
     let (behind, field) = split_field(&pattern[at + 1..]);
     let name = [&pattern[..at], element, behind].concat();
     let key = call.txn.key(&name);
-    let Some(entry) = call.txn.find(call.db, &key, Lookup::Read) else {
-        call.missed(&key);
-        return None;
-    };
+    let entry = call.txn.find(call.db, &key, Lookup::Read)?;
     match (entry.value, field) {
         (Value::Hash(hash), Some(field)) => hash.get(field).map(|value| value.to_vec()),
         (_, Some(_)) => None,

@@ -6,7 +6,7 @@
 //! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
 //! ```
 //! What a session has read is noted under the lock of the key's partition, and every change is told under it
-//! (`Effect::Touched`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
+//! (`Effect::Written`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
 //! that lies beside what a change looks at anyway, so without trackers it costs nothing.
 //!
 //! Letters leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
@@ -123,7 +123,7 @@ impl Node {
         held.acquire(isotherm_keyspace::Want::All);
         let from = self.stats.now_ticks();
         if self.trackers.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
-            held.tell_changes(true);
+            held.report_changes(true);
         }
         if !held_before {
             holds::note_gate(from);
@@ -143,7 +143,7 @@ impl Node {
         // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at once. Why:
         // no session is left to be notified.
         if self.trackers.sessions() == 0 {
-            held.tell_changes(false);
+            held.report_changes(false);
             self.trackers.table.clear();
         }
         if !held_before {
