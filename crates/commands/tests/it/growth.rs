@@ -10,9 +10,7 @@
 //!
 //! A count sees only the loops that count. For the others there is `time_grows_with_the_request`, which is not for CI.
 
-mod common;
-
-use common::Server;
+use crate::common::Server;
 use isotherm_commands::COMMANDS;
 use isotherm_commands::spec::{Argument, Find, Spec};
 use isotherm_keyspace::NoEffects;
@@ -254,7 +252,7 @@ fn work_grows_with_the_request() {
     assert!(worse.is_empty(), "{worse:#?}");
 }
 
-/// `cargo test --release -p isotherm-commands --test growth -- --ignored --nocapture`
+/// `cargo test --release -p isotherm-commands --test it growth:: -- --ignored --nocapture`
 #[test]
 #[ignore = "measures time"]
 fn time_grows_with_the_request() {

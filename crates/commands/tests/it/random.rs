@@ -1,9 +1,7 @@
 //! HRANDFIELD and RANDOMKEY where nearly everything is past its time and not collected yet: what is visible is found, each as
 //! likely as another, and what is looked at has a bound.
 
-mod common;
-
-use common::Server;
+use crate::common::Server;
 use isotherm_keyspace::{ExpiryMode, NoEffects};
 use isotherm_resp::ArgsBuf;
 use isotherm_resp::reply::Protocol;

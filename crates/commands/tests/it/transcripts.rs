@@ -12,9 +12,7 @@
 //! ```
 //! Each case runs in both protocols, and over one partition and over eight.
 
-mod common;
-
-use common::{Server, words};
+use crate::common::{Server, words};
 use isotherm_commands::Record;
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, UnixMs};
 use isotherm_resp::reply::Protocol;
@@ -38,7 +36,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
 ];
 
 /// The same format without replies and events, from the crate that compares whole servers.
-const LOGGED: &str = include_str!("../../conformance/tests/golden/effects.txt");
+const LOGGED: &str = include_str!("../../../conformance/tests/golden/effects.txt");
 
 #[test]
 fn transcripts() {

@@ -1,10 +1,7 @@
 //! What transcripts of a lone primary cannot show: other ways to treat expired keys, clients that do not touch, a store
 //! that is full, nobody who listens, and whole keyspaces.
 
-#[allow(dead_code, reason = "each test takes what it needs")]
-mod common;
-
-use common::{Server, words};
+use crate::common::{Server, words};
 use isotherm_commands::Record;
 use isotherm_keyspace::{ExpiryMode, NoEffects, UnixMs};
 use isotherm_resp::Reply;

@@ -1,11 +1,8 @@
 //! Damaged payloads, restored and then used: the reply is an error of Valkey's or a value that works like any other, and the
 //! keyspace keeps its invariants. Seeded; a panic prints its seed.
 
-mod common;
-#[path = "../../persist/tests/payloads/mod.rs"]
-mod payloads;
-
-use common::Server;
+use crate::common::Server;
+use crate::payloads;
 use isotherm_keyspace::NoEffects;
 use isotherm_persist::dump;
 use isotherm_resp::ArgsBuf;
@@ -110,7 +107,7 @@ fn thousands_of_damaged_payloads_are_restored_and_used() {
     assert!(taken > 500, "too few mutations reach the keyspace: {taken}");
 }
 
-/// `cargo test --release -p isotherm-commands --test damaged -- --ignored`
+/// `cargo test --release -p isotherm-commands --test it damaged:: -- --ignored`
 #[test]
 #[ignore = "a minute, with --release"]
 fn a_million_damaged_payloads_are_restored_and_used() {
