@@ -65,8 +65,7 @@ pub fn miri() -> Fallible {
                 on_nightly()
                     .args(["cargo", "miri", "test", "--package", package])
                     .args(tests)
-                    .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
-                    .env("PROPTEST_CASES", "4"),
+                    .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"),
             )?;
             if passed == 0 { Err(format!("no test of {package} was run")) } else { Ok(()) }
         })?;
@@ -80,7 +79,7 @@ pub fn locks() -> Fallible {
         let passed = check::run_tests(
             run::cargo()
                 .args(["test", "--locked", "--package", "isotherm-keyspace"])
-                .args(["--test", "lock_model", "--test", "waiter_model"])
+                .args(["--test", "shuttle"])
                 .env("RUSTFLAGS", "--cfg shuttle")
                 .env("CARGO_TARGET_DIR", place::target().join("shuttle")),
         )?;

@@ -6,7 +6,7 @@
 //! Holding every partition is the gate: nothing else reads or changes data meanwhile.
 //!
 //! There is no `unsafe` here: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a value.
-//! `tests/lock_model.rs` and `tests/waiter_model.rs` explore interleavings with shuttle, which replaces the mutex under
+//! `tests/shuttle/lock_model.rs` and `tests/shuttle/waiter_model.rs` explore interleavings with shuttle, which replaces the mutex under
 //! `--cfg shuttle` (`sync`).
 
 use crate::access::partition::Partition;

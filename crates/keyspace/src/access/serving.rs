@@ -25,7 +25,7 @@
 //! has changed. A chain of
 //! owners goes on with the rest, each under locks of its own.
 //!
-//! The server runs commands and has mailboxes; that is behind `Serve`. `tests/waiter_model.rs` puts a small one behind it,
+//! The server runs commands and has mailboxes; that is behind `Serve`. `tests/shuttle/waiter_model.rs` puts a small one behind it,
 //! and explores the interleavings of what is written here.
 
 use crate::access::lock::{HOLD_STEPS_MAX, Held};

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::house::resolve;
 use super::{File, Finding, whole};
 
 pub fn check(files: &[File]) -> Vec<Finding> {
@@ -53,7 +54,7 @@ fn named_by(path: &str, text: &str) -> Vec<String> {
             given_path = Some(file);
         } else if let Some(module) = module(line) {
             match given_path.take() {
-                Some(file) => named.push(format!("{folder}/{file}")),
+                Some(file) => named.push(resolve(folder, file)),
                 None => named.extend([format!("{inner}/{module}.rs"), format!("{inner}/{module}/mod.rs")]),
             }
         } else if let Some(at) = line.find("include!(\"") {

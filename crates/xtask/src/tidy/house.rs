@@ -76,7 +76,8 @@ fn check_links(file: &File, paths: &HashSet<&str>) -> Vec<Finding> {
     findings
 }
 
-fn resolve(folder: &str, link: &str) -> String {
+/// The path of `link` as seen from `folder`, without `.` and `..`.
+pub fn resolve(folder: &str, link: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in link.split('/') {
         match part {

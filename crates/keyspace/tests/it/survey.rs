@@ -1,11 +1,9 @@
 //! Reports that stop nobody: they wait for one partition at a time, and hold no other meanwhile.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::{Prng, steps};
 use std::sync::mpsc;
-use support::*;
 
 /// Keys of every type in all partitions and some databases.
 fn filled(partitions: usize) -> Keyspace {

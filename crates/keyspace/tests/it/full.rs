@@ -1,10 +1,8 @@
 //! Memory runs out: an operation that finds none answers `Full` and has changed nothing; nothing leaks, nothing breaks.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
-use support::*;
 
 const MIRI: bool = cfg!(miri);
 /// The smallest arena: one commit step, 63 chunks of 16 KB.

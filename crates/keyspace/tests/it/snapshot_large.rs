@@ -1,13 +1,11 @@
 //! A snapshot of large collections of every type is the state at its cut, whatever is done to them while they are told;
 //! and what it keeps meanwhile follows what was written, not how large they are.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::*;
 
 /// Of each key what can be said of its value, in order, or sorted if it has none.
 type Facts = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;

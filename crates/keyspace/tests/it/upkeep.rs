@@ -1,11 +1,9 @@
 //! The steps of upkeep are bounded by what they look at, and each gets on. Every hold here is checked against
 //! `HOLD_STEPS_MAX` by `Held` itself.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::{Prng, steps};
-use support::*;
 
 fn world(partitions: usize, secret: u8) -> Keyspace {
     keyspace(partitions, 1, 1 << 30, secret)

@@ -1,12 +1,10 @@
 //! SCAN and RANDOMKEY on real tables: what is there throughout is always returned, whatever grows, shrinks, splits, merges
 //! or moves between two calls; no cursor is dangerous; a random key is uniformly so.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::{BTreeMap, BTreeSet};
-use support::*;
 
 const MIRI: bool = cfg!(miri);
 /// Clients keep cursors in doubles.

@@ -1,12 +1,10 @@
 //! A snapshot is the state at its cut, whatever happens while it is walked.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use support::*;
 
 /// What a walk has told so far, as it was told.
 #[derive(Default)]

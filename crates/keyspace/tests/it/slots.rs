@@ -1,11 +1,9 @@
 //! The sizes of slots, against what is there. That the bytes of a slot's record are those of its pages and bodies is
 //! `check_invariants`' to say.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
-use support::*;
 
 fn sizes(keyspace: &Keyspace) -> Vec<SlotSize> {
     let mut held = Held::new(keyspace);

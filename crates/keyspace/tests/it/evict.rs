@@ -1,13 +1,11 @@
 //! Eviction takes what its policy allows, prefers what its policy prefers, finds the few volatile keys among many others,
 //! and goes on until nothing is left.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use support::*;
 
 const MIRI: bool = cfg!(miri);
 

@@ -2,7 +2,6 @@
 //! thread at a time and switches at each lock. It finds a deadlock by itself; mutual exclusion is asserted.
 //!
 //! Run by `cargo xtask locks`.
-#![cfg(shuttle)]
 
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;

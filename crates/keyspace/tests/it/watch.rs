@@ -1,13 +1,11 @@
 //! WATCH: a flag is raised exactly when Valkey would raise it. The model beside the keyspace is Valkey's algorithm
 //! (touchWatchedKey, touchAllWatchedKeysInDb, isWatchedKeyExpired) over a plain map.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::*;
 
 const DATABASES: u64 = 3;
 

@@ -1,12 +1,10 @@
 //! Hashes and sets beside plain maps: random changes, growth and shrinking, renames and copies, field times,
 //! compaction, and snapshots while all that goes on.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::{BTreeMap, BTreeSet};
-use support::*;
 
 type Bytes = Vec<u8>;
 

@@ -1,10 +1,8 @@
 //! Keys and fields that are copied in the order of SCAN: an order made by their hashes, in which they share their lowest
 //! bits for a long time. Tables of any other database, and any other hash or set, have the same hashes.
 
-mod support;
-
+use crate::support::*;
 use isotherm_keyspace::*;
-use support::*;
 
 const MANY: usize = if cfg!(miri) { 600 } else { 150_000 };
 

@@ -1,0 +1,18 @@
+//! Tests of the keyspace through its public face: one program, because each costs its own building and linking.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod collections;
+mod evict;
+mod full;
+mod model;
+mod scan;
+mod scan_order;
+mod slots;
+mod snapshot;
+mod snapshot_large;
+mod survey;
+mod upkeep;
+mod waiters;
+mod watch;
