@@ -66,7 +66,7 @@ impl Txn<'_, '_> {
         });
         for key in stale {
             let key = self.held.keyspace.key(&key);
-            self.locate_live(db, &key);
+            self.locate(db, &key);
         }
         next
     }
@@ -91,7 +91,7 @@ impl Txn<'_, '_> {
             });
             let partition = partition.expect("the lengths add up to the total");
             let place = weighted_slot(partition, db, at, false);
-            let record = partition.slot(partition.table(db).expect("it has keys"), place).record;
+            let record = partition.table(db).expect("it has keys").slot(&partition.store.heap, place).record;
             let (page, index) = random_entry(partition, &record, random);
             let page = partition.store.heap.page(page);
             let entry = EntryBytes(page.entry(page.spot(index)));

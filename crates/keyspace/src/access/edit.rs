@@ -148,7 +148,7 @@ impl Partition {
         expiry: Option<UnixMs>,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let mut location = self.location_in_table(db, location, key).inspect_err(|_| {
+        let mut location = self.make_location(db, location, key).inspect_err(|_| {
             self.store.objects.get_mut(number).references += 1;
             self.store.release_object(number);
         })?;
@@ -199,7 +199,7 @@ impl Partition {
         let home = self.store.objects.get(number).home;
         let place = self.geometry.place_of(slot_of_blob_head(home));
         self.databases().find_map(|db| {
-            let slot = self.slot(self.table(db)?, place);
+            let slot = self.table(db)?.slot(&self.store.heap, place);
             if slot.record.pages == 0 {
                 return None;
             }

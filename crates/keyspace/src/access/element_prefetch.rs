@@ -48,7 +48,7 @@ impl Held<'_> {
         intent: Intent,
     ) {
         let partition = self.partition(key.slot);
-        let Some(place) = partition.look_up(db, key) else { return };
+        let Some(place) = partition.find(db, key) else { return };
         let store = &partition.store;
         let Some(number) = object_at(store, place) else { return };
         let object = &store.objects.get(number).body;
@@ -79,7 +79,7 @@ impl Held<'_> {
             if self.holds(key) {
                 let partition = self.partition(key.slot);
                 if let Some(number) =
-                    partition.look_up(db, key).and_then(|place| object_at(&partition.store, place))
+                    partition.find(db, key).and_then(|place| object_at(&partition.store, place))
                 {
                     partition.store.objects.prefetch(number);
                     found[count] = (partition.number, number);

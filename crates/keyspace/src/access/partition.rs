@@ -4,7 +4,6 @@ use crate::access::followers::Followers;
 use crate::access::shared;
 use crate::access::shared::Config;
 use crate::access::watch::Presence;
-use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
@@ -15,7 +14,7 @@ use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
 use crate::tables::flushed::Flushed;
 use crate::tables::geometry::Geometry;
-use crate::tables::location::{Location, SlotRef};
+use crate::tables::location::Location;
 use crate::tables::table::Table;
 use crate::values::object::Objects;
 use crate::values::saved::SnapshotState;
@@ -100,14 +99,8 @@ impl Partition {
 
     /// Where the entry of a key is.
     #[inline(always)]
-    pub fn look_up(&self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
-        self.table(db)?.look_up(&self.store, self.geometry.place_of(key.slot), key)
-    }
-
-    /// Whether the entry there is that of the key.
-    #[inline]
-    pub fn is_at(&self, (page, spot): (Handle, Spot), key: &Key<'_>) -> bool {
-        self.store.is_key(EntryBytes(self.store.heap.page(page).entry(spot)), key.bytes)
+    pub fn find(&self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        self.table(db)?.find(&self.store, self.geometry.place_of(key.slot), key)
     }
 
     #[inline(always)]
@@ -121,23 +114,21 @@ impl Partition {
         Some(table.locate(&self.store, self.geometry.place_of(key.slot), key))
     }
 
-    /// The same for a key that was just looked up: its entry is at `spot`, or it has none.
+    /// The same for a key that was just looked for: its entry is at `spot`, or it has none.
     #[inline]
     pub fn locate_seen(&self, db: Db, key: &Key<'_>, spot: Option<Spot>) -> Option<Location> {
         let table = self.table(db)?;
-        Some(table.locate_seen(&self.store, self.geometry.place_of(key.slot), key, spot))
-    }
-
-    #[inline]
-    pub fn presence_at(&self, location: Option<&Location>, now: UnixMs) -> Presence {
-        let Some((page, spot)) = location.and_then(|location| location.page.zip(location.spot)) else {
-            return Presence::Absent;
-        };
-        if self.is_stale((page, spot), now) { Presence::Stale } else { Presence::Alive }
+        let location = table.locate_seen(&self.store, self.geometry.place_of(key.slot), key, spot);
+        debug_assert_eq!(location.page.and_then(|page| self.store.find(page, key)), spot);
+        Some(location)
     }
 
     pub fn presence(&self, db: Db, key: &Key<'_>, now: UnixMs) -> Presence {
-        self.presence_at(self.locate(db, key).as_ref(), now)
+        match self.find(db, key) {
+            None => Presence::Absent,
+            Some(place) if self.is_stale(place, now) => Presence::Stale,
+            Some(_) => Presence::Alive,
+        }
     }
 
     /// An entry that was just found, to read.
@@ -153,7 +144,7 @@ impl Partition {
             return place;
         }
         self.give_access_column(db, key, now);
-        self.look_up(db, key).expect("it was found")
+        self.find(db, key).expect("it was found")
     }
 
     /// The page has no access column of the width in force (the policy was switched): it gets one.
@@ -174,7 +165,7 @@ impl Partition {
         expiry: Expiry,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let mut location = self.location_in_table(db, location, key)?;
+        let mut location = self.make_location(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
         let done = table.set(store, &mut location, key, value, expiry, now);
         if done.is_err() {
@@ -207,21 +198,9 @@ impl Partition {
         self.drop_table_if_empty(db);
     }
 
-    pub fn set_expiry_at(
-        &mut self,
-        db: Db,
-        mut location: Location,
-        key: &Key<'_>,
-        expiry: Option<UnixMs>,
-        now: UnixMs,
-    ) -> Result<(), Full> {
-        let (table, store) = self.table_and_store(db).expect("it was found");
-        table.set_expiry(store, &mut location, key, expiry, now)
-    }
-
-    /// Where a key is or would be, in a table that is there.
+    /// `location`, or that of the key in a table that is made now.
     #[inline]
-    pub fn location_in_table(
+    pub fn make_location(
         &mut self,
         db: Db,
         location: Option<Location>,
@@ -399,45 +378,6 @@ impl Partition {
         let tables = self.tables.capacity() * size_of::<Option<Box<Table>>>();
         let scratch = self.store.scratch_bytes.capacity() + self.store.scratch.capacity_bytes();
         size_of::<Partition>() + tables + scratch + self.store.field_bounds.len() * size_of::<(u32, u32)>()
-    }
-
-    /// The first slot from `from` on that has keys.
-    pub fn next_slot_in(&self, table: &Table, from: usize) -> Option<usize> {
-        let runs = table.run_slots();
-        let mut at = from;
-        while at < table.sums.len() * runs {
-            if table.sums[at / runs].keys == 0 {
-                at = (at / runs + 1) * runs;
-            } else if table.slot(&self.store.heap, at).record.keys > 0 {
-                return Some(at);
-            } else {
-                at += 1;
-            }
-        }
-        None
-    }
-
-    /// The first page of a slot from `from` on whose bound is a wanted one (see `directory`).
-    pub fn next_bounded(
-        &mut self,
-        db: Db,
-        place: usize,
-        from: u32,
-        wanted: &dyn Fn(u32) -> bool,
-        steps: &mut Steps,
-    ) -> Bounded {
-        let Some((table, store)) = self.table_and_store(db) else { return Bounded::None };
-        let mut slot = table.slot(&store.heap, place);
-        let before = slot.record;
-        let found = directory::next_bounded(&mut store.heap, &mut slot.record, from, wanted, steps);
-        if slot.record != before {
-            table.store(&mut store.heap, &slot, &before);
-        }
-        found
-    }
-
-    pub fn slot(&self, table: &Table, at: usize) -> SlotRef {
-        table.slot(&self.store.heap, at)
     }
 
     /// Databases that have keys here.

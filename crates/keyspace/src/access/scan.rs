@@ -60,7 +60,7 @@ pub(crate) fn scan(
         let place = geometry.place_of_spread(spread);
         loop {
             let table = partition.table(db).expect("the slot has keys");
-            let record = partition.slot(table, place).record;
+            let record = table.slot(&partition.store.heap, place).record;
             let (page, next) = advance(position, record.pages);
             seen += visit_page(partition, &record, page, now, visit);
             pages += 1;
@@ -105,7 +105,7 @@ fn next_slot(held: &mut Held<'_>, db: Db, spread: usize, exact: bool) -> Option<
     for number in first..=last {
         let partition = held.numbered(number);
         if let Some(table) = partition.table(db)
-            && let Some(found) = partition.next_slot_in(table, place)
+            && let Some(found) = table.next_slot(&partition.store.heap, place)
         {
             let found = geometry.spread_of(number, found);
             return (!exact || found == spread).then_some(found);
@@ -126,7 +126,7 @@ pub(crate) fn weighted_slot(partition: &Partition, db: Db, mut at: u64, volatile
             continue;
         }
         for place in run * table.run_slots()..(run + 1) * table.run_slots() {
-            let record = partition.slot(table, place).record;
+            let record = table.slot(&partition.store.heap, place).record;
             let slot_weight = weight(record.keys, record.volatile);
             if at < slot_weight {
                 return place;

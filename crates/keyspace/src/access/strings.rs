@@ -31,7 +31,7 @@ impl Partition {
             })?,
         };
         let place = location.page.zip(location.spot);
-        let (page, spot) = place.or_else(|| self.look_up(db, key)).expect("it was just written");
+        let (page, spot) = place.or_else(|| self.find(db, key)).expect("it was just written");
         if let Some((table, store)) = self.table_and_store(db) {
             // The bytes are about to change: a snapshot needs them as they are.
             store.before_change(table.snapshot_db, page);
@@ -86,7 +86,7 @@ impl Partition {
         now: UnixMs,
     ) -> Result<Location, Full> {
         let mut integer = [0; 20];
-        let mut location = self.location_in_table(db, location, key)?;
+        let mut location = self.make_location(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
         if let Some(draft) = stretched(store, &location, len) {
             table.put(store, &mut location, key, &draft, now)?;

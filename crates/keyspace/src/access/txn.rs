@@ -9,6 +9,7 @@ use crate::access::key_events::KeyEvents;
 use crate::access::lock::Held;
 use crate::access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
 use crate::access::watch::{Presence, Watcher};
+use crate::layout::entry::EntryBytes;
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::last_used::AccessNote;
@@ -110,7 +111,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// The entry of `key`, if it is there and its time has not come.
     #[inline]
     pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
-        let place = self.seek(db, key, lookup)?;
+        let place = self.find_counted(db, key, lookup)?;
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         let mut entry = self.held.partition(key.slot).read(place, now);
@@ -122,8 +123,8 @@ impl<'t, 'k> Txn<'t, 'k> {
     }
 
     /// Where that entry is; counts and touches as `lookup` says.
-    fn seek(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
-        let found = self.look_up_live(db, key);
+    fn find_counted(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
+        let found = self.find_place(db, key);
         match lookup {
             Lookup::Read | Lookup::Peek | Lookup::Quiet if found.is_some() => self.hits += 1,
             Lookup::Read | Lookup::Peek => self.miss(db, key),
@@ -149,7 +150,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Whether a live entry of `key` exists.
     #[inline]
     pub fn contains(&mut self, db: Db, key: &Key<'_>) -> bool {
-        self.look_up_live(db, key).is_some()
+        self.find_place(db, key).is_some()
     }
 
     // ---- changing ----
@@ -176,9 +177,9 @@ impl<'t, 'k> Txn<'t, 'k> {
     #[inline]
     fn overwrite(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Overwrite {
         let now = self.conditions.now;
-        let (mut place, touched) = match self.recall(db, key) {
+        let (mut place, touched) = match self.find_again(db, key) {
             Some(found) => (found.place, found.touched),
-            None => match self.look_up_live(db, key) {
+            None => match self.find_place(db, key) {
                 Some(place) => (place, false),
                 None => return Overwrite::Absent,
             },
@@ -278,11 +279,11 @@ impl<'t, 'k> Txn<'t, 'k> {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
-        let seen = self.recall(db, key);
+        let seen = self.find_again(db, key);
         let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;
         let live = match seen {
             Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
-            None => self.locate_live(db, key),
+            None => self.locate(db, key),
         };
         let partition = self.held.partition(key.slot);
         let location = match live {
@@ -324,7 +325,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Takes over what is known from elsewhere about the use of a key that was just stored.
     pub fn note_access(&mut self, db: Db, key: &Key<'_>, note: AccessNote) {
         let now = self.conditions.now;
-        let Some(place) = self.look_up_live(db, key) else { return };
+        let Some(place) = self.find_place(db, key) else { return };
         let partition = self.held.partition(key.slot);
         // Touching it gives its page the access column, if that has none yet.
         let (page, spot) = partition.touch_at(db, key, place, now);
@@ -333,7 +334,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Removes `key`. Returns whether a live entry was there.
     pub fn remove(&mut self, db: Db, key: &Key<'_>) -> bool {
-        let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
+        let Some(location) = self.locate(db, key).filter(|location| location.spot.is_some()) else {
             return false;
         };
         self.found = None;
@@ -353,7 +354,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Removes a key that is there and was given a time that is over: it leaves as an expired key.
     pub fn expire(&mut self, db: Db, key: &Key<'_>) {
-        let location = self.locate_live(db, key).expect("the key was found under the same lock");
+        let location = self.locate(db, key).expect("the key was found under the same lock");
         self.found = None;
         let now = self.conditions.now;
         self.held.partition(key.slot).remove_at(db, &location, now);
@@ -365,12 +366,13 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Sets or clears (`None`) the expiry. Returns whether the key exists.
     pub fn set_expiry(&mut self, db: Db, key: &Key<'_>, expiry: Option<UnixMs>) -> Result<bool, Full> {
-        let Some(location) = self.locate_live(db, key).filter(|location| location.spot.is_some()) else {
+        let Some(mut location) = self.locate(db, key).filter(|location| location.spot.is_some()) else {
             return Ok(false);
         };
         self.found = None;
         let now = self.conditions.now;
-        self.held.partition(key.slot).set_expiry_at(db, location, key, expiry, now)?;
+        let (table, store) = self.held.partition(key.slot).table_and_store(db).expect("it was found");
+        table.set_expiry(store, &mut location, key, expiry, now)?;
         self.written(db, key);
         Ok(true)
     }
@@ -386,9 +388,9 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// As `edit`, but nobody who watches the key is told: whoever then changes a byte says so by `touch`.
     pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
-        let live = match self.recall(db, key) {
+        let live = match self.find_again(db, key) {
             Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
-            None => self.locate_live(db, key),
+            None => self.locate(db, key),
         };
         self.found = None;
         let now = self.conditions.now;
@@ -421,7 +423,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
         let now = self.conditions.now;
-        let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        let source = self.locate(from.0, from.1).expect("the caller has found the source");
         let home = self.held.partition(from.1.slot).number;
         let target = self.held.partition(to.1.slot);
         if target.number == home && target.share_object(&source, to, now)? {
@@ -439,7 +441,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
         let now = self.conditions.now;
-        let source = self.locate_live(from.0, from.1).expect("the caller has found the source");
+        let source = self.locate(from.0, from.1).expect("the caller has found the source");
         if source.object(&self.held.partition(from.1.slot).store).is_some() {
             self.copy_object(from, to, &source)?;
         } else {
@@ -543,17 +545,20 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// What `find` found, if it was this key.
     #[inline]
-    fn recall(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
+    fn find_again(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
         let found = self.found.take().filter(|found| found.hash == key.hash && found.db == db)?;
-        self.held.partition(key.slot).is_at(found.place, key).then_some(found)
+        let (page, spot) = found.place;
+        let store = &self.held.partition(key.slot).store;
+        let entry = EntryBytes(store.heap.page(page).entry(spot));
+        store.is_key(entry, key.bytes).then_some(found)
     }
 
     /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it.
     #[inline(always)]
-    fn look_up_live(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+    fn find_place(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
-        let place = partition.look_up(db, key)?;
+        let place = partition.find(db, key)?;
         if !partition.is_stale(place, now) {
             return Some(place);
         }
@@ -564,11 +569,11 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
     /// this partition, or if the entry is past its time and hidden.
     #[inline]
-    pub(super) fn locate_live(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
+    pub(super) fn locate(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         let location = partition.locate(db, key)?;
-        if partition.presence_at(Some(&location), now) != Presence::Stale {
+        if !location.is_stale(&partition.store, now) {
             return Some(location);
         }
         self.meet_stale(db, key, location)

@@ -48,6 +48,12 @@ impl Location {
         self.page.is_some_and(|page| store.heap.page(page).used() > page::PAGE_BYTES_MAX - 512)
     }
 
+    /// Whether there is an entry, and its time has come.
+    #[inline]
+    pub fn is_stale(&self, store: &Store, now: UnixMs) -> bool {
+        self.spot.is_some() && self.entry(store).expiry().is_some_and(|at| at < now)
+    }
+
     /// The entry there; there is one.
     #[inline]
     pub fn entry<'s>(&self, store: &'s Store) -> EntryBytes<'s> {

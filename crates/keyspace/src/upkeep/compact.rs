@@ -109,7 +109,7 @@ impl Partition {
         let place = self.geometry.place_of(slot_of_blob_head(head));
         let found = self.databases().find_map(|db| {
             let table = self.table(db)?;
-            let record = self.slot(table, place).record;
+            let record = table.slot(&self.store.heap, place).record;
             if record.pages == 0 {
                 return None;
             }
@@ -136,7 +136,7 @@ impl Partition {
 
     fn find_page(&self, place: usize, hash: u64, handle: Handle) -> Option<(Db, u32)> {
         self.databases().find_map(|db| {
-            let record = self.slot(self.table(db)?, place).record;
+            let record = self.table(db)?.slot(&self.store.heap, place).record;
             if record.pages == 0 {
                 return None;
             }

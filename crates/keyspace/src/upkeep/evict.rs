@@ -10,7 +10,6 @@ use crate::access::followers::Cause;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
-use crate::access::watch::Presence;
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
@@ -116,9 +115,9 @@ impl Held<'_> {
         let Some(key) = choose(partition, db, policy, now, prng) else { return Evicted::NotYet };
         let key = hasher.key(&key);
         let location = partition.locate(db, &key).expect("it was just chosen");
-        let presence = partition.presence_at(Some(&location), now);
+        let was_stale = location.is_stale(&partition.store, now);
         partition.remove_at(db, &location, now);
-        let cause = Cause::Evicted { was_stale: presence == Presence::Stale };
+        let cause = Cause::Evicted { was_stale };
         partition.followers.changed(db, key.bytes, cause, None, sink);
         sink.end_step();
         Evicted::Key(number)
@@ -205,7 +204,8 @@ fn volatile_page(
     let mut from = prng.below(u64::from(pages)) as u32;
     let mut wrapped = false;
     loop {
-        let index = match partition.next_bounded(db, place, from, &|bound| bound != NEVER, steps) {
+        let (table, store) = partition.table_and_store(db).expect("it has keys");
+        let index = match table.next_bounded(&mut store.heap, place, from, &|bound| bound != NEVER, steps) {
             Bounded::Page(index) => index,
             Bounded::OutOfBudget => return None,
             Bounded::None => {
@@ -231,5 +231,5 @@ fn volatile_page(
 }
 
 fn record_of(partition: &Partition, db: Db, place: usize) -> Record {
-    partition.slot(partition.table(db).expect("it has keys"), place).record
+    partition.table(db).expect("it has keys").slot(&partition.store.heap, place).record
 }

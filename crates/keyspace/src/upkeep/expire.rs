@@ -136,7 +136,13 @@ impl Step<'_> {
     fn expire_slot(&mut self, partition: &mut Partition, db: Db, place: usize) -> bool {
         let (mut from, mut looked, now) = (0, false, self.now);
         loop {
-            let due = partition.next_bounded(db, place, from, &|bound| is_due(bound, now), &mut self.steps);
+            let due = match partition.table_and_store(db) {
+                Some((table, store)) => {
+                    let is_due = |bound| is_due(bound, now);
+                    table.next_bounded(&mut store.heap, place, from, &is_due, &mut self.steps)
+                }
+                None => Bounded::None,
+            };
             from = match due {
                 Bounded::Page(index) => {
                     let gone = expire_page(partition, db, place, index, now, self.sink);
@@ -190,7 +196,7 @@ fn expire_page(
     sink: &mut dyn EffectSink,
 ) -> u64 {
     let table = partition.table(db).expect("the slot has pages");
-    let record = partition.slot(table, place).record;
+    let record = table.slot(&partition.store.heap, place).record;
     let (Some(handle), _) = directory::get(&partition.store.heap, &record, index) else {
         set_bound(partition, db, place, index, NEVER);
         return 0;

@@ -220,7 +220,7 @@ impl Partition {
 
     /// The next slot from `from` on that has keys in a database that was `db` at the cut.
     fn snapshot_next_slot(&self, db: Db, from: usize) -> Option<usize> {
-        self.snapshot_tables(db).filter_map(|table| self.next_slot_in(table, from)).min()
+        self.snapshot_tables(db).filter_map(|table| table.next_slot(&self.store.heap, from)).min()
     }
 
     /// Emits the pages of a slot that were not seen yet; how many.

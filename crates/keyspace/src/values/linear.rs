@@ -18,7 +18,7 @@
 use crate::layout::directory;
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Full;
-use crate::layout::page::{self, Page};
+use crate::layout::page::{self, Page, Spot};
 use crate::layout::record::{NEVER, Record, buddy, page_index};
 use crate::values::store::Store;
 use isotherm_arena::Handle;
@@ -158,6 +158,49 @@ pub(crate) fn merge(
     }
     directory::pop(&mut store.heap, record);
     Ok(())
+}
+
+/// Where an entry is among the pages of a record, or would be.
+#[derive(Clone, Copy)]
+pub(crate) struct PagePlace {
+    pub index: u32,
+    pub page: Option<Handle>,
+    pub spot: Option<Spot>,
+}
+
+/// Writes the bytes of an entry into its page, which may move to another class; where it is then. `first_page` makes the
+/// page if there is none yet. After an error the record may have its first page, which is empty; all else is as it was.
+#[inline]
+pub(crate) fn put(
+    store: &mut Store,
+    record: &mut Record,
+    place: PagePlace,
+    (hash, entry): (u64, &[u8]),
+    first_page: impl FnOnce(&mut Store) -> Result<(Handle, Spot), Full>,
+    before_change: impl FnOnce(&mut Store, Handle),
+    now: UnixMs,
+) -> Result<(Handle, Spot), Full> {
+    if record.pages == 0 {
+        directory::push(&mut store.heap, record, None, NEVER)?;
+    }
+    let Some(page) = place.page else {
+        let (page, spot) = first_page(store)?;
+        record.change_page_bytes(0, store.heap.page(page).used() as u64);
+        directory::set_page(&mut store.heap, record, place.index, Some(page));
+        return Ok((page, spot));
+    };
+    before_change(store, page);
+    let used = store.heap.page(page).used() as u64;
+    let (moved, spot) = match place.spot {
+        Some(spot) => store.replace_entry(page, spot, entry, now)?,
+        None => store.append_entry(page, hash, entry, now)?,
+    };
+    let used_now = store.heap.page(moved).used() as u64;
+    if moved != page {
+        directory::set_page(&mut store.heap, record, place.index, Some(moved));
+    }
+    record.change_page_bytes(used, used_now);
+    Ok((moved, spot))
 }
 
 /// Records what is left of a page that lost entries.

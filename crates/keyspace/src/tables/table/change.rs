@@ -8,9 +8,9 @@ use crate::layout::entry::{Draft, EntryBytes, Place, Plan, form_of, value_bytes}
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Expiry, Full, NewValue, PackedValue};
 use crate::layout::page::{self};
-use crate::layout::record::{NEVER, Record, bound_of};
+use crate::layout::record::{Record, bound_of};
 use crate::tables::location::{Location, OldEntry, SlotRef};
-use crate::values::linear;
+use crate::values::linear::{self, PagePlace};
 use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
@@ -153,29 +153,18 @@ impl Table {
         now: UnixMs,
     ) -> Result<(), Full> {
         self.materialise(&mut store.heap, &mut location.slot)?;
-        let slot = &mut location.slot;
-        if slot.record.pages == 0 {
-            directory::push(&mut store.heap, &mut slot.record, None, NEVER)?;
-        }
-        let Some(page) = location.page else {
-            let (page, spot) = store.first_page(key, entry, now)?;
-            slot.record.change_page_bytes(0, store.heap.page(page).used() as u64);
-            directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(page));
-            (location.page, location.spot) = (Some(page), Some(spot));
-            return Ok(());
-        };
-        store.before_change(self.snapshot_db, page);
-        let used = store.heap.page(page).used() as u64;
-        let (moved, spot) = match location.spot {
-            Some(spot) => store.replace_entry(page, spot, entry, now)?,
-            None => store.append_entry(page, key.hash, entry, now)?,
-        };
-        let used_now = store.heap.page(moved).used() as u64;
-        if moved != page {
-            directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
-        }
-        (location.page, location.spot) = (Some(moved), Some(spot));
-        slot.record.change_page_bytes(used, used_now);
+        let place = PagePlace { index: location.page_index, page: location.page, spot: location.spot };
+        let db = self.snapshot_db;
+        let (page, spot) = linear::put(
+            store,
+            &mut location.slot.record,
+            place,
+            (key.hash, entry),
+            |store| store.first_page(key, entry, now),
+            |store, page| store.before_change(db, page),
+            now,
+        )?;
+        (location.page, location.spot) = (Some(page), Some(spot));
         Ok(())
     }
 

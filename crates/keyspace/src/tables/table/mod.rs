@@ -16,7 +16,7 @@ mod change;
 
 use crate::accounting::sizes::Sizes;
 use crate::accounting::tally::Tally;
-use crate::layout::directory;
+use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::heap::Heap;
 use crate::layout::key::{Key, tag_of};
@@ -27,7 +27,7 @@ use crate::tables::counters::Counters;
 use crate::tables::location::{Location, SlotRef};
 use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind};
-use isotherm_stdx::steps;
+use isotherm_stdx::{Steps, steps};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -190,7 +190,7 @@ impl Table {
 
     /// Where the entry of a key is: what reading it takes, in registers. `locate` answers more, through memory.
     #[inline(always)]
-    pub fn look_up(&self, store: &Store, at: usize, key: &Key<'_>) -> Option<(Handle, Spot)> {
+    pub fn find(&self, store: &Store, at: usize, key: &Key<'_>) -> Option<(Handle, Spot)> {
         steps::note(1);
         let record = self.slot(&store.heap, at).record;
         if record.pages == 0 {
@@ -200,28 +200,16 @@ impl Table {
         Some((page, store.find(page, key)?))
     }
 
+    /// Where a key is, or would be.
     #[inline]
     pub fn locate(&self, store: &Store, at: usize, key: &Key<'_>) -> Location {
-        self.locate_by(store, at, key, |page| store.find(page, key))
+        let hole = self.locate_seen(store, at, key, None);
+        Location { spot: hole.page.and_then(|page| store.find(page, key)), ..hole }
     }
 
-    /// The location of a key that was just looked up: its entry is at `spot`, or it has none.
-    #[inline]
-    pub fn locate_seen(&self, store: &Store, at: usize, key: &Key<'_>, spot: Option<Spot>) -> Location {
-        self.locate_by(store, at, key, |page| {
-            debug_assert_eq!(store.find(page, key), spot);
-            spot
-        })
-    }
-
+    /// The same for a key that was just looked for: its entry is at `spot`, or it has none.
     #[inline(always)]
-    fn locate_by(
-        &self,
-        store: &Store,
-        at: usize,
-        key: &Key<'_>,
-        find: impl FnOnce(Handle) -> Option<Spot>,
-    ) -> Location {
+    pub fn locate_seen(&self, store: &Store, at: usize, key: &Key<'_>, spot: Option<Spot>) -> Location {
         steps::note(1);
         let slot = self.slot(&store.heap, at);
         if slot.record.pages == 0 {
@@ -229,7 +217,7 @@ impl Table {
         }
         let page_index = page_index(key.hash, slot.record.pages);
         let (page, _) = directory::get(&store.heap, &slot.record, page_index);
-        Location { slot, page_index, page, spot: page.and_then(find) }
+        Location { slot, page_index, page, spot }
     }
 
     // ---- all of it ----
@@ -250,6 +238,40 @@ impl Table {
                 visit(index, page);
             }
         }
+    }
+
+    /// The first slot from `from` on that has keys.
+    pub fn next_slot(&self, heap: &Heap, from: usize) -> Option<usize> {
+        let runs = self.run_slots();
+        let mut at = from;
+        while at < self.sums.len() * runs {
+            if self.sums[at / runs].keys == 0 {
+                at = (at / runs + 1) * runs;
+            } else if self.slot(heap, at).record.keys > 0 {
+                return Some(at);
+            } else {
+                at += 1;
+            }
+        }
+        None
+    }
+
+    /// The first page of a slot from `from` on whose bound is a wanted one (see `directory`).
+    pub fn next_bounded(
+        &mut self,
+        heap: &mut Heap,
+        at: usize,
+        from: u32,
+        wanted: &dyn Fn(u32) -> bool,
+        steps: &mut Steps,
+    ) -> Bounded {
+        let mut slot = self.slot(heap, at);
+        let before = slot.record;
+        let found = directory::next_bounded(heap, &mut slot.record, from, wanted, steps);
+        if slot.record != before {
+            self.store(heap, &slot, &before);
+        }
+        found
     }
 
     /// Places of slots that have keys, ascending.

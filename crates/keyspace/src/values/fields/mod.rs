@@ -21,9 +21,9 @@ use crate::layout::heap::Heap;
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Encoding, Form, Full, NewValue};
 use crate::layout::packed::Element;
-use crate::layout::page::{self, ENTRIES_MAX, Page, Spot};
+use crate::layout::page::{self, ENTRIES_MAX, Page};
 use crate::layout::record::{NEVER, Record, advance, bound_of, is_due, page_index};
-use crate::values::linear;
+use crate::values::linear::{self, PagePlace};
 use crate::values::saved::SavedField;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
@@ -55,14 +55,6 @@ pub(crate) struct Field<'a> {
     pub expiry: Option<UnixMs>,
 }
 
-/// Where a field is, or would be.
-#[derive(Clone, Copy)]
-struct FieldPlace {
-    index: u32,
-    page: Option<Handle>,
-    spot: Option<Spot>,
-}
-
 impl Fields {
     pub fn new(number: u32, is_set: bool, encoding: Encoding) -> Fields {
         Fields { number, record: Record::EMPTY, encoding, is_set, listed: NEVER, saving: false, next_page: 0 }
@@ -70,16 +62,16 @@ impl Fields {
 
     // ---- reading ----
 
-    fn locate(&self, store: &Store, field: &[u8], hash: u64) -> FieldPlace {
+    fn locate(&self, store: &Store, field: &[u8], hash: u64) -> PagePlace {
         if self.record.pages == 0 {
-            return FieldPlace { index: 0, page: None, spot: None };
+            return PagePlace { index: 0, page: None, spot: None };
         }
         let index = page_index(hash, self.record.pages);
         let (page, _) = directory::get(&store.heap, &self.record, index);
         let spot = page.and_then(|page| {
             store.heap.page(page).find(tag_of(hash), |entry| store.is_key(EntryBytes(entry), field))
         });
-        FieldPlace { index, page, spot }
+        PagePlace { index, page, spot }
     }
 
     pub fn get<'a>(&self, store: &'a Store, field: &[u8]) -> Option<Field<'a>> {
@@ -172,7 +164,7 @@ impl Fields {
         &mut self,
         store: &mut Store,
         key: &Key<'_>,
-        place: FieldPlace,
+        place: PagePlace,
         value: NewValue<'_>,
         (expiry, keep): (Option<UnixMs>, bool),
         now: UnixMs,
@@ -356,32 +348,28 @@ impl Fields {
     fn put_bytes(
         &mut self,
         store: &mut Store,
-        place: &FieldPlace,
+        place: &PagePlace,
         key: &Key<'_>,
         entry: &[u8],
         now: UnixMs,
     ) -> Result<Handle, Full> {
-        if self.record.pages == 0 {
-            directory::push(&mut store.heap, &mut self.record, None, NEVER)?;
-        }
-        let Some(page) = place.page else {
-            let page = store.heap.new_owned_page(self.number, 1, entry.len(), store.snapshot.version())?;
-            page::append(store.heap.page_mut(page), tag_of(key.hash), entry, 0);
-            self.record.change_page_bytes(0, store.heap.page(page).used() as u64);
-            directory::set_page(&mut store.heap, &mut self.record, place.index, Some(page));
-            return Ok(page);
-        };
-        self.before_change(store, page);
-        let used = store.heap.page(page).used() as u64;
-        let (moved, _) = match place.spot {
-            Some(spot) => store.replace_entry(page, spot, entry, now)?,
-            None => store.append_entry(page, key.hash, entry, now)?,
-        };
-        if moved != page {
-            directory::set_page(&mut store.heap, &mut self.record, place.index, Some(moved));
-        }
-        self.record.change_page_bytes(used, store.heap.page(moved).used() as u64);
-        Ok(moved)
+        let mut record = self.record;
+        let (number, hash) = (self.number, key.hash);
+        let put = linear::put(
+            store,
+            &mut record,
+            *place,
+            (hash, entry),
+            |store| {
+                let page = store.heap.new_owned_page(number, 1, entry.len(), store.snapshot.version())?;
+                let spot = page::append(store.heap.page_mut(page), tag_of(hash), entry, 0);
+                Ok((page, spot))
+            },
+            |store, page| self.before_change(store, page),
+            now,
+        );
+        self.record = record;
+        put.map(|(page, _)| page)
     }
 
     /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
