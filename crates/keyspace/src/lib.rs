@@ -8,8 +8,8 @@
 //! it). The way out is [`Effect`]: what changed, told to an [`EffectSink`] while the locks are still held.
 //!
 //! ```text
-//!   reports      what is there, how large, how long unused            each folder's mod.rs says more;
-//!   upkeep       expiry, eviction, compaction, snapshots              imports are to go down
+//!   reports      what is there, how large, how long unused            imports only go down, which
+//!   upkeep       expiry, eviction, compaction, snapshots              `cargo xtask tidy` checks
 //!   access       partitions, locks, transactions, waiting clients
 //!   tables       the slots of one database of one partition
 //!   values       collections and strings: views, edits, large forms

@@ -18,6 +18,7 @@ mod dead;
 mod hand_calls;
 mod house;
 mod impls;
+mod layers;
 mod long;
 mod modules;
 mod request_path;
@@ -76,6 +77,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
         dead::check,
         unsafety::check,
         arrows::check,
+        layers::check,
         ceilings::check,
         compat::check,
         words::check,

@@ -101,7 +101,7 @@ impl<'a> Entry<'a> {
         self.meta.encoding()
     }
 
-    /// Seconds since the last access: exact, or a lower bound that the page shares (see `access`).
+    /// Seconds since the last access: exact, or a lower bound that the page shares (see `last_used`).
     pub fn idle_seconds(&self) -> u64 {
         self.meta.idle_seconds()
     }
