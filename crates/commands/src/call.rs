@@ -147,8 +147,14 @@ impl<'c> Call<'c, '_, '_> {
     /// The log holds the request as it came unless something else is recorded.
     #[inline]
     pub fn wrote(&mut self, class: EventClass, name: &'static str, key: &Key<'_>, changes: u64) {
+        self.wrote_in(self.db, class, name, key, changes);
+    }
+
+    /// The same in another database.
+    #[inline]
+    pub fn wrote_in(&mut self, db: Db, class: EventClass, name: &'static str, key: &Key<'_>, changes: u64) {
         self.count(changes);
-        self.event(class, name, key);
+        self.event_in(db, class, name, key);
     }
 
     /// Changes without an event of their own.

@@ -279,12 +279,16 @@ fn write(call: &mut Call<'_, '_, '_>, parts: &[Part]) -> Outcome {
         changes += u64::from(wrote.is_some_and(|changed| changed || is_longer));
     }
     if changes > 0 {
-        told(call, &key, changes);
+        changed(call, &key, changes);
+    } else if is_longer {
+        // COMPAT(strings): BITFIELD whose writes all fail (OVERFLOW FAIL) lengthens the string and goes to the log and to
+        // replicas; Valkey lengthens its own string only. Why: a replica holds what its primary holds.
+        call.record_request();
     }
     Outcome::Done
 }
 
-fn told(call: &mut Call<'_, '_, '_>, key: &Key<'_>, changes: u64) {
+fn changed(call: &mut Call<'_, '_, '_>, key: &Key<'_>, changes: u64) {
     call.txn.touch(call.db, key);
     call.wrote(EventClass::String, "setbit", key, changes);
 }

@@ -51,8 +51,7 @@ fn copy(call: &mut Call<'_, '_, '_>) -> Outcome {
     if call.txn.copy((call.db, &from), (target, &to)).is_err() {
         return call.out_of_memory();
     }
-    call.event_in(target, EventClass::Generic, "copy_to", &to);
-    call.count(1);
+    call.wrote_in(target, EventClass::Generic, "copy_to", &to, 1);
     call.reply.integer(1);
     Outcome::Done
 }

@@ -248,6 +248,10 @@ fn record_hsetex(
             } else if options.time.is_some_and(|time| time.at == at) {
                 words.extend([&b"PXAT"[..], number]);
                 at += 2;
+            } else if is_option && ["EX", "PX", "EXAT", "PXAT"].iter().any(|name| is_word(args.get(at), name))
+            {
+                // Of several times the last one counts.
+                at += 2;
             } else {
                 words.push(if at + 1 == options.first { count } else { args.get(at) });
                 at += 1;

@@ -132,21 +132,25 @@ impl Server {
     }
 }
 
-fn lookup(args: Args<'_>) -> (&'static Command<Handler>, String) {
+pub fn lookup(args: Args<'_>) -> (&'static Command<Handler>, String) {
+    find(args).unwrap_or_else(|| panic!("{args:?}"))
+}
+
+/// The command, or subcommand, of a request, and its name.
+pub fn find(args: Args<'_>) -> Option<(&'static Command<Handler>, String)> {
     let named = |commands: &'static [Command<Handler>], word: &[u8]| {
         commands.iter().find(|command| command.spec.name.as_bytes().eq_ignore_ascii_case(word))
     };
-    let command = COMMANDS.iter().find_map(|group| named(group, args.get(0)));
-    let command = command.unwrap_or_else(|| panic!("{args:?}"));
+    let command = COMMANDS.iter().find_map(|group| named(group, args.get(0)))?;
     let sub = args.try_get(1).and_then(|word| named(command.subcommands, word));
-    match sub {
+    Some(match sub {
         Some(sub) => (sub, format!("{}|{}", command.spec.name, sub.spec.name)),
         None => (command, command.spec.name.to_string()),
-    }
+    })
 }
 
 /// The partitions of the keys, ascending. Of arguments that make no sense the command itself knows what they are.
-fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Option<Vec<u16>> {
+pub fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Option<Vec<u16>> {
     let mut positions = Vec::new();
     key_positions(&command.spec, args, &mut positions).ok()?;
     let mut wanted: Vec<u16> =

@@ -11,4 +11,5 @@ mod declarations;
 mod growth;
 mod modes;
 mod random;
+mod replay;
 mod transcripts;

@@ -5,7 +5,7 @@
 use super::{File, Measure};
 
 /// A method called on something.
-const METHODS: [&str; 4] = ["wrote", "event", "event_in", "record"];
+const METHODS: [&str; 5] = ["wrote", "wrote_in", "event", "event_in", "record"];
 
 /// `record_words`, `record_request` and others are the same thing.
 const PREFIX: &str = "record_";
