@@ -2,6 +2,7 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
+use crate::accounting::tally::Account;
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan};
 use crate::layout::key::{Key, blob_head, slot_of_blob_head, tag_of};
@@ -9,6 +10,7 @@ use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue, stride_
 use crate::layout::record::page_index;
 use crate::tables::location::Location;
 use crate::values::collection::{EditBody, EditError, Edited, Editing, Limits};
+use crate::values::object::Root;
 use crate::values::store::Store;
 use isotherm_stdx::{Steps, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +21,8 @@ struct Left<R> {
     form: Form,
     body: EditBody,
     changed: bool,
+    /// The object that it was before.
+    object: Option<u32>,
 }
 
 /// What an edit is of, and what holds for it.
@@ -41,10 +45,7 @@ impl Partition {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let found = location.filter(|location| location.spot.is_some());
-        if found.is_some_and(|location| location.kind(&self.store) != form.kind()) {
-            return Err(EditError::WrongType);
-        }
-        let left = run_edit(&mut self.store, found, key, form, limits, now, work);
+        let left = run_edit(&mut self.store, found, key, form, limits, now, work)?;
         let existed = found.is_some();
         let mut edited =
             Edited { result: left.result, changed: left.changed, created: false, emptied: false };
@@ -64,18 +65,26 @@ impl Partition {
                 self.store.scratch = buf;
                 stored?;
             }
-            EditBody::Object(number, root) => {
-                let is_old = found.is_some_and(|location| location.object(&self.store) == Some(number));
+            EditBody::Object(number, mut root) => {
+                let is_old = left.object == Some(number);
                 let empty = root.body.structure().len() == 0 && left.form != Form::Stream;
+                if is_old && !empty {
+                    self.recount_root(db, &found.expect("it existed"), &mut root);
+                }
+                let (is_hash, is_untidy) = (left.form == Form::Hash, root.body.structure().is_untidy());
                 self.store.objects.put(number, root);
-                self.store.list_bound(number);
-                self.store.note_untidy(number);
+                if is_hash {
+                    self.store.list_bound(number);
+                }
+                if is_untidy {
+                    self.store.note_untidy(number);
+                }
                 match (is_old, empty) {
                     (true, true) => {
                         self.remove_at(db, &found.expect("it existed"), now);
                         edited.emptied = true;
                     }
-                    (true, false) => self.recount(db, &found.expect("it existed"), number),
+                    (true, false) => {}
                     (false, true) => {
                         self.store.objects.get_mut(number).references += 1;
                         self.store.release_object(number);
@@ -114,7 +123,7 @@ impl Partition {
         let done = match inline {
             Some(location) => {
                 let (table, store) = self.table_and_store(db).expect("the entry is there");
-                table.set_inline(store, location, value, now)
+                table.set_inline(store, location, key, value, now)
             }
             None => self.set_at(db, location, key, NewValue::Packed(value), Expiry::Keep, now),
         };
@@ -232,21 +241,28 @@ impl Partition {
 
     /// After a change of an object that stays where it is: what its slot and its table count for it.
     pub fn recount(&mut self, db: Db, location: &Location, number: u32) {
-        let root = self.store.objects.get(number);
+        let mut root = self.store.objects.take(number);
+        self.recount_root(db, location, &mut root);
+        self.store.objects.put(number, root);
+    }
+
+    /// The same while its root is taken out.
+    fn recount_root(&mut self, db: Db, location: &Location, root: &mut Root) {
         let (old, new) = (root.tallied, root.tally());
         let (was_timed, timed) = (root.timed, root.has_timed_fields());
         if (old, was_timed) == (new, timed) {
             return;
         }
-        let before = self.store.account(location.entry(&self.store));
-        let root = self.store.objects.get_mut(number);
         (root.tallied, root.timed) = (new, timed);
-        let after = self.store.account(location.entry(&self.store));
         let (table, store) = self.table_and_store(db).expect("it was found");
-        table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
         let (page, spot) = location.page.zip(location.spot).expect("it was found");
-        let tag = store.heap.page(page).tag(spot.index);
-        table.tell(store.key_of(location.entry(store)), tag, Some(&before), Some(&after));
+        let view = store.heap.page(page);
+        let entry = EntryBytes(view.entry(spot));
+        let key = entry.inline_key().or(root.key.as_deref()).expect("the object has the key");
+        let account = Account::of_object(entry, key.len());
+        let (before, after) = (account.with_object(&old), account.with_object(&new));
+        table.tell(key, view.tag(spot.index), Some(&before), Some(&after));
+        table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.change_outside(old.units.get(), new.units.get());
@@ -273,39 +289,42 @@ fn run_edit<R>(
     limits: &Limits,
     now: UnixMs,
     work: impl FnOnce(&mut Editing<'_>) -> R,
-) -> Left<R> {
-    let mut buf = std::mem::take(&mut store.scratch);
-    let mut form = form;
-    let body = match found {
-        None => {
+) -> Result<Left<R>, EditError> {
+    let kind = form.kind();
+    let (form, object) = match &found {
+        None => (form, None),
+        Some(location) => {
+            let entry = location.entry(store);
+            (entry.form(), entry.object())
+        }
+    };
+    if form.kind() != kind {
+        return Err(EditError::WrongType);
+    }
+    let body = match (object, found) {
+        (Some(number), _) => EditBody::Object(number, store.open_object(number)),
+        (None, None) => {
+            let mut buf = std::mem::take(&mut store.scratch);
             buf.clear(stride_of(form));
             EditBody::Packed(buf)
         }
-        Some(location) => match location.object(store) {
-            Some(number) => {
-                store.scratch = buf;
-                form = location.entry(store).form();
-                EditBody::Object(number, store.open_object(number))
+        (None, Some(location)) => {
+            let mut buf = std::mem::take(&mut store.scratch);
+            let bytes = store.value_bytes_of(location.entry(store));
+            if form == Form::IntSet {
+                crate::layout::packed_ints::load_ints(bytes, &mut buf);
+            } else {
+                buf.load(bytes, stride_of(form));
             }
-            None => {
-                let entry = location.entry(store);
-                form = entry.form();
-                let bytes = store.value_bytes_of(entry);
-                if form == Form::IntSet {
-                    crate::layout::packed_ints::load_ints(bytes, &mut buf);
-                } else {
-                    buf.load(bytes, stride_of(form));
-                }
-                EditBody::Packed(buf)
-            }
-        },
+            EditBody::Packed(buf)
+        }
     };
     let home = blob_head(key);
     let absent = found.is_none();
     let mut editing = Editing { store, limits, now, form, body, changed: false, absent, home };
     let result = work(&mut editing);
     let Editing { form, body, changed, .. } = editing;
-    Left { result, form, body, changed }
+    Ok(Left { result, form, body, changed, object })
 }
 
 impl Held<'_> {

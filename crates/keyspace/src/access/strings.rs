@@ -88,6 +88,9 @@ impl Partition {
         let mut integer = [0; 20];
         let mut location = self.make_location(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
+        if table.stretch_inline(store, &mut location, key, len, now)? {
+            return Ok(location);
+        }
         if let Some(draft) = stretched(store, &location, len) {
             table.put(store, &mut location, key, &draft, now)?;
             return Ok(location);

@@ -46,12 +46,15 @@ fn place_of(account: &Account) -> Option<(usize, usize)> {
 
 impl Sizes {
     /// An entry has come, has gone, or is another now.
-    #[inline]
+    #[inline(always)]
     pub fn note(&mut self, old: Option<&Account>, new: Option<&Account>) {
-        let (old, new) = (old.and_then(place_of), new.and_then(place_of));
-        if old == new {
+        if let (Some(old), Some(new)) = (old, new)
+            && old.class == new.class
+            && bin_of(old.items) == bin_of(new.items)
+        {
             return;
         }
+        let (old, new) = (old.and_then(place_of), new.and_then(place_of));
         if let Some((kind, bin)) = old {
             self.bins(kind)[bin] -= 1;
         }

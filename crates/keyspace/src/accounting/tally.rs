@@ -14,8 +14,11 @@
 //!
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
-use crate::layout::kind::{Encoding, Type};
-use crate::layout::record::Units;
+use crate::layout::entry::{EntryBytes, Parts};
+use crate::layout::kind::{Encoding, Form, Type, stride_of};
+use crate::layout::packed::Packed;
+use crate::layout::packed_ints::packed_ints_len;
+use crate::layout::record::{UNIT_BYTES, Units};
 
 /// A type in one of its encodings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,6 +65,17 @@ impl Class {
             (Type::Stream, _) => 12,
         })
     }
+
+    /// Of a value that is no object.
+    #[inline]
+    pub fn of_value(form: Form, key_bytes: usize, value_bytes: usize, is_volatile: bool) -> Class {
+        /// By form, and of bytes those that are not embedded.
+        const CLASSES_OF_FORMS: [u8; 9] = [2, 0, 2, 3, 10, 6, 5, 8, 12];
+        match form {
+            Form::Bytes if is_embstr(key_bytes, value_bytes, is_volatile) => Class(1),
+            form => Class(CLASSES_OF_FORMS[form as usize]),
+        }
+    }
 }
 
 /// What a table counts for one entry.
@@ -86,7 +100,81 @@ impl Account {
     /// What the entry takes, its share of the page apart.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
-        u64::from(self.entry_bytes) + u64::from(self.blob_bytes) + self.elsewhere[0] + self.elsewhere[1]
+        u64::from(self.entry_bytes) + self.outside_bytes()
+    }
+
+    /// What of that is not in the page.
+    #[inline]
+    fn outside_bytes(&self) -> u64 {
+        u64::from(self.blob_bytes) + self.elsewhere[0] + self.elsewhere[1]
+    }
+
+    /// Of an entry of `entry_bytes` whose value lies in it.
+    #[inline(always)]
+    pub fn of_inline(parts: &Parts<'_>, entry_bytes: usize) -> Account {
+        let account = Account {
+            class: Class(0),
+            items: 0,
+            key_bytes: parts.key.map_or(0, <[u8]>::len) as u32,
+            value_bytes: 0,
+            expiry_bytes: parts.expiry_bytes() as u8,
+            entry_bytes: 0,
+            blob_bytes: 0,
+            elsewhere: [0; 2],
+        };
+        account.with_inline_value(parts.form(), parts.tail, entry_bytes)
+    }
+
+    /// The account of the same key with another value, which lies in its entry as the old one does.
+    #[inline(always)]
+    pub fn with_inline_value(self, form: Form, value: &[u8], entry_bytes: usize) -> Account {
+        Account {
+            class: Class::of_value(form, self.key_bytes as usize, value.len(), self.expiry_bytes > 0),
+            items: items_of(form, value),
+            value_bytes: value.len() as u64,
+            entry_bytes: entry_bytes as u8,
+            ..self
+        }
+    }
+
+    /// The account of the same key with a text that lies in its entry and is longer by `added`.
+    #[inline]
+    pub fn with_longer_text(self, added: usize) -> Account {
+        Account {
+            items: self.items + added as u64,
+            value_bytes: self.value_bytes + added as u64,
+            entry_bytes: self.entry_bytes + added as u8,
+            ..self
+        }
+    }
+
+    /// Of an object's entry, as if the object were nothing.
+    #[inline]
+    pub fn of_object(entry: EntryBytes<'_>, key_bytes: usize) -> Account {
+        let key_elsewhere = if entry.inline_key().is_none() { key_bytes as u64 } else { 0 };
+        Account {
+            class: Class(0),
+            items: 0,
+            key_bytes: key_bytes as u32,
+            value_bytes: 0,
+            expiry_bytes: entry.expiry_bytes() as u8,
+            entry_bytes: entry.0.len() as u8,
+            blob_bytes: 0,
+            elsewhere: [key_elsewhere, 0],
+        }
+    }
+
+    /// The account of an object's entry, now that the object counts for this.
+    #[inline]
+    pub fn with_object(self, tallied: &Tallied) -> Account {
+        let value_bytes = tallied.units.get() * UNIT_BYTES - self.elsewhere[0];
+        Account {
+            class: tallied.class,
+            items: tallied.items,
+            value_bytes,
+            elsewhere: [self.elsewhere[0], value_bytes],
+            ..self
+        }
     }
 }
 
@@ -135,7 +223,7 @@ impl Totals {
             change(&mut self.expiry_bytes, u64::from(account.expiry_bytes));
         }
         // Most lie in their pages, whole.
-        if u64::from(account.blob_bytes) + account.elsewhere[0] + account.elsewhere[1] == 0 {
+        if account.outside_bytes() == 0 {
             return;
         }
         change(&mut self.blob_bytes, u64::from(account.blob_bytes));
@@ -171,25 +259,26 @@ impl Tally {
         self.count(account, -1);
     }
 
-    /// An entry that was there has become another.
-    #[inline]
+    /// An entry that was there has become another, of the same key.
+    #[inline(always)]
     pub fn replace(&mut self, old: &Account, new: &Account) {
-        if old == new {
-            return;
-        }
         if old.class != new.class {
             self.count(old, -1);
             return self.count(new, 1);
         }
+        debug_assert_eq!(old.key_bytes, new.key_bytes, "the key is the same");
         // The usual change: what is the same is not looked at twice.
-        self.totals.add(old, -1);
-        self.totals.add(new, 1);
+        if old.expiry_bytes != new.expiry_bytes || old.outside_bytes() | new.outside_bytes() != 0 {
+            self.totals.add(old, -1);
+            self.totals.add(new, 1);
+        }
         let sums = &mut self.sums[usize::from(self.places[old.class.number()])];
-        sums.add(old, -1);
-        sums.add(new, 1);
+        let change = |sum: &mut u64, old: u64, new: u64| *sum = sum.wrapping_add(new.wrapping_sub(old));
+        change(&mut sums.value_bytes, old.value_bytes, new.value_bytes);
+        change(&mut sums.memory_bytes, old.memory_bytes(), new.memory_bytes());
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, account: &Account, sign: i64) {
         self.totals.add(account, sign);
         let mut place = self.places[usize::from(account.class.0)];
@@ -262,6 +351,19 @@ pub(crate) fn is_embstr(key_bytes: usize, value_bytes: usize, is_volatile: bool)
     8 + key_bytes + lengths + 1 + 1 + value_bytes + 4 + expiry <= EMBEDDED_BYTES_MAX
 }
 
+/// Bytes of a string, elements of a collection that is no object.
+#[inline]
+pub(crate) fn items_of(form: Form, value: &[u8]) -> u64 {
+    match form {
+        Form::Int | Form::Bytes | Form::Raw => value.len() as u64,
+        Form::IntSet => packed_ints_len(value) as u64,
+        form => {
+            let stride = stride_of(form);
+            (Packed::new(value, stride).len() / stride) as u64
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +373,20 @@ mod tests {
         for (number, (kind, encoding)) in CLASSES.into_iter().enumerate() {
             assert_eq!(Class::new(kind, encoding), Class(number as u8));
         }
+    }
+
+    #[test]
+    fn every_form_has_its_class() {
+        use Form::*;
+        for form in [Bytes, Int, Raw, List, Hash, Set, IntSet, Zset, Stream] {
+            let encoding = match form {
+                Int => Encoding::Int,
+                Bytes | Raw => Encoding::Raw,
+                form => crate::layout::kind::packed_encoding(form),
+            };
+            assert_eq!(Class::of_value(form, 16, 1000, false), Class::new(form.kind(), encoding), "{form:?}");
+        }
+        assert_eq!(Class::of_value(Bytes, 16, 16, false), Class::new(Type::String, Encoding::Embstr));
     }
 
     #[test]

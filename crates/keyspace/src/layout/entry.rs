@@ -83,7 +83,80 @@ pub(crate) struct BodyRef {
 #[derive(Clone, Copy)]
 pub(crate) struct EntryBytes<'a>(pub &'a [u8]);
 
+/// An entry that was taken apart once, for callers that ask it several things.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    meta: u8,
+    /// The key, if it lies in the page.
+    pub key: Option<&'a [u8]>,
+    /// What stands behind the key: the value if it is inline.
+    pub tail: &'a [u8],
+}
+
+impl Parts<'_> {
+    #[inline]
+    pub fn form(&self) -> Form {
+        form_of_meta(self.meta)
+    }
+
+    #[inline]
+    pub fn is_inline(&self) -> bool {
+        self.meta >> 6 == Place::Inline as u8
+    }
+
+    #[inline]
+    pub fn expiry_bytes(&self) -> usize {
+        expiry_bytes_of_meta(self.meta)
+    }
+}
+
+#[inline]
+fn form_of_meta(meta: u8) -> Form {
+    match meta & 15 {
+        0 => Form::Bytes,
+        1 => Form::Int,
+        2 => Form::Raw,
+        3 => Form::List,
+        4 => Form::Hash,
+        5 => Form::Set,
+        6 => Form::IntSet,
+        7 => Form::Zset,
+        8 => Form::Stream,
+        other => unreachable!("no entry has the form {other}"),
+    }
+}
+
+#[inline]
+fn expiry_bytes_of_meta(meta: u8) -> usize {
+    // A byte each for 0 to 3, in a register: an array would be made in memory each time.
+    (0x0808_0500_u32 >> ((meta >> 4 & 3) * 8)) as usize & 15
+}
+
 impl<'a> EntryBytes<'a> {
+    /// Short and without an expiry, as most are: the first byte answers all questions.
+    #[inline(always)]
+    fn is_plain(self) -> bool {
+        (SHORT_HEAD..SHORT_VOLATILE_HEAD).contains(&self.0[0])
+    }
+    /// Whether the key is this one, where its place is quickly told: of a plain entry, and of a long one with its key.
+    /// A no says nothing of the others.
+    #[inline(always)]
+    pub fn is_seen_to_be(self, key: &[u8]) -> bool {
+        let (head, klen) = (usize::from(self.0[0]), key.len());
+        let at = if head == usize::from(SHORT_HEAD) + klen && klen <= SHORT_KEY_BYTES_MAX {
+            1
+        } else if head == klen && klen < usize::from(SHORT_HEAD) {
+            2 + expiry_bytes_of_meta(self.0[1])
+        } else {
+            return false;
+        };
+        self.0.get(at..at + klen) == Some(key)
+    }
+    /// The value of a plain entry.
+    #[inline(always)]
+    pub fn plain_value(self) -> Option<&'a [u8]> {
+        self.is_plain().then(|| &self.0[1 + usize::from(self.0[0] - SHORT_HEAD)..])
+    }
     #[inline]
     fn is_short(self) -> bool {
         (SHORT_HEAD..KLEN_ELSEWHERE).contains(&self.0[0])
@@ -104,18 +177,7 @@ impl<'a> EntryBytes<'a> {
     }
     #[inline]
     pub fn form(self) -> Form {
-        match self.meta() & 15 {
-            0 => Form::Bytes,
-            1 => Form::Int,
-            2 => Form::Raw,
-            3 => Form::List,
-            4 => Form::Hash,
-            5 => Form::Set,
-            6 => Form::IntSet,
-            7 => Form::Zset,
-            8 => Form::Stream,
-            other => unreachable!("no entry has the form {other}"),
-        }
+        form_of_meta(self.meta())
     }
     #[inline]
     pub fn place(self) -> Place {
@@ -128,14 +190,18 @@ impl<'a> EntryBytes<'a> {
     }
     #[inline]
     pub fn expiry_bytes(self) -> usize {
-        [0, 5, 8, 8][usize::from(self.meta() >> 4 & 3)]
+        expiry_bytes_of_meta(self.meta())
     }
     #[inline]
     pub fn is_volatile(self) -> bool {
         self.meta() & 0x30 != 0
     }
-    #[inline]
+    #[inline(always)]
     pub fn expiry(self) -> Option<UnixMs> {
+        let is_long_without = self.0[0] < SHORT_HEAD && self.0[1] & 0x30 == 0;
+        if self.is_plain() || is_long_without { None } else { self.expiry_if_any() }
+    }
+    fn expiry_if_any(self) -> Option<UnixMs> {
         match self.expiry_bytes() {
             0 => None,
             5 => {
@@ -159,6 +225,18 @@ impl<'a> EntryBytes<'a> {
         };
         at..at + usize::from(klen)
     }
+    #[inline(always)]
+    pub fn parts(self) -> Parts<'a> {
+        let head = self.0[0];
+        let (meta, at, klen) = match head {
+            KLEN_ELSEWHERE => (self.0[1], 2 + expiry_bytes_of_meta(self.0[1]), 0),
+            ..SHORT_HEAD => (self.0[1], 2 + expiry_bytes_of_meta(self.0[1]), head),
+            SHORT_HEAD..SHORT_VOLATILE_HEAD => (0, 1, head - SHORT_HEAD),
+            SHORT_VOLATILE_HEAD.. => (SHORT_VOLATILE_META, 1 + 5, head - SHORT_VOLATILE_HEAD),
+        };
+        let (front, tail) = self.0.split_at(at + usize::from(klen));
+        Parts { meta, key: (head != KLEN_ELSEWHERE).then(|| &front[at..]), tail }
+    }
     /// The key, if it lies in the page.
     #[inline]
     pub fn inline_key(self) -> Option<&'a [u8]> {
@@ -173,6 +251,15 @@ impl<'a> EntryBytes<'a> {
     #[inline]
     pub fn keeps_head(self, form: Form) -> bool {
         self.is_short() == is_short(form, self.place(), self.inline_key(), self.meta() >> 4 & 3)
+    }
+    /// The number of the object, if it is one.
+    #[inline]
+    pub fn object(self) -> Option<u32> {
+        if self.place() != Place::Object {
+            return None;
+        }
+        let tail = self.tail();
+        Some(u32::from_le_bytes(tail[..4].try_into().expect("four bytes")))
     }
     /// The reference to the body, unless the value is inline.
     #[inline]

@@ -1,8 +1,7 @@
 //! Where a key is in a table, or would be.
 
 use crate::accounting::tally::Account;
-use crate::layout::entry::{BodyRef, EntryBytes, Place};
-use crate::layout::kind::Type;
+use crate::layout::entry::{BodyRef, EntryBytes};
 use crate::layout::page::{self, Spot};
 use crate::layout::record::Record;
 use crate::values::store::Store;
@@ -61,13 +60,8 @@ impl Location {
         EntryBytes(store.heap.page(page).entry(spot))
     }
 
-    pub fn kind(&self, store: &Store) -> Type {
-        self.entry(store).form().kind()
-    }
-
     /// The number of the object there, if it is one.
     pub fn object(&self, store: &Store) -> Option<u32> {
-        let body = self.entry(store).body()?;
-        (body.place == Place::Object).then_some(body.raw)
+        self.entry(store).object()
     }
 }

@@ -1,17 +1,16 @@
 //! What the databases of a partition share: memory, the bodies of entries, what entries count for, and large objects. The
 //! pages are in `pages`.
 
-use crate::accounting::tally::{Account, Class, is_embstr};
+use crate::accounting::tally::{Account, Class, items_of};
 use crate::layout::entry::{
     BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, split_keyed, value_bytes,
 };
 use crate::layout::heap::Heap;
 use crate::layout::key::{Key, blob_head, tag_of};
-use crate::layout::kind::{Encoding, Expiry, Form, Full, NewValue, Type};
+use crate::layout::kind::{Expiry, Form, Full, NewValue};
 use crate::layout::large::Large;
 use crate::layout::last_used::{self, AccessMode};
-use crate::layout::packed::{Packed, PackedBuf};
-use crate::layout::packed_ints::packed_ints_len;
+use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
 use crate::layout::record::{NEVER, UNIT_BYTES};
 use crate::values::object::{Object, Objects, Root};
@@ -132,8 +131,13 @@ impl Store {
         self.heap.page(page).find(tag_of(key.hash), |entry| self.is_key(EntryBytes(entry), key.bytes))
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn is_key(&self, entry: EntryBytes<'_>, key: &[u8]) -> bool {
+        entry.is_seen_to_be(key) || self.is_key_beyond(entry, key)
+    }
+
+    /// The same for entries of every kind.
+    fn is_key_beyond(&self, entry: EntryBytes<'_>, key: &[u8]) -> bool {
         match entry.inline_key() {
             Some(inline) => inline == key,
             None => self.key_of(entry) == key,
@@ -167,70 +171,35 @@ impl Store {
     // ---- what is counted ----
 
     /// What an entry of one of the tables counts for.
-    #[inline]
+    #[inline(always)]
     pub fn account(&self, entry: EntryBytes<'_>) -> Account {
-        let body = entry.body();
-        let (form, inline_key) = (entry.form(), entry.inline_key());
-        let key_bytes = inline_key.map_or_else(|| self.key_of(entry).len(), <[u8]>::len);
-        let mut account = Account {
-            class: Class::new(Type::String, Encoding::Int),
-            items: 0,
-            key_bytes: key_bytes as u32,
-            value_bytes: 0,
-            expiry_bytes: entry.expiry_bytes() as u8,
-            entry_bytes: entry.0.len() as u8,
-            blob_bytes: 0,
-            elsewhere: [0; 2],
-        };
-        let key_elsewhere = if inline_key.is_some() { 0 } else { key_bytes as u64 };
-        match body {
-            None => account.value_bytes = entry.tail().len() as u64,
-            Some(BodyRef { place: Place::Object, raw, .. }) => {
-                let tallied = &self.objects.get(raw).tallied;
-                account.value_bytes = tallied.units.get() * UNIT_BYTES - key_elsewhere;
-                account.elsewhere = [key_elsewhere, account.value_bytes];
-                (account.class, account.items) = (tallied.class, tallied.items);
-                return account;
-            }
-            Some(body) => {
-                account.value_bytes = u64::from(body.len) - body_head_bytes(body.keyed, key_bytes) as u64;
-                if body.place == Place::Blob {
-                    account.blob_bytes = BLOB_HEAD_BYTES as u32 + body.len;
-                } else {
-                    account.elsewhere = [key_elsewhere, account.value_bytes];
-                }
-            }
+        let parts = entry.parts();
+        if parts.is_inline() {
+            Account::of_inline(&parts, entry.0.len())
+        } else {
+            self.account_outside(entry)
         }
-        (account.class, account.items) = self.class_and_items(entry, form, &account);
-        account
     }
 
-    /// Of what is no object.
-    #[inline]
-    fn class_and_items(&self, entry: EntryBytes<'_>, form: Form, account: &Account) -> (Class, u64) {
-        let encoding = match form {
-            Form::Int => Encoding::Int,
-            Form::Bytes
-                if is_embstr(
-                    account.key_bytes as usize,
-                    account.value_bytes as usize,
-                    account.expiry_bytes > 0,
-                ) =>
-            {
-                Encoding::Embstr
-            }
-            Form::Bytes | Form::Raw => Encoding::Raw,
-            form => crate::layout::kind::packed_encoding(form),
-        };
-        let items = match form {
-            Form::Int | Form::Bytes | Form::Raw => account.value_bytes,
-            Form::IntSet => packed_ints_len(self.value_bytes_of(entry)) as u64,
-            form => {
-                let stride = crate::layout::kind::stride_of(form);
-                (Packed::new(self.value_bytes_of(entry), stride).len() / stride) as u64
-            }
-        };
-        (Class::new(form.kind(), encoding), items)
+    #[inline(never)]
+    fn account_outside(&self, entry: EntryBytes<'_>) -> Account {
+        let body = entry.body().expect("its value lies in a body");
+        let key_bytes = self.key_of(entry).len();
+        let mut account = Account::of_object(entry, key_bytes);
+        if body.place == Place::Object {
+            return account.with_object(&self.objects.get(body.raw).tallied);
+        }
+        account.value_bytes = u64::from(body.len) - body_head_bytes(body.keyed, key_bytes) as u64;
+        if body.place == Place::Blob {
+            account.blob_bytes = BLOB_HEAD_BYTES as u32 + body.len;
+            account.elsewhere[0] = 0;
+        } else {
+            account.elsewhere[1] = account.value_bytes;
+        }
+        let (form, value_bytes) = (entry.form(), account.value_bytes as usize);
+        account.class = Class::of_value(form, key_bytes, value_bytes, entry.is_volatile());
+        account.items = items_of(form, self.value_bytes_of(entry));
+        account
     }
 
     // ---- access stamps, and values changed in place ----

@@ -45,6 +45,9 @@ impl<'a> Value<'a> {
     /// The value of an entry as it is at `now`.
     #[inline]
     pub(crate) fn of(store: &'a Store, entry: EntryBytes<'a>, now: UnixMs) -> Value<'a> {
+        if let Some(bytes) = entry.plain_value() {
+            return Value::Bytes(bytes);
+        }
         let form = entry.form();
         if form.is_collection() {
             return Value::collection_of(store, entry, form, now);

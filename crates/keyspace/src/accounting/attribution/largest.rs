@@ -29,7 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Keys in the list.
 pub const LISTED_MAX: usize = 128;
 /// A key that takes less is not worth a line.
-const LISTED_BYTES_MIN: u64 = 4 << 10;
+pub(super) const LISTED_BYTES_MIN: u64 = 4 << 10;
 /// Of a longer name its beginning is kept. 128 x 288 B = 36 KB at most.
 const NAME_BYTES_MAX: usize = 256;
 

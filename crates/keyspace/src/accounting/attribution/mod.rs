@@ -23,6 +23,13 @@ pub use prefixes::{
     PREFIX_DEPTH_MAX, PREFIX_PINS_MAX, PrefixError, PrefixReport, PrefixSettings, PrefixShare,
 };
 
+/// Below this a change matters to the sample and to pinned prefixes only.
+const BYTES_MIN: u64 = if largest::LISTED_BYTES_MIN < prefixes::LARGE_BYTES {
+    largest::LISTED_BYTES_MIN
+} else {
+    prefixes::LARGE_BYTES
+};
+
 pub(crate) struct Attribution {
     pub largest: Largest,
     pub prefixes: Prefixes,
@@ -64,6 +71,16 @@ impl Attribution {
         if change.old == change.new {
             return;
         }
+        // Most are too small for the first, and not of the sample.
+        let bytes = |size: Option<Size>| size.map_or(0, |size| size.bytes);
+        let is_small = bytes(change.old).max(bytes(change.new)) < BYTES_MIN;
+        if !is_small || self.prefixes.counts_small(change.tag) {
+            self.note_further(change);
+        }
+    }
+
+    #[inline(never)]
+    fn note_further(&self, change: &Change<'_>) {
         self.largest.note(change);
         self.prefixes.note(change);
     }

@@ -37,7 +37,7 @@ const STATE_BYTES_MAX: usize = 64 << 10;
 const SAMPLE: i64 = 16;
 const SAMPLE_TAG: u8 = 5;
 /// A key that takes this much is always counted.
-const LARGE_BYTES: u64 = 64 << 10;
+pub(super) const LARGE_BYTES: u64 = 64 << 10;
 /// The unit of squares, so that their sums stay within 63 bits.
 const SQUARE_BYTES: i64 = 64;
 
@@ -223,6 +223,12 @@ impl Prefixes {
         let pins: Box<[Pin]> = settings.pinned.into_iter().map(pin).collect();
         self.has_pins.store(!pins.is_empty(), Relaxed);
         self.plan.set(Plan { separator: settings.separator, pins }).map_err(|_| PrefixError::HasKeys)
+    }
+
+    /// Whether a change of a small key with this tag is to be noted.
+    #[inline]
+    pub fn counts_small(&self, tag: u8) -> bool {
+        is_sampled(tag) || self.has_pins.load(Relaxed)
     }
 
     #[inline]

@@ -4,9 +4,9 @@ use super::Table;
 use crate::accounting::attribution::{Change, Size};
 use crate::accounting::tally::Account;
 use crate::layout::directory;
-use crate::layout::entry::{Draft, EntryBytes, Place, Plan, form_of, value_bytes};
+use crate::layout::entry::{Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, form_of, value_bytes};
 use crate::layout::key::{Key, tag_of};
-use crate::layout::kind::{Expiry, Full, NewValue, PackedValue};
+use crate::layout::kind::{Expiry, Form, Full, NewValue, PackedValue};
 use crate::layout::page::{self};
 use crate::layout::record::{Record, bound_of};
 use crate::tables::location::{Location, OldEntry, SlotRef};
@@ -51,6 +51,7 @@ impl Table {
         &mut self,
         store: &mut Store,
         location: Location,
+        key: &Key<'_>,
         value: PackedValue<'_>,
         now: UnixMs,
     ) -> Result<(), Full> {
@@ -59,13 +60,14 @@ impl Table {
         store.before_change(self.snapshot_db, page);
         let view = store.heap.page(page);
         let (used, entry) = (view.used() as u64, EntryBytes(view.entry(spot)));
-        let (kept, old) = (entry.0.len() - entry.tail().len(), store.account(entry));
+        let (old_form, old) = (entry.form(), store.account(entry));
+        let kept = entry.0.len() - old.value_bytes as usize;
         let (moved, spot) = store.replace_behind(page, spot, kept, value.bytes, now)?;
-        store.set_form(moved, spot, value.form);
-        let new = store.account(EntryBytes(store.heap.page(moved).entry(spot)));
-        let page_now = store.heap.page(moved);
-        let key = store.key_of(EntryBytes(page_now.entry(spot)));
-        self.tell(key, page_now.tag(spot.index), Some(&old), Some(&new));
+        if value.form != old_form {
+            store.set_form(moved, spot, value.form);
+        }
+        let new = old.with_inline_value(value.form, value.bytes, kept + value.bytes.len());
+        self.count_change(key.bytes, tag_of(key.hash), Some(&old), Some(&new));
         if moved != page {
             directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
         }
@@ -73,6 +75,44 @@ impl Table {
         self.store(&mut store.heap, &slot, &before);
         self.grow(store, &slot, now);
         Ok(())
+    }
+
+    /// Makes the raw text in the entry at `location`, just looked up, longer by `added` zeros. False if there is none
+    /// such, or if it would no longer lie there. The location is as after `set`.
+    pub fn stretch_inline(
+        &mut self,
+        store: &mut Store,
+        location: &mut Location,
+        key: &Key<'_>,
+        len: usize,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        const ZEROS: [u8; INLINE_BYTES_MAX] = [0; INLINE_BYTES_MAX];
+        let Some((page, spot)) = location.page.zip(location.spot) else { return Ok(false) };
+        let view = store.heap.page(page);
+        let (used, entry) = (view.used() as u64, EntryBytes(view.entry(spot)));
+        let (parts, entry_bytes) = (entry.parts(), entry.0.len());
+        let stays = parts.is_inline() && parts.form() == Form::Raw && !location.is_tight(store);
+        if !stays || Plan::new(key.bytes.len(), len, false).place != Place::Inline {
+            return Ok(false);
+        }
+        let added = len.checked_sub(parts.tail.len()).expect("an edit never shortens");
+        let old = store.account(entry);
+        store.before_change(self.snapshot_db, page);
+        let (moved, spot) = store.replace_behind(page, spot, entry_bytes, &ZEROS[..added], now)?;
+        self.count_change(key.bytes, tag_of(key.hash), Some(&old), Some(&old.with_longer_text(added)));
+        let before = location.slot.record;
+        let record = &mut location.slot.record;
+        if moved != page {
+            directory::set_page(&mut store.heap, record, location.page_index, Some(moved));
+        }
+        record.change_page_bytes(used, store.heap.page(moved).used() as u64);
+        self.store(&mut store.heap, &location.slot, &before);
+        (location.page, location.spot) = (Some(moved), Some(spot));
+        if self.grow(store, &location.slot, now) {
+            (location.page, location.spot) = (None, None);
+        }
+        Ok(true)
     }
 
     /// Puts an entry where the key is or would be. Its body, if it has one, is made already and is freed on an error;
@@ -108,16 +148,19 @@ impl Table {
             return Err(full);
         }
         let account = store.account(entry);
-        let old_account = old.as_ref().map(|old| &old.account);
-        self.tell(key.bytes, tag_of(key.hash), old_account, Some(&account));
+        let tag = tag_of(key.hash);
         let record = &mut location.slot.record;
         if let Some(body) = entry.body() {
             record.change_outside(0, store.body_units(body));
             self.timed_hashes += u64::from(store.is_timed(body));
         }
         match &old {
-            None => record.keys += 1,
+            None => {
+                self.count_change(key.bytes, tag, None, Some(&account));
+                record.keys += 1;
+            }
             Some(old) => {
+                self.tell(key.bytes, tag, Some(&old.account), Some(&account));
                 if let Some(body) = old.body {
                     record.change_outside(store.body_units(body), 0);
                     self.timed_hashes -= u64::from(store.is_timed(body));
@@ -177,9 +220,9 @@ impl Table {
         let (volatile, body, used) = {
             let page = store.heap.page(page);
             let entry = EntryBytes(page.entry(spot));
-            let tag = page.tag(spot.index);
-            self.tell(store.key_of(entry), tag, Some(&store.account(entry)), None);
-            (entry.is_volatile(), entry.body(), page.used() as u64)
+            let (tag, account) = (page.tag(spot.index), store.account(entry));
+            self.count_change(store.key_of(entry), tag, Some(&account), None);
+            (account.expiry_bytes > 0, entry.body(), page.used() as u64)
         };
         if let Some(body) = body {
             slot.record.change_outside(store.body_units(body), 0);
@@ -189,8 +232,8 @@ impl Table {
         slot.record.keys -= 1;
         slot.record.volatile -= u32::from(volatile);
         let left = store.remove_entry(page, spot);
-        self.settle_removal(store, slot, &before, location.page_index, (page, used), left);
-        if slot.record.keys > 0 {
+        self.settle_removal(store, &mut slot, &before, location.page_index, (page, used), left);
+        if slot.record.keys > 0 && linear::is_sparse(&slot.record) {
             self.shrink(store, slot.at, now);
         }
     }
@@ -228,7 +271,7 @@ impl Table {
         slot.record.volatile -= gone;
         directory::set_bound(&mut store.heap, &mut slot.record, index, bound);
         let left = store.remove_entries(page, dead);
-        self.settle_removal(store, slot, &before, index, (page, used), left);
+        self.settle_removal(store, &mut slot, &before, index, (page, used), left);
         // As many merges at most as single removals could have led to.
         while slot.record.keys > 0 && gone > 0 && self.shrink(store, at, now) {
             gone -= 1;
@@ -239,16 +282,16 @@ impl Table {
     fn settle_removal(
         &mut self,
         store: &mut Store,
-        mut slot: SlotRef,
+        slot: &mut SlotRef,
         before: &Record,
         index: u32,
         page: (Handle, u64),
         left: Option<Handle>,
     ) {
         linear::settle_removal(store, &mut slot.record, index, page, left);
-        self.store(&mut store.heap, &slot, before);
+        self.store(&mut store.heap, slot, before);
         if slot.record.keys == 0 {
-            self.release_run_if_empty(&mut store.heap, &slot);
+            self.release_run_if_empty(&mut store.heap, slot);
         }
     }
 
@@ -294,8 +337,13 @@ impl Table {
     // ---- what is counted ----
 
     /// An entry with this key has come, has gone, or is another now.
-    #[inline]
     pub fn tell(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
+        self.count_change(key, tag, old, new);
+    }
+
+    /// The same in place, where most changes come from.
+    #[inline(always)]
+    fn count_change(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
         match (old, new) {
             (Some(old), Some(new)) if old == new => return,
             (Some(old), Some(new)) => self.tally.replace(old, new),
