@@ -200,8 +200,8 @@ impl World<'_, '_> {
             return;
         };
         assert!(self.keyspace.snapshot().is_none());
-        let pages_max = 1 + self.bytes.below(64) as usize;
-        if !walk.step(pages_max) {
+        let items_max = 1 + self.bytes.below(64);
+        if !walk.step(items_max) {
             self.end_snapshot();
         }
     }
@@ -219,8 +219,8 @@ impl World<'_, '_> {
 }
 
 impl Walk<'_> {
-    fn step(&mut self, pages_max: usize) -> bool {
-        self.snapshot.step(pages_max, &mut |item| {
+    fn step(&mut self, items_max: u64) -> bool {
+        self.snapshot.step(items_max, &mut |item| {
             let SnapshotItem::Entry(entry) = item else { panic!("this target stores strings only") };
             let stored = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
             let old = self.told.insert((entry.db.0, entry.key.to_vec()), stored);

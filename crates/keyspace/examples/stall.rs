@@ -23,7 +23,7 @@ const OTHER: &[u8] = b"other";
 const NOW: UnixMs = UnixMs(1_800_000_000_000);
 /// As cron does.
 const FREED_PER_STEP: usize = 200;
-const PAGES_PER_STEP: usize = 64;
+const ITEMS_PER_STEP: u64 = 500;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -260,7 +260,7 @@ impl Run {
         let kept = self.keyspace.snapshot_bytes();
         let (early, mut most) = (rss_bytes() - before.min(rss_bytes()), 0);
         loop {
-            let more = steps.time(|| snapshot.step(PAGES_PER_STEP, &mut |_| told += 1));
+            let more = steps.time(|| snapshot.step(ITEMS_PER_STEP, &mut |_| told += 1));
             if !more {
                 break;
             }

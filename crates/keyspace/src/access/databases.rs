@@ -1,7 +1,8 @@
 //! Transactions on whole databases: their sizes, walks over their keys, a random key, emptying and swapping them. These hold
 //! every partition (the gate).
 
-use crate::access::effect::Effect;
+use crate::access::effect::{Effect, EffectMask};
+use crate::access::key_events::KeyEvents;
 use crate::access::partition::Partition;
 use crate::access::scan::{CURSORS, random_entry, scan, weighted_slot};
 use crate::access::terms::ExpiryMode;
@@ -133,6 +134,11 @@ impl Txn<'_, '_> {
             }
         }
         None
+    }
+
+    /// What is loaded is no event.
+    pub fn mute_events(&mut self) {
+        self.events = KeyEvents::new(EffectMask::NONE);
     }
 
     /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.

@@ -332,7 +332,8 @@ impl Held<'_> {
     /// databases, or nodes of what was cut off others. False when nothing is left that may go.
     pub fn free_step(&mut self, partition: u16, nodes_max: usize) -> bool {
         let partition = self.numbered(partition);
-        if partition.store.free_doomed(nodes_max)
+        if partition.store.forget_step(nodes_max)
+            || partition.store.free_doomed(nodes_max)
             || partition.free_flushed(&mut Steps::new(nodes_max as u64))
             || partition.sweep(nodes_max)
         {

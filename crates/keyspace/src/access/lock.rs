@@ -357,7 +357,7 @@ impl<'k> Held<'k> {
     }
 
     #[inline]
-    fn covers(&self, want: Want<'_>) -> bool {
+    pub(crate) fn covers(&self, want: Want<'_>) -> bool {
         match want {
             Want::Nothing => true,
             Want::One(partition) => self.position(partition).is_some(),

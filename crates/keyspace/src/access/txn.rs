@@ -36,7 +36,7 @@ pub struct Txn<'t, 'k> {
     pub misses: u64,
     /// Keys that left in this transaction because their time had come.
     pub expired: u64,
-    events: KeyEvents,
+    pub(super) events: KeyEvents,
     /// A key that was removed so that the command can store it anew: that is no new key.
     cleared: Option<(Db, u64)>,
     /// The entry that was just found: storing it is part of the same access, and need not look for it again.

@@ -15,6 +15,18 @@ const SPREAD: usize = 10_127;
 
 const _: () = assert!(SPREAD % 2 == 1);
 
+/// Undoes the multiplication: each round doubles the bits that are right, from 3 to 24.
+const UNSPREAD: usize = {
+    let (mut inverse, mut round) = (SPREAD, 0);
+    while round < 3 {
+        inverse = inverse.wrapping_mul(2usize.wrapping_sub(SPREAD.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse % Slot::COUNT
+};
+
+const _: () = assert!(SPREAD * UNSPREAD % Slot::COUNT == 1);
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     /// Bits of the place.
@@ -33,6 +45,10 @@ impl Geometry {
     #[inline]
     pub fn spread(slot: Slot) -> usize {
         slot.index() * SPREAD % Slot::COUNT
+    }
+
+    pub fn slot_at(spread: usize) -> Slot {
+        Slot::new((spread * UNSPREAD % Slot::COUNT) as u16)
     }
 
     #[inline]
@@ -75,6 +91,7 @@ mod tests {
             for slot in Slot::all() {
                 let place = geometry.spread_of(geometry.partition_of(slot), geometry.place_of(slot));
                 assert!(!std::mem::replace(&mut seen[place], true));
+                assert_eq!(Geometry::slot_at(place), slot);
             }
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Cut<P> {
     waste: Chain<P>,
     /// What the walk tells next.
     next: Option<At>,
+    /// The snapshot ended before all was emitted: nothing is saved any more, and what was is dropped in steps.
+    is_abandoned: bool,
 }
 
 impl<P: Piece> Cut<P> {
@@ -52,11 +54,15 @@ impl<P: Piece> Cut<P> {
             large: BTreeMap::new(),
             waste,
             next: chain.first(),
+            is_abandoned: false,
         }
     }
 
     /// Has to come before every change of a body.
     pub fn before_change(&mut self, room: &mut Room<'_>, nodes: &Nodes, body: Body) {
+        if self.is_abandoned {
+            return;
+        }
         match body {
             Body::Large(number) => {
                 self.large.entry(number).or_insert_with(|| room.large.share(number));
@@ -74,6 +80,7 @@ impl<P: Piece> Cut<P> {
     /// Has to come before a body is freed. Whether it is to stay instead.
     pub fn keeps(&mut self, room: &mut Room<'_>, nodes: &Nodes, body: Body) -> bool {
         match body {
+            _ if self.is_abandoned => false,
             Body::Node(node) if nodes.version(room.heap, node) != room.epoch => self.orphans.insert(node),
             _ => {
                 self.before_change(room, nodes, body);
@@ -120,6 +127,36 @@ impl<P: Piece> Cut<P> {
         } else {
             nodes.set_version(room.heap, node, room.epoch);
         }
+    }
+
+    /// Whether all of it was emitted, or forgotten.
+    pub fn is_over(&self) -> bool {
+        self.chain.is_empty() && self.saved.is_empty() && self.orphans.is_empty()
+    }
+
+    pub fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
+
+    pub fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
+    /// Drops about `pieces_max` pieces of what is not to be emitted any more. True when nothing is left.
+    pub fn forget_step(&mut self, room: &mut Room<'_>, nodes: &mut Nodes, pieces_max: usize) -> bool {
+        self.next = None;
+        for _ in 0..pieces_max {
+            if self.saved.pop_first().is_some() || self.large.pop_first().is_some() {
+                continue;
+            }
+            if let Some(node) = self.orphans.pop_first() {
+                let size = P::node_bytes(room, nodes, node);
+                nodes.release(room, node, size);
+            } else if self.chain.drop_step(1) {
+                return true;
+            }
+        }
+        false
     }
 
     /// A piece to be freed.

@@ -65,6 +65,9 @@ pub(crate) trait Structure {
         nodes_max: usize,
         visit: &mut dyn FnMut(Part<'_>),
     ) -> bool;
+    /// Drops about `nodes_max` nodes of what it keeps for a snapshot that ended before it had emitted them. True when
+    /// nothing is left of that.
+    fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
     /// Bytes that it keeps for a snapshot beside those that it counts as its own.
     fn kept_bytes(&self) -> u64;
     /// What has to be freed one by one: its elements, and whatever else there is as many of.
@@ -220,8 +223,10 @@ pub(crate) struct Objects {
     len: u32,
     /// Removed, to be freed.
     doomed: Vec<u32>,
-    /// Removed, but to stay until the snapshot under way is over.
-    kept: Vec<u32>,
+    /// Removed, but to stay until the snapshot under way has emitted it.
+    kept: BTreeSet<u32>,
+    /// Removed before its cut, and to stay until it is over.
+    kept_before: Vec<u32>,
     untidy: BTreeSet<u32>,
     footprint: Footprint,
 }
@@ -274,7 +279,8 @@ impl Objects {
     pub fn table_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
             + self.free.memory_bytes()
-            + (self.doomed.capacity() + self.kept.capacity() + self.untidy.len()) * size_of::<u32>()
+            + (self.doomed.capacity() + self.kept_before.capacity() + self.kept.len() + self.untidy.len())
+                * size_of::<u32>()
     }
 
     /// Asks for the line from which `get` reads where a root is.
@@ -306,7 +312,11 @@ impl Objects {
         root.references -= 1;
         let is_last = root.references == 0;
         if is_last {
-            if keeps { &mut self.kept } else { &mut self.doomed }.push(number);
+            if keeps {
+                self.kept.insert(number);
+            } else {
+                self.doomed.push(number);
+            }
         }
         is_last
     }
@@ -319,17 +329,31 @@ impl Objects {
     /// A snapshot begins: nodes of what is doomed already carry the epoch before it and would be saved when they are
     /// freed, so they stay.
     pub fn keep_doomed(&mut self) {
-        debug_assert!(self.kept.is_empty());
-        std::mem::swap(&mut self.doomed, &mut self.kept);
+        debug_assert!(self.kept.is_empty() && self.kept_before.is_empty());
+        std::mem::swap(&mut self.doomed, &mut self.kept_before);
     }
 
     /// The snapshot is over: what it kept is doomed.
     pub fn doom_kept(&mut self) {
         if self.doomed.is_empty() {
-            std::mem::swap(&mut self.doomed, &mut self.kept);
+            std::mem::swap(&mut self.doomed, &mut self.kept_before);
         } else {
-            self.doomed.append(&mut self.kept);
+            self.doomed.append(&mut self.kept_before);
         }
+        self.doomed.extend(std::mem::take(&mut self.kept));
+    }
+
+    /// The snapshot has emitted an object: if it is removed, it is doomed now. Whether it is.
+    pub fn doom_emitted(&mut self, number: u32) -> bool {
+        let is_removed = self.kept.remove(&number);
+        if is_removed {
+            self.doomed.push(number);
+        }
+        is_removed
+    }
+
+    pub fn contains(&self, number: u32) -> bool {
+        self.slot(number).is_some()
     }
 
     /// `next_doomed` was freed.
@@ -363,8 +387,8 @@ impl Objects {
             sum.exchange(Footprint::default(), root.footprint);
             removed += usize::from(root.references == 0);
         }
-        assert_eq!(self.doomed.len() + self.kept.len(), removed);
-        for &number in self.doomed.iter().chain(&self.kept) {
+        assert_eq!(self.doomed.len() + self.kept.len() + self.kept_before.len(), removed);
+        for &number in self.doomed.iter().chain(&self.kept).chain(&self.kept_before) {
             assert_eq!(self.get(number).references, 0);
         }
         assert_eq!(self.footprint, sum);

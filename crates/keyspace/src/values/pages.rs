@@ -12,7 +12,7 @@ use crate::layout::record::{NEVER, bound_of};
 use crate::values::saved::{Pending, Saved, SavedValue};
 use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind, class_bytes};
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{Slot, UnixMs};
 
 impl Store {
     pub fn first_page(&mut self, key: &Key<'_>, entry: &[u8], now: UnixMs) -> Result<(Handle, Spot), Full> {
@@ -252,7 +252,11 @@ impl Store {
 
     /// Copies the entries of a page aside, because it is about to change.
     #[cold]
-    fn save_page(&mut self, db: Db, page: Handle) {
+    pub fn save_page(&mut self, db: Db, page: Handle) {
+        let epoch = self.snapshot.epoch;
+        if !self.snapshot.covers(|| self.slot_of_page(page)) {
+            return page::set_version(self.heap.page_mut(page), epoch);
+        }
         let mut saved = std::mem::take(&mut self.snapshot.saved);
         let view = self.heap.page(page);
         for spot in view.spots() {
@@ -272,8 +276,13 @@ impl Store {
             saved.push(Saved { db, key: self.key_of(entry).into(), value, expiry: entry.expiry() });
         }
         self.snapshot.saved = saved;
-        let epoch = self.snapshot.epoch;
         page::set_version(self.heap.page_mut(page), epoch);
+    }
+
+    /// All entries of a page are of one slot.
+    fn slot_of_page(&self, page: Handle) -> Slot {
+        let view = self.heap.page(page);
+        Slot::of_key(self.key_of(EntryBytes(view.entry(view.spot(0)))))
     }
 }
 

@@ -4,28 +4,38 @@ use crate::layout::entry::EntryBytes;
 use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
 use crate::layout::pile::Pile;
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{Slot, UnixMs};
 use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
 
 /// What a partition knows of the snapshot under way.
 #[derive(Default)]
 pub(crate) struct SnapshotState {
     pub epoch: u8,
+    /// The last epoch that every page was stamped with.
+    pub complete: u8,
     pub active: bool,
+    /// Those that it is of, if not all.
+    pub slots: Option<RangeInclusive<u16>>,
     /// Entries that were saved before their page changed.
     pub saved: Pile<Saved>,
     /// Objects whose entries were met or saved, still to be told.
     pub pending: VecDeque<Pending>,
     /// Fields and members of objects that were saved before their page changed.
     pub fields: HashMap<u32, Pile<SavedField>>,
+    /// Objects that may keep something for it, or for one that ended early.
+    pub keeping: Pile<u32>,
 }
+
+/// Epochs whose versions may be on pages of a partition at once. One byte tells 256 apart.
+pub(crate) const EPOCHS_BEHIND_MAX: u8 = 250;
 
 pub(crate) struct Pending {
     pub db: Db,
     pub key: Box<[u8]>,
     pub expiry: Option<UnixMs>,
     pub number: u32,
-    /// Where `tell_step` goes on; `None` before the first.
+    /// Where the collection goes on; `None` before its first part.
     pub cursor: Option<u64>,
 }
 
@@ -72,10 +82,22 @@ impl SnapshotState {
         }
         some
     }
-    /// Outside a snapshot all pages carry the same version; during one, those that were not seen the one before.
+    /// Pages carry the epoch, or one of those since the last that was on all of them.
     pub fn check_version(&self, version: u8) {
-        let unseen = self.active && version == self.epoch.wrapping_sub(1);
-        assert!(version == self.epoch || unseen, "a page has a version of long ago");
+        let behind = self.epoch.wrapping_sub(version);
+        assert!(behind <= self.epoch.wrapping_sub(self.complete), "a page has a version of long ago");
+    }
+
+    pub fn covers(&self, slot: impl FnOnce() -> Slot) -> bool {
+        self.slots.as_ref().is_none_or(|slots| slots.contains(&slot().get()))
+    }
+
+    pub fn is_in_collection(&self) -> bool {
+        self.pending.front().is_some_and(|pending| pending.cursor.is_some())
+    }
+
+    pub fn is_worn(&self) -> bool {
+        self.epoch.wrapping_sub(self.complete) >= EPOCHS_BEHIND_MAX
     }
 }
 

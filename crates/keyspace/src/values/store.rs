@@ -6,6 +6,7 @@ use crate::layout::entry::{
     BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, split_keyed, value_bytes,
 };
 use crate::layout::heap::Heap;
+use crate::layout::key::slot_of_blob_head;
 use crate::layout::key::{Key, blob_head, tag_of};
 use crate::layout::kind::{Expiry, Form, Full, NewValue};
 use crate::layout::large::Large;
@@ -305,12 +306,39 @@ impl Store {
     /// Takes an object out of the table to change it.
     pub fn open_object(&mut self, number: u32) -> Box<Root> {
         let mut root = self.objects.take(number);
-        let saving = self.snapshot.is_active() && root.seen != self.snapshot.version();
+        let saving = self.snapshot_needs(&root);
         if saving && root.cut.is_none() {
             root.cut = Some(root.outline());
+            self.snapshot.keeping.push(number);
         }
         root.body.structure_mut().set_saving(saving);
         root
+    }
+
+    /// Whether a snapshot has yet to emit an object that is about to change or to go.
+    fn snapshot_needs(&self, root: &Root) -> bool {
+        let state = &self.snapshot;
+        state.is_active() && root.seen != state.version() && state.covers(|| slot_of_blob_head(root.home))
+    }
+
+    /// Lets an object drop about `nodes_max` nodes of what it kept for a snapshot that ended early. False if there is none.
+    pub fn forget_step(&mut self, nodes_max: usize) -> bool {
+        if self.snapshot.is_active() {
+            return false;
+        }
+        let Some(&number) = self.snapshot.keeping.last() else { return false };
+        let done = !self.objects.contains(number) || {
+            let mut root = self.open_object(number);
+            root.cut = None;
+            let done = root.body.structure_mut().forget_step(self, nodes_max);
+            self.objects.put(number, root);
+            self.note_untidy(number);
+            done
+        };
+        if done {
+            self.snapshot.keeping.pop();
+        }
+        true
     }
 
     /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another than ours.
@@ -361,7 +389,7 @@ impl Store {
             self.field_bounds.remove(&(listed, number));
         }
         // What the snapshot under way has yet to tell stays.
-        let keeps = self.snapshot.is_active() && self.objects.get(number).seen != self.snapshot.version();
+        let keeps = self.snapshot_needs(self.objects.get(number));
         if !self.objects.release(number, keeps) || keeps {
             return;
         }
@@ -396,7 +424,8 @@ impl Store {
     fn free_next_doomed(&mut self, nodes_max: usize) -> bool {
         let number = self.objects.next_doomed().expect("an object is doomed");
         let mut root = self.open_object(number);
-        let done = root.body.structure_mut().free_step(self, nodes_max);
+        let structure = root.body.structure_mut();
+        let done = structure.forget_step(self, nodes_max) && structure.free_step(self, nodes_max);
         self.objects.put(number, root);
         if done {
             self.objects.bury();

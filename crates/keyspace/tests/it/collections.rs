@@ -278,7 +278,7 @@ fn a_snapshot_is_the_state_at_its_cut() {
             let cut = world.clone();
             let mut snapshot = keyspace.snapshot().expect("none is under way");
             let (mut told, mut open) = (World::new(), None);
-            while snapshot.step(1 + prng.below(9) as usize, &mut |item| take(item, &mut told, &mut open)) {
+            while snapshot.step(1 + prng.below(90), &mut |item| take(item, &mut told, &mut open)) {
                 (0..prng.below(8)).for_each(|_| change(&keyspace, &mut world, &mut prng, START, fields));
                 compact(&keyspace, 2);
                 for partition in 0..keyspace.partition_count() as u16 {

@@ -404,8 +404,8 @@ fn large_collections_are_told_as_they_were() {
             let cut = dump_facts(&keyspace);
             let mut snapshot = keyspace.snapshot().expect("none is under way");
             let (mut told, mut step) = (Told::default(), 0);
-            let nodes_max = [1, 7, 40][round];
-            while snapshot.step(nodes_max, &mut |item| told.take(item)) {
+            let items_max = [60, 300, 900][round];
+            while snapshot.step(items_max, &mut |item| told.take(item)) {
                 (0..writer.prng.below(3)).for_each(|_| writer.disturb());
                 if step % 500 == 0 {
                     keyspace.check_invariants();
@@ -426,6 +426,67 @@ fn large_collections_are_told_as_they_were() {
         }
         drain(&keyspace);
     }
+}
+
+/// Collections of which a snapshot had saved something when it ended: what they kept goes, in steps, and the next
+/// snapshot is the state at its cut.
+#[test]
+fn a_snapshot_that_ends_early_is_forgotten() {
+    for seed in 0..if cfg!(miri) { 1 } else { 6 } {
+        let keyspace = keyspace(if seed % 2 == 0 { 1 } else { 8 }, 1, 256 << 20, seed as u8);
+        let mut writer = Writer::new(&keyspace, 100 + seed, ELEMENTS / 3);
+        writer.fill(ELEMENTS / 3);
+        for round in 0..if cfg!(miri) { 2 } else { 8u64 } {
+            let mut snapshot = keyspace.snapshot().expect("none is under way");
+            for _ in 0..writer.prng.below(200) {
+                snapshot.step(1 + writer.prng.below(300), &mut |_| {});
+                (0..writer.prng.below(4)).for_each(|_| writer.disturb());
+            }
+            snapshot.abort();
+            // Some rounds the next snapshot finds everything as it was left, in others writers or upkeep came first.
+            if round % 3 != 0 {
+                (0..writer.prng.below(30)).for_each(|_| writer.disturb());
+            }
+            keyspace.check_invariants();
+            if round % 3 == 2 {
+                keyspace.free_all();
+                assert_eq!(keyspace.snapshot_bytes(), 0);
+                keyspace.check_invariants();
+            }
+        }
+        let cut = dump_facts(&keyspace);
+        let mut snapshot = keyspace.snapshot().expect("none is under way");
+        let mut told = Told::default();
+        while snapshot.step(500, &mut |item| told.take(item)) {
+            writer.disturb();
+        }
+        drop(snapshot);
+        assert!(told.facts == cut, "seed {seed}: as it was at the cut");
+        drain(&keyspace);
+    }
+}
+
+/// A collection that is removed while a snapshot is under way goes as soon as it was emitted, not when all is over.
+#[test]
+fn removed_collections_go_when_they_were_emitted() {
+    let keyspace = keyspace(1, 1, 256 << 20, 3);
+    let mut writer = Writer::new(&keyspace, 3, ELEMENTS);
+    writer.fill(ELEMENTS);
+    let before = live_bytes(&keyspace);
+    let mut snapshot = keyspace.snapshot().expect("none is under way");
+    for kind in KINDS {
+        txn(&keyspace, START, |txn| assert!(txn.remove(Db(0), &txn.key(&key_of(kind, 0)))));
+    }
+    keyspace.free_all();
+    assert!(live_bytes(&keyspace) > before / 2, "the snapshot needs them");
+    let mut ended = 0;
+    while ended < KINDS.len() {
+        assert!(snapshot.step(500, &mut |item| ended += usize::from(matches!(item, SnapshotItem::End))));
+    }
+    keyspace.free_all();
+    assert_eq!(live_bytes(&keyspace), 0, "the snapshot is still under way, and needs nothing any more");
+    drop(snapshot);
+    drain(&keyspace);
 }
 
 /// What is pending in a stream is as much as its entries, or more: it goes in steps too.

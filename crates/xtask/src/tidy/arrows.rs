@@ -29,9 +29,10 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("xtask", &[]),
 ];
 
-/// What the tests of a crate may use beside that: the allocator counts what a command takes, and random commands come from the
-/// grammar of the differential tester.
-const TESTS_MAY_USE: &[(&str, &[&str])] = &[("commands", &["allocator", "conformance"])];
+/// What the tests of a crate may use beside that: the allocator counts what a command or a writer takes, and random commands
+/// come from the grammar of the differential tester.
+const TESTS_MAY_USE: &[(&str, &[&str])] =
+    &[("codec", &["allocator"]), ("commands", &["allocator", "conformance"])];
 
 pub fn check(files: &[File]) -> Vec<Finding> {
     files

@@ -165,6 +165,11 @@ impl Structure for Fields {
         true
     }
 
+    /// What it saved is the store's.
+    fn forget_step(&mut self, _: &mut Store, _: usize) -> bool {
+        true
+    }
+
     fn set_saving(&mut self, saving: bool) {
         self.saving = saving;
     }

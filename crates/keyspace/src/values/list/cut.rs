@@ -24,12 +24,25 @@ impl Cuttable for Piece {
 impl List {
     /// A snapshot has yet to tell the list as it is now, or no longer.
     pub fn keep_cut(&mut self, saving: bool) {
-        if !saving && let Some(cut) = self.cut.take() {
-            self.debris.append(cut.into_waste());
+        if !saving && let Some(cut) = &mut self.cut {
+            cut.abandon();
+            if let Some(cut) = self.cut.take_if(|cut| cut.is_over()) {
+                self.debris.append(cut.into_waste());
+            }
         } else if saving && self.cut.is_none() {
             let waste = std::mem::replace(&mut self.debris, Chain::new());
             self.cut = Some(Box::new(Cut::of(&self.chain, waste)));
         }
+    }
+
+    /// Drops some of what is kept for a snapshot that ended early. True when nothing is left of that.
+    pub fn forget_cut(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
+        let Some(cut) = self.cut.as_mut().filter(|cut| cut.is_abandoned()) else { return true };
+        let done = cut.forget_step(room, &mut self.nodes, pieces_max);
+        if done {
+            self.keep_cut(false);
+        }
+        done
     }
 
     /// Has to come before every change of a block.

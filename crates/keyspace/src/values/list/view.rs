@@ -472,6 +472,10 @@ impl Structure for List {
         self.tell_cut(&mut room_of(store), nodes_max, visit)
     }
 
+    fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.forget_cut(&mut room_of(store), nodes_max)
+    }
+
     fn kept_bytes(&self) -> u64 {
         self.cut.as_ref().map_or(0, |cut| cut.kept_bytes())
     }

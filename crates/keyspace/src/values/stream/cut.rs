@@ -83,7 +83,9 @@ impl Cuttable for Piece {
 impl Stream {
     /// A snapshot has yet to tell the stream as it is now, or no longer.
     pub fn keep_cut(&mut self, saving: bool) {
-        if !saving && let Some(cut) = self.cut.take() {
+        if !saving && let Some(cut) = &mut self.cut {
+            cut.blocks.abandon();
+            let Some(cut) = self.cut.take_if(|cut| cut.blocks.is_over()) else { return };
             self.debris.append(cut.blocks.into_waste());
             self.gone.extend(Arc::into_inner(cut.groups).into_iter().flat_map(ConsumerGroups::into_groups));
         } else if saving && self.cut.is_none() {
@@ -95,6 +97,16 @@ impl Stream {
                 walk: Walk::Blocks,
             }));
         }
+    }
+
+    /// Drops some of what is kept for a snapshot that ended early. True when nothing is left of that.
+    pub fn forget_cut(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
+        let Some(cut) = self.cut.as_mut().filter(|cut| cut.blocks.is_abandoned()) else { return true };
+        let done = cut.blocks.forget_step(room, &mut self.nodes, pieces_max);
+        if done {
+            self.keep_cut(false);
+        }
+        done
     }
 
     /// Has to come before every change of a block.

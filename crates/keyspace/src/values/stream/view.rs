@@ -282,6 +282,10 @@ impl Structure for Stream {
         }
     }
 
+    fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
+        self.forget_cut(&mut room_of(store), nodes_max)
+    }
+
     fn kept_bytes(&self) -> u64 {
         self.cut.as_ref().map_or(0, |cut| cut.blocks.kept_bytes())
     }

@@ -1,17 +1,17 @@
-//! DEBUG RELOAD: every key through the codec of Valkey's files and back, as if the server had stopped in between.
+//! DEBUG RELOAD: every key through a snapshot, into RDB bytes and back, as if the server had stopped in between.
 //!
 //! There are no files yet, so the bytes wait in memory, and NOSAVE, which asks for an older file, has nothing to load.
 
 use isotherm_codec::{ItemWriter, load_record};
-use isotherm_keyspace::{Db, SnapshotEntry, SnapshotItem};
+use isotherm_keyspace::Db;
 use isotherm_persist::Limits;
 use isotherm_persist::rdb::record::Records;
 use isotherm_persist::rdb::{VERSION_FIELD_EXPIRY, Writer};
 
 use super::super::AdminCall;
 
-/// Entries of one step of the scan.
-const SCAN_COUNT: u64 = 1000;
+/// Items of one step of the snapshot.
+const STEP_ITEMS: u64 = 1000;
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
 
 pub fn reload(call: &mut AdminCall<'_>) {
@@ -29,7 +29,10 @@ pub fn reload(call: &mut AdminCall<'_>) {
         }
     }
     if saves {
-        let saved = save_all(call);
+        let Some(saved) = save_all(call) else {
+            call.reply.error(FAILED);
+            return;
+        };
         if flushes {
             let mut txn = call.txn();
             txn.flush(None);
@@ -43,31 +46,13 @@ pub fn reload(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-fn save_all(call: &mut AdminCall<'_>) -> Vec<u8> {
-    let databases = call.node.config.databases();
+/// `None` if another snapshot is under way. Everything stays locked, so nothing is written between the cut and the flush.
+fn save_all(call: &mut AdminCall<'_>) -> Option<Vec<u8>> {
     let limits = call.node.config.collection_limits();
-    let mut txn = call.debug_txn();
     let mut writer = ItemWriter::new(Writer::new(true), limits.list_max_listpack_size);
-    for db in (0..databases).map(Db) {
-        let mut cursor = 0;
-        loop {
-            cursor = txn.scan(
-                db,
-                cursor,
-                SCAN_COUNT,
-                None,
-                |_, _| true,
-                |key, entry| {
-                    let (value, expiry) = (entry.value, entry.expiry);
-                    writer.item(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry }));
-                },
-            );
-            if cursor == 0 {
-                break;
-            }
-        }
-    }
-    writer.finish()
+    let mut snapshot = call.exec.held.snapshot()?;
+    while snapshot.step_in(&mut call.exec.held, STEP_ITEMS, &mut |item| writer.item(item)) {}
+    Some(writer.finish())
 }
 
 /// Keys whose time has come stay behind, as in a server that starts.
@@ -75,6 +60,7 @@ fn load_all(call: &mut AdminCall<'_>, saved: &[u8]) -> Result<(), &'static str> 
     let limits = call.node.config.collection_limits();
     let databases = call.node.config.databases();
     let mut txn = call.txn();
+    txn.mute_events();
     let now = txn.now();
     let mut records = Records::new(saved, VERSION_FIELD_EXPIRY, Limits::default());
     while let Some(record) = records.read().map_err(|_| FAILED)? {

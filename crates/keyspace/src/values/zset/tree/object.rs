@@ -82,6 +82,13 @@ impl Structure for ZsetTree {
         })
     }
 
+    fn forget_step(&mut self, _: &mut Store, nodes_max: usize) -> bool {
+        if self.saving {
+            return true;
+        }
+        (0..nodes_max).any(|_| self.saved.take_some().is_none())
+    }
+
     fn kept_bytes(&self) -> u64 {
         self.saved.iter().map(SavedLeaf::memory_bytes).sum::<usize>() as u64
     }
