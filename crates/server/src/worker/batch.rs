@@ -16,7 +16,7 @@ use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};
 use std::ops::Range;
 
 use super::connection::Connection;
-use super::send::{count_written, drop_replies, has_much_to_write, trim_reply, unsent_bytes_max};
+use super::send::{clear_replies, drop_replies, has_much_to_write, send};
 use crate::request::dispatch::Dispatcher;
 use crate::request::next::Next;
 use crate::request::resolve::Request;
@@ -111,7 +111,7 @@ pub fn run_requests(
         if let Some(unrun) = run_found(dispatcher, connection, bytes, requests) {
             // What was parsed behind the last that ran is parsed again, if ever.
             connection.parser = Parser::new();
-            if connection.closing {
+            if connection.is_closing() {
                 return bytes.len();
             }
             requests.undo(unrun..requests.found.len(), bytes);
@@ -127,7 +127,7 @@ pub fn run_requests(
             }
             Ended::Wrong(error) => {
                 dispatcher.protocol_error(&mut connection.session, error);
-                connection.closing = true;
+                connection.begin_closing();
                 return bytes.len();
             }
         }
@@ -135,7 +135,7 @@ pub fn run_requests(
             return bytes.len();
         }
     }
-    connection.unrun = done < bytes.len() && !connection.closing;
+    connection.unrun = done < bytes.len() && !connection.is_closing();
     done
 }
 
@@ -175,24 +175,14 @@ pub fn write_replies(dispatcher: &mut Dispatcher, connection: &mut Connection) -
     if dispatcher.reply.is_empty() {
         return true;
     }
-    connection.session.publish(dispatcher.exec.clock.now().0);
     let is_much = has_much_to_write(dispatcher);
-    let unsent_bytes_max = unsent_bytes_max(dispatcher);
-    match connection.write(&mut dispatcher.reply.out, 0, unsent_bytes_max) {
-        Ok(written) => {
-            count_written(dispatcher.exec.stats, &connection.session, written);
-            trim_reply(dispatcher);
-            if is_much {
-                connection.book(dispatcher.exec.node);
-            }
-            true
-        }
-        Err(()) => {
-            dispatcher.reply.out.clear();
-            connection.break_off();
-            false
-        }
+    let all = 0..dispatcher.reply.len();
+    let is_sent = send(dispatcher, connection, all, None);
+    clear_replies(dispatcher);
+    if is_sent && is_much {
+        connection.book(dispatcher.exec.node);
     }
+    is_sent
 }
 
 /// Finds requests from `at` on. Returns where what was found ends, and why no more was.

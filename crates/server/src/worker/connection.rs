@@ -7,11 +7,14 @@
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;
 use isotherm_resp::Parser;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
+use super::parking::Parked;
+use super::send::Offset;
 use crate::node::Node;
-use crate::request::next::{Cause, Next};
+use crate::request::next::Next;
 use crate::session::{ClientShared, Session};
 use crate::upkeep::client_memory::Taken;
 use isotherm_allocator::class_bytes;
@@ -24,39 +27,72 @@ pub struct Connection {
     pub input: Vec<u8>,
     /// Replies that the socket did not take.
     pub outbox: Option<Box<Outbox>>,
-    /// The most that lay in `input` since somebody last looked.
+    /// The most that lay in `input` since it was looked at last.
     pub input_peak: usize,
-    /// An argument of the request in `input` is large.
-    pub has_large: bool,
-    /// It is listed among those that are looked at often (`Inner::close`).
-    pub is_close: bool,
     /// Bytes that the unfinished request still wants, as the client says.
     pub wanted: usize,
-    /// Bytes at its front that are done with; some only while the connection is stopped.
+    /// Bytes at its front that are done with; some only while the connection is parked.
     pub input_done: usize,
-    /// `input` may hold complete requests: the connection was stopped before they were run.
+    /// Why no further request of it runs, if that is so.
+    pub parked: Option<Parked>,
+    pub phase: Phase,
+    pub sends: Sends,
+    pub listed: Listed,
+    /// `input` may hold complete requests: the connection was parked before they were run.
     pub unrun: bool,
     /// The socket may have more to read, without a further event.
     pub readable: bool,
-    /// It has sent more at once than the others of a group may.
-    pub sends_much: bool,
-    /// Its next request waits for this, in the queue of those that do (`waiting`) under this turn; 0: not listed.
-    pub waits: Option<Cause>,
-    pub turn: u64,
-    /// Its next request waits until what lies in the mailbox is handed out.
-    pub hears: bool,
-    /// It is listed among those that something was said to.
-    pub is_spoken_to: bool,
-    /// The peer sends no more: behind what can still be read comes the end. Known from the event, whether or not anything
-    /// is read now.
-    pub ended: bool,
-    /// The peer sends no more, or we read no more; closed when the outbox is empty.
-    pub closing: bool,
-    /// And not even that is waited for: nothing more is written.
-    pub broken: bool,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 320, "10,000 idle connections are 3 MB of these");
+
+/// How far its end has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    Open,
+    /// The peer sends no more: behind what can still be read comes the end. Known from the event, whether or not anything
+    /// is read now.
+    Ended,
+    /// The peer sends no more, or nothing more is read; closed when the outbox is empty.
+    Closing,
+    /// And not even that is waited for: nothing more is written.
+    Broken,
+}
+
+/// How much its client has sent at once, the last time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sends {
+    /// No more than a member of a group may.
+    Little,
+    Much,
+    /// An argument of the request in `input` is large.
+    Large,
+}
+
+/// The lists of its worker in which it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Listed(u8);
+
+impl Listed {
+    /// `Inner::close`: those that are looked at often.
+    pub const OFTEN: Listed = Listed(1);
+    /// `Said`: those that something was pushed to.
+    pub const UNWRITTEN: Listed = Listed(2);
+
+    /// Adds it to a list. Whether it was not there.
+    pub fn add(&mut self, list: Listed) -> bool {
+        let is_new = self.0 & list.0 == 0;
+        self.0 |= list.0;
+        is_new
+    }
+
+    /// Takes it out. Whether it was there.
+    pub fn remove(&mut self, list: Listed) -> bool {
+        let was_there = self.0 & list.0 != 0;
+        self.0 &= !list.0;
+        was_there
+    }
+}
 
 impl Connection {
     pub fn new(stream: Stream, session: Session) -> Connection {
@@ -67,21 +103,20 @@ impl Connection {
             input: Vec::new(),
             input_done: 0,
             input_peak: 0,
-            has_large: false,
-            is_close: false,
             outbox: None,
             wanted: 0,
+            parked: None,
+            phase: Phase::Open,
+            sends: Sends::Little,
+            listed: Listed::default(),
             unrun: false,
             readable: false,
-            sends_much: false,
-            waits: None,
-            turn: 0,
-            hears: false,
-            is_spoken_to: false,
-            ended: false,
-            closing: false,
-            broken: false,
         }
+    }
+
+    /// Its number at its worker.
+    pub fn token(&self) -> usize {
+        self.session.shared.token.load(Ordering::Relaxed)
     }
 
     /// Whether it may be read and run together with others: it has nothing of its own that comes first.
@@ -89,55 +124,51 @@ impl Connection {
     pub fn is_plain(&self) -> bool {
         self.input.is_empty()
             && self.outbox.is_none()
-            && self.waits.is_none()
-            && !self.hears
-            && !self.closing
-            && !self.sends_much
+            && self.parked.is_none()
+            && self.phase < Phase::Closing
+            && self.sends == Sends::Little
     }
+
+    // ---- parked ----
 
     /// A command has said that the next is not to run now.
     #[cold]
     pub fn stop(&mut self, next: Next) {
         match next {
             Next::Go | Next::Write => {}
-            Next::Park(Cause::Key) => self.unrun = true,
-            Next::Park(Cause::Mailbox) => {
-                self.hears = true;
+            Next::Park(cause) => {
+                self.parked = Some(cause.into());
                 self.unrun = true;
             }
-            Next::Park(cause @ (Cause::Pause | Cause::Backpressure)) => {
-                self.waits = Some(cause);
-                self.unrun = true;
-            }
-            Next::Close { after_replies: true } => self.closing = true,
+            Next::Close { after_replies: true } => self.begin_closing(),
             Next::Close { after_replies: false } => self.break_off(),
         }
     }
 
-    /// Closed without a further word.
-    #[cold]
-    pub fn break_off(&mut self) {
-        self.outbox = None;
-        self.closing = true;
-        self.broken = true;
+    /// What it was parked for is over. A client that reads too little still does.
+    pub fn unpark(&mut self) {
+        self.parked = None;
+        self.note_outbox();
+    }
+
+    /// The outbox has changed: a client that leaves much unread is parked until it has read half of that.
+    fn note_outbox(&mut self) {
+        match self.parked {
+            None if self.reads_too_little() => self.parked = Some(Parked::Reader),
+            Some(Parked::Reader) if !self.reads_too_little() => self.parked = None,
+            _ => {}
+        }
     }
 
     /// Whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
-        self.waits.is_some() || self.hears || self.is_blocked() || self.closing || self.reads_too_little()
+        self.parked.is_some() || self.is_closing()
     }
 
     /// Whether nothing is read from it now. Blocked and slow clients are read: that is how their end is noticed.
     #[inline]
     pub fn is_deaf(&self) -> bool {
-        self.waits.is_some() || self.hears || self.closing
-    }
-
-    /// A client that has left while a pause holds it up: its command and what it has sent behind it are dropped, as
-    /// Valkey does. The other causes are ours alone, and what came before the end is run when they are over.
-    #[cold]
-    pub fn leave_pause(&mut self) {
-        self.closing |= self.ended && self.waits == Some(Cause::Pause);
+        self.parked.is_some_and(Parked::is_deaf) || self.is_closing()
     }
 
     /// Whether it waits for a key.
@@ -150,51 +181,82 @@ impl Connection {
         self.outbox.as_ref().is_some_and(|outbox| outbox.is_full())
     }
 
+    // ---- the end ----
+
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.phase >= Phase::Closing
+    }
+
+    /// The event says that the peer sends no more.
+    pub fn note_end(&mut self) {
+        self.phase = self.phase.max(Phase::Ended);
+    }
+
+    /// Nothing more is read; what waits is written, then it is closed.
+    pub fn begin_closing(&mut self) {
+        self.phase = self.phase.max(Phase::Closing);
+    }
+
+    /// Closed without a further word.
+    #[cold]
+    pub fn break_off(&mut self) {
+        self.outbox = None;
+        self.phase = Phase::Broken;
+    }
+
+    /// A client that has left while a pause holds it up: its command and what it has sent behind it are dropped, as
+    /// Valkey does. The other causes are ours alone, and what came before the end is run when they are over.
+    #[cold]
+    pub fn leave_pause(&mut self) {
+        if self.phase == Phase::Ended && matches!(self.parked, Some(Parked::Pause(_))) {
+            self.begin_closing();
+        }
+    }
+
+    // ---- writing ----
+
     /// Puts a message behind what waits; it is written later.
     pub fn say(&mut self, bytes: &[u8], unsent_bytes_max: usize) {
         self.outbox.get_or_insert_default().push(bytes, unsent_bytes_max);
+        self.note_outbox();
     }
 
-    /// Writes what waits, then `reply` from `start` on; what the socket does not take is kept, and stops the connection
-    /// if it is more than `unsent_bytes_max`. `reply` is empty afterwards. What stands before `start` is somebody else's:
-    /// a connection whose replies begin behind that has no outbox.
+    /// Writes the part `replies` of `out`, behind what waits. What the socket does not take is kept, and parks the
+    /// connection if it is more than `unsent_bytes_max`: copied, or moved if it is much and nothing stands behind it.
+    ///
+    /// Nothing leaves before the log has come to `not_before`.
     #[inline]
-    pub fn write(&mut self, reply: &mut Vec<u8>, start: usize, unsent_bytes_max: usize) -> Result<u64, ()> {
-        if let Some(outbox) = &mut self.outbox {
-            assert_eq!(start, 0, "who has an outbox does not share the reply buffer");
-            outbox.append(reply, unsent_bytes_max);
+    pub fn send(
+        &mut self,
+        out: &mut Vec<u8>,
+        replies: Range<usize>,
+        not_before: Option<Offset>,
+        unsent_bytes_max: usize,
+    ) -> Result<u64, ()> {
+        debug_assert!(not_before.is_none_or(Offset::is_reached), "nothing holds replies back yet");
+        if self.outbox.is_some() {
+            self.keep_replies(out, replies, unsent_bytes_max);
             return self.write_outbox();
         }
-        let mut written = start;
-        while written < reply.len() {
-            match self.stream.write(&reply[written..]) {
+        let mut written = replies.start;
+        while written < replies.end {
+            match self.stream.write(&out[written..replies.end]) {
                 Progress::Bytes(count) => written += count,
-                Progress::Later => break,
+                Progress::Later => {
+                    self.keep_replies(out, written..replies.end, unsent_bytes_max);
+                    break;
+                }
                 Progress::Ended | Progress::Broken(_) => return Err(()),
             }
         }
-        if written < reply.len() {
-            self.outbox = Some(Box::new(Outbox::new(reply, written, unsent_bytes_max)));
-        }
-        reply.clear();
-        Ok((written - start) as u64)
+        Ok((written - replies.start) as u64)
     }
 
-    /// Writes `reply` to a connection without an outbox; what the socket does not take is kept.
-    #[inline]
-    pub fn write_slice(&mut self, reply: &[u8], unsent_bytes_max: usize) -> Result<u64, ()> {
-        if reply.is_empty() {
-            return Ok(0);
-        }
-        match self.stream.write(reply) {
-            Progress::Bytes(count) if count == reply.len() => Ok(count as u64),
-            Progress::Bytes(count) => {
-                let mut left = reply[count..].to_vec();
-                self.write(&mut left, 0, unsent_bytes_max).map(|more| more + count as u64)
-            }
-            Progress::Later => self.write(&mut reply.to_vec(), 0, unsent_bytes_max),
-            Progress::Ended | Progress::Broken(_) => Err(()),
-        }
+    #[cold]
+    fn keep_replies(&mut self, out: &mut Vec<u8>, replies: Range<usize>, unsent_bytes_max: usize) {
+        self.outbox.get_or_insert_default().take(out, replies, unsent_bytes_max);
+        self.note_outbox();
     }
 
     /// Writes what waits. Returns how much of it was taken.
@@ -207,11 +269,15 @@ impl Connection {
                     outbox.advance(count);
                     written += count as u64;
                 }
-                Progress::Later => return Ok(written),
+                Progress::Later => {
+                    self.note_outbox();
+                    return Ok(written);
+                }
                 Progress::Ended | Progress::Broken(_) => return Err(()),
             }
         }
         self.outbox = None;
+        self.note_outbox();
         Ok(written)
     }
 
@@ -219,7 +285,7 @@ impl Connection {
     #[inline]
     pub fn book(&self, node: &Node) {
         let (session, seen) = (&self.session, &self.session.shared.seen);
-        seen.waits.store(self.waits.is_some(), Ordering::Relaxed);
+        seen.waits.store(self.parked.is_some_and(Parked::is_shown), Ordering::Relaxed);
         let is_bare = self.input.capacity() == 0
             && self.outbox.is_none()
             && self.parser.memory_bytes() == 0

@@ -6,12 +6,12 @@
 //! written               once, when the letters are read
 //! ```
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
-//! out (`Next::Hear`): whoever knows that a message was published, and then unsubscribes, has got it before.
+//! out (`Cause::Mailbox`): whoever knows that a message was published, and then unsubscribes, has got it before.
 
 use std::sync::Arc;
 
 use super::Inner;
-use super::connection::Connection;
+use super::connection::{Connection, Listed};
 use super::send::{count_written, unsent_bytes_max};
 use crate::effects::pubsub::{Frame, Kind, Message, Name};
 use crate::session::ReplyMode;
@@ -91,7 +91,7 @@ impl Inner {
         let mut tokens = std::mem::take(&mut self.said.tokens);
         for token in tokens.drain(..) {
             let Some(mut connection) = self.connections[token].take() else { continue };
-            connection.is_spoken_to = false;
+            connection.listed.remove(Listed::UNWRITTEN);
             match connection.write_outbox() {
                 Ok(written) => count_written(self.dispatcher.exec.stats, &connection.session, written),
                 Err(()) => connection.break_off(),
@@ -110,34 +110,18 @@ impl Inner {
             self.said.tokens = tokens;
         }
     }
-
-    // ---- requests that wait for the mailbox ----
-
-    /// Those who listen go on: they have heard what there was.
-    pub fn resume_hearing(&mut self) {
-        for token in std::mem::take(&mut self.hearing) {
-            let Some(mut connection) = self.connections[token].take() else { continue };
-            connection.hears = false;
-            if let Some(listening) = &mut connection.session.listening {
-                listening.heard = true;
-            }
-            self.run_kept(&mut connection);
-            self.settle(connection, token);
-        }
-    }
 }
 
 const TOKENS_KEPT_MAX: usize = 1024;
 
 fn say(connection: &mut Connection, token: usize, bytes: &[u8], unsent_bytes_max: usize, said: &mut Said) {
     // Whoever is about to leave hears nothing more.
-    if connection.closing {
+    if connection.is_closing() {
         return;
     }
     connection.say(bytes, unsent_bytes_max);
     said.bytes += bytes.len();
-    if !connection.is_spoken_to {
-        connection.is_spoken_to = true;
+    if connection.listed.add(Listed::UNWRITTEN) {
         said.tokens.push(token);
     }
 }

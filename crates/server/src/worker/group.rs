@@ -18,7 +18,8 @@ use std::ops::Range;
 
 use super::batch::{Ended, REQUESTS_MAX, Requests, parse, run_requests, write_replies};
 use super::connection::Connection;
-use super::send::{count_read, count_written, has_much_to_write, trim_reply, unsent_bytes_max};
+use super::parking::Parked;
+use super::send::{clear_replies, count_read, has_much_to_write, send};
 use crate::request::dispatch::Dispatcher;
 use crate::request::next::Next;
 use crate::request::resolve::Request;
@@ -163,31 +164,17 @@ impl Group {
 
 /// Writes the reply buffer, which holds what these members were answered, one behind the other.
 fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran]) {
-    let unsent_bytes_max = unsent_bytes_max(dispatcher);
     let is_much = has_much_to_write(dispatcher);
-    let last = members.len().wrapping_sub(1);
     let mut start = 0;
-    for (at, (member, ran)) in members.iter_mut().zip(ran).enumerate() {
+    for (member, ran) in members.iter_mut().zip(ran) {
         let connection = &mut *member.connection;
-        // Before its client reads a reply, others see that it was answered.
-        connection.session.publish(dispatcher.exec.clock.now().0);
-        let out = &mut dispatcher.reply.out;
-        let result = match at == last {
-            // What the last was answered may be much: it is moved rather than copied, if it has to wait.
-            true => connection.write(out, start, unsent_bytes_max),
-            false => connection.write_slice(&out[start..ran.replies_end], unsent_bytes_max),
-        };
+        send(dispatcher, connection, start..ran.replies_end, None);
         start = ran.replies_end;
-        match result {
-            Ok(written) => count_written(dispatcher.exec.stats, &connection.session, written),
-            Err(()) => connection.break_off(),
-        }
         if is_much {
             connection.book(dispatcher.exec.node);
         }
     }
-    dispatcher.reply.out.clear();
-    trim_reply(dispatcher);
+    clear_replies(dispatcher);
 }
 
 /// What is left of a member's bytes after its first requests, alone. Returns how many bytes are done with.
@@ -200,7 +187,7 @@ fn go_on(
     alone: &mut Requests,
 ) -> usize {
     let connection = &mut *member.connection;
-    if connection.closing {
+    if connection.is_closing() {
         return region.len();
     }
     match (ran.next, &member.ended) {
@@ -213,22 +200,24 @@ fn go_on(
         }
         (Next::Go, Ended::Wrong(error)) => {
             dispatcher.protocol_error(&mut connection.session, *error);
-            connection.closing = true;
+            connection.begin_closing();
             region.len()
         }
         (next, _) => {
             // What was parsed behind the last that ran is parsed again, if ever.
             connection.parser = Parser::new();
             connection.stop(next);
-            if connection.closing {
+            if connection.is_closing() {
                 return region.len();
             }
             let unrun = member.requests.start + ran.requests..member.requests.end;
             requests.undo(unrun.clone(), region);
             let start = if unrun.is_empty() { member.end } else { requests.found[unrun.start].start };
-            match connection.waits.is_some() || connection.hears || connection.is_blocked() {
-                true => start,
-                false => start + run_requests(dispatcher, connection, &mut region[start..], alone),
+            match connection.parked {
+                None | Some(Parked::Reader) => {
+                    start + run_requests(dispatcher, connection, &mut region[start..], alone)
+                }
+                Some(_) => start,
             }
         }
     }

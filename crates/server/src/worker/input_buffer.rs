@@ -22,7 +22,7 @@ use std::collections::TryReserveError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::connection::Connection;
+use super::connection::{Connection, Listed, Sends};
 use super::{Due, Inner};
 use crate::node::unix_now;
 
@@ -59,7 +59,9 @@ impl Connection {
     /// was asked for is told if there is no memory for it.
     pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
         let kept = self.input.len();
-        self.has_large |= (STEP_BYTES_MIN..usize::MAX).contains(&wanted_bytes);
+        if (STEP_BYTES_MIN..usize::MAX).contains(&wanted_bytes) {
+            self.sends = Sends::Large;
+        }
         // Who wants much tells all of it: the last step goes to the end, so that requests of one length take the same.
         let is_last = (STEP_BYTES_MIN..=kept + GROWN_BYTES_MIN).contains(&wanted_bytes);
         let doubled = (kept + STEP_BYTES_MIN).next_power_of_two().max(GROWN_BYTES_MIN);
@@ -70,11 +72,13 @@ impl Connection {
     /// What was run leaves nothing behind but room, if that is of use.
     pub fn give_back_room(&mut self) {
         self.input_peak = self.input_peak.max(self.input.len());
-        let kept_max = if self.has_large { EMPTY_BYTES_MAX } else { BUSY_BYTES_MIN };
+        let kept_max = if self.sends == Sends::Large { EMPTY_BYTES_MAX } else { BUSY_BYTES_MIN };
         if self.input.is_empty() && !(ROOM_BYTES_MIN..=kept_max).contains(&self.input.capacity()) {
             self.input = Vec::new();
         }
-        self.has_large &= !self.input.is_empty();
+        if self.sends == Sends::Large && self.input.is_empty() {
+            self.sends = Sends::Much;
+        }
     }
 
     /// Gives back what is of no use any more. Whether there may be more of that later.
@@ -104,12 +108,11 @@ impl Inner {
     }
 
     pub fn attend_closely(&mut self, connection: &mut Connection) {
-        if !connection.is_close {
-            connection.is_close = true;
+        if connection.listed.add(Listed::OFTEN) {
             if self.close.is_empty() {
                 self.timers.add(Instant::now() + LOOK_INTERVAL, Due::CloseLook);
             }
-            self.close.push(connection.session.shared.token.load(Ordering::Relaxed));
+            self.close.push(connection.token());
         }
     }
 
@@ -125,7 +128,7 @@ impl Inner {
         tokens.dedup();
         for token in tokens {
             let Some(mut connection) = self.connections[token].take() else { continue };
-            if std::mem::take(&mut connection.is_close) {
+            if connection.listed.remove(Listed::OFTEN) {
                 if connection.trim(now_ms) {
                     self.attend_closely(&mut connection);
                 }

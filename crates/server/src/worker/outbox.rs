@@ -11,6 +11,7 @@
 //! `memory_bytes` is what the chunks take. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 use isotherm_allocator::class_bytes;
@@ -34,45 +35,18 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Takes what is left of `reply` behind its first `written` bytes.
-    pub fn new(reply: &mut Vec<u8>, written: usize, bytes_max: usize) -> Outbox {
-        let mut outbox = Outbox {
-            chunks: VecDeque::new(),
-            written: 0,
-            bytes: 0,
-            memory_bytes: 0,
-            bytes_max,
-            full: false,
-            soft_since: None,
-        };
-        if reply.len() - written >= MOVE_BYTES_MIN {
-            outbox.written = written;
-            outbox.add_chunk(std::mem::take(reply));
-        } else {
-            outbox.add_chunk(reply[written..].to_vec());
+    /// Takes the part `replies` of `out`. If it is much and ends with `out`, `out` is taken whole, where its first bytes can be
+    /// passed over, and is empty afterwards.
+    pub fn take(&mut self, out: &mut Vec<u8>, replies: Range<usize>, bytes_max: usize) {
+        let is_last = replies.end == out.len() && (replies.start == 0 || self.chunks.is_empty());
+        if replies.len() < MOVE_BYTES_MIN || !is_last {
+            return self.push(&out[replies], bytes_max);
         }
-        outbox.bytes -= outbox.written;
-        outbox.full = outbox.bytes >= bytes_max;
-        outbox
-    }
-
-    /// Empties `reply` into the outbox.
-    pub fn append(&mut self, reply: &mut Vec<u8>, bytes_max: usize) {
         self.bytes_max = bytes_max;
-        if reply.is_empty() {
-            return;
-        }
-        match self.chunks.back_mut() {
-            Some(last) if last.capacity() - last.len() >= reply.len() => {
-                self.bytes += reply.len();
-                last.append(reply);
-            }
-            _ if reply.len() < MOVE_BYTES_MIN => {
-                let mut chunk = Vec::with_capacity(MOVE_BYTES_MIN);
-                chunk.append(reply);
-                self.add_chunk(chunk);
-            }
-            _ => self.add_chunk(std::mem::take(reply)),
+        self.add_chunk(std::mem::take(out));
+        if replies.start > 0 {
+            self.written = replies.start;
+            self.bytes -= replies.start;
         }
         self.full |= self.bytes >= bytes_max;
     }
@@ -81,6 +55,9 @@ impl Outbox {
     /// to no more, so that it fills a class of the allocator.
     pub fn push(&mut self, bytes: &[u8], bytes_max: usize) {
         self.bytes_max = bytes_max;
+        if bytes.is_empty() {
+            return;
+        }
         match self.chunks.back_mut() {
             Some(last) if last.len() + bytes.len() <= MOVE_BYTES_MIN => {
                 let (before, len) = (class_bytes(last.capacity()), last.len() + bytes.len());
@@ -166,19 +143,20 @@ mod tests {
         let mut expected = Vec::new();
         let mut first = piece(40_000);
         expected.extend_from_slice(&first[100..]);
-        let mut outbox = Outbox::new(&mut first, 100, usize::MAX);
+        let mut outbox = Outbox::default();
+        outbox.take(&mut first, 100..40_000, usize::MAX);
+        assert!(first.is_empty(), "it was moved");
         let mut got = Vec::new();
         for _ in 0..500 {
             let mut reply = piece([prng.below(200), prng.below(40_000)][prng.below(2) as usize]);
             expected.extend_from_slice(&reply);
             match prng.below(2) {
-                1 if !reply.is_empty() => {
-                    outbox.push(&reply, usize::MAX);
-                    reply.clear();
+                1 => outbox.push(&reply, usize::MAX),
+                _ => {
+                    let all = 0..reply.len();
+                    outbox.take(&mut reply, all, usize::MAX);
                 }
-                _ => outbox.append(&mut reply, usize::MAX),
             }
-            assert!(reply.is_empty());
             let mut room = prng.below(60_000) as usize;
             while let Some(bytes) = outbox.front().filter(|_| room > 0) {
                 let count = bytes.len().min(room);
@@ -207,9 +185,10 @@ mod tests {
     #[test]
     fn full_until_half_is_gone() {
         const FULL_BYTES: usize = 1000;
-        let mut outbox = Outbox::new(&mut vec![0; FULL_BYTES], 1, FULL_BYTES);
+        let mut outbox = Outbox::default();
+        outbox.take(&mut vec![0; FULL_BYTES], 1..FULL_BYTES, FULL_BYTES);
         assert!(!outbox.is_full());
-        outbox.append(&mut vec![0], FULL_BYTES);
+        outbox.push(&[0], FULL_BYTES);
         assert!(outbox.is_full());
         outbox.advance(FULL_BYTES / 2 - 1);
         assert!(outbox.is_full());

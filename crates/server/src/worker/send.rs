@@ -1,5 +1,8 @@
-//! Replies leave: how much may wait for a client, and what is counted when bytes come and go.
+//! Replies leave: when, how much may wait for a client, and what is counted when bytes come and go.
 
+use std::ops::Range;
+
+use super::connection::Connection;
 use crate::observe::stats::ThreadStats;
 use crate::request::dispatch::Dispatcher;
 use crate::session::Session;
@@ -7,6 +10,53 @@ use std::sync::atomic::Ordering;
 
 /// Kept between batches.
 const REPLY_CAPACITY_MAX: usize = 1 << 20;
+
+/// A place in the log of changes. Replies to what was changed, or seen, before it leave once it is reached: it is on disk,
+/// or replicas have it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Offset(pub u64);
+
+impl Offset {
+    /// There is no log yet that could be behind.
+    #[inline]
+    pub fn is_reached(self) -> bool {
+        true
+    }
+}
+
+/// Sends a connection its part of the reply buffer, not before the log has come to `not_before`. False if the connection
+/// is broken. The only way on which replies leave.
+#[inline]
+pub fn send(
+    dispatcher: &mut Dispatcher,
+    connection: &mut Connection,
+    replies: Range<usize>,
+    not_before: Option<Offset>,
+) -> bool {
+    // Before its client reads a reply, others see that it was answered.
+    connection.session.publish(dispatcher.exec.clock.now().0);
+    let unsent_bytes_max = unsent_bytes_max(dispatcher);
+    match connection.send(&mut dispatcher.reply.out, replies, not_before, unsent_bytes_max) {
+        Ok(written) => {
+            count_written(dispatcher.exec.stats, &connection.session, written);
+            true
+        }
+        Err(()) => {
+            connection.break_off();
+            false
+        }
+    }
+}
+
+/// The reply buffer is sent, all of it.
+#[inline]
+pub fn clear_replies(dispatcher: &mut Dispatcher) {
+    dispatcher.reply.out.clear();
+    // A large reply's memory is returned; what usual replies need is kept.
+    if dispatcher.reply.out.capacity() > REPLY_CAPACITY_MAX {
+        dispatcher.reply.out = Vec::new();
+    }
+}
 
 /// Whether replies should be written now.
 #[inline]
@@ -28,14 +78,6 @@ pub fn unsent_bytes_max(dispatcher: &Dispatcher) -> usize {
 pub fn drop_replies(dispatcher: &mut Dispatcher) {
     dispatcher.reply.out.clear();
     if dispatcher.reply.out.capacity() > dispatcher.exec.hot.reply_bytes_max {
-        dispatcher.reply.out = Vec::new();
-    }
-}
-
-/// A large reply's memory is returned; what usual replies need is kept.
-#[inline]
-pub fn trim_reply(dispatcher: &mut Dispatcher) {
-    if dispatcher.reply.out.capacity() > REPLY_CAPACITY_MAX {
         dispatcher.reply.out = Vec::new();
     }
 }

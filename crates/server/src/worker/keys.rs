@@ -1,0 +1,89 @@
+//! Connections that wait for a key: their deadlines, and what they are answered.
+
+use isotherm_keyspace::Waiter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Inner;
+use super::connection::Connection;
+use super::letter::Without;
+use crate::node::unix_now;
+use crate::request::blocking::{self, owner};
+use crate::session::Attention;
+
+/// Those whose time to wait is over are answered so many in one turn, each with its own locks.
+const TIMED_OUT_PER_TURN_MAX: usize = 256;
+
+/// What a client that waited for a key gets.
+pub enum Answer {
+    Reply(Vec<u8>),
+    Without(Without),
+}
+
+impl Inner {
+    #[cold]
+    pub fn note_deadline(&mut self, connection: &mut Connection) {
+        let token = connection.session.shared.token.load(Ordering::Relaxed);
+        let Some(blocked) = &mut connection.session.blocked else { return };
+        if let Some(deadline) = blocked.deadline.filter(|_| !blocked.is_noted) {
+            self.deadlines.insert((deadline, token));
+        }
+        blocked.is_noted = true;
+    }
+
+    pub fn stop_waiting(&mut self, connection: &mut Connection, token: usize) {
+        let Some(blocked) = blocking::stop_waiting(&mut self.dispatcher.exec, &mut connection.session) else {
+            return;
+        };
+        if let Some(deadline) = blocked.deadline {
+            self.deadlines.remove(&(deadline, token));
+        }
+        connection.unpark();
+    }
+
+    /// One of ours waited, and its waiting was ended by whoever has sent this.
+    pub fn answer(&mut self, waiter: &Arc<Waiter>, answer: Answer) {
+        let (token, id) = owner(waiter);
+        let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
+        let blocked = connection.session.blocked.as_ref();
+        let is_its = blocked.is_some_and(|blocked| Arc::ptr_eq(&blocked.waiter, waiter));
+        if connection.session.id() == id && is_its {
+            self.stop_waiting(&mut connection, token);
+            let session = &mut connection.session;
+            self.dispatcher.exec.clock.begin();
+            let reply = match answer {
+                Answer::Reply(reply) => reply,
+                Answer::Without(how) => {
+                    blocking::answer_without(&mut self.dispatcher.exec, session, waiter, how)
+                }
+            };
+            self.dispatcher.answer(session, &reply);
+            self.finish(&mut connection);
+            if connection.session.shared.is_asked(Attention::KILL) {
+                connection.break_off();
+            }
+            self.run_kept(&mut connection);
+        }
+        self.settle(connection, token);
+    }
+
+    /// Those whose time is over.
+    pub fn end_waiting(&mut self) {
+        let now = unix_now();
+        for _ in 0..TIMED_OUT_PER_TURN_MAX {
+            let Some((deadline, token)) = self.deadlines.first().copied() else { return };
+            if deadline > now {
+                return;
+            }
+            self.deadlines.pop_first();
+            let connection = self.connections[token].as_ref();
+            let blocked = connection.and_then(|connection| connection.session.blocked.as_ref());
+            // If it was served in this moment, the letter is under way.
+            if let Some(waiter) = blocked.map(|blocked| Arc::clone(&blocked.waiter))
+                && waiter.end()
+            {
+                self.answer(&waiter, Answer::Without(Without::TimedOut));
+            }
+        }
+    }
+}

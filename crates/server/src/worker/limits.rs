@@ -1,0 +1,64 @@
+//! What a connection takes, and what becomes of one that takes too much.
+
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use super::connection::Connection;
+use crate::admin;
+use crate::node::unix_now;
+use crate::process::log;
+use crate::request::cached_config::STRANGER_OUTPUT_BYTES_MAX;
+use crate::request::reply_limits::{log_output_limit, output_limit_of};
+use crate::session::Attention;
+
+/// A stranger's request may not be longer.
+const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
+
+impl Inner {
+    /// Books what a connection takes. If all of them take too much, those that take most are closed: maybe this one.
+    #[inline]
+    pub fn book(&mut self, connection: &mut Connection) {
+        connection.book(self.node);
+        if self.node.clients.bytes() > self.dispatcher.exec.hot.client_bytes_max {
+            self.dispatcher.exec.release();
+            self.node.evict_clients(self.dispatcher.exec.stats);
+            // If it waits, the letter that has killed it decides (`attend`).
+            if connection.session.shared.is_asked(Attention::KILL) && !connection.is_blocked() {
+                connection.break_off();
+            }
+        }
+    }
+
+    pub fn check_query(&mut self, connection: &mut Connection) {
+        let session = &connection.session;
+        let queued = session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        let bytes = connection.input.len() - connection.input_done + queued;
+        let stranger = !session.authenticated && self.node.auth_required();
+        if bytes > self.dispatcher.exec.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
+            self.dispatcher.exec.stats.values.query_buffer_limit_disconnections.add(1);
+            log::warning(format!(
+                "Closing client that reached max query buffer length: {} (qbuf={bytes})",
+                admin::client_line(self.node, &connection.session.shared, unix_now())
+            ));
+            connection.break_off();
+        }
+    }
+
+    pub fn check_output(&mut self, connection: &mut Connection) {
+        let limit = output_limit_of(&self.dispatcher.exec.hot, &connection.session);
+        let Some(outbox) = &mut connection.outbox else { return };
+        let bytes = outbox.bytes() as u64;
+        let above = |limit_bytes: u64| limit_bytes > 0 && bytes >= limit_bytes;
+        let soft_since = above(limit.soft_bytes).then(|| outbox.soft_since.unwrap_or_else(Instant::now));
+        outbox.soft_since = soft_since;
+        let patience = Duration::from_secs(limit.soft_seconds);
+        let for_too_long = soft_since.is_some_and(|since| since.elapsed() > patience);
+        let stranger = !connection.session.was_authenticated && self.node.auth_required();
+        if above(limit.hard_bytes) || for_too_long || stranger && bytes > STRANGER_OUTPUT_BYTES_MAX as u64 {
+            log_output_limit(&self.dispatcher.exec, &connection.session);
+            connection.break_off();
+        } else if soft_since.is_some() {
+            self.attend_closely(connection);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Parked connections: those whose next command does not run now, and how they go on.
+//!
+//! ```text
+//! why            listed                       goes on
+//! pause          queue, by turn               when the pause ends or concerns less: a pass
+//! backpressure   queue, by turn               when undelivered messages take less memory: a pass
+//! mailbox        queue, by turn               behind the next look into the mailbox: a pass
+//! key            with its waiter              when the waiter is answered; at its deadline
+//! reader         -                            when the socket takes more (an event)
+//!
+//! queue    turn 7: a | turn 8: b | turn 11: c | turn 12: a           by the order in which they began to wait
+//!          \______ this pass: < 12 _________/   \ a had to wait again: it is for the next pass
+//! ```
+//! A pass gives each connection of a queue one chance, some of them in each turn of the event loop, so that however many
+//! wait the mailbox is looked at between. One that has to wait again is listed behind the pass, which therefore ends.
+//!
+//! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged moves it.
+//! For messages there is none at all: the worker whose delivery makes the difference posts `Letter::Uncrowded`.
+//!
+//! A connection in a queue is not read. The event that tells of its end comes once, so it is noted (`Phase::Ended`): a
+//! client that has left during a pause is closed, and its command dropped, as Valkey does. What it had sent under
+//! backpressure is run, for in Valkey it would have been.
+//!
+//! Invariants: a token is in the queue of its connection's cause, under the turn that `Parked` says, exactly while that is
+//! not 0; an empty queue has no pass, so that a worker whose last parked connection has left sleeps.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use super::connection::Connection;
+use crate::node::unix_now;
+use crate::request::next::Cause;
+
+/// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept: at most some
+/// requests and 64 KB of replies, as a connection that has become readable does.
+const RESUMED_PER_TURN_MAX: usize = 32;
+
+/// Why no further request of a connection runs. A number is its turn in the queue of that cause; 0 until it is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parked {
+    Pause(u64),
+    Backpressure(u64),
+    Mailbox(u64),
+    /// It waits for a key.
+    Key,
+    /// Its client leaves too much unread.
+    Reader,
+}
+
+impl From<Cause> for Parked {
+    fn from(cause: Cause) -> Parked {
+        match cause {
+            Cause::Pause => Parked::Pause(0),
+            Cause::Backpressure => Parked::Backpressure(0),
+            Cause::Mailbox => Parked::Mailbox(0),
+            Cause::Key => Parked::Key,
+        }
+    }
+}
+
+impl Parked {
+    /// Whether nothing is read meanwhile. Blocked and slow clients are read: that is how their end is noticed.
+    pub fn is_deaf(self) -> bool {
+        !matches!(self, Parked::Key | Parked::Reader)
+    }
+
+    /// Whether CLIENT LIST shows it as blocked, clients that wait for a key apart: those say so themselves.
+    pub fn is_shown(self) -> bool {
+        matches!(self, Parked::Pause(_) | Parked::Backpressure(_))
+    }
+
+    fn place(&mut self) -> Option<(Line, &mut u64)> {
+        match self {
+            Parked::Pause(turn) => Some((Line::Pause, turn)),
+            Parked::Backpressure(turn) => Some((Line::Backpressure, turn)),
+            Parked::Mailbox(turn) => Some((Line::Mailbox, turn)),
+            Parked::Key | Parked::Reader => None,
+        }
+    }
+}
+
+/// The queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Line {
+    Pause,
+    Backpressure,
+    Mailbox,
+}
+
+const LINES: [Line; 3] = [Line::Pause, Line::Backpressure, Line::Mailbox];
+
+#[derive(Default)]
+struct Queue {
+    tokens: BTreeMap<u64, usize>,
+    /// Turns below this belong to the pass under way; 0 without one.
+    pass_end: u64,
+}
+
+impl Queue {
+    fn end_if_empty(&mut self) {
+        if self.tokens.is_empty() {
+            self.pass_end = 0;
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Parking {
+    queues: [Queue; LINES.len()],
+    last_turn: u64,
+    /// When the pause ends, as far as is known; only since a connection waits for it.
+    pause_due: Option<Instant>,
+}
+
+impl Parking {
+    /// Whether no connection waits in a queue, and no moment is to be kept.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.queues.iter().all(|queue| queue.tokens.is_empty()) && self.pause_due.is_none()
+    }
+
+    /// Whether a pass is under way, or the next turn begins one.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.queues.iter().any(|queue| queue.pass_end > 0) || self.has_any(Line::Mailbox)
+    }
+
+    pub fn pause_due(&self) -> Option<Instant> {
+        self.pause_due
+    }
+
+    /// Lists a connection, behind all others. Returns its turn.
+    fn add(&mut self, line: Line, token: usize) -> u64 {
+        self.last_turn += 1;
+        self.queues[line as usize].tokens.insert(self.last_turn, token);
+        self.last_turn
+    }
+
+    /// The connection is gone.
+    pub fn remove(&mut self, mut parked: Parked) {
+        if let Some((line, turn)) = parked.place() {
+            let queue = &mut self.queues[line as usize];
+            queue.tokens.remove(turn);
+            queue.end_if_empty();
+        }
+    }
+
+    /// Begins a pass: all that are listed now get a chance.
+    fn start(&mut self, line: Line) {
+        let queue = &mut self.queues[line as usize];
+        if !queue.tokens.is_empty() {
+            queue.pass_end = self.last_turn + 1;
+        }
+    }
+
+    /// What lay in the mailbox is handed out: what waited for that may go on.
+    pub fn mailbox_read(&mut self) {
+        self.start(Line::Mailbox);
+    }
+
+    /// Ends the pass: connections that had no chance yet go on waiting, in front of all others.
+    fn stop(&mut self, line: Line) {
+        self.queues[line as usize].pass_end = 0;
+    }
+
+    fn has_any(&self, line: Line) -> bool {
+        !self.queues[line as usize].tokens.is_empty()
+    }
+
+    fn is_passing(&self, line: Line) -> bool {
+        self.queues[line as usize].pass_end > 0
+    }
+
+    /// The next of the pass under way; without one the pass is over.
+    fn next(&mut self, line: Line) -> Option<usize> {
+        let queue = &mut self.queues[line as usize];
+        let next = match queue.tokens.first_entry() {
+            Some(first) if *first.key() < queue.pass_end => Some(first.remove()),
+            _ => {
+                queue.pass_end = 0;
+                None
+            }
+        };
+        queue.end_if_empty();
+        next
+    }
+
+    /// A connection waits for a pause that ends at `due`.
+    fn expect_end(&mut self, due: Instant) {
+        self.pause_due = Some(self.pause_due.map_or(due, |before| before.min(due)));
+    }
+}
+
+impl Inner {
+    /// The connection is parked: it is listed where it is found when that is over.
+    #[cold]
+    pub fn park(&mut self, connection: &mut Connection) {
+        let token = connection.token();
+        let Some(parked) = &mut connection.parked else { return };
+        if let Some((line, turn)) = parked.place().filter(|(_, turn)| **turn == 0) {
+            *turn = self.parking.add(line, token);
+        }
+        let parked = *parked;
+        match parked {
+            Parked::Pause(_) => {
+                self.expect_pause_end();
+                connection.leave_pause();
+            }
+            // It may be over since the command was refused, and then no notice of that comes any more.
+            Parked::Backpressure(_) if !self.node.awaits_uncrowding(self.number) => {
+                self.parking.start(Line::Backpressure);
+            }
+            Parked::Key => self.note_deadline(connection),
+            Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Reader => {}
+        }
+    }
+
+    /// What a connection was parked for is over. It runs what it has kept.
+    pub fn resume(&mut self, token: usize) {
+        let Some(mut connection) = self.connections[token].take() else { return };
+        connection.unpark();
+        self.run_kept(&mut connection);
+        self.settle(connection, token);
+    }
+
+    fn expect_pause_end(&mut self) {
+        let left_ms = (self.node.pause.end_ms() - unix_now().0).max(1);
+        // A pause may be as long as the clock can tell: it is looked at again before that.
+        const LEFT_MS_MAX: i64 = 24 * 3600 * 1000;
+        let left = Duration::from_millis(left_ms.min(LEFT_MS_MAX) as u64);
+        self.parking.expect_end(Instant::now() + left);
+    }
+
+    /// The pause is over, or holds up less than before.
+    pub fn pause_changed(&mut self) {
+        self.parking.start(Line::Pause);
+    }
+
+    /// Undelivered messages take less.
+    pub fn uncrowded(&mut self) {
+        self.parking.start(Line::Backpressure);
+    }
+
+    /// Connections whose cause is over go on, as far as this turn's share reaches.
+    #[cold]
+    pub fn resume_parked(&mut self) {
+        if self.parking.pause_due.is_some_and(|due| due <= Instant::now()) {
+            self.parking.pause_due = None;
+            let now = unix_now();
+            self.node.end_pause_if_over(now);
+            match self.node.pause.is_on(now) {
+                true if self.parking.has_any(Line::Pause) => self.expect_pause_end(),
+                true => {}
+                false => self.parking.start(Line::Pause),
+            }
+        }
+        LINES.into_iter().for_each(|line| self.resume_line(line));
+    }
+
+    fn resume_line(&mut self, line: Line) {
+        let worker = self.number;
+        for _ in 0..RESUMED_PER_TURN_MAX {
+            if !self.parking.is_passing(line) {
+                return;
+            }
+            // Those before have published that much: to try the rest would be in vain.
+            if line == Line::Backpressure && self.node.is_crowded() && self.node.awaits_uncrowding(worker) {
+                return self.parking.stop(line);
+            }
+            let Some(token) = self.parking.next(line) else { return };
+            if line == Line::Mailbox
+                && let Some(connection) = &mut self.connections[token]
+                && let Some(listening) = &mut connection.session.listening
+            {
+                listening.heard = true;
+            }
+            self.resume(token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_visits_each_once_and_ends() {
+        let mut parking = Parking::default();
+        parking.start(Line::Pause);
+        assert!(parking.is_idle() && !parking.has_work());
+        let turns: Vec<u64> = (10..15).map(|token| parking.add(Line::Pause, token)).collect();
+        parking.add(Line::Backpressure, 99);
+        assert!(!parking.has_work() && parking.next(Line::Pause).is_none(), "no pass has begun");
+        parking.start(Line::Pause);
+        parking.remove(Parked::Pause(turns[2]));
+        let mut visited = Vec::new();
+        while let Some(token) = parking.next(Line::Pause) {
+            visited.push(token);
+            // It has to wait again.
+            parking.add(Line::Pause, token);
+        }
+        assert_eq!(visited, [10, 11, 13, 14]);
+        assert!(!parking.has_work() && !parking.is_idle());
+    }
+
+    #[test]
+    fn a_pass_that_stops_goes_on_where_it_was() {
+        let mut parking = Parking::default();
+        (0..3).for_each(|token| _ = parking.add(Line::Backpressure, token));
+        parking.start(Line::Backpressure);
+        assert_eq!(parking.next(Line::Backpressure), Some(0));
+        parking.add(Line::Backpressure, 0);
+        parking.stop(Line::Backpressure);
+        assert!(parking.next(Line::Backpressure).is_none());
+        parking.start(Line::Backpressure);
+        let rest: Vec<usize> = std::iter::from_fn(|| parking.next(Line::Backpressure)).collect();
+        assert_eq!(rest, [1, 2, 0]);
+    }
+
+    /// Whatever takes the last connection out ends the pass: a worker with nothing to do would not sleep otherwise.
+    #[test]
+    fn an_empty_queue_has_no_pass() {
+        let mut parking = Parking::default();
+        let turns: Vec<u64> = (0..2).map(|token| parking.add(Line::Backpressure, token)).collect();
+        parking.start(Line::Backpressure);
+        turns.into_iter().for_each(|turn| parking.remove(Parked::Backpressure(turn)));
+        assert!(parking.is_idle() && !parking.has_work());
+        parking.add(Line::Pause, 7);
+        parking.start(Line::Pause);
+        assert!(parking.has_work() && parking.next(Line::Pause) == Some(7));
+        assert!(parking.is_idle() && !parking.has_work());
+        parking.expect_end(Instant::now());
+        assert!(!parking.is_idle(), "the moment is looked at, and then forgotten");
+    }
+
+    #[test]
+    fn one_moment_serves_all_that_wait_for_a_pause() {
+        let mut parking = Parking::default();
+        let now = Instant::now();
+        (1..1000).for_each(|ms| parking.expect_end(now + Duration::from_millis(ms)));
+        assert_eq!(parking.pause_due(), Some(now + Duration::from_millis(1)));
+    }
+}

@@ -1,0 +1,180 @@
+//! Reading: what a client sends comes into the worker's buffer, or into bytes of the connection's own, and is run.
+
+use isotherm_reactor::stream::Progress;
+use std::sync::atomic::Ordering;
+
+use super::batch::run_requests;
+use super::connection::{Connection, Sends};
+use super::send::count_read;
+use super::{Inner, group};
+use crate::node::unix_now;
+use crate::process::log;
+
+/// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted at least
+/// to read into the connection's own bytes.
+const COPY_BYTES_MAX: usize = 16 << 10;
+/// What one `read` into a connection's own bytes may bring without starving the others.
+const READ_BYTES_MAX: usize = 4 << 20;
+/// Reads of one connection before the others have their turn.
+const READS_PER_TURN_MAX: usize = 16;
+/// A request that has brought so much is booked before it runs: it may be what makes its client take too much.
+const BOOKED_BYTES_MIN: usize = 64 << 10;
+
+impl Inner {
+    #[inline]
+    pub fn read(&mut self, connection: &mut Connection, token: usize, ended: bool) {
+        connection.readable = true;
+        for _ in 0..READS_PER_TURN_MAX {
+            if connection.is_deaf() {
+                return connection.leave_pause();
+            }
+            let aside = connection.reads_too_little() || connection.is_blocked();
+            let (progress, filled) = match aside {
+                true => self.read_aside(connection),
+                false => self.read_once(connection),
+            };
+            match progress {
+                // What it has sent before is run before the end is looked at again.
+                Progress::Ended if aside && !connection.is_blocked() => return,
+                // A read that leaves room has emptied the socket, unless the end is near.
+                Progress::Bytes(_) if filled || ended => {}
+                Progress::Bytes(_) | Progress::Later => {
+                    connection.readable = false;
+                    return;
+                }
+                Progress::Ended | Progress::Broken(_) => {
+                    if progress != Progress::Ended {
+                        connection.outbox = None;
+                    }
+                    connection.readable = false;
+                    connection.begin_closing();
+                    return;
+                }
+            }
+        }
+        self.again.push(token);
+    }
+
+    /// One `read`, and the requests that it brings. Says whether all room was filled.
+    #[inline]
+    pub fn read_once(&mut self, connection: &mut Connection) -> (Progress, bool) {
+        let kept = connection.input.len();
+        if kept > COPY_BYTES_MAX || connection.wanted > COPY_BYTES_MAX {
+            return self.read_own(connection);
+        }
+        self.input[..kept].copy_from_slice(&connection.input);
+        let room = self.input.len() - kept;
+        let progress = connection.stream.read(&mut self.input[kept..]);
+        if let Progress::Bytes(count) = progress {
+            count_read(self.dispatcher.exec.stats, &connection.session, count);
+            let bytes = &mut self.input[..kept + count];
+            let done = run_requests(&mut self.dispatcher, connection, bytes, &mut self.requests);
+            connection.keep(&bytes[done..]);
+            connection.sends = match connection.sends {
+                Sends::Large if !connection.input.is_empty() => Sends::Large,
+                _ if count >= group::REGION_BYTES => Sends::Much,
+                _ => Sends::Little,
+            };
+            self.finish(connection);
+            return (progress, count == room);
+        }
+        (progress, false)
+    }
+
+    /// The same into the connection's own bytes, which then are not copied.
+    #[cold]
+    pub fn read_own(&mut self, connection: &mut Connection) -> (Progress, bool) {
+        let kept = connection.input.len();
+        let least = connection.wanted.clamp(1, COPY_BYTES_MAX);
+        if connection.input.capacity() - kept < least
+            && let Err((more, _)) = connection.make_room(connection.wanted)
+        {
+            refuse_memory(connection, more);
+            return (Progress::Later, false);
+        }
+        let room = (connection.input.capacity() - kept).min(READ_BYTES_MAX);
+        let progress = connection.stream.append_to(&mut connection.input, room);
+        if let Progress::Bytes(count) = progress {
+            count_read(self.dispatcher.exec.stats, &connection.session, count);
+            if count < connection.wanted {
+                connection.wanted -= count;
+                self.note_partial(connection);
+            } else {
+                let input = std::mem::take(&mut connection.input);
+                self.run_own(connection, input);
+            }
+            return (progress, count == room);
+        }
+        (progress, false)
+    }
+
+    /// A client that does not read its replies may still be one that reads later, once it has written everything. So its
+    /// requests are taken, but not run: they cost what it has sent, which the limit on queries bounds.
+    #[cold]
+    pub fn read_aside(&mut self, connection: &mut Connection) -> (Progress, bool) {
+        let input = &mut connection.input;
+        if connection.input_done > input.len() / 2 {
+            input.drain(..std::mem::take(&mut connection.input_done));
+        }
+        if input.capacity() - input.len() < COPY_BYTES_MAX
+            && let Err((more, _)) = connection.make_room(usize::MAX)
+        {
+            refuse_memory(connection, more);
+            return (Progress::Later, false);
+        }
+        let input = &mut connection.input;
+        let room = (input.capacity() - input.len()).min(READ_BYTES_MAX);
+        let progress = connection.stream.append_to(input, room);
+        if let Progress::Bytes(count) = progress {
+            connection.unrun = true;
+            count_read(self.dispatcher.exec.stats, &connection.session, count);
+            self.note_partial(connection);
+            return (progress, count == room);
+        }
+        (progress, false)
+    }
+
+    /// More of a request has come, and nothing can be run yet.
+    pub fn note_partial(&mut self, connection: &mut Connection) {
+        connection.session.shared.seen.last_interaction_ms.store(unix_now().0, Ordering::Relaxed);
+        connection.input_peak = connection.input_peak.max(connection.input.len());
+        self.note_room(connection);
+        self.check_query(connection);
+        self.book(connection);
+    }
+
+    /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
+    /// again for somebody who has sent much and reads little.
+    pub fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
+        if input.len() > BOOKED_BYTES_MIN {
+            connection.input = input;
+            self.check_query(connection);
+            self.book(connection);
+            if connection.is_closing() {
+                return;
+            }
+            input = std::mem::take(&mut connection.input);
+        }
+        connection.input_peak = connection.input_peak.max(input.len());
+        let mut done = std::mem::take(&mut connection.input_done);
+        done += run_requests(&mut self.dispatcher, connection, &mut input[done..], &mut self.requests);
+        if connection.reads_too_little() && done < input.len() / 2 {
+            connection.input_done = done;
+        } else {
+            input.drain(..done);
+        }
+        connection.input = input;
+        connection.give_back_room();
+        self.finish(connection);
+    }
+}
+
+/// There is no memory for what a client sends. The others go on: it is for large requests that it does not suffice.
+fn refuse_memory(connection: &mut Connection, more_bytes: usize) {
+    log::warning(format!(
+        "Closing client: out of memory for its query buffer: id={} (qbuf={}, {more_bytes} more)",
+        connection.session.id(),
+        connection.input.len()
+    ));
+    connection.break_off();
+}
