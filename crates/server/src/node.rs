@@ -21,6 +21,7 @@ use crate::process::control;
 use crate::process::listeners::Listeners;
 use crate::process::log;
 use crate::process::shutdown::Pending;
+use crate::request::cold::ColdTier;
 use crate::request::registry::Commands;
 use crate::session::{Attention, ClientShared};
 use crate::upkeep::compaction::Progress;
@@ -28,6 +29,7 @@ use crate::upkeep::memory::Memory;
 use crate::worker::letter::Letter;
 
 pub struct Node {
+    pub cold: ColdTier<Letter>,
     pub keyspace: Keyspace,
     pub config: Config,
     pub commands: Commands,
@@ -121,6 +123,7 @@ impl Node {
         let stats = Stats::new(parts.workers.len() + 1, parts.commands.all().len());
         let (id, seed) = parts.random.split_at(20);
         let node = Node {
+            cold: ColdTier::default(),
             keyspace: parts.keyspace,
             commands: parts.commands,
             clients: Clients::default(),

@@ -47,6 +47,8 @@ const _: () = assert!(WAITERS_PER_HOLD_MAX * LOOKS_PER_WAITER < HOLD_STEPS_MAX);
 pub trait Serve<'k> {
     /// What a client is answered.
     type Answer;
+    /// What a command needs that is not in memory.
+    type Missing;
 
     fn held(&mut self) -> &mut Held<'k>;
 
@@ -59,16 +61,27 @@ pub trait Serve<'k> {
     /// The type of what is there under a key whose partition is held.
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type>;
 
-    /// Runs the waiter's command on what is held. `None` if there is nothing for it.
-    fn run(&mut self, waiter: &Waiter) -> Option<Self::Answer>;
+    /// Runs the waiter's command on what is held.
+    fn run(&mut self, waiter: &Waiter) -> Attempt<Self::Answer, Self::Missing>;
+
+    /// Has this fetched; then the owner's worker looks again (`look`).
+    fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Self::Missing);
 
     /// Sends the answer to the owner. The waiter has ended.
     fn answer(&mut self, waiter: &Arc<Waiter>, answer: Self::Answer);
 }
 
+/// How a run of a waiter's command ended.
+pub enum Attempt<A, M> {
+    Answer(A),
+    /// There is nothing for it.
+    Nothing,
+    /// Nothing was changed: something has to be fetched first.
+    Missing(M),
+}
+
 /// What came of trying to serve a waiter.
-#[derive(PartialEq, Eq)]
-enum Tried {
+enum Tried<M> {
     Answered,
     /// It has ended otherwise.
     Ended,
@@ -76,6 +89,8 @@ enum Tried {
     Waits,
     /// It needs keys that are not held, or another thread has it.
     OwnerLooks,
+    /// It needs what is not in memory. Its owner has it fetched.
+    Missing(M),
 }
 
 /// Serves the waiters of all keys that were noted: first the key that was changed first. What serving one changes may
@@ -118,12 +133,12 @@ fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps
                 kind = server.kind_of(db, &key);
             }
             Tried::Ended | Tried::Waits => {}
-            Tried::OwnerLooks => return waiter.wake(),
+            Tried::OwnerLooks | Tried::Missing(_) => return waiter.wake(),
         }
     }
 }
 
-fn try_to_serve<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) -> Tried {
+fn try_to_serve<'k, S: Serve<'k>>(server: &mut S, waiter: &Arc<Waiter>) -> Tried<S::Missing> {
     if !server.reaches(waiter) {
         return Tried::OwnerLooks;
     }
@@ -133,11 +148,18 @@ fn try_to_serve<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) -> Tried 
         Claim::Ended => return Tried::Ended,
     }
     let noted = server.held().ready_len();
-    let Some(answer) = server.run(waiter) else {
-        // A consumer that was seen is a change too (XREADGROUP), but none that is waited for.
-        server.held().forget_ready(noted);
-        waiter.release();
-        return Tried::Waits;
+    let answer = match server.run(waiter) {
+        Attempt::Answer(answer) => answer,
+        other => {
+            // A consumer that was seen is a change too (XREADGROUP), but none that is waited for.
+            server.held().forget_ready(noted);
+            waiter.release();
+            return if let Attempt::Missing(missing) = other {
+                Tried::Missing(missing)
+            } else {
+                Tried::Waits
+            };
+        }
     };
     waiter.finish();
     server.answer(waiter, answer);
@@ -152,8 +174,16 @@ pub fn look<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) {
     let is_worth_it = !waiter.has_ended() && is_worth_a_try(server, waiter);
     server.held().exempt(steps::looked().wrapping_sub(looked_before));
     if is_worth_it {
-        let tried = try_to_serve(server, waiter);
-        debug_assert!(tried != Tried::OwnerLooks, "all that it needs is held, so no other thread has it");
+        match try_to_serve(server, waiter) {
+            Tried::Missing(missing) => {
+                // Until it looks again none of those behind it is served.
+                waiter.mark_woken();
+                server.fetch(waiter, missing);
+                return serve_ready(server);
+            }
+            Tried::OwnerLooks => debug_assert!(false, "all that it needs is held, so no other thread has it"),
+            Tried::Answered | Tried::Ended | Tried::Waits => {}
+        }
     }
     server.held().pass_on(waiter);
     serve_ready(server);

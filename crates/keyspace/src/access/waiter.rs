@@ -174,6 +174,11 @@ impl Waiter {
         }
     }
 
+    /// The owner will look, and knows that already.
+    pub fn mark_woken(&self) {
+        self.woken.store(true, Ordering::Release);
+    }
+
     pub fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }

@@ -238,6 +238,7 @@ fn reader(keyspace: &Keyspace, keys: &[String], mailbox: Mailbox) -> Arc<Waiter>
 
 impl<'k> Serve<'k> for Reading<'k> {
     type Answer = u64;
+    type Missing = ();
 
     fn held(&mut self) -> &mut Held<'k> {
         &mut self.held
@@ -255,8 +256,11 @@ impl<'k> Serve<'k> for Reading<'k> {
         let mut txn = Txn::new(&mut self.held, conditions(), &mut nobody);
         txn.find(db, key, Lookup::Silent).map(|entry| entry.kind())
     }
-    fn run(&mut self, waiter: &Waiter) -> Option<u64> {
-        Some(mailbox(waiter).0)
+    fn run(&mut self, waiter: &Waiter) -> Attempt<u64, ()> {
+        Attempt::Answer(mailbox(waiter).0)
+    }
+    fn fetch(&mut self, _: &Arc<Waiter>, (): ()) {
+        unreachable!("everything is in memory");
     }
     fn answer(&mut self, _: &Arc<Waiter>, number: u64) {
         self.answered.push(number);

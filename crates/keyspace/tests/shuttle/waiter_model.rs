@@ -98,6 +98,7 @@ struct Worker<'w> {
 
 impl<'w> Serve<'w> for Worker<'w> {
     type Answer = ();
+    type Missing = ();
 
     fn held(&mut self) -> &mut Held<'w> {
         &mut self.held
@@ -121,7 +122,7 @@ impl<'w> Serve<'w> for Worker<'w> {
         (number(&mut self.held, db, name) > 0).then_some(Type::String)
     }
 
-    fn run(&mut self, waiter: &Waiter) -> Option<()> {
+    fn run(&mut self, waiter: &Waiter) -> Attempt<(), ()> {
         let client = client(waiter);
         for (at, name) in client.names.iter().enumerate() {
             if !self.holds(name) {
@@ -129,24 +130,28 @@ impl<'w> Serve<'w> for Worker<'w> {
             }
             let there = number(&mut self.held, DB, name);
             match &client.request {
-                Request::Read { behind } if there > behind[at] => return Some(()),
+                Request::Read { behind } if there > behind[at] => return Attempt::Answer(()),
                 Request::Read { .. } => {}
                 Request::Pop if there > 0 => {
                     set_number(&mut self.held, name, there - 1);
                     self.world.popped.fetch_add(1, SeqCst);
-                    return Some(());
+                    return Attempt::Answer(());
                 }
                 Request::Move if at == 0 && there > 0 => {
                     set_number(&mut self.held, name, there - 1);
                     let other = client.names[1];
                     let there = number(&mut self.held, DB, other);
                     set_number(&mut self.held, other, there + 1);
-                    return Some(());
+                    return Attempt::Answer(());
                 }
                 Request::Pop | Request::Move => {}
             }
         }
-        None
+        Attempt::Nothing
+    }
+
+    fn fetch(&mut self, _: &Arc<Waiter>, (): ()) {
+        unreachable!("everything is in memory");
     }
 
     fn answer(&mut self, waiter: &Arc<Waiter>, (): ()) {

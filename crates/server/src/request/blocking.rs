@@ -15,11 +15,12 @@
 //! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What was served to
 //! it before is on its way: its worker awaits that and writes it, then closes.
 
-use isotherm_commands::call::HashedKeys;
+use isotherm_commands::call::{ColdKeys, HashedKeys};
 use isotherm_commands::wait::Wait;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Txn, Type, UnixMs, Waiter, look, serve_ready,
+    Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Txn, Type, UnixMs, Waiter, look,
+    serve_ready,
 };
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
@@ -131,8 +132,7 @@ pub fn serve_waiters(exec: &mut Exec) {
     serve_ready(&mut Serving { exec, now });
 }
 
-/// The reply; `None` if the command would wait again.
-fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Option<Reply> {
+fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
     let &Client { command, db, caller, .. } = client;
     let Some(Handler::Data(handler)) = command.handler else {
         unreachable!("only data commands wait");
@@ -141,13 +141,13 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Option<Reply> {
     let invocation = Invocation { command, handler, args, db, keys, now, caller, reply: &mut reply };
     match execute::run(exec, invocation) {
         Outcome::Done => {}
-        Outcome::Block(_) => return None,
-        Outcome::Cold(_) => unreachable!("there is no tier below memory"),
+        Outcome::Block(_) => return Attempt::Nothing,
+        Outcome::Cold(keys) => return Attempt::Missing(keys),
     }
     if let Some(reader) = client.reader.filter(|_| command.spec.flags.has(Flags::READONLY)) {
         exec.note_reads(reader, command, args);
     }
-    Some(reply)
+    Attempt::Answer(reply)
 }
 
 // ---- what the waiter's own worker does ----
@@ -194,6 +194,7 @@ struct Serving<'e> {
 
 impl Serve<'static> for Serving<'_> {
     type Answer = Reply;
+    type Missing = Box<ColdKeys>;
 
     fn held(&mut self) -> &mut Held<'static> {
         &mut self.exec.held
@@ -225,8 +226,13 @@ impl Serve<'static> for Serving<'_> {
         Txn::new(held, conditions, pump).find(db, key, Lookup::Silent).map(|entry| entry.kind())
     }
 
-    fn run(&mut self, waiter: &Waiter) -> Option<Reply> {
+    fn run(&mut self, waiter: &Waiter) -> Attempt<Reply, Box<ColdKeys>> {
         run_again(self.exec, Client::of(waiter), self.now)
+    }
+
+    fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
+        let letter = Letter::Look { waiter: Arc::clone(waiter) };
+        self.exec.node.cold.fetch(*missing, Client::of(waiter).shared.worker, letter);
     }
 
     fn answer(&mut self, waiter: &Arc<Waiter>, reply: Reply) {

@@ -379,7 +379,7 @@ impl Dispatcher {
                 exec.meter.count_ticks(command, taken);
                 Ran::Parked(Cause::Key)
             }
-            Outcome::Cold(_) => unreachable!("there is no tier below memory"),
+            Outcome::Cold(keys) => Ran::Parked(Cause::Cold(exec.fetch(*keys))),
         };
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {

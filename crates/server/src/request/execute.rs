@@ -8,7 +8,8 @@
 //! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What an outcome
 //! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
 
-use isotherm_commands::call::HashedKeys;
+use isotherm_commands::call::{ColdKeys, HashedKeys};
+use isotherm_commands::spec::KeyFlags;
 use isotherm_commands::{Call, Handler, Outcome, Records};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
@@ -24,9 +25,11 @@ use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
+use crate::request::next::Ticket;
 use crate::request::registry::Entry;
 use crate::session::WatchList;
 use crate::upkeep::memory::Room;
+use crate::worker::letter::Letter;
 
 /// What commands of one worker run with.
 pub struct Exec {
@@ -46,6 +49,7 @@ pub struct Exec {
     pub unwatched: Option<Box<WatchList>>,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
+    last_ticket: Ticket,
 }
 
 /// One run of a data command.
@@ -64,6 +68,9 @@ pub struct Invocation<'i> {
 #[inline]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
+    if let Some(keys) = exec.cold_keys(command, args, db) {
+        return Outcome::Cold(keys);
+    }
     let conditions = exec.conditions(now, caller.no_touch, caller.import_source);
     let errors_before = reply.error_count();
     let looked_before = steps::looked();
@@ -110,6 +117,7 @@ impl Exec {
             gates: Gates::ALL,
             unwatched: None,
             errors_counted: 0,
+            last_ticket: Ticket(0),
         }
     }
 
@@ -159,6 +167,40 @@ impl Exec {
             return if import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
         }
         if self.node.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
+    }
+
+    // ---- cold values ----
+
+    /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
+    /// that they are fetched together.
+    #[inline]
+    pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
+        if self.node.cold.is_in_use() { self.find_cold_keys(command, args, db) } else { None }
+    }
+
+    #[cold]
+    fn find_cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
+        // What is only written over or removed is not read.
+        const READ: KeyFlags = KeyFlags::RO.or(KeyFlags::RW);
+        let Exec { node, held, locks, .. } = self;
+        let positions = locks.find_keys(command, args).unwrap_or_default();
+        let variable = command.spec.variable_key_flags.map(|flags| flags(args));
+        let read = positions
+            .iter()
+            .filter(|(_, flags)| variable.unwrap_or(*flags).has(READ))
+            .map(|(at, _)| args.get(*at));
+        let is_cold = |key: &&[u8]| node.cold.has(db, key) && held.holds(&node.keyspace.key(key));
+        let keys: Vec<_> = read.filter(is_cold).map(|key| (db, key.into())).collect();
+        (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))
+    }
+
+    /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
+    #[cold]
+    pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
+        self.last_ticket.0 += 1;
+        let worker = self.meter.thread() as u16;
+        self.node.cold.fetch(keys, worker, Letter::Fetched(self.last_ticket));
+        self.last_ticket
     }
 
     // ---- counting ----

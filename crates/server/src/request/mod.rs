@@ -5,6 +5,7 @@ pub mod blocking;
 pub mod cached_config;
 pub mod caller;
 pub mod clock;
+pub mod cold;
 pub mod dispatch;
 pub mod execute;
 pub mod follow_up;

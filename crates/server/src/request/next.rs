@@ -25,7 +25,13 @@ pub enum Cause {
     Mailbox,
     /// It waits for a key.
     Key,
+    /// Values that it needs are fetched.
+    Cold(Ticket),
 }
+
+/// One fetch of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Ticket(pub u64);
 
 impl Cause {
     /// Whether the command that was to run has run.

@@ -13,7 +13,7 @@
 //! always may. UNWATCH and a connection's end take them out in the same way, and EXEC does if they are many.
 
 use isotherm_commands::Outcome;
-use isotherm_commands::call::HashedKeys;
+use isotherm_commands::call::{ColdKeys, HashedKeys};
 use isotherm_commands::spec::Command;
 use isotherm_keyspace::{
     Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, Keyspace, NoEffects, Slot, Txn, UnixMs, Want,
@@ -174,6 +174,10 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.error(errors::EXEC_WITHOUT_MULTI);
         return Outcome::Done;
     }
+    // Before anything is done: a transaction is not interrupted.
+    if let Some(keys) = cold_keys(call) {
+        return Outcome::Cold(keys);
+    }
     let looked_before = steps::looked();
     let has_changed = watched_key_expired(call) || call.session.watched_key_changed();
     if let Some(list) = call.session.watch.take() {
@@ -202,16 +206,33 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+/// All that is known of the values that the whole queue needs and that are not in memory.
+fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
+    if !call.node.cold.is_in_use() {
+        return None;
+    }
+    let (multi, db) = (call.session.multi.as_ref()?, call.session.db);
+    let mut all = Vec::new();
+    for queued in &multi.queue {
+        let cold = call.exec.cold_keys(queued.command, queued.args.args(), db);
+        all.extend(cold.into_iter().flat_map(|cold| cold.keys));
+    }
+    (!all.is_empty()).then(|| Box::new(ColdKeys { keys: all }))
+}
+
 /// One command of the transaction.
 fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
     let (command, args, mark) = (queued.command, queued.args.args(), call.reply.len());
     let AdminCall { exec, session, reply, audience, facts, handlers, now, .. } = call;
     let has_ended = session.close_after_reply;
     let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
-    match turn.run(command, args, HashedKeys::NONE, *now, false) {
-        Outcome::Done => {}
-        Outcome::Block(_) => unreachable!("a command that may not wait is answered"),
-        Outcome::Cold(_) => unreachable!("there is no tier below memory"),
+    loop {
+        match turn.run(command, args, HashedKeys::NONE, *now, false) {
+            Outcome::Done => break,
+            Outcome::Block(_) => unreachable!("a command that may not wait is answered"),
+            // Only what its declaration does not name: keys of another database, or such as it has read from a value.
+            Outcome::Cold(keys) => turn.exec.node.cold.fetch_now(&keys),
+        }
     }
     if has_ended {
         // It has killed itself, and still does what it began; but its client gets no more replies.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::effects::pubsub::{Message, Name};
 use crate::effects::tracking::{Author, Changes};
+use crate::request::next::Ticket;
 use crate::session::ClientShared;
 
 /// A letter to a worker.
@@ -34,6 +35,8 @@ pub enum Letter {
     Look {
         waiter: Arc<Waiter>,
     },
+    /// The values of this fetch are in memory.
+    Fetched(Ticket),
     /// Some of yours listen to its channel, or to these patterns.
     Message {
         message: Arc<Message>,

@@ -174,6 +174,7 @@ impl Worker {
                 Letter::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
                 Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 Letter::Look { waiter } => blocking::look_for(&mut self.inner.dispatcher.exec, &waiter),
+                Letter::Fetched(ticket) => self.inner.fetched(ticket),
                 Letter::Message { message, patterns } => self.inner.deliver(&message, &patterns),
                 Letter::Line(line) => self.inner.tell_monitors(&line),
                 Letter::Stale { key, ids, author } => self.inner.tell_stale(&key, &ids, author),

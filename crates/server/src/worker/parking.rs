@@ -6,6 +6,7 @@
 //! backpressure   queue, by turn               when undelivered messages take less memory: a pass
 //! mailbox        queue, by turn               behind the next look into the mailbox: a pass
 //! key            with its waiter              when the waiter is answered; at its deadline
+//! cold           by ticket                    when the fetch is over
 //! reader         -                            when the socket takes more (an event)
 //!
 //! queue    turn 7: a | turn 8: b | turn 11: c | turn 12: a           by the order in which they began to wait
@@ -30,7 +31,7 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::connection::Connection;
 use crate::node::unix_now;
-use crate::request::next::Cause;
+use crate::request::next::{Cause, Ticket};
 
 /// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept: at most some
 /// requests and 64 KB of replies, as a connection that has become readable does.
@@ -44,6 +45,8 @@ pub enum Parked {
     Mailbox(u64),
     /// It waits for a key.
     Key,
+    /// Values are fetched.
+    Cold(Ticket),
     /// Its client leaves too much unread.
     Reader,
 }
@@ -55,6 +58,7 @@ impl From<Cause> for Parked {
             Cause::Backpressure => Parked::Backpressure(0),
             Cause::Mailbox => Parked::Mailbox(0),
             Cause::Key => Parked::Key,
+            Cause::Cold(ticket) => Parked::Cold(ticket),
         }
     }
 }
@@ -67,7 +71,7 @@ impl Parked {
 
     /// Whether CLIENT LIST shows it as blocked, clients that wait for a key apart: those say so themselves.
     pub fn is_shown(self) -> bool {
-        matches!(self, Parked::Pause(_) | Parked::Backpressure(_))
+        matches!(self, Parked::Pause(_) | Parked::Backpressure(_) | Parked::Cold(_))
     }
 
     fn place(&mut self) -> Option<(Line, &mut u64)> {
@@ -75,7 +79,7 @@ impl Parked {
             Parked::Pause(turn) => Some((Line::Pause, turn)),
             Parked::Backpressure(turn) => Some((Line::Backpressure, turn)),
             Parked::Mailbox(turn) => Some((Line::Mailbox, turn)),
-            Parked::Key | Parked::Reader => None,
+            Parked::Key | Parked::Cold(_) | Parked::Reader => None,
         }
     }
 }
@@ -109,6 +113,8 @@ impl Queue {
 pub struct Parking {
     queues: [Queue; LINES.len()],
     last_turn: u64,
+    /// Connections whose values are fetched.
+    fetches: BTreeMap<Ticket, usize>,
     /// When the pause ends, as far as is known; only since a connection waits for it.
     pause_due: Option<Instant>,
 }
@@ -139,6 +145,9 @@ impl Parking {
 
     /// The connection is gone.
     pub fn remove(&mut self, mut parked: Parked) {
+        if let Parked::Cold(ticket) = parked {
+            self.fetches.remove(&ticket);
+        }
         if let Some((line, turn)) = parked.place() {
             let queue = &mut self.queues[line as usize];
             queue.tokens.remove(turn);
@@ -212,6 +221,7 @@ impl Inner {
                 self.parking.start(Line::Backpressure);
             }
             Parked::Key => self.note_deadline(connection),
+            Parked::Cold(ticket) => _ = self.parking.fetches.insert(ticket, token),
             Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Reader => {}
         }
     }
@@ -222,6 +232,13 @@ impl Inner {
         connection.unpark();
         self.run_kept(&mut connection);
         self.settle(connection, token);
+    }
+
+    /// A fetch is over. Its connection may be gone.
+    pub fn fetched(&mut self, ticket: Ticket) {
+        if let Some(token) = self.parking.fetches.remove(&ticket) {
+            self.resume(token);
+        }
     }
 
     fn expect_pause_end(&mut self) {

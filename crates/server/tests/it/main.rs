@@ -9,6 +9,8 @@ mod bad_world;
 mod blocking;
 mod books;
 mod client_memory;
+#[cfg(debug_assertions)]
+mod cold;
 mod common;
 mod compaction;
 mod connections;
