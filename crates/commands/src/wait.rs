@@ -11,7 +11,7 @@
 
 use crate::{Call, Outcome};
 use isotherm_keyspace::{Key, Type, UnixMs};
-use isotherm_resp::ArgsBuf;
+use isotherm_resp::{ArgsBuf, errors};
 use isotherm_stdx::{LongDouble, parse_i64};
 use std::ops::Range;
 
@@ -30,7 +30,6 @@ pub struct Wait {
     pub instead: Option<ArgsBuf>,
 }
 
-const NEGATIVE: &str = "ERR timeout is negative";
 const OUT_OF_RANGE: &str = "ERR timeout is out of range";
 
 impl<'c> Call<'c, '_, '_> {
@@ -61,7 +60,7 @@ impl<'c> Call<'c, '_, '_> {
 
     fn deadline_in(&self, ms: i64) -> Result<Option<UnixMs>, &'static str> {
         match ms {
-            ..0 => Err(NEGATIVE),
+            ..0 => Err(errors::TIMEOUT_NEGATIVE),
             0 => Ok(None),
             _ => self.txn.now().get().checked_add(ms).map(|at| Some(UnixMs(at))).ok_or(OUT_OF_RANGE),
         }

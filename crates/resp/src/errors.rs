@@ -20,6 +20,7 @@ pub const MUST_BE_POSITIVE: &str = "ERR value is out of range, must be positive"
 pub const INDEX_OUT_OF_RANGE: &str = "ERR index out of range";
 pub const OFFSET_OUT_OF_RANGE: &str = "ERR offset is out of range";
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 pub const INVALID_CURSOR: &str = "ERR invalid cursor";
 pub const PROTOCOL_NOT_AN_INTEGER: &str = "ERR Protocol version is not an integer or out of range";
 pub const UNSUPPORTED_PROTOCOL: &str = "NOPROTO unsupported protocol version";
@@ -32,7 +33,6 @@ pub const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
 pub const INCREMENT_NOT_FINITE: &str = "ERR increment would produce NaN or Infinity";
 pub const LCS_NOT_STRINGS: &str = "ERR The specified keys must contain string values";
 pub const LCS_LEN_AND_IDX: &str = "ERR If you want both the length and indexes, please just use IDX.";
-pub const LCS_TOO_LONG: &str = "ERR String too long for LCS";
 pub const LCS_OUT_OF_MEMORY: &str =
     "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
 
@@ -53,13 +53,9 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 // limit, and ends when the system refuses memory.
 /// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such limit.
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
-pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read only replica.";
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// In Valkey a monitor is a kind of replica.
 pub const NOT_FOR_MONITORS: &str = "ERR Replica can't interact with the keyspace";
-pub const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
-pub const PRIMARY_DOWN: &str =
-    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 pub const MAX_CLIENTS: &str = "ERR max number of clients reached";
 pub const LFU_NOT_SELECTED: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
     Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.";
@@ -74,8 +70,6 @@ pub const AUTH_WITHOUT_PASSWORD: &str = "ERR AUTH <password> called without any 
 pub const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
     HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
     version at the same time";
-pub const NO_PERMISSION_KEY: &str = "NOPERM No permissions to access a key";
-pub const NO_PERMISSION_CHANNEL: &str = "NOPERM No permissions to access a channel";
 
 // --- a cluster -----------------------------------------------------------------------------------------------------
 pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
@@ -95,12 +89,9 @@ pub fn out_of_range_between(min: i64, max: i64) -> String {
     format!("ERR value is out of range, value must between {min} and {max}")
 }
 
-pub fn no_permission_command(user: &str, command: &str) -> String {
-    format!("NOPERM User {user} has no permissions to run the '{command}' command")
-}
-
-pub fn exec_abort_because(reason: &str) -> String {
-    format!("EXECABORT Transaction discarded because of: {reason}")
+/// `reason`: the error of EXEC itself.
+pub fn exec_abort_because(reason: &[u8]) -> Vec<u8> {
+    [b"EXECABORT Transaction discarded because of: ", reason].concat()
 }
 
 /// MULTI, WATCH and others that a transaction can't hold.

@@ -86,7 +86,7 @@ fn lcs(call: &mut Call<'_, '_, '_>) -> Outcome {
         len.unwrap_or(0)
     });
     if wrong_type {
-        return call.fail("ERR The specified keys must contain string values");
+        return call.fail(errors::LCS_NOT_STRINGS);
     }
     let options = match Options::parse(call.args) {
         Ok(options) => options,

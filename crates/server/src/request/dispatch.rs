@@ -219,7 +219,7 @@ impl Dispatcher {
             transaction::leave(session, &mut exec.held);
             session.note_gates();
             let why = text.strip_prefix(b"ERR ").unwrap_or(text);
-            self.reply.error(errors::exec_abort_because(&String::from_utf8_lossy(why)));
+            self.reply.error(errors::exec_abort_because(why));
             // A client that monitors has seen MULTI, and sees that it is over.
             if exec.node.tasks().has(Tasks::MONITORED) {
                 exec.node.feed_monitors(session, &command.name, args);
