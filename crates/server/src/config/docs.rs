@@ -1,7 +1,7 @@
 //! docs/config.md: every parameter and what it does here; isotherm.conf: those that do something, with their defaults.
 //! The test writes them again when they are stale, and fails once.
 
-use super::params::{Effect, Kind, Param};
+use super::params::{Kind, Param, Support};
 use super::{PARAMS, value};
 
 const HEAD: &str = "\
@@ -38,10 +38,10 @@ fn row(param: &Param) -> String {
         (_, true) => "protected",
         _ => "any time",
     };
-    let effect = match param.effect {
-        Effect::Works(what) => what.to_owned(),
-        Effect::None(because) => format!("*no effect*: {because}"),
-        Effect::Fixed(because) => format!("*fixed*: {because}"),
+    let effect = match param.support {
+        Support::Works(what) => what.to_owned(),
+        Support::None(because) => format!("*no effect*: {because}"),
+        Support::Fixed(because) => format!("*fixed*: {because}"),
     };
     format!("| {name} | {} | {changed} | {effect} |\n", default(param))
 }
@@ -73,12 +73,13 @@ const SAMPLE_HEAD: &str = "\
 ";
 
 fn sample() -> String {
-    let works = PARAMS.iter().filter(|param| !param.flags.hidden && matches!(param.effect, Effect::Works(_)));
+    let works =
+        PARAMS.iter().filter(|param| !param.flags.hidden && matches!(param.support, Support::Works(_)));
     SAMPLE_HEAD.to_owned() + &works.map(sample_lines).collect::<String>()
 }
 
 fn sample_lines(param: &Param) -> String {
-    let Effect::Works(what) = param.effect else { unreachable!("the others are not shown") };
+    let Support::Works(what) = param.support else { unreachable!("the others are not shown") };
     let at_start = if param.flags.immutable { " (At start only.)" } else { "" };
     let shown = String::from_utf8(value::show(param, &param.default_value())).expect("defaults are text");
     let value = match (param.name, param.kind) {
@@ -132,9 +133,9 @@ fn the_sample_is_a_configuration() {
 #[test]
 fn every_parameter_says_what_it_does() {
     for param in PARAMS {
-        let (Effect::Works(text) | Effect::None(text) | Effect::Fixed(text)) = param.effect;
+        let (Support::Works(text) | Support::None(text) | Support::Fixed(text)) = param.support;
         assert!(!text.is_empty(), "{}", param.name);
-        let sentence = matches!(param.effect, Effect::Works(_));
+        let sentence = matches!(param.support, Support::Works(_));
         assert_eq!(sentence, text.ends_with('.'), "{}: {text}", param.name);
     }
 }

@@ -32,7 +32,7 @@ pub struct Param {
     pub check: Option<Check>,
     /// What the process has to do after a change.
     pub apply: Apply,
-    pub effect: Effect,
+    pub support: Support,
 }
 
 pub type Check = fn(&Value) -> Result<(), &'static str>;
@@ -141,7 +141,7 @@ pub enum Apply {
 
 /// What a parameter does here: said in docs/config.md.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum Support {
     Works(&'static str),
     /// Accepted and shown, without any effect, because ...
     None(&'static str),
@@ -160,7 +160,7 @@ const fn param(name: &'static str, kind: Kind) -> Param {
         multi_arg: false,
         volatile: false,
     };
-    Param { name, alias: None, kind, flags, check: None, apply: Apply::Nothing, effect: Effect::None("") }
+    Param { name, alias: None, kind, flags, check: None, apply: Apply::Nothing, support: Support::None("") }
 }
 
 pub const fn flag(name: &'static str, default: bool) -> Param {
@@ -254,15 +254,15 @@ impl Param {
         self
     }
     pub const fn works(mut self, what: &'static str) -> Param {
-        self.effect = Effect::Works(what);
+        self.support = Support::Works(what);
         self
     }
     pub const fn no_effect(mut self, because: &'static str) -> Param {
-        self.effect = Effect::None(because);
+        self.support = Support::None(because);
         self
     }
     pub const fn fixed(mut self, because: &'static str) -> Param {
-        self.effect = Effect::Fixed(because);
+        self.support = Support::Fixed(because);
         self
     }
 

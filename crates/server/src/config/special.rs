@@ -51,7 +51,7 @@ fn change_directory(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- save ----
 
-/// Always empty (`Effect::Fixed`): the parser is there for the errors.
+/// Always empty (`Support::Fixed`): the parser is there for the errors.
 pub static SAVE: Special = Special { default: Vec::new, parse: parse_save, show: as_kept };
 
 fn parse_save(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
@@ -226,7 +226,7 @@ fn parse_percentiles(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- replicaof ----
 
-/// Always empty (`Effect::Fixed`): the parser is there for the errors.
+/// Always empty (`Support::Fixed`): the parser is there for the errors.
 pub static REPLICAOF: Special = Special { default: Vec::new, parse: parse_replicaof, show: as_kept };
 
 fn parse_replicaof(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {

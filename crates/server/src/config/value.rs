@@ -1,6 +1,6 @@
 //! From an argument to a value and back: types, ranges, and Valkey's texts for what does not fit.
 
-use super::params::{Effect, Format, Kind, Number, Param, Reason, Value, Words};
+use super::params::{Format, Kind, Number, Param, Reason, Support, Value, Words};
 use isotherm_stdx::parse_i64;
 use isotherm_stdx::units::parse_memory_bytes;
 
@@ -19,7 +19,7 @@ pub fn parse(param: &Param, arguments: &[&[u8]], current: &Value) -> Result<Valu
     if let Some(check) = param.check {
         check(&value)?;
     }
-    if let Effect::Fixed(because) = param.effect
+    if let Support::Fixed(because) = param.support
         && value != param.default_value()
     {
         let only = String::from_utf8_lossy(&show(param, &param.default_value())).into_owned();
