@@ -10,12 +10,14 @@
 //! observe     counters, logs, reports
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
+//! mail        messages between threads
 //! node        what all of them share
 //! ```
 
 mod admin;
 mod config;
 mod effects;
+mod mail;
 mod node;
 mod observe;
 mod process;

@@ -32,6 +32,14 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
+    pub fn is_lru(self) -> bool {
+        matches!(self, EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru)
+    }
+
+    pub fn is_lfu(self) -> bool {
+        matches!(self, EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu)
+    }
+
     fn is_volatile(self) -> bool {
         use EvictionPolicy::*;
         matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)

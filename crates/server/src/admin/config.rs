@@ -7,13 +7,14 @@ use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::config::{Apply, Reason};
+use crate::mail::letter::ControlLetter;
 use crate::node::Node;
 use crate::process::listeners::os_text;
+use crate::process::log;
 use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
-use crate::process::{control, log};
+use crate::upkeep::eviction;
 use isotherm_allocator as allocator;
-use std::sync::atomic::Ordering;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::CONFIG,
@@ -60,14 +61,14 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
     match kind {
         Apply::Nothing => {}
         Apply::Listen | Apply::Bind => {
-            node.listeners.open(&node.config).map_err(|why| {
+            node.process.listeners.open(&node.config).map_err(|why| {
                 log::warning(why);
                 match kind {
                     Apply::Bind => "Failed to bind to specified addresses.",
                     _ => "Unable to listen on this port. Check server logs.",
                 }
             })?;
-            node.post_control(control::Letter::Listen);
+            node.mail.post_control(ControlLetter::Listen);
         }
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
         Apply::Decay => start_options::set_decay(&node.config)?,
@@ -78,9 +79,9 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::LogLevel => log::set_level(node.config.log_level()),
         Apply::MaxClients => return check_max_clients(node),
         Apply::MaxMemory => warn_of_little_memory(node),
-        Apply::EvictionPolicy if holds_keys => node.post_control(control::Letter::EvictionPolicy),
-        Apply::EvictionPolicy => node.apply_eviction_policy(),
-        Apply::Password => node.password_changed(),
+        Apply::EvictionPolicy if holds_keys => node.mail.post_control(ControlLetter::EvictionPolicy),
+        Apply::EvictionPolicy => eviction::apply_policy(node),
+        Apply::Password => node.users.set_password(&node.config.password()),
         // The cron reads them each time it runs.
         Apply::Timers => {}
         Apply::Workers if node.config.workers() != node.worker_count() => log::notice(format!(
@@ -89,7 +90,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         )),
         Apply::Workers => {}
         // After a failure it is applied again, with the values of before.
-        Apply::Metrics if node.config.metrics_address() != node.metrics => {
+        Apply::Metrics if node.config.metrics_address() != node.process.metrics => {
             return Err("the port for metrics can only be set at start".into());
         }
         Apply::Metrics => {}
@@ -129,7 +130,7 @@ fn warn_of_little_memory(node: &Node) {
 
 fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.stats.reset();
-    call.node.auth_denied.store(0, Ordering::Relaxed);
+    call.node.users.reset_denied();
     call.reply.ok();
     Outcome::Done
 }
@@ -140,7 +141,7 @@ fn rewrite(call: &mut AdminCall<'_>) -> Outcome {
 
 /// `all`: every parameter gets a line, also with its default (DEBUG CONFIG-REWRITE-FORCE-ALL).
 pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
-    let Some(path) = &call.node.config_file else {
+    let Some(path) = &call.node.process.config_file else {
         call.reply.error("ERR The server is running without a config file");
         return Outcome::Done;
     };

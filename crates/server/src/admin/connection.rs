@@ -9,7 +9,6 @@ use isotherm_stdx::parse_i64;
 use super::{AdminCall, AdminHandler, specs};
 use crate::request::transaction;
 use crate::session::ReplyMode;
-use std::sync::atomic::Ordering;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::PING, ping),
@@ -79,7 +78,7 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
     call.session.stop_listening(call.node, &mut call.exec.held, call.audience);
     let session = &mut *call.session;
     session.db = Db(0);
-    session.authenticated = !call.node.auth_required();
+    session.authenticated = !call.node.users.auth_required();
     session.reply_mode = ReplyMode::On;
     session.no_touch = false;
     session.no_evict = false;
@@ -94,7 +93,7 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
 
 fn auth(call: &mut AdminCall<'_>) -> Outcome {
     let (user, password) = match call.args.len() {
-        2 if !call.node.auth_required() => {
+        2 if !call.node.users.auth_required() => {
             call.reply.error(errors::AUTH_WITHOUT_PASSWORD);
             return Outcome::Done;
         }
@@ -120,7 +119,7 @@ fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool 
         call.session.authenticated = true;
         call.session.was_authenticated = true;
     } else {
-        call.node.auth_denied.fetch_add(1, Ordering::Relaxed);
+        call.node.users.note_denied();
         call.reply.error(errors::WRONG_PASS);
     }
     right
@@ -177,7 +176,7 @@ impl<'c> HelloOptions<'c> {
                 Some(3) => Some(Protocol::Resp3),
                 Some(_) => return Err(errors::UNSUPPORTED_PROTOCOL.into()),
                 None => {
-                    return Err(b"ERR Protocol version is not an integer or out of range".into());
+                    return Err(errors::PROTOCOL_NOT_AN_INTEGER.into());
                 }
             };
         }

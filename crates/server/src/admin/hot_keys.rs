@@ -40,7 +40,7 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
     let ratio = node.config.number(id("hotkeys-sample-ratio"));
     let (keys, met) = merge(tables(call), ratio as u32);
     let since_ms = match node.stats.hot_keys_reset_ms.load(Ordering::Relaxed) {
-        0 => node.started.0,
+        0 => node.process.started.0,
         reset_ms => reset_ms,
     };
     let numbers = [

@@ -22,11 +22,11 @@ use isotherm_commands::spec::Command;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{Conditions, ExpiryMode, Survey, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
-pub use memory::Mark;
 
 use crate::effects::pubsub::Audience;
 use crate::node::Node;
-use crate::observe::info::{self, Facts, Snapshot};
+use crate::observe::facts::Facts;
+use crate::observe::info::{self, Snapshot};
 use crate::request::execute::Exec;
 use crate::request::registry::Entry;
 use crate::request::transaction;
@@ -91,7 +91,7 @@ pub fn facts_for(node: &Node, queue: &[Queued]) -> Facts {
         let sections = || queued.args.args().from(1).iter().collect::<Vec<_>>();
         flags.has(Flags::ASKS_MEMORY_MAP) || flags.has(Flags::ASKS_SYSTEM) && info::wants_map(&sections())
     };
-    Facts::ask(node, queue.iter().any(asks_map))
+    Facts::ask(&node.keyspace, queue.iter().any(asks_map))
 }
 
 /// Every session and server command, by group.

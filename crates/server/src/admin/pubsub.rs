@@ -74,7 +74,8 @@ fn answer(call: &mut AdminCall<'_>, kind: Kind, word: &str, name: Option<&[u8]>)
 
 fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     let from = Some(call.session.shared.worker);
-    let receivers = call.node.publish(from, call.args.get(1), call.args.get(2), sharded);
+    let receivers =
+        call.node.pubsub.publish(&call.node.mail, from, call.args.get(1), call.args.get(2), sharded);
     call.reply.integer(receivers as i64);
     Outcome::Done
 }

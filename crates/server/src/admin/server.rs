@@ -6,9 +6,10 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler, specs};
+use crate::mail::letter::ControlLetter;
 use crate::observe::info;
 use crate::process::logo;
-use crate::process::shutdown::Options;
+use crate::process::shutdown::{Options, may_end};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(specs::TIME, time),
@@ -83,12 +84,12 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
         _ if options.has(Options::FAILOVER) => {
             call.reply.error("ERR SHUTDOWN FAILOVER is only supported in cluster mode.");
         }
-        _ if abort && call.node.abort_end() => call.reply.ok(),
+        _ if abort && call.node.process.pending_end.abort() => call.reply.ok(),
         _ if abort => call.reply.error("ERR No shutdown in progress."),
-        _ if call.node.may_end(options, &asked_by) => {
+        _ if may_end(options, &asked_by) => {
             // Success has no reply: the connection ends.
             call.session.close_after_reply = true;
-            call.node.shut_down();
+            call.node.mail.post_control(ControlLetter::ShutDown);
         }
         _ => call.reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
     }

@@ -32,7 +32,7 @@ pub use docs::check_fresh;
 pub use params::{Apply, Id, Reason};
 pub use special::{OUTPUT_CLASSES, OutputLimit, output_limits};
 pub use table::{PARAMS, id};
-pub use values::{Defrag, EvictionPolicy};
+pub use values::Defrag;
 
 use params::{Kind, Param, Value};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

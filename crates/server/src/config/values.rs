@@ -5,7 +5,7 @@ use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, check, id, value};
 use crate::effects::events::Events;
 use crate::process::log::{Format, Level, Timestamp};
-use isotherm_keyspace::PrefixSettings;
+use isotherm_keyspace::{EvictionPolicy, PrefixSettings};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,41 +15,19 @@ const CLIENT_MEMORY_BYTES_MIN: u64 = 128 << 10;
 
 const PID_FILE_DEFAULT: &str = "/var/run/isotherm.pid";
 
-/// What is evicted when memory is short. The numbers are those of the table's words.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EvictionPolicy {
-    VolatileLru,
-    VolatileLfu,
-    VolatileRandom,
-    VolatileTtl,
-    AllkeysLru,
-    AllkeysLfu,
-    AllkeysRandom,
-    NoEviction,
-}
+const MAXMEMORY_POLICY_ID: Id = id("maxmemory-policy");
 
-impl EvictionPolicy {
-    const ALL: [EvictionPolicy; 8] = [
-        EvictionPolicy::VolatileLru,
-        EvictionPolicy::VolatileLfu,
-        EvictionPolicy::VolatileRandom,
-        EvictionPolicy::VolatileTtl,
-        EvictionPolicy::AllkeysLru,
-        EvictionPolicy::AllkeysLfu,
-        EvictionPolicy::AllkeysRandom,
-        EvictionPolicy::NoEviction,
-    ];
-
-    pub fn name(self) -> &'static str {
-        value::word(MAXMEMORY_POLICY, self as i64)
-    }
-    pub fn is_lru(self) -> bool {
-        matches!(self, EvictionPolicy::VolatileLru | EvictionPolicy::AllkeysLru)
-    }
-    pub fn is_lfu(self) -> bool {
-        matches!(self, EvictionPolicy::VolatileLfu | EvictionPolicy::AllkeysLfu)
-    }
-}
+/// What is evicted when memory is short, by the number of the word; `None` for noeviction.
+const EVICTION_POLICIES: [Option<EvictionPolicy>; 8] = [
+    Some(EvictionPolicy::VolatileLru),
+    Some(EvictionPolicy::VolatileLfu),
+    Some(EvictionPolicy::VolatileRandom),
+    Some(EvictionPolicy::VolatileTtl),
+    Some(EvictionPolicy::AllKeysLru),
+    Some(EvictionPolicy::AllKeysLfu),
+    Some(EvictionPolicy::AllKeysRandom),
+    None,
+];
 
 /// Valkey's parameters of active defragmentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -298,9 +276,16 @@ impl Config {
     }
 
     #[inline]
-    pub fn eviction_policy(&self) -> EvictionPolicy {
-        const MAXMEMORY_POLICY: Id = id("maxmemory-policy");
-        EvictionPolicy::ALL[self.number(MAXMEMORY_POLICY) as usize]
+    pub fn eviction_policy(&self) -> Option<EvictionPolicy> {
+        EVICTION_POLICIES[self.number(MAXMEMORY_POLICY_ID) as usize]
+    }
+
+    pub fn eviction_policy_name(&self) -> &'static str {
+        value::word(MAXMEMORY_POLICY, self.number(MAXMEMORY_POLICY_ID))
+    }
+
+    pub fn evicts_by_lfu(&self) -> bool {
+        self.eviction_policy().is_some_and(EvictionPolicy::is_lfu)
     }
 
     /// 0..=100; 100 for without end.
@@ -438,11 +423,11 @@ mod tests {
 
     #[test]
     fn policies_have_the_numbers_of_their_words() {
-        for (at, policy) in EvictionPolicy::ALL.into_iter().enumerate() {
-            assert_eq!(policy as usize, at);
-            assert_eq!(MAXMEMORY_POLICY[at].1, at as i64);
-            assert_eq!(policy.is_lru(), policy.name().ends_with("lru"));
-            assert_eq!(policy.is_lfu(), policy.name().ends_with("lfu"));
+        for (at, policy) in EVICTION_POLICIES.into_iter().enumerate() {
+            let (word, number) = MAXMEMORY_POLICY[at];
+            assert_eq!(number, at as i64);
+            let spelled = policy.map_or("noeviction".to_string(), |policy| format!("{policy:?}"));
+            assert_eq!(spelled.to_lowercase(), word.replace('-', ""));
         }
     }
 
@@ -466,7 +451,7 @@ mod tests {
         assert_eq!(config.port(), 6379);
         assert_eq!(config.bind(), ["*", "-::*"]);
         assert_eq!(config.databases(), 16);
-        assert_eq!(config.eviction_policy(), EvictionPolicy::NoEviction);
+        assert_eq!(config.eviction_policy(), None);
         assert_eq!(config.bulk_bytes_max(), 512 << 20);
         assert_eq!(config.output_limits()[1].soft_seconds, 60);
         assert_eq!(config.unix_socket(), None);

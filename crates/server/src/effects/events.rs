@@ -9,8 +9,6 @@
 
 use isotherm_keyspace::{Db, EventClass};
 
-use crate::node::Node;
-
 /// Classes and channels, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Events(u16);
@@ -39,6 +37,20 @@ impl Events {
     pub fn has(self, class: EventClass) -> bool {
         self.0 & bit(letter(class)) != 0
     }
+
+    /// The channels and the messages of an event: `name` happened to `key`.
+    #[cold]
+    pub fn messages<'e>(
+        self,
+        name: &'e str,
+        db: Db,
+        key: &'e [u8],
+    ) -> impl Iterator<Item = (Vec<u8>, &'e [u8])> {
+        let channel = |kind: &str, rest: &[u8]| [format!("__{kind}@{}__:", db.0).as_bytes(), rest].concat();
+        let of_key = (self.0 & KEYSPACE != 0).then(|| (channel("keyspace", key), name.as_bytes()));
+        let of_event = (self.0 & KEYEVENT != 0).then(|| (channel("keyevent", name.as_bytes()), key));
+        of_key.into_iter().chain(of_event)
+    }
 }
 
 fn letter(class: EventClass) -> u8 {
@@ -62,20 +74,6 @@ fn bit(letter: u8) -> u16 {
         b'K' => KEYSPACE,
         b'E' => KEYEVENT,
         letter => b"g$lshzxetdnm".iter().position(|&known| known == letter).map_or(0, |at| 1 << at),
-    }
-}
-
-impl Node {
-    /// Tells an event that `events` has chosen; `from` as for `publish`.
-    #[cold]
-    pub fn notify(&self, events: Events, from: Option<u16>, name: &str, db: Db, key: &[u8]) {
-        let channel = |kind: &str, rest: &[u8]| [format!("__{kind}@{}__:", db.0).as_bytes(), rest].concat();
-        if events.0 & KEYSPACE != 0 {
-            self.publish(from, &channel("keyspace", key), name.as_bytes(), false);
-        }
-        if events.0 & KEYEVENT != 0 {
-            self.publish(from, &channel("keyevent", name.as_bytes()), key, false);
-        }
     }
 }
 

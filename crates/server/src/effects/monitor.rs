@@ -3,7 +3,7 @@
 //! ```text
 //! +1700000000.123456 [0 127.0.0.1:4711] "set" "k" "v\x00"
 //! ```
-//! The workers that have somebody who monitors get the line by mailbox, under one lock, so that all see one and the same
+//! The workers that have sessions which monitor get the line by mailbox, under one lock, so that all see one and the same
 //! order. Without one nothing is ever formatted: sessions leave the usual way of a command only while
 //! `Tasks::MONITORED` is set.
 
@@ -11,10 +11,13 @@ use isotherm_resp::Args;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::config::Config;
 use crate::effects::pubsub::Hearers;
-use crate::node::{Node, Tasks};
-use crate::session::Session;
-use crate::worker::letter::Letter;
+use crate::mail::Mail;
+use crate::mail::letter::Letter;
+use crate::mail::tasks::Tasks;
+use crate::session::client::ClientShared;
+use isotherm_keyspace::Db;
 
 /// How many sessions of each worker monitor.
 #[derive(Default)]
@@ -26,42 +29,47 @@ impl Monitors {
     fn lock(&self) -> MutexGuard<'_, Hearers> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Node {
-    pub fn add_monitor(&self, worker: u16) {
-        let mut workers = self.monitors.lock();
+    pub fn add(&self, mail: &Mail, worker: u16) {
+        let mut workers = self.lock();
         workers.add(worker);
-        self.set_task(Tasks::MONITORED, true);
+        mail.set_tasks(Tasks::MONITORED, Tasks::MONITORED);
     }
 
-    pub fn remove_monitor(&self, worker: u16) {
-        let mut workers = self.monitors.lock();
+    pub fn remove(&self, mail: &Mail, worker: u16) {
+        let mut workers = self.lock();
         workers.remove(worker);
-        self.set_task(Tasks::MONITORED, workers.total() > 0);
+        mail.set_tasks(Tasks::MONITORED, if workers.total() > 0 { Tasks::MONITORED } else { Tasks(0) });
     }
 
-    /// Tells whoever monitors that `session` has run a command.
+    /// A client has run a command in `db`: every session that monitors gets a line.
     #[cold]
-    pub fn feed_monitors(&self, session: &Session, command: &str, args: Args<'_>) {
-        let shared = &session.shared;
+    pub fn feed(
+        &self,
+        mail: &Mail,
+        config: &Config,
+        shared: &ClientShared,
+        db: Db,
+        command: &str,
+        args: Args<'_>,
+    ) {
         let from = match shared.is_unix {
-            true => format!("unix:{}", self.config.unix_socket().unwrap_or_default().display()),
+            true => format!("unix:{}", config.unix_socket().unwrap_or_default().display()),
             false => shared.addr.to_string(),
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut line = format!("+{}.{:06} [{} {from}]", since.as_secs(), since.subsec_micros(), session.db.0)
-            .into_bytes();
+        let mut line =
+            format!("+{}.{:06} [{} {from}]", since.as_secs(), since.subsec_micros(), db.0).into_bytes();
         for (at, argument) in args.iter().enumerate() {
             line.push(b' ');
             push_quoted(&mut line, if is_secret(command, args, at) { b"(redacted)" } else { argument });
         }
         line.extend_from_slice(b"\r\n");
         let line: Arc<[u8]> = line.into();
-        let workers = self.monitors.lock();
+        let workers = self.lock();
         for (worker, _) in workers.by_worker() {
-            self.crowd(line.len());
-            self.post_from(Some(shared.worker), worker, Letter::Line(Arc::clone(&line)));
+            mail.crowd(line.len());
+            mail.post_from(Some(shared.worker), worker, Letter::Line(Arc::clone(&line)));
         }
     }
 }

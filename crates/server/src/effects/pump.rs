@@ -54,7 +54,8 @@ impl Pump {
     #[inline]
     pub fn tell_readers(&mut self) {
         if !self.stale.is_empty() {
-            self.stale.drain(..).for_each(|stale| self.node.tell_stale(self.worker, stale));
+            let node = self.node;
+            self.stale.drain(..).for_each(|stale| node.trackers.tell_stale(&node.mail, self.worker, stale));
         }
     }
 
@@ -62,13 +63,17 @@ impl Pump {
     #[inline]
     pub fn broadcast(&mut self) {
         if !self.changes.is_empty() {
-            self.node.broadcast(self.worker, std::mem::take(&mut self.changes));
+            let node = self.node;
+            node.trackers.broadcast(&node.mail, self.worker, std::mem::take(&mut self.changes));
         }
     }
 
     fn event(&self, class: EventClass, name: &str, db: Db, key: &[u8]) {
         if self.events.has(class) {
-            self.node.notify(self.events, self.worker, name, db, key);
+            let node = self.node;
+            for (channel, message) in self.events.messages(name, db, key) {
+                node.pubsub.publish(&node.mail, self.worker, &channel, message, false);
+            }
         }
     }
 
@@ -112,7 +117,7 @@ impl EffectSink for Pump {
             // COMPAT(pubsub): CLIENT TRACKING NOLOOP: a session is notified of a key that expires during one of its
             // own commands too. Why: the session did not change it.
             Effect::Written { key, .. } => self.changed(key, self.author),
-            Effect::Flushed { .. } => self.node.keys_flushed(self.worker),
+            Effect::Flushed { .. } => self.node.trackers.keys_flushed(&self.node.mail, self.worker),
         }
     }
 }

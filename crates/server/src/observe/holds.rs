@@ -12,22 +12,18 @@
 //! each hold is counted; a clock is read for it only where something came between the command before and the lock (keys
 //! may have been evicted) or between the command and the end of its hold (others were served).
 //!
-//! As all counters of a thread these have one writer. A maximum cannot be taken and set back by somebody else, so each has
-//! a tag beside it: the second that it is of, or the number of CONFIG RESETSTATs before it. A write under another
-//! tag begins anew, and a read ignores other tags.
-//!
 //! Builds with debug assertions also measure each hold by the thread's processor time, which does not grow while the thread
 //! waits for a CPU.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::node::Node;
-use crate::observe::latency::monitor::Event;
-use crate::observe::stats::Counter;
+use crate::config::Config;
+pub use crate::observe::hold_table::{Cause, HoldTimes, HoldTotals, Work};
+use crate::observe::hold_table::{HoldTable, Sum, Sums, Tags};
+use crate::observe::latency::monitor::{Event, Monitor};
+use crate::observe::stats::Stats;
 use isotherm_keyspace::HoldWatch;
 
 /// Shorter holds of commands that are FAST or take constant time are not counted: reading the clock for each would take
@@ -37,171 +33,13 @@ pub const LONG_HOLD: Duration = Duration::from_micros(100);
 /// How often the figures of the last second are taken.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What holds locks beside commands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
-    Expiry,
-    Eviction,
-    Compaction,
-    LazyFree,
-    Ageing,
-    /// Other steps of the cron.
-    Housekeeping,
-}
-
-const WORK_NAMES: [&str; 6] = ["expiry", "eviction", "compaction", "lazy-free", "ageing", "housekeeping"];
-
-/// A command by its index, and behind the last one the kinds of work.
-pub type Cause = u16;
-
-// ---- counting ----
-
-/// A maximum of ticks under a tag of 16 bits.
-#[derive(Default)]
-struct Longest(AtomicU64);
-
-const TICK_BITS: u32 = 48;
-/// 2^48 ticks of a clock of 8 GHz are ten hours.
-const TICKS_MAX: u64 = (1 << TICK_BITS) - 1;
-
-impl Longest {
-    fn raise(&self, tag: u16, ticks: u64) {
-        let (old, ticks) = (self.0.load(Relaxed), ticks.min(TICKS_MAX));
-        if old >> TICK_BITS != u64::from(tag) || old & TICKS_MAX < ticks {
-            self.0.store(u64::from(tag) << TICK_BITS | ticks, Relaxed);
-        }
-    }
-
-    fn get(&self, tag: u16) -> u64 {
-        let value = self.0.load(Relaxed);
-        if value >> TICK_BITS == u64::from(tag) { value & TICKS_MAX } else { 0 }
-    }
-}
-
-#[derive(Default)]
-struct HoldCounters {
-    holds: Counter,
-    ticks: Counter,
-    longest: Longest,
-    /// Of the second under way and of the one before, by the lowest bit of its number.
-    of_second: [Longest; 2],
-    longest_cpu_ns: Longest,
-}
-
-/// What one thread has held, by cause, and whether it was everything. A line comes with its first hold.
-pub struct HoldTable(Box<[[OnceLock<Box<HoldCounters>>; 2]]>);
-
-impl HoldTable {
-    pub fn new(commands: usize) -> HoldTable {
-        HoldTable((0..commands + WORK_NAMES.len()).map(|_| Default::default()).collect())
-    }
-
-    fn line(&self, cause: Cause, is_gate: bool) -> &HoldCounters {
-        self.0[usize::from(cause)][usize::from(is_gate)].get_or_init(Box::default)
-    }
-
-    pub fn memory_bytes(&self) -> usize {
-        let lines = self.0.iter().flatten().filter(|line| line.get().is_some()).count();
-        size_of_val(&*self.0) + lines * size_of::<HoldCounters>()
-    }
-
-    fn add_to(&self, sums: &mut Sums, tags: Tags) {
-        for (cause, lines) in self.0.iter().enumerate() {
-            for (is_gate, line) in lines.iter().enumerate() {
-                let Some(line) = line.get() else { continue };
-                let sum = sums.entry((cause as Cause, is_gate == 1)).or_default();
-                sum.holds += line.holds.get();
-                sum.ticks += line.ticks.get();
-                sum.longest_ticks = sum.longest_ticks.max(line.longest.get(tags.reset));
-                let of_second = line.of_second[usize::from(tags.second % 2)].get(tags.second);
-                sum.longest_of_second_ticks = sum.longest_of_second_ticks.max(of_second);
-                sum.cpu_ns_max = sum.cpu_ns_max.max(line.longest_cpu_ns.get(tags.reset));
-            }
-        }
-    }
-}
-
-/// What maxima are of at present.
-#[derive(Clone, Copy)]
-struct Tags {
-    second: u16,
-    reset: u16,
-}
-
-#[derive(Clone, Copy, Default, Debug)]
-struct Sum {
-    holds: u64,
-    ticks: u64,
-    longest_ticks: u64,
-    longest_of_second_ticks: u64,
-    cpu_ns_max: u64,
-}
-
-type Sums = BTreeMap<(Cause, bool), Sum>;
-
-/// What is shared by all threads.
-#[derive(Default)]
-pub struct Holds {
-    /// `Tags`, the second in the lower half.
-    tags: AtomicU32,
-    sampled: Mutex<Sampled>,
-}
-
-#[derive(Default)]
-struct Sampled {
-    /// Up to the last sample.
-    sums: Sums,
-    /// Of the second before it: the counts are differences.
-    second: Sums,
-    /// At the last CONFIG RESETSTAT.
-    baseline: Sums,
-}
-
-/// What INFO locks and the metrics show of a cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HoldTotals {
-    pub cause: Cause,
-    pub is_gate: bool,
-    /// Since the start or the last reset.
-    pub all: HoldTimes,
-    pub last_second: HoldTimes,
-    /// 0 without debug assertions.
-    pub longest_cpu_us: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct HoldTimes {
-    pub holds: u64,
-    pub usec: u64,
-    pub longest_usec: u64,
-}
-
-impl HoldTimes {
-    pub fn add(&mut self, other: HoldTimes) {
-        self.holds += other.holds;
-        self.usec += other.usec;
-        self.longest_usec = self.longest_usec.max(other.longest_usec);
-    }
-}
-
-impl Holds {
-    fn tags(&self) -> Tags {
-        let tags = self.tags.load(Relaxed);
-        Tags { second: tags as u16, reset: (tags >> 16) as u16 }
-    }
-
-    fn sampled(&self) -> MutexGuard<'_, Sampled> {
-        self.sampled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 fn sums<'a>(tables: impl Iterator<Item = &'a HoldTable>, tags: Tags) -> Sums {
     let mut sums = Sums::default();
     tables.for_each(|table| table.add_to(&mut sums, tags));
     sums
 }
 
-impl crate::observe::stats::Stats {
+impl Stats {
     /// A second is over. Only the control thread says so.
     pub fn sample_holds(&self) {
         let tags = self.holds.tags();
@@ -249,25 +87,23 @@ impl crate::observe::stats::Stats {
         let is_seen = |totals: &HoldTotals| totals.all.holds > 0 || totals.longest_cpu_us > 0;
         now.into_iter().map(totals).filter(is_seen).collect()
     }
+
+    fn cause_of(&self, work: Work) -> Cause {
+        (self.thread(0).commands.len() + work as usize) as Cause
+    }
 }
 
-impl Node {
-    fn cause_of(&self, work: Work) -> Cause {
-        (self.commands.all().len() + work as usize) as Cause
-    }
+/// Where a hold is counted, and reported if it was long.
+#[derive(Clone, Copy)]
+pub struct HoldSinks<'n> {
+    pub stats: &'n Stats,
+    pub latency: &'n Monitor,
+    pub config: &'n Config,
+}
 
-    pub fn cause_name(&self, cause: Cause) -> &str {
-        let (cause, commands) = (usize::from(cause), self.commands.all());
-        commands.get(cause).map_or_else(|| WORK_NAMES[cause - commands.len()], |entry| &entry.name)
-    }
-
-    /// Whether what holds is bounded: work always, a command if its documentation says so.
-    pub fn is_bounded_cause(&self, cause: Cause) -> bool {
-        self.commands.all().get(usize::from(cause)).is_none_or(|entry| entry.spec.is_constant_time())
-    }
-
+impl HoldSinks<'_> {
     /// A thread has held locks for so long.
-    pub fn note_hold(&self, thread: usize, cause: Cause, is_gate: bool, ticks: u64) {
+    pub fn note(self, thread: usize, cause: Cause, is_gate: bool, ticks: u64) {
         let (line, tags) = (self.stats.thread(thread).holds.line(cause, is_gate), self.stats.holds.tags());
         line.holds.add(1);
         line.ticks.add(ticks);
@@ -276,12 +112,12 @@ impl Node {
         let micros = self.stats.micros(ticks);
         // The threshold is at least a millisecond.
         if micros >= 1000 {
-            self.note_latency(Event::Lock, Duration::from_micros(micros));
+            self.latency.note(self.config.latency_threshold_ms(), Event::Lock, Duration::from_micros(micros));
         }
     }
 
     /// The same by the thread's processor time.
-    pub fn note_hold_cpu(&self, thread: usize, cause: Cause, is_gate: bool, ns: u64) {
+    pub fn note_cpu(self, thread: usize, cause: Cause, is_gate: bool, ns: u64) {
         let line = self.stats.thread(thread).holds.line(cause, is_gate);
         line.longest_cpu_ns.raise(self.stats.holds.tags().reset, ns);
     }
@@ -304,7 +140,7 @@ pub fn cpu_ns() -> u64 {
 /// Who works on this thread, and what for.
 #[derive(Clone, Copy)]
 struct Worker {
-    node: &'static Node,
+    sinks: HoldSinks<'static>,
     thread: usize,
     cause: Cause,
 }
@@ -319,26 +155,26 @@ pub const WATCH: HoldWatch = HoldWatch { begin, end };
 
 fn begin() -> u64 {
     CPU_FROM.set(cpu_ns());
-    WORKER.get().map_or(0, |worker| worker.node.stats.now_ticks())
+    WORKER.get().map_or(0, |worker| worker.sinks.stats.now_ticks())
 }
 
 fn end(from: u64) {
-    let Some(Worker { node, thread, cause }) = WORKER.get() else { return };
-    node.note_hold(thread, cause, false, node.stats.now_ticks().saturating_sub(from));
+    let Some(Worker { sinks, thread, cause }) = WORKER.get() else { return };
+    sinks.note(thread, cause, false, sinks.stats.now_ticks().saturating_sub(from));
     if cfg!(debug_assertions) {
-        node.note_hold_cpu(thread, cause, false, cpu_ns().saturating_sub(CPU_FROM.get()));
+        sinks.note_cpu(thread, cause, false, cpu_ns().saturating_sub(CPU_FROM.get()));
     }
 }
 
 /// This thread has held everything since `from`.
 pub fn note_gate(from: u64) {
-    let Some(Worker { node, thread, cause }) = WORKER.get() else { return };
-    node.note_hold(thread, cause, true, node.stats.now_ticks().saturating_sub(from));
+    let Some(Worker { sinks, thread, cause }) = WORKER.get() else { return };
+    sinks.note(thread, cause, true, sinks.stats.now_ticks().saturating_sub(from));
 }
 
 /// This thread counts as number `thread` of the statistics from here on.
-pub fn enter(node: &'static Node, thread: usize) {
-    WORKER.set(Some(Worker { node, thread, cause: node.cause_of(Work::Housekeeping) }));
+pub fn enter(sinks: HoldSinks<'static>, thread: usize) {
+    WORKER.set(Some(Worker { sinks, thread, cause: sinks.stats.cause_of(Work::Housekeeping) }));
 }
 
 /// The number of this thread in the statistics: that of a worker, or the one behind them for the control thread.
@@ -357,7 +193,7 @@ pub struct Working(Option<Worker>);
 
 pub fn working(work: Work) -> Working {
     let before = WORKER.get();
-    WORKER.set(before.map(|worker| Worker { cause: worker.node.cause_of(work), ..worker }));
+    WORKER.set(before.map(|worker| Worker { cause: worker.sinks.stats.cause_of(work), ..worker }));
     Working(before)
 }
 
@@ -369,20 +205,6 @@ impl Drop for Working {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn a_maximum_begins_anew_with_its_tag() {
-        let longest = Longest::default();
-        longest.raise(0, 7);
-        longest.raise(0, 3);
-        assert_eq!((longest.get(0), longest.get(1)), (7, 0));
-        longest.raise(1, 5);
-        assert_eq!((longest.get(0), longest.get(1)), (0, 5));
-        longest.raise(1, u64::MAX);
-        assert_eq!(longest.get(1), TICKS_MAX);
-    }
-
     #[test]
     fn seconds_and_resets_are_told_apart() {
         let stats = crate::observe::stats::Stats::new(2, 3);

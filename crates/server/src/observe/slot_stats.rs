@@ -9,7 +9,7 @@
 use isotherm_stdx::Slot;
 use std::sync::OnceLock;
 
-use crate::observe::stats::Counter;
+use crate::observe::counter::Counter;
 
 #[derive(Default)]
 pub struct SlotCounters {

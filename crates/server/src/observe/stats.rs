@@ -5,35 +5,15 @@
 use isotherm_keyspace::TxnCounts;
 use isotherm_stdx::Slot;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::observe::holds::{HoldTable, Holds};
+use crate::observe::counter::Counter;
+use crate::observe::hold_table::{HoldTable, Holds};
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::latency::{Histogram, Recorder};
 use crate::observe::slot_stats::{SlotTable, SlotUse};
-
-/// A counter with one writer.
-#[derive(Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-    #[inline]
-    pub fn raise_to(&self, n: u64) {
-        if n > self.get() {
-            self.0.store(n, Ordering::Relaxed);
-        }
-    }
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What is counted for every command.
 #[derive(Default)]

@@ -16,6 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::mail::letter::{ControlLetter, Letter};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::process::log;
@@ -23,17 +24,8 @@ use crate::process::shutdown::Signal;
 use crate::process::supervisor;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
-use crate::worker::letter;
+use crate::upkeep::eviction;
 use isotherm_allocator::{self as allocator, Format};
-
-/// A letter to the control thread.
-pub enum Letter {
-    /// The listening sockets are others now.
-    Listen,
-    /// The access stamps are to be kept as the policy says.
-    EvictionPolicy,
-    ShutDown,
-}
 
 /// Connections taken from one listener before the others have their turn.
 const ACCEPTS_PER_TURN_MAX: usize = 1000;
@@ -48,7 +40,7 @@ const LISTENERS_MAX: usize = 64;
 pub struct Control {
     node: &'static Node,
     events: Events,
-    mailbox: Mailbox<Letter>,
+    mailbox: Mailbox<ControlLetter>,
     signals: Signals,
     generation: usize,
     next_worker: usize,
@@ -60,7 +52,7 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<Letter>) -> io::Result<Control> {
+    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<ControlLetter>) -> io::Result<Control> {
         let signals = Signals::install()?;
         let [terminate, interrupt] = signals.sources();
         events.watch_readable(terminate, TOKEN_TERMINATE)?;
@@ -83,7 +75,7 @@ impl Control {
 
     /// Runs until the process is to end.
     pub fn run(mut self) -> io::Result<()> {
-        holds::enter(self.node, self.node.worker_count());
+        holds::enter(self.node.hold_sinks(), self.node.worker_count());
         loop {
             let now = Instant::now();
             let mut timeout = self.next_cron.saturating_duration_since(now);
@@ -95,20 +87,20 @@ impl Control {
             self.events.wait(Some(timeout))?;
             self.note_ready();
             if let Some(ending) = self.signals.take() {
-                self.node.pending_end.note(match ending {
+                self.node.process.pending_end.note(match ending {
                     Ending::Terminate => Signal::Terminate,
                     Ending::Interrupt => Signal::Interrupt,
                 });
             }
-            if self.node.ends_by_signal() {
+            if !self.node.debug.cron_paused.is_on() && self.node.process.pending_end.ends(&self.node.config) {
                 self.end();
                 return Ok(());
             }
             for letter in self.mailbox.take() {
                 match letter {
-                    Letter::Listen => self.watch_listeners()?,
-                    Letter::EvictionPolicy => self.node.apply_eviction_policy(),
-                    Letter::ShutDown => {
+                    ControlLetter::Listen => self.watch_listeners()?,
+                    ControlLetter::EvictionPolicy => eviction::apply_policy(self.node),
+                    ControlLetter::ShutDown => {
                         self.end();
                         return Ok(());
                     }
@@ -125,7 +117,7 @@ impl Control {
     fn watch_listeners(&mut self) -> io::Result<()> {
         self.generation += 1;
         self.pending.clear();
-        for (at, listener) in self.node.listeners.lock().iter().enumerate().take(LISTENERS_MAX) {
+        for (at, listener) in self.node.process.listeners.lock().iter().enumerate().take(LISTENERS_MAX) {
             self.events.forget(listener.as_fd());
             self.events.watch_readable(listener.as_fd(), Token(self.generation * LISTENERS_MAX + at))?;
             // Whoever came before it was watched is not reported.
@@ -163,7 +155,7 @@ impl Control {
     /// Whether the listener may have more.
     fn accept_from(&mut self, at: usize) -> bool {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
-            match self.node.listeners.accept(at) {
+            match self.node.process.listeners.accept(at) {
                 Ok(Some(stream)) => self.welcome(stream),
                 Ok(None) => return false,
                 // The peer has given up meanwhile.
@@ -191,7 +183,7 @@ impl Control {
             return;
         }
         if node.config.protected_mode()
-            && !node.auth_required()
+            && !node.users.auth_required()
             && !peer.is_none_or(|ip| IpAddr::is_loopback(&ip))
         {
             refuse(&stream, PROTECTED_MODE);
@@ -223,7 +215,7 @@ impl Control {
             peer.is_none_or(|ip| ip.is_loopback()),
             unix_now().0,
         );
-        node.post(worker, letter::Letter::Connect(Box::new((stream, Arc::new(shared)))));
+        node.mail.post(worker, Letter::Connect(Box::new((stream, Arc::new(shared)))));
     }
 
     // ---- the end ----

@@ -3,11 +3,14 @@
 
 pub mod control;
 pub mod daemon;
+pub mod debug_switches;
 pub mod listeners;
 pub mod log;
 pub mod logo;
 pub mod shutdown;
 pub mod start;
 pub mod start_options;
+pub mod state;
 pub mod supervisor;
 pub mod system;
+pub mod time;

@@ -9,8 +9,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::config::{Id, id};
-use crate::node::Node;
+use crate::config::{Config, Id, id};
 use crate::process::log;
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
@@ -85,41 +84,38 @@ impl Pending {
     }
 }
 
-impl Node {
+impl Pending {
     /// Whether the signal that is pending ends the process now.
-    pub fn ends_by_signal(&self) -> bool {
-        !self.cron_paused.load(Ordering::Acquire)
-            && self.pending_end.take().is_some_and(|signal| {
-                let may_end = self.may_end(Options(self.config.number(signal.parameter())), "");
-                if !may_end {
-                    log::warning(
-                        "Errors trying to shut down the server. Check the logs for more information.",
-                    );
-                }
-                may_end
-            })
-    }
-
-    /// Whether nothing stands in the way of the end. `by` tells who has asked, if not a signal.
-    pub fn may_end(&self, options: Options, by: &str) -> bool {
-        log::notice(format!("User requested shutdown...{by}"));
-        if !options.has(Options::SAVE) {
-            return true;
-        }
-        log::notice("Saving the final RDB snapshot before exiting.");
-        match options.has(Options::FORCE) {
-            true => log::warning("Error trying to save the DB. Exit anyway."),
-            false => log::warning("Error trying to save the DB, can't exit."),
-        }
-        options.has(Options::FORCE)
+    pub fn ends(&self, config: &Config) -> bool {
+        self.take().is_some_and(|signal| {
+            let may_end = may_end(Options(config.number(signal.parameter())), "");
+            if !may_end {
+                log::warning("Errors trying to shut down the server. Check the logs for more information.");
+            }
+            may_end
+        })
     }
 
     /// SHUTDOWN ABORT. Whether there was something to call off.
-    pub fn abort_end(&self) -> bool {
-        let was_pending = self.pending_end.take().is_some();
+    pub fn abort(&self) -> bool {
+        let was_pending = self.take().is_some();
         if was_pending {
             log::notice("Shutdown manually aborted.");
         }
         was_pending
     }
+}
+
+/// Whether nothing stands in the way of the end. `by` says which client has asked, if it was not a signal.
+pub fn may_end(options: Options, by: &str) -> bool {
+    log::notice(format!("User requested shutdown...{by}"));
+    if !options.has(Options::SAVE) {
+        return true;
+    }
+    log::notice("Saving the final RDB snapshot before exiting.");
+    match options.has(Options::FORCE) {
+        true => log::warning("Error trying to save the DB. Exit anyway."),
+        false => log::warning("Error trying to save the DB, can't exit."),
+    }
+    options.has(Options::FORCE)
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use crate::admin;
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
+use crate::mail::Mail;
 use crate::node::{Node, Parts};
 use crate::observe::metrics;
 use crate::process::control::Control;
@@ -20,6 +21,7 @@ use crate::process::start_options;
 use crate::process::supervisor;
 use crate::process::system;
 use crate::request::registry::Commands;
+use crate::upkeep::eviction;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
 
@@ -99,12 +101,13 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         keyspace,
         config,
         config_file: loaded.file,
-        workers: worker::senders(&mailboxes),
-        control: mailbox.sender(),
+        mail: Mail::new(worker::senders(&mailboxes), mailbox.sender()),
         random: random_bytes()?,
     });
-    node.listeners.open(&node.config)?;
-    if node.listeners.lock().is_empty() {
+    eviction::apply_policy(node);
+    let metrics = metrics::open(&node.config)?;
+    node.process.listeners.open(&node.config)?;
+    if node.process.listeners.lock().is_empty() {
         return Err("Configured to not listen anywhere, exiting.".to_string());
     }
     write_pid_file(node);
@@ -118,12 +121,14 @@ fn start(loaded: Loaded) -> Result<Control, String> {
             Worker::new(node, events, mailbox, number)
         })?;
     }
-    metrics::start(node)?;
+    if let Some(open) = metrics {
+        metrics::serve(node, open)?;
+    }
     if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {
         log::warning(format!("Background purging unavailable, freed memory is returned late: {why}"));
     }
     start_options::tell();
-    for listener in node.listeners.lock().iter() {
+    for listener in node.process.listeners.lock().iter() {
         let kind = if listener.is_unix() { "unix" } else { "tcp" };
         log::notice(format!("Ready to accept connections {kind}"));
     }

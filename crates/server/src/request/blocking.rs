@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::effects::tracking::Tracker;
+use crate::mail::letter::{Letter, Without};
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
 use crate::request::caller::Caller;
@@ -37,7 +38,6 @@ use crate::request::lock_set::holds_keys;
 use crate::request::metering::Timed;
 use crate::request::registry::{Entry, Handler};
 use crate::session::{Attention, Blocked, ClientShared, Session};
-use crate::worker::letter::{Letter, Without};
 use isotherm_allocator::class_bytes;
 
 /// What is needed to run the command again, on any worker.

@@ -12,7 +12,6 @@ use crate::observe::command_log::Kind;
 use crate::observe::holds::LONG_HOLD;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
-use std::sync::atomic::Ordering;
 
 /// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
 pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
@@ -119,7 +118,7 @@ impl Hot {
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
         let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
         let [output, _, output_of_subscribers] = config.output_limits();
-        let reply_lists = node.reply_lists.load(Ordering::Acquire);
+        let reply_lists = node.debug.reply_lists.is_on();
         Hot {
             // Read first: what changes meanwhile is read again.
             generation: config.generation(),
@@ -156,14 +155,14 @@ impl Hot {
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),
                 hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
-                lfu: config.eviction_policy().is_lfu(),
+                lfu: config.evicts_by_lfu(),
                 import_mode: config.import_mode(),
                 limits: config.collection_limits(),
                 transfer: TransferSettings {
                     compress: config.flag(id("rdbcompression")),
                     checks: Checks {
                         version: config.number(id("rdb-version-check")) == 0,
-                        checksum: !node.skip_checksums.load(Ordering::Acquire),
+                        checksum: !node.debug.skip_checksums.is_on(),
                     },
                 },
             },

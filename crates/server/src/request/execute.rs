@@ -17,6 +17,7 @@ use isotherm_stdx::{Prng, steps};
 
 use crate::effects::pump::Pump;
 use crate::effects::tracking::Tracker;
+use crate::mail::letter::Letter;
 use crate::node::{Node, Tasks};
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
@@ -28,8 +29,7 @@ use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::request::registry::Entry;
 use crate::session::WatchList;
-use crate::upkeep::memory::Room;
-use crate::worker::letter::Letter;
+use crate::upkeep::eviction::{self, Room};
 
 /// What commands of one worker run with.
 pub struct Exec {
@@ -111,7 +111,7 @@ impl Exec {
             hot,
             pump,
             records: Records::default(),
-            prng: Prng::new(node.seed ^ (worker as u64 + 1)),
+            prng: Prng::new(node.process.seed ^ (worker as u64 + 1)),
             locks: LockSet::default(),
             meter: Metering::new(node, stats, worker),
             gates: Gates::ALL,
@@ -147,7 +147,7 @@ impl Exec {
             return Room::Enough;
         }
         self.held.release();
-        let room = self.node.make_room(&mut self.prng, &mut self.pump, self.stats);
+        let room = eviction::make_room(self.node, &mut self.prng, &mut self.pump, self.stats);
         self.pump.flush();
         // The command behind it holds nothing yet, and this may have taken long.
         self.meter.note_delay(&self.clock);

@@ -23,7 +23,7 @@ use crate::request::next::Cause;
 use crate::request::registry::Entry;
 use crate::request::resolve::{Found, Request};
 use crate::session::Session;
-use crate::upkeep::memory::Room;
+use crate::upkeep::eviction::Room;
 
 pub struct Gate {
     pub name: &'static str,

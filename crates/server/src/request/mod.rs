@@ -14,6 +14,7 @@ pub mod gates;
 pub mod lock_set;
 pub mod metering;
 pub mod next;
+pub mod pause;
 pub mod prefetch;
 pub mod registry;
 pub mod reply_limits;

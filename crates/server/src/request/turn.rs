@@ -14,7 +14,7 @@ use isotherm_stdx::steps;
 
 use crate::admin::{AdminCall, AdminHandler};
 use crate::effects::pubsub::Audience;
-use crate::observe::info::Facts;
+use crate::observe::facts::Facts;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::registry::{Entry, Handler, Locks};
 use crate::session::Session;

@@ -14,7 +14,7 @@
 //! took W is followed by a rest of `W (100 - p) / p`. There is no list of what is to be done: the arena names the next objects
 //! that are worth moving, or none, and then compaction rests until the next round of the housekeeping.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::config::Defrag;
@@ -28,26 +28,6 @@ const MOVED_PER_STEP_MAX: usize = 64;
 /// Free slabs are kept for a sixty-fourth of what lives, and so many at least.
 const KEPT_CHUNKS_MIN: usize = 4;
 const CHUNK_BYTES: u64 = 16 << 10;
-
-/// What is shown of a run: the time during which there always was something to do.
-#[derive(Default)]
-pub struct Progress {
-    /// 0 between runs.
-    percent: AtomicU32,
-    run_us: AtomicU64,
-}
-
-impl Progress {
-    /// The share of a CPU that the run may take, in percent; 0 if there is none.
-    pub fn percent(&self) -> u32 {
-        self.percent.load(Ordering::Relaxed)
-    }
-
-    /// How long it has lasted.
-    pub fn run_us(&self) -> u64 {
-        self.run_us.load(Ordering::Relaxed)
-    }
-}
 
 #[derive(Default)]
 pub struct Compaction {
@@ -79,7 +59,7 @@ impl Compaction {
         node.note_latency(Event::ActiveDefragCycle, done - begun);
         let counted_at = self.run.as_ref().map_or(begun, |run| run.counted_at);
         counters.compaction_run_us.add((done - counted_at).as_micros() as u64);
-        let progress = &node.compaction;
+        let progress = &node.memory.compaction;
         if !more {
             self.run = None;
             progress.percent.store(0, Ordering::Relaxed);

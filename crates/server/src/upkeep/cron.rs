@@ -16,7 +16,6 @@
 
 use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Survey, Want};
 use isotherm_stdx::Prng;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::effects::pump::Pump;
@@ -24,8 +23,9 @@ use crate::node::{Node, Tasks, unix_now};
 use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::memory_map;
+use crate::upkeep::client_memory;
 use crate::upkeep::compaction::Compaction;
-use crate::upkeep::memory::{FREED_PER_STEP_MAX, Room};
+use crate::upkeep::eviction::{self, FREED_PER_STEP_MAX, Room};
 use isotherm_allocator as allocator;
 
 /// Entries, pages and hashes that the expiry cycle looks at under one lock: some 50 us.
@@ -78,7 +78,7 @@ impl Cron {
         Cron {
             node,
             pump: Pump::new(node, None),
-            prng: Prng::new(node.seed),
+            prng: Prng::new(node.process.seed),
             expire_at: 0,
             hand: AgeHand::default(),
             age_due: 0.0,
@@ -98,7 +98,7 @@ impl Cron {
     /// Does what is due. Returns when the next tick should be.
     pub fn tick(&mut self) -> Duration {
         let period = Duration::from_secs(1) / self.node.config.hz().max(1);
-        if self.node.cron_paused.load(Ordering::Acquire) {
+        if self.node.debug.cron_paused.is_on() {
             return period;
         }
         if Instant::now() >= self.round_due {
@@ -115,11 +115,11 @@ impl Cron {
     /// Everything but compaction. Returns when the next round should be: sooner if something was left undone.
     fn round(&mut self, period: Duration) -> Duration {
         self.pump.listen(self.node.config.events());
-        self.node.end_pause_if_over(unix_now());
+        self.node.pause.end_if_over(&self.node.mail, unix_now());
         self.node.memory.note(self.node.used_memory_bytes());
         if self.sampled_at.elapsed() >= RATE_INTERVAL {
             self.node.stats.sample_rates(self.sampled_at.elapsed());
-            self.node.note_excess();
+            self.node.memory.note_excess(&self.node.keyspace, &self.node.config);
             self.sampled_at = Instant::now();
         }
         if self.holds_sampled_at.elapsed() >= holds::SAMPLE_INTERVAL {
@@ -129,10 +129,10 @@ impl Cron {
         let woken = self.node.stats.now_ticks();
         self.note_process();
         self.note_memory();
-        let paused = self.node.tasks().has(Tasks::PAUSES);
+        let paused = self.node.mail.tasks().has(Tasks::PAUSES);
         let begun = Instant::now();
         let mut undone = false;
-        if !paused && self.node.active_expire.load(Ordering::Relaxed) && !self.node.config.import_mode() {
+        if !paused && !self.node.debug.no_active_expire.is_on() && !self.node.config.import_mode() {
             let out_of_time = self.expire(begun + period * self.expire_percent() / 100);
             undone |= out_of_time;
             let values = &self.node.control_stats().values;
@@ -140,17 +140,17 @@ impl Cron {
             values.expire_cycle_us.add(begun.elapsed().as_micros() as u64);
             self.node.note_latency(Event::ExpireCycle, begun.elapsed());
         }
-        self.node.evict_clients(self.node.control_stats());
+        client_memory::evict_clients(self.node, self.node.control_stats());
         if !paused {
             let stats = self.node.control_stats();
-            undone |= self.node.make_room(&mut self.prng, &mut self.pump, stats) == Room::Soon;
+            undone |= eviction::make_room(self.node, &mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
         undone |= self.free_removed(Instant::now() + period / 10);
         let collapse = Instant::now();
         self.collapse(collapse + period / 10);
         self.node.control_stats().values.collapse_us.add(collapse.elapsed().as_micros() as u64);
         self.give_back();
-        self.node.forget_some_reads();
+        self.node.trackers.forget_some(&self.node.mail, &self.node.config);
         self.pump.flush();
         self.age();
         let values = &self.node.control_stats().values;

@@ -3,4 +3,5 @@
 pub mod client_memory;
 pub mod compaction;
 pub mod cron;
+pub mod eviction;
 pub mod memory;

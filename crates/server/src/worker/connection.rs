@@ -15,8 +15,8 @@ use super::parking::Parked;
 use super::send::Offset;
 use crate::node::Node;
 use crate::request::next::Next;
+use crate::session::clients::Taken;
 use crate::session::{ClientShared, Session};
-use crate::upkeep::client_memory::Taken;
 use isotherm_allocator::class_bytes;
 
 pub struct Connection {

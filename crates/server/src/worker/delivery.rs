@@ -42,7 +42,7 @@ impl Inner {
             let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
             self.say_to_hearers(Kind::Pattern, pattern, message, &parts);
         }
-        self.node.uncrowd_message(message);
+        self.node.uncrowd(message.bytes());
         self.write_said_if_much();
     }
 

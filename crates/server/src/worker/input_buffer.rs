@@ -118,7 +118,7 @@ impl Inner {
 
     /// Gives back rooms, and closes who has left too much unread for too long.
     pub fn look_closely(&mut self) {
-        if self.node.cron_paused.load(Ordering::Acquire) {
+        if self.node.debug.cron_paused.is_on() {
             return self.timers.add(Instant::now() + LOOK_INTERVAL, Due::CloseLook);
         }
         let now_ms = unix_now().0;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Inner;
-use super::letter::{Body, Letter};
 use crate::effects::tracking::{Author, Changes, Mode, changes_bytes, stale_bytes};
+use crate::mail::letter::{Body, Letter};
 use crate::session::{Attention, ClientShared, Seen};
 
 const CHANNEL: &[u8] = b"__redis__:invalidate";

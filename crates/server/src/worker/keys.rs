@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::connection::Connection;
-use super::letter::Without;
+use crate::mail::letter::Without;
 use crate::node::unix_now;
 use crate::request::blocking::{self, owner};
 use crate::session::Attention;

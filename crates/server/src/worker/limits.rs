@@ -10,6 +10,7 @@ use crate::process::log;
 use crate::request::cached_config::STRANGER_OUTPUT_BYTES_MAX;
 use crate::request::reply_limits::{log_output_limit, output_limit_of};
 use crate::session::Attention;
+use crate::upkeep::client_memory;
 
 /// A stranger's request may not be longer.
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
@@ -21,7 +22,7 @@ impl Inner {
         connection.book(self.node);
         if self.node.clients.bytes() > self.dispatcher.exec.hot.client_bytes_max {
             self.dispatcher.exec.release();
-            self.node.evict_clients(self.dispatcher.exec.stats);
+            client_memory::evict_clients(self.node, self.dispatcher.exec.stats);
             // If it waits, the letter that has killed it decides (`attend`).
             if connection.session.shared.is_asked(Attention::KILL) && !connection.is_blocked() {
                 connection.break_off();

@@ -15,7 +15,6 @@ mod group;
 mod input_buffer;
 mod invalidation;
 mod keys;
-pub mod letter;
 mod limits;
 mod outbox;
 mod parking;
@@ -32,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::mail::letter::Letter;
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::observe::resident;
@@ -46,7 +46,6 @@ use connection::{Connection, OWN_BYTES, Phase, Sends};
 use delivery::Said;
 use group::{Group, Join};
 use keys::Answer;
-use letter::Letter;
 use parking::{Parked, Parking};
 use send::{count_read, count_written};
 
@@ -120,7 +119,7 @@ impl Worker {
     /// Runs for ever; the process ends it.
     pub fn run(mut self) -> io::Result<()> {
         resident::note_stack();
-        holds::enter(self.inner.node, self.number);
+        holds::enter(self.inner.node.hold_sinks(), self.number);
         loop {
             // A worker leaves letters for itself without waking itself.
             let timeout = match self.inner.has_work() || self.mailbox.has_letters() {
@@ -227,7 +226,7 @@ impl Inner {
         let Dispatcher { exec, audience, .. } = &mut self.dispatcher;
         connection.session.stop_listening(self.node, &mut exec.held, audience);
         self.dispatcher.exec.held.release();
-        self.node.disconnected(&connection.session.shared);
+        self.node.clients.remove(connection.session.id());
         self.free.push(token);
         // Dropping the stream closes the socket, which takes it out of the set of events.
     }

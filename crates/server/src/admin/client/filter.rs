@@ -5,7 +5,7 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::{UnixMs, parse_i64, steps};
 
 use super::line::{address_without_port, flags_of};
-use crate::session::{ClientShared, Names, Seen};
+use crate::session::client::{ClientShared, Names, Seen};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 

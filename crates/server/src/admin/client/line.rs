@@ -5,9 +5,9 @@ use std::io::Write;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::effects::pubsub::{Kind, SeenListening};
+use crate::effects::pubsub::Kind;
 use crate::node::Node;
-use crate::session::{Attention, ClientShared, Seen};
+use crate::session::client::{Attention, ClientShared, Seen, SeenListening};
 
 /// Who reads the line.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -17,10 +17,10 @@ use isotherm_stdx::{UnixMs, parse_i64};
 
 use super::connection::{client_name, plain_word};
 use super::{AdminCall, AdminHandler, specs};
+use crate::mail::letter::Without;
 use crate::node::Node;
 use crate::request::blocking;
 use crate::session::{Attention, ClientShared, ReplyMode};
-use crate::worker::letter::Without;
 use filter::Filter;
 use line::Reader;
 pub use line::short as client_name_line;
@@ -226,7 +226,7 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
         if client.id == call.session.id() {
             call.session.close_after_reply = true;
         } else {
-            call.node.kill(&client);
+            call.node.clients.kill(&call.node.mail, &client);
         }
     }
     if killed > 0 {
@@ -250,14 +250,14 @@ fn pause(call: &mut AdminCall<'_>) -> Outcome {
     }
     let end_ms = match parse_i64(call.args.get(2)) {
         None => Err("ERR timeout is not an integer or out of range"),
-        Some(..0) => Err("ERR timeout is negative"),
+        Some(..0) => Err(errors::TIMEOUT_NEGATIVE),
         Some(timeout_ms) => call.now.0.checked_add(timeout_ms).ok_or("ERR timeout is out of range"),
     };
     match end_ms {
         Ok(end_ms) => {
-            call.node.pause(end_ms, writes_only);
+            call.node.pause.begin(&call.node.mail, end_ms, writes_only);
             // One of no time at all is over before the next command.
-            call.node.end_pause_if_over(call.now);
+            call.node.pause.end_if_over(&call.node.mail, call.now);
             call.reply.ok();
         }
         Err(text) => call.reply.error(text),
@@ -266,7 +266,7 @@ fn pause(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn unpause(call: &mut AdminCall<'_>) -> Outcome {
-    call.node.unpause();
+    call.node.pause.end(&call.node.mail);
     call.reply.ok();
     Outcome::Done
 }

@@ -15,7 +15,6 @@ use isotherm_commands::spec::{Command, Reach, Spec};
 use isotherm_keyspace::{Expiry, Lookup, NewValue};
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
-use std::sync::atomic::Ordering;
 
 use super::{AdminCall, AdminHandler, specs};
 use crate::process::log;
@@ -168,24 +167,24 @@ fn sleep(call: &mut AdminCall<'_>) {
 }
 
 fn set_active_expire(call: &mut AdminCall<'_>) {
-    call.node.active_expire.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.debug.no_active_expire.set(!is_on(call.args.get(2)));
     call.reply.ok();
 }
 
 fn pause_cron(call: &mut AdminCall<'_>) {
-    call.node.cron_paused.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.debug.cron_paused.set(is_on(call.args.get(2)));
     call.reply.ok();
 }
 
 /// In Valkey a reply then takes a block of its own, which is more than an unauthenticated client may leave unread.
 fn enforce_reply_list(call: &mut AdminCall<'_>) {
-    call.node.reply_lists.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.debug.reply_lists.set(is_on(call.args.get(2)));
     call.node.config.touch();
     call.reply.ok();
 }
 
 fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
-    call.node.skip_checksums.store(is_on(call.args.get(2)), Ordering::Release);
+    call.node.debug.skip_checksums.set(is_on(call.args.get(2)));
     call.node.config.touch();
     call.reply.ok();
 }
@@ -195,7 +194,7 @@ fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
 fn object(call: &mut AdminCall<'_>) {
     let (db, name) = (call.session.db, call.args.get(2));
     let fast = call.args.try_get(3).is_some_and(|word| word.eq_ignore_ascii_case(b"fast"));
-    let is_lfu = call.node.config.eviction_policy().is_lfu();
+    let is_lfu = call.node.config.evicts_by_lfu();
     let limits = call.node.config.collection_limits();
     let mut txn = call.debug_txn();
     let key = txn.key(name);
@@ -311,8 +310,8 @@ fn check_invariants(call: &mut AdminCall<'_>) {
 }
 
 fn client_eviction(call: &mut AdminCall<'_>) {
-    match call.node.clients_by_memory() {
-        Some(text) => call.reply.verbatim("txt", text.as_bytes()),
+    match call.node.config.client_memory_bytes_max() {
+        Some(_) => call.reply.verbatim("txt", call.node.clients.by_memory().as_bytes()),
         None => call.reply.error("ERR maxmemory-clients is disabled."),
     }
 }

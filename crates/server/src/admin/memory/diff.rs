@@ -6,34 +6,22 @@ use isotherm_resp::{Reply, errors};
 
 use super::reply::{Row, write_rows};
 use crate::admin::AdminCall;
+use crate::observe::memory_map::mark::Mark;
 use crate::observe::memory_map::{MemoryMap, Moment};
 
-/// Everything at one moment. Some 40 KB at most: 16 databases x 13 classes, and the prefixes that have lines.
-#[derive(Debug)]
-pub struct Mark {
-    unix_ms: i64,
-    used_bytes: i64,
-    /// The lines of the memory map.
-    purposes: Vec<(&'static str, i64)>,
-    classes: Vec<ClassBooks>,
-    /// Of depth 1.
-    prefixes: Vec<PrefixShare>,
-}
-
-impl Mark {
-    fn new(call: &mut AdminCall<'_>) -> Mark {
-        let node = call.node;
-        let mut survey = call.survey();
-        let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
-        let map = MemoryMap::new(node, moment, &call.snapshot().facts);
-        let lines = map.used.iter().chain(&map.resident);
-        Mark {
-            unix_ms: call.now.0,
-            used_bytes: map.used_bytes,
-            purposes: lines.map(|line| (line.name, line.bytes)).collect(),
-            classes,
-            prefixes: node.keyspace.prefixes(1).map(|report| report.prefixes).unwrap_or_default(),
-        }
+/// Everything at this moment.
+fn mark(call: &mut AdminCall<'_>) -> Mark {
+    let node = call.node;
+    let mut survey = call.survey();
+    let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
+    let map = MemoryMap::new(node, moment, &call.snapshot().facts);
+    let lines = map.used.iter().chain(&map.resident);
+    Mark {
+        unix_ms: call.now.0,
+        used_bytes: map.used_bytes,
+        purposes: lines.map(|line| (line.name, line.bytes)).collect(),
+        classes,
+        prefixes: node.keyspace.prefixes(1).map(|report| report.prefixes).unwrap_or_default(),
     }
 }
 
@@ -47,7 +35,7 @@ pub fn diff(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    let now = Mark::new(call);
+    let now = mark(call);
     let mut kept = call.node.memory.mark();
     if sets {
         *kept = Some(Box::new(now));

@@ -10,8 +10,6 @@ mod reply;
 mod stats;
 mod top;
 
-pub use diff::Mark;
-
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::{Command, Reach, Spec};

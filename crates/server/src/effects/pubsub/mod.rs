@@ -13,60 +13,32 @@
 //! hear it: it was published before. So subscribing moves the moment of the shard (of all patterns together), a message
 //! carries the moments that it was published at, and a seat hears what is not older than itself.
 //!
-//! **The crowd.** Letters that are not delivered yet take memory. When they take much, commands that cause more of them
-//! wait (`Tasks::CROWDED`) until half of it is gone: the worker whose delivery makes the difference posts
-//! `Letter::Uncrowded` to the workers that have connections waiting.
-//!
 //! Lock order: partitions, a shard, the patterns, mailboxes. Events of the keyspace are published under partitions.
 
 mod audience;
 mod frame;
 mod hearers;
-mod listening;
+pub mod message;
 
 pub use audience::Audience;
 pub use frame::Frame;
 pub use hearers::Hearers;
-pub use listening::{Listening, SeenListening};
+pub use message::{Kind, Message, Name};
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::node::{Node, Tasks};
+use crate::mail::Mail;
+use crate::mail::letter::Letter;
 use crate::upkeep::memory::hash_table_bytes;
-use crate::worker::letter::Letter;
 use isotherm_allocator::class_bytes;
 use isotherm_stdx::{glob_match, steps};
-
-/// The name of a channel or a pattern: one text, shared by the registry, the worker and the sessions.
-pub type Name = Arc<[u8]>;
-
-/// What one can listen to. Channels of both kinds may have the same name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Channel,
-    Pattern,
-    ShardChannel,
-}
-
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Channel, Kind::Pattern, Kind::ShardChannel];
-    pub const COUNT: usize = Kind::ALL.len();
-}
+use message::Moment;
 
 /// Locks of the channels. With a million of them a shard's table doubles within some milliseconds.
 const SHARDS: usize = 64;
-
-/// How much undelivered letters may take before whoever causes them waits, and when he goes on.
-const CROWD_BYTES_MAX: usize = 64 << 20;
-const CROWD_BYTES_LOW: usize = CROWD_BYTES_MAX / 2;
-/// What a letter takes beside the bytes of its message.
-pub const LETTER_BYTES: usize = 128;
-
-/// When somebody subscribed, in the order of the lock.
-type Moment = u64;
 
 /// The registry, shared by all workers.
 pub struct PubSub {
@@ -79,7 +51,6 @@ pub struct PubSub {
     pub sessions: AtomicUsize,
     /// What the names take that somebody listens to.
     name_bytes: AtomicUsize,
-    crowd_bytes: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -93,21 +64,6 @@ struct Shard {
 struct Names {
     all: HashMap<Name, Hearers>,
     moment: Moment,
-}
-
-/// What was published.
-pub struct Message {
-    pub sharded: bool,
-    pub channel: Box<[u8]>,
-    pub payload: Box<[u8]>,
-    channel_moment: Moment,
-    pattern_moment: Moment,
-}
-
-impl Message {
-    fn bytes(&self) -> usize {
-        LETTER_BYTES + self.channel.len() + self.payload.len()
-    }
 }
 
 /// A name behind two counts.
@@ -124,7 +80,6 @@ impl Default for PubSub {
             counts: Default::default(),
             sessions: AtomicUsize::new(0),
             name_bytes: AtomicUsize::new(0),
-            crowd_bytes: AtomicUsize::new(0),
         }
     }
 }
@@ -166,7 +121,7 @@ impl PubSub {
         self.counts[kind as usize].load(Ordering::Acquire)
     }
 
-    /// Names, the tables that they are in, and messages on their way.
+    /// Names, and the tables that they are in; messages on their way are the mail's.
     pub fn memory_bytes(&self) -> usize {
         let table = |names: &Names| hash_table_bytes::<(Name, Hearers)>(names.all.capacity());
         let patterns = table(&self.patterns.read().unwrap_or_else(PoisonError::into_inner));
@@ -178,8 +133,7 @@ impl PubSub {
                 table(&shard.channels) + table(&shard.shard_channels)
             })
             .sum();
-        let (names, crowd) = (&self.name_bytes, &self.crowd_bytes);
-        patterns + shards + names.load(Ordering::Relaxed) + crowd.load(Ordering::Relaxed)
+        patterns + shards + self.name_bytes.load(Ordering::Relaxed)
     }
 
     /// Sessions that listen to `name`.
@@ -197,9 +151,57 @@ impl PubSub {
         found
     }
 
-    /// Whether undelivered letters take more than whoever waits for them waits for.
-    pub fn is_crowded(&self) -> bool {
-        self.crowd_bytes.load(Ordering::SeqCst) > CROWD_BYTES_LOW
+    /// Sends a message to all subscribers. `from` is the worker that asks, if it is one: it looks into its mailbox
+    /// without being woken. Returns how many sessions get it.
+    pub fn publish(
+        &self,
+        mail: &Mail,
+        from: Option<u16>,
+        channel: &[u8],
+        payload: &[u8],
+        sharded: bool,
+    ) -> usize {
+        let kind = if sharded { Kind::ShardChannel } else { Kind::Channel };
+        let has_patterns = !sharded && self.count(Kind::Pattern) > 0;
+        if self.count(kind) == 0 && !has_patterns {
+            return 0;
+        }
+        let mut shard = self.shard(channel);
+        let names = shard.names(kind);
+        let mut receivers = 0;
+        let mut workers: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
+        for (worker, count) in names.all.get(channel).iter().flat_map(|hearers| hearers.by_worker()) {
+            receivers += count as usize;
+            workers.entry(worker).or_default();
+        }
+        let mut pattern_moment = 0;
+        if has_patterns {
+            let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
+            pattern_moment = patterns.moment;
+            for (pattern, hearers) in &patterns.all {
+                if glob_match(pattern, channel, false) {
+                    receivers += hearers.total();
+                    hearers.by_worker().for_each(|(worker, _)| {
+                        workers.entry(worker).or_default().push(Arc::clone(pattern));
+                    });
+                }
+            }
+        }
+        if !workers.is_empty() {
+            let message = Arc::new(Message {
+                sharded,
+                channel: channel.into(),
+                payload: payload.into(),
+                channel_moment: names.moment,
+                pattern_moment,
+            });
+            for (worker, patterns) in workers {
+                mail.crowd(message.bytes());
+                let letter = Letter::Message { message: Arc::clone(&message), patterns: patterns.into() };
+                mail.post_from(from, worker, letter);
+            }
+        }
+        receivers
     }
 
     fn with<R>(&self, kind: Kind, name: &[u8], work: impl FnOnce(&mut Names) -> R) -> R {
@@ -233,76 +235,6 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 fn shrink<V>(table: &mut HashMap<Name, V>) {
     if table.capacity() > 64 && table.len() < table.capacity() / 8 {
         table.shrink_to(table.len() * 2);
-    }
-}
-
-impl Node {
-    /// Sends a message to everybody who listens. `from` is the worker that asks, if it is one: it looks into its mailbox
-    /// without being woken. Returns how many will hear it.
-    pub fn publish(&self, from: Option<u16>, channel: &[u8], payload: &[u8], sharded: bool) -> usize {
-        let kind = if sharded { Kind::ShardChannel } else { Kind::Channel };
-        let pubsub = &self.pubsub;
-        let has_patterns = !sharded && pubsub.count(Kind::Pattern) > 0;
-        if pubsub.count(kind) == 0 && !has_patterns {
-            return 0;
-        }
-        let mut shard = pubsub.shard(channel);
-        let names = shard.names(kind);
-        let mut receivers = 0;
-        let mut workers: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
-        for (worker, count) in names.all.get(channel).iter().flat_map(|hearers| hearers.by_worker()) {
-            receivers += count as usize;
-            workers.entry(worker).or_default();
-        }
-        let mut pattern_moment = 0;
-        if has_patterns {
-            let patterns = pubsub.patterns.read().unwrap_or_else(PoisonError::into_inner);
-            pattern_moment = patterns.moment;
-            for (pattern, hearers) in &patterns.all {
-                if glob_match(pattern, channel, false) {
-                    receivers += hearers.total();
-                    hearers.by_worker().for_each(|(worker, _)| {
-                        workers.entry(worker).or_default().push(Arc::clone(pattern));
-                    });
-                }
-            }
-        }
-        if !workers.is_empty() {
-            let message = Arc::new(Message {
-                sharded,
-                channel: channel.into(),
-                payload: payload.into(),
-                channel_moment: names.moment,
-                pattern_moment,
-            });
-            for (worker, patterns) in workers {
-                self.crowd(message.bytes());
-                let letter = Letter::Message { message: Arc::clone(&message), patterns: patterns.into() };
-                self.post_from(from, worker, letter);
-            }
-        }
-        receivers
-    }
-
-    /// A letter of so many bytes is posted that a client's command has caused.
-    pub fn crowd(&self, bytes: usize) {
-        let before = self.pubsub.crowd_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if before + bytes > CROWD_BYTES_MAX {
-            self.set_task(Tasks::CROWDED, true);
-        }
-    }
-
-    /// It was delivered.
-    pub fn uncrowd(&self, bytes: usize) {
-        let before = self.pubsub.crowd_bytes.fetch_sub(bytes, Ordering::SeqCst);
-        if before > CROWD_BYTES_LOW && before - bytes <= CROWD_BYTES_LOW {
-            self.set_task(Tasks::CROWDED, false);
-            self.post_uncrowded();
-        }
-    }
-
-    pub fn uncrowd_message(&self, message: &Message) {
-        self.uncrowd(message.bytes());
     }
 }
 

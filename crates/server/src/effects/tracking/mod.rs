@@ -14,9 +14,11 @@
 //!
 //! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
 
+pub mod changes;
 mod state;
 mod table;
 
+pub use changes::{Author, Changes, changes_bytes, stale_bytes};
 pub use state::{Mode, Tracking};
 pub use table::Tracker;
 
@@ -27,18 +29,13 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::config::{Id, id};
-use crate::effects::pubsub::{Hearers, LETTER_BYTES};
-use crate::node::Node;
+use crate::config::{Config, Id, id};
+use crate::effects::pubsub::Hearers;
+use crate::mail::Mail;
+use crate::mail::letter::Letter;
 use crate::observe::holds;
-use crate::worker::letter::Letter;
+use crate::observe::stats::Stats;
 use table::Table;
-
-/// Who has changed a key: the id of a session, or 0.
-pub type Author = u64;
-
-/// Keys that were changed within one batch, and who was the last to change each.
-pub type Changes = BTreeMap<Box<[u8]>, Author>;
 
 /// A key that has changed, and who has read it.
 pub struct Stale {
@@ -89,40 +86,13 @@ impl Trackers {
         self.table.take(key).map(|readers| Stale { key: key.into(), readers, author })
     }
 
-    pub fn add_prefix(&self, prefix: &[u8], worker: u16) {
-        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
-        prefixes.entry(prefix.into()).or_default().add(worker);
-        self.prefix_count.store(prefixes.len(), Ordering::Release);
-    }
-
-    pub fn remove_prefix(&self, prefix: &[u8], worker: u16) {
-        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
-        let hearers = prefixes.get_mut(prefix).expect("the session has named it");
-        hearers.remove(worker);
-        if hearers.total() == 0 {
-            prefixes.remove(prefix);
-        }
-        self.prefix_count.store(prefixes.len(), Ordering::Release);
-    }
-}
-
-/// What letters are booked with.
-pub fn stale_bytes(key: &[u8]) -> usize {
-    LETTER_BYTES + key.len()
-}
-
-pub fn changes_bytes(changes: &Changes) -> usize {
-    changes.keys().map(|key| stale_bytes(key)).sum()
-}
-
-impl Node {
     /// One more session tracks. All partitions tell what changes from now on: everything is held for a moment also by the
     /// second, so that it reads nothing before the first has said so.
-    pub fn add_tracker(&self, held: &mut Held<'static>) {
+    pub fn add(&self, held: &mut Held<'static>, stats: &Stats) {
         let held_before = held.holds_all();
         held.acquire(isotherm_keyspace::Want::All);
-        let from = self.stats.now_ticks();
-        if self.trackers.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
+        let from = stats.now_ticks();
+        if self.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
             held.report_changes(true);
         }
         if !held_before {
@@ -132,19 +102,19 @@ impl Node {
     }
 
     /// One less, by its own word or its end. With the last one the changes are told no longer.
-    pub fn remove_tracker(&self, held: &mut Held<'static>) {
-        if self.trackers.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
+    pub fn remove(&self, held: &mut Held<'static>, stats: &Stats) {
+        if self.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
         let held_before = held.holds_all();
         held.acquire(isotherm_keyspace::Want::All);
-        let from = self.stats.now_ticks();
+        let from = stats.now_ticks();
         // Somebody may have begun meanwhile.
         // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at once. Why:
         // no session is left to be notified.
-        if self.trackers.sessions() == 0 {
+        if self.sessions() == 0 {
             held.report_changes(false);
-            self.trackers.table.clear();
+            self.table.clear();
         }
         if !held_before {
             holds::note_gate(from);
@@ -154,57 +124,57 @@ impl Node {
 
     /// A session has read a key, whose partition is held. `from` is the worker that ran the command: not always the
     /// session's own, as a client that waits is served by whichever worker has what it waits for.
-    pub fn note_read(&self, from: u16, tracker: Tracker, key: &[u8]) {
-        self.trackers.table.note(key, tracker);
-        self.forget_reads(Some(from), FORGOTTEN_PER_NOTE_MAX);
+    pub fn note_read(&self, mail: &Mail, config: &Config, from: u16, tracker: Tracker, key: &[u8]) {
+        self.table.note(key, tracker);
+        self.forget_reads(mail, config, Some(from), FORGOTTEN_PER_NOTE_MAX);
     }
 
     /// `tracking-table-max-keys`: whoever has read what is forgotten is told that it may have changed.
-    fn forget_reads(&self, from: Option<u16>, count_max: usize) {
+    fn forget_reads(&self, mail: &Mail, config: &Config, from: Option<u16>, count_max: usize) {
         const KEYS_MAX: Id = id("tracking-table-max-keys");
-        let keys_max = self.config.number(KEYS_MAX) as usize;
+        let keys_max = config.number(KEYS_MAX) as usize;
         for _ in 0..count_max {
-            if keys_max == 0 || self.trackers.keys() <= keys_max {
+            if keys_max == 0 || self.keys() <= keys_max {
                 return;
             }
-            let Some((key, readers)) = self.trackers.table.take_any() else { return };
-            self.tell_stale(from, Stale { key: key.into(), readers, author: 0 });
+            let Some((key, readers)) = self.table.take_any() else { return };
+            self.tell_stale(mail, from, Stale { key: key.into(), readers, author: 0 });
         }
     }
 
     /// The same from time to time, for a limit that was lowered.
-    pub fn forget_some_reads(&self) {
-        self.trackers.table.drop_cleared();
-        if self.trackers.keys() > 0 {
+    pub fn forget_some(&self, mail: &Mail, config: &Config) {
+        self.table.drop_cleared();
+        if self.keys() > 0 {
             // The control thread is no worker: whoever it tells is woken.
-            self.forget_reads(None, FORGOTTEN_PER_TURN_MAX);
+            self.forget_reads(mail, config, None, FORGOTTEN_PER_TURN_MAX);
         }
     }
 
     /// Tells the workers of those who have read a key.
-    pub fn tell_stale(&self, from: Option<u16>, stale: Stale) {
+    pub fn tell_stale(&self, mail: &Mail, from: Option<u16>, stale: Stale) {
         let mut workers: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         for tracker in stale.readers {
             workers.entry(tracker.worker()).or_default().push(tracker.id());
         }
         for (worker, ids) in workers {
-            self.crowd(stale_bytes(&stale.key));
+            mail.crowd(stale_bytes(&stale.key));
             let letter = Letter::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
-            self.post_from(from, worker, letter);
+            mail.post_from(from, worker, letter);
         }
     }
 
     /// All keys have left: nothing that anybody has read is right.
-    pub fn keys_flushed(&self, from: Option<u16>) {
-        self.trackers.table.clear();
-        if self.trackers.sessions() > 0 {
-            (0..self.worker_count() as u16).for_each(|worker| self.post_from(from, worker, Letter::Flushed));
+    pub fn keys_flushed(&self, mail: &Mail, from: Option<u16>) {
+        self.table.clear();
+        if self.sessions() > 0 {
+            mail.post_all(from, || Letter::Flushed);
         }
     }
 
     /// What was changed in a batch goes to the workers where somebody has named a prefix.
-    pub fn broadcast(&self, from: Option<u16>, changes: Changes) {
-        let prefixes = self.trackers.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+    pub fn broadcast(&self, mail: &Mail, from: Option<u16>, changes: Changes) {
+        let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
         // By the order of the keys: very many may have changed, and very many prefixes may be named.
         let fits = |prefix: &[u8]| {
             steps::note(1);
@@ -221,8 +191,24 @@ impl Node {
         workers.dedup();
         let changes = Arc::new(changes);
         for worker in workers {
-            self.crowd(changes_bytes(&changes));
-            self.post_from(from, worker, Letter::Changes(Arc::clone(&changes)));
+            mail.crowd(changes_bytes(&changes));
+            mail.post_from(from, worker, Letter::Changes(Arc::clone(&changes)));
         }
+    }
+
+    pub fn add_prefix(&self, prefix: &[u8], worker: u16) {
+        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+        prefixes.entry(prefix.into()).or_default().add(worker);
+        self.prefix_count.store(prefixes.len(), Ordering::Release);
+    }
+
+    pub fn remove_prefix(&self, prefix: &[u8], worker: u16) {
+        let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+        let hearers = prefixes.get_mut(prefix).expect("the session has named it");
+        hearers.remove(worker);
+        if hearers.total() == 0 {
+            prefixes.remove(prefix);
+        }
+        self.prefix_count.store(prefixes.len(), Ordering::Release);
     }
 }

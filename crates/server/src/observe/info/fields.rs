@@ -7,7 +7,8 @@ use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::effects::pubsub::Kind;
 use crate::node::Tasks;
-use crate::observe::stats::{Counter, CycleCounters};
+use crate::observe::counter::Counter;
+use crate::observe::stats::CycleCounters;
 use crate::process::start_options;
 use crate::upkeep::compaction::share_percent;
 use std::sync::atomic::Ordering;
@@ -46,7 +47,7 @@ pub const SERVER: &[Field] = &[
     ("multiplexing_api", |_| "epoll".into()),
     ("process_id", |_| std::process::id().to_string()),
     ("process_supervised", |_| if crate::process::supervisor::is_there() { "systemd" } else { "no" }.into()),
-    ("run_id", |s| s.node.run_id.to_string()),
+    ("run_id", |s| s.node.process.run_id.to_string()),
     ("tcp_port", |s| s.node.config.port().to_string()),
     ("server_time_usec", |s| (s.now.0 * 1000).to_string()),
     ("uptime_in_seconds", |s| uptime_seconds(s).to_string()),
@@ -56,16 +57,16 @@ pub const SERVER: &[Field] = &[
     ("clients_hz", |s| s.node.config.hz().to_string()),
     // Valkey's clock of seconds in 24 bits.
     ("lru_clock", |s| ((s.now.0 / 1000) & 0xff_ffff).to_string()),
-    ("executable", |s| s.node.executable.display().to_string()),
+    ("executable", |s| s.node.process.executable.display().to_string()),
     ("config_file", |s| {
-        s.node.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+        s.node.process.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
     }),
     ("io_threads_active", |s| u8::from(s.node.worker_count() > 1).to_string()),
     ("availability_zone", |s| String::from_utf8_lossy(&s.node.config.availability_zone()).into_owned()),
 ];
 
 fn uptime_seconds(snapshot: &Snapshot<'_>) -> i64 {
-    snapshot.now.ms_since(snapshot.node.started).max(0) / 1000
+    snapshot.now.ms_since(snapshot.node.process.started).max(0) / 1000
 }
 
 pub const CLIENTS: &[Field] = &[
@@ -92,7 +93,7 @@ pub const CLIENTS: &[Field] = &[
 ];
 
 fn pause(snapshot: &Snapshot<'_>) -> &'static str {
-    let tasks = snapshot.node.tasks();
+    let tasks = snapshot.node.mail.tasks();
     match () {
         _ if !snapshot.node.pause.is_on(snapshot.now) => "none",
         _ if tasks.has(Tasks::PAUSE_ALL) => "all",
@@ -140,7 +141,7 @@ pub const MEMORY: &[Field] = &[
     ("isotherm_memory_limit_bytes", |_| crate::process::system::memory_bytes().to_string()),
     ("maxmemory", |s| s.node.config.maxmemory_bytes().to_string()),
     ("maxmemory_human", |s| human_bytes(s.node.config.maxmemory_bytes())),
-    ("maxmemory_policy", |s| s.node.config.eviction_policy().name().into()),
+    ("maxmemory_policy", |s| s.node.config.eviction_policy_name().into()),
     ("allocator_frag_ratio", |s| ratio(s.allocators().active, s.allocators().allocated)),
     ("allocator_frag_bytes", |s| excess(s.allocators().active, s.allocators().allocated)),
     ("allocator_rss_ratio", |s| ratio(s.allocators().resident, s.allocators().active)),
@@ -161,7 +162,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_aof_buffer", none),
     ("mem_allocator", |_| isotherm_allocator::name()),
     ("mem_overhead_db_hashtable_rehashing", none),
-    ("active_defrag_running", |s| s.node.compaction.percent().to_string()),
+    ("active_defrag_running", |s| s.node.memory.compaction.percent().to_string()),
     ("lazyfree_pending_objects", none),
     ("lazyfreed_objects", none),
     ("isotherm_arena_live_bytes", |s| s.arenas().live.to_string()),
@@ -213,7 +214,7 @@ pub const PERSISTENCE: &[Field] = &[
     ("current_save_keys_total", none),
     ("rdb_changes_since_last_save", |s| s.totals().values.dirty.to_string()),
     ("rdb_bgsave_in_progress", none),
-    ("rdb_last_save_time", |s| (s.node.started.0 / 1000).to_string()),
+    ("rdb_last_save_time", |s| (s.node.process.started.0 / 1000).to_string()),
     ("rdb_last_bgsave_status", |_| "ok".into()),
     ("rdb_last_bgsave_time_sec", |_| "-1".into()),
     ("rdb_current_bgsave_time_sec", |_| "-1".into()),
@@ -285,7 +286,7 @@ pub const STATS: &[Field] = &[
     ("active_defrag_key_hits", |s| s.totals().values.compaction_keys.to_string()),
     ("active_defrag_key_misses", none),
     ("total_active_defrag_time", |s| (s.totals().values.compaction_run_us / 1000).to_string()),
-    ("current_active_defrag_time", |s| (s.node.compaction.run_us() / 1000).to_string()),
+    ("current_active_defrag_time", |s| (s.node.memory.compaction.run_us() / 1000).to_string()),
     ("isotherm_compaction_cpu_percent", |s| share_percent(s.node).to_string()),
     ("isotherm_compaction_cpu_milliseconds", |s| (s.totals().values.compaction_us / 1000).to_string()),
     ("isotherm_huge_pages_cpu_milliseconds", |s| (s.totals().values.collapse_us / 1000).to_string()),
@@ -315,7 +316,7 @@ pub const STATS: &[Field] = &[
         let rates = s.node.stats.rates();
         rates.busy_us.checked_div(rates.cycles).unwrap_or_default().to_string()
     }),
-    ("acl_access_denied_auth", |s| s.node.auth_denied.load(Ordering::Relaxed).to_string()),
+    ("acl_access_denied_auth", |s| s.node.users.denied().to_string()),
     ("acl_access_denied_cmd", none),
     ("acl_access_denied_key", none),
     ("acl_access_denied_channel", none),
@@ -350,7 +351,7 @@ pub const REPLICATION: &[Field] = &[
     ("connected_slaves", none),
     ("replicas_waiting_psync", none),
     ("master_failover_state", |_| "no-failover".into()),
-    ("master_replid", |s| s.node.run_id.to_string()),
+    ("master_replid", |s| s.node.process.run_id.to_string()),
     ("master_replid2", |_| "0".repeat(40)),
     ("master_repl_offset", none),
     ("second_repl_offset", |_| "-1".into()),

@@ -4,7 +4,7 @@
 //! fields     one declaration per field: its section, its name, and how its value is found
 //! sections   which sections there are, which are shown without being asked for, and those whose lines are counted
 //! snapshot   the figures of one INFO, each looked up once and only if a field asks for it
-//! facts      those of them that only the system knows
+//! facts      (beside this folder) those of them that only the system knows
 //! ```
 //! Nothing stands still for INFO: what lies in partitions is copied from one after the other (`isotherm_keyspace::Survey`),
 //! and the text is made, and /proc is read, while nothing is held. Inside EXEC, where everything is held until its end, /proc is
@@ -12,13 +12,11 @@
 //!
 //! A field of Valkey that cannot be told truthfully yet is not there; one that is there is true, also when it is 0.
 
-mod facts;
 mod fields;
 mod sections;
 mod snapshot;
 
-pub use facts::Facts;
-pub use snapshot::{ArenaSums, Snapshot, database_sizes};
+pub use snapshot::{Snapshot, database_sizes};
 
 use crate::observe::memory_map::Moment;
 use isotherm_keyspace::Survey;

@@ -4,6 +4,7 @@ use super::fields::{
     CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
 };
 use super::snapshot::Snapshot;
+use crate::observe::hold_causes::{cause_name, is_bounded_cause};
 use crate::observe::holds::HoldTimes;
 use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
 use std::fmt::Write;
@@ -199,14 +200,15 @@ fn locks(snapshot: &Snapshot<'_>, out: &mut String) {
         line(out, format_args!("locks_{when}longest_usec:{}", times.longest_usec));
     }
     if cfg!(debug_assertions) {
-        let bounded = totals.iter().filter(|total| node.is_bounded_cause(total.cause));
+        let bounded = totals.iter().filter(|total| is_bounded_cause(&node.commands, total.cause));
         let longest = bounded.max_by_key(|total| total.longest_cpu_us);
         line(out, format_args!("locks_longest_cpu_us:{}", longest.map_or(0, |total| total.longest_cpu_us)));
-        let name = longest.map_or("", |total| node.cause_name(total.cause));
+        let name = longest.map_or("", |total| cause_name(&node.commands, total.cause));
         line(out, format_args!("locks_longest_cpu_cause:{name}"));
     }
     for total in &totals {
-        let (kind, name) = (if total.is_gate { "gate" } else { "lock" }, node.cause_name(total.cause));
+        let (kind, name) =
+            (if total.is_gate { "gate" } else { "lock" }, cause_name(&node.commands, total.cause));
         let [all, last] = [total.all, total.last_second]
             .map(|t| [("holds", t.holds), ("usec", t.usec), ("longest_usec", t.longest_usec)]);
         let all = all.map(|(name, value)| format!("{name}={value}")).join(",");

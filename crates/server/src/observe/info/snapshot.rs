@@ -1,11 +1,12 @@
 //! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
 
-use isotherm_keyspace::{ArenaStats, DatabaseKeys, Db, IdleTimes, Keyspace, Sizes, Slot, Survey, UnixMs};
+use isotherm_keyspace::{DatabaseKeys, Db, IdleTimes, Sizes, Slot, Survey, UnixMs};
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::facts::Facts;
 use crate::node::Node;
+use crate::observe::arena_sums::ArenaSums;
+use crate::observe::facts::Facts;
 use crate::observe::memory_map::{MemoryMap, Moment};
 use crate::observe::stats::Totals;
 use isotherm_allocator::{self as allocator, Figures};
@@ -82,19 +83,6 @@ pub struct ClientSums {
     pub watched_keys: u64,
 }
 
-/// All arenas together, in bytes.
-#[derive(Default, Debug)]
-pub struct ArenaSums {
-    pub live: u64,
-    pub slabs: u64,
-    pub partial_free: u64,
-    pub tails: u64,
-    pub free_slabs: u64,
-    pub metadata: u64,
-    pub committed: u64,
-    pub reserved: u64,
-}
-
 impl<'a> Snapshot<'a> {
     pub fn new(node: &'a Node, now: UnixMs, facts: Facts) -> Snapshot<'a> {
         Snapshot {
@@ -163,27 +151,5 @@ impl<'a> Snapshot<'a> {
     pub fn memory_map(&self) -> Option<&MemoryMap> {
         let moment = || self.moment.take().map(|moment| MemoryMap::new(self.node, moment, &self.facts));
         self.memory_map.get_or_init(moment).as_ref()
-    }
-}
-
-impl ArenaSums {
-    pub fn of(keyspace: &Keyspace) -> ArenaSums {
-        let stats: Vec<ArenaStats> = keyspace.arenas().iter().map(|arena| arena.stats()).collect();
-        ArenaSums::new(&stats)
-    }
-
-    pub fn new(arenas: &[ArenaStats]) -> ArenaSums {
-        let mut sums = ArenaSums::default();
-        for stats in arenas {
-            sums.live += stats.live_bytes;
-            sums.slabs += stats.slab_bytes;
-            sums.partial_free += stats.partial_free_bytes;
-            sums.tails += stats.tail_bytes;
-            sums.free_slabs += stats.free_slab_bytes;
-            sums.metadata += stats.metadata_bytes;
-            sums.committed += stats.committed_bytes;
-            sums.reserved += stats.reserved_bytes;
-        }
-        sums
     }
 }

@@ -18,7 +18,7 @@ pub mod monitor;
 
 use std::sync::OnceLock;
 
-use crate::observe::stats::Counter;
+use crate::observe::counter::Counter;
 
 // COMPAT(observability): Execution times of commands are recorded in nanoseconds; Valkey records whole microseconds.
 // INFO latencystats shows them on the same grid. Why: many commands take less than a microsecond.

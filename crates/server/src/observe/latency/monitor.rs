@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::process::time::unix_now;
+
 /// Seconds remembered of each kind.
 const SAMPLES_MAX: usize = 160;
 
@@ -64,6 +66,13 @@ pub struct Monitor {
 }
 
 impl Monitor {
+    /// Notes an event if it took as long as the threshold; without one nothing is noted.
+    pub fn note(&self, threshold_ms: Option<u64>, event: Event, took: Duration) {
+        if threshold_ms.is_some_and(|ms| took.as_millis() >= u128::from(ms)) {
+            self.add(event, took, unix_now().0.div_euclid(1000));
+        }
+    }
+
     pub fn add(&self, event: Event, latency: Duration, unix_seconds: i64) {
         self.lock().entry(event.name()).or_default().add(latency.as_millis() as u64, unix_seconds);
     }

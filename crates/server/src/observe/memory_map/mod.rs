@@ -17,12 +17,14 @@
 //!   test asserts that it is small. It may be negative.
 //! * `untouched` is memory that was taken, but never written: the system has no page for it. It is negative.
 
+pub mod mark;
 mod parts;
 
 use isotherm_keyspace::{Books, Survey};
 
 use crate::node::Node;
-use crate::observe::info::{ArenaSums, Facts};
+use crate::observe::arena_sums::ArenaSums;
+use crate::observe::facts::Facts;
 use crate::observe::resident::{Kernel, Resident};
 use isotherm_allocator as allocator;
 use parts::{BESIDE, Part, RESIDENT, USED};
@@ -117,7 +119,7 @@ fn used(node: &Node, books: &Books, used: u64) -> Vec<Line> {
         line("keyspace_tables", books.tables),
         line("snapshot", books.snapshot),
         line("clients", node.clients.bytes()),
-        line("pubsub", node.pubsub.memory_bytes() as u64),
+        line("pubsub", (node.pubsub.memory_bytes() + node.mail.queued_bytes()) as u64),
         line("tracking", node.trackers.memory_bytes() as u64),
         line("statistics", (node.stats.memory_bytes() + node.command_log.memory_bytes()) as u64),
         line("replication", 0),
@@ -136,7 +138,7 @@ fn used(node: &Node, books: &Books, used: u64) -> Vec<Line> {
 /// What is resident beside that.
 fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment, facts: &Facts) -> Vec<Line> {
     let allocated = *allocated;
-    let resident = facts.resident(node).unwrap_or_else(|| assumed(arenas, facts));
+    let resident = facts.resident(&node.keyspace).unwrap_or_else(|| assumed(arenas, facts));
     let arena_lines = [
         line("slab_free", arenas.partial_free),
         line("slab_tails", arenas.tails),

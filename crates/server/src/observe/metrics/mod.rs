@@ -20,11 +20,14 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::config::Config;
 use crate::config::{OUTPUT_CLASSES, find, output_limits};
 use crate::node::{Node, unix_now};
 use crate::observe::command_log::Kind;
+use crate::observe::facts::Facts;
+use crate::observe::hold_causes::cause_name;
 use crate::observe::holds::HoldTotals;
-use crate::observe::info::{self, Facts, Snapshot};
+use crate::observe::info::{self, Snapshot};
 use crate::observe::resident;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -45,11 +48,28 @@ const THREADS: usize = 4;
 /// How long accepting rests when it has failed.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Listens and answers in threads of its own, if a port is configured.
-pub fn start(node: &'static Node) -> Result<(), String> {
-    let Some((address, port)) = node.config.metrics_address() else { return Ok(()) };
-    let failed = |error: io::Error| format!("Failed listening on port {port} (metrics): {}", os_text(&error));
-    let listener = TcpListener::bind((address.as_str(), port)).map_err(failed)?;
+/// Where metrics are asked for, open and not yet answered.
+pub struct Open {
+    listener: TcpListener,
+    address: String,
+    port: u16,
+}
+
+/// Listens, if a port is configured. Before clients can connect: monitoring then sees all that they do.
+pub fn open(config: &Config) -> Result<Option<Open>, String> {
+    let Some((address, port)) = config.metrics_address() else { return Ok(None) };
+    let listener = TcpListener::bind((address.as_str(), port)).map_err(|error| failed(port, &error))?;
+    Ok(Some(Open { listener, address, port }))
+}
+
+fn failed(port: u16, error: &io::Error) -> String {
+    format!("Failed listening on port {port} (metrics): {}", os_text(error))
+}
+
+/// Answers in threads of its own.
+pub fn serve(node: &'static Node, open: Open) -> Result<(), String> {
+    let Open { listener, address, port } = open;
+    let failed = |error: io::Error| failed(port, &error);
     for number in 0..THREADS {
         let listener = listener.try_clone().map_err(failed)?;
         let serve = move || {
@@ -197,7 +217,7 @@ fn add_prefixes(page: &mut Page, node: &Node) {
 }
 
 fn add_in_other_units(page: &mut Page, node: &Node, fields: &BTreeMap<&str, &str>) {
-    let started = (node.started.0 / 1000).to_string();
+    let started = (node.process.started.0 / 1000).to_string();
     page.add("start_time_seconds", "When the server was started.", Type::Gauge, "", &started);
     if let Some(us) = fields.get("latest_fork_usec").and_then(|us| us.parse::<f64>().ok()) {
         let seconds = (us / 1e6).to_string();
@@ -279,7 +299,7 @@ fn add_locks(page: &mut Page, node: &Node) {
         page.head(&name, help, *kind);
         for total in &totals {
             let (cause, gate) =
-                (escaped(node.cause_name(total.cause)), if total.is_gate { "yes" } else { "no" });
+                (escaped(cause_name(&node.commands, total.cause)), if total.is_gate { "yes" } else { "no" });
             writeln!(page.0, "{name}{{cause=\"{cause}\",gate=\"{gate}\"}} {}", value(total))
                 .expect("a String takes anything");
         }

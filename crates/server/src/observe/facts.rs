@@ -3,7 +3,8 @@
 
 use std::cell::OnceCell;
 
-use crate::node::Node;
+use isotherm_keyspace::Keyspace;
+
 use crate::observe::resident::{self, Kernel, Resident};
 
 #[derive(Clone, Default, Debug)]
@@ -26,14 +27,14 @@ pub struct Cpu {
 
 impl Facts {
     /// Everything now; whose the resident pages are only with `map`.
-    pub fn ask(node: &Node, map: bool) -> Facts {
+    pub fn ask(keyspace: &Keyspace, map: bool) -> Facts {
         let facts = Facts::default();
         facts.rss_bytes();
         facts.cpu();
         facts.control_cpu();
         facts.control_cpu_seconds();
         if map {
-            facts.resident(node);
+            facts.resident(keyspace);
             facts.kernel();
         }
         facts
@@ -61,9 +62,9 @@ impl Facts {
     }
 
     /// Whose the resident pages are: some ten milliseconds for each gigabyte.
-    pub fn resident(&self, node: &Node) -> Option<Resident> {
+    pub fn resident(&self, keyspace: &Keyspace) -> Option<Resident> {
         *self.resident.get_or_init(|| {
-            let mappings: Vec<_> = node.keyspace.arenas().iter().flat_map(|arena| arena.mappings()).collect();
+            let mappings: Vec<_> = keyspace.arenas().iter().flat_map(|arena| arena.mappings()).collect();
             resident::resident(&mappings)
         })
     }

@@ -1,14 +1,16 @@
-//! What one session listens to. Few sessions listen, so it lies behind a pointer that is mostly empty.
+//! What one session listens to: channels, commands (MONITOR), changes of keys (CLIENT TRACKING). Few sessions listen, so
+//! it lies behind a pointer that is mostly empty.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use isotherm_keyspace::Held;
 
-use super::{Audience, Kind, Name};
+use super::Session;
+use super::client::SeenListening;
+use crate::effects::pubsub::{Audience, Kind, Name};
 use crate::effects::tracking::{Mode, Tracking};
 use crate::node::Node;
-use crate::session::Session;
 
 #[derive(Default)]
 pub struct Listening {
@@ -18,49 +20,6 @@ pub struct Listening {
     pub tracking: Option<Box<Tracking>>,
     /// What was in the mailbox before its next command was read has been handed out.
     pub heard: bool,
-}
-
-/// The same for other threads (CLIENT LIST).
-#[derive(Default)]
-pub struct SeenListening {
-    counts: [AtomicU32; Kind::COUNT],
-    bytes: AtomicU64,
-    /// `MONITORS` and so on.
-    marks: AtomicU8,
-    /// Where its invalidations go.
-    redirect: AtomicI64,
-}
-
-impl SeenListening {
-    pub const MONITORS: u8 = 1;
-    pub const TRACKS: u8 = 2;
-    pub const BROKEN: u8 = 4;
-    pub const BROADCAST: u8 = 8;
-
-    pub fn marks(&self) -> u8 {
-        self.marks.load(Ordering::Relaxed)
-    }
-
-    /// The session that is told in the place of one that tracks: 0 for none, -1 if it does not track.
-    pub fn redirect(&self) -> i64 {
-        match self.marks() & SeenListening::TRACKS {
-            0 => -1,
-            _ => self.redirect.load(Ordering::Relaxed),
-        }
-    }
-
-    pub fn count(&self, kind: Kind) -> u32 {
-        self.counts[kind as usize].load(Ordering::Relaxed)
-    }
-
-    pub fn any(&self) -> bool {
-        Kind::ALL.iter().any(|kind| self.count(*kind) > 0)
-    }
-
-    /// What its subscriptions take.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
 }
 
 impl Listening {
@@ -179,7 +138,7 @@ impl Session {
 
     /// MONITOR.
     pub fn monitor(&mut self, node: &Node, audience: &mut Audience) {
-        node.add_monitor(self.shared.worker);
+        node.monitors.add(&node.mail, self.shared.worker);
         audience.add_monitor(self.shared.token.load(Ordering::Relaxed));
         self.listening.get_or_insert_default().monitors = true;
         self.listening_changed();
@@ -189,7 +148,7 @@ impl Session {
         if !self.monitors() {
             return;
         }
-        node.remove_monitor(self.shared.worker);
+        node.monitors.remove(&node.mail, self.shared.worker);
         audience.remove_monitor(self.shared.token.load(Ordering::Relaxed));
         if let Some(listening) = &mut self.listening {
             listening.monitors = false;

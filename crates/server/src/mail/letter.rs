@@ -1,15 +1,26 @@
-//! What workers send each other, and the control thread to them.
+//! The messages themselves: to a worker, and to the control thread.
 
 use isotherm_keyspace::Waiter;
 use isotherm_reactor::Stream;
 use std::sync::Arc;
 
-use crate::effects::pubsub::{Message, Name};
-use crate::effects::tracking::{Author, Changes};
+use crate::effects::pubsub::message::{Message, Name};
+use crate::effects::tracking::changes::{Author, Changes};
 use crate::request::next::Ticket;
-use crate::session::ClientShared;
+use crate::session::client::ClientShared;
 
-/// A letter to a worker.
+/// An array of keys, or a null for all of them, as it is sent.
+pub type Body = Arc<[u8]>;
+
+/// How a client is answered whose keys did not come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Without {
+    TimedOut,
+    /// CLIENT UNBLOCK ... ERROR
+    Error,
+}
+
+/// A message to a worker.
 pub enum Letter {
     Connect(Box<(Stream, Arc<ClientShared>)>),
     /// The session with this number may have been asked something (`Attention`).
@@ -31,7 +42,7 @@ pub enum Letter {
         waiter: Arc<Waiter>,
         how: Without,
     },
-    /// Its key may be there: the thread that has seen it does not hold all that it needs.
+    /// Its key may be there: whoever has seen it does not hold all that it needs.
     Look {
         waiter: Arc<Waiter>,
     },
@@ -62,13 +73,11 @@ pub enum Letter {
     },
 }
 
-/// An array of keys, or a null for all of them, as it is sent.
-pub type Body = Arc<[u8]>;
-
-/// How a client is answered whose keys did not come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Without {
-    TimedOut,
-    /// CLIENT UNBLOCK ... ERROR
-    Error,
+/// A message to the control thread.
+pub enum ControlLetter {
+    /// The listening sockets are others now.
+    Listen,
+    /// The access stamps are to be kept as the policy says.
+    EvictionPolicy,
+    ShutDown,
 }

@@ -1,0 +1,40 @@
+//! What is published, and what one can subscribe to.
+
+use std::sync::Arc;
+
+/// The name of a channel or a pattern: one text, shared by the registry, the worker and the sessions.
+pub type Name = Arc<[u8]>;
+
+/// What one can listen to. Channels of both kinds may have the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Channel,
+    Pattern,
+    ShardChannel,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Channel, Kind::Pattern, Kind::ShardChannel];
+    pub const COUNT: usize = Kind::ALL.len();
+}
+
+/// What a message takes beside its bytes.
+pub const LETTER_BYTES: usize = 128;
+
+/// When a session subscribed, in the order of the lock.
+pub type Moment = u64;
+
+/// What was published.
+pub struct Message {
+    pub sharded: bool,
+    pub channel: Box<[u8]>,
+    pub payload: Box<[u8]>,
+    pub channel_moment: Moment,
+    pub pattern_moment: Moment,
+}
+
+impl Message {
+    pub fn bytes(&self) -> usize {
+        LETTER_BYTES + self.channel.len() + self.payload.len()
+    }
+}

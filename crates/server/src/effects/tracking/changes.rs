@@ -1,0 +1,20 @@
+//! Keys that have changed, on their way to sessions that track.
+
+use std::collections::BTreeMap;
+
+use crate::effects::pubsub::message::LETTER_BYTES;
+
+/// Who has changed a key: the id of a session, or 0.
+pub type Author = u64;
+
+/// Keys that were changed within one batch, and who was the last to change each.
+pub type Changes = BTreeMap<Box<[u8]>, Author>;
+
+/// What a message of them takes.
+pub fn stale_bytes(key: &[u8]) -> usize {
+    LETTER_BYTES + key.len()
+}
+
+pub fn changes_bytes(changes: &Changes) -> usize {
+    changes.keys().map(|key| stale_bytes(key)).sum()
+}

@@ -1,0 +1,147 @@
+//! Mail: the messages that threads send each other, and the few bits that every worker reads before it runs a command.
+//!
+//! ```text
+//! any thread ---post---> [sender of worker 0]   Letter           one mailbox a thread; the first message wakes it
+//!            \--------->  [sender of worker 1]
+//!             \-------->  [sender of control]   ControlLetter
+//! tasks       one word, read before every command: pauses, MONITOR, backpressure
+//! ```
+//! **Backpressure.** Messages that are not delivered yet take memory. When they take much, commands that cause more of
+//! them wait (`Tasks::CROWDED`) until half of it is gone: the worker whose delivery makes the difference posts
+//! `Letter::Uncrowded` to the workers that have connections waiting.
+//!
+//! This room knows no node: what sends a message gets a `&Mail`.
+
+pub mod letter;
+pub mod tasks;
+
+use isotherm_reactor::Sender;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use crate::observe::holds;
+use letter::{ControlLetter, Letter};
+use tasks::Tasks;
+
+/// How much undelivered messages may take before commands that cause more of them wait, and when these go on.
+const QUEUED_BYTES_MAX: usize = 64 << 20;
+const QUEUED_BYTES_LOW: usize = QUEUED_BYTES_MAX / 2;
+
+pub struct Mail {
+    tasks: AtomicU32,
+    workers: Box<[Sender<Letter>]>,
+    control: Sender<ControlLetter>,
+    /// By worker: one of its connections waits until undelivered messages take less.
+    uncrowding_awaited: Box<[AtomicBool]>,
+    queued: Queued,
+}
+
+/// On a cache line of its own: it changes with every message, and the word beside it is read before every command.
+#[repr(align(64))]
+#[derive(Default)]
+struct Queued {
+    bytes: AtomicUsize,
+}
+
+impl Mail {
+    pub fn new(workers: Box<[Sender<Letter>]>, control: Sender<ControlLetter>) -> Mail {
+        let uncrowding_awaited = workers.iter().map(|_| AtomicBool::new(false)).collect();
+        Mail { tasks: AtomicU32::new(0), workers, control, uncrowding_awaited, queued: Queued::default() }
+    }
+
+    // ---- tasks ----
+
+    #[inline]
+    pub fn tasks(&self) -> Tasks {
+        Tasks(self.tasks.load(Ordering::Acquire))
+    }
+
+    /// Of `among`, exactly `tasks` are set from now on.
+    pub fn set_tasks(&self, among: Tasks, tasks: Tasks) {
+        let set = |word: u32| Some(word & !among.0 | tasks.0);
+        let _ = self.tasks.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+    }
+
+    // ---- messages ----
+
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub fn post(&self, worker: usize, letter: Letter) {
+        self.workers[worker].post(letter);
+    }
+
+    /// The same; a message to the worker `from`, which posts it, does not wake it. Were it another thread that posts, the
+    /// worker would sleep on it, and on all that comes behind it: only the first message wakes.
+    pub fn post_from(&self, from: Option<u16>, worker: u16, letter: Letter) {
+        debug_assert!(
+            from.is_none_or(|from| holds::thread() == Some(usize::from(from))),
+            "the poster is the thread that runs"
+        );
+        let sender = &self.workers[usize::from(worker)];
+        if from == Some(worker) { sender.leave(letter) } else { sender.post(letter) }
+    }
+
+    /// To every worker.
+    pub fn post_all(&self, from: Option<u16>, letter: impl Fn() -> Letter) {
+        (0..self.workers.len() as u16).for_each(|worker| self.post_from(from, worker, letter()));
+    }
+
+    /// Whether something lies in the mailbox of `worker`.
+    pub fn has_letters(&self, worker: u16) -> bool {
+        self.workers[usize::from(worker)].has_letters()
+    }
+
+    pub fn post_control(&self, letter: ControlLetter) {
+        self.control.post(letter);
+    }
+
+    // ---- backpressure ----
+
+    /// Undelivered messages, in bytes.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A message of so many bytes is posted that a client's command has caused.
+    pub fn crowd(&self, bytes: usize) {
+        let before = self.queued.bytes.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes > QUEUED_BYTES_MAX {
+            self.set_tasks(Tasks::CROWDED, Tasks::CROWDED);
+        }
+    }
+
+    /// It was delivered.
+    pub fn uncrowd(&self, bytes: usize) {
+        let before = self.queued.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW {
+            self.set_tasks(Tasks::CROWDED, Tasks(0));
+            self.post_uncrowded();
+        }
+    }
+
+    /// Whether messages take too much. The thread that sets the task may come late: the bytes decide.
+    pub fn is_crowded(&self) -> bool {
+        if self.tasks().has(Tasks::CROWDED) && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW {
+            self.set_tasks(Tasks::CROWDED, Tasks(0));
+        }
+        self.tasks().has(Tasks::CROWDED)
+    }
+
+    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `Letter::Uncrowded` comes when
+    /// it is over: here the flag is raised before the bytes are read, and a delivery subtracts its bytes before it reads
+    /// the flag, so one of the two sees the other.
+    pub fn awaits_uncrowding(&self, worker: u16) -> bool {
+        self.uncrowding_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
+        self.is_crowded()
+    }
+
+    /// Undelivered messages have come to take little: workers with connections that wait for that get a notice.
+    fn post_uncrowded(&self) {
+        for (worker, is_awaited) in self.uncrowding_awaited.iter().enumerate() {
+            if is_awaited.swap(false, Ordering::SeqCst) {
+                self.post(worker, Letter::Uncrowded);
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What all workers have to look at before a command runs; mostly nothing.
+
+/// What the whole node is about and every command has to ask for; mostly nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tasks(pub u32);
+
+impl Tasks {
+    /// CLIENT PAUSE.
+    pub const PAUSE_ALL: Tasks = Tasks(1);
+    pub const PAUSE_WRITE: Tasks = Tasks(2);
+    /// Undelivered messages take much memory: commands that cause more of them wait.
+    pub const CROWDED: Tasks = Tasks(4);
+    /// A client wants a line for every command.
+    pub const MONITORED: Tasks = Tasks(8);
+    /// Either pause.
+    pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
+    pub const NONE: Tasks = Tasks(0);
+    pub const ANY: Tasks = Tasks(u32::MAX);
+
+    pub const fn or(self, other: Tasks) -> Tasks {
+        Tasks(self.0 | other.0)
+    }
+    /// One of `tasks` at least.
+    pub const fn has(self, tasks: Tasks) -> bool {
+        self.0 & tasks.0 != 0
+    }
+}

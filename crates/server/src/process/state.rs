@@ -1,0 +1,40 @@
+//! This process: when and how it was started, where it listens, and whether it is about to end.
+
+use isotherm_keyspace::UnixMs;
+use std::path::PathBuf;
+
+use crate::process::listeners::Listeners;
+use crate::process::shutdown::Pending;
+use crate::process::time::unix_now;
+
+pub struct Process {
+    pub started: UnixMs,
+    /// 40 hexadecimal digits, new with every start.
+    pub run_id: Box<str>,
+    /// For random numbers that need not be secret.
+    pub seed: u64,
+    /// The executable and the configuration file as absolute paths.
+    pub executable: PathBuf,
+    pub config_file: Option<PathBuf>,
+    /// Where metrics are served.
+    pub metrics: Option<(String, u16)>,
+    pub listeners: Listeners,
+    /// A signal to end that is not acted on yet.
+    pub pending_end: Pending,
+}
+
+impl Process {
+    pub fn new(random: [u8; 32], config_file: Option<PathBuf>, metrics: Option<(String, u16)>) -> Process {
+        let (id, seed) = random.split_at(20);
+        Process {
+            started: unix_now(),
+            run_id: id.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+            seed: seed.iter().fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
+            executable: std::env::current_exe().unwrap_or_default(),
+            config_file,
+            metrics,
+            listeners: Listeners::default(),
+            pending_end: Pending::default(),
+        }
+    }
+}

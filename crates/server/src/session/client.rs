@@ -1,0 +1,197 @@
+//! One connection, as any thread may see it: its addresses and names, what CLIENT LIST shows of it, and what CLIENT KILL
+//! asks of its owner. Atomics, and a mutex for the names.
+
+use isotherm_keyspace::Waiter;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::effects::pubsub::message::Kind;
+
+/// What CLIENT KILL and others ask of the connection's owner; looked at before every command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attention(pub u32);
+
+impl Attention {
+    pub const KILL: Attention = Attention(1);
+}
+
+/// One connection, as any thread may see it.
+pub struct ClientShared {
+    pub id: u64,
+    /// The worker that owns it, and its number there.
+    pub worker: u16,
+    pub token: AtomicUsize,
+    pub fd: i32,
+    pub addr: Box<str>,
+    pub laddr: Box<str>,
+    pub is_unix: bool,
+    /// A unix socket, or from this machine.
+    is_local: bool,
+    pub created_ms: i64,
+    attention: AtomicU32,
+    names: Mutex<Names>,
+    waiter: Mutex<Option<Arc<Waiter>>>,
+    /// What CLIENT LIST shows; written by the owner, once a batch.
+    pub seen: Seen,
+    /// The same, written when it changes.
+    pub listening: SeenListening,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Default)]
+pub struct Names {
+    pub name: Box<str>,
+    pub lib_name: Box<str>,
+    pub lib_ver: Box<str>,
+}
+
+#[derive(Default)]
+pub struct Seen {
+    pub last_interaction_ms: AtomicI64,
+    pub commands_total: AtomicU64,
+    pub input_total_bytes: AtomicU64,
+    pub output_total_bytes: AtomicU64,
+    /// What it takes, for itself and for its parts (`Taken`).
+    pub query_bytes: AtomicU64,
+    pub query_free_bytes: AtomicU64,
+    pub argument_bytes: AtomicU64,
+    pub output_bytes: AtomicU64,
+    pub output_chunks: AtomicU32,
+    pub multi_bytes: AtomicU64,
+    pub total_bytes: AtomicU64,
+    pub multi_queued: AtomicU32,
+    pub watched: AtomicU32,
+    pub db: AtomicU16,
+    /// `Entry::index` of the last command, or `NO_COMMAND`.
+    pub command: AtomicU16,
+    pub resp: AtomicU8,
+    /// `NO_TOUCH` and so on.
+    pub marks: AtomicU8,
+    pub in_multi: AtomicBool,
+    /// It waits for the end of CLIENT PAUSE, or of a crowd of messages.
+    pub waits: AtomicBool,
+}
+
+impl Seen {
+    pub const NO_TOUCH: u8 = 1;
+    pub const NO_EVICT: u8 = 2;
+    pub const IMPORT_SOURCE: u8 = 4;
+    pub const CLOSES: u8 = 8;
+    pub const DIRTY: u8 = 16;
+    pub const REDIRECTS: u8 = 32;
+}
+
+pub const NO_COMMAND: u16 = u16::MAX;
+
+impl ClientShared {
+    /// `addresses`: the peer's and ours.
+    pub fn new(
+        id: u64,
+        worker: u16,
+        fd: i32,
+        addresses: (Box<str>, Box<str>),
+        is_unix: bool,
+        is_local: bool,
+        now_ms: i64,
+    ) -> ClientShared {
+        let seen = Seen::default();
+        seen.last_interaction_ms.store(now_ms, Ordering::Relaxed);
+        seen.resp.store(2, Ordering::Relaxed);
+        seen.command.store(NO_COMMAND, Ordering::Relaxed);
+        ClientShared {
+            id,
+            worker,
+            token: AtomicUsize::new(usize::MAX),
+            fd,
+            addr: addresses.0,
+            laddr: addresses.1,
+            is_unix,
+            is_local,
+            created_ms: now_ms,
+            attention: AtomicU32::new(0),
+            names: Mutex::new(Names::default()),
+            waiter: Mutex::new(None),
+            seen,
+            listening: SeenListening::default(),
+        }
+    }
+
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it waits for, if it does.
+    pub fn waiter(&self) -> MutexGuard<'_, Option<Arc<Waiter>>> {
+        self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_blocked(&self) -> bool {
+        self.waiter().as_ref().is_some_and(|waiter| !waiter.has_ended())
+    }
+
+    /// The client is killed: from now on nothing is served to it.
+    pub fn end_waiting(&self) {
+        if let Some(waiter) = self.waiter().clone() {
+            waiter.end();
+        }
+    }
+
+    /// From now on the owner runs no further command of it, and closes it (see `Clients::kill`, which also wakes it).
+    pub fn ask(&self, what: Attention) {
+        self.attention.fetch_or(what.0, Ordering::AcqRel);
+    }
+
+    #[inline]
+    pub fn is_asked(&self, what: Attention) -> bool {
+        self.attention.load(Ordering::Acquire) & what.0 != 0
+    }
+}
+
+/// What the session listens to, for other threads (CLIENT LIST).
+#[derive(Default)]
+pub struct SeenListening {
+    pub(super) counts: [AtomicU32; Kind::COUNT],
+    pub(super) bytes: AtomicU64,
+    /// `MONITORS` and so on.
+    pub(super) marks: AtomicU8,
+    /// Where its invalidations go.
+    pub(super) redirect: AtomicI64,
+}
+
+impl SeenListening {
+    pub const MONITORS: u8 = 1;
+    pub const TRACKS: u8 = 2;
+    pub const BROKEN: u8 = 4;
+    pub const BROADCAST: u8 = 8;
+
+    pub fn marks(&self) -> u8 {
+        self.marks.load(Ordering::Relaxed)
+    }
+
+    /// The session that gets the invalidations of one that tracks: 0 for none, -1 if it does not track.
+    pub fn redirect(&self) -> i64 {
+        match self.marks() & SeenListening::TRACKS {
+            0 => -1,
+            _ => self.redirect.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn count(&self, kind: Kind) -> u32 {
+        self.counts[kind as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn any(&self) -> bool {
+        Kind::ALL.iter().any(|kind| self.count(*kind) > 0)
+    }
+
+    /// What its subscriptions take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
