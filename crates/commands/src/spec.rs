@@ -8,6 +8,7 @@ mod argument;
 mod flags;
 mod group;
 mod keys;
+mod row;
 
 pub use argument::{Argument, ArgumentKind};
 pub use flags::{AclCategories, Flags, KeyFlags};

@@ -1,28 +1,38 @@
 //! COMMAND and its subcommands: what the declarations say, told to clients.
 
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::{
-    AclCategories, Argument, ArgumentKind, Begin, Command, Find, KeyFlags, KeySpec, first_key_range,
-    key_positions,
-};
+use isotherm_commands::spec::*;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{glob_match, steps};
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::request::registry::{Commands, Entry};
 
+const COMMAND: Spec = Spec {
+    name: "command",
+    summary: "Returns detailed information about all commands.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(N) where N is the total number of commands",
+    arity: -1,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["nondeterministic_output_order"],
+    ..Spec::BASE
+};
+
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command {
-    spec: specs::COMMAND,
+    spec: COMMAND,
     handler: Some(all),
     subcommands: &[
-        Command::new(specs::COMMAND_COUNT, count),
-        Command::new(specs::COMMAND_DOCS, docs),
-        Command::new(specs::COMMAND_GETKEYS, get_keys),
-        Command::new(specs::COMMAND_GETKEYSANDFLAGS, get_keys_and_flags),
-        Command::new(specs::COMMAND_HELP, help),
-        Command::new(specs::COMMAND_INFO, info),
-        Command::new(specs::COMMAND_LIST, list),
+        Command::new(COMMAND_COUNT, count),
+        Command::new(COMMAND_DOCS, docs),
+        Command::new(COMMAND_GETKEYS, get_keys),
+        Command::new(COMMAND_GETKEYSANDFLAGS, get_keys_and_flags),
+        Command::new(COMMAND_HELP, help),
+        Command::new(COMMAND_INFO, info),
+        Command::new(COMMAND_LIST, list),
     ],
 }];
 
@@ -33,10 +43,37 @@ fn all(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const COMMAND_COUNT: Spec = Spec {
+    name: "count",
+    summary: "Returns a count of commands.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
+
 fn count(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(call.node.commands.top().count() as i64);
     Outcome::Done
 }
+
+const COMMAND_INFO: Spec = Spec {
+    name: "info",
+    summary: "Returns information about one, multiple or all commands.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of commands to look up",
+    arity: -2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["nondeterministic_output_order"],
+    history: &[("7.0.0", "Allowed to be called with no argument to get info on all commands.")],
+    arguments: &[Argument::string("command-name").optional().multiple()],
+    ..Spec::BASE
+};
 
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     let names = call.args.from(2);
@@ -52,6 +89,20 @@ fn info(call: &mut AdminCall<'_>) -> Outcome {
     }
     Outcome::Done
 }
+
+const COMMAND_DOCS: Spec = Spec {
+    name: "docs",
+    summary: "Returns documentary information about one, multiple or all commands.",
+    since: "7.0.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of commands to look up",
+    arity: -2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["nondeterministic_output_order"],
+    arguments: &[Argument::string("command-name").optional().multiple()],
+    ..Spec::BASE
+};
 
 fn docs(call: &mut AdminCall<'_>) -> Outcome {
     let names = call.args.from(2);
@@ -91,6 +142,29 @@ enum ListFilter<'a> {
     Module,
 }
 
+const COMMAND_LIST: Spec = Spec {
+    name: "list",
+    summary: "Returns a list of command names.",
+    since: "7.0.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the total number of commands",
+    arity: -2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["nondeterministic_output_order"],
+    arguments: &[Argument::one_of(
+        "filterby",
+        &[
+            Argument::string("module-name").token("MODULE"),
+            Argument::string("category").token("ACLCAT"),
+            Argument::pattern("pattern").token("PATTERN"),
+        ],
+    )
+    .token("FILTERBY")
+    .optional()],
+    ..Spec::BASE
+};
+
 fn list(call: &mut AdminCall<'_>) -> Outcome {
     let args = call.args.from(2);
     let is = |at: usize, word: &str| args.get(at).eq_ignore_ascii_case(word.as_bytes());
@@ -122,9 +196,35 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
 
 // ---- GETKEYS ----
 
+const COMMAND_GETKEYS: Spec = Spec {
+    name: "getkeys",
+    summary: "Extracts the key names from an arbitrary command.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of arguments to the command",
+    arity: -3,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::string("command"), Argument::string("arg").optional().multiple()],
+    ..Spec::BASE
+};
+
 fn get_keys(call: &mut AdminCall<'_>) -> Outcome {
     find_keys(call, false)
 }
+
+const COMMAND_GETKEYSANDFLAGS: Spec = Spec {
+    name: "getkeysandflags",
+    summary: "Extracts the key names and access flags for an arbitrary command.",
+    since: "7.0.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of arguments to the command",
+    arity: -3,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::string("command"), Argument::string("arg").optional().multiple()],
+    ..Spec::BASE
+};
 
 fn get_keys_and_flags(call: &mut AdminCall<'_>) -> Outcome {
     find_keys(call, true)
@@ -340,6 +440,18 @@ impl Fields<'_> {
         }
     }
 }
+
+const COMMAND_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "5.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

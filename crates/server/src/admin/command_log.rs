@@ -2,35 +2,69 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::observe::command_log::Kind;
+
+const SLOWLOG: Spec = Spec {
+    name: "slowlog",
+    summary: "A container for slow log commands.",
+    since: "2.2.12",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
+const COMMANDLOG: Spec = Spec {
+    name: "commandlog",
+    summary: "A container for command log commands.",
+    since: "8.1.0",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::container(
-        specs::SLOWLOG,
+        SLOWLOG,
         &[
-            Command::new(specs::SLOWLOG_GET, slow_get),
-            Command::new(specs::SLOWLOG_HELP, slow_help),
-            Command::new(specs::SLOWLOG_LEN, slow_len),
-            Command::new(specs::SLOWLOG_RESET, slow_reset),
+            Command::new(SLOWLOG_GET, slow_get),
+            Command::new(SLOWLOG_HELP, slow_help),
+            Command::new(SLOWLOG_LEN, slow_len),
+            Command::new(SLOWLOG_RESET, slow_reset),
         ],
     ),
     Command::container(
-        specs::COMMANDLOG,
+        COMMANDLOG,
         &[
-            Command::new(specs::COMMANDLOG_GET, get),
-            Command::new(specs::COMMANDLOG_HELP, help),
-            Command::new(specs::COMMANDLOG_LEN, len),
-            Command::new(specs::COMMANDLOG_RESET, reset),
+            Command::new(COMMANDLOG_GET, get),
+            Command::new(COMMANDLOG_HELP, help),
+            Command::new(COMMANDLOG_LEN, len),
+            Command::new(COMMANDLOG_RESET, reset),
         ],
     ),
 ];
 
 const SLOW_ENTRIES_DEFAULT: usize = 10;
+
+const SLOWLOG_GET: Spec = Spec {
+    name: "get",
+    summary: "Returns the slow log's entries.",
+    since: "2.2.12",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of entries returned",
+    arity: -2,
+    flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "nondeterministic_output"],
+    history: &[("4.0.0", "Added client IP address, port and name to the reply.")],
+    arguments: &[Argument::integer("count").optional()],
+    ..Spec::BASE
+};
 
 fn slow_get(call: &mut AdminCall<'_>) -> Outcome {
     if call.args.len() > 3 {
@@ -44,18 +78,85 @@ fn slow_get(call: &mut AdminCall<'_>) -> Outcome {
     write_entries(call, Ok(Kind::Slow), count)
 }
 
+const SLOWLOG_LEN: Spec = Spec {
+    name: "len",
+    summary: "Returns the number of entries in the slow log.",
+    since: "2.2.12",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
+    ..Spec::BASE
+};
+
 fn slow_len(call: &mut AdminCall<'_>) -> Outcome {
     write_len(call, Kind::Slow)
 }
+
+const SLOWLOG_RESET: Spec = Spec {
+    name: "reset",
+    summary: "Clears all entries from the slow log.",
+    since: "2.2.12",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of entries in the slowlog",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
 
 fn slow_reset(call: &mut AdminCall<'_>) -> Outcome {
     forget(call, Kind::Slow)
 }
 
+const COMMANDLOG_GET: Spec = Spec {
+    name: "get",
+    summary: "Returns the specified command log's entries.",
+    since: "8.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of entries returned",
+    arity: 4,
+    flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "nondeterministic_output"],
+    arguments: &[
+        Argument::integer("count"),
+        Argument::one_of(
+            "type",
+            &[
+                Argument::pure_token("slow", "SLOW"),
+                Argument::pure_token("large-request", "LARGE-REQUEST"),
+                Argument::pure_token("large-reply", "LARGE-REPLY"),
+            ],
+        ),
+    ],
+    ..Spec::BASE
+};
+
 fn get(call: &mut AdminCall<'_>) -> Outcome {
     let (count, kind) = (read_count(call.args.get(2)), read_kind(call.args.get(3)));
     write_entries(call, kind, count)
 }
+
+const COMMANDLOG_LEN: Spec = Spec {
+    name: "len",
+    summary: "Returns the number of entries in the specified type of command log.",
+    since: "8.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
+    arguments: &[Argument::one_of(
+        "type",
+        &[
+            Argument::pure_token("slow", "SLOW"),
+            Argument::pure_token("large-request", "LARGE-REQUEST"),
+            Argument::pure_token("large-reply", "LARGE-REPLY"),
+        ],
+    )],
+    ..Spec::BASE
+};
 
 fn len(call: &mut AdminCall<'_>) -> Outcome {
     match read_kind(call.args.get(2)) {
@@ -63,6 +164,26 @@ fn len(call: &mut AdminCall<'_>) -> Outcome {
         Err(text) => refuse(call, text),
     }
 }
+
+const COMMANDLOG_RESET: Spec = Spec {
+    name: "reset",
+    summary: "Clears all entries from the specified type of command log.",
+    since: "8.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of entries in the commandlog",
+    arity: 3,
+    flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    arguments: &[Argument::one_of(
+        "type",
+        &[
+            Argument::pure_token("slow", "SLOW"),
+            Argument::pure_token("large-request", "LARGE-REQUEST"),
+            Argument::pure_token("large-reply", "LARGE-REPLY"),
+        ],
+    )],
+    ..Spec::BASE
+};
 
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
     match read_kind(call.args.get(2)) {
@@ -124,6 +245,17 @@ fn forget(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     Outcome::Done
 }
 
+const SLOWLOG_HELP: Spec = Spec {
+    name: "help",
+    summary: "Shows helpful text about the different subcommands.",
+    since: "6.2.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
+
 fn slow_help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
@@ -142,6 +274,17 @@ fn slow_help(call: &mut AdminCall<'_>) -> Outcome {
     );
     Outcome::Done
 }
+
+const COMMANDLOG_HELP: Spec = Spec {
+    name: "help",
+    summary: "Shows helpful text about the different subcommands.",
+    since: "8.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

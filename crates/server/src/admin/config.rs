@@ -2,10 +2,10 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::config::{Apply, Reason};
 use crate::mail::letter::ControlLetter;
 use crate::node::Node;
@@ -16,16 +16,39 @@ use crate::process::start_options;
 use crate::upkeep::eviction;
 use isotherm_allocator as allocator;
 
+const CONFIG: Spec = Spec {
+    name: "config",
+    summary: "A container for server configuration commands.",
+    since: "2.0.0",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
-    specs::CONFIG,
+    CONFIG,
     &[
-        Command::new(specs::CONFIG_GET, get),
-        Command::new(specs::CONFIG_HELP, help),
-        Command::new(specs::CONFIG_RESETSTAT, reset_stat),
-        Command::new(specs::CONFIG_REWRITE, rewrite),
-        Command::new(specs::CONFIG_SET, set),
+        Command::new(CONFIG_GET, get),
+        Command::new(CONFIG_HELP, help),
+        Command::new(CONFIG_RESETSTAT, reset_stat),
+        Command::new(CONFIG_REWRITE, rewrite),
+        Command::new(CONFIG_SET, set),
     ],
 )];
+
+const CONFIG_GET: Spec = Spec {
+    name: "get",
+    summary: "Returns the effective values of configuration parameters.",
+    since: "2.0.0",
+    group: Group::Server,
+    complexity: "O(N) when N is the number of configuration parameters provided",
+    arity: -3,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    history: &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")],
+    arguments: &[Argument::string("parameter").multiple()],
+    ..Spec::BASE
+};
 
 fn get(call: &mut AdminCall<'_>) -> Outcome {
     let patterns: Vec<&[u8]> = call.args.from(2).iter().collect();
@@ -37,6 +60,22 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
     }
     Outcome::Done
 }
+
+const CONFIG_SET: Spec = Spec {
+    name: "set",
+    summary: "Sets configuration parameters in-flight.",
+    since: "2.0.0",
+    group: Group::Server,
+    complexity: "O(N) when N is the number of configuration parameters provided",
+    arity: -4,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
+    arguments: &[
+        Argument::block("data", &[Argument::string("parameter"), Argument::string("value")]).multiple()
+    ],
+    ..Spec::BASE
+};
 
 fn set(call: &mut AdminCall<'_>) -> Outcome {
     let args = call.args.from(2);
@@ -128,12 +167,36 @@ fn warn_of_little_memory(node: &Node) {
     }
 }
 
+const CONFIG_RESETSTAT: Spec = Spec {
+    name: "resetstat",
+    summary: "Resets the server's statistics.",
+    since: "2.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
+
 fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.stats.reset();
     call.node.users.reset_denied();
     call.reply.ok();
     Outcome::Done
 }
+
+const CONFIG_REWRITE: Spec = Spec {
+    name: "rewrite",
+    summary: "Persists the effective configuration to file.",
+    since: "2.8.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
 
 fn rewrite(call: &mut AdminCall<'_>) -> Outcome {
     rewrite_file(call, false)
@@ -158,6 +221,17 @@ pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
     }
     Outcome::Done
 }
+
+const CONFIG_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "5.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

@@ -1,23 +1,23 @@
 //! Commands of one connection: who it is, how it speaks, which database it sees.
 
 use isotherm_commands::Outcome;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::Db;
 use isotherm_resp::{Args, Protocol, errors};
 use isotherm_stdx::parse_i64;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::request::transaction;
 use crate::session::ReplyMode;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
-    Command::new(specs::PING, ping),
-    Command::new(specs::ECHO, echo),
-    Command::new(specs::QUIT, quit),
-    Command::new(specs::HELLO, hello),
-    Command::new(specs::RESET, reset),
-    Command::new(specs::SELECT, select),
-    Command::new(specs::AUTH, auth),
+    Command::new(PING, ping),
+    Command::new(ECHO, echo),
+    Command::new(QUIT, quit),
+    Command::new(HELLO, hello),
+    Command::new(RESET, reset),
+    Command::new(SELECT, select),
+    Command::new(AUTH, auth),
 ];
 
 /// The version of Valkey that this server speaks; clients decide by it what they may send.
@@ -26,6 +26,19 @@ pub const VALKEY_VERSION: &str = "9.1.2";
 pub const REDIS_VERSION: &str = "7.2.4";
 /// The only user that there is.
 const USER: &[u8] = b"default";
+
+const PING: Spec = Spec {
+    name: "ping",
+    summary: "Returns the server's liveliness response.",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: -1,
+    flags: Flags::FAST.or(Flags::FOR_SUBSCRIBERS),
+    acl: AclCategories::CONNECTION,
+    tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    arguments: &[Argument::string("message").optional()],
+    ..Spec::BASE
+};
 
 fn ping(call: &mut AdminCall<'_>) -> Outcome {
     // Whoever can only be sent messages gets something that looks like one.
@@ -43,16 +56,58 @@ fn ping(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const ECHO: Spec = Spec {
+    name: "echo",
+    summary: "Returns the given string.",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE).or(Flags::FAST),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::string("message")],
+    ..Spec::BASE
+};
+
 fn echo(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.bulk(call.args.get(1));
     Outcome::Done
 }
+
+const QUIT: Spec = Spec {
+    name: "quit",
+    summary: "Closes the connection.",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: -1,
+    flags: Flags::ALLOW_BUSY
+        .or(Flags::NOSCRIPT)
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::NO_AUTH)
+        .or(Flags::FOR_SUBSCRIBERS)
+        .or(Flags::NEVER_QUEUED),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
 
 fn quit(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.ok();
     call.session.close_after_reply = true;
     Outcome::Done
 }
+
+const SELECT: Spec = Spec {
+    name: "select",
+    summary: "Changes the selected database.",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ALLOW_BUSY.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::integer("index")],
+    ..Spec::BASE
+};
 
 fn select(call: &mut AdminCall<'_>) -> Outcome {
     let index = parse_i64(call.args.get(1));
@@ -72,6 +127,24 @@ fn select(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const RESET: Spec = Spec {
+    name: "reset",
+    summary: "Resets the connection.",
+    since: "6.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::NO_AUTH)
+        .or(Flags::ALLOW_BUSY)
+        .or(Flags::FOR_SUBSCRIBERS)
+        .or(Flags::NEVER_QUEUED),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
+
 /// Back to what a new connection is; only what the library says of itself stays.
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
     transaction::leave(call.session, &mut call.exec.held);
@@ -90,6 +163,24 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 // ---- authentication ----
+
+const AUTH: Spec = Spec {
+    name: "auth",
+    summary: "Authenticates the connection.",
+    group: Group::Connection,
+    complexity: "O(N) where N is the number of passwords defined for the user",
+    arity: -2,
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::NO_AUTH)
+        .or(Flags::ALLOW_BUSY),
+    acl: AclCategories::CONNECTION,
+    history: &[("6.0.0", "Added ACL style (username and password).")],
+    arguments: &[Argument::string("username").since("6.0.0").optional(), Argument::string("password")],
+    ..Spec::BASE
+};
 
 fn auth(call: &mut AdminCall<'_>) -> Outcome {
     let (user, password) = match call.args.len() {
@@ -132,6 +223,44 @@ fn same_in_constant_time(a: &[u8], b: &[u8]) -> bool {
 }
 
 // ---- HELLO ----
+
+const HELLO: Spec = Spec {
+    name: "hello",
+    summary: "Handshakes with the server.",
+    since: "6.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: -1,
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::NO_AUTH)
+        .or(Flags::ALLOW_BUSY),
+    acl: AclCategories::CONNECTION,
+    history: &[
+        (
+            "8.1.0",
+            "A new `availability_zone` field is added to the response if the `availability-zone` config is set.",
+        ),
+        (
+            "6.2.0",
+            "`protover` made optional; when called without arguments the command reports the current connection's context.",
+        ),
+    ],
+    arguments: &[Argument::block(
+        "arguments",
+        &[
+            Argument::integer("protover"),
+            Argument::block("auth", &[Argument::string("username"), Argument::string("password")])
+                .token("AUTH")
+                .optional(),
+            Argument::string("clientname").token("SETNAME").optional(),
+        ],
+    )
+    .optional()],
+    ..Spec::BASE
+};
 
 fn hello(call: &mut AdminCall<'_>) -> Outcome {
     let options = match HelloOptions::read(call.args) {

@@ -5,28 +5,47 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::config::id;
 use crate::observe::hot_keys::{HotKey, HotKeys, merge};
 
+const HOTKEYS: Spec = Spec {
+    name: "hotkeys",
+    summary: "A container for commands about the most used keys.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
-    specs::HOTKEYS,
-    &[
-        Command::new(specs::HOTKEYS_GET, get),
-        Command::new(specs::HOTKEYS_HELP, help),
-        Command::new(specs::HOTKEYS_RESET, reset),
-    ],
+    HOTKEYS,
+    &[Command::new(HOTKEYS_GET, get), Command::new(HOTKEYS_HELP, help), Command::new(HOTKEYS_RESET, reset)],
 )];
 
 // COMPAT(observability): HOTKEYS has the name of a command of Redis 8.6, but it always runs: HOTKEYS GET [COUNT n]
 // reports the most frequently used keys since the start or HOTKEYS RESET, with counts estimated from one of
 // `hotkeys-sample-ratio` commands. Why: sampling is cheap enough to need no start and no end.
 const KEYS_DEFAULT: usize = 16;
+
+const HOTKEYS_GET: Spec = Spec {
+    name: "get",
+    summary: "Returns the most used keys, estimated from a sample of the commands.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(W) where W is the number of workers",
+    arity: -2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    arguments: &[Argument::integer("count").token("COUNT").optional()],
+    ..Spec::BASE
+};
 
 fn get(call: &mut AdminCall<'_>) -> Outcome {
     let count = match read_count(call) {
@@ -95,6 +114,18 @@ fn read_count(call: &AdminCall<'_>) -> Result<usize, &'static str> {
     usize::try_from(count).ok().filter(|&count| count > 0).ok_or("ERR COUNT must be > 0")
 }
 
+const HOTKEYS_RESET: Spec = Spec {
+    name: "reset",
+    summary: "Forgets which keys were used most.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(W) where W is the number of workers",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
+
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
     tables(call).for_each(HotKeys::reset);
     call.node.stats.hot_keys_reset_ms.store(call.now.0, Ordering::Relaxed);
@@ -106,6 +137,17 @@ fn tables(call: &AdminCall<'_>) -> impl Iterator<Item = &'static HotKeys> + use<
     let node = call.node;
     node.stats.threads().iter().map(|thread| &thread.hot_keys)
 }
+
+const HOTKEYS_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

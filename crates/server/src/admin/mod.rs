@@ -1,7 +1,5 @@
 //! Commands of the session and of the server: what is not about keys alone.
 
-pub mod specs;
-
 mod client;
 mod cluster;
 mod command;
@@ -111,3 +109,6 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     pubsub::COMMANDS,
     server::COMMANDS,
 ];
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,20 @@
 //! MONITOR.
 
 use isotherm_commands::Outcome;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 
-pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(specs::MONITOR, monitor)];
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(MONITOR, monitor)];
+
+const MONITOR: Spec = Spec {
+    name: "monitor",
+    summary: "Listens for all requests received by the server in real-time.",
+    group: Group::Server,
+    arity: 1,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    ..Spec::BASE
+};
 
 /// A session that monitors already gets no reply, as in Valkey.
 fn monitor(call: &mut AdminCall<'_>) -> Outcome {

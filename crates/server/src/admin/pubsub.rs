@@ -2,32 +2,79 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::effects::pubsub::Kind;
 
+const PUBSUB: Spec = Spec {
+    name: "pubsub",
+    summary: "A container for Pub/Sub commands.",
+    since: "2.8.0",
+    group: Group::PubSub,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
 pub const COMMANDS: &[Command<AdminHandler>] = &[
-    Command::new(specs::SUBSCRIBE, |call| subscribe(call, Kind::Channel, "subscribe")),
-    Command::new(specs::UNSUBSCRIBE, |call| unsubscribe(call, Kind::Channel, "unsubscribe")),
-    Command::new(specs::PSUBSCRIBE, |call| subscribe(call, Kind::Pattern, "psubscribe")),
-    Command::new(specs::PUNSUBSCRIBE, |call| unsubscribe(call, Kind::Pattern, "punsubscribe")),
-    Command::new(specs::SSUBSCRIBE, |call| subscribe(call, Kind::ShardChannel, "ssubscribe")),
-    Command::new(specs::SUNSUBSCRIBE, |call| unsubscribe(call, Kind::ShardChannel, "sunsubscribe")),
-    Command::new(specs::PUBLISH, |call| publish(call, false)),
-    Command::new(specs::SPUBLISH, |call| publish(call, true)),
+    Command::new(SUBSCRIBE, |call| subscribe(call, Kind::Channel, "subscribe")),
+    Command::new(UNSUBSCRIBE, |call| unsubscribe(call, Kind::Channel, "unsubscribe")),
+    Command::new(PSUBSCRIBE, |call| subscribe(call, Kind::Pattern, "psubscribe")),
+    Command::new(PUNSUBSCRIBE, |call| unsubscribe(call, Kind::Pattern, "punsubscribe")),
+    Command::new(SSUBSCRIBE, |call| subscribe(call, Kind::ShardChannel, "ssubscribe")),
+    Command::new(SUNSUBSCRIBE, |call| unsubscribe(call, Kind::ShardChannel, "sunsubscribe")),
+    Command::new(PUBLISH, |call| publish(call, false)),
+    Command::new(SPUBLISH, |call| publish(call, true)),
     Command::container(
-        specs::PUBSUB,
+        PUBSUB,
         &[
-            Command::new(specs::PUBSUB_CHANNELS, |call| channels(call, Kind::Channel)),
-            Command::new(specs::PUBSUB_HELP, help),
-            Command::new(specs::PUBSUB_NUMPAT, numpat),
-            Command::new(specs::PUBSUB_NUMSUB, |call| numsub(call, Kind::Channel)),
-            Command::new(specs::PUBSUB_SHARDCHANNELS, |call| channels(call, Kind::ShardChannel)),
-            Command::new(specs::PUBSUB_SHARDNUMSUB, |call| numsub(call, Kind::ShardChannel)),
+            Command::new(PUBSUB_CHANNELS, |call| channels(call, Kind::Channel)),
+            Command::new(PUBSUB_HELP, help),
+            Command::new(PUBSUB_NUMPAT, numpat),
+            Command::new(PUBSUB_NUMSUB, |call| numsub(call, Kind::Channel)),
+            Command::new(PUBSUB_SHARDCHANNELS, |call| channels(call, Kind::ShardChannel)),
+            Command::new(PUBSUB_SHARDNUMSUB, |call| numsub(call, Kind::ShardChannel)),
         ],
     ),
 ];
+
+const SUBSCRIBE: Spec = Spec {
+    name: "subscribe",
+    summary: "Listens for messages published to channels.",
+    since: "2.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of channels to subscribe to.",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
+    arguments: &[Argument::string("channel").multiple()],
+    ..Spec::BASE
+};
+
+const PSUBSCRIBE: Spec = Spec {
+    name: "psubscribe",
+    summary: "Listens for messages published to channels that match one or more patterns.",
+    since: "2.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of patterns to subscribe to.",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
+    arguments: &[Argument::pattern("pattern").multiple()],
+    ..Spec::BASE
+};
+
+const SSUBSCRIBE: Spec = Spec {
+    name: "ssubscribe",
+    summary: "Listens for messages published to shard channels.",
+    since: "7.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of shard channels to subscribe to.",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
+    key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::NOT_KEY)],
+    arguments: &[Argument::string("shardchannel").multiple()],
+    ..Spec::BASE
+};
 
 fn subscribe(call: &mut AdminCall<'_>, kind: Kind, word: &str) -> Outcome {
     // The other two are let through for clients that have always done so.
@@ -41,6 +88,43 @@ fn subscribe(call: &mut AdminCall<'_>, kind: Kind, word: &str) -> Outcome {
     }
     Outcome::Done
 }
+
+const UNSUBSCRIBE: Spec = Spec {
+    name: "unsubscribe",
+    summary: "Stops listening to messages posted to channels.",
+    since: "2.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of channels to unsubscribe.",
+    arity: -1,
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
+    arguments: &[Argument::string("channel").optional().multiple()],
+    ..Spec::BASE
+};
+
+const PUNSUBSCRIBE: Spec = Spec {
+    name: "punsubscribe",
+    summary: "Stops listening to messages published to channels that match one or more patterns.",
+    since: "2.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of patterns to unsubscribe.",
+    arity: -1,
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
+    arguments: &[Argument::pattern("pattern").optional().multiple()],
+    ..Spec::BASE
+};
+
+const SUNSUBSCRIBE: Spec = Spec {
+    name: "sunsubscribe",
+    summary: "Stops listening to messages posted to shard channels.",
+    since: "7.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of shard channels to unsubscribe.",
+    arity: -1,
+    flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
+    key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::NOT_KEY)],
+    arguments: &[Argument::string("shardchannel").optional().multiple()],
+    ..Spec::BASE
+};
 
 fn unsubscribe(call: &mut AdminCall<'_>, kind: Kind, word: &str) -> Outcome {
     if call.args.len() > 1 {
@@ -72,6 +156,31 @@ fn answer(call: &mut AdminCall<'_>, kind: Kind, word: &str, name: Option<&[u8]>)
     call.reply.integer(call.session.subscriptions(kind) as i64);
 }
 
+const PUBLISH: Spec = Spec {
+    name: "publish",
+    summary: "Posts a message to a channel.",
+    since: "2.0.0",
+    group: Group::PubSub,
+    complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
+    arity: 3,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::MAY_REPLICATE),
+    arguments: &[Argument::string("channel"), Argument::string("message")],
+    ..Spec::BASE
+};
+
+const SPUBLISH: Spec = Spec {
+    name: "spublish",
+    summary: "Posts a message to a shard channel.",
+    since: "7.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.",
+    arity: 3,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::MAY_REPLICATE),
+    key_specs: &[KeySpec::one(1, KeyFlags::NOT_KEY)],
+    arguments: &[Argument::string("shardchannel"), Argument::string("message")],
+    ..Spec::BASE
+};
+
 fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     let from = Some(call.session.shared.worker);
     let receivers =
@@ -81,6 +190,30 @@ fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
 }
 
 // ---- PUBSUB ----
+
+const PUBSUB_CHANNELS: Spec = Spec {
+    name: "channels",
+    summary: "Returns the active channels.",
+    since: "2.8.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
+    arguments: &[Argument::pattern("pattern").optional()],
+    ..Spec::BASE
+};
+
+const PUBSUB_SHARDCHANNELS: Spec = Spec {
+    name: "shardchannels",
+    summary: "Returns the active shard channels.",
+    since: "7.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
+    arguments: &[Argument::pattern("pattern").optional()],
+    ..Spec::BASE
+};
 
 fn channels(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     if call.args.len() > 3 {
@@ -93,6 +226,30 @@ fn channels(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     Outcome::Done
 }
 
+const PUBSUB_NUMSUB: Spec = Spec {
+    name: "numsub",
+    summary: "Returns a count of subscribers to channels.",
+    since: "2.8.0",
+    group: Group::PubSub,
+    complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
+    arguments: &[Argument::string("channel").optional().multiple()],
+    ..Spec::BASE
+};
+
+const PUBSUB_SHARDNUMSUB: Spec = Spec {
+    name: "shardnumsub",
+    summary: "Returns the count of subscribers of shard channels.",
+    since: "7.0.0",
+    group: Group::PubSub,
+    complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
+    arity: -2,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
+    arguments: &[Argument::string("shardchannel").optional().multiple()],
+    ..Spec::BASE
+};
+
 fn numsub(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     let names = call.args.from(2);
     call.reply.array(names.len() * 2);
@@ -103,10 +260,32 @@ fn numsub(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     Outcome::Done
 }
 
+const PUBSUB_NUMPAT: Spec = Spec {
+    name: "numpat",
+    summary: "Returns a count of unique pattern subscriptions.",
+    since: "2.8.0",
+    group: Group::PubSub,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
+    ..Spec::BASE
+};
+
 fn numpat(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(call.node.pubsub.count(Kind::Pattern) as i64);
     Outcome::Done
 }
+
+const PUBSUB_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "6.2.0",
+    group: Group::PubSub,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

@@ -1,24 +1,36 @@
 //! Commands about the server as a whole: TIME, INFO, SHUTDOWN, ROLE, LOLWUT.
 
 use isotherm_commands::Outcome;
-use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::mail::letter::ControlLetter;
 use crate::observe::info;
 use crate::process::logo;
 use crate::process::shutdown::{Options, may_end};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
-    Command::new(specs::TIME, time),
+    Command::new(TIME, time),
     // The keyspace section counts keys.
-    Command::new(Spec { reach: Reach::Each, ..specs::INFO }, info),
-    Command::new(specs::SHUTDOWN, shutdown),
-    Command::new(specs::ROLE, role),
-    Command::new(specs::LOLWUT, lolwut),
+    Command::new(INFO, info),
+    Command::new(SHUTDOWN, shutdown),
+    Command::new(ROLE, role),
+    Command::new(LOLWUT, lolwut),
 ];
+
+const ROLE: Spec = Spec {
+    name: "role",
+    summary: "Returns the replication role.",
+    since: "2.8.12",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 1,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
+    acl: AclCategories::ADMIN.or(AclCategories::DANGEROUS),
+    ..Spec::BASE
+};
 
 /// A primary, what it has sent, and its replicas.
 fn role(call: &mut AdminCall<'_>) -> Outcome {
@@ -28,6 +40,18 @@ fn role(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.array(0);
     Outcome::Done
 }
+
+const LOLWUT: Spec = Spec {
+    name: "lolwut",
+    summary: "Displays computer art and the server version.",
+    since: "5.0.0",
+    group: Group::Server,
+    complexity: "",
+    arity: -1,
+    flags: Flags::READONLY.or(Flags::FAST),
+    arguments: &[Argument::integer("version").token("VERSION").optional()],
+    ..Spec::BASE
+};
 
 /// A picture. `VERSION n` would choose one of several.
 fn lolwut(call: &mut AdminCall<'_>) -> Outcome {
@@ -40,6 +64,17 @@ fn lolwut(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const TIME: Spec = Spec {
+    name: "time",
+    summary: "Returns the server time.",
+    since: "2.6.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    flags: Flags::LOADING.or(Flags::STALE).or(Flags::FAST),
+    tips: &["nondeterministic_output"],
+    ..Spec::BASE
+};
+
 fn time(call: &mut AdminCall<'_>) -> Outcome {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     call.reply.array(2);
@@ -48,6 +83,21 @@ fn time(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const INFO: Spec = Spec {
+    name: "info",
+    summary: "Returns information and statistics about the server.",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: -1,
+    flags: Flags::LOADING.or(Flags::STALE).or(Flags::ASKS_SYSTEM),
+    acl: AclCategories::DANGEROUS,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    history: &[("7.0.0", "Added support for taking multiple section arguments.")],
+    arguments: &[Argument::string("section").optional().multiple()],
+    reach: Reach::Each,
+    ..Spec::BASE
+};
+
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     let asked: Vec<&[u8]> = call.args.from(1).iter().collect();
     let mut snapshot = call.snapshot();
@@ -55,6 +105,46 @@ fn info(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.verbatim("txt", info::text(&snapshot, &asked).as_bytes());
     Outcome::Done
 }
+
+const SHUTDOWN: Spec = Spec {
+    name: "shutdown",
+    summary: "Synchronously saves the database(s) to disk and shuts down the server.",
+    group: Group::Server,
+    complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
+    arity: -1,
+    flags: Flags::ADMIN
+        .or(Flags::NOSCRIPT)
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::NO_MULTI)
+        .or(Flags::ALLOW_BUSY),
+    history: &[
+        ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
+        ("9.0.0", "Added the `SAFE` and `FAILOVER` modifiers."),
+    ],
+    arguments: &[Argument::one_of(
+        "abort-selector",
+        &[
+            Argument::block(
+                "save-selector-block",
+                &[
+                    Argument::one_of(
+                        "save-selector",
+                        &[Argument::pure_token("nosave", "NOSAVE"), Argument::pure_token("save", "SAVE")],
+                    )
+                    .optional(),
+                    Argument::pure_token("now", "NOW").since("7.0.0").optional(),
+                    Argument::pure_token("force", "FORCE").since("7.0.0").optional(),
+                    Argument::pure_token("safe", "SAFE").since("9.0.0").optional(),
+                    Argument::pure_token("failover", "FAILOVER").since("9.0.0").optional(),
+                ],
+            ),
+            Argument::pure_token("abort", "ABORT").since("7.0.0"),
+        ],
+    )
+    .optional()],
+    ..Spec::BASE
+};
 
 fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
     let (mut options, mut abort) = (Options::default(), false);

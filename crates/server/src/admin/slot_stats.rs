@@ -1,6 +1,7 @@
 //! CLUSTER SLOT-STATS: what each slot holds and what its commands cost. A lone server has all slots, and answers too.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{Slot, SlotSize};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::parse_i64;
@@ -31,6 +32,39 @@ struct Stats {
     sizes: Vec<SlotSize>,
     uses: Option<Vec<SlotUse>>,
 }
+
+pub const CLUSTER_SLOT_STATS: Spec = Spec {
+    name: "slot-stats",
+    summary: "Return an array of slot usage statistics for slots assigned to the current node.",
+    since: "8.0.0",
+    group: Group::Cluster,
+    complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
+    arity: -4,
+    flags: Flags::STALE.or(Flags::LOADING),
+    tips: &["nondeterministic_output", "request_policy:all_shards"],
+    arguments: &[Argument::one_of(
+        "filter",
+        &[
+            Argument::block("slotsrange", &[Argument::integer("start-slot"), Argument::integer("end-slot")])
+                .token("SLOTSRANGE"),
+            Argument::block(
+                "orderby",
+                &[
+                    Argument::string("metric"),
+                    Argument::integer("limit").token("LIMIT").optional(),
+                    Argument::one_of(
+                        "order",
+                        &[Argument::pure_token("asc", "ASC"), Argument::pure_token("desc", "DESC")],
+                    )
+                    .optional(),
+                ],
+            )
+            .token("ORDERBY"),
+        ],
+    )],
+    reach: Reach::Each,
+    ..Spec::BASE
+};
 
 pub fn slot_stats(call: &mut AdminCall<'_>) -> Outcome {
     let counts = call.node.config.flag(id("cluster-slot-stats-enabled"));

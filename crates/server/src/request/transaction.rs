@@ -14,7 +14,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKeys, HashedKeys};
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{
     Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, Keyspace, NoEffects, Slot, Txn, UnixMs, Want,
     Watcher,
@@ -24,7 +24,7 @@ use isotherm_stdx::steps;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::admin::{AdminCall, AdminHandler, specs};
+use crate::admin::{AdminCall, AdminHandler};
 use crate::request::follow_up;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Timed;
@@ -32,25 +32,56 @@ use crate::request::registry::Entry;
 use crate::request::turn::Turn;
 use crate::session::{Queued, Session, WatchList};
 use isotherm_allocator::class_bytes;
-use isotherm_commands::spec::{Reach, Spec};
 
 /// What a watched key takes beside its name: its place in the session's set (24 B and a byte of the table) and in the
 /// partition's table (a pointer to the name, a list of one, a byte), where a third of the places is empty.
 const WATCHED_KEY_BYTES: usize = (25 + 16 + 16 + 1) * 3 / 2;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
-    Command::new(specs::MULTI, multi),
-    Command::new(Spec { reach: Reach::Queue, ..specs::EXEC }, exec),
-    Command::new(specs::DISCARD, discard),
-    Command::new(Spec { reach: Reach::Parts, ..specs::WATCH }, watch),
-    Command::new(specs::UNWATCH, unwatch),
+    Command::new(MULTI, multi),
+    Command::new(EXEC, exec),
+    Command::new(DISCARD, discard),
+    Command::new(WATCH, watch),
+    Command::new(UNWATCH, unwatch),
 ];
+
+const MULTI: Spec = Spec {
+    name: "multi",
+    summary: "Starts a transaction.",
+    since: "1.2.0",
+    group: Group::Transactions,
+    complexity: "O(1)",
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::NO_MULTI)
+        .or(Flags::ALLOW_BUSY),
+    acl: AclCategories::TRANSACTION,
+    ..Spec::BASE
+};
 
 fn multi(call: &mut AdminCall<'_>) -> Outcome {
     call.session.multi = Some(Box::default());
     call.reply.ok();
     Outcome::Done
 }
+
+const DISCARD: Spec = Spec {
+    name: "discard",
+    summary: "Discards a transaction.",
+    since: "2.0.0",
+    group: Group::Transactions,
+    complexity: "O(N), when N is the number of queued commands",
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::ALLOW_BUSY)
+        .or(Flags::NEVER_QUEUED),
+    acl: AclCategories::TRANSACTION,
+    ..Spec::BASE
+};
 
 fn discard(call: &mut AdminCall<'_>) -> Outcome {
     if call.session.multi.is_none() {
@@ -61,6 +92,26 @@ fn discard(call: &mut AdminCall<'_>) -> Outcome {
     }
     Outcome::Done
 }
+
+const WATCH: Spec = Spec {
+    name: "watch",
+    summary: "Monitors changes to keys to determine the execution of a transaction.",
+    since: "2.2.0",
+    group: Group::Transactions,
+    complexity: "O(1) for every key.",
+    arity: -2,
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::FAST)
+        .or(Flags::NO_MULTI)
+        .or(Flags::ALLOW_BUSY),
+    acl: AclCategories::TRANSACTION,
+    key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RO)],
+    arguments: &[Argument::key("key", 0).multiple()],
+    reach: Reach::Parts,
+    ..Spec::BASE
+};
 
 fn watch(call: &mut AdminCall<'_>) -> Outcome {
     // A session whose transaction fails anyway need not watch more.
@@ -104,6 +155,17 @@ fn part_by_part(
         held.release();
     }
 }
+
+const UNWATCH: Spec = Spec {
+    name: "unwatch",
+    summary: "Forgets about watched keys of a transaction.",
+    since: "2.2.0",
+    group: Group::Transactions,
+    complexity: "O(1)",
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::ALLOW_BUSY),
+    acl: AclCategories::TRANSACTION,
+    ..Spec::BASE
+};
 
 fn unwatch(call: &mut AdminCall<'_>) -> Outcome {
     unwatch_all(call.session, &mut call.exec.held);
@@ -167,6 +229,22 @@ pub fn add_locks(locks: &mut LockSet, keyspace: &Keyspace, session: &Session) {
         locks.add(keyspace.partition_of(Slot::of_key(name)));
     }
 }
+
+const EXEC: Spec = Spec {
+    name: "exec",
+    summary: "Executes all commands in a transaction.",
+    since: "1.2.0",
+    group: Group::Transactions,
+    complexity: "Depends on commands in the transaction",
+    flags: Flags::NOSCRIPT
+        .or(Flags::LOADING)
+        .or(Flags::STALE)
+        .or(Flags::SKIP_SLOWLOG)
+        .or(Flags::NEVER_QUEUED),
+    acl: AclCategories::TRANSACTION,
+    reach: Reach::Queue,
+    ..Spec::BASE
+};
 
 /// Everything that the queue touches and all that is watched is held.
 fn exec(call: &mut AdminCall<'_>) -> Outcome {

@@ -1,53 +1,57 @@
 //! CLIENT and its subcommands.
-//!
-//! What reaches into other connections (KILL, PAUSE) has happened when its reply leaves: no command that it should have stopped
-//! is running any more. PAUSE holds the gate for it. KILL looks for its clients while nothing is locked, and then waits
-//! until whatever was running has let go its partitions. What was admitted and waits for its locks asks again when it has
-//! them (`Dispatcher::run_timed`).
 
 mod filter;
 mod line;
+mod others;
 mod tracking;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
-use isotherm_stdx::{UnixMs, parse_i64};
+use isotherm_stdx::UnixMs;
 
 use super::connection::{client_name, plain_word};
-use super::{AdminCall, AdminHandler, specs};
-use crate::mail::letter::Without;
+use super::{AdminCall, AdminHandler};
 use crate::node::Node;
-use crate::request::blocking;
-use crate::session::{Attention, ClientShared, ReplyMode};
-use filter::Filter;
+use crate::session::{ClientShared, ReplyMode};
 use line::Reader;
 pub use line::short as client_name_line;
 
+const CLIENT: Spec = Spec {
+    name: "client",
+    summary: "A container for client connection commands.",
+    since: "2.4.0",
+    group: Group::Connection,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    flags: Flags::KEEPS_CACHING,
+    ..Spec::BASE
+};
+
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
-    specs::CLIENT,
+    CLIENT,
     &[
-        Command::new(specs::CLIENT_CACHING, tracking::caching),
-        Command::new(specs::CLIENT_CAPA, capa),
-        Command::new(specs::CLIENT_GETNAME, get_name),
-        Command::new(specs::CLIENT_GETREDIR, tracking::get_redir),
-        Command::new(specs::CLIENT_HELP, help),
-        Command::new(specs::CLIENT_ID, id),
-        Command::new(specs::CLIENT_IMPORT_SOURCE, import_source),
-        Command::new(specs::CLIENT_INFO, info),
-        Command::new(Spec { reach: Reach::Each, ..specs::CLIENT_KILL }, kill),
-        Command::new(specs::CLIENT_LIST, list),
-        Command::new(specs::CLIENT_NO_EVICT, no_evict),
-        Command::new(specs::CLIENT_NO_TOUCH, no_touch),
-        Command::new(Spec { reach: Reach::All, ..specs::CLIENT_PAUSE }, pause),
-        Command::new(specs::CLIENT_REPLY, reply),
-        Command::new(specs::CLIENT_SETINFO, set_info),
-        Command::new(specs::CLIENT_SETNAME, set_name),
-        Command::new(Spec { reach: Reach::Each, ..specs::CLIENT_TRACKING }, tracking::tracking),
-        Command::new(specs::CLIENT_TRACKINGINFO, tracking::tracking_info),
-        Command::new(specs::CLIENT_UNBLOCK, unblock),
-        Command::new(specs::CLIENT_UNPAUSE, unpause),
+        Command::new(tracking::CLIENT_CACHING, tracking::caching),
+        Command::new(CLIENT_CAPA, capa),
+        Command::new(CLIENT_GETNAME, get_name),
+        Command::new(tracking::CLIENT_GETREDIR, tracking::get_redir),
+        Command::new(CLIENT_HELP, help),
+        Command::new(CLIENT_ID, id),
+        Command::new(CLIENT_IMPORT_SOURCE, import_source),
+        Command::new(CLIENT_INFO, info),
+        Command::new(others::CLIENT_KILL, others::kill),
+        Command::new(others::CLIENT_LIST, others::list),
+        Command::new(CLIENT_NO_EVICT, no_evict),
+        Command::new(CLIENT_NO_TOUCH, no_touch),
+        Command::new(others::CLIENT_PAUSE, others::pause),
+        Command::new(CLIENT_REPLY, reply),
+        Command::new(CLIENT_SETINFO, set_info),
+        Command::new(CLIENT_SETNAME, set_name),
+        Command::new(tracking::CLIENT_TRACKING, tracking::tracking),
+        Command::new(tracking::CLIENT_TRACKINGINFO, tracking::tracking_info),
+        Command::new(others::CLIENT_UNBLOCK, others::unblock),
+        Command::new(others::CLIENT_UNPAUSE, others::unpause),
     ],
 )];
 
@@ -60,10 +64,34 @@ pub fn client_line(node: &Node, client: &ClientShared, now: UnixMs) -> String {
 
 // ---- about itself ----
 
+const CLIENT_ID: Spec = Spec {
+    name: "id",
+    summary: "Returns the unique client ID of the connection.",
+    since: "5.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
+
 fn id(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(call.session.id() as i64);
     Outcome::Done
 }
+
+const CLIENT_GETNAME: Spec = Spec {
+    name: "getname",
+    summary: "Returns the name of the connection.",
+    since: "2.6.9",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
 
 fn get_name(call: &mut AdminCall<'_>) -> Outcome {
     let names = call.session.shared.names();
@@ -75,6 +103,20 @@ fn get_name(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const CLIENT_SETNAME: Spec = Spec {
+    name: "setname",
+    summary: "Sets the connection name.",
+    since: "2.6.9",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    arguments: &[Argument::string("connection-name")],
+    ..Spec::BASE
+};
+
 fn set_name(call: &mut AdminCall<'_>) -> Outcome {
     match client_name(call.args.get(2)) {
         Ok(name) => {
@@ -85,6 +127,23 @@ fn set_name(call: &mut AdminCall<'_>) -> Outcome {
     }
     Outcome::Done
 }
+
+const CLIENT_SETINFO: Spec = Spec {
+    name: "setinfo",
+    summary: "Sets information specific to the client or connection.",
+    since: "7.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 4,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    arguments: &[Argument::one_of(
+        "attr",
+        &[Argument::string("libname").token("LIB-NAME"), Argument::string("libver").token("LIB-VER")],
+    )],
+    ..Spec::BASE
+};
 
 fn set_info(call: &mut AdminCall<'_>) -> Outcome {
     let (attribute, value) = (call.args.get(2), plain_word(call.args.get(3)));
@@ -103,6 +162,19 @@ fn set_info(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.ok();
     Outcome::Done
 }
+
+const CLIENT_INFO: Spec = Spec {
+    name: "info",
+    summary: "Returns information about the connection.",
+    since: "6.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    tips: &["nondeterministic_output"],
+    ..Spec::BASE
+};
 
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     call.session.publish(call.now.0);
@@ -125,6 +197,22 @@ fn on_or_off(call: &mut AdminCall<'_>) -> Option<bool> {
     None
 }
 
+const CLIENT_NO_EVICT: Spec = Spec {
+    name: "no-evict",
+    summary: "Sets the client eviction mode of the connection.",
+    since: "7.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ALLOW_BUSY.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::one_of(
+        "enabled",
+        &[Argument::pure_token("on", "ON"), Argument::pure_token("off", "OFF")],
+    )],
+    ..Spec::BASE
+};
+
 fn no_evict(call: &mut AdminCall<'_>) -> Outcome {
     if let Some(on) = on_or_off(call) {
         call.session.no_evict = on;
@@ -132,12 +220,44 @@ fn no_evict(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const CLIENT_NO_TOUCH: Spec = Spec {
+    name: "no-touch",
+    summary: "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
+    since: "7.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::one_of(
+        "enabled",
+        &[Argument::pure_token("on", "ON"), Argument::pure_token("off", "OFF")],
+    )],
+    ..Spec::BASE
+};
+
 fn no_touch(call: &mut AdminCall<'_>) -> Outcome {
     if let Some(on) = on_or_off(call) {
         call.session.no_touch = on;
     }
     Outcome::Done
 }
+
+const CLIENT_IMPORT_SOURCE: Spec = Spec {
+    name: "import-source",
+    summary: "Marks this client as an import source when the server is in import mode.",
+    since: "8.1.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::one_of(
+        "enabled",
+        &[Argument::pure_token("on", "ON"), Argument::pure_token("off", "OFF")],
+    )],
+    ..Spec::BASE
+};
 
 fn import_source(call: &mut AdminCall<'_>) -> Outcome {
     if !call.node.config.import_mode() && !call.args.get(2).eq_ignore_ascii_case(b"off") {
@@ -148,12 +268,45 @@ fn import_source(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const CLIENT_CAPA: Spec = Spec {
+    name: "capa",
+    summary: "A client claims its capability.",
+    since: "8.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: -3,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::string("capability").multiple()],
+    ..Spec::BASE
+};
+
 /// What a client is capable of; unknown abilities are no mistake.
 fn capa(call: &mut AdminCall<'_>) -> Outcome {
     call.session.redirects |= call.args.from(2).iter().any(|word| word.eq_ignore_ascii_case(b"redirect"));
     call.reply.ok();
     Outcome::Done
 }
+
+const CLIENT_REPLY: Spec = Spec {
+    name: "reply",
+    summary: "Instructs the server whether to reply to commands.",
+    since: "3.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::NO_MULTI).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::one_of(
+        "action",
+        &[
+            Argument::pure_token("on", "ON"),
+            Argument::pure_token("off", "OFF"),
+            Argument::pure_token("skip", "SKIP"),
+        ],
+    )],
+    ..Spec::BASE
+};
 
 fn reply(call: &mut AdminCall<'_>) -> Outcome {
     let word = call.args.get(2);
@@ -172,126 +325,17 @@ fn reply(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-// ---- about all ----
-
-fn list(call: &mut AdminCall<'_>) -> Outcome {
-    call.session.publish(call.now.0);
-    let filter = match call.args.len() {
-        2 => Ok(Filter::default()),
-        3 => Err(errors::SYNTAX.into()),
-        _ => Filter::read(call.args.from(2), call.node.config.databases(), false),
-    };
-    let filter = match filter {
-        Ok(filter) => filter,
-        Err(text) => {
-            call.reply.error(text);
-            return Outcome::Done;
-        }
-    };
-    let mut text = Vec::new();
-    for client in call.node.clients.all().iter().filter(|client| !client.is_asked(Attention::KILL)) {
-        if filter.matches(client, call.session.id(), call.now) {
-            let is_asking = client.id == call.session.id();
-            let reader = Reader::Client(if is_asking { call.args.bytes_total() as u64 } else { 0 });
-            line::push(&mut text, call.node, client, call.now, reader);
-        }
-    }
-    call.reply.verbatim("txt", &text);
-    Outcome::Done
-}
-
-fn kill(call: &mut AdminCall<'_>) -> Outcome {
-    call.session.publish(call.now.0);
-    let by_address = call.args.len() == 3;
-    let filter = if by_address {
-        Ok(Filter::of_address(call.args.get(2)))
-    } else {
-        Filter::read(call.args.from(2), call.node.config.databases(), true)
-    };
-    let filter = match filter {
-        Ok(filter) => filter,
-        Err(text) => {
-            call.reply.error(text);
-            return Outcome::Done;
-        }
-    };
-    let mut killed = 0;
-    for client in call.node.clients.all() {
-        let is_leaving = client.is_asked(Attention::KILL);
-        if is_leaving || !filter.matches(&client, call.session.id(), call.now) {
-            continue;
-        }
-        killed += 1;
-        // Its own end waits until it has been told.
-        if client.id == call.session.id() {
-            call.session.close_after_reply = true;
-        } else {
-            call.node.clients.kill(&call.node.mail, &client);
-        }
-    }
-    if killed > 0 {
-        call.survey().pass();
-    }
-    match (by_address, killed) {
-        (true, 0) => call.reply.error(errors::NO_SUCH_CLIENT),
-        (true, _) => call.reply.ok(),
-        (false, killed) => call.reply.integer(killed),
-    }
-    Outcome::Done
-}
-
-fn pause(call: &mut AdminCall<'_>) -> Outcome {
-    // With more arguments Valkey looks at none of them.
-    let mode = if call.args.len() == 4 { call.args.get(3) } else { b"all" };
-    let writes_only = mode.eq_ignore_ascii_case(b"write");
-    if !writes_only && !mode.eq_ignore_ascii_case(b"all") {
-        call.reply.error("ERR CLIENT PAUSE mode must be WRITE or ALL");
-        return Outcome::Done;
-    }
-    let end_ms = match parse_i64(call.args.get(2)) {
-        None => Err("ERR timeout is not an integer or out of range"),
-        Some(..0) => Err(errors::TIMEOUT_NEGATIVE),
-        Some(timeout_ms) => call.now.0.checked_add(timeout_ms).ok_or("ERR timeout is out of range"),
-    };
-    match end_ms {
-        Ok(end_ms) => {
-            call.node.pause.begin(&call.node.mail, end_ms, writes_only);
-            // One of no time at all is over before the next command.
-            call.node.pause.end_if_over(&call.node.mail, call.now);
-            call.reply.ok();
-        }
-        Err(text) => call.reply.error(text),
-    }
-    Outcome::Done
-}
-
-fn unpause(call: &mut AdminCall<'_>) -> Outcome {
-    call.node.pause.end(&call.node.mail);
-    call.reply.ok();
-    Outcome::Done
-}
-
-fn unblock(call: &mut AdminCall<'_>) -> Outcome {
-    // With more words than that nobody looks at them.
-    let reason = call.args.try_get(3).filter(|_| call.args.len() == 4);
-    if let Some(reason) = reason
-        && !reason.eq_ignore_ascii_case(b"timeout")
-        && !reason.eq_ignore_ascii_case(b"error")
-    {
-        call.reply.error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
-        return Outcome::Done;
-    }
-    let Some(id) = parse_i64(call.args.get(2)) else {
-        call.reply.error(errors::NOT_AN_INTEGER);
-        return Outcome::Done;
-    };
-    let is_error = reason.is_some_and(|reason| reason.eq_ignore_ascii_case(b"error"));
-    let how = if is_error { Without::Error } else { Without::TimedOut };
-    let client = u64::try_from(id).ok().and_then(|id| call.node.clients.get(id));
-    let unblocked = client.is_some_and(|client| blocking::unblock(&client, how));
-    call.reply.integer(i64::from(unblocked));
-    Outcome::Done
-}
+const CLIENT_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "5.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(call.reply, "CLIENT", HELP);

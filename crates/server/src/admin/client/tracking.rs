@@ -1,6 +1,7 @@
 //! CLIENT TRACKING and what belongs to it.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::{parse_i64, steps};
 
@@ -18,6 +19,28 @@ struct Options<'a> {
     noloop: bool,
     prefixes: Vec<&'a [u8]>,
 }
+
+pub const CLIENT_TRACKING: Spec = Spec {
+    name: "tracking",
+    summary: "Controls server-assisted client-side caching for the connection.",
+    since: "6.0.0",
+    group: Group::Connection,
+    complexity: "O(1). Some options may introduce additional complexity.",
+    arity: -3,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[
+        Argument::one_of("status", &[Argument::pure_token("on", "ON"), Argument::pure_token("off", "OFF")]),
+        Argument::integer("client-id").token("REDIRECT").optional(),
+        Argument::string("prefix").token("PREFIX").optional().multiple_token(),
+        Argument::pure_token("bcast", "BCAST").optional(),
+        Argument::pure_token("optin", "OPTIN").optional(),
+        Argument::pure_token("optout", "OPTOUT").optional(),
+        Argument::pure_token("noloop", "NOLOOP").optional(),
+    ],
+    reach: Reach::Each,
+    ..Spec::BASE
+};
 
 pub fn tracking(call: &mut AdminCall<'_>) -> Outcome {
     match change(call) {
@@ -168,6 +191,22 @@ fn first_overlapping<'a>(existing: impl Iterator<Item = &'a [u8]>, prefixes: &[&
     first
 }
 
+pub const CLIENT_CACHING: Spec = Spec {
+    name: "caching",
+    summary: "Instructs the server whether to track the keys in the next request.",
+    since: "6.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    arguments: &[Argument::one_of(
+        "mode",
+        &[Argument::pure_token("yes", "YES"), Argument::pure_token("no", "NO")],
+    )],
+    ..Spec::BASE
+};
+
 pub fn caching(call: &mut AdminCall<'_>) -> Outcome {
     let Some(tracking) = call.session.listening.as_mut().and_then(|listening| listening.tracking.as_mut())
     else {
@@ -199,11 +238,35 @@ pub fn caching(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+pub const CLIENT_GETREDIR: Spec = Spec {
+    name: "getredir",
+    summary: "Returns the client ID to which the connection's tracking notifications are redirected.",
+    since: "6.0.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ALLOW_BUSY.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
+
 pub fn get_redir(call: &mut AdminCall<'_>) -> Outcome {
     let redirect = call.session.tracking().map_or(-1, |tracking| tracking.redirect as i64);
     call.reply.integer(redirect);
     Outcome::Done
 }
+
+pub const CLIENT_TRACKINGINFO: Spec = Spec {
+    name: "trackinginfo",
+    summary: "Returns information about server-assisted client-side caching for the connection.",
+    since: "6.2.0",
+    group: Group::Connection,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
+    acl: AclCategories::CONNECTION,
+    ..Spec::BASE
+};
 
 pub fn tracking_info(call: &mut AdminCall<'_>) -> Outcome {
     let tracking = call.session.tracking();

@@ -11,16 +11,15 @@ mod reload;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{Expiry, Lookup, NewValue};
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::process::log;
 
-pub const COMMANDS: &[Command<AdminHandler>] =
-    &[Command::new(Spec { reach: Reach::All, ..specs::DEBUG }, debug)];
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(DEBUG, debug)];
 
 /// A word of DEBUG, and with how many arguments (the words included) it is one.
 struct Word {
@@ -94,6 +93,18 @@ fn rewrite_all(call: &mut AdminCall<'_>) {
     let_go(call);
     let Outcome::Done = super::config::rewrite_file(call, true) else { unreachable!("it is done at once") };
 }
+
+const DEBUG: Spec = Spec {
+    name: "debug",
+    summary: "A container for debugging commands.",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::PROTECTED),
+    doc_flags: &["syscmd"],
+    reach: Reach::All,
+    ..Spec::BASE
+};
 
 fn debug(call: &mut AdminCall<'_>) -> Outcome {
     let name = call.args.get(1);

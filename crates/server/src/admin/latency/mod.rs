@@ -5,25 +5,47 @@ mod graph;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::Command;
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 use isotherm_stdx::steps;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
 use crate::request::registry::Entry;
 
+const LATENCY: Spec = Spec {
+    name: "latency",
+    summary: "A container for latency diagnostics commands.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
-    specs::LATENCY,
+    LATENCY,
     &[
-        Command::new(specs::LATENCY_DOCTOR, doctor),
-        Command::new(specs::LATENCY_GRAPH, graph),
-        Command::new(specs::LATENCY_HELP, help),
-        Command::new(specs::LATENCY_HISTOGRAM, histogram),
-        Command::new(specs::LATENCY_HISTORY, history),
-        Command::new(specs::LATENCY_LATEST, latest),
-        Command::new(specs::LATENCY_RESET, reset),
+        Command::new(LATENCY_DOCTOR, doctor),
+        Command::new(LATENCY_GRAPH, graph),
+        Command::new(LATENCY_HELP, help),
+        Command::new(LATENCY_HISTOGRAM, histogram),
+        Command::new(LATENCY_HISTORY, history),
+        Command::new(LATENCY_LATEST, latest),
+        Command::new(LATENCY_RESET, reset),
     ],
 )];
+
+const LATENCY_LATEST: Spec = Spec {
+    name: "latest",
+    summary: "Returns the latest latency samples for all events.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    ..Spec::BASE
+};
 
 fn latest(call: &mut AdminCall<'_>) -> Outcome {
     let all = call.node.latency.all();
@@ -40,6 +62,19 @@ fn latest(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const LATENCY_HISTORY: Spec = Spec {
+    name: "history",
+    summary: "Returns timestamp-latency samples for an event.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    arguments: &[Argument::string("event")],
+    ..Spec::BASE
+};
+
 fn history(call: &mut AdminCall<'_>) -> Outcome {
     let samples = call.node.latency.get(call.args.get(2)).unwrap_or_default().samples;
     call.reply.array(samples.len());
@@ -51,6 +86,19 @@ fn history(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const LATENCY_RESET: Spec = Spec {
+    name: "reset",
+    summary: "Resets the latency data for one or more events.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: -2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
+    arguments: &[Argument::string("event").optional().multiple()],
+    ..Spec::BASE
+};
+
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
     let names = call.args.from(2);
     let monitor = &call.node.latency;
@@ -61,6 +109,19 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(kinds as i64);
     Outcome::Done
 }
+
+const LATENCY_GRAPH: Spec = Spec {
+    name: "graph",
+    summary: "Returns a latency graph for an event.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 3,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    arguments: &[Argument::string("event")],
+    ..Spec::BASE
+};
 
 fn graph(call: &mut AdminCall<'_>) -> Outcome {
     let name = call.args.get(2);
@@ -75,11 +136,36 @@ fn graph(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const LATENCY_DOCTOR: Spec = Spec {
+    name: "doctor",
+    summary: "Returns a human-readable latency analysis report.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    ..Spec::BASE
+};
+
 fn doctor(call: &mut AdminCall<'_>) -> Outcome {
     let report = doctor::report(call.node, call.now.0.div_euclid(1000));
     call.reply.verbatim("txt", report.as_bytes());
     Outcome::Done
 }
+
+const LATENCY_HISTOGRAM: Spec = Spec {
+    name: "histogram",
+    summary: "Returns the cumulative distribution of latencies of a subset or all commands.",
+    since: "7.0.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of commands with latency information being retrieved.",
+    arity: -2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    arguments: &[Argument::string("command").optional().multiple()],
+    ..Spec::BASE
+};
 
 /// Of all commands, or of those that are named; a container stands for its subcommands. Names of nothing are passed over.
 fn histogram(call: &mut AdminCall<'_>) -> Outcome {
@@ -114,6 +200,17 @@ fn histogram(call: &mut AdminCall<'_>) -> Outcome {
 fn with_subcommands(entry: &'static Entry) -> impl Iterator<Item = &'static Entry> {
     std::iter::once(entry).chain(entry.subcommands.iter().copied())
 }
+
+const LATENCY_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "2.8.13",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

@@ -1,6 +1,7 @@
 //! MEMORY DIFF: what has changed since MEMORY DIFF MARK: by purpose, by type and by prefix.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{ClassBooks, PrefixShare};
 use isotherm_resp::{Reply, errors};
 
@@ -24,6 +25,20 @@ fn mark(call: &mut AdminCall<'_>) -> Mark {
         prefixes: node.keyspace.prefixes(1).map(|report| report.prefixes).unwrap_or_default(),
     }
 }
+
+pub const MEMORY_DIFF: Spec = Spec {
+    name: "diff",
+    summary: "Returns what has changed in memory since a mark, or sets the mark.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of partitions",
+    arity: -2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[Argument::pure_token("mark", "MARK").optional()],
+    flags: Flags::ASKS_SYSTEM.or(Flags::ASKS_MEMORY_MAP),
+    reach: Reach::Each,
+    ..Spec::BASE
+};
 
 /// `MEMORY DIFF [MARK]`
 pub fn diff(call: &mut AdminCall<'_>) -> Outcome {

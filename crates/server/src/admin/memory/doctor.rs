@@ -1,6 +1,7 @@
 //! MEMORY DOCTOR: what is wrong with this server's memory, in words.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 
 use crate::admin::AdminCall;
 
@@ -10,6 +11,18 @@ const DOCTOR_BYTES_MIN: u64 = 5 << 20;
 const PEAK_RATIO: f64 = 1.5;
 const RSS_RATIO: f64 = 1.4;
 const RSS_EXCESS_BYTES_MIN: u64 = 10 << 20;
+
+pub const MEMORY_DOCTOR: Spec = Spec {
+    name: "doctor",
+    summary: "Outputs a memory problems report.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    flags: Flags::ASKS_SYSTEM,
+    ..Spec::BASE
+};
 
 pub fn doctor(call: &mut AdminCall<'_>) -> Outcome {
     let used = call.node.used_memory_bytes();

@@ -2,9 +2,22 @@
 
 use isotherm_allocator::{self as allocator, Format};
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use crate::admin::AdminCall;
+
+pub const MEMORY_PURGE: Spec = Spec {
+    name: "purge",
+    summary: "Asks the allocator to release memory.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "Depends on how much memory is allocated, could be slow",
+    arity: 2,
+    flags: Flags::LOADING,
+    tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
 
 /// Gives back what is free already; the housekeeping does the same by and by.
 pub fn purge(call: &mut AdminCall<'_>) -> Outcome {
@@ -15,6 +28,18 @@ pub fn purge(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.ok();
     Outcome::Done
 }
+
+pub const MEMORY_MALLOC_STATS: Spec = Spec {
+    name: "malloc-stats",
+    summary: "Returns the allocator statistics.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "Depends on how much memory is allocated, could be slow",
+    arity: -2,
+    flags: Flags::LOADING,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    ..Spec::BASE
+};
 
 /// `MEMORY MALLOC-STATS [TEXT | JSON]`; Valkey has the first form only, without a word for it.
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {

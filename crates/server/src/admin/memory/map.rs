@@ -6,11 +6,25 @@
 //! ```
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{ClassBooks, Db, Type};
 
 use super::reply::Row;
 use crate::admin::AdminCall;
 use crate::observe::memory_map::{Line, MemoryMap, Moment};
+
+pub const MEMORY_MAP: Spec = Spec {
+    name: "map",
+    summary: "Tells where every byte of memory is.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of lock stripes and databases; asking the kernel takes some ten milliseconds a gigabyte",
+    arity: 2,
+    reach: Reach::Each,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    flags: Flags::ASKS_SYSTEM.or(Flags::ASKS_MEMORY_MAP),
+    ..Spec::BASE
+};
 
 pub fn map(call: &mut AdminCall<'_>) -> Outcome {
     let node = call.node;

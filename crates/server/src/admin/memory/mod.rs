@@ -12,31 +12,54 @@ mod top;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
-use isotherm_commands::spec::{Command, Reach, Spec};
+use isotherm_commands::spec::*;
 use isotherm_keyspace::Lookup;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
-use super::{AdminCall, AdminHandler, specs};
+use super::{AdminCall, AdminHandler};
+
+const MEMORY: Spec = Spec {
+    name: "memory",
+    summary: "A container for memory diagnostics commands.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
-    specs::MEMORY,
+    MEMORY,
     &[
-        Command::new(Spec { reach: Reach::Each, ..specs::MEMORY_DIFF }, diff::diff),
-        Command::new(specs::MEMORY_DOCTOR, doctor::doctor),
-        Command::new(specs::MEMORY_HELP, help),
-        Command::new(specs::MEMORY_MALLOC_STATS, malloc::stats),
+        Command::new(diff::MEMORY_DIFF, diff::diff),
+        Command::new(doctor::MEMORY_DOCTOR, doctor::doctor),
+        Command::new(MEMORY_HELP, help),
+        Command::new(malloc::MEMORY_MALLOC_STATS, malloc::stats),
         // COMPAT(observability): MEMORY MAP, DIFF, PREFIXES, TOP and PROFILE are Isotherm's. Why: Valkey does not
         // report memory by purpose.
-        Command::new(specs::MEMORY_MAP, map::map),
-        Command::new(specs::MEMORY_PREFIXES, prefixes::prefixes),
-        Command::new(specs::MEMORY_PROFILE, profile::profile),
-        Command::new(specs::MEMORY_PURGE, malloc::purge),
-        Command::new(Spec { reach: Reach::Each, ..specs::MEMORY_STATS }, stats::stats),
-        Command::new(Spec { reach: Reach::Each, ..specs::MEMORY_TOP }, top::top),
-        Command::new(specs::MEMORY_USAGE, usage),
+        Command::new(map::MEMORY_MAP, map::map),
+        Command::new(prefixes::MEMORY_PREFIXES, prefixes::prefixes),
+        Command::new(profile::MEMORY_PROFILE, profile::profile),
+        Command::new(malloc::MEMORY_PURGE, malloc::purge),
+        Command::new(stats::MEMORY_STATS, stats::stats),
+        Command::new(top::MEMORY_TOP, top::top),
+        Command::new(MEMORY_USAGE, usage),
     ],
 )];
+
+const MEMORY_USAGE: Spec = Spec {
+    name: "usage",
+    summary: "Estimates the memory usage of a key.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of samples.",
+    arity: -3,
+    flags: Flags::READONLY,
+    key_specs: &[KeySpec::one(2, KeyFlags::RO)],
+    arguments: &[Argument::key("key", 0), Argument::integer("count").token("SAMPLES").optional()],
+    ..Spec::BASE
+};
 
 fn usage(call: &mut AdminCall<'_>) -> Outcome {
     if let Err(text) = check_samples(call) {
@@ -66,6 +89,17 @@ fn check_samples(call: &AdminCall<'_>) -> Result<(), &'static str> {
     }
     Ok(())
 }
+
+const MEMORY_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(

@@ -1,6 +1,7 @@
 //! MEMORY PREFIXES: what the prefixes of keys take.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{PREFIX_DEPTH_MAX, PrefixShare};
 use isotherm_resp::errors;
 
@@ -14,6 +15,21 @@ struct Asked {
     depth: usize,
     count: usize,
 }
+
+pub const MEMORY_PREFIXES: Spec = Spec {
+    name: "prefixes",
+    summary: "Returns what the prefixes of keys take.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: -2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[
+        Argument::integer("depth").token("DEPTH").optional(),
+        Argument::integer("count").token("TOP").optional(),
+    ],
+    ..Spec::BASE
+};
 
 pub fn prefixes(call: &mut AdminCall<'_>) -> Outcome {
     let asked = match read(call) {

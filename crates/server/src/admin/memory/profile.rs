@@ -7,6 +7,7 @@
 
 use isotherm_allocator::{self as allocator, ProfileError};
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,6 +18,29 @@ const SUFFIX: &str = ".heap";
 const NAME_BYTES_MAX: usize = 200;
 
 static DUMPS: AtomicU32 = AtomicU32::new(0);
+
+pub const MEMORY_PROFILE: Spec = Spec {
+    name: "profile",
+    summary: "Samples the allocations that live, and writes the sample to a file.",
+    since: "1.0.0",
+    group: Group::Server,
+    complexity: "Depends on how much memory is allocated, could be slow",
+    arity: -3,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING),
+    arguments: &[
+        Argument::one_of(
+            "order",
+            &[
+                Argument::pure_token("on", "ON"),
+                Argument::pure_token("off", "OFF"),
+                Argument::pure_token("dump", "DUMP"),
+            ],
+        ),
+        Argument::string("file").optional(),
+    ],
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:all_succeeded"],
+    ..Spec::BASE
+};
 
 pub fn profile(call: &mut AdminCall<'_>) -> Outcome {
     let (word, file) = (call.args.get(2), call.args.try_get(3));

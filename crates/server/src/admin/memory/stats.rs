@@ -1,6 +1,7 @@
 //! MEMORY STATS.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 
 use crate::admin::AdminCall;
 
@@ -8,6 +9,19 @@ enum Figure {
     Integer(i64),
     Double(f64),
 }
+
+pub const MEMORY_STATS: Spec = Spec {
+    name: "stats",
+    summary: "Returns details about memory usage.",
+    since: "4.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    flags: Flags::ASKS_SYSTEM,
+    reach: Reach::Each,
+    ..Spec::BASE
+};
 
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let keys: u64 = call.survey().databases().iter().map(|database| database.keys).sum();

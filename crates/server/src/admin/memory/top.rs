@@ -1,6 +1,7 @@
 //! MEMORY TOP: the keys that take the most memory.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
 use isotherm_keyspace::{Entry, LargeKey, Survey, UnixMs};
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
@@ -9,6 +10,19 @@ use super::reply::{Row, write_rows};
 use crate::admin::AdminCall;
 
 const KEYS_DEFAULT: usize = 16;
+
+pub const MEMORY_TOP: Spec = Spec {
+    name: "top",
+    summary: "Returns the keys that take the most memory.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(N) where N is the number of partitions",
+    arity: -2,
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    arguments: &[Argument::integer("count").optional()],
+    reach: Reach::Each,
+    ..Spec::BASE
+};
 
 /// `MEMORY TOP [count]`
 pub fn top(call: &mut AdminCall<'_>) -> Outcome {
