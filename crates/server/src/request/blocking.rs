@@ -183,7 +183,7 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
 fn count_time(exec: &mut Exec, client: &Client, ticks: u64, reply_bytes: usize) {
     let &Client { ref shared, db, command, .. } = client;
     let timed = Timed { client: shared, db, command, args: client.args.args(), ticks, reply_bytes };
-    exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, timed);
+    exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
 }
 
 /// A worker that serves, at this time.

@@ -24,6 +24,10 @@ struct State<M> {
     fetches: Vec<Fetch<M>>,
 }
 
+#[cfg_attr(
+    not(debug_assertions),
+    allow(dead_code, reason = "only a test ends fetches, as long as there is no tier")
+)]
 struct Fetch<M> {
     keys: ColdKeys,
     worker: u16,
@@ -52,6 +56,7 @@ impl<M> ColdTier<M> {
         self.state().keys.contains(&(db, key.into()))
     }
 
+    #[cfg(debug_assertions)]
     /// The values of these keys are cold from now on, until they are fetched.
     pub fn add<'k>(&self, db: Db, keys: impl Iterator<Item = &'k [u8]>) {
         self.state().keys.extend(keys.map(|key| (db, key.into())));
@@ -69,10 +74,12 @@ impl<M> ColdTier<M> {
         keys.keys.iter().for_each(|key| _ = state.keys.remove(key));
     }
 
+    #[cfg(debug_assertions)]
     pub fn fetches(&self) -> usize {
         self.state().fetches.len()
     }
 
+    #[cfg(debug_assertions)]
     /// All fetches under way are over: their messages, and for which workers.
     pub fn finish(&self) -> Vec<(u16, M)> {
         let mut state = self.state();

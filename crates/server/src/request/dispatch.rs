@@ -371,7 +371,7 @@ impl Dispatcher {
                 let reply_bytes = reply.len() - mark;
                 let client = &session.shared;
                 let timed = Timed { client, db: session.db, command, args, ticks: taken, reply_bytes };
-                exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, timed);
+                exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
                 Ran::Done
             }
             Outcome::Block(wait) => {

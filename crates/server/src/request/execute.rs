@@ -65,7 +65,7 @@ pub struct Invocation<'i> {
 }
 
 /// Runs a command on what is held. Only what is `Done` is counted as a call: the rest runs again.
-#[inline]
+#[inline(always)]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
     if let Some(keys) = exec.cold_keys(command, args, db) {

@@ -98,14 +98,14 @@ impl Metering {
 
     /// Counts how long a command took, and notes it where it is worth a note.
     #[inline]
-    pub fn count_time(&mut self, clock: &CommandClock, hot: &Hot, prng: &mut Prng, timed: Timed<'_>) {
-        let Timed { command, args, ticks, reply_bytes, .. } = timed;
+    pub fn count_time(&mut self, clock: &CommandClock, hot: &Hot, prng: &mut Prng, timed: &Timed<'_>) {
+        let &Timed { command, args, ticks, reply_bytes, .. } = timed;
         self.count_ticks(command, ticks);
         if hot.tracks_latency && self.noted_times.add(command.index, ticks) {
             self.record_times();
         }
         if self.sampler.is_due() {
-            self.sampler.look_closer(self.node, self.stats, hot, prng, &timed);
+            self.sampler.look_closer(self.node, self.stats, hot, prng, timed);
         }
         let notable = hot.notable;
         // Rather too much than too little: what a queued request needs on the wire is not kept.
@@ -114,7 +114,7 @@ impl Metering {
             || reply_bytes >= notable.reply_bytes
             || request_bytes_max >= notable.request_bytes
         {
-            self.note_command(clock, &timed);
+            self.note_command(clock, timed);
         }
     }
 

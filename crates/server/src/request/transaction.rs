@@ -319,7 +319,7 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
     follow_up::observe(exec, session, command, args);
     let (ticks, reply_bytes) = (exec.clock.lap(), reply.len() - mark);
     let timed = Timed { client: &session.shared, db: session.db, command, args, ticks, reply_bytes };
-    exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, timed);
+    exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
 }
 
 /// A watched key whose time has come is a changed one, unless it was past its time already at WATCH.

@@ -31,7 +31,7 @@ pub struct Turn<'t> {
 }
 
 impl Turn<'_> {
-    #[inline]
+    #[inline(always)]
     pub fn run(
         &mut self,
         command: &'static Entry,
