@@ -96,11 +96,6 @@ impl Records {
             }
         }
     }
-
-    /// A command that has to run again has changed nothing.
-    pub fn forget(&mut self) {
-        self.items.clear();
-    }
 }
 
 impl Call<'_, '_, '_> {

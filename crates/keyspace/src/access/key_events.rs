@@ -69,6 +69,15 @@ impl KeyEvents {
         }
     }
 
+    /// A key has left. One that was stored and removed by the same command, for lack of memory, never was there.
+    #[inline]
+    pub fn removed(&mut self, db: Db, key: &[u8]) {
+        if !self.pending.is_empty() {
+            self.pending
+                .retain(|pending| pending.due != Due::New || pending.db != db || *pending.key != *key);
+        }
+    }
+
     /// The command is over.
     #[inline]
     pub fn finish(&mut self, sink: &mut dyn EffectSink) {
@@ -106,5 +115,60 @@ impl KeyEvents {
             };
             sink.effect(Effect::Event { class, name, db, key: &key });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Names(Vec<String>);
+
+    impl EffectSink for Names {
+        fn mask(&self) -> EffectMask {
+            EffectMask::EVENTS
+        }
+        fn effect(&mut self, effect: Effect<'_>) {
+            let Effect::Event { name, key, .. } = effect else { panic!("{effect:?}") };
+            self.0.push(format!("{name} {}", key.escape_ascii()));
+        }
+    }
+
+    fn emit(events: &mut KeyEvents, names: &mut Names, name: &'static str, key: &[u8]) {
+        events.emit(names, EventClass::Generic, name, (Db(0), key));
+    }
+
+    #[test]
+    fn new_stands_before_and_del_behind_the_events_of_a_key() {
+        let (mut events, mut names) = (KeyEvents::new(EffectMask::EVENTS), Names::default());
+        events.emptied(Db(0), b"a");
+        emit(&mut events, &mut names, "hset", b"a");
+        emit(&mut events, &mut names, "hexpired", b"a");
+        events.created(Db(0), b"b");
+        emit(&mut events, &mut names, "sadd", b"b");
+        events.emptied(Db(0), b"c");
+        events.finish(&mut names);
+        assert_eq!(names.0, ["hset a", "hexpired a", "del a", "new b", "sadd b", "del c"]);
+    }
+
+    #[test]
+    fn a_key_that_is_removed_again_was_never_new() {
+        let (mut events, mut names) = (KeyEvents::new(EffectMask::EVENTS), Names::default());
+        events.created(Db(0), b"a");
+        events.created(Db(1), b"a");
+        events.removed(Db(0), b"a");
+        events.finish(&mut names);
+        assert_eq!(names.0.len(), 1, "that of database 1");
+    }
+
+    #[test]
+    fn without_subscribers_nothing_is_kept() {
+        let (mut events, mut names) = (KeyEvents::new(EffectMask::LOG), Names::default());
+        events.created(Db(0), b"a");
+        events.emptied(Db(0), b"b");
+        assert!(events.pending.is_empty());
+        events.finish(&mut names);
+        assert!(names.0.is_empty());
     }
 }

@@ -340,6 +340,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.found = None;
         let now = self.conditions.now;
         self.held.partition(key.slot).remove_at(db, &location, now);
+        self.events.removed(db, key.bytes);
         self.written(db, key);
         true
     }
@@ -524,7 +525,9 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// A key is there that was not.
     #[inline]
     fn created(&mut self, db: Db, key: &Key<'_>) {
-        if self.cleared.take() != Some((db, key.hash)) {
+        if self.cleared == Some((db, key.hash)) {
+            self.cleared = None;
+        } else {
             self.events.created(db, key.bytes);
         }
     }

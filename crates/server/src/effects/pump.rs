@@ -1,9 +1,9 @@
-//! The pump: where effects go on their way from a command to whoever follows it.
+//! The pump: the one place in the server that turns effects of the keyspace into what follows from them.
 //!
-//! One pump a thread that changes keys: each worker's, and the cron's. It hears of effects while the partitions are
-//! locked, so events of a key are told in the order in which they happened. What trackers are told is gathered until the
-//! batch is over: many keys make one broadcast, and whoever waited for a key is answered before his copy of it is stale. WATCH is served inside the keyspace, and what is counted
-//! (hits, expired keys) comes with the transaction. The log attaches here.
+//! Each thread that changes keys has a pump: the workers and the cron. It receives effects while the partitions are locked,
+//! so events of a key are published in the order of its changes. Invalidations are gathered until the batch is over: many
+//! keys make one broadcast, and a client that waited for a key gets its reply before its copy of the key is stale. WATCH is
+//! served inside the keyspace, and counts (hits, expired keys) come with the transaction. There is no log yet.
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
 
