@@ -84,6 +84,15 @@ fn patience<'a>(random: &mut Random, stripe: &'a Stripe) -> Option<MutexGuard<'a
     (random.below(2) == 0).then(|| stripe.lock().unwrap())
 }
 
+/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[test]
 fn owners_and_a_compactor_share_an_arena() {
     let arena = Arena::new(ArenaConfig { reserve_bytes: 64 << 20 }).unwrap();
@@ -91,6 +100,7 @@ fn owners_and_a_compactor_share_an_arena() {
     let (stop, moves) = (AtomicBool::new(false), AtomicUsize::new(0));
     let rounds = if cfg!(miri) { 25 } else { 60_000 };
     std::thread::scope(|scope| {
+        let stopping = OnDrop(|| stop.store(true, Relaxed));
         let compactor = scope.spawn(|| compact(&arena, &stripes, &stop, &moves));
         let workers: Vec<_> = (0..OWNERS)
             .map(|owner| {
@@ -108,7 +118,7 @@ fn owners_and_a_compactor_share_an_arena() {
         for worker in workers {
             worker.join().unwrap();
         }
-        stop.store(true, Relaxed);
+        drop(stopping);
         compactor.join().unwrap();
     });
     assert!(cfg!(miri) || moves.into_inner() > 100, "the compactor found nothing to do");

@@ -470,6 +470,7 @@ fn threads_write_while_it_is_walked() {
                 });
             }
         });
+        let stopping = OnDrop(|| stop.store(true, Relaxed));
         let mut replays: Vec<_> = (0..WRITERS).map(Replay::new).collect();
         let end = Instant::now() + Duration::from_secs(5);
         let mut rounds = 0;
@@ -477,7 +478,7 @@ fn threads_write_while_it_is_walked() {
             check_threaded_snapshot(&keyspace, &mut replays, [40, 8, 300][rounds % 3]);
             rounds += 1;
         }
-        stop.store(true, Relaxed);
+        drop(stopping);
         let done: u64 = writers.into_iter().map(|writer| writer.join().expect("writers do not fail")).sum();
         println!("{rounds} snapshots beside {done} ops");
         assert!(done > 1000);

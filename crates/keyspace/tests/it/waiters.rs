@@ -1,8 +1,9 @@
 //! Waiters: who is noted as ready when, that each is ended once whoever tries, and that nobody is left in a list.
 
+use crate::support::OnDrop;
 use isotherm_keyspace::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const NOW: UnixMs = UnixMs(1_750_000_000_000);
 
@@ -146,11 +147,13 @@ fn everybody_is_ended_once() {
             }
         }
     };
-    let (pushed, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (pushed, done, no_pusher) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for worker in 0..2u64 {
-            let (keyspace, gave_up, at_once, done) = (&keyspace, &gave_up, &at_once, &done);
+            let (keyspace, gave_up, at_once) = (&keyspace, &gave_up, &at_once);
+            let (done, no_pusher) = (&done, &no_pusher);
             scope.spawn(move || {
+                let _counting = OnDrop(|| _ = done.fetch_add(1, SeqCst));
                 for number in 0..CLIENTS / 2 {
                     let names = [format!("k{}", number % 5), format!("k{}", (number + worker) % 5)];
                     let keys: Vec<(u16, &str)> = names.iter().map(|name| (0, name.as_str())).collect();
@@ -170,15 +173,16 @@ fn everybody_is_ended_once() {
                     held.wait(&waiter);
                     held.release();
                     while number % 3 > 0 && !waiter.has_ended() {
+                        assert!(!no_pusher.load(SeqCst), "a pushing thread has failed");
                         std::thread::yield_now();
                     }
                     gave_up.fetch_add(u64::from(waiter.end()), SeqCst);
                     held.forget(&waiter);
                 }
-                done.fetch_add(1, SeqCst);
             });
             let (keyspace, pushed, done, serve) = (keyspace, &pushed, done, &serve);
             scope.spawn(move || {
+                let _noting = OnDrop(|| no_pusher.store(true, SeqCst));
                 let mut number = worker;
                 while done.load(SeqCst) < 2 {
                     number += 1;

@@ -11,6 +11,15 @@ use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
 
+/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
+pub struct OnDrop<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 pub type Name = (u16, Vec<u8>);
 pub type State = BTreeMap<Name, (Stored, Option<i64>)>;
 

@@ -1,6 +1,7 @@
 //! Clients that wait for a key, over sockets, with one worker and with several.
 
-use crate::common::{Client, PATIENCE, Server, encode, wait_until};
+use crate::common::{Client, OnDrop, PATIENCE, Server, encode, wait_until};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const OK: &str = "+OK\r\n";
@@ -330,15 +331,16 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
     let server = Server::with_workers(3, &[]);
     let mut setting_up = server.client();
     setting_up.check("XADD s1 1-1 f v", "$3\r\n1-1\r\n");
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let stopping = OnDrop(|| is_over.store(true, Relaxed));
         let touching: Vec<_> = (0..3)
             .map(|_| {
                 let (server, is_over) = (&server, &is_over);
                 scope.spawn(move || {
                     let mut client = server.client();
                     let pipeline = encode(&["EXPIRE", "s1", "1000"]).repeat(50);
-                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    while !is_over.load(Relaxed) {
                         client.send(&pipeline);
                         (0..50).for_each(|_| client.expect(":1\r\n"));
                     }
@@ -362,7 +364,7 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
                 readers.iter_mut().map(|reader| usize::from(reader.read_reply() == NOTHING.as_bytes()));
             in_vain += ended.sum::<usize>();
         }
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(stopping);
         touching.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(in_vain, 0, "reads ended without the entry that was there");
     });

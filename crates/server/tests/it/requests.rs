@@ -1,8 +1,9 @@
 //! Requests in any pieces and of any size; wrong ones; and clients that are slow, silent or rude.
 
 use crate::common;
-use crate::common::{PATIENCE, Server, encode, wait_until};
+use crate::common::{OnDrop, PATIENCE, Server, encode, wait_until};
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const OK: &str = "+OK\r\n";
@@ -339,13 +340,14 @@ fn http_is_not_spoken_here() {
 fn a_flood_of_one_client_leaves_room_for_others() {
     let server = Server::start(&[]);
     let flood = server.client().stream;
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stopping = OnDrop(|| stop.store(true, Relaxed));
         let mut writer = flood.try_clone().unwrap();
         let stop = &stop;
         scope.spawn(move || {
             let requests = encode(&["PING"]).repeat(10_000);
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) && writer.write_all(&requests).is_ok() {}
+            while !stop.load(Relaxed) && writer.write_all(&requests).is_ok() {}
             let _ = writer.shutdown(std::net::Shutdown::Both);
         });
         let mut reader = flood;
@@ -353,14 +355,8 @@ fn a_flood_of_one_client_leaves_room_for_others() {
             let mut bytes = vec![0; MB];
             while matches!(reader.read(&mut bytes), Ok(count) if count > 0) {}
         });
+        // A client reads with a timeout: it fails where the flood is served alone.
         let mut other = server.client();
-        let mut longest = Duration::ZERO;
-        for _ in 0..100 {
-            let begun = Instant::now();
-            other.check("PING", "+PONG\r\n");
-            longest = longest.max(begun.elapsed());
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(longest < PATIENCE / 4, "{longest:?}");
+        (0..100).for_each(|_| other.check("PING", "+PONG\r\n"));
     });
 }

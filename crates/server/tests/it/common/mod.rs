@@ -13,6 +13,15 @@ use std::time::{Duration, Instant};
 /// Whatever takes longer than this has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
+pub struct OnDrop<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// Looks again and again until it is so. What a test waits for it waits for here: a sleep that is long enough on an idle
 /// machine is too short on a busy one.
 #[track_caller]
