@@ -5,10 +5,11 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
+    ("disk", &["stdx"]),
     ("resp", &["stdx"]),
     ("reactor", &["stdx"]),
     ("persist", &["stdx"]),

@@ -1,0 +1,133 @@
+//! Files and folders behind one interface, so that a test can put a disk behind it that loses power at any call.
+//!
+//! ```text
+//!   AOF writer, RDB writer, recovery
+//!                |
+//!        Disk (names), File (bytes)
+//!           |              |
+//!        OsDisk         SimDisk(seed, plan)
+//!        the machine    two images of each file, durable and cached; crashes, errors, full disks
+//! ```
+//! **Architecture invariant:** `disk` does not know what the bytes mean. It knows files, folders, names and errors of the
+//! operating system; formats and policies (what is synced when, what a failed sync means) are for the crates above.
+//!
+//! A method is one system call: a write may be short or interrupted, and a name is durable only after `sync_dir` on its
+//! folder. [`write_all_at`] and [`read_exact_at`] repeat what may be repeated.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+mod os;
+mod sim;
+
+pub use os::OsDisk;
+pub use sim::{Call, Damage, Fault, FullDisk, Plan, RandomFault, SECTOR_BYTES, SimDisk};
+
+/// How a file is opened. A file that may be written may be read too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// It has to exist, and is only read.
+    Read,
+    /// It has to exist.
+    Update,
+    /// It is created if it does not exist.
+    Create,
+    /// It is created, or emptied if it exists.
+    Truncate,
+    /// It is created; an error if it exists.
+    CreateNew,
+}
+
+/// Folders and names. A path is relative to the folder of the process, or absolute.
+pub trait Disk: Send + Sync {
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>>;
+
+    /// Atomic: after a crash the new name stands for the old file or for the renamed one.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The names of the files and folders in a folder, sorted.
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// An error of kind `AlreadyExists` if there is one of that name.
+    fn create_dir(&self, folder: &Path) -> io::Result<()>;
+
+    /// Makes the names in a folder durable: what was created, renamed and removed there.
+    fn sync_dir(&self, folder: &Path) -> io::Result<()>;
+
+    /// What may still be written on the file system of a folder.
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
+}
+
+/// The bytes of an open file. It stays readable and writable after its name is removed.
+pub trait File: Send + Sync {
+    fn len(&self) -> io::Result<u64>;
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns how many bytes were read: 0 at the end of the file, sometimes fewer than asked for.
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Returns how many bytes were written, sometimes fewer than given. A gap before `at` reads as zeros.
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
+
+    /// As `write_at` the end of the file; for files with a single writer.
+    fn append(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_at(bytes, self.len()?)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Reserves blocks for `at..at + len`; a file that is shorter grows, by zeros.
+    fn allocate(&self, at: u64, len: u64) -> io::Result<()>;
+
+    /// Makes the bytes and the length durable. After an error nothing is known of what was written since the last sync, and a
+    /// second call that succeeds says nothing about those bytes: the kernel may have dropped them.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// `sync_data`, and times and rights too.
+    fn sync_all(&self) -> io::Result<()>;
+}
+
+/// A write that ended early.
+#[derive(Debug)]
+pub struct WriteError {
+    /// So many of the bytes were accepted before the error.
+    pub written: usize,
+    pub error: io::Error,
+}
+
+/// Writes all bytes: goes on after short writes and interruptions. A write that accepts nothing is a full disk.
+pub fn write_all_at(file: &dyn File, bytes: &[u8], at: u64) -> Result<(), WriteError> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write_at(&bytes[written..], at + written as u64) {
+            Ok(0) => {
+                let error = io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error());
+                return Err(WriteError { written, error });
+            }
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(WriteError { written, error }),
+        }
+    }
+    Ok(())
+}
+
+/// Fills all bytes; an error of kind `UnexpectedEof` if the file ends before.
+pub fn read_exact_at(file: &dyn File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], at + read as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
