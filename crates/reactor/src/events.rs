@@ -41,7 +41,7 @@ impl Events {
         Ok(Events { poll: mio::Poll::new()?, buffer: mio::Events::with_capacity(EVENTS_PER_WAIT_MAX) })
     }
 
-    /// A mailbox whose letters end this thread's wait.
+    /// A mailbox whose messages end this thread's wait.
     pub fn mailbox<T>(&self) -> io::Result<Mailbox<T>> {
         let waker = mio::Waker::new(self.poll.registry(), mio::Token(Token::MAILBOX.0))?;
         Ok(Mailbox::new(waker))

@@ -1,17 +1,17 @@
-//! Mailboxes: any thread may post, one thread reads, and a letter wakes it.
+//! Mailboxes: any thread may post, one thread reads, and a message wakes it.
 //!
-//! Letters are rare (a new connection, a kill), so they lie in a vector behind a mutex; the reader looks at one atomic
-//! to learn that there are none. Only the first letter after an emptying wakes the reader: the later ones are found on
+//! Messages are rare (a new connection, a kill), so they lie in a vector behind a mutex; the reader looks at one atomic
+//! to learn that there are none. Only the first message after an emptying wakes the reader: the later ones are found on
 //! the way.
 //!
-//! Invariant: `waiting` is true whenever `letters` is not empty and nobody holds its lock.
+//! Invariant: `waiting` is true whenever `messages` is not empty and nobody holds its lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 struct Shared<T> {
     waiting: AtomicBool,
-    letters: Mutex<Vec<T>>,
+    messages: Mutex<Vec<T>>,
     waker: mio::Waker,
 }
 
@@ -32,15 +32,15 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Shared<T> {
-    fn letters(&self) -> MutexGuard<'_, Vec<T>> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn messages(&self) -> MutexGuard<'_, Vec<T>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Mailbox<T> {
     pub(crate) fn new(waker: mio::Waker) -> Mailbox<T> {
-        let letters = Mutex::new(Vec::new());
-        Mailbox { shared: Arc::new(Shared { waiting: AtomicBool::new(false), letters, waker }) }
+        let messages = Mutex::new(Vec::new());
+        Mailbox { shared: Arc::new(Shared { waiting: AtomicBool::new(false), messages, waker }) }
     }
 
     pub fn sender(&self) -> Sender<T> {
@@ -49,39 +49,39 @@ impl<T> Mailbox<T> {
 
     /// Whether there is something to take; one load.
     #[inline]
-    pub fn has_letters(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         self.shared.waiting.load(Ordering::Acquire)
     }
 
-    /// Takes all letters, oldest first.
+    /// Takes all messages, oldest first.
     pub fn take(&self) -> Vec<T> {
-        let mut letters = self.shared.letters();
+        let mut messages = self.shared.messages();
         self.shared.waiting.store(false, Ordering::Release);
-        std::mem::take(&mut *letters)
+        std::mem::take(&mut *messages)
     }
 }
 
 impl<T> Sender<T> {
     /// For the reader himself: he looks before he sleeps, and need not be woken.
-    pub fn leave(&self, letter: T) {
-        self.push(letter);
+    pub fn leave(&self, message: T) {
+        self.push(message);
     }
 
     /// Whether there is something to take.
     #[inline]
-    pub fn has_letters(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         self.shared.waiting.load(Ordering::Acquire)
     }
 
     /// Whether it is the first since the last emptying.
-    fn push(&self, letter: T) -> bool {
-        let mut letters = self.shared.letters();
-        letters.push(letter);
+    fn push(&self, message: T) -> bool {
+        let mut messages = self.shared.messages();
+        messages.push(message);
         !self.shared.waiting.swap(true, Ordering::AcqRel)
     }
 
-    pub fn post(&self, letter: T) {
-        if self.push(letter) {
+    pub fn post(&self, message: T) {
+        if self.push(message) {
             // It can fail only if the counter behind it overflows, and then the reader is awake anyway.
             let _ = self.shared.waker.wake();
         }
@@ -94,21 +94,21 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn letters_wake_and_arrive_in_order() {
+    fn messages_wake_and_arrive_in_order() {
         let mut events = Events::new().unwrap();
         let mailbox = events.mailbox::<u32>().unwrap();
-        assert!(!mailbox.has_letters());
+        assert!(!mailbox.has_messages());
         let sender = mailbox.sender();
-        let thread = std::thread::spawn(move || (0..1000).for_each(|letter| sender.post(letter)));
+        let thread = std::thread::spawn(move || (0..1000).for_each(|message| sender.post(message)));
         let mut got = Vec::new();
         while got.len() < 1000 {
             events.wait(Some(Duration::from_secs(5))).unwrap();
             assert!(events.ready().all(|ready| ready.token == Token::MAILBOX));
-            assert!(events.ready().count() > 0, "a letter wakes the reader");
+            assert!(events.ready().count() > 0, "a message wakes the reader");
             got.extend(mailbox.take());
         }
         thread.join().unwrap();
         assert_eq!(got, (0..1000).collect::<Vec<_>>());
-        assert!(!mailbox.has_letters() && mailbox.take().is_empty());
+        assert!(!mailbox.has_messages() && mailbox.take().is_empty());
     }
 }

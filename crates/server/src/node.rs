@@ -13,7 +13,7 @@ use crate::effects::monitor::Monitors;
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 pub use crate::mail::tasks::Tasks;
 use crate::observe::command_log::CommandLog;
 use crate::observe::holds::{self, HoldSinks};
@@ -34,7 +34,7 @@ use crate::upkeep::memory::Memory;
 use isotherm_resp::Args;
 
 pub struct Node {
-    pub cold: ColdTier<Letter>,
+    pub cold: ColdTier<WorkerMessage>,
     pub keyspace: Keyspace,
     pub config: Config,
     pub commands: Commands,
@@ -143,12 +143,12 @@ impl Node {
         self.users.auth_required()
     }
 
-    pub fn post(&self, worker: usize, letter: Letter) {
-        self.mail.post(worker, letter);
+    pub fn post(&self, worker: usize, message: WorkerMessage) {
+        self.mail.post(worker, message);
     }
 
-    pub fn has_letters(&self, worker: u16) -> bool {
-        self.mail.has_letters(worker)
+    pub fn has_messages(&self, worker: u16) -> bool {
+        self.mail.has_messages(worker)
     }
 
     pub fn is_crowded(&self) -> bool {

@@ -48,14 +48,14 @@ struct Client {
     ends: AtomicU64,
 }
 
-enum Letter {
+enum WorkerMessage {
     Look(Arc<Waiter>),
     Served(Arc<Waiter>),
 }
 
 struct World {
     keyspace: Keyspace,
-    mailboxes: [Mutex<VecDeque<Letter>>; 2],
+    mailboxes: [Mutex<VecDeque<WorkerMessage>>; 2],
     pushed: AtomicU64,
     popped: AtomicU64,
     waiters: std::sync::Mutex<Vec<Arc<Waiter>>>,
@@ -157,7 +157,7 @@ impl<'w> Serve<'w> for Worker<'w> {
     fn answer(&mut self, waiter: &Arc<Waiter>, (): ()) {
         let client = client(waiter);
         assert!(!client.is_killed.load(SeqCst), "what was killed takes nothing");
-        self.world.post(client.worker, Letter::Served(Arc::clone(waiter)));
+        self.world.post(client.worker, WorkerMessage::Served(Arc::clone(waiter)));
     }
 }
 
@@ -208,14 +208,14 @@ impl<'w> Worker<'w> {
     }
 
     /// What lies in the mailbox of a worker.
-    fn read_letters(&mut self, worker: usize) {
-        while let Some(letter) = self.world.take(worker) {
-            match letter {
-                Letter::Look(waiter) => {
+    fn read_messages(&mut self, worker: usize) {
+        while let Some(message) = self.world.take(worker) {
+            match message {
+                WorkerMessage::Look(waiter) => {
                     look(self, &waiter);
                     self.held.release();
                 }
-                Letter::Served(waiter) => {
+                WorkerMessage::Served(waiter) => {
                     assert!(waiter.is_answered());
                     client(&waiter).answers.fetch_add(1, SeqCst);
                     self.leave(&waiter);
@@ -248,7 +248,7 @@ impl<'w> Worker<'w> {
     /// CLIENT UNBLOCK: the answer travels as one that was served does.
     fn unblock(&mut self, waiter: &Arc<Waiter>) {
         if waiter.answer_otherwise() {
-            self.world.post(client(waiter).worker, Letter::Served(Arc::clone(waiter)));
+            self.world.post(client(waiter).worker, WorkerMessage::Served(Arc::clone(waiter)));
         }
     }
 }
@@ -289,11 +289,11 @@ impl World {
         partitions
     }
 
-    fn post(&self, worker: usize, letter: Letter) {
-        self.mailboxes[worker].lock().expect("no thread fails").push_back(letter);
+    fn post(&self, worker: usize, message: WorkerMessage) {
+        self.mailboxes[worker].lock().expect("no thread fails").push_back(message);
     }
 
-    fn take(&self, worker: usize) -> Option<Letter> {
+    fn take(&self, worker: usize) -> Option<WorkerMessage> {
         self.mailboxes[worker].lock().expect("no thread fails").pop_front()
     }
 
@@ -315,7 +315,7 @@ impl World {
         let wake = |waiter: &Arc<Waiter>| {
             let client = client(waiter);
             let world = client.world.upgrade().expect("it lives while its threads do");
-            world.post(client.worker, Letter::Look(Arc::clone(waiter)));
+            world.post(client.worker, WorkerMessage::Look(Arc::clone(waiter)));
         };
         let keys = listed.iter().map(|name| (DB, name.as_bytes()));
         let waiter = Waiter::new(&self.keyspace, Type::String, false, keys, wake, Box::new(waiting));
@@ -331,7 +331,7 @@ impl World {
     fn settle(&self) {
         let mut worker = Worker::new(self);
         while self.mailboxes.iter().any(|mailbox| !mailbox.lock().expect("no thread fails").is_empty()) {
-            (0..2).for_each(|number| worker.read_letters(number));
+            (0..2).for_each(|number| worker.read_messages(number));
         }
         worker.held.acquire(Want::All);
         let waiters = std::mem::take(&mut *self.waiters.lock().expect("no thread fails"));
@@ -407,11 +407,11 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
         vec![
             world.spawn(|worker| {
                 worker.touch("a");
-                worker.read_letters(0);
+                worker.read_messages(0);
             }),
             world.spawn(|worker| {
                 worker.push("d");
-                worker.read_letters(1);
+                worker.read_messages(1);
             }),
         ]
     });
@@ -427,12 +427,12 @@ fn elements_are_taken_once() {
         vec![
             world.spawn(|worker| {
                 worker.push("a");
-                worker.read_letters(0);
+                worker.read_messages(0);
             }),
             world.spawn(|worker| {
                 worker.push("d");
                 worker.push("d");
-                worker.read_letters(1);
+                worker.read_messages(1);
             }),
             world.spawn(move |worker| worker.time_out(&impatient)),
         ]
@@ -449,11 +449,11 @@ fn a_killed_client_takes_nothing() {
         vec![
             world.spawn(move |worker| {
                 worker.kill(&victim);
-                worker.read_letters(0);
+                worker.read_messages(0);
             }),
             world.spawn(|worker| {
                 worker.push("d");
-                worker.read_letters(1);
+                worker.read_messages(1);
             }),
             world.spawn(move |worker| {
                 worker.unblock(&unblocked);
@@ -475,11 +475,11 @@ fn what_is_passed_on_arrives() {
             world.spawn(|worker| {
                 worker.push("a");
                 worker.push("a");
-                worker.read_letters(0);
+                worker.read_messages(0);
             }),
             world.spawn(|worker| {
                 worker.swap();
-                worker.read_letters(1);
+                worker.read_messages(1);
                 worker.swap();
             }),
             world.spawn(|worker| worker.push("d")),
@@ -497,8 +497,8 @@ fn readers_that_find_nothing_beside_kills_and_time_outs() {
         vec![
             world.spawn(|worker| {
                 worker.touch("d");
-                worker.read_letters(0);
-                worker.read_letters(1);
+                worker.read_messages(0);
+                worker.read_messages(1);
             }),
             world.spawn(move |worker| {
                 worker.push("a");

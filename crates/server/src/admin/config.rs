@@ -7,7 +7,7 @@ use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
 use crate::config::{Apply, Reason};
-use crate::mail::letter::ControlLetter;
+use crate::mail::message::ControlMessage;
 use crate::node::Node;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -107,7 +107,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
                     _ => "Unable to listen on this port. Check server logs.",
                 }
             })?;
-            node.mail.post_control(ControlLetter::Listen);
+            node.mail.post_control(ControlMessage::Listen);
         }
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
         Apply::Decay => start_options::set_decay(&node.config)?,
@@ -118,7 +118,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::LogLevel => log::set_level(node.config.log_level()),
         Apply::MaxClients => return check_max_clients(node),
         Apply::MaxMemory => warn_of_little_memory(node),
-        Apply::EvictionPolicy if holds_keys => node.mail.post_control(ControlLetter::EvictionPolicy),
+        Apply::EvictionPolicy if holds_keys => node.mail.post_control(ControlMessage::EvictionPolicy),
         Apply::EvictionPolicy => eviction::apply_policy(node),
         Apply::Password => node.users.set_password(&node.config.password()),
         // The cron reads them each time it runs.

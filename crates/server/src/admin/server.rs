@@ -6,7 +6,7 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
-use crate::mail::letter::ControlLetter;
+use crate::mail::message::ControlMessage;
 use crate::observe::info;
 use crate::process::logo;
 use crate::process::shutdown::{Options, may_end};
@@ -179,7 +179,7 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
         _ if may_end(options, &asked_by) => {
             // Success has no reply: the connection ends.
             call.session.close_after_reply = true;
-            call.node.mail.post_control(ControlLetter::ShutDown);
+            call.node.mail.post_control(ControlMessage::ShutDown);
         }
         _ => call.reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
     }

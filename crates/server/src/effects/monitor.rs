@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::config::Config;
 use crate::effects::pubsub::Hearers;
 use crate::mail::Mail;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::session::client::ClientShared;
 use isotherm_keyspace::Db;
@@ -69,7 +69,7 @@ impl Monitors {
         let workers = self.lock();
         for (worker, _) in workers.by_worker() {
             mail.crowd(line.len());
-            mail.post_from(Some(shared.worker), worker, Letter::Line(Arc::clone(&line)));
+            mail.post_from(Some(shared.worker), worker, WorkerMessage::Line(Arc::clone(&line)));
         }
     }
 }

@@ -1,25 +1,25 @@
 //! Mail: the messages that threads send each other, and the few bits that every worker reads before it runs a command.
 //!
 //! ```text
-//! any thread ---post---> [sender of worker 0]   Letter           one mailbox a thread; the first message wakes it
+//! any thread ---post---> [sender of worker 0]   WorkerMessage    one mailbox a thread; the first message wakes it
 //!            \--------->  [sender of worker 1]
-//!             \-------->  [sender of control]   ControlLetter
+//!             \-------->  [sender of control]   ControlMessage
 //! tasks       one word, read before every command: pauses, MONITOR, backpressure
 //! ```
 //! **Backpressure.** Messages that are not delivered yet take memory. When they take much, commands that cause more of
 //! them wait (`Tasks::CROWDED`) until half of it is gone: the worker whose delivery makes the difference posts
-//! `Letter::Uncrowded` to the workers that have connections waiting.
+//! `WorkerMessage::Uncrowded` to the workers that have connections waiting.
 //!
 //! This room knows no node: what sends a message gets a `&Mail`.
 
-pub mod letter;
+pub mod message;
 pub mod tasks;
 
 use isotherm_reactor::Sender;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::observe::holds;
-use letter::{ControlLetter, Letter};
+use message::{ControlMessage, WorkerMessage};
 use tasks::Tasks;
 
 /// How much undelivered messages may take before commands that cause more of them wait, and when these go on.
@@ -28,8 +28,8 @@ const QUEUED_BYTES_LOW: usize = QUEUED_BYTES_MAX / 2;
 
 pub struct Mail {
     tasks: AtomicU32,
-    workers: Box<[Sender<Letter>]>,
-    control: Sender<ControlLetter>,
+    workers: Box<[Sender<WorkerMessage>]>,
+    control: Sender<ControlMessage>,
     /// By worker: one of its connections waits until undelivered messages take less.
     uncrowding_awaited: Box<[AtomicBool]>,
     queued: Queued,
@@ -43,7 +43,7 @@ struct Queued {
 }
 
 impl Mail {
-    pub fn new(workers: Box<[Sender<Letter>]>, control: Sender<ControlLetter>) -> Mail {
+    pub fn new(workers: Box<[Sender<WorkerMessage>]>, control: Sender<ControlMessage>) -> Mail {
         let uncrowding_awaited = workers.iter().map(|_| AtomicBool::new(false)).collect();
         Mail { tasks: AtomicU32::new(0), workers, control, uncrowding_awaited, queued: Queued::default() }
     }
@@ -67,33 +67,33 @@ impl Mail {
         self.workers.len()
     }
 
-    pub fn post(&self, worker: usize, letter: Letter) {
-        self.workers[worker].post(letter);
+    pub fn post(&self, worker: usize, message: WorkerMessage) {
+        self.workers[worker].post(message);
     }
 
     /// The same; a message to the worker `from`, which posts it, does not wake it. Were it another thread that posts, the
     /// worker would sleep on it, and on all that comes behind it: only the first message wakes.
-    pub fn post_from(&self, from: Option<u16>, worker: u16, letter: Letter) {
+    pub fn post_from(&self, from: Option<u16>, worker: u16, message: WorkerMessage) {
         debug_assert!(
             from.is_none_or(|from| holds::thread() == Some(usize::from(from))),
             "the poster is the thread that runs"
         );
         let sender = &self.workers[usize::from(worker)];
-        if from == Some(worker) { sender.leave(letter) } else { sender.post(letter) }
+        if from == Some(worker) { sender.leave(message) } else { sender.post(message) }
     }
 
     /// To every worker.
-    pub fn post_all(&self, from: Option<u16>, letter: impl Fn() -> Letter) {
-        (0..self.workers.len() as u16).for_each(|worker| self.post_from(from, worker, letter()));
+    pub fn post_all(&self, from: Option<u16>, message: impl Fn() -> WorkerMessage) {
+        (0..self.workers.len() as u16).for_each(|worker| self.post_from(from, worker, message()));
     }
 
     /// Whether something lies in the mailbox of `worker`.
-    pub fn has_letters(&self, worker: u16) -> bool {
-        self.workers[usize::from(worker)].has_letters()
+    pub fn has_messages(&self, worker: u16) -> bool {
+        self.workers[usize::from(worker)].has_messages()
     }
 
-    pub fn post_control(&self, letter: ControlLetter) {
-        self.control.post(letter);
+    pub fn post_control(&self, message: ControlMessage) {
+        self.control.post(message);
     }
 
     // ---- backpressure ----
@@ -128,7 +128,7 @@ impl Mail {
         self.tasks().has(Tasks::CROWDED)
     }
 
-    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `Letter::Uncrowded` comes when
+    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `WorkerMessage::Uncrowded` comes when
     /// it is over: here the flag is raised before the bytes are read, and a delivery subtracts its bytes before it reads
     /// the flag, so one of the two sees the other.
     pub fn awaits_uncrowding(&self, worker: u16) -> bool {
@@ -140,7 +140,7 @@ impl Mail {
     fn post_uncrowded(&self) {
         for (worker, is_awaited) in self.uncrowding_awaited.iter().enumerate() {
             if is_awaited.swap(false, Ordering::SeqCst) {
-                self.post(worker, Letter::Uncrowded);
+                self.post(worker, WorkerMessage::Uncrowded);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The control thread: accepts connections and hands them to the workers in turn, hears signals, and keeps the cron.
 //!
 //! ```text
-//! listeners --accept--> admit? --letter--> worker 0, 1, ... N-1, 0, ...
+//! listeners --accept--> admit? --message--> worker 0, 1, ... N-1, 0, ...
 //! SIGTERM, SIGINT ----> orderly end (`shutdown`), exit code 0
 //! hz ------------------> cron
 //! ```
@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::mail::letter::{ControlLetter, Letter};
+use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::process::log;
@@ -40,7 +40,7 @@ const LISTENERS_MAX: usize = 64;
 pub struct Control {
     node: &'static Node,
     events: Events,
-    mailbox: Mailbox<ControlLetter>,
+    mailbox: Mailbox<ControlMessage>,
     signals: Signals,
     generation: usize,
     next_worker: usize,
@@ -52,7 +52,7 @@ pub struct Control {
 }
 
 impl Control {
-    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<ControlLetter>) -> io::Result<Control> {
+    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<ControlMessage>) -> io::Result<Control> {
         let signals = Signals::install()?;
         let [terminate, interrupt] = signals.sources();
         events.watch_readable(terminate, TOKEN_TERMINATE)?;
@@ -96,11 +96,11 @@ impl Control {
                 self.end();
                 return Ok(());
             }
-            for letter in self.mailbox.take() {
-                match letter {
-                    ControlLetter::Listen => self.watch_listeners()?,
-                    ControlLetter::EvictionPolicy => eviction::apply_policy(self.node),
-                    ControlLetter::ShutDown => {
+            for message in self.mailbox.take() {
+                match message {
+                    ControlMessage::Listen => self.watch_listeners()?,
+                    ControlMessage::EvictionPolicy => eviction::apply_policy(self.node),
+                    ControlMessage::ShutDown => {
                         self.end();
                         return Ok(());
                     }
@@ -215,7 +215,7 @@ impl Control {
             peer.is_none_or(|ip| ip.is_loopback()),
             unix_now().0,
         );
-        node.mail.post(worker, Letter::Connect(Box::new((stream, Arc::new(shared)))));
+        node.mail.post(worker, WorkerMessage::Connect(Box::new((stream, Arc::new(shared)))));
     }
 
     // ---- the end ----

@@ -5,11 +5,11 @@
 //! BLPOP a 5   nothing there
 //!   listed under `a`, in a's partition  ...  LPUSH a x, and before a's partition is let go:
 //!                                            BLPOP a 5 again, for the client of worker 0
-//!   writes the reply  <---- letter --------  its reply
+//!   writes the reply  <---- message --------  its reply
 //! ```
-//! Three ways lead to an answer: another client's command serves this one (`Letter::Served`); CLIENT UNBLOCK, from
-//! anywhere (`Letter::Unblocked`); its time is over, which its own worker sees. The waiter's one byte of state decides
-//! between them. Where its own worker has to run the command, with all locks, it is asked to (`Letter::Look`). Who serves
+//! Three ways lead to an answer: another client's command serves this one (`WorkerMessage::Served`); CLIENT UNBLOCK, from
+//! anywhere (`WorkerMessage::Unblocked`); its time is over, which its own worker sees. The waiter's one byte of state decides
+//! between them. Where its own worker has to run the command, with all locks, it is asked to (`WorkerMessage::Look`). Who serves
 //! whom, and in which order, is the keyspace's (`serving`); here are the commands, the mailboxes and the sessions.
 //!
 //! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What was served to
@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::effects::tracking::Tracker;
-use crate::mail::letter::{Letter, Without};
+use crate::mail::message::{Without, WorkerMessage};
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
 use crate::request::caller::Caller;
@@ -58,8 +58,8 @@ impl Client {
         waiter.client.downcast_ref().expect("every waiter is made by `block`")
     }
 
-    fn post(&self, letter: Letter) {
-        self.node.post(usize::from(self.shared.worker), letter);
+    fn post(&self, message: WorkerMessage) {
+        self.node.post(usize::from(self.shared.worker), message);
     }
 
     fn memory_bytes(&self) -> usize {
@@ -73,7 +73,7 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
     let ended = waiter.answer_otherwise();
     if ended {
         let of = Client::of(&waiter);
-        of.post(Letter::Unblocked { waiter: Arc::clone(&waiter), how });
+        of.post(WorkerMessage::Unblocked { waiter: Arc::clone(&waiter), how });
     }
     ended
 }
@@ -94,7 +94,7 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
         reader: session.reader(),
     };
     let wake = |waiter: &Arc<Waiter>| {
-        Client::of(waiter).post(Letter::Look { waiter: Arc::clone(waiter) });
+        Client::of(waiter).post(WorkerMessage::Look { waiter: Arc::clone(waiter) });
     };
     let (argument_bytes, client_bytes) = (client.args.args().bytes_total(), client.memory_bytes());
     let keyspace = &exec.node.keyspace;
@@ -231,8 +231,8 @@ impl Serve<'static> for Serving<'_> {
     }
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
-        let letter = Letter::Look { waiter: Arc::clone(waiter) };
-        self.exec.node.cold.fetch(*missing, Client::of(waiter).shared.worker, letter);
+        let message = WorkerMessage::Look { waiter: Arc::clone(waiter) };
+        self.exec.node.cold.fetch(*missing, Client::of(waiter).shared.worker, message);
     }
 
     fn answer(&mut self, waiter: &Arc<Waiter>, reply: Reply) {
@@ -242,7 +242,7 @@ impl Serve<'static> for Serving<'_> {
         count_time(exec, client, taken, reply.len());
         let took = Duration::from_nanos(exec.clock.nanos(taken));
         exec.node.note_latency(Event::CommandUnblocking, took);
-        client.post(Letter::Served { waiter: Arc::clone(waiter), reply: reply.out });
+        client.post(WorkerMessage::Served { waiter: Arc::clone(waiter), reply: reply.out });
     }
 }
 

@@ -17,7 +17,7 @@ use isotherm_stdx::{Prng, steps};
 
 use crate::effects::pump::Pump;
 use crate::effects::tracking::Tracker;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks};
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
@@ -199,7 +199,7 @@ impl Exec {
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
         self.last_ticket.0 += 1;
         let worker = self.meter.thread() as u16;
-        self.node.cold.fetch(keys, worker, Letter::Fetched(self.last_ticket));
+        self.node.cold.fetch(keys, worker, WorkerMessage::Fetched(self.last_ticket));
         self.last_ticket
     }
 

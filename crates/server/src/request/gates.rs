@@ -134,7 +134,7 @@ fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
     }
     let worker = asked.session.shared.worker;
     let Some(listening) = &mut asked.session.listening else { return Verdict::Pass };
-    match !std::mem::take(&mut listening.heard) && asked.exec.node.has_letters(worker) {
+    match !std::mem::take(&mut listening.heard) && asked.exec.node.has_messages(worker) {
         true => Verdict::Park(Cause::Mailbox),
         false => Verdict::Pass,
     }
@@ -190,7 +190,9 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     let room = exec.make_room();
     let has_evicted = exec.stats.values.evicted_keys.get() != evicted;
     // What it has read of that is stale before it is answered.
-    if has_evicted && asked.session.tracking().is_some() && exec.node.has_letters(asked.session.shared.worker)
+    if has_evicted
+        && asked.session.tracking().is_some()
+        && exec.node.has_messages(asked.session.shared.worker)
     {
         return Verdict::Park(Cause::Mailbox);
     }

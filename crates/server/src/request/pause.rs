@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::mail::Mail;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 
 /// When CLIENT PAUSE ends; which commands wait is among the tasks.
@@ -24,7 +24,7 @@ impl Pause {
         self.end_ms.fetch_max(end_ms, Ordering::AcqRel);
         mail.set_tasks(Tasks::PAUSES, if writes_only { Tasks::PAUSE_WRITE } else { Tasks::PAUSE_ALL });
         if before.has(Tasks::PAUSE_ALL) && writes_only {
-            mail.post_all(None, || Letter::PauseChanged);
+            mail.post_all(None, || WorkerMessage::PauseChanged);
         }
     }
 
@@ -58,7 +58,7 @@ impl Pause {
     fn finish(&self, mail: &Mail) {
         self.end_ms.store(0, Ordering::Release);
         mail.set_tasks(Tasks::PAUSES, Tasks(0));
-        mail.post_all(None, || Letter::PauseChanged);
+        mail.post_all(None, || WorkerMessage::PauseChanged);
     }
 
     fn changing(&self) -> MutexGuard<'_, ()> {

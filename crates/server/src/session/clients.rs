@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering, Ordering::R
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::mail::Mail;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::session::client::{Attention, ClientShared, Seen};
 
 /// The parts of what a connection takes that are shown by themselves.
@@ -103,7 +103,7 @@ impl Clients {
         client.ask(Attention::KILL);
         client.end_waiting();
         let token = client.token.load(Ordering::Acquire);
-        mail.post(usize::from(client.worker), Letter::Attend { token, id: client.id });
+        mail.post(usize::from(client.worker), WorkerMessage::Attend { token, id: client.id });
     }
 
     /// Whether a look for connections to close may find some.

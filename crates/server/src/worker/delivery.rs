@@ -1,9 +1,9 @@
 //! Deliveries: messages that come by mailbox, handed to the connections of this worker.
 //!
 //! ```text
-//! replies of a batch    all written, or in the outbox          no batch is under way while letters are read,
+//! replies of a batch    all written, or in the outbox          no batch is under way while messages are read,
 //! message, message      behind them, in the outbox             so a push never tears a reply
-//! written               once, when the letters are read
+//! written               once, when the messages are read
 //! ```
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
 //! out (`Cause::Mailbox`): whoever knows that a message was published, and then unsubscribes, has got it before.
@@ -99,7 +99,7 @@ impl Inner {
             self.check_output(&mut connection);
             self.book(&mut connection);
             // No event tells that the socket takes more once everything is written: what was stopped by that runs in
-            // this turn, behind the letters.
+            // this turn, behind the messages.
             if connection.unrun && !connection.is_stopped() {
                 self.again.push(token);
             }

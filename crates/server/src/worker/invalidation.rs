@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use crate::effects::tracking::{Author, Changes, Mode, changes_bytes, stale_bytes};
-use crate::mail::letter::{Body, Letter};
+use crate::mail::message::{Body, WorkerMessage};
 use crate::session::{Attention, ClientShared, Seen};
 
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -111,8 +111,8 @@ impl Inner {
             }
             Some(target) => {
                 let token = target.token.load(Ordering::Acquire);
-                let letter = Letter::Redirected { token, id: redirect, body: Arc::clone(body) };
-                self.node.post(usize::from(target.worker), letter);
+                let message = WorkerMessage::Redirected { token, id: redirect, body: Arc::clone(body) };
+                self.node.post(usize::from(target.worker), message);
             }
             None => {
                 session.redirect_is_broken();

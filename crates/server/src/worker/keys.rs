@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::connection::Connection;
-use crate::mail::letter::Without;
+use crate::mail::message::Without;
 use crate::node::unix_now;
 use crate::request::blocking::{self, owner};
 use crate::session::Attention;
@@ -78,7 +78,7 @@ impl Inner {
             self.deadlines.pop_first();
             let connection = self.connections[token].as_ref();
             let blocked = connection.and_then(|connection| connection.session.blocked.as_ref());
-            // If it was served in this moment, the letter is under way.
+            // If it was served in this moment, the message is under way.
             if let Some(waiter) = blocked.map(|blocked| Arc::clone(&blocked.waiter))
                 && waiter.end()
             {

@@ -23,7 +23,7 @@ impl Inner {
         if self.node.clients.bytes() > self.dispatcher.exec.hot.client_bytes_max {
             self.dispatcher.exec.release();
             client_memory::evict_clients(self.node, self.dispatcher.exec.stats);
-            // If it waits, the letter that has killed it decides (`attend`).
+            // If it waits, the message that has killed it decides (`attend`).
             if connection.session.shared.is_asked(Attention::KILL) && !connection.is_blocked() {
                 connection.break_off();
             }

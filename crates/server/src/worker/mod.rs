@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::observe::resident;
@@ -65,7 +65,7 @@ enum Due {
 
 pub struct Worker {
     events: Events,
-    mailbox: Mailbox<Letter>,
+    mailbox: Mailbox<WorkerMessage>,
     number: usize,
     inner: Inner,
 }
@@ -94,7 +94,12 @@ struct Inner {
 }
 
 impl Worker {
-    pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<Letter>, number: usize) -> Worker {
+    pub fn new(
+        node: &'static Node,
+        events: Events,
+        mailbox: Mailbox<WorkerMessage>,
+        number: usize,
+    ) -> Worker {
         let mut timers = Timers::default();
         timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
         let inner = Inner {
@@ -121,8 +126,8 @@ impl Worker {
         resident::note_stack();
         holds::enter(self.inner.node.hold_sinks(), self.number);
         loop {
-            // A worker leaves letters for itself without waking itself.
-            let timeout = match self.inner.has_work() || self.mailbox.has_letters() {
+            // A worker leaves messages for itself without waking itself.
+            let timeout = match self.inner.has_work() || self.mailbox.has_messages() {
                 true => Some(Duration::ZERO),
                 false => self.inner.next_in(),
             };
@@ -132,8 +137,8 @@ impl Worker {
                 self.inner.serve(ready);
             }
             self.inner.run_group();
-            if self.mailbox.has_letters() {
-                self.read_letters();
+            if self.mailbox.has_messages() {
+                self.read_messages();
             }
             self.inner.parking.mailbox_read();
             self.inner.turn();
@@ -147,10 +152,10 @@ impl Worker {
         }
     }
 
-    fn read_letters(&mut self) {
-        for letter in self.mailbox.take() {
-            match letter {
-                Letter::Connect(new) => {
+    fn read_messages(&mut self) {
+        for message in self.mailbox.take() {
+            match message {
+                WorkerMessage::Connect(new) => {
                     let (stream, shared) = *new;
                     let token = self.inner.add(stream, shared);
                     let watched = match &self.inner.connections[token] {
@@ -167,19 +172,21 @@ impl Worker {
                         self.inner.close(token);
                     }
                 }
-                Letter::Attend { token, id } => self.inner.attend(token, id),
-                Letter::PauseChanged => self.inner.pause_changed(),
-                Letter::Uncrowded => self.inner.uncrowded(),
-                Letter::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
-                Letter::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
-                Letter::Look { waiter } => blocking::look_for(&mut self.inner.dispatcher.exec, &waiter),
-                Letter::Fetched(ticket) => self.inner.fetched(ticket),
-                Letter::Message { message, patterns } => self.inner.deliver(&message, &patterns),
-                Letter::Line(line) => self.inner.tell_monitors(&line),
-                Letter::Stale { key, ids, author } => self.inner.tell_stale(&key, &ids, author),
-                Letter::Changes(changes) => self.inner.tell_changes(&changes),
-                Letter::Flushed => self.inner.tell_flushed(),
-                Letter::Redirected { token, id, body } => self.inner.tell_redirected(token, id, &body),
+                WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
+                WorkerMessage::PauseChanged => self.inner.pause_changed(),
+                WorkerMessage::Uncrowded => self.inner.uncrowded(),
+                WorkerMessage::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
+                WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
+                WorkerMessage::Look { waiter } => {
+                    blocking::look_for(&mut self.inner.dispatcher.exec, &waiter)
+                }
+                WorkerMessage::Fetched(ticket) => self.inner.fetched(ticket),
+                WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
+                WorkerMessage::Line(line) => self.inner.tell_monitors(&line),
+                WorkerMessage::Stale { key, ids, author } => self.inner.tell_stale(&key, &ids, author),
+                WorkerMessage::Changes(changes) => self.inner.tell_changes(&changes),
+                WorkerMessage::Flushed => self.inner.tell_flushed(),
+                WorkerMessage::Redirected { token, id, body } => self.inner.tell_redirected(token, id, &body),
             }
         }
         self.inner.write_said();
@@ -372,7 +379,7 @@ impl Inner {
         timer.into_iter().chain(pause).chain(deadline).min()
     }
 
-    // ---- letters and timers ----
+    // ---- messages and timers ----
 
     /// Another worker has asked for something.
     fn attend(&mut self, token: usize, id: u64) {
@@ -445,7 +452,7 @@ fn round_up(left: Duration) -> Duration {
 }
 
 /// Makes the mailboxes of `workers` workers, so that the node knows them before the first runs.
-pub fn mailboxes(workers: usize) -> io::Result<Vec<(Events, Mailbox<Letter>)>> {
+pub fn mailboxes(workers: usize) -> io::Result<Vec<(Events, Mailbox<WorkerMessage>)>> {
     let make = |_| {
         let events = Events::new()?;
         let mailbox = events.mailbox()?;
@@ -455,6 +462,6 @@ pub fn mailboxes(workers: usize) -> io::Result<Vec<(Events, Mailbox<Letter>)>> {
 }
 
 /// The writers' ends of mailboxes.
-pub fn senders(workers: &[(Events, Mailbox<Letter>)]) -> Box<[Sender<Letter>]> {
+pub fn senders(workers: &[(Events, Mailbox<WorkerMessage>)]) -> Box<[Sender<WorkerMessage>]> {
     workers.iter().map(|(_, mailbox)| mailbox.sender()).collect()
 }

@@ -16,7 +16,7 @@
 //! wait the mailbox is looked at between. One that has to wait again is listed behind the pass, which therefore ends.
 //!
 //! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged moves it.
-//! For messages there is none at all: the worker whose delivery makes the difference posts `Letter::Uncrowded`.
+//! For messages there is none at all: the worker whose delivery makes the difference posts `WorkerMessage::Uncrowded`.
 //!
 //! A connection in a queue is not read. The event that tells of its end comes once, so it is noted (`Phase::Ended`): a
 //! client that has left during a pause is closed, and its command dropped, as Valkey does. What it had sent under

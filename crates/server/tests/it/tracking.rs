@@ -293,9 +293,9 @@ fn no_change_falls_between() {
 }
 
 /// Another worker serves a client that waits, notes what the client has read in a table that is full, and has to remove
-/// another key of the same client: the letter about that key and the reply behind it wake the client's worker. Once both
+/// another key of the same client: the message about that key and the reply behind it wake the client's worker. Once both
 /// lay in the worker's queue until it woke for another reason, up to a second later; builds with debug assertions check that
-/// a letter to a sleeping worker wakes it.
+/// a message to a sleeping worker wakes it.
 #[test]
 fn a_client_served_by_another_worker_gets_its_messages_at_once() {
     let server = Server::with_workers(2, &["--tracking-table-max-keys", "1"]);

@@ -13,7 +13,7 @@ use isotherm_stdx::parse_i64;
 use super::filter::Filter;
 use super::line::{self, Reader};
 use crate::admin::AdminCall;
-use crate::mail::letter::Without;
+use crate::mail::message::Without;
 use crate::request::blocking;
 use crate::session::Attention;
 

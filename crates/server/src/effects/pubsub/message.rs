@@ -19,7 +19,7 @@ impl Kind {
 }
 
 /// What a message takes beside its bytes.
-pub const LETTER_BYTES: usize = 128;
+pub const MESSAGE_BYTES: usize = 128;
 
 /// When a session subscribed, in the order of the lock.
 pub type Moment = u64;
@@ -35,6 +35,6 @@ pub struct Message {
 
 impl Message {
     pub fn bytes(&self) -> usize {
-        LETTER_BYTES + self.channel.len() + self.payload.len()
+        MESSAGE_BYTES + self.channel.len() + self.payload.len()
     }
 }

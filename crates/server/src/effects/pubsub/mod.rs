@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! PUBLISH c m, on worker 1                        worker 0                       worker 1
-//! shard of c   { c: two at 0, one at 1 } ------ letter { c, m } ---> audience { c: 3, 7 }
+//! shard of c   { c: two at 0, one at 1 } ------ message { c, m } ---> audience { c: 3, 7 }
 //! patterns     { c*: one at 0 }           \----------------------------------------------> { c: 5 }
 //! ```
 //! The registry knows how many sessions of each worker listen to a name, and a worker's `Audience` knows which. So
-//! PUBLISH costs one letter a worker, however many listen, and its answer is a sum. Letters are posted under the lock of
+//! PUBLISH costs one message a worker, however many listen, and its answer is a sum. Messages are posted under the lock of
 //! the channel's shard: whoever listens to a channel hears its messages in one and the same order, on every worker.
 //!
 //! **Moments.** A message may lie in the mailbox of a worker while one of its sessions subscribes. The session must not
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::mail::Mail;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::upkeep::memory::hash_table_bytes;
 use isotherm_allocator::class_bytes;
 use isotherm_stdx::{glob_match, steps};
@@ -197,8 +197,9 @@ impl PubSub {
             });
             for (worker, patterns) in workers {
                 mail.crowd(message.bytes());
-                let letter = Letter::Message { message: Arc::clone(&message), patterns: patterns.into() };
-                mail.post_from(from, worker, letter);
+                let published =
+                    WorkerMessage::Published { message: Arc::clone(&message), patterns: patterns.into() };
+                mail.post_from(from, worker, published);
             }
         }
         receivers

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::effects::pubsub::message::LETTER_BYTES;
+use crate::effects::pubsub::message::MESSAGE_BYTES;
 
 /// Who has changed a key: the id of a session, or 0.
 pub type Author = u64;
@@ -12,7 +12,7 @@ pub type Changes = BTreeMap<Box<[u8]>, Author>;
 
 /// What a message of them takes.
 pub fn stale_bytes(key: &[u8]) -> usize {
-    LETTER_BYTES + key.len()
+    MESSAGE_BYTES + key.len()
 }
 
 pub fn changes_bytes(changes: &Changes) -> usize {

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! GET k, by a session that tracks     k's partition is locked: table { k: 17 at worker 0 }
-//! SET k, by anybody                   the same lock: k leaves the table, letter { k, 17 } to worker 0
+//! SET k, by anybody                   the same lock: k leaves the table, message { k, 17 } to worker 0
 //! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
 //! ```
 //! What a session has read is noted under the lock of the key's partition, and every change is told under it
 //! (`Effect::Written`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
 //! that lies beside what a change looks at anyway, so without trackers it costs nothing.
 //!
-//! Letters leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
+//! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
 //! keys that a batch has changed go to every worker where somebody has named one; it knows who.
 //!
 //! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
@@ -32,7 +32,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::config::{Config, Id, id};
 use crate::effects::pubsub::Hearers;
 use crate::mail::Mail;
-use crate::mail::letter::Letter;
+use crate::mail::message::WorkerMessage;
 use crate::observe::holds;
 use crate::observe::stats::Stats;
 use table::Table;
@@ -159,8 +159,9 @@ impl Trackers {
         }
         for (worker, ids) in workers {
             mail.crowd(stale_bytes(&stale.key));
-            let letter = Letter::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
-            mail.post_from(from, worker, letter);
+            let message =
+                WorkerMessage::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
+            mail.post_from(from, worker, message);
         }
     }
 
@@ -168,7 +169,7 @@ impl Trackers {
     pub fn keys_flushed(&self, mail: &Mail, from: Option<u16>) {
         self.table.clear();
         if self.sessions() > 0 {
-            mail.post_all(from, || Letter::Flushed);
+            mail.post_all(from, || WorkerMessage::Flushed);
         }
     }
 
@@ -192,7 +193,7 @@ impl Trackers {
         let changes = Arc::new(changes);
         for worker in workers {
             mail.crowd(changes_bytes(&changes));
-            mail.post_from(from, worker, Letter::Changes(Arc::clone(&changes)));
+            mail.post_from(from, worker, WorkerMessage::Changes(Arc::clone(&changes)));
         }
     }
 

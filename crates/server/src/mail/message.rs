@@ -21,7 +21,7 @@ pub enum Without {
 }
 
 /// A message to a worker.
-pub enum Letter {
+pub enum WorkerMessage {
     Connect(Box<(Stream, Arc<ClientShared>)>),
     /// The session with this number may have been asked something (`Attention`).
     Attend {
@@ -49,7 +49,7 @@ pub enum Letter {
     /// The values of this fetch are in memory.
     Fetched(Ticket),
     /// Some of yours listen to its channel, or to these patterns.
-    Message {
+    Published {
         message: Arc<Message>,
         patterns: Box<[Name]>,
     },
@@ -74,7 +74,7 @@ pub enum Letter {
 }
 
 /// A message to the control thread.
-pub enum ControlLetter {
+pub enum ControlMessage {
     /// The listening sockets are others now.
     Listen,
     /// The access stamps are to be kept as the policy says.
