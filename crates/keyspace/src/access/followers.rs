@@ -23,7 +23,7 @@ use crate::layout::kind::Db;
 
 /// Why a key is not what it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cause<'a> {
+pub(crate) enum ChangeCause<'a> {
     /// A command has written or removed it.
     Written,
     Expired,
@@ -60,30 +60,30 @@ impl Followers {
         &mut self,
         db: Db,
         key: &[u8],
-        cause: Cause<'_>,
+        cause: ChangeCause<'_>,
         ready: Option<&mut Ready>,
         sink: &mut dyn EffectSink,
     ) {
         match cause {
-            Cause::Written
-            | Cause::ExpiredByCommand
-            | Cause::FieldsExpired { .. }
-            | Cause::Evicted { was_stale: false } => {
+            ChangeCause::Written
+            | ChangeCause::ExpiredByCommand
+            | ChangeCause::FieldsExpired { .. }
+            | ChangeCause::Evicted { was_stale: false } => {
                 self.watches.touch(db, key);
             }
-            Cause::Expired | Cause::Evicted { was_stale: true } => self.watches.expire(db, key),
+            ChangeCause::Expired | ChangeCause::Evicted { was_stale: true } => self.watches.expire(db, key),
         }
         match (ready, cause) {
-            (Some(ready), _) => self.note_ready(db, key, cause == Cause::Expired, ready),
-            (None, Cause::Written | Cause::FieldsExpired { is_emptied: false, .. }) => {}
+            (Some(ready), _) => self.note_ready(db, key, cause == ChangeCause::Expired, ready),
+            (None, ChangeCause::Written | ChangeCause::FieldsExpired { is_emptied: false, .. }) => {}
             (None, _) => self.waiters.wake_removed(db, key),
         }
-        if self.reports_changes || cause != Cause::Written && sink.mask() != EffectMask::NONE {
+        if self.reports_changes || cause != ChangeCause::Written && sink.mask() != EffectMask::NONE {
             sink.effect(match cause {
-                Cause::Written => Effect::Written { db, key },
-                Cause::Expired | Cause::ExpiredByCommand => Effect::Expired { db, key },
-                Cause::Evicted { .. } => Effect::Evicted { db, key },
-                Cause::FieldsExpired { fields, is_emptied } => {
+                ChangeCause::Written => Effect::Written { db, key },
+                ChangeCause::Expired | ChangeCause::ExpiredByCommand => Effect::Expired { db, key },
+                ChangeCause::Evicted { .. } => Effect::Evicted { db, key },
+                ChangeCause::FieldsExpired { fields, is_emptied } => {
                     Effect::FieldsExpired { db, key, fields, is_emptied }
                 }
             });

@@ -4,7 +4,7 @@
 //! handler as effects.
 
 use crate::access::effect::{EffectSink, EventClass};
-use crate::access::followers::Cause;
+use crate::access::followers::ChangeCause;
 use crate::access::key_events::KeyEvents;
 use crate::access::lock::Held;
 use crate::access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
@@ -361,7 +361,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.held.partition(key.slot).remove_at(db, &location, now);
         let (partition, ready) = self.held.partition_and_ready(key.slot);
         // For watches it is a command's change: the key was alive.
-        partition.followers.changed(db, key.bytes, Cause::ExpiredByCommand, Some(ready), self.sink);
+        partition.followers.changed(db, key.bytes, ChangeCause::ExpiredByCommand, Some(ready), self.sink);
         self.expired += 1;
     }
 
@@ -518,7 +518,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     fn written(&mut self, db: Db, key: &Key<'_>) {
         let (partition, ready) = self.held.partition_and_ready(key.slot);
         if partition.followers.any() {
-            partition.followers.changed(db, key.bytes, Cause::Written, Some(ready), self.sink);
+            partition.followers.changed(db, key.bytes, ChangeCause::Written, Some(ready), self.sink);
         }
     }
 
@@ -593,7 +593,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         let (partition, ready) = self.held.partition_and_ready(key.slot);
         partition.remove_at(db, &location, now);
-        partition.followers.changed(db, key.bytes, Cause::Expired, Some(ready), self.sink);
+        partition.followers.changed(db, key.bytes, ChangeCause::Expired, Some(ready), self.sink);
         self.expired += 1;
         None
     }

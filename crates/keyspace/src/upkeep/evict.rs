@@ -6,7 +6,7 @@
 //! that has volatile keys; how many pages are looked at for that is bounded.
 
 use crate::access::effect::EffectSink;
-use crate::access::followers::Cause;
+use crate::access::followers::ChangeCause;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
@@ -125,7 +125,7 @@ impl Held<'_> {
         let location = partition.locate(db, &key).expect("it was just chosen");
         let was_stale = location.is_stale(&partition.store, now);
         partition.remove_at(db, &location, now);
-        let cause = Cause::Evicted { was_stale };
+        let cause = ChangeCause::Evicted { was_stale };
         partition.followers.changed(db, key.bytes, cause, None, sink);
         sink.end_step();
         Evicted::Key(number)

@@ -12,7 +12,7 @@
 //! which always has more to do does not keep the others from theirs.
 
 use crate::access::effect::EffectSink;
-use crate::access::followers::Cause;
+use crate::access::followers::ChangeCause;
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory::{self, Bounded, PAGE_STEPS};
@@ -180,7 +180,7 @@ fn fields_expired(
         true => partition.remove_at(db, &location, now),
         false => partition.recount(db, &location, number),
     }
-    let cause = Cause::FieldsExpired { fields, is_emptied };
+    let cause = ChangeCause::FieldsExpired { fields, is_emptied };
     partition.followers.changed(db, &key, cause, None, sink);
     true
 }
@@ -208,7 +208,7 @@ fn expire_page(
         match entry.expiry() {
             Some(at) if at < now => {
                 let key = partition.store.key_of(entry);
-                partition.followers.changed(db, key, Cause::Expired, None, sink);
+                partition.followers.changed(db, key, ChangeCause::Expired, None, sink);
                 dead[spot.index] = true;
                 gone += 1;
             }

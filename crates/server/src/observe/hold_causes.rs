@@ -1,14 +1,14 @@
 //! The names of what holds locks: commands, and the kinds of work that no command asked for.
 
-use crate::observe::hold_table::{Cause, WORK_NAMES};
+use crate::observe::hold_table::{HoldCause, WORK_NAMES};
 use crate::request::registry::Commands;
 
-pub fn cause_name(commands: &Commands, cause: Cause) -> &str {
+pub fn cause_name(commands: &Commands, cause: HoldCause) -> &str {
     let (cause, commands) = (usize::from(cause), commands.all());
     commands.get(cause).map_or_else(|| WORK_NAMES[cause - commands.len()], |entry| &entry.name)
 }
 
 /// Whether what holds is bounded: work always, a command if its documentation says so.
-pub fn is_bounded_cause(commands: &Commands, cause: Cause) -> bool {
+pub fn is_bounded_cause(commands: &Commands, cause: HoldCause) -> bool {
     commands.all().get(usize::from(cause)).is_none_or(|entry| entry.spec.is_constant_time())
 }

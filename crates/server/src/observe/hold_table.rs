@@ -26,7 +26,7 @@ pub(super) const WORK_NAMES: [&str; 6] =
     ["expiry", "eviction", "compaction", "lazy-free", "ageing", "housekeeping"];
 
 /// A command by its index, and behind the last one the kinds of work.
-pub type Cause = u16;
+pub type HoldCause = u16;
 
 /// A maximum of ticks under a tag of 16 bits.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl HoldTable {
         HoldTable((0..commands + WORK_NAMES.len()).map(|_| Default::default()).collect())
     }
 
-    pub(super) fn line(&self, cause: Cause, is_gate: bool) -> &HoldCounters {
+    pub(super) fn line(&self, cause: HoldCause, is_gate: bool) -> &HoldCounters {
         self.0[usize::from(cause)][usize::from(is_gate)].get_or_init(Box::default)
     }
 
@@ -81,7 +81,7 @@ impl HoldTable {
         for (cause, lines) in self.0.iter().enumerate() {
             for (is_gate, line) in lines.iter().enumerate() {
                 let Some(line) = line.get() else { continue };
-                let sum = sums.entry((cause as Cause, is_gate == 1)).or_default();
+                let sum = sums.entry((cause as HoldCause, is_gate == 1)).or_default();
                 sum.holds += line.holds.get();
                 sum.ticks += line.ticks.get();
                 sum.longest_ticks = sum.longest_ticks.max(line.longest.get(tags.reset));
@@ -109,7 +109,7 @@ pub(super) struct Sum {
     pub(super) cpu_ns_max: u64,
 }
 
-pub(super) type Sums = BTreeMap<(Cause, bool), Sum>;
+pub(super) type Sums = BTreeMap<(HoldCause, bool), Sum>;
 
 /// What is shared by all threads.
 #[derive(Default)]
@@ -132,7 +132,7 @@ pub(super) struct Sampled {
 /// What INFO locks and the metrics show of a cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HoldTotals {
-    pub cause: Cause,
+    pub cause: HoldCause,
     pub is_gate: bool,
     /// Since the start or the last reset.
     pub all: HoldTimes,

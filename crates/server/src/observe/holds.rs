@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::config::Config;
-pub use crate::observe::hold_table::{Cause, HoldTimes, HoldTotals, Work};
+pub use crate::observe::hold_table::{HoldCause, HoldTimes, HoldTotals, Work};
 use crate::observe::hold_table::{HoldTable, Sum, Sums, Tags};
 use crate::observe::latency::monitor::{Event, Monitor};
 use crate::observe::stats::Stats;
@@ -47,7 +47,7 @@ impl Stats {
         let _ = self.holds.tags.fetch_update(Relaxed, Relaxed, next);
         let now = sums(self.threads().iter().map(|thread| &thread.holds), tags);
         let mut sampled = self.holds.sampled();
-        let since = |(key, sum): (&(Cause, bool), &Sum)| {
+        let since = |(key, sum): (&(HoldCause, bool), &Sum)| {
             let before = sampled.sums.get(key).copied().unwrap_or_default();
             let holds = sum.holds - before.holds;
             (*key, Sum { holds, ticks: sum.ticks - before.ticks, ..*sum })
@@ -73,7 +73,7 @@ impl Stats {
             usec: self.micros(ticks),
             longest_usec: self.micros(longest),
         };
-        let totals = |((cause, is_gate), sum): ((Cause, bool), Sum)| {
+        let totals = |((cause, is_gate), sum): ((HoldCause, bool), Sum)| {
             let [before, second] = [&sampled.baseline, &sampled.second]
                 .map(|sums| sums.get(&(cause, is_gate)).copied().unwrap_or_default());
             HoldTotals {
@@ -88,8 +88,8 @@ impl Stats {
         now.into_iter().map(totals).filter(is_seen).collect()
     }
 
-    fn cause_of(&self, work: Work) -> Cause {
-        (self.thread(0).commands.len() + work as usize) as Cause
+    fn cause_of(&self, work: Work) -> HoldCause {
+        (self.thread(0).commands.len() + work as usize) as HoldCause
     }
 }
 
@@ -103,7 +103,7 @@ pub struct HoldSinks<'n> {
 
 impl HoldSinks<'_> {
     /// A thread has held locks for so long.
-    pub fn note(self, thread: usize, cause: Cause, is_gate: bool, ticks: u64) {
+    pub fn note(self, thread: usize, cause: HoldCause, is_gate: bool, ticks: u64) {
         let (line, tags) = (self.stats.thread(thread).holds.line(cause, is_gate), self.stats.holds.tags());
         line.holds.add(1);
         line.ticks.add(ticks);
@@ -117,7 +117,7 @@ impl HoldSinks<'_> {
     }
 
     /// The same by the thread's processor time.
-    pub fn note_cpu(self, thread: usize, cause: Cause, is_gate: bool, ns: u64) {
+    pub fn note_cpu(self, thread: usize, cause: HoldCause, is_gate: bool, ns: u64) {
         let line = self.stats.thread(thread).holds.line(cause, is_gate);
         line.longest_cpu_ns.raise(self.stats.holds.tags().reset, ns);
     }
@@ -142,7 +142,7 @@ pub fn cpu_ns() -> u64 {
 struct Worker {
     sinks: HoldSinks<'static>,
     thread: usize,
-    cause: Cause,
+    cause: HoldCause,
 }
 
 thread_local! {
@@ -183,7 +183,7 @@ pub fn thread() -> Option<usize> {
 }
 
 /// What this thread locks is for `command`, until it says otherwise.
-pub fn enter_command(command: Cause) {
+pub fn enter_command(command: HoldCause) {
     WORKER.set(WORKER.get().map(|worker| Worker { cause: command, ..worker }));
 }
 

@@ -28,7 +28,7 @@ use crate::request::follow_up;
 use crate::request::gate_bits::Gates;
 use crate::request::gates::{self, Verdict};
 use crate::request::metering::Timed;
-use crate::request::next::{Cause, Next};
+use crate::request::next::{Next, WaitReason};
 use crate::request::prefetch;
 use crate::request::registry::{Entry, Locks};
 use crate::request::reply_limits::{ReplyLimits, account_reply, drop_reply};
@@ -54,7 +54,7 @@ pub struct Dispatcher {
 enum Ran {
     Done,
     /// It has run, or cannot run yet: no further command of its session runs.
-    Parked(Cause),
+    Parked(WaitReason),
     /// Nothing was done: before it had its locks its session was killed, or the node has got a task that holds it up.
     HeldUp,
 }
@@ -377,9 +377,9 @@ impl Dispatcher {
             Outcome::Block(wait) => {
                 blocking::block(exec, session, command, args, *wait);
                 exec.meter.count_ticks(command, taken);
-                Ran::Parked(Cause::Key)
+                Ran::Parked(WaitReason::Key)
             }
-            Outcome::Cold(keys) => Ran::Parked(Cause::Cold(exec.fetch(*keys))),
+            Outcome::Cold(keys) => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
         };
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {

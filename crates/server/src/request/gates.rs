@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use crate::node::Tasks;
 use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
-use crate::request::next::Cause;
+use crate::request::next::WaitReason;
 use crate::request::registry::Entry;
 use crate::request::resolve::{Found, Request};
 use crate::session::Session;
@@ -47,7 +47,7 @@ pub enum Verdict {
     Pass,
     Refuse(Cow<'static, [u8]>),
     /// Not now.
-    Park(Cause),
+    Park(WaitReason),
     /// An HTTP request: a browser was tricked into talking to this server.
     Attack,
     /// The session is in MULTI: EXEC runs it.
@@ -135,7 +135,7 @@ fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
     let worker = asked.session.shared.worker;
     let Some(listening) = &mut asked.session.listening else { return Verdict::Pass };
     match !std::mem::take(&mut listening.heard) && asked.exec.node.has_messages(worker) {
-        true => Verdict::Park(Cause::Mailbox),
+        true => Verdict::Park(WaitReason::Mailbox),
         false => Verdict::Pass,
     }
 }
@@ -194,7 +194,7 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
         && asked.session.tracking().is_some()
         && exec.node.has_messages(asked.session.shared.worker)
     {
-        return Verdict::Park(Cause::Mailbox);
+        return Verdict::Park(WaitReason::Mailbox);
     }
     match room == Room::None && asked.flags.has(Flags::DENYOOM) {
         true => refuse_with(errors::OUT_OF_MEMORY),
@@ -221,7 +221,7 @@ fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
     match tasks.has(Tasks::CROWDED) && sends_messages && asked.exec.node.is_crowded() {
         // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
         // undelivered. Why: the memory of messages is bounded.
-        true => Verdict::Park(Cause::Backpressure),
+        true => Verdict::Park(WaitReason::Backpressure),
         false => Verdict::Pass,
     }
 }
@@ -230,7 +230,7 @@ fn pause(asked: &mut Asked<'_, '_>) -> Verdict {
     if asked.exec.node.tasks().has(pauses_of(asked.flags)) {
         let now = asked.exec.clock.now();
         if asked.exec.node.pause.is_on(now) {
-            return Verdict::Park(Cause::Pause);
+            return Verdict::Park(WaitReason::Pause);
         }
         // No connection had to wait for its end: this is where it is noticed.
         asked.exec.node.end_pause_if_over(now);

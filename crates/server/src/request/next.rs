@@ -8,7 +8,7 @@ pub enum Next {
     /// Much has been answered: it is to be written before the next command runs.
     Write,
     /// No further command runs until the cause is over.
-    Park(Cause),
+    Park(WaitReason),
     /// Close the connection, after its replies if `after_replies`.
     Close { after_replies: bool },
 }
@@ -16,7 +16,7 @@ pub enum Next {
 /// Why no further command of a connection runs. With `Key` the command has run, and is not answered; with the others it
 /// has not, and runs again when the cause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
+pub enum WaitReason {
     /// CLIENT PAUSE.
     Pause,
     /// Undelivered messages take much memory (`Tasks::CROWDED`).
@@ -33,9 +33,9 @@ pub enum Cause {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(pub u64);
 
-impl Cause {
+impl WaitReason {
     /// Whether the command that was to run has run.
     pub fn has_run(self) -> bool {
-        self == Cause::Key
+        self == WaitReason::Key
     }
 }

@@ -6,7 +6,7 @@
 //! written               once, when the messages are read
 //! ```
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
-//! out (`Cause::Mailbox`): whoever knows that a message was published, and then unsubscribes, has got it before.
+//! out (`WaitReason::Mailbox`): whoever knows that a message was published, and then unsubscribes, has got it before.
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::connection::Connection;
 use crate::node::unix_now;
-use crate::request::next::{Cause, Ticket};
+use crate::request::next::{Ticket, WaitReason};
 
 /// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept: at most some
 /// requests and 64 KB of replies, as a connection that has become readable does.
@@ -51,14 +51,14 @@ pub enum Parked {
     Reader,
 }
 
-impl From<Cause> for Parked {
-    fn from(cause: Cause) -> Parked {
+impl From<WaitReason> for Parked {
+    fn from(cause: WaitReason) -> Parked {
         match cause {
-            Cause::Pause => Parked::Pause(0),
-            Cause::Backpressure => Parked::Backpressure(0),
-            Cause::Mailbox => Parked::Mailbox(0),
-            Cause::Key => Parked::Key,
-            Cause::Cold(ticket) => Parked::Cold(ticket),
+            WaitReason::Pause => Parked::Pause(0),
+            WaitReason::Backpressure => Parked::Backpressure(0),
+            WaitReason::Mailbox => Parked::Mailbox(0),
+            WaitReason::Key => Parked::Key,
+            WaitReason::Cold(ticket) => Parked::Cold(ticket),
         }
     }
 }
