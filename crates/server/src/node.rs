@@ -151,16 +151,16 @@ impl Node {
         self.mail.has_messages(worker)
     }
 
-    pub fn is_crowded(&self) -> bool {
-        self.mail.is_crowded()
+    pub fn has_backpressure(&self) -> bool {
+        self.mail.has_backpressure()
     }
 
-    pub fn awaits_uncrowding(&self, worker: u16) -> bool {
-        self.mail.awaits_uncrowding(worker)
+    pub fn awaits_drain(&self, worker: u16) -> bool {
+        self.mail.awaits_drain(worker)
     }
 
-    pub fn uncrowd(&self, bytes: usize) {
-        self.mail.uncrowd(bytes);
+    pub fn subtract_queued(&self, bytes: usize) {
+        self.mail.subtract_queued(bytes);
     }
 
     pub fn end_pause_if_over(&self, now: UnixMs) {

@@ -3,7 +3,7 @@
 //! ```text
 //!   split   page `buddy(pages)` -> itself and page `pages`          one entry in two moves, on average
 //!   merge   page `pages - 1` into its buddy                         the reverse; nothing else is touched
-//!   spread  splits until the entries of a crowded page part         keys that come in an order made by their hashes
+//!   spread  splits until the entries of a dense page part         keys that come in an order made by their hashes
 //! ```
 //!
 //! Pages are split in turn, not where they are full: with hashes in random order that is enough. Keys that are copied in the
@@ -46,13 +46,13 @@ pub(crate) fn is_sparse(record: &Record) -> bool {
     small || few
 }
 
-/// Entries from which on a page counts as crowded. With the smallest entries a mean page has 128, and one that has yet to
+/// Entries from which on a page counts as dense. With the smallest entries a mean page has 128, and one that has yet to
 /// be split up to twice as many as one that was.
-const CROWDED_ENTRIES: usize = 200;
+const DENSE_ENTRIES: usize = 200;
 /// The same for a page that has hardly any bytes left; fewer entries than this are large ones, which lie outside then.
-const CROWDED_ENTRIES_OF_FULL: usize = 32;
-const CROWDED_BYTES: usize = page::PAGE_BYTES_MAX - 512;
-const _: () = assert!(CROWDED_ENTRIES < page::ENTRIES_MAX);
+const DENSE_ENTRIES_OF_FULL: usize = 32;
+const DENSE_BYTES: usize = page::PAGE_BYTES_MAX - 512;
+const _: () = assert!(DENSE_ENTRIES < page::ENTRIES_MAX);
 
 /// Pages to which `spread` goes where there are not as many keys: 512 KB of directory, 1 ms under the lock. That parts
 /// the first keys of a SCAN over 65,536 x 200 = 13 M keys of one slot.
@@ -60,9 +60,9 @@ const SPREAD_PAGES_MAX: u32 = 1 << 16;
 
 /// Whether a page is so near its limits that it has to lose entries soon.
 #[inline]
-pub(crate) fn is_crowded(page: Page<'_>) -> bool {
+pub(crate) fn is_dense(page: Page<'_>) -> bool {
     let len = page.len();
-    len >= CROWDED_ENTRIES || len >= CROWDED_ENTRIES_OF_FULL && page.used() > CROWDED_BYTES
+    len >= DENSE_ENTRIES || len >= DENSE_ENTRIES_OF_FULL && page.used() > DENSE_BYTES
 }
 
 /// How many pages it takes until entries of one page with these hashes lie in two. `None` if the bits that choose a page
@@ -75,7 +75,7 @@ pub(crate) fn pages_to_part(mut hashes: impl Iterator<Item = u64>) -> Option<u32
     Some((first & (bit - 1) | bit).saturating_add(1))
 }
 
-/// Adds pages until the entries of a page that is crowded part. Whether any was added.
+/// Adds pages until the entries of a page that is dense part. Whether any was added.
 #[cold]
 pub(crate) fn spread(
     store: &mut Store,

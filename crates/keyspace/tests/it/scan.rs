@@ -110,7 +110,7 @@ fn what_stays_is_returned() {
     }
 }
 
-/// Guests come in crowds, mostly to few slots, and leave in crowds.
+/// Guests come in groups, mostly to few slots, and leave in groups.
 fn change(keyspace: &Keyspace, prng: &mut Prng, guests: &mut BTreeSet<String>) {
     match prng.below(12) {
         0 => {
@@ -275,7 +275,7 @@ fn stale_entries_are_not_returned() {
     keyspace.check_invariants();
 }
 
-/// Every key is equally likely: those of crowded slots, of half empty pages and of slots of their own.
+/// Every key is equally likely: those of full slots, of half empty pages and of slots of their own.
 #[test]
 #[cfg_attr(miri, ignore = "many draws")]
 fn random_keys_are_uniform() {

@@ -68,7 +68,7 @@ impl Monitors {
         let line: Arc<[u8]> = line.into();
         let workers = self.lock();
         for (worker, _) in workers.by_worker() {
-            mail.crowd(line.len());
+            mail.add_queued(line.len());
             mail.post_from(Some(shared.worker), worker, WorkerMessage::Line(Arc::clone(&line)));
         }
     }

@@ -31,7 +31,7 @@ pub enum WorkerMessage {
     /// A pause may be over, or concern fewer commands.
     PauseChanged,
     /// Undelivered messages take less memory: commands that waited for that may run.
-    Uncrowded,
+    Drained,
     /// One of yours waited for a key: this is its reply.
     Served {
         waiter: Arc<Waiter>,

@@ -7,8 +7,8 @@
 //! tasks       one word, read before every command: pauses, MONITOR, backpressure
 //! ```
 //! **Backpressure.** Messages that are not delivered yet take memory. When they take much, commands that cause more of
-//! them wait (`Tasks::CROWDED`) until half of it is gone: the worker whose delivery makes the difference posts
-//! `WorkerMessage::Uncrowded` to the workers that have connections waiting.
+//! them wait (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference posts
+//! `WorkerMessage::Drained` to the workers that have connections waiting.
 //!
 //! This room knows no node: what sends a message gets a `&Mail`.
 
@@ -31,7 +31,7 @@ pub struct Mail {
     workers: Box<[Sender<WorkerMessage>]>,
     control: Sender<ControlMessage>,
     /// By worker: one of its connections waits until undelivered messages take less.
-    uncrowding_awaited: Box<[AtomicBool]>,
+    drain_awaited: Box<[AtomicBool]>,
     queued: Queued,
 }
 
@@ -44,8 +44,8 @@ struct Queued {
 
 impl Mail {
     pub fn new(workers: Box<[Sender<WorkerMessage>]>, control: Sender<ControlMessage>) -> Mail {
-        let uncrowding_awaited = workers.iter().map(|_| AtomicBool::new(false)).collect();
-        Mail { tasks: AtomicU32::new(0), workers, control, uncrowding_awaited, queued: Queued::default() }
+        let drain_awaited = workers.iter().map(|_| AtomicBool::new(false)).collect();
+        Mail { tasks: AtomicU32::new(0), workers, control, drain_awaited, queued: Queued::default() }
     }
 
     // ---- tasks ----
@@ -104,43 +104,45 @@ impl Mail {
     }
 
     /// A message of so many bytes is posted that a client's command has caused.
-    pub fn crowd(&self, bytes: usize) {
+    pub fn add_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_add(bytes, Ordering::AcqRel);
         if before + bytes > QUEUED_BYTES_MAX {
-            self.set_tasks(Tasks::CROWDED, Tasks::CROWDED);
+            self.set_tasks(Tasks::BACKPRESSURE, Tasks::BACKPRESSURE);
         }
     }
 
     /// It was delivered.
-    pub fn uncrowd(&self, bytes: usize) {
+    pub fn subtract_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_sub(bytes, Ordering::SeqCst);
         if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW {
-            self.set_tasks(Tasks::CROWDED, Tasks(0));
-            self.post_uncrowded();
+            self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
+            self.post_drained();
         }
     }
 
     /// Whether messages take too much. The thread that sets the task may come late: the bytes decide.
-    pub fn is_crowded(&self) -> bool {
-        if self.tasks().has(Tasks::CROWDED) && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW {
-            self.set_tasks(Tasks::CROWDED, Tasks(0));
+    pub fn has_backpressure(&self) -> bool {
+        if self.tasks().has(Tasks::BACKPRESSURE)
+            && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW
+        {
+            self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
         }
-        self.tasks().has(Tasks::CROWDED)
+        self.tasks().has(Tasks::BACKPRESSURE)
     }
 
-    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `WorkerMessage::Uncrowded` comes when
+    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `WorkerMessage::Drained` comes when
     /// it is over: here the flag is raised before the bytes are read, and a delivery subtracts its bytes before it reads
     /// the flag, so one of the two sees the other.
-    pub fn awaits_uncrowding(&self, worker: u16) -> bool {
-        self.uncrowding_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
-        self.is_crowded()
+    pub fn awaits_drain(&self, worker: u16) -> bool {
+        self.drain_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
+        self.has_backpressure()
     }
 
     /// Undelivered messages have come to take little: workers with connections that wait for that get a notice.
-    fn post_uncrowded(&self) {
-        for (worker, is_awaited) in self.uncrowding_awaited.iter().enumerate() {
+    fn post_drained(&self) {
+        for (worker, is_awaited) in self.drain_awaited.iter().enumerate() {
             if is_awaited.swap(false, Ordering::SeqCst) {
-                self.post(worker, WorkerMessage::Uncrowded);
+                self.post(worker, WorkerMessage::Drained);
             }
         }
     }

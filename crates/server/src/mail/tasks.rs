@@ -9,7 +9,7 @@ impl Tasks {
     pub const PAUSE_ALL: Tasks = Tasks(1);
     pub const PAUSE_WRITE: Tasks = Tasks(2);
     /// Undelivered messages take much memory: commands that cause more of them wait.
-    pub const CROWDED: Tasks = Tasks(4);
+    pub const BACKPRESSURE: Tasks = Tasks(4);
     /// A client wants a line for every command.
     pub const MONITORED: Tasks = Tasks(8);
     /// Either pause.

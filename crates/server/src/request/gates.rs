@@ -218,7 +218,7 @@ fn monitor(asked: &mut Asked<'_, '_>) -> Verdict {
 fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
     let tasks = asked.exec.node.tasks();
     let sends_messages = asked.flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
-    match tasks.has(Tasks::CROWDED) && sends_messages && asked.exec.node.is_crowded() {
+    match tasks.has(Tasks::BACKPRESSURE) && sends_messages && asked.exec.node.has_backpressure() {
         // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
         // undelivered. Why: the memory of messages is bounded.
         true => Verdict::Park(WaitReason::Backpressure),

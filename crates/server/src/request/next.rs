@@ -19,7 +19,7 @@ pub enum Next {
 pub enum WaitReason {
     /// CLIENT PAUSE.
     Pause,
-    /// Undelivered messages take much memory (`Tasks::CROWDED`).
+    /// Undelivered messages take much memory (`Tasks::BACKPRESSURE`).
     Backpressure,
     /// Messages for the session lie in the mailbox.
     Mailbox,

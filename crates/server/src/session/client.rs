@@ -70,7 +70,7 @@ pub struct Seen {
     /// `NO_TOUCH` and so on.
     pub marks: AtomicU8,
     pub in_multi: AtomicBool,
-    /// It waits for the end of CLIENT PAUSE, or of a crowd of messages.
+    /// It waits for the end of CLIENT PAUSE, or of backpressure.
     pub waits: AtomicBool,
 }
 

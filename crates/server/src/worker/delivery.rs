@@ -42,7 +42,7 @@ impl Inner {
             let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
             self.say_to_hearers(Kind::Pattern, pattern, message, &parts);
         }
-        self.node.uncrowd(message.bytes());
+        self.node.subtract_queued(message.bytes());
         self.write_said_if_much();
     }
 
@@ -66,7 +66,7 @@ impl Inner {
                 self.say_to(token, line);
             }
         }
-        self.node.uncrowd(line.len());
+        self.node.subtract_queued(line.len());
         self.write_said_if_much();
     }
 

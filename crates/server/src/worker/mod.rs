@@ -174,7 +174,7 @@ impl Worker {
                 }
                 WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
-                WorkerMessage::Uncrowded => self.inner.uncrowded(),
+                WorkerMessage::Drained => self.inner.drained(),
                 WorkerMessage::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
                 WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 WorkerMessage::Look { waiter } => {

@@ -16,7 +16,7 @@
 //! wait the mailbox is looked at between. One that has to wait again is listed behind the pass, which therefore ends.
 //!
 //! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged moves it.
-//! For messages there is none at all: the worker whose delivery makes the difference posts `WorkerMessage::Uncrowded`.
+//! For messages there is none at all: the worker whose delivery makes the difference posts `WorkerMessage::Drained`.
 //!
 //! A connection in a queue is not read. The event that tells of its end comes once, so it is noted (`Phase::Ended`): a
 //! client that has left during a pause is closed, and its command dropped, as Valkey does. What it had sent under
@@ -217,7 +217,7 @@ impl Inner {
                 connection.leave_pause();
             }
             // It may be over since the command was refused, and then no notice of that comes any more.
-            Parked::Backpressure(_) if !self.node.awaits_uncrowding(self.number) => {
+            Parked::Backpressure(_) if !self.node.awaits_drain(self.number) => {
                 self.parking.start(Line::Backpressure);
             }
             Parked::Key => self.note_deadline(connection),
@@ -255,7 +255,7 @@ impl Inner {
     }
 
     /// Undelivered messages take less.
-    pub fn uncrowded(&mut self) {
+    pub fn drained(&mut self) {
         self.parking.start(Line::Backpressure);
     }
 
@@ -282,7 +282,7 @@ impl Inner {
                 return;
             }
             // Those before have published that much: to try the rest would be in vain.
-            if line == Line::Backpressure && self.node.is_crowded() && self.node.awaits_uncrowding(worker) {
+            if line == Line::Backpressure && self.node.has_backpressure() && self.node.awaits_drain(worker) {
                 return self.parking.stop(line);
             }
             let Some(token) = self.parking.next(line) else { return };

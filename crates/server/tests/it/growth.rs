@@ -141,11 +141,11 @@ fn looked(scene: &Scene, count: usize) -> u64 {
     let server = Server::start(DEBUG);
     let (mut client, mut other) = (server.client(), server.client());
     let me = client.id().to_string();
-    let mut crowd: Vec<Client> = Vec::new();
+    let mut clients: Vec<Client> = Vec::new();
     if scene.line.contains("I#") {
-        crowd.extend((0..count).map(|_| server.client()));
+        clients.extend((0..count).map(|_| server.client()));
     }
-    let ids: Vec<String> = crowd.iter_mut().map(|client| client.id().to_string()).collect();
+    let ids: Vec<String> = clients.iter_mut().map(|client| client.id().to_string()).collect();
     let steps = |other: &mut Client| other.ask_number("DEBUG STEPS") as u64;
     let read = |client: &mut Client, replies: usize, line: &str| {
         for _ in 0..replies {

@@ -174,8 +174,8 @@ impl Table {
             directory::lower_bound(&mut store.heap, record, location.page_index, bound_of(at));
         }
         self.store(&mut store.heap, &location.slot, &before);
-        let crowded = location.page.filter(|page| linear::is_crowded(store.heap.page(*page)));
-        let is_split = match crowded {
+        let dense = location.page.filter(|page| linear::is_dense(store.heap.page(*page)));
+        let is_split = match dense {
             Some(page) if self.spread(store, location.slot, page, now) => true,
             _ => self.grow(store, &location.slot, now),
         };
@@ -388,7 +388,7 @@ impl Table {
         Ok(())
     }
 
-    /// Splits pages until the entries of one that is crowded part. Whether it did.
+    /// Splits pages until the entries of one that is dense part. Whether it did.
     fn spread(&mut self, store: &mut Store, mut slot: SlotRef, page: Handle, now: UnixMs) -> bool {
         let (before, db) = (slot.record, self.snapshot_db);
         let before_change = |store: &mut Store, page| store.before_change(db, page);

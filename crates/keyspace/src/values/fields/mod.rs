@@ -389,13 +389,13 @@ impl Fields {
 
     /// `page` is where something was put.
     fn grow(&mut self, store: &mut Store, page: Handle, now: UnixMs) {
-        let is_crowded = linear::is_crowded(store.heap.page(page));
-        if !is_crowded && !linear::is_overfull(&self.record) {
+        let is_dense = linear::is_dense(store.heap.page(page));
+        if !is_dense && !linear::is_overfull(&self.record) {
             return;
         }
         let mut record = self.record;
         let before_change = |store: &mut Store, page| self.before_change(store, page);
-        let has_parted = is_crowded && linear::spread(store, &mut record, page, before_change, now);
+        let has_parted = is_dense && linear::spread(store, &mut record, page, before_change, now);
         if !has_parted && linear::is_overfull(&record) {
             // A split that finds no memory is left for the next insert: pages may be larger.
             let _ = linear::split(store, &mut record, before_change, now);

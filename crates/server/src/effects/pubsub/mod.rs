@@ -196,7 +196,7 @@ impl PubSub {
                 pattern_moment,
             });
             for (worker, patterns) in workers {
-                mail.crowd(message.bytes());
+                mail.add_queued(message.bytes());
                 let published =
                     WorkerMessage::Published { message: Arc::clone(&message), patterns: patterns.into() };
                 mail.post_from(from, worker, published);

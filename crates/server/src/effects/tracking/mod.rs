@@ -158,7 +158,7 @@ impl Trackers {
             workers.entry(tracker.worker()).or_default().push(tracker.id());
         }
         for (worker, ids) in workers {
-            mail.crowd(stale_bytes(&stale.key));
+            mail.add_queued(stale_bytes(&stale.key));
             let message =
                 WorkerMessage::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
             mail.post_from(from, worker, message);
@@ -192,7 +192,7 @@ impl Trackers {
         workers.dedup();
         let changes = Arc::new(changes);
         for worker in workers {
-            mail.crowd(changes_bytes(&changes));
+            mail.add_queued(changes_bytes(&changes));
             mail.post_from(from, worker, WorkerMessage::Changes(Arc::clone(&changes)));
         }
     }

@@ -37,8 +37,8 @@ const LEAF_LINES: usize = 8;
 const ENTRIES_MAX: usize = 255;
 
 /// A page with so many has to lose some soon: members may come in an order made by their hashes (see `linear`).
-const CROWDED_ENTRIES: usize = 200;
-const _: () = assert!(CROWDED_ENTRIES < ENTRIES_MAX);
+const DENSE_ENTRIES: usize = 200;
+const _: () = assert!(DENSE_ENTRIES < ENTRIES_MAX);
 /// Pages that are added for that, where there are not as many members: some 600 KB, 2 ms under the lock.
 const SPREAD_PAGES_MAX: u32 = 1 << 14;
 
@@ -203,7 +203,7 @@ impl ZsetTree {
             // Without memory for another page the old ones grow.
             let _ = self.split_page(room);
         }
-        if node::count(self.page(room.heap, page_index(hash, self.pages.len()))) >= CROWDED_ENTRIES {
+        if node::count(self.page(room.heap, page_index(hash, self.pages.len()))) >= DENSE_ENTRIES {
             self.spread(room, hash);
         }
         let number = page_index(hash, self.pages.len());
