@@ -255,7 +255,7 @@ fn numsub(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     call.reply.array(names.len() * 2);
     for name in names.iter() {
         call.reply.bulk(name);
-        call.reply.integer(call.node.pubsub.hearers(kind, name) as i64);
+        call.reply.integer(call.node.pubsub.subscribers(kind, name) as i64);
     }
     Outcome::Done
 }

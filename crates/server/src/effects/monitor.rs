@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::config::Config;
-use crate::effects::pubsub::Hearers;
+use crate::effects::pubsub::WorkerCounts;
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
@@ -22,11 +22,11 @@ use isotherm_keyspace::Db;
 /// How many sessions of each worker monitor.
 #[derive(Default)]
 pub struct Monitors {
-    workers: Mutex<Hearers>,
+    workers: Mutex<WorkerCounts>,
 }
 
 impl Monitors {
-    fn lock(&self) -> MutexGuard<'_, Hearers> {
+    fn lock(&self) -> MutexGuard<'_, WorkerCounts> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -37,19 +37,19 @@ impl Inner {
             true => (Kind::ShardChannel, &b"smessage"[..]),
             false => (Kind::Channel, &b"message"[..]),
         };
-        self.say_to_hearers(kind, channel, message, &[word, channel, payload]);
+        self.send_to_subscribers(kind, channel, message, &[word, channel, payload]);
         for pattern in patterns {
             let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
-            self.say_to_hearers(Kind::Pattern, pattern, message, &parts);
+            self.send_to_subscribers(Kind::Pattern, pattern, message, &parts);
         }
         self.node.subtract_queued(message.bytes());
         self.write_said_if_much();
     }
 
-    fn say_to_hearers(&mut self, kind: Kind, name: &[u8], message: &Message, parts: &[&[u8]]) {
+    fn send_to_subscribers(&mut self, kind: Kind, name: &[u8], message: &Message, parts: &[&[u8]]) {
         let mut frame = None;
         let unsent_bytes_max = unsent_bytes_max(&self.dispatcher);
-        for token in self.dispatcher.audience.hearers(kind, name, message) {
+        for token in self.dispatcher.audience.subscribers(kind, name, message) {
             let frame = frame.get_or_insert_with(|| Frame::new(parts));
             let Some(connection) = &mut self.connections[token] else { continue };
             let bytes = frame.bytes(connection.session.proto);

@@ -77,7 +77,12 @@ impl Audience {
     }
 
     /// Who listens to `name` and did so already when `message` was published.
-    pub fn hearers(&self, kind: Kind, name: &[u8], message: &Message) -> impl Iterator<Item = usize> + '_ {
+    pub fn subscribers(
+        &self,
+        kind: Kind,
+        name: &[u8],
+        message: &Message,
+    ) -> impl Iterator<Item = usize> + '_ {
         let moment = if kind == Kind::Pattern { message.pattern_moment } else { message.channel_moment };
         let seats = self.rooms[kind as usize].get(name).map(Room::seats).unwrap_or_default();
         seats.iter().filter(move |seat| seat.since <= moment).map(|seat| seat.token)

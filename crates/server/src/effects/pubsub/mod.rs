@@ -17,13 +17,13 @@
 
 mod audience;
 mod frame;
-mod hearers;
 pub mod message;
+mod worker_counts;
 
 pub use audience::Audience;
 pub use frame::Frame;
-pub use hearers::Hearers;
 pub use message::{Kind, Message, Name};
+pub use worker_counts::WorkerCounts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -62,7 +62,7 @@ struct Shard {
 /// Names, and who listens to them.
 #[derive(Default)]
 struct Names {
-    all: HashMap<Name, Hearers>,
+    all: HashMap<Name, WorkerCounts>,
     moment: Moment,
 }
 
@@ -105,9 +105,9 @@ impl PubSub {
     /// One session of `worker` listens no longer.
     pub fn unsubscribe(&self, kind: Kind, name: &[u8], worker: u16) {
         self.with(kind, name, |names| {
-            let hearers = names.all.get_mut(name).expect("the session has subscribed");
-            hearers.remove(worker);
-            if hearers.total() == 0 {
+            let subscribers = names.all.get_mut(name).expect("the session has subscribed");
+            subscribers.remove(worker);
+            if subscribers.total() == 0 {
                 names.all.remove(name);
                 shrink(&mut names.all);
                 self.counts[kind as usize].fetch_sub(1, Ordering::AcqRel);
@@ -123,7 +123,7 @@ impl PubSub {
 
     /// Names, and the tables that they are in; messages on their way are the mail's.
     pub fn memory_bytes(&self) -> usize {
-        let table = |names: &Names| hash_table_bytes::<(Name, Hearers)>(names.all.capacity());
+        let table = |names: &Names| hash_table_bytes::<(Name, WorkerCounts)>(names.all.capacity());
         let patterns = table(&self.patterns.read().unwrap_or_else(PoisonError::into_inner));
         let shards: usize = self
             .shards
@@ -137,8 +137,8 @@ impl PubSub {
     }
 
     /// Sessions that listen to `name`.
-    pub fn hearers(&self, kind: Kind, name: &[u8]) -> usize {
-        self.with(kind, name, |names| names.all.get(name).map_or(0, Hearers::total))
+    pub fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
+        self.with(kind, name, |names| names.all.get(name).map_or(0, WorkerCounts::total))
     }
 
     /// The channels that match `pattern`.
@@ -170,7 +170,7 @@ impl PubSub {
         let names = shard.names(kind);
         let mut receivers = 0;
         let mut workers: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
-        for (worker, count) in names.all.get(channel).iter().flat_map(|hearers| hearers.by_worker()) {
+        for (worker, count) in names.all.get(channel).iter().flat_map(|subscribers| subscribers.by_worker()) {
             receivers += count as usize;
             workers.entry(worker).or_default();
         }
@@ -178,10 +178,10 @@ impl PubSub {
         if has_patterns {
             let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
             pattern_moment = patterns.moment;
-            for (pattern, hearers) in &patterns.all {
+            for (pattern, subscribers) in &patterns.all {
                 if glob_match(pattern, channel, false) {
-                    receivers += hearers.total();
-                    hearers.by_worker().for_each(|(worker, _)| {
+                    receivers += subscribers.total();
+                    subscribers.by_worker().for_each(|(worker, _)| {
                         workers.entry(worker).or_default().push(Arc::clone(pattern));
                     });
                 }

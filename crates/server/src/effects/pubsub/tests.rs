@@ -9,7 +9,7 @@ impl PubSub {
             counts[Kind::Channel as usize] += shard.channels.all.len();
             counts[Kind::ShardChannel as usize] += shard.shard_channels.all.len();
             let mut all = shard.channels.all.values().chain(shard.shard_channels.all.values());
-            assert!(all.all(|hearers| hearers.total() > 0));
+            assert!(all.all(|subscribers| subscribers.total() > 0));
         }
         counts[Kind::Pattern as usize] = self.patterns.read().unwrap().all.len();
         assert_eq!(Kind::ALL.map(|kind| self.count(kind)), counts);
@@ -26,11 +26,11 @@ fn names_are_counted_by_kind() {
     pubsub.subscribe(Kind::Pattern, b"n*", 1);
     assert_eq!(Kind::ALL.map(|kind| pubsub.count(kind)), [1, 1, 1]);
     pubsub.check_invariants();
-    assert_eq!(pubsub.hearers(Kind::Channel, b"news"), 2);
+    assert_eq!(pubsub.subscribers(Kind::Channel, b"news"), 2);
     assert_eq!(pubsub.channels(Kind::Channel, Some(b"n?ws")), [Name::from(&b"news"[..])]);
     assert!(pubsub.channels(Kind::Channel, Some(b"x*")).is_empty());
     pubsub.unsubscribe(Kind::Channel, b"news", 0);
-    assert_eq!(pubsub.hearers(Kind::Channel, b"news"), 1);
+    assert_eq!(pubsub.subscribers(Kind::Channel, b"news"), 1);
     pubsub.unsubscribe(Kind::Channel, b"news", 1);
     assert_eq!(Kind::ALL.map(|kind| pubsub.count(kind)), [0, 1, 1]);
 }
@@ -56,10 +56,10 @@ fn seats_hear_what_is_not_older() {
         channel_moment,
         pattern_moment,
     };
-    let hearers = |kind, name: &[u8]| audience.hearers(kind, name, &message).collect::<Vec<_>>();
-    assert_eq!(hearers(Kind::Channel, b"c"), [1]);
-    assert_eq!(hearers(Kind::Pattern, b"*"), [2]);
-    assert!(hearers(Kind::Channel, b"d").is_empty());
+    let subscribers = |kind, name: &[u8]| audience.subscribers(kind, name, &message).collect::<Vec<_>>();
+    assert_eq!(subscribers(Kind::Channel, b"c"), [1]);
+    assert_eq!(subscribers(Kind::Pattern, b"*"), [2]);
+    assert!(subscribers(Kind::Channel, b"d").is_empty());
 }
 
 #[test]

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::{Config, Id, id};
-use crate::effects::pubsub::Hearers;
+use crate::effects::pubsub::WorkerCounts;
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::observe::holds;
@@ -56,7 +56,7 @@ pub struct Trackers {
     /// Sessions that track.
     sessions: AtomicUsize,
     /// Prefixes, and how many sessions of each worker want them.
-    prefixes: RwLock<BTreeMap<Box<[u8]>, Hearers>>,
+    prefixes: RwLock<BTreeMap<Box<[u8]>, WorkerCounts>>,
     prefix_count: AtomicUsize,
 }
 
@@ -185,7 +185,7 @@ impl Trackers {
         let mut workers: Vec<u16> = prefixes
             .iter()
             .filter(|(prefix, _)| fits(prefix))
-            .flat_map(|(_, hearers)| hearers.by_worker().map(|(worker, _)| worker))
+            .flat_map(|(_, subscribers)| subscribers.by_worker().map(|(worker, _)| worker))
             .collect();
         drop(prefixes);
         workers.sort_unstable();
@@ -205,9 +205,9 @@ impl Trackers {
 
     pub fn remove_prefix(&self, prefix: &[u8], worker: u16) {
         let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
-        let hearers = prefixes.get_mut(prefix).expect("the session has named it");
-        hearers.remove(worker);
-        if hearers.total() == 0 {
+        let subscribers = prefixes.get_mut(prefix).expect("the session has named it");
+        subscribers.remove(worker);
+        if subscribers.total() == 0 {
             prefixes.remove(prefix);
         }
         self.prefix_count.store(prefixes.len(), Ordering::Release);

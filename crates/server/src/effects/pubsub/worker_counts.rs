@@ -2,15 +2,15 @@
 
 /// Invariants: no count is 0, except that of `first` when there is nobody; no worker is named twice.
 #[derive(Default, Debug)]
-pub struct Hearers {
+pub struct WorkerCounts {
     first: (u16, u32),
     #[expect(clippy::box_collection, reason = "mostly there is none, and 8 B say so")]
     more: Option<Box<Vec<(u16, u32)>>>,
 }
 
-const _: () = assert!(size_of::<Hearers>() == 16);
+const _: () = assert!(size_of::<WorkerCounts>() == 16);
 
-impl Hearers {
+impl WorkerCounts {
     pub fn add(&mut self, worker: u16) {
         if self.first.1 == 0 {
             self.first.0 = worker;
@@ -66,20 +66,20 @@ mod tests {
     #[test]
     fn counts_as_a_map_does() {
         let mut prng = isotherm_stdx::Prng::new(3);
-        let (mut hearers, mut model) = (Hearers::default(), BTreeMap::<u16, u32>::new());
+        let (mut subscribers, mut model) = (WorkerCounts::default(), BTreeMap::<u16, u32>::new());
         for _ in 0..10_000 {
             let worker = prng.below(4) as u16;
             if prng.below(2) == 0 {
-                hearers.add(worker);
+                subscribers.add(worker);
                 *model.entry(worker).or_default() += 1;
             } else if let Some(count) = model.get_mut(&worker) {
-                hearers.remove(worker);
+                subscribers.remove(worker);
                 *count -= 1;
                 model.retain(|_, count| *count > 0);
             }
-            assert_eq!(hearers.by_worker().collect::<BTreeMap<_, _>>(), model);
-            assert_eq!(hearers.total(), model.values().sum::<u32>() as usize);
-            assert_eq!(hearers.more.is_some(), model.len() > 1);
+            assert_eq!(subscribers.by_worker().collect::<BTreeMap<_, _>>(), model);
+            assert_eq!(subscribers.total(), model.values().sum::<u32>() as usize);
+            assert_eq!(subscribers.more.is_some(), model.len() > 1);
         }
     }
 }
