@@ -79,9 +79,9 @@ fn run(args: &[String]) -> Fallible {
         kinds.iter().for_each(|kind| println!("{kind}: {}", rows_of(kind).join(" ")));
         return Ok(());
     }
-    if let Some(stranger) = options.only.iter().find(|only| !kinds.iter().any(|kind| names_a_row(only, kind)))
+    if let Some(unknown) = options.only.iter().find(|only| !kinds.iter().any(|kind| names_a_row(only, kind)))
     {
-        return Err(format!("no row called '{stranger}'; --list names them"));
+        return Err(format!("no row called '{unknown}'; --list names them"));
     }
     options.check_programs()?;
     if let Some(core) = options.load_core

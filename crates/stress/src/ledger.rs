@@ -28,7 +28,7 @@ struct Element {
 #[derive(Default)]
 pub struct Elements {
     elements: HashMap<u64, Element>,
-    strangers: Vec<u64>,
+    unknown: Vec<u64>,
     /// What consumers took with them when their connections ended.
     gone_max: u64,
     /// Data is thrown away in this run.
@@ -65,7 +65,7 @@ impl Elements {
     pub fn find(&mut self, element: u64) {
         match self.elements.get_mut(&element) {
             Some(element) => element.found += 1,
-            None => self.strangers.push(element),
+            None => self.unknown.push(element),
         }
     }
 
@@ -93,7 +93,7 @@ impl Elements {
             ("acknowledged and gone", lost),
             ("delivered twice", twice),
             ("refused and yet there", refused),
-            ("never sent", self.strangers.clone()),
+            ("never sent", self.unknown.clone()),
         ];
         kinds
             .into_iter()
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_and_a_stranger_are_seen_even_where_data_is_thrown_away() {
+    fn a_duplicate_and_an_unknown_element_are_seen_even_where_data_is_thrown_away() {
         let mut elements = ledger(&[1, 2], &[1, 1, 9]);
         elements.is_lossy = true;
         assert_eq!(elements.verdict(), ["1 elements delivered twice: 0-1", "1 elements never sent: 0-9"]);

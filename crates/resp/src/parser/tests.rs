@@ -142,9 +142,9 @@ fn lines_that_never_end() {
 }
 
 #[test]
-fn strangers_may_say_little() {
-    let stranger = Limits { authenticated: false, ..Limits::default() };
-    let error = |stream: &[u8]| hear(stream, &[], &stranger).error.map(|error| error.to_string());
+fn unauthenticated_clients_may_send_little() {
+    let unauthenticated = Limits { authenticated: false, ..Limits::default() };
+    let error = |stream: &[u8]| hear(stream, &[], &unauthenticated).error.map(|error| error.to_string());
     assert_eq!(error(b"*10\r\n"), None);
     assert_eq!(error(b"*11\r\n").unwrap(), "ERR Protocol error: unauthenticated multibulk length");
     assert_eq!(error(b"*1\r\n$16384\r\n"), None);

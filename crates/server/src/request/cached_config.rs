@@ -29,8 +29,8 @@ pub fn reply_bytes_in_vain(limit_bytes: u64) -> usize {
     usize::try_from(limit_bytes).unwrap_or(usize::MAX).saturating_add(OUTPUT_BYTES_FREE)
 }
 
-/// So much of a stranger's replies may wait.
-pub const STRANGER_OUTPUT_BYTES_MAX: usize = 1024;
+/// So much of an unauthenticated client's replies may wait.
+pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Without a limit of the configuration, what is answered before it is written: so much, and one reply more.
 const REPLY_BYTES_MAX: usize = 64 << 10;
@@ -63,9 +63,9 @@ pub struct Hot {
     /// The same while all clients together take less than the second number.
     pub unsent_generous_bytes_max: usize,
     pub clients_little_bytes: u64,
-    /// A reply may be too much before it is written: what a client of the class normal may leave, or any stranger.
+    /// A reply may be too much before it is written: what a client of the class normal may leave, or any unauthenticated client.
     pub judges_replies: bool,
-    /// A stranger's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
+    /// An unauthenticated client's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
     pub reply_lists: bool,
     pub maxmemory_bytes: u64,
     /// All clients together may take only so much.

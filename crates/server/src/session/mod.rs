@@ -51,7 +51,7 @@ pub struct Session {
     pub db: Db,
     pub proto: Protocol,
     pub authenticated: bool,
-    /// It is no stranger, even if it has to authenticate again (RESET).
+    /// It has authenticated once, even if it has to authenticate again (RESET).
     pub was_authenticated: bool,
     pub reply_mode: ReplyMode,
     /// CLIENT NO-TOUCH, NO-EVICT, IMPORT-SOURCE.

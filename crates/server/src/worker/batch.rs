@@ -195,14 +195,14 @@ pub fn parse(
     requests: &mut Requests,
 ) -> (usize, Ended) {
     dispatcher.exec.refresh();
-    let stranger;
+    let unauthenticated;
     let (limits, requests_max) =
         match connection.session.authenticated || !dispatcher.exec.node.auth_required() {
             true => (&dispatcher.exec.hot.limits, REQUESTS_MAX),
             // The first of them may be the AUTH that lifts the limits.
             false => {
-                stranger = Limits { authenticated: false, ..dispatcher.exec.hot.limits.clone() };
-                (&stranger, 1)
+                unauthenticated = Limits { authenticated: false, ..dispatcher.exec.hot.limits.clone() };
+                (&unauthenticated, 1)
             }
         };
     let Requests { found, spans, quoted } = requests;

@@ -7,12 +7,12 @@ use super::connection::Connection;
 use crate::admin;
 use crate::node::unix_now;
 use crate::process::log;
-use crate::request::cached_config::STRANGER_OUTPUT_BYTES_MAX;
+use crate::request::cached_config::UNAUTHENTICATED_OUTPUT_BYTES_MAX;
 use crate::request::reply_limits::{log_output_limit, output_limit_of};
 use crate::session::Attention;
 use crate::upkeep::client_memory;
 
-/// A stranger's request may not be longer.
+/// An unauthenticated client's request may not be longer.
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
 
 impl Inner {
@@ -34,8 +34,10 @@ impl Inner {
         let session = &connection.session;
         let queued = session.multi.as_ref().map_or(0, |multi| multi.bytes);
         let bytes = connection.input.len() - connection.input_done + queued;
-        let stranger = !session.authenticated && self.node.auth_required();
-        if bytes > self.dispatcher.exec.hot.query_bytes_max || stranger && bytes > UNAUTHENTICATED_BYTES_MAX {
+        let unauthenticated = !session.authenticated && self.node.auth_required();
+        if bytes > self.dispatcher.exec.hot.query_bytes_max
+            || unauthenticated && bytes > UNAUTHENTICATED_BYTES_MAX
+        {
             self.dispatcher.exec.stats.values.query_buffer_limit_disconnections.add(1);
             log::warning(format!(
                 "Closing client that reached max query buffer length: {} (qbuf={bytes})",
@@ -54,8 +56,11 @@ impl Inner {
         outbox.soft_since = soft_since;
         let patience = Duration::from_secs(limit.soft_seconds);
         let for_too_long = soft_since.is_some_and(|since| since.elapsed() > patience);
-        let stranger = !connection.session.was_authenticated && self.node.auth_required();
-        if above(limit.hard_bytes) || for_too_long || stranger && bytes > STRANGER_OUTPUT_BYTES_MAX as u64 {
+        let unauthenticated = !connection.session.was_authenticated && self.node.auth_required();
+        if above(limit.hard_bytes)
+            || for_too_long
+            || unauthenticated && bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX as u64
+        {
             log_output_limit(&self.dispatcher.exec, &connection.session);
             connection.break_off();
         } else if soft_since.is_some() {

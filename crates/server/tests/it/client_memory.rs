@@ -207,18 +207,18 @@ fn a_pipeline_is_judged_as_a_whole() {
 }
 
 #[test]
-fn strangers_may_leave_little() {
+fn unauthenticated_clients_may_leave_little() {
     let server = Server::start(&["--requirepass", "secret", "--enable-debug-command", "yes"]);
-    let (mut known, mut reset, mut stranger) = (server.client(), server.client(), server.client());
+    let (mut known, mut reset, mut unauthenticated) = (server.client(), server.client(), server.client());
     known.check("AUTH secret", OK);
     reset.check("AUTH secret", OK);
     reset.check("RESET", "+RESET\r\n");
     let refused = "-NOAUTH Authentication required.\r\n";
-    stranger.check("GET k", refused);
+    unauthenticated.check("GET k", refused);
     known.check("DEBUG CLIENT-ENFORCE-REPLY-LIST 1", OK);
     reset.check("GET k", refused);
-    stranger.send(encode(&["GET", "k"]));
-    stranger.expect_end();
+    unauthenticated.send(encode(&["GET", "k"]));
+    unauthenticated.expect_end();
     known.check("DEBUG CLIENT-ENFORCE-REPLY-LIST 0", OK);
     server.client().check("GET k", refused);
 }

@@ -284,7 +284,7 @@ fn query_buffers_are_limited() {
 }
 
 #[test]
-fn strangers_may_not_send_much() {
+fn unauthenticated_clients_may_not_send_much() {
     let server = Server::start(&["--requirepass", "secret"]);
     let cases: [(&[u8], &str); 2] = [
         (b"*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n"),
