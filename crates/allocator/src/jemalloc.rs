@@ -1,4 +1,4 @@
-//! jemalloc, under the names of the C library: whatever the process allocates is in its books, and `MALLOC_CONF` is read.
+//! jemalloc, under the names of the C library: whatever the process allocates is counted by it, and `MALLOC_CONF` is read.
 
 mod classes;
 mod conf;

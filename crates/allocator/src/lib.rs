@@ -70,11 +70,11 @@ pub struct Figures {
     pub allocated: u64,
     /// The pages with something alive.
     pub active: u64,
-    /// The pages that are there: those, its own books, and what it keeps for later.
+    /// The pages that are there: those, its own metadata, and what it keeps for later.
     pub resident: u64,
     /// Addresses without memory behind them, kept for later.
     pub retained: u64,
-    /// Its own books.
+    /// Its own metadata.
     pub metadata: u64,
 }
 

@@ -34,7 +34,7 @@ pub fn class_bytes(size: usize) -> usize {
 
 #[cfg(target_env = "gnu")]
 fn info() -> libc::mallinfo2 {
-    // SAFETY: it only reads the allocator's books, under their locks.
+    // SAFETY: it only reads the allocator's counters, under their locks.
     unsafe { libc::mallinfo2() }
 }
 

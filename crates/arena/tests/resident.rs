@@ -44,8 +44,8 @@ fn resident_memory_follows_the_live_bytes() {
     touch(&arena, &handles);
     let full = resident_bytes() - before;
     let stats = arena.stats();
-    let booked = (stats.slab_bytes + stats.free_slab_bytes + stats.metadata_bytes) as i64;
-    assert!(full <= booked + 4 * MB, "RSS {full}, booked {booked}");
+    let accounted = (stats.slab_bytes + stats.free_slab_bytes + stats.metadata_bytes) as i64;
+    assert!(full <= accounted + 4 * MB, "RSS {full}, accounted {accounted}");
     assert!(full >= 100 * MB);
 
     while arena.collapse() > 0 {}

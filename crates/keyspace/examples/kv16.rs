@@ -1,4 +1,4 @@
-//! What a key of 16 B with a value of 16 B costs, without a server: bytes a key by the arena's books and by RSS, and
+//! What a key of 16 B with a value of 16 B costs, without a server: bytes a key by the arena's counters and by RSS, and
 //! nanoseconds of CPU an operation in batches of 32 with prefetch.
 //!
 //! `cargo run --release -p isotherm-keyspace --example kv16 -- [keys] [partitions] [arenas]`

@@ -56,7 +56,7 @@ pub use layout::key::{Key, KeyHasher};
 pub use layout::kind::{Db, Encoding, Expiry, Full, NewValue, PackedValue, Type};
 pub use layout::last_used::{AccessMode, AccessNote};
 pub use layout::packed::{Element, TextRoom};
-pub use reports::breakdown::{Books, ClassBooks};
+pub use reports::breakdown::{Breakdown, ClassBreakdown};
 pub use reports::idle::IdleTimes;
 pub use reports::slot_size::SlotSize;
 pub use reports::survey::{DatabaseKeys, Sizes, Survey};

@@ -98,7 +98,7 @@ impl Parser {
         self.state == State::Start
     }
 
-    /// What it takes beside itself, for the books.
+    /// What it takes beside itself, for memory accounting.
     pub fn memory_bytes(&self) -> usize {
         self.found.capacity() * size_of::<Span>()
     }

@@ -150,7 +150,7 @@ impl ArgsBuf {
         self.spans.clear();
     }
 
-    /// What it takes beside itself, for the books.
+    /// What it takes beside itself, for memory accounting.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }

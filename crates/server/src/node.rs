@@ -167,11 +167,11 @@ impl Node {
         self.pause.end_if_over(&self.mail, now);
     }
 
-    pub fn note_hold(&self, thread: usize, cause: holds::Cause, is_gate: bool, ticks: u64) {
+    pub fn note_hold(&self, thread: usize, cause: holds::HoldCause, is_gate: bool, ticks: u64) {
         self.hold_sinks().note(thread, cause, is_gate, ticks);
     }
 
-    pub fn note_hold_cpu(&self, thread: usize, cause: holds::Cause, is_gate: bool, ns: u64) {
+    pub fn note_hold_cpu(&self, thread: usize, cause: holds::HoldCause, is_gate: bool, ns: u64) {
         self.hold_sinks().note_cpu(thread, cause, is_gate, ns);
     }
 
@@ -184,8 +184,8 @@ impl Node {
         self.trackers.note_read(&self.mail, &self.config, from, tracker, key);
     }
 
-    pub fn book(&self, client: &ClientShared, taken: &Taken) {
-        self.clients.book(client, taken);
+    pub fn account(&self, client: &ClientShared, taken: &Taken) {
+        self.clients.account(client, taken);
     }
 
     pub fn log_attack(&self, addr: &str) {

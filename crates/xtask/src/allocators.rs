@@ -33,7 +33,7 @@ fn smoke(feature: &str) -> Fallible {
         for (package, tests) in [
             ("isotherm-allocator", ["--lib", "--", ""]),
             ("isotherm", ["--test", "it", "allocator::"]),
-            ("isotherm", ["--test", "it", "books::"]),
+            ("isotherm", ["--test", "it", "accounting::"]),
         ] {
             let mut command = run::cargo();
             command.args([

@@ -562,7 +562,7 @@ impl<'k> Held<'k> {
             waited = [waited[0] + counts[0], waited[1] + counts[1]];
         }
         assert_eq!(waited, keyspace.waited_keys());
-        keyspace.check_books(self);
+        keyspace.check_breakdown(self);
         self.check_attribution();
         for (arena, objects) in keyspace.arenas.iter().zip(objects) {
             arena.check_invariants();

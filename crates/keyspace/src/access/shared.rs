@@ -3,7 +3,7 @@
 use crate::access::waiter::WaitedKeys;
 use crate::layout::key::KeyHasher;
 use crate::layout::kind::Db;
-use crate::layout::large::LargeBooks;
+use crate::layout::large::LargeAccount;
 use crate::layout::last_used::AccessSettings;
 use crate::tables::counters::Counters;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -22,7 +22,7 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// The secret of the key hash.
     pub hash_secret: [u8; 16],
-    /// What the global allocator takes for a request of so many bytes: for the books.
+    /// What the global allocator takes for a request of so many bytes: for memory accounting.
     pub class_bytes: fn(usize) -> usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     /// Turns of waiters that were given.
     pub next_turn: AtomicU64,
     /// What large bodies take, those that a snapshot still holds included.
-    pub large: Arc<LargeBooks>,
+    pub large: Arc<LargeAccount>,
 }
 
 impl Shared {
@@ -73,7 +73,7 @@ impl Shared {
             swaps: AtomicU64::new(0),
             watch: OnceLock::new(),
             next_turn: AtomicU64::new(0),
-            large: Arc::new(LargeBooks::new(config.class_bytes)),
+            large: Arc::new(LargeAccount::new(config.class_bytes)),
         }
     }
 

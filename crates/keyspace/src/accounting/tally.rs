@@ -5,7 +5,7 @@
 //!   entry + body  =  key  +  value  +  expiry  +  head          (lengths, mark, reference, a blob's hash)
 //!
 //!   in pages and blobs     keys + values + expiries + heads  =  entry bytes + blob bytes          exactly
-//!   elsewhere              what lies in a large body or in an object is booked there; here it counts for its class only
+//!   elsewhere              what lies in a large body or in an object is accounted for there; here it counts for its class only
 //! ```
 //!
 //! An entry has an [`Account`] before it changes and another one after it: the first is taken off and the second added.

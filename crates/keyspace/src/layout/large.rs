@@ -3,7 +3,7 @@
 //! The numbers live in chunks that never move, so the thousandth million of large values costs no copy of a table. A
 //! body is shared with a snapshot that has yet to write it: whoever changes it then gets a copy first.
 //!
-//! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, books 8), 8 B of reference in the page.
+//! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, account 8), 8 B of reference in the page.
 
 use crate::layout::kind::Full;
 use crate::layout::pile::Pile;
@@ -12,19 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 const CHUNK: usize = 1024;
-/// Two counts, the vector, and where it is booked.
+/// Two counts, the vector, and where it is accounted for.
 const SHARED_BYTES: usize = 16 + size_of::<Body>();
 
 /// What all bodies of a keyspace take of the global allocator.
 #[derive(Debug)]
-pub(crate) struct LargeBooks {
+pub(crate) struct LargeAccount {
     bytes: AtomicI64,
     class_bytes: fn(usize) -> usize,
 }
 
-impl LargeBooks {
-    pub fn new(class_bytes: fn(usize) -> usize) -> LargeBooks {
-        LargeBooks { bytes: AtomicI64::new(0), class_bytes }
+impl LargeAccount {
+    pub fn new(class_bytes: fn(usize) -> usize) -> LargeAccount {
+        LargeAccount { bytes: AtomicI64::new(0), class_bytes }
     }
 
     /// Rounded as the allocator rounds.
@@ -37,30 +37,30 @@ impl LargeBooks {
     }
 }
 
-/// The bytes of a body: booked while they are there, whoever has them.
+/// The bytes of a body: accounted for while they are there, whoever has them.
 pub(crate) struct Body {
     bytes: Vec<u8>,
-    books: Arc<LargeBooks>,
+    account: Arc<LargeAccount>,
 }
 
 impl Body {
-    fn new(bytes: Vec<u8>, books: &Arc<LargeBooks>) -> Shared {
-        books.bytes.fetch_add(books.of(bytes.capacity()), Relaxed);
-        Arc::new(Body { bytes, books: Arc::clone(books) })
+    fn new(bytes: Vec<u8>, account: &Arc<LargeAccount>) -> Shared {
+        account.bytes.fetch_add(account.of(bytes.capacity()), Relaxed);
+        Arc::new(Body { bytes, account: Arc::clone(account) })
     }
 
     /// Changes the vector by `work`, which may give it another capacity.
     fn change<R>(&mut self, work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        let before = self.books.of(self.bytes.capacity());
+        let before = self.account.of(self.bytes.capacity());
         let result = work(&mut self.bytes);
-        self.books.bytes.fetch_add(self.books.of(self.bytes.capacity()) - before, Relaxed);
+        self.account.bytes.fetch_add(self.account.of(self.bytes.capacity()) - before, Relaxed);
         result
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        self.books.bytes.fetch_sub(self.books.of(self.bytes.capacity()), Relaxed);
+        self.account.bytes.fetch_sub(self.account.of(self.bytes.capacity()), Relaxed);
     }
 }
 
@@ -76,15 +76,15 @@ impl Deref for Body {
 pub(crate) type Shared = Arc<Body>;
 
 pub(crate) struct Large {
-    books: Arc<LargeBooks>,
+    account: Arc<LargeAccount>,
     chunks: Vec<Box<[Option<Shared>]>>,
     free: Pile<u32>,
     len: u32,
 }
 
 impl Large {
-    pub fn new(books: &Arc<LargeBooks>) -> Large {
-        Large { books: Arc::clone(books), chunks: Vec::new(), free: Pile::default(), len: 0 }
+    pub fn new(account: &Arc<LargeAccount>) -> Large {
+        Large { account: Arc::clone(account), chunks: Vec::new(), free: Pile::default(), len: 0 }
     }
 
     /// What the table of numbers takes of the global allocator.
@@ -111,7 +111,7 @@ impl Large {
         body.try_reserve_exact(len).map_err(|_| Full)?;
         body.resize(len, 0);
         let number = self.free_number();
-        *self.slot_mut(number) = Some(Body::new(body, &self.books));
+        *self.slot_mut(number) = Some(Body::new(body, &self.account));
         Ok(number)
     }
 
@@ -132,7 +132,7 @@ impl Large {
             let mut copy = Vec::new();
             copy.try_reserve_exact(shared.len().max(len)).map_err(|_| Full)?;
             copy.extend_from_slice(shared);
-            *shared = Body::new(copy, &self.books);
+            *shared = Body::new(copy, &self.account);
         }
         let body = Arc::get_mut(shared).expect("it is ours alone now");
         if len > body.bytes.capacity() {

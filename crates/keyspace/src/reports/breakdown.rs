@@ -1,4 +1,4 @@
-//! The books of a keyspace: where its memory is, by purpose, and what its entries are, by type and encoding.
+//! The memory of a keyspace broken down: where its memory is, by purpose, and what its entries are, by type and encoding.
 //!
 //! ```text
 //!   arenas, what lives there
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 /// In bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Books {
+pub struct Breakdown {
     /// Keys in pages and blobs.
     pub keys: u64,
     /// Values in pages and blobs: strings and small collections.
@@ -55,7 +55,7 @@ pub struct Books {
     pub snapshot: u64,
 }
 
-impl Books {
+impl Breakdown {
     /// What lives in the arenas.
     pub fn arena_bytes(&self) -> u64 {
         self.keys
@@ -114,7 +114,7 @@ impl Books {
 
 /// A type in one of its encodings in one database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClassBooks {
+pub struct ClassBreakdown {
     pub db: Db,
     pub kind: Type,
     pub encoding: Encoding,
@@ -150,11 +150,14 @@ fn blob_rounding(store: &Store, entry: &[u8]) -> u64 {
 }
 
 impl Keyspace {
-    /// Asserts that the books are those of what is there.
-    pub(crate) fn check_books(&self, held: &mut Held<'_>) {
-        let (books, _) = Survey::new(held).books();
-        assert_eq!(books.rounding, held.all().map(counted_rounding).sum::<u64>());
-        assert_eq!(books.arena_bytes(), self.arenas().iter().map(|arena| arena.live_bytes()).sum::<u64>());
+    /// Asserts that the breakdown is that of what is there.
+    pub(crate) fn check_breakdown(&self, held: &mut Held<'_>) {
+        let (breakdown, _) = Survey::new(held).breakdown();
+        assert_eq!(breakdown.rounding, held.all().map(counted_rounding).sum::<u64>());
+        assert_eq!(
+            breakdown.arena_bytes(),
+            self.arenas().iter().map(|arena| arena.live_bytes()).sum::<u64>()
+        );
     }
 }
 
@@ -169,10 +172,10 @@ impl ClassList {
         }
     }
 
-    pub fn sorted(self) -> Vec<ClassBooks> {
+    pub fn sorted(self) -> Vec<ClassBreakdown> {
         let told = |((db, class), sums): ((Db, Class), ClassSums)| {
             let (kind, encoding) = CLASSES[class.number()];
-            ClassBooks { db, kind, encoding, sums }
+            ClassBreakdown { db, kind, encoding, sums }
         };
         self.0.into_iter().map(told).collect()
     }

@@ -25,7 +25,7 @@ use crate::access::txn::Txn;
 use crate::accounting::attribution::LargestKeys;
 use crate::accounting::sizes::{SIZE_BINS, SIZED_TYPES};
 use crate::layout::kind::Db;
-use crate::reports::breakdown::{Books, ClassBooks, ClassList};
+use crate::reports::breakdown::{Breakdown, ClassBreakdown, ClassList};
 use crate::reports::idle::IdleTimes;
 use crate::reports::slot_size::SlotSize;
 use crate::tables::table::Table;
@@ -94,7 +94,7 @@ impl<'h, 'k> Survey<'h, 'k> {
     }
 
     /// What there is of every type and encoding, by database.
-    pub fn classes(&mut self) -> Vec<ClassBooks> {
+    pub fn classes(&mut self) -> Vec<ClassBreakdown> {
         self.by_database(|survey| {
             let mut list = ClassList::default();
             survey.each_table(|db, table| list.add(db, table));
@@ -104,16 +104,16 @@ impl<'h, 'k> Survey<'h, 'k> {
 
     /// Where the memory of the keyspace is, and the arenas' own figures at the end of it. While nothing changes the first
     /// are exactly what lives in the second; what changes meanwhile is in the difference.
-    pub fn books(&mut self) -> (Books, Vec<ArenaStats>) {
-        let (mut books, mut used) = (Books::default(), 0);
+    pub fn breakdown(&mut self) -> (Breakdown, Vec<ArenaStats>) {
+        let (mut breakdown, mut used) = (Breakdown::default(), 0);
         for number in 0..self.held.keyspace.partition_count() as u16 {
-            self.each_table_of(number, &mut |_, table| books.add_table(table, &mut used));
-            self.look(number, |partition| books.add_partition(partition, &mut used));
+            self.each_table_of(number, &mut |_, table| breakdown.add_table(table, &mut used));
+            self.look(number, |partition| breakdown.add_partition(partition, &mut used));
         }
         let keyspace = self.held.keyspace;
         let arenas: Vec<ArenaStats> = keyspace.arenas().iter().map(|arena| arena.stats()).collect();
-        books.close(keyspace, &arenas, used);
-        (books, arenas)
+        breakdown.close(keyspace, &arenas, used);
+        (breakdown, arenas)
     }
 
     /// How long some keys of a database have not been used; slots are looked at from `start` on.

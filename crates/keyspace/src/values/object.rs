@@ -40,7 +40,7 @@ pub(crate) trait Structure {
     fn len(&self) -> u64;
     /// Bytes of its nodes, rounded up to their classes, and of what it has of the global allocator.
     fn memory_bytes(&self) -> u64;
-    /// The same in parts, for the books.
+    /// The same in parts, for memory accounting.
     fn footprint(&self) -> Footprint;
     fn encoding(&self) -> Encoding;
     /// Nodes of a list, blocks of a stream; 0 of others.
@@ -83,7 +83,7 @@ pub(crate) trait Structure {
 }
 
 /// Where the bytes of objects are, but for their nodes: the arena knows those by their kind, and large elements have
-/// books of their own.
+/// accounts of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Footprint {
     /// In use in pages of the arena (hashes and sets).
@@ -249,13 +249,13 @@ impl Objects {
 
     #[inline]
     pub fn put(&mut self, number: u32, mut root: Box<Root>) {
-        self.book(&mut root);
+        self.account(&mut root);
         let old = self.slot_mut(number).replace(root);
         debug_assert!(old.is_none(), "it was taken out");
     }
 
     #[inline]
-    fn book(&mut self, root: &mut Root) {
+    fn account(&mut self, root: &mut Root) {
         let now = root.footprint_now();
         if now != root.footprint {
             self.footprint.exchange(root.footprint, now);

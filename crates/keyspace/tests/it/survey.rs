@@ -19,13 +19,13 @@ fn filled(partitions: usize) -> Keyspace {
 
 /// Everything that a survey tells.
 fn all(survey: &mut Survey<'_, '_>) -> String {
-    let (books, arenas) = survey.books();
-    assert_eq!(books.arena_bytes(), arenas.iter().map(|stats| stats.live_bytes).sum::<u64>());
+    let (breakdown, arenas) = survey.breakdown();
+    assert_eq!(breakdown.arena_bytes(), arenas.iter().map(|stats| stats.live_bytes).sum::<u64>());
     let idle = [0, 1, 2].map(|db| survey.idle_times(Db(db), Slot::new(77), UnixMs(START)));
     let largest = survey.largest_keys();
     let sizes: Vec<SlotSize> = survey.slot_sizes();
     let (databases, bins, classes) = (survey.databases(), survey.sizes(), survey.classes());
-    format!("{books:?} {databases:?} {bins:?} {classes:?} {idle:?} {largest:?} {sizes:?}")
+    format!("{breakdown:?} {databases:?} {bins:?} {classes:?} {idle:?} {largest:?} {sizes:?}")
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub fn account_reply(exec: &Exec, session: &Session, reply: &Reply) {
     let bytes = class_bytes(reply.out.capacity()) as u64;
     accounted.store(accounted.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     let total = session.shared.seen.total_bytes.load(Ordering::Relaxed);
-    exec.node.clients.book_total(&session.shared, total + bytes);
+    exec.node.clients.account_total(&session.shared, total + bytes);
 }
 
 /// CLIENT REPLY has been used: what stands behind `mark` may not be wanted.

@@ -53,13 +53,13 @@ impl Clients {
 
     /// It has been given to its owner, and takes so much by itself.
     pub fn add(&self, client: &Arc<ClientShared>, own_bytes: u64) {
-        self.book_total(client, own_bytes);
+        self.account_total(client, own_bytes);
         self.lock().insert(client.id, Arc::clone(client));
     }
 
     pub fn remove(&self, id: u64) {
         if let Some(client) = self.lock().remove(&id) {
-            self.book_total(&client, 0);
+            self.account_total(&client, 0);
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -80,14 +80,14 @@ impl Clients {
     }
 
     /// One of them takes so much now. Only its owner says so: there is no second writer of the total.
-    pub fn book_total(&self, client: &ClientShared, bytes: u64) {
+    pub fn account_total(&self, client: &ClientShared, bytes: u64) {
         let before = client.seen.total_bytes.load(Ordering::Relaxed);
         client.seen.total_bytes.store(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
     /// Shows what a connection takes; called by its owner only.
-    pub fn book(&self, client: &ClientShared, taken: &Taken) {
+    pub fn account(&self, client: &ClientShared, taken: &Taken) {
         let seen = &client.seen;
         seen.query_bytes.store(taken.query_bytes as u64, Relaxed);
         seen.query_free_bytes.store(taken.query_free_bytes as u64, Relaxed);
@@ -95,7 +95,7 @@ impl Clients {
         seen.output_bytes.store(taken.output_bytes as u64, Relaxed);
         seen.output_chunks.store(taken.output_chunks as u32, Relaxed);
         seen.multi_bytes.store(taken.multi_bytes as u64, Relaxed);
-        self.book_total(client, taken.total_bytes as u64);
+        self.account_total(client, taken.total_bytes as u64);
     }
 
     /// The connection runs no further command, takes nothing that it waits for, and is closed by its owner.

@@ -6,8 +6,8 @@
 //! while it waits for a key its arguments are kept: they count as parsed ones, and in the total with the lists of waiters
 //! all          `Clients::bytes`: the sum of the totals, kept by differences
 //! ```
-//! The owner of a connection books it behind every batch. One that has nothing but itself, which is nearly every one, is
-//! booked already: that is what the batch looks at, and all that it costs. What all take is one number, so that every
+//! The owner of a connection accounts for it after every batch. One that has nothing but itself, which is nearly every one, is
+//! accounted for already: that is what the batch looks at, and all that it costs. What all take is one number, so that every
 //! batch and every eviction of keys can ask.
 //!
 //! Above the limit those that take most are closed. They are closed by their owners, a moment later: until then what

@@ -180,7 +180,7 @@ pub fn write_replies(dispatcher: &mut Dispatcher, connection: &mut Connection) -
     let is_sent = send(dispatcher, connection, all, None);
     clear_replies(dispatcher);
     if is_sent && is_much {
-        connection.book(dispatcher.exec.node);
+        connection.account(dispatcher.exec.node);
     }
     is_sent
 }

@@ -283,7 +283,7 @@ impl Connection {
 
     /// Shows other threads how much it takes. Whoever has nothing but himself mostly had nothing before.
     #[inline]
-    pub fn book(&self, node: &Node) {
+    pub fn account(&self, node: &Node) {
         let (session, seen) = (&self.session, &self.session.shared.seen);
         seen.waits.store(self.parked.is_some_and(Parked::is_shown), Ordering::Relaxed);
         let is_bare = self.input.capacity() == 0
@@ -294,11 +294,11 @@ impl Connection {
             && session.listening.is_none()
             && session.blocked.is_none();
         if !is_bare || seen.total_bytes.load(Ordering::Relaxed) != OWN_BYTES {
-            self.book_parts(node);
+            self.account_parts(node);
         }
     }
 
-    fn book_parts(&self, node: &Node) {
+    fn account_parts(&self, node: &Node) {
         let session = &self.session;
         let (parsed_bytes, argument_bytes) = self.parser.seen_bytes();
         let query_bytes = self.input.len().saturating_sub(self.input_done + parsed_bytes);
@@ -324,7 +324,7 @@ impl Connection {
             multi_bytes,
             total_bytes,
         };
-        node.book(&session.shared, &taken);
+        node.account(&session.shared, &taken);
     }
 }
 

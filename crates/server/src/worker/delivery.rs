@@ -97,7 +97,7 @@ impl Inner {
                 Err(()) => connection.break_off(),
             }
             self.check_output(&mut connection);
-            self.book(&mut connection);
+            self.account(&mut connection);
             // No event tells that the socket takes more once everything is written: what was stopped by that runs in
             // this turn, behind the messages.
             if connection.unrun && !connection.is_stopped() {

@@ -171,7 +171,7 @@ fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran
         send(dispatcher, connection, start..ran.replies_end, None);
         start = ran.replies_end;
         if is_much {
-            connection.book(dispatcher.exec.node);
+            connection.account(dispatcher.exec.node);
         }
     }
     clear_replies(dispatcher);

@@ -133,7 +133,7 @@ impl Inner {
                     self.attend_closely(&mut connection);
                 }
                 self.check_output(&mut connection);
-                connection.book(self.node);
+                connection.account(self.node);
             }
             self.settle(connection, token);
         }

@@ -16,10 +16,10 @@ use crate::upkeep::client_memory;
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
 
 impl Inner {
-    /// Books what a connection takes. If all of them take too much, those that take most are closed: maybe this one.
+    /// Accounts for what a connection takes. If all of them take too much, those that take most are closed: maybe this one.
     #[inline]
-    pub fn book(&mut self, connection: &mut Connection) {
-        connection.book(self.node);
+    pub fn account(&mut self, connection: &mut Connection) {
+        connection.account(self.node);
         if self.node.clients.bytes() > self.dispatcher.exec.hot.client_bytes_max {
             self.dispatcher.exec.release();
             client_memory::evict_clients(self.node, self.dispatcher.exec.stats);

@@ -364,7 +364,7 @@ impl Inner {
         if connection.outbox.is_some() {
             self.check_output(connection);
         }
-        self.book(connection);
+        self.account(connection);
     }
 
     /// How long until something is due.

@@ -108,7 +108,7 @@ impl Outbox {
         self.chunks.len()
     }
 
-    /// What it takes, for the books: those of clients agree with those of the allocator.
+    /// What it takes, for memory accounting: those of clients agree with those of the allocator.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

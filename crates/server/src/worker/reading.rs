@@ -17,7 +17,7 @@ const COPY_BYTES_MAX: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 4 << 20;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN_MAX: usize = 16;
-/// A request that has brought so much is booked before it runs: it may be what makes its client take too much.
+/// A request that has brought so much is accounted for before it runs: it may be what makes its client take too much.
 const BOOKED_BYTES_MIN: usize = 64 << 10;
 
 impl Inner {
@@ -140,7 +140,7 @@ impl Inner {
         connection.input_peak = connection.input_peak.max(connection.input.len());
         self.note_room(connection);
         self.check_query(connection);
-        self.book(connection);
+        self.account(connection);
     }
 
     /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
@@ -149,7 +149,7 @@ impl Inner {
         if input.len() > BOOKED_BYTES_MIN {
             connection.input = input;
             self.check_query(connection);
-            self.book(connection);
+            self.account(connection);
             if connection.is_closing() {
                 return;
             }

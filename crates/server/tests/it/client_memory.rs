@@ -226,7 +226,7 @@ fn unauthenticated_clients_may_leave_little() {
 /// A client that waits for keys takes their names, several times, and what lists it; that is shown, counts for the limit, and
 /// is given back when the wait is over.
 #[test]
-fn waiting_for_keys_is_booked() {
+fn waiting_for_keys_is_accounted_for() {
     const KEYS: usize = 20_000;
     let server = Server::start(&[]);
     let (mut asking, mut waiting) = (server.client(), named(&server, "waiting"));
@@ -240,11 +240,14 @@ fn waiting_for_keys_is_booked() {
     waiting.send(&request);
     wait_until("it waits", || asking.blocked_count() == 1);
     let arguments = words.iter().map(|word| word.len() as u64).sum();
-    wait_until("it is booked", || field(&mut asking, "waiting", "argv-mem") == Some(arguments));
+    wait_until("it is accounted for", || field(&mut asking, "waiting", "argv-mem") == Some(arguments));
     wait_until("the room is given back", || field(&mut asking, "waiting", "qbuf-free") == Some(0));
-    let booked = field(&mut asking, "waiting", "tot-mem").unwrap() - own;
+    let accounted = field(&mut asking, "waiting", "tot-mem").unwrap() - own;
     let taken = used(&mut asking) - before;
-    assert!(booked * 10 > taken * 8 && booked * 10 < taken * 12, "{booked} booked, {taken} taken");
+    assert!(
+        accounted * 10 > taken * 8 && accounted * 10 < taken * 12,
+        "{accounted} accounted, {taken} taken"
+    );
     asking.check("RPUSH key:nobodys x", ":1\r\n");
     asking.check(&format!("RPUSH {} x", words[7]), ":1\r\n");
     waiting.read_reply();

@@ -1,5 +1,6 @@
 //! Tests of the server from outside, over sockets. One program, because each costs its own building and linking.
 
+mod accounting;
 mod admin;
 mod allocator;
 mod attribution;
@@ -7,7 +8,6 @@ mod bad_input;
 mod bad_start;
 mod bad_world;
 mod blocking;
-mod books;
 mod client_memory;
 #[cfg(debug_assertions)]
 mod cold;

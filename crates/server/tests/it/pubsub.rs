@@ -263,7 +263,7 @@ fn many_channels() {
     hears.expect(&array(2, &["message", "channel:77777", "m"]));
     let list = says.ask("CLIENT LIST TYPE pubsub");
     let total: usize = list.split("tot-mem=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    assert!(total > CHANNELS * 16, "what it listens to is booked: {list}");
+    assert!(total > CHANNELS * 16, "what it listens to is accounted for: {list}");
     drop(hears);
     wait_until("no subscription is left", || says.info("stats", "pubsub_channels") == 0);
     says.check("PUBLISH channel:77777 m", ":0\r\n");

@@ -1,10 +1,10 @@
 //! Requests in any pieces and of any size; wrong ones; and clients that are slow, silent or rude.
 
 use crate::common;
-use crate::common::{OnDrop, PATIENCE, Server, encode, wait_until};
+use crate::common::{OnDrop, Server, encode, wait_until};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const OK: &str = "+OK\r\n";
 const MB: usize = 1 << 20;

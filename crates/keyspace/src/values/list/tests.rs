@@ -22,7 +22,7 @@ impl World {
         let arena = Arena::new(ArenaConfig { reserve_bytes: 256 << 20 }).expect("address space");
         let (heap, large) = (
             Heap::new(Arc::new(arena), 0),
-            Large::new(&Arc::new(crate::layout::large::LargeBooks::new(|bytes| bytes))),
+            Large::new(&Arc::new(crate::layout::large::LargeAccount::new(|bytes| bytes))),
         );
         World { heap, large, epoch: 1, list: List::new(7) }
     }

@@ -21,7 +21,7 @@ impl World {
         let arena = Arena::new(ArenaConfig { reserve_bytes: 256 << 20 }).expect("address space");
         World {
             heap: Heap::new(Arc::new(arena), 0),
-            large: Large::new(&Arc::new(crate::layout::large::LargeBooks::new(|bytes| bytes))),
+            large: Large::new(&Arc::new(crate::layout::large::LargeAccount::new(|bytes| bytes))),
             stream: Stream::new(7),
         }
     }

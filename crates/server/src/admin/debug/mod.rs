@@ -314,7 +314,7 @@ fn match_globs(call: &mut AdminCall<'_>) {
     call.reply.simple("Apparently the server did not crash: test passed");
 }
 
-/// Asserts whatever the keyspace calls an invariant, books included: the process ends where one does not hold.
+/// Asserts whatever the keyspace calls an invariant, accounting included: the process ends where one does not hold.
 fn check_invariants(call: &mut AdminCall<'_>) {
     call.exec.held.check_invariants();
     call.reply.ok();

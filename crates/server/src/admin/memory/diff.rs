@@ -2,7 +2,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{ClassBooks, PrefixShare};
+use isotherm_keyspace::{ClassBreakdown, PrefixShare};
 use isotherm_resp::{Reply, errors};
 
 use super::reply::{Row, write_rows};
@@ -104,9 +104,9 @@ fn pair<'a, T, K: Ord>(
     names.iter().map(|key| (find(then, key), find(now, key))).collect()
 }
 
-fn classes(then: &[ClassBooks], now: &[ClassBooks]) -> Vec<Row> {
+fn classes(then: &[ClassBreakdown], now: &[ClassBreakdown]) -> Vec<Row> {
     let pairs = pair(then, now, |class| (class.db.0, class.kind.name(), class.encoding.name()));
-    let row = |(then, now): (Option<&ClassBooks>, Option<&ClassBooks>)| {
+    let row = |(then, now): (Option<&ClassBreakdown>, Option<&ClassBreakdown>)| {
         let class = now.or(then).expect("it is in one of them");
         let sums = [then, now].map(|class| class.map(|class| class.sums).unwrap_or_default());
         let keys = sums[1].keys as i64 - sums[0].keys as i64;

@@ -7,7 +7,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{ClassBooks, Db, Type};
+use isotherm_keyspace::{ClassBreakdown, Db, Type};
 
 use super::reply::Row;
 use crate::admin::AdminCall;
@@ -51,13 +51,13 @@ fn write_lines(call: &mut AdminCall<'_>, name: &str, lines: &[Line], total: Opti
 }
 
 /// Databases, their types, and the encodings of these: sorted like that already.
-fn write_classes(call: &mut AdminCall<'_>, classes: &[ClassBooks]) {
-    let by_db: Vec<&[ClassBooks]> = classes.chunk_by(|a, b| a.db == b.db).collect();
+fn write_classes(call: &mut AdminCall<'_>, classes: &[ClassBreakdown]) {
+    let by_db: Vec<&[ClassBreakdown]> = classes.chunk_by(|a, b| a.db == b.db).collect();
     call.reply.map(by_db.len());
     for of_db in by_db {
         let Db(number) = of_db[0].db;
         call.reply.bulk(format!("db{number}").as_bytes());
-        let by_type: Vec<&[ClassBooks]> = of_db.chunk_by(|a, b| a.kind == b.kind).collect();
+        let by_type: Vec<&[ClassBreakdown]> = of_db.chunk_by(|a, b| a.kind == b.kind).collect();
         call.reply.map(by_type.len());
         for of_type in by_type {
             write_encodings(call, of_type[0].kind, of_type);
@@ -65,10 +65,10 @@ fn write_classes(call: &mut AdminCall<'_>, classes: &[ClassBooks]) {
     }
 }
 
-fn write_encodings(call: &mut AdminCall<'_>, kind: Type, classes: &[ClassBooks]) {
+fn write_encodings(call: &mut AdminCall<'_>, kind: Type, classes: &[ClassBreakdown]) {
     call.reply.bulk(kind.name().as_bytes());
     call.reply.map(classes.len());
-    for ClassBooks { encoding, sums, .. } in classes {
+    for ClassBreakdown { encoding, sums, .. } in classes {
         call.reply.bulk(encoding.name().as_bytes());
         let row = Row::default()
             .number("keys", sums.keys)

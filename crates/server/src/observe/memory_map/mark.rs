@@ -1,6 +1,6 @@
 //! What MEMORY DIFF MARK keeps.
 
-use isotherm_keyspace::{ClassBooks, PrefixShare};
+use isotherm_keyspace::{ClassBreakdown, PrefixShare};
 
 /// Everything at one moment. Some 40 KB at most: 16 databases x 13 classes, and the prefixes that have lines.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ pub struct Mark {
     pub used_bytes: i64,
     /// The lines of the memory map.
     pub purposes: Vec<(&'static str, i64)>,
-    pub classes: Vec<ClassBooks>,
+    pub classes: Vec<ClassBreakdown>,
     /// Of depth 1.
     pub prefixes: Vec<PrefixShare>,
 }

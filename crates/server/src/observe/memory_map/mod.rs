@@ -13,14 +13,14 @@
 //! * Sizes are those that are really taken: rounded up to the classes of arena and allocator. What the arenas lose to
 //!   rounding is a line of its own; what the allocator loses is in the lines of those who asked.
 //! * `process` is what the empty server took: tables of commands and parameters, buffers of workers. It is noted once.
-//! * `unbooked` is used_memory less everything above. It is here so that the sum is exact and the books can be checked: a
+//! * `unbooked` is used_memory less everything above. It is here so that the sum is exact and the accounting can be checked: a
 //!   test asserts that it is small. It may be negative.
 //! * `untouched` is memory that was taken, but never written: the system has no page for it. It is negative.
 
 pub mod mark;
 mod parts;
 
-use isotherm_keyspace::{Books, Survey};
+use isotherm_keyspace::{Breakdown, Survey};
 
 use crate::node::Node;
 use crate::observe::arena_sums::ArenaSums;
@@ -55,9 +55,9 @@ impl Moment {
     /// The sums hold whatever changes while the partitions are read one after the other: arenas and allocator are looked at
     /// once, at the end, and what was counted before and has changed since is in `unbooked`.
     pub fn new(node: &Node, survey: &mut Survey<'_, '_>) -> Moment {
-        let (books, arenas) = survey.books();
+        let (breakdown, arenas) = survey.breakdown();
         let (arenas, allocated) = (ArenaSums::new(&arenas), allocator::allocated_bytes());
-        Moment { used: used(node, &books, arenas.live + allocated), arenas, allocated }
+        Moment { used: used(node, &breakdown, arenas.live + allocated), arenas, allocated }
     }
 }
 
@@ -104,20 +104,20 @@ fn sum(lines: &[Line]) -> i64 {
 }
 
 /// What used_memory is made of.
-fn used(node: &Node, books: &Books, used: u64) -> Vec<Line> {
+fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
     let mut lines = vec![
-        line("keys", books.keys),
-        line("values", books.values),
-        line("expiries", books.expiries),
-        line("entry_heads", books.heads),
-        line("page_overhead", books.page_overhead),
-        line("directories", books.directories),
-        line("collection_nodes", books.nodes),
-        line("class_rounding", books.rounding),
-        line("large_values", books.large),
-        line("collection_roots", books.roots),
-        line("keyspace_tables", books.tables),
-        line("snapshot", books.snapshot),
+        line("keys", breakdown.keys),
+        line("values", breakdown.values),
+        line("expiries", breakdown.expiries),
+        line("entry_heads", breakdown.heads),
+        line("page_overhead", breakdown.page_overhead),
+        line("directories", breakdown.directories),
+        line("collection_nodes", breakdown.nodes),
+        line("class_rounding", breakdown.rounding),
+        line("large_values", breakdown.large),
+        line("collection_roots", breakdown.roots),
+        line("keyspace_tables", breakdown.tables),
+        line("snapshot", breakdown.snapshot),
         line("clients", node.clients.bytes()),
         line("pubsub", (node.pubsub.memory_bytes() + node.mail.queued_bytes()) as u64),
         line("tracking", node.trackers.memory_bytes() as u64),
@@ -128,10 +128,10 @@ fn used(node: &Node, books: &Books, used: u64) -> Vec<Line> {
         line("tier", 0),
         line("cluster", 0),
     ];
-    let booked = sum(&lines) as u64;
-    let process = node.memory.process_bytes_or(|| used.saturating_sub(booked));
+    let accounted = sum(&lines) as u64;
+    let process = node.memory.process_bytes_or(|| used.saturating_sub(accounted));
     lines.push(line(PROCESS, process));
-    lines.push(signed("unbooked", used, booked + process));
+    lines.push(signed("unbooked", used, accounted + process));
     lines
 }
 

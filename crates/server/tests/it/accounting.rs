@@ -1,4 +1,4 @@
-//! The books: every byte that is used is booked by what it is for, and what is resident is explained to the system's figure.
+//! Memory accounting: every byte that is used is accounted for by purpose, and what is resident is explained to the system's figure.
 //!
 //! `cargo xtask allocators` runs this under each of the four.
 
@@ -6,7 +6,7 @@ use crate::common::{Client, Server, encode, wait_until};
 use std::collections::BTreeMap;
 
 const KEYS: usize = 4000;
-/// What the books may miss of used memory: threads that rest know up to 4 KB each alone, those at work 64 KB; what the
+/// What the accounting may miss of used memory: threads that rest know up to 4 KB each alone, those at work 64 KB; what the
 /// allocator rounds of tables that are counted by their lengths; buffers of workers.
 const UNBOOKED_BYTES_MAX: i64 = 192 << 10;
 const UNBOOKED_SHARE_MAX: i64 = 100;
@@ -111,7 +111,7 @@ fn churn(client: &mut Client) {
 }
 
 #[test]
-fn every_byte_is_booked() {
+fn every_byte_is_accounted_for() {
     let server = Server::with_workers(2, &["--save", ""]);
     let mut client = server.client();
     // What the process takes is noted a moment after the start, with everything held.
