@@ -23,6 +23,6 @@ mod stream;
 mod write;
 
 pub use digest::{add_value, mix, xor};
-pub use load::{load, load_record};
+pub use load::{FileTerms, LoadError, Loaded, load, load_piece};
 pub use save::{dump, saved_bytes};
 pub use write::ItemWriter;

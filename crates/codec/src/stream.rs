@@ -31,7 +31,8 @@ pub(crate) fn element_to_rdb(element: Element<'_>) -> rdb::Element<'_> {
 
 // ---- in ----
 
-pub(crate) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
+/// Blocks go behind those that are there.
+pub(crate) fn load_blocks(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
     edit.create()?;
     let mut texts: Vec<&[u8]> = Vec::new();
     for (node, entries) in stream.nodes() {
@@ -48,6 +49,11 @@ pub(crate) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<
         }
         edit.put_block(&block)?;
     }
+    Ok(())
+}
+
+/// Behind the last block.
+pub(crate) fn load_state(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) {
     *edit.state_mut() = StreamState {
         first_id: from_rdb(stream.first_id()),
         last_id: from_rdb(stream.last_id),
@@ -58,7 +64,6 @@ pub(crate) fn load(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<
         let groups = stream.groups.iter();
         edit.set_groups(groups.map(|group| (group.name.as_slice().into(), group_from_rdb(group))));
     }
-    Ok(())
 }
 
 fn group_from_rdb(group: &rdb::Group) -> ConsumerGroup {

@@ -5,7 +5,7 @@
 //! snapshot  --items-->  Entry                +--> ItemWriter --> rdb::Writer --> Sink
 //!                       Begin, Part ..., End +
 //!
-//! a key     [SELECTDB db] if it is not that of the key before, [EXPIRETIME_MS ms] if it has one, [type][key][value]
+//! a key     [SELECTDB db] if it is not that of the key before (the first time with its sizes), [EXPIRETIME_MS ms] if it has one, [type][key][value]
 //! a value   [type][value]
 //! ```
 //!
@@ -37,6 +37,9 @@ pub struct ItemWriter<S: Sink> {
     open: Open,
     /// That of the key before.
     db: Option<Db>,
+    /// Keys of each database, and how many of them expire: written where it first appears. Empty if that is not known.
+    sizes: Vec<Option<(u64, u64)>>,
+    has_field_expiry: bool,
 }
 
 /// The value at hand.
@@ -70,12 +73,28 @@ struct Scored {
 
 impl<S: Sink> ItemWriter<S> {
     pub fn new(writer: Writer<S>, list_size: i32) -> ItemWriter<S> {
-        ItemWriter { writer, list_size, open: Open::None, db: None }
+        let (open, db, sizes) = (Open::None, None, Vec::new());
+        ItemWriter { writer, list_size, open, db, sizes, has_field_expiry: false }
     }
 
     pub fn into_writer(self) -> Writer<S> {
         assert!(matches!(self.open, Open::None), "the last value has ended");
         self.writer
+    }
+
+    /// The databases that follow have so many keys, and so many of them expire.
+    pub fn announce(&mut self, sizes: impl IntoIterator<Item = (u64, u64)>) {
+        self.sizes = sizes.into_iter().map(Some).collect();
+    }
+
+    /// Where the bytes went; no value is open or a part of one is there.
+    pub fn sink_mut(&mut self) -> &mut S {
+        self.writer.sink_mut()
+    }
+
+    /// Whether a value was written that only `VERSION_FIELD_EXPIRY` knows.
+    pub fn has_field_expiry(&self) -> bool {
+        self.has_field_expiry
     }
 
     // ---- keys ----
@@ -109,6 +128,11 @@ impl<S: Sink> ItemWriter<S> {
         if self.db.replace(db) != Some(db) {
             self.writer.byte(record::SELECT_DB);
             self.writer.length(u64::from(db.0));
+            if let Some((keys, volatile)) = self.sizes.get_mut(usize::from(db.0)).and_then(Option::take) {
+                self.writer.byte(record::RESIZE_DB);
+                self.writer.length(keys);
+                self.writer.length(volatile);
+            }
         }
         if let Some(UnixMs(at)) = expiry {
             self.writer.byte(record::EXPIRE_MS);
@@ -157,6 +181,7 @@ impl<S: Sink> ItemWriter<S> {
                 Open::HashListpack(ListpackBuilder::new())
             }
             (Type::Hash, _) => {
+                self.has_field_expiry |= is_volatile;
                 self.head(if is_volatile { RdbType::Hash2 } else { RdbType::Hash }, key);
                 Open::Hash(HashWriter::begin(&mut self.writer, len, is_volatile))
             }

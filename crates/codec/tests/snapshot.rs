@@ -2,10 +2,10 @@
 //! writer holds meanwhile does not follow the size of a value.
 
 use isotherm_allocator as allocator;
-use isotherm_codec::{ItemWriter, add_value, load_record, mix, xor};
+use isotherm_codec::{FileTerms, ItemWriter, add_value, load_piece, mix, xor};
 use isotherm_keyspace::*;
-use isotherm_persist::rdb::record::Records;
-use isotherm_persist::rdb::{VERSION_FIELD_EXPIRY, Writer};
+use isotherm_persist::rdb::Writer;
+use isotherm_persist::rdb::file::{FileReader, FileVersion, Item, Options, Step};
 use isotherm_persist::{Chunks, Limits as ReadLimits};
 use isotherm_stdx::Prng;
 use isotherm_stdx::sha1::Digest;
@@ -194,13 +194,29 @@ impl Contiguity {
     }
 }
 
+/// `bytes` are a file but for its magic and its sum.
 fn load(bytes: &[u8], partitions: usize) -> Keyspace {
     let loaded = keyspace(partitions);
+    let options = Options { limits: ReadLimits::default(), strict_version: true, checksum: false };
+    let mut reader = FileReader::new(options);
+    reader.feed(&FileVersion::FIELD_EXPIRY.magic());
+    let mut parts = bytes.chunks(10_000);
+    let limits = Limits::default();
+    let terms = FileTerms { limits: &limits, keeps_from: Some(UnixMs(START)), replaces: false };
     with_txn(&loaded, |txn| {
-        let mut records = Records::new(bytes, VERSION_FIELD_EXPIRY, ReadLimits::default());
-        while let Some(record) = records.read().expect("it was just written") {
-            assert!(!txn.contains(Db(record.db as u16), &txn.key(&record.key)), "a key is written once");
-            load_record(txn, Db(record.db as u16), &record, &Limits::default()).expect("there is room");
+        loop {
+            match reader.step().expect("it was just written") {
+                Step::End => break,
+                Step::NeedsMore => match parts.next() {
+                    Some(part) => reader.feed(part),
+                    None => reader.feed(&[0; 8]),
+                },
+                Step::Item(Item::Piece(piece)) => {
+                    let db = Db(piece.key.db as u16);
+                    load_piece(txn, db, &piece, &terms).expect("there is room, and a key is written once");
+                }
+                Step::Item(_) => {}
+            }
         }
     });
     loaded

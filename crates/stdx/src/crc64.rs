@@ -50,10 +50,58 @@ pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     crc
 }
 
+/// The sum of two runs of bytes, one behind the other: of their own sums (each from 0), and how many bytes the second has.
+///
+/// The register is linear in its start, so the second sum is corrected by what the first becomes under as many zero bytes.
+/// One zero bit is a 64 x 64 matrix over bits; squared again and again it is 2, 4, 8 ... of them.
+pub fn crc64_combine(first: u64, second: u64, second_bytes: u64) -> u64 {
+    let mut register = first;
+    let mut zeros: [u64; 64] = std::array::from_fn(|bit| match bit {
+        0 => POLYNOMIAL_REFLECTED,
+        _ => 1 << (bit - 1),
+    });
+    // A byte is the first power that is used: eight bits.
+    (0..3).for_each(|_| zeros = squared(&zeros));
+    let mut bytes = second_bytes;
+    while bytes > 0 {
+        if bytes & 1 != 0 {
+            register = times(&zeros, register);
+        }
+        zeros = squared(&zeros);
+        bytes >>= 1;
+    }
+    register ^ second
+}
+
+fn times(matrix: &[u64; 64], mut vector: u64) -> u64 {
+    let mut product = 0;
+    while vector != 0 {
+        product ^= matrix[vector.trailing_zeros() as usize];
+        vector &= vector - 1;
+    }
+    product
+}
+
+fn squared(matrix: &[u64; 64]) -> [u64; 64] {
+    std::array::from_fn(|bit| times(matrix, matrix[bit]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Prng;
+
+    #[test]
+    fn sums_of_pieces_give_the_sum_of_the_whole() {
+        let mut prng = Prng::new(65);
+        let bytes: Vec<u8> = (0..700).map(|_| prng.next_u64() as u8).collect();
+        let whole = crc64(0, &bytes);
+        for cut in 0..=bytes.len() {
+            let (first, second) = bytes.split_at(cut);
+            let combined = crc64_combine(crc64(0, first), crc64(0, second), second.len() as u64);
+            assert_eq!(combined, whole, "cut at {cut}");
+        }
+    }
 
     #[test]
     fn the_check_values_of_the_field() {

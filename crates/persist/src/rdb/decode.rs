@@ -25,8 +25,8 @@ pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> 
         String => reader.text().map(|text| RdbValue::String(text.into_owned())),
         List => checked_list(plain_texts(reader, 1)?),
         ListZiplist => checked_list(ziplist_texts(&reader.text()?)?),
-        ListQuicklist => checked_list(quicklist(reader, |_| Ok(CONTAINER_PACKED), ziplist_into)?),
-        ListQuicklist2 => checked_list(quicklist(reader, Reader::number, listpack_into)?),
+        ListQuicklist => checked_list(quicklist(reader, quicklist_node)?),
+        ListQuicklist2 => checked_list(quicklist(reader, quicklist2_node)?),
         Set => checked_set(plain_texts(reader, 1)?),
         SetIntset => {
             let mut members = Texts::default();
@@ -66,7 +66,7 @@ pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> 
 }
 
 /// Ten bits of version below nine letters of six bits.
-fn module_name(id: u64) -> String {
+pub(super) fn module_name(id: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     (0..9).map(|index| char::from(LETTERS[(id >> (58 - 6 * index)) as usize & 63])).collect()
 }
@@ -112,24 +112,40 @@ const CONTAINER_PLAIN: u64 = 1;
 const CONTAINER_PACKED: u64 = 2;
 
 /// Nodes, each one long element or a run of short ones. Nodes without elements are passed over.
-fn quicklist<'a>(
-    reader: &mut Reader<'a>,
-    container: impl Fn(&mut Reader<'a>) -> Result<u64>,
-    unpack: impl Fn(&[u8], &mut Texts) -> Result<()>,
+fn quicklist(
+    reader: &mut Reader<'_>,
+    node: impl Fn(&mut Reader<'_>, &mut Texts) -> Result<()>,
 ) -> Result<Texts> {
     let nodes = reader.count(1)?;
     let mut texts = Texts::default();
     for _ in 0..nodes {
-        let container = container(reader)?;
-        let bytes = reader.text()?;
-        match container {
-            _ if bytes.is_empty() => return Err(RdbError::Corrupt("a list node of no bytes")),
-            CONTAINER_PLAIN => texts.push(&bytes),
-            CONTAINER_PACKED => unpack(&bytes, &mut texts)?,
-            _ => return Err(RdbError::Corrupt("a list node of no known kind")),
-        }
+        node(reader, &mut texts)?;
     }
     Ok(texts)
+}
+
+/// A ziplist.
+pub(super) fn quicklist_node(reader: &mut Reader<'_>, texts: &mut Texts) -> Result<()> {
+    let bytes = reader.text()?;
+    not_empty(&bytes)?;
+    ziplist_into(&bytes, texts)
+}
+
+/// A container, and a listpack or the one element.
+pub(super) fn quicklist2_node(reader: &mut Reader<'_>, texts: &mut Texts) -> Result<()> {
+    let container = reader.number()?;
+    let bytes = reader.text()?;
+    not_empty(&bytes)?;
+    match container {
+        CONTAINER_PLAIN => texts.push(&bytes),
+        CONTAINER_PACKED => listpack_into(&bytes, texts)?,
+        _ => return Err(RdbError::Corrupt("a list node of no known kind")),
+    }
+    Ok(())
+}
+
+fn not_empty(bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() { Err(RdbError::Corrupt("a list node of no bytes")) } else { Ok(()) }
 }
 
 fn checked_list(texts: Texts) -> Result<RdbValue> {
@@ -169,7 +185,7 @@ fn plain_zset(reader: &mut Reader<'_>, score: impl Fn(&mut Reader<'_>) -> Result
 }
 
 /// `[253 = nan][254 = inf][255 = -inf]`, or a length and decimal text.
-fn score_text(reader: &mut Reader<'_>) -> Result<f64> {
+pub(super) fn score_text(reader: &mut Reader<'_>) -> Result<f64> {
     match reader.byte()? {
         253 => Ok(f64::NAN),
         254 => Ok(f64::INFINITY),
@@ -218,7 +234,7 @@ fn hash_with_expiry(reader: &mut Reader<'_>) -> Result<RdbValue> {
     checked_hash(pairs, or_none(expiries_ms))
 }
 
-fn checked_expiry(expiry_ms: i64) -> Result<i64> {
+pub(super) fn checked_expiry(expiry_ms: i64) -> Result<i64> {
     if expiry_ms < EXPIRY_NONE { Err(RdbError::Corrupt("an expiry before 1970")) } else { Ok(expiry_ms) }
 }
 
@@ -234,18 +250,18 @@ fn foreign_hash(reader: &mut Reader<'_>) -> Result<RdbValue> {
     let mut pairs = Texts::default();
     let mut expiries_ms = Vec::new();
     for _ in 0..count {
-        let expiry_ms = match reader.number()? {
-            0 => EXPIRY_NONE,
-            after => {
-                let sum = i64::try_from(after - 1).ok().and_then(|after| smallest_ms.checked_add(after));
-                checked_expiry(sum.ok_or(RdbError::Corrupt("an expiry past all times"))?)?
-            }
-        };
-        expiries_ms.push(expiry_ms);
+        expiries_ms.push(relative_expiry(reader.number()?, smallest_ms)?);
         pairs.push_with(|bytes| reader.text_into(bytes))?;
         pairs.push_with(|bytes| reader.text_into(bytes))?;
     }
     checked_hash(pairs, or_none(expiries_ms))
+}
+
+/// What is written instead of a field's expiry: 0 for never, or how much later than the smallest, and one.
+pub(super) fn relative_expiry(written: u64, smallest_ms: i64) -> Result<i64> {
+    let Some(after) = written.checked_sub(1) else { return Ok(EXPIRY_NONE) };
+    let sum = i64::try_from(after).ok().and_then(|after| smallest_ms.checked_add(after));
+    checked_expiry(sum.ok_or(RdbError::Corrupt("an expiry past all times"))?)
 }
 
 /// `[smallest expiry i64][listpack of field, value, expiry or 0]`.

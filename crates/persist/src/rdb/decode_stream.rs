@@ -30,21 +30,31 @@ pub(super) fn stream(reader: &mut Reader<'_>, generation: u8) -> Result<RdbValue
     let mut stream = RdbStream::default();
     let nodes = reader.count(1 + size_of::<StreamId>())?;
     for _ in 0..nodes {
-        let key: Cow<'_, [u8]> = reader.text()?;
-        let id = StreamId::from_bytes((*key).try_into().map_err(|_| CORRUPT)?);
-        node(id, &reader.text()?, &mut stream)?;
+        keyed_node(reader, &mut stream)?;
     }
-    counters(reader, generation, &mut stream)?;
+    tail(reader, generation, &mut stream)?;
+    Ok(RdbValue::Stream(Box::new(stream)))
+}
+
+/// What stands behind the nodes: counters and groups.
+pub(super) fn tail(reader: &mut Reader<'_>, generation: u8, stream: &mut RdbStream) -> Result<()> {
+    counters(reader, generation, stream)?;
     let groups = reader.count(1)?;
+    stream.groups.clear();
     for _ in 0..groups {
-        let group = group(reader, generation, &stream)?;
+        let group = group(reader, generation, stream)?;
         stream.groups.push(group);
     }
     stream.groups.sort_by(|a, b| a.name.cmp(&b.name));
-    if !stream.groups.is_sorted_by(|a, b| a.name < b.name) {
-        return Err(RdbError::Corrupt("a group that is there twice"));
-    }
-    Ok(RdbValue::Stream(Box::new(stream)))
+    let unique = stream.groups.is_sorted_by(|a, b| a.name < b.name);
+    unique.then_some(()).ok_or(RdbError::Corrupt("a group that is there twice"))
+}
+
+/// The id in front of a node, and the node.
+pub(super) fn keyed_node(reader: &mut Reader<'_>, stream: &mut RdbStream) -> Result<()> {
+    let key: Cow<'_, [u8]> = reader.text()?;
+    let id = StreamId::from_bytes((*key).try_into().map_err(|_| CORRUPT)?);
+    node(id, &reader.text()?, stream)
 }
 
 fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream) -> Result<()> {
@@ -115,7 +125,7 @@ fn entry(master: &Master, elements: &mut Elements<'_>, stream: &mut RdbStream) -
     let id = StreamId { ms, seq };
     // COMPAT(transfer): RESTORE refuses a stream whose ids do not increase or whose counters are wrong; Valkey
     // accepts it with another meaning. Why: a damaged value must not become data.
-    let rises = stream.entries.last().is_none_or(|last| last.id < id);
+    let rises = stream.last_so_far().is_none_or(|last| last < id);
     if fields == 0 || id == StreamId::default() || !rises {
         return Err(RdbError::Corrupt("stream entries out of order"));
     }
@@ -142,8 +152,8 @@ fn counters(reader: &mut Reader<'_>, generation: u8, stream: &mut RdbStream) -> 
         stream.max_deleted_id = stream_id(reader)?;
         stream.entries_added = reader.number()?;
     }
-    let sound = length == stream.len() as u64
-        && stream.entries.last().is_none_or(|last| last.id <= stream.last_id)
+    let sound = length == stream.entries_so_far()
+        && stream.last_so_far().is_none_or(|last| last <= stream.last_id)
         && stream.entries_added >= length;
     sound.then_some(()).ok_or(RdbError::Corrupt("a stream's counters"))
 }
@@ -225,7 +235,7 @@ fn sort_consumers(consumers: &mut Vec<Consumer>, pending: &mut [Pending]) -> Res
 /// from a server which did not count.
 fn entries_before(stream: &RdbStream, id: StreamId) -> i64 {
     let added = stream.entries_added as i64;
-    let length = stream.len() as i64;
+    let length = stream.entries_so_far() as i64;
     if added == 0 || (length == 0 && id <= stream.last_id) {
         return added;
     }

@@ -36,6 +36,8 @@ mod encode;
 mod encode_list;
 mod encode_stream;
 
+pub mod file;
+
 pub use decode::decode;
 pub use encode::{HashWriter, ScoreListpack, Shape, encode, intset};
 pub use encode_list::{ListShape, ListWriter, Place};

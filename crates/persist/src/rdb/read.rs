@@ -147,6 +147,21 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A string, if it lies there as it is; else it is written into `room`, over what that held.
+    pub fn text_or_in(&mut self, room: &mut Vec<u8>) -> Result<Option<&'a [u8]>> {
+        match self.prefix()? {
+            Prefix::Length(len) => self.plain(len).map(Some),
+            Prefix::Special(code) => {
+                room.clear();
+                match code {
+                    3 => self.unfold(room)?,
+                    width => number::push_i64(room, self.integer(width)?),
+                }
+                Ok(None)
+            }
+        }
+    }
+
     /// A string, added to the end of `out`.
     pub fn text_into(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self.prefix()? {
@@ -158,11 +173,12 @@ impl<'a> Reader<'a> {
     }
 
     fn plain(&mut self, len: u64) -> Result<&'a [u8]> {
-        if len > self.left() as u64 {
-            return Err(RdbError::Short);
-        }
+        // First: whoever has more bytes to come is not to wait for what cannot be.
         if len > self.text_bytes_max {
             return Err(RdbError::TooLarge);
+        }
+        if len > self.left() as u64 {
+            return Err(RdbError::Short);
         }
         self.take(len as usize)
     }
@@ -225,9 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_no_string() {
-        for bytes in
-            [b"".as_slice(), b"\x03ab", b"\x40", b"\x80\0\0", b"\xc1\x00", b"\x81\xff\xff\xff\xff\0\0\0\0x"]
-        {
+        for bytes in [b"".as_slice(), b"\x03ab", b"\x40", b"\x80\0\0", b"\xc1\x00"] {
             assert_eq!(text(bytes), Err(RdbError::Short), "{bytes:x?}");
         }
         for bytes in [b"\x82".as_slice(), b"\xc4abc", b"\xc3\x02\x80\xff\xff\xff\xff\0a", b"\xc3\x02\x02\0a"]
@@ -238,6 +252,7 @@ mod tests {
 
     #[test]
     fn limits_hold() {
+        assert_eq!(text(b"\x81\xff\xff\xff\xff\0\0\0\0x"), Err(RdbError::TooLarge));
         let limits = Limits { text_bytes_max: 10, unfolded_bytes_max: 15 };
         let mut reader = Reader::new(b"\x0b01234567890", &limits);
         assert_eq!(reader.text(), Err(RdbError::TooLarge));

@@ -161,11 +161,21 @@ pub struct RdbStream {
     pub(crate) values: Texts,
     pub(crate) nodes: Vec<StreamNode>,
     pub(crate) entries: Vec<StreamEntry>,
+    /// What came before these entries, of a stream that is read in pieces.
+    pub(crate) before: StreamBefore,
     pub last_id: StreamId,
     /// The largest id that was ever deleted; 0-0 if none was.
     pub max_deleted_id: StreamId,
     pub entries_added: u64,
     pub groups: Vec<Group>,
+}
+
+/// Entries of one stream that an earlier piece had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamBefore {
+    pub entries: u64,
+    pub first: StreamId,
+    pub last: StreamId,
 }
 
 /// What a stream remembers beside its entries and groups.
@@ -249,6 +259,27 @@ impl RdbStream {
         self.entries.is_empty()
     }
 
+    /// Those of earlier pieces too.
+    pub(crate) fn entries_so_far(&self) -> u64 {
+        self.before.entries + self.entries.len() as u64
+    }
+
+    /// The entry behind which the next one has to come.
+    pub(crate) fn last_so_far(&self) -> Option<StreamId> {
+        let before = (self.before.entries > 0).then_some(self.before.last);
+        self.entries.last().map(|entry| entry.id).or(before)
+    }
+
+    /// Forgets the entries, which were handed out: the next piece begins.
+    pub(crate) fn begin_piece(&mut self) {
+        let last = self.last_so_far().unwrap_or_default();
+        self.before = StreamBefore { entries: self.entries_so_far(), first: self.first_id(), last };
+        self.names.truncate(0);
+        self.values.truncate(0);
+        self.nodes.clear();
+        self.entries.clear();
+    }
+
     /// Rising by id.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &StreamEntry> + ExactSizeIterator {
         self.entries.iter()
@@ -260,12 +291,15 @@ impl RdbStream {
     }
 
     pub fn first_id(&self) -> StreamId {
+        if self.before.entries > 0 {
+            return self.before.first;
+        }
         self.entries.first().map_or(StreamId::default(), |entry| entry.id)
     }
 
     pub fn counters(&self) -> StreamCounters {
         StreamCounters {
-            length: self.len() as u64,
+            length: self.entries_so_far(),
             last_id: self.last_id,
             first_id: self.first_id(),
             max_deleted_id: self.max_deleted_id,

@@ -56,6 +56,10 @@ impl<S: Sink> Writer<S> {
         &self.sink
     }
 
+    pub fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
     pub fn into_sink(self) -> S {
         self.sink
     }

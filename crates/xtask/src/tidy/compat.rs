@@ -14,7 +14,7 @@ use std::path::Path;
 use super::{File, Finding, whole};
 
 /// The areas in the order of the document.
-const AREAS: [(&str, &str); 18] = [
+const AREAS: [(&str, &str); 19] = [
     ("protocol", "Protocol and connections"),
     ("server", "Process, configuration and log"),
     ("observability", "INFO, MEMORY, LATENCY and other reports"),
@@ -28,6 +28,7 @@ const AREAS: [(&str, &str); 18] = [
     ("streams", "Streams"),
     ("sort", "SORT"),
     ("hyperloglog", "HyperLogLog"),
+    ("persistence", "RDB files"),
     ("transfer", "DUMP, RESTORE and DEBUG RELOAD"),
     ("blocking", "Blocking commands"),
     ("pubsub", "Pub/sub and client-side caching"),

@@ -2,16 +2,19 @@
 //!
 //! There are no files yet, so the bytes wait in memory, and NOSAVE, which asks for an older file, has nothing to load.
 
-use isotherm_codec::{ItemWriter, load_record};
+use isotherm_codec::{FileTerms, ItemWriter, load_piece};
 use isotherm_keyspace::Db;
 use isotherm_persist::Limits;
-use isotherm_persist::rdb::record::Records;
-use isotherm_persist::rdb::{VERSION_FIELD_EXPIRY, Writer};
+use isotherm_persist::rdb::Writer;
+use isotherm_persist::rdb::file::{FileReader, FileVersion, Item, Options, Step};
 
 use super::super::AdminCall;
 
 /// Items of one step of the snapshot.
 const STEP_ITEMS: u64 = 1000;
+const PART_BYTES: usize = 64 << 10;
+/// Where a file has the sum of its bytes.
+const NO_SUM: &[u8] = &[0; 8];
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
 
 pub fn reload(call: &mut AdminCall<'_>) {
@@ -61,13 +64,23 @@ fn load_all(call: &mut AdminCall<'_>, saved: &[u8]) -> Result<(), &'static str> 
     let databases = call.node.config.databases();
     let mut txn = call.txn();
     txn.mute_events();
-    let now = txn.now();
-    let mut records = Records::new(saved, VERSION_FIELD_EXPIRY, Limits::default());
-    while let Some(record) = records.read().map_err(|_| FAILED)? {
-        if record.expiry_ms.is_none_or(|at| at >= now.0) {
-            let db = u16::try_from(record.db).ok().filter(|db| *db < databases).ok_or(FAILED)?;
-            load_record(&mut txn, Db(db), &record, &limits).map_err(|_| FAILED)?;
+    let terms = FileTerms { limits: &limits, keeps_from: Some(txn.now()), replaces: true };
+    let options = Options { limits: Limits::default(), strict_version: true, checksum: false };
+    let mut reader = FileReader::new(options);
+    reader.feed(&FileVersion::FIELD_EXPIRY.magic());
+    let mut parts = saved.chunks(PART_BYTES).chain(std::iter::once(NO_SUM));
+    loop {
+        match reader.step().map_err(|_| FAILED)? {
+            Step::End => return Ok(()),
+            Step::NeedsMore => match parts.next() {
+                Some(part) => reader.feed(part),
+                None => reader.end(),
+            },
+            Step::Item(Item::Piece(piece)) => {
+                let db = u16::try_from(piece.key.db).ok().filter(|db| *db < databases).ok_or(FAILED)?;
+                load_piece(&mut txn, Db(db), &piece, &terms).map_err(|_| FAILED)?;
+            }
+            Step::Item(_) => {}
         }
     }
-    Ok(())
 }

@@ -1,0 +1,83 @@
+//! What is written around the keys.
+
+use isotherm_stdx::crc64::{crc64, crc64_combine};
+
+use super::opcode;
+use super::version::{FileVersion, MAGIC_BYTES};
+use crate::rdb::write::Writer;
+use crate::sink::Sink;
+
+/// What a file says of itself.
+#[derive(Clone, Debug)]
+pub struct FileHead<'a> {
+    pub version: FileVersion,
+    /// The Valkey whose format this is.
+    pub valkey_version: &'a str,
+    pub created_seconds: i64,
+    pub used_memory_bytes: u64,
+    /// Where in the log of changes the file stands; `None` without a log.
+    pub replication: Option<Replication<'a>>,
+    /// Changes that an append-only file has come behind it.
+    pub is_aof_base: bool,
+    /// Libraries of functions, as they were loaded.
+    pub functions: &'a [&'a [u8]],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Replication<'a> {
+    pub id: &'a str,
+    pub offset: i64,
+    /// The database of the last change, or -1.
+    pub db: i64,
+}
+
+pub fn head<S: Sink>(writer: &mut Writer<S>, head: &FileHead<'_>) {
+    writer.raw(&head.version.magic());
+    aux(writer, "valkey-ver", head.valkey_version);
+    aux(writer, "redis-bits", &usize::BITS.to_string());
+    aux(writer, "ctime", &head.created_seconds.to_string());
+    aux(writer, "used-mem", &head.used_memory_bytes.to_string());
+    if let Some(replication) = &head.replication {
+        aux(writer, "repl-stream-db", &replication.db.to_string());
+        aux(writer, "repl-id", replication.id);
+        aux(writer, "repl-offset", &replication.offset.to_string());
+    }
+    aux(writer, "aof-base", if head.is_aof_base { "1" } else { "0" });
+    for code in head.functions {
+        writer.byte(opcode::FUNCTION2);
+        writer.text(code);
+    }
+}
+
+fn aux<S: Sink>(writer: &mut Writer<S>, name: &str, value: &str) {
+    writer.byte(opcode::AUX);
+    writer.text(name.as_bytes());
+    writer.text(value.as_bytes());
+}
+
+/// The sum of a file's bytes (0: there is none), behind the end mark that the keys end with.
+pub fn end(sum: u64) -> [u8; 8] {
+    sum.to_le_bytes()
+}
+
+/// The sum of a file of so many bytes if its first nine were another magic. A file begins as a plain one; only behind its last
+/// key is known whether it may stay that.
+pub fn sum_with_magic(sum: u64, bytes: u64, before: FileVersion, after: FileVersion) -> u64 {
+    let rest = bytes - MAGIC_BYTES as u64;
+    let changed = crc64(0, &before.magic()) ^ crc64(0, &after.magic());
+    sum ^ crc64_combine(changed, 0, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_magic_changes_the_sum() {
+        let rest = b"fourscore and seven years ago".repeat(50);
+        let of = |version: FileVersion| crc64(crc64(0, &version.magic()), &rest);
+        let (plain, other) = (FileVersion::PLAIN, FileVersion::FIELD_EXPIRY);
+        let bytes = (MAGIC_BYTES + rest.len()) as u64;
+        assert_eq!(sum_with_magic(of(plain), bytes, plain, other), of(other));
+    }
+}

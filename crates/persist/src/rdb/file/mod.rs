@@ -1,0 +1,42 @@
+//! An RDB file: its head, databases with their keys, its end.
+//!
+//! ```text
+//! REDIS0011 | VALKEY080
+//! [fa][name][value] ...               auxiliary fields: who wrote it, when
+//! [f5][text] ...                      libraries of functions
+//! [fe][db] [fb][keys][volatile]       a database; the numbers at its first appearance
+//!   [fc][expiry, ms i64] [f8][idle seconds] [f9][frequency u8]        if the key has them
+//!   [type][key][value]
+//!   ...
+//! [ff][crc64 of all before it, little endian; 0 = none]               the sum from version 5 on
+//! ```
+//!
+//! [`head`] and [`end`] write what is around the keys, which `codec` writes. [`FileReader`] takes a file in pieces of any
+//! size and hands out one item after the other. It keeps what it has not understood yet: at most twice the longest string,
+//! or a piece of a large collection. What it was given is never believed: a length takes no memory before its bytes are there.
+
+mod error;
+mod head;
+mod pieces;
+mod read;
+mod version;
+
+pub use error::{FileCause, FileError};
+pub use head::{FileHead, Replication, end, head, sum_with_magic};
+pub use read::{FileReader, Item, Key, Options, Piece, PieceValue, Step};
+pub use version::{FileVersion, MAGIC_BYTES};
+
+/// What may stand where a type could.
+mod opcode {
+    /// Slots that are being imported (Valkey 9), or metadata of a key (from version 13 of the other line on).
+    pub const SLOT_IMPORT: u8 = 243;
+    pub const SLOT_INFO: u8 = 244;
+    pub const FUNCTION2: u8 = 245;
+    pub const FUNCTION_PRE_GA: u8 = 246;
+    pub const MODULE_AUX: u8 = 247;
+    pub const IDLE: u8 = 248;
+    pub const FREQ: u8 = 249;
+    pub const AUX: u8 = 250;
+    pub const EXPIRE_SECONDS: u8 = 253;
+    pub use crate::rdb::record::{EOF, EXPIRE_MS, RESIZE_DB, SELECT_DB};
+}

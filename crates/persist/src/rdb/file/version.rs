@@ -1,0 +1,105 @@
+//! The first nine bytes: which line of the format, and which version.
+
+use super::super::kind::{self, RdbType};
+
+pub const MAGIC_BYTES: usize = 9;
+
+const VALKEY_MIN: u16 = 80;
+/// The last one of the other line whose opcodes are known.
+const REDIS_READ: u16 = 14;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileVersion {
+    pub number: u16,
+    /// Its first bytes are `VALKEY`.
+    pub is_valkey: bool,
+}
+
+impl FileVersion {
+    /// Every Valkey, and Redis since 7.2, reads it.
+    pub const PLAIN: FileVersion = FileVersion { number: kind::VERSION_PLAIN, is_valkey: false };
+    /// Hashes whose fields expire need this one: Valkey from 9.0 on.
+    pub const FIELD_EXPIRY: FileVersion = FileVersion { number: kind::VERSION_FIELD_EXPIRY, is_valkey: true };
+
+    pub fn magic(self) -> [u8; MAGIC_BYTES] {
+        let line = if self.is_valkey { "VALKEY" } else { "REDIS0" };
+        let text = format!("{line}{:03}", self.number);
+        *text.as_bytes().first_chunk().expect("six letters and three digits")
+    }
+
+    /// `None` if that is not the beginning of such a file.
+    pub fn of_magic(magic: &[u8; MAGIC_BYTES]) -> Option<FileVersion> {
+        let (line, digits) = magic.split_at(6);
+        let is_valkey = match line {
+            b"REDIS0" => false,
+            b"VALKEY" => true,
+            _ => return None,
+        };
+        let number = digits.iter().try_fold(0u16, |number, digit| {
+            digit.is_ascii_digit().then(|| number * 10 + u16::from(digit - b'0'))
+        })?;
+        Some(FileVersion { number, is_valkey })
+    }
+
+    /// `strict`: later versions are refused. Without it they are tried (`rdb-version-check relaxed`).
+    pub fn is_readable(self, strict: bool) -> bool {
+        // COMPAT(persistence): RDB files of versions 12 to 14 are loaded too, as far as they hold nothing that only Redis
+        // knows. Why: data can move over from Redis 7.4 and later.
+        match self.is_valkey {
+            true => self.number >= VALKEY_MIN && (!strict || self.number == VALKEY_MIN),
+            false => self.number >= 1 && self.number < VALKEY_MIN && (!strict || self.number <= REDIS_READ),
+        }
+    }
+
+    pub fn has_checksum(self) -> bool {
+        self.number >= 5
+    }
+
+    pub fn type_of(self, code: u8) -> Option<RdbType> {
+        let kind = RdbType::new(code, self.number)?;
+        let is_common = code < RdbType::Hash2 as u8;
+        (is_common || self.is_valkey || kind::is_foreign(self.number)).then_some(kind)
+    }
+
+    /// What a type is called that is not read.
+    pub fn name_of_unread(self, code: u8) -> Option<&'static str> {
+        match code {
+            _ if self.is_valkey => None,
+            22 | 23 => Some("hash with field expiry of a Redis 7.4 release candidate"),
+            24 | 25 => Some("hash with field expiry of Redis 7.4"),
+            26 => Some("stream with idempotent producers of Redis 8"),
+            27 => Some("stream with negative acknowledgements of Redis 8"),
+            28 => Some("array of Redis 8"),
+            100..=121 => Some("a type or opcode of Redis Enterprise"),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn magics_read_back() {
+        for (version, magic) in
+            [(FileVersion::PLAIN, b"REDIS0011"), (FileVersion::FIELD_EXPIRY, b"VALKEY080")]
+        {
+            assert_eq!(version.magic(), *magic);
+            assert_eq!(FileVersion::of_magic(magic), Some(version));
+        }
+        for magic in [b"REDIS1011", b"REDIS00x1", b"VALKEY08 ", b"redis0011", b"*1\r\n$4\r\nP"] {
+            assert_eq!(FileVersion::of_magic(magic), None);
+        }
+        let readable = |magic: &[u8; 9], strict| FileVersion::of_magic(magic).unwrap().is_readable(strict);
+        for magic in [b"REDIS0001", b"REDIS0014", b"VALKEY080"] {
+            assert!(readable(magic, true));
+        }
+        for magic in [b"REDIS0000", b"VALKEY079", b"REDIS0080"] {
+            assert!(!readable(magic, false));
+        }
+        for magic in [b"REDIS0015", b"VALKEY081"] {
+            assert!(!readable(magic, true) && readable(magic, false));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Whole files: read in pieces of any size, cut anywhere, with any bit turned, with lengths that lie.
+
+mod payloads;
+
+use isotherm_persist::rdb::file::{
+    self, FileCause, FileError, FileHead, FileReader, FileVersion, Item, Options, PieceValue, Step,
+};
+use isotherm_persist::rdb::{RdbError, Writer};
+use isotherm_persist::{Limits, RdbValue};
+use isotherm_stdx::Prng;
+use isotherm_stdx::crc64::crc64;
+
+const OPTIONS: Options = Options {
+    limits: Limits { text_bytes_max: 1 << 20, unfolded_bytes_max: 1 << 22 },
+    strict_version: true,
+    checksum: true,
+};
+
+/// Magic, fields, what is given, end mark and sum.
+fn file(version: FileVersion, body: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new(true);
+    let functions: &[&[u8]] = &[b"#!lua name=mylib\nserver.register_function('f', function() return 1 end)"];
+    file::head(
+        &mut writer,
+        &FileHead {
+            version,
+            valkey_version: "9.1.2",
+            created_seconds: 1_700_000_000,
+            used_memory_bytes: 1_000_000,
+            replication: None,
+            is_aof_base: false,
+            functions,
+        },
+    );
+    let mut bytes = writer.into_bytes();
+    bytes.extend_from_slice(body);
+    bytes.push(0xff);
+    let sum = crc64(0, &bytes);
+    bytes.extend_from_slice(&file::end(sum));
+    bytes
+}
+
+/// A key for each value, in two databases, some with expiry and stamps.
+fn records(values: &[Vec<u8>]) -> Vec<u8> {
+    let mut writer = Writer::new(true);
+    for (number, value) in values.iter().enumerate() {
+        if number == 0 || number == values.len() / 2 {
+            writer.raw(&[0xfe, number as u8, 0xfb, values.len() as u8, 1]);
+        }
+        match number % 4 {
+            0 => writer.raw(b"\xfc\x01\0\0\0\0\x01\0\0\xf8\x05"),
+            1 => writer.raw(b"\xfd\xff\0\0\0\xf9\x07"),
+            _ => {}
+        }
+        writer.byte(value[0]);
+        writer.text(format!("key:{number}").as_bytes());
+        writer.raw(&value[1..]);
+    }
+    writer.into_bytes()
+}
+
+/// Everything that a file holds, as text: pieces of one key are put together again.
+fn read(bytes: &[u8], piece_bytes: impl Fn() -> usize, options: Options) -> Result<Vec<String>, FileError> {
+    let mut reader = FileReader::new(options);
+    let (mut seen, mut rest) = (Vec::new(), bytes);
+    loop {
+        match reader.step()? {
+            Step::End => return Ok(seen),
+            Step::NeedsMore if rest.is_empty() => reader.end(),
+            Step::NeedsMore => {
+                let (now, later) = rest.split_at(piece_bytes().min(rest.len()));
+                reader.feed(now);
+                rest = later;
+            }
+            Step::Item(Item::Piece(piece)) => {
+                let head = format!("{:?} {}", piece.key, piece.code);
+                let value = match piece.value {
+                    PieceValue::Text(text) => text.escape_ascii().to_string(),
+                    PieceValue::Collection(value) => elements(value),
+                };
+                match piece.is_first {
+                    true => seen.push(format!("{head} {value}")),
+                    false => seen.last_mut().expect("a first piece came").push_str(&value),
+                }
+            }
+            Step::Item(other) => seen.push(format!("{other:?}")),
+        }
+    }
+}
+
+fn elements(value: &RdbValue) -> String {
+    let texts = |texts: &isotherm_persist::Texts| format!("{texts:?}").replace(['[', ']'], "") + ", ";
+    match value {
+        RdbValue::String(_) => unreachable!("strings come as texts"),
+        RdbValue::List(list) => texts(list),
+        RdbValue::Set(set) => texts(set),
+        RdbValue::Zset(zset) => {
+            zset.iter().map(|(m, score)| format!("{} {score}, ", m.escape_ascii())).collect()
+        }
+        RdbValue::Hash { pairs, expiries_ms } => {
+            let one = |(at, (field, value)): (usize, (&[u8], &[u8]))| {
+                let expiry = expiries_ms.get(at).copied().unwrap_or(-1);
+                format!("{} {} {expiry}, ", field.escape_ascii(), value.escape_ascii())
+            };
+            pairs.pairs().enumerate().map(one).collect()
+        }
+        RdbValue::Stream(stream) => {
+            let entries = stream.entries().map(|entry| format!("{:?}", entry.id));
+            entries.collect::<String>() + &format!("{:?}", stream.groups)
+        }
+    }
+}
+
+fn values() -> Vec<Vec<u8>> {
+    let mut values = payloads::bodies();
+    values.retain(|value| value.len() < payloads::SHORT_BYTES_MAX);
+    values
+}
+
+/// Of each type one that is more than a piece.
+fn long_values() -> Vec<Vec<u8>> {
+    let text = |n: u32| format!("element number {n}");
+    let plain = |code: u8, write: &dyn Fn(&mut Writer, u32)| {
+        let mut writer = Writer::new(false);
+        writer.byte(code);
+        writer.length(20_000);
+        (0..20_000).for_each(|n| write(&mut writer, n));
+        writer.into_bytes()
+    };
+    vec![
+        plain(1, &|writer, n| writer.text(text(n).as_bytes())),
+        plain(2, &|writer, n| writer.text(text(n).as_bytes())),
+        plain(5, &|writer, n| {
+            writer.text(text(n).as_bytes());
+            writer.double(f64::from(n));
+        }),
+        plain(4, &|writer, n| {
+            writer.text(text(n).as_bytes());
+            writer.text(text(n + 1).as_bytes());
+        }),
+        plain(18, &|writer, n| {
+            writer.length(1);
+            writer.text(text(n).as_bytes());
+        }),
+    ]
+}
+
+#[test]
+fn pieces_of_every_size_give_the_same() {
+    let bytes = file(FileVersion::FIELD_EXPIRY, &records(&values()));
+    let whole = read(&bytes, || bytes.len(), OPTIONS).unwrap();
+    assert_eq!(whole.iter().filter(|item| item.starts_with("Key")).count(), values().len());
+    for size in [1, 2, 3, 7, 64, 1000] {
+        assert_eq!(read(&bytes, || size, OPTIONS).unwrap(), whole, "{size} B at a time");
+    }
+    let long = file(FileVersion::PLAIN, &records(&long_values()));
+    let whole = read(&long, || long.len(), OPTIONS).unwrap();
+    assert!(whole.iter().any(|item| item.contains("element number 19999")));
+    for seed in 0..4 {
+        let prng = std::cell::RefCell::new(Prng::new(seed));
+        let size = || 1 + prng.borrow_mut().below(90_000) as usize;
+        assert_eq!(read(&long, size, OPTIONS).unwrap(), whole, "seed {seed}");
+    }
+    assert_eq!(read(&long, || 1, OPTIONS).unwrap(), whole, "byte by byte");
+}
+
+#[test]
+fn a_file_that_is_cut_is_short() {
+    let bytes = file(FileVersion::FIELD_EXPIRY, &records(&values()));
+    for end in 0..bytes.len() {
+        let error = read(&bytes[..end], || 4096, OPTIONS).unwrap_err();
+        assert!(error.is_short(), "cut at {end}: {error:?}");
+        assert!(error.offset <= end as u64);
+    }
+    let keyed = read(&bytes[..bytes.len() - 20], || 4096, OPTIONS).unwrap_err();
+    assert_eq!(keyed.key, Some(format!("key:{}", values().len() - 1).into_bytes()));
+}
+
+#[test]
+fn no_bit_turns_unseen() {
+    let mut short = values();
+    short.truncate(12);
+    let bytes = file(FileVersion::FIELD_EXPIRY, &records(&short));
+    for bit in 0..bytes.len() * 8 {
+        let mut broken = bytes.clone();
+        broken[bit / 8] ^= 1 << (bit % 8);
+        let error = read(&broken, || 64, OPTIONS).expect_err("the sum is wrong at last");
+        // Behind the magic nothing but the sum may be the first to notice, or what is read.
+        assert!(error.offset <= bytes.len() as u64, "bit {bit}");
+        let _ = read(&broken, || 64, Options { checksum: false, ..OPTIONS });
+    }
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    let values = values();
+    for seed in 0..5_000 {
+        let mut prng = Prng::new(seed);
+        let value = payloads::damaged(&mut prng, &values);
+        let bytes = file(FileVersion::FIELD_EXPIRY, &records(&[value]));
+        let piece = 1 + prng.below(200) as usize;
+        let _ = read(&bytes, || piece, OPTIONS);
+    }
+}
+
+#[test]
+fn lengths_that_lie_take_no_memory() {
+    let huge = b"\x81\x7f\xff\xff\xff\xff\xff\xff\xff";
+    for code in [0u8, 1, 2, 3, 4, 5, 9, 10, 14, 16, 18, 20, 21, 22] {
+        let body = [&[0xfe, 0, code, 1, b'k'], huge.as_slice(), &[1, b'a', 1, b'b']].concat();
+        let error = read(&file(FileVersion::FIELD_EXPIRY, &body), || 10, OPTIONS).unwrap_err();
+        assert_eq!(error.key.as_deref(), Some(b"k".as_slice()), "type {code}");
+        assert!(matches!(error.cause, FileCause::Value(_)), "type {code}: {error:?}");
+    }
+    let key = [&[0xfe, 0, 0], huge.as_slice()].concat();
+    let error = read(&file(FileVersion::PLAIN, &key), || 10, OPTIONS).unwrap_err();
+    assert_eq!((error.key, error.cause), (None, FileCause::Value(RdbError::TooLarge)));
+}
+
+#[test]
+fn what_is_not_read_is_named() {
+    let error = |bytes: &[u8]| read(bytes, || 7, OPTIONS).unwrap_err();
+    let of = |version: FileVersion, body: &[u8]| error(&file(version, body));
+    let redis = |number| FileVersion { number, is_valkey: false };
+    assert_eq!(error(b"VCS\x01 compressed").cause, FileCause::Envelope);
+    assert_eq!(error(b"PK\x03\x04 and more").cause, FileCause::Signature(*b"PK\x03\x04 and "));
+    assert_eq!(error(b"REDIS0015\xff").cause, FileCause::Version(redis(15)));
+    assert!(error(b"REDIS").is_short());
+    let foreign = of(redis(14), b"\xfe\0\x1b\x01k");
+    assert!(foreign.cause.to_string().contains("negative acknowledgements"), "{}", foreign.cause);
+    assert_eq!(of(redis(13), b"\xfe\0\xf3\x01").cause, FileCause::KeyMetadata);
+    assert_eq!(of(FileVersion::FIELD_EXPIRY, b"\xfe\0\xf3\x01").cause, FileCause::SlotImport);
+    assert_eq!(of(FileVersion::PLAIN, b"\xf6\x01a").cause, FileCause::OldFunctions);
+    let hash = of(FileVersion::PLAIN, b"\xfe\0\x16\x01k\x01\x01f\x01v\xff\xff\xff\xff\xff\xff\xff\xff");
+    assert!(matches!(hash.cause, FileCause::UnreadType { code: 22, .. }), "{hash:?}");
+    assert!(matches!(
+        of(FileVersion::PLAIN, b"\xfe\0\x64\x01k").cause,
+        FileCause::UnreadType { code: 100, .. }
+    ));
+    let id = b"bloomtype".iter().fold(0u64, |id, &letter| id << 6 | u64::from(letter - b'a' + 26)) << 10;
+    let module = [b"\xfe\0\x07\x01k\x81".as_slice(), &id.to_be_bytes()].concat();
+    let module = of(FileVersion::PLAIN, &module);
+    assert_eq!(module.cause, FileCause::Value(RdbError::Module("bloomtype".into())));
+    assert_eq!(module.key.as_deref(), Some(b"k".as_slice()));
+    let aux = [b"\xf7\x81".as_slice(), &id.to_be_bytes()].concat();
+    assert_eq!(of(FileVersion::PLAIN, &aux).cause, FileCause::ModuleAux("bloomtype".into()));
+    assert_eq!(of(FileVersion::PLAIN, b"\xfa\x09slot-info\x031,2").cause, FileCause::SlotInfo);
+    assert!(read(&file(FileVersion::PLAIN, b"\xfa\x09slot-info\x051,2,3"), || 9, OPTIONS).is_ok());
+    let mut unsummed = file(FileVersion::PLAIN, b"");
+    let sum_at = unsummed.len() - 8;
+    unsummed[sum_at..].fill(0);
+    assert_eq!(read(&unsummed, || 9, OPTIONS).unwrap().last().unwrap(), "NoChecksum");
+    unsummed[sum_at] = 1;
+    assert!(matches!(error(&unsummed).cause, FileCause::Checksum { stored: 1, .. }));
+}
+
+#[test]
+fn hashes_with_expiry_of_the_other_line() {
+    let version = FileVersion { number: 12, is_valkey: false };
+    let smallest = 1_900_000_000_000i64.to_le_bytes();
+    let body = [b"\xfe\0\x18\x01h".as_slice(), &smallest, b"\x02\x00\x01a\x011\x06\x01b\x012"].concat();
+    let items = read(&file(version, &body), || 3, OPTIONS).unwrap();
+    assert!(items.last().unwrap().ends_with("a 1 -1, b 2 1900000000005, "), "{items:?}");
+}
