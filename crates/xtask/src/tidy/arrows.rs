@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -14,6 +14,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("reactor", &["stdx"]),
     ("persist", &["stdx"]),
     ("keyspace", &["stdx", "arena"]),
+    ("log", &["stdx"]),
     ("codec", &["stdx", "persist", "keyspace"]),
     ("commands", &["stdx", "resp", "persist", "keyspace", "codec"]),
     (
@@ -31,9 +32,9 @@ const MAY_USE: [(&str, &[&str]); 18] = [
 ];
 
 /// What the tests of a crate may use beside that: the allocator counts what a command or a writer takes, and random commands
-/// come from the grammar of the differential tester.
+/// come from the grammar of the differential tester; the log is written to a disk that crashes.
 const TESTS_MAY_USE: &[(&str, &[&str])] =
-    &[("codec", &["allocator"]), ("commands", &["allocator", "conformance"])];
+    &[("codec", &["allocator"]), ("commands", &["allocator", "conformance"]), ("log", &["disk"])];
 
 pub fn check(files: &[File]) -> Vec<Finding> {
     files

@@ -1,0 +1,189 @@
+//! The tail: where frames of all workers become one sequence of bytes.
+//!
+//! ```text
+//!   worker, under its partitions' locks      append: lock, head, copy, unlock
+//!                                                    |
+//!        full   [ frames ][ frames ]   open   [ frames ... |      to CHUNK_BYTES_MAX each
+//!                    |                              |
+//!   log thread       +------- collect --------------+             takes the blocks as they are
+//! ```
+//! The order of the log is the order in which the lock was taken, which is an order in which the commands can have run one after
+//! the other: each is appended before its partitions are released. Offsets are exact as soon as a command is over.
+//!
+//! Invariants: a block holds whole frames, so each of its ends is a place where a reader may stop and a file may end. Under the
+//! lock at most `COPIED_BYTES_MAX` are copied and one block is allocated; a larger frame becomes a block itself.
+
+use crate::frame::{Database, Frame};
+use crate::offset::LogOffset;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// A chunk of small frames has at most so many bytes.
+pub const CHUNK_BYTES_MAX: usize = 256 << 10;
+
+/// A frame of more bytes is moved, not copied.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// Empty blocks that wait for their next use.
+const SPARES_MAX: usize = 4;
+
+/// Some frames, one behind the other.
+pub struct Block {
+    pub bytes: Vec<u8>,
+    /// Where the frames begin: a frame that was moved has room before it.
+    pub from: usize,
+}
+
+impl Block {
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.from
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What an append has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// The place behind the frame.
+    pub end: LogOffset,
+    /// The log thread had collected all that was before: it may have to be woken.
+    pub was_empty: bool,
+}
+
+pub struct Tail {
+    state: Mutex<State>,
+    /// A copy of the state's, for those who only ask.
+    end: AtomicU64,
+}
+
+struct State {
+    end: LogOffset,
+    /// The database that a reader of the log has selected at its end; unknown after a cut.
+    database: Option<Database>,
+    full: Vec<Block>,
+    open: Vec<u8>,
+    spares: Vec<Vec<u8>>,
+}
+
+impl Tail {
+    /// An empty tail of a log that begins, or goes on, at `start`.
+    pub fn new(start: LogOffset) -> Tail {
+        let state = State {
+            end: start,
+            database: None,
+            full: Vec::new(),
+            open: Vec::with_capacity(CHUNK_BYTES_MAX),
+            spares: Vec::new(),
+        };
+        Tail { state: Mutex::new(state), end: AtomicU64::new(start.0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under the tail's lock")
+    }
+
+    /// The place behind all that was appended.
+    #[inline]
+    pub fn end(&self) -> LogOffset {
+        LogOffset(self.end.load(Ordering::Acquire))
+    }
+
+    /// Appends a frame and empties it.
+    #[inline]
+    pub fn append(&self, frame: &mut Frame) -> Appended {
+        frame.seal();
+        let appended = {
+            let mut state = self.lock();
+            let was_empty = state.is_empty();
+            let from = frame.write_head(state.database);
+            state.database = Some(frame.database_last());
+            let len = frame.bytes().len() - from;
+            if len > COPIED_BYTES_MAX {
+                state.push_block(Block { bytes: frame.take_bytes(), from });
+            } else {
+                state.copy(&frame.bytes()[from..]);
+            }
+            self.advance(&mut state, len, was_empty)
+        };
+        frame.clear();
+        appended
+    }
+
+    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary.
+    pub fn append_stream(&self, bytes: Vec<u8>) -> Appended {
+        let mut state = self.lock();
+        let was_empty = state.is_empty();
+        state.database = None;
+        let len = bytes.len();
+        if len > COPIED_BYTES_MAX {
+            state.push_block(Block { bytes, from: 0 });
+        } else {
+            state.copy(&bytes);
+        }
+        self.advance(&mut state, len, was_empty)
+    }
+
+    #[inline]
+    fn advance(&self, state: &mut State, len: usize, was_empty: bool) -> Appended {
+        state.end = state.end + len as u64;
+        self.end.store(state.end.0, Ordering::Release);
+        Appended { end: state.end, was_empty }
+    }
+
+    /// A place at which a file ends and the next begins. What follows brings its SELECT, so that it can be read alone.
+    pub fn cut(&self) -> LogOffset {
+        let mut state = self.lock();
+        state.close_block();
+        state.database = None;
+        state.end
+    }
+
+    /// Takes all blocks, the oldest first.
+    pub fn collect(&self, blocks: &mut Vec<Block>) {
+        let mut state = self.lock();
+        state.close_block();
+        blocks.append(&mut state.full);
+    }
+
+    /// Gives the memory of a block back for a later one.
+    pub fn recycle(&self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        let mut state = self.lock();
+        if bytes.capacity() == CHUNK_BYTES_MAX && state.spares.len() < SPARES_MAX {
+            state.spares.push(bytes);
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.full.is_empty()
+    }
+
+    #[inline]
+    fn copy(&mut self, bytes: &[u8]) {
+        if self.open.len() + bytes.len() > CHUNK_BYTES_MAX {
+            self.close_block();
+        }
+        self.open.extend_from_slice(bytes);
+    }
+
+    #[cold]
+    fn push_block(&mut self, block: Block) {
+        self.close_block();
+        self.full.push(block);
+    }
+
+    #[cold]
+    fn close_block(&mut self) {
+        if !self.open.is_empty() {
+            let next = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES_MAX));
+            let bytes = std::mem::replace(&mut self.open, next);
+            self.full.push(Block { bytes, from: 0 });
+        }
+    }
+}
