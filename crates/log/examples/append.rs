@@ -1,26 +1,16 @@
 //! What an append to the log costs: `cargo run --profile fast -p isotherm-log --example append`.
 //!
-//! Threads append frames of a SET (16 B key, 16 B value), in batches of 32, and a log thread collects them. `work`: nanoseconds of
-//! arithmetic between two appends, as a command has them. CPU is that of the whole process, the log thread included, less that
-//! of a run without appends.
+//! Threads append frames of a SET (16 B key, 16 B value), and a log thread collects them. `work`: nanoseconds of
+//! arithmetic between two appends, as a command has them. CPU is that of the whole process, the log thread included.
 
-use isotherm_log::reserved::{Appender, Merger, Shared};
 use isotherm_log::{Block, Frame, LogOffset, Tail};
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 const WIRE: &[u8] = b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000001\r\n$16\r\nvalue:0000000001\r\n";
-const BATCH: u64 = 32;
 const ROUNDS: usize = 5;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    None,
-    Mutex,
-    Reserved,
-}
 
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -34,28 +24,31 @@ fn spin(rounds: u64, seed: &mut u64) {
 }
 
 /// Wall and CPU time of one run, in nanoseconds an append.
-fn run(kind: Kind, threads: u64, appends: u64, work: u64) -> (f64, f64) {
+fn run(has_log: bool, threads: u64, appends: u64, work: u64) -> (f64, f64) {
     let tail = Tail::new(LogOffset(0));
-    let shared = Arc::new(Shared::new(LogOffset(0)));
-    let is_over = AtomicBool::new(false);
-    let barrier = Barrier::new(threads as usize + 1);
+    let (is_over, barrier) = (AtomicBool::new(false), Barrier::new(threads as usize + 1));
     let mut times = (0, Duration::ZERO);
+    let worker = |mut seed: u64| {
+        let mut frame = Frame::default();
+        barrier.wait();
+        for _ in 0..appends {
+            spin(work, &mut seed);
+            if has_log {
+                frame.push_wire(0, WIRE);
+                black_box(tail.append(&mut frame));
+            }
+        }
+    };
+    let worker = &worker;
     std::thread::scope(|scope| {
         let log = scope.spawn(|| {
-            let mut merger = Merger::new(shared.clone(), LogOffset(0));
-            let mut blocks: Vec<Block> = Vec::new();
-            let mut bytes = 0;
+            let (mut blocks, mut bytes): (Vec<Block>, u64) = (Vec::new(), 0);
             loop {
                 let was_over = is_over.load(Ordering::Acquire);
-                match kind {
-                    Kind::Reserved => merger.collect(&mut blocks),
-                    _ => tail.collect(&mut blocks),
-                }
+                tail.collect(&mut blocks);
                 for block in blocks.drain(..) {
-                    bytes += block.len();
-                    if kind == Kind::Mutex {
-                        tail.recycle(block.bytes);
-                    }
+                    bytes += block.len() as u64;
+                    tail.recycle(block.bytes);
                 }
                 if was_over {
                     return bytes;
@@ -63,42 +56,14 @@ fn run(kind: Kind, threads: u64, appends: u64, work: u64) -> (f64, f64) {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        let workers: Vec<_> = (0..threads)
-            .map(|number| {
-                let (shared, barrier, tail) = (shared.clone(), &barrier, &tail);
-                scope.spawn(move || {
-                    let (mut frame, mut appender) = (Frame::default(), Appender::new(shared));
-                    let mut seed = number;
-                    barrier.wait();
-                    for append in 0..appends {
-                        spin(work, &mut seed);
-                        if kind == Kind::None {
-                            continue;
-                        }
-                        frame.push_wire(0, WIRE);
-                        match kind {
-                            Kind::Reserved => {
-                                appender.append(&mut frame);
-                                if append % BATCH == BATCH - 1 {
-                                    appender.hand_over();
-                                }
-                            }
-                            _ => _ = black_box(tail.append(&mut frame)),
-                        }
-                    }
-                    appender.hand_over();
-                })
-            })
-            .collect();
+        let workers: Vec<_> = (0..threads).map(|number| scope.spawn(move || worker(number))).collect();
         let (cpu, wall) = (cpu_ns(), Instant::now());
         barrier.wait();
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
         is_over.store(true, Ordering::Release);
         let bytes = log.join().expect("no panic");
         times = (cpu_ns() - cpu, wall.elapsed());
-        if kind != Kind::None {
-            assert_eq!(bytes as u64, threads * appends * WIRE.len() as u64 + 23, "all bytes, and one SELECT");
-        }
+        assert_eq!(bytes, tail.end().0, "all bytes were collected");
     });
     let all = (threads * appends) as f64;
     (times.1.as_nanos() as f64 / all, times.0 as f64 / all)
@@ -106,24 +71,23 @@ fn run(kind: Kind, threads: u64, appends: u64, work: u64) -> (f64, f64) {
 
 fn main() {
     println!("ns per append, best and median of {ROUNDS}");
-    println!("threads  work  kind       wall best  median   cpu best  median");
+    println!("threads  work  log   wall best  median   cpu best  median");
     for (threads, work) in [(1, 0), (2, 0), (16, 0), (1, 400), (2, 400), (16, 400)] {
         let appends = 4_000_000 / threads / if work > 0 { 4 } else { 1 };
-        let kinds = [Kind::None, Kind::Mutex, Kind::Reserved];
-        let mut results = [const { Vec::new() }; 3];
+        let mut results = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
-            for (kind, results) in kinds.iter().zip(&mut results) {
-                results.push(run(*kind, threads, appends, work));
+            for (results, has_log) in results.iter_mut().zip([false, true]) {
+                results.push(run(has_log, threads, appends, work));
             }
         }
-        for (name, mut results) in ["none", "mutex", "reserved"].iter().zip(results) {
+        for (name, mut results) in ["no", "yes"].iter().zip(results) {
             let mut column = |pick: fn(&(f64, f64)) -> f64| {
                 results.sort_by(|a, b| pick(a).total_cmp(&pick(b)));
                 (pick(&results[0]), pick(&results[ROUNDS / 2]))
             };
             let (wall, cpu) = (column(|run| run.0), column(|run| run.1));
             println!(
-                "{threads:7} {work:5}  {name:10} {:9.1} {:7.1} {:10.1} {:7.1}",
+                "{threads:7} {work:5}  {name:4} {:10.1} {:7.1} {:10.1} {:7.1}",
                 wall.0, wall.1, cpu.0, cpu.1
             );
         }

@@ -10,6 +10,20 @@
 //! The order of the log is the order in which the lock was taken, which is an order in which the commands can have run one after
 //! the other: each is appended before its partitions are released. Offsets are exact as soon as a command is over.
 //!
+//! **Why a lock.** Its rival was a reservation by compare-and-swap, with buffers of each worker that the log thread merged. The
+//! process's CPU time for one append of 59 B, the log thread's included, by `examples/append` (2 cores, best of 5; what
+//! stands beside it in `git log` measured both):
+//!
+//! ```text
+//!                                          no log    lock    compare-and-swap
+//!   1 thread, nothing else                      0     19     318 ns
+//!   2 threads, nothing else                     0     18     582
+//!   16 threads, nothing else                    0     26    1196
+//!   2 threads, some 450 ns of work between    452    453     467
+//!   16 threads, some 450 ns of work between   421    439     508
+//! ```
+//! A holder that is preempted stops the others until it runs again, as the holder of a partition's lock does.
+//!
 //! Invariants: a block holds whole frames, so each of its ends is a place where a reader may stop and a file may end. Under the
 //! lock at most `COPIED_BYTES_MAX` are copied and one block is allocated; a larger frame becomes a block itself.
 
@@ -64,6 +78,8 @@ struct State {
     /// The database that a reader of the log has selected at its end; unknown after a cut.
     database: Option<Database>,
     full: Vec<Block>,
+    /// The memory of `full`.
+    full_bytes: u64,
     open: Vec<u8>,
     spares: Vec<Vec<u8>>,
 }
@@ -75,6 +91,7 @@ impl Tail {
             end: start,
             database: None,
             full: Vec::new(),
+            full_bytes: 0,
             open: Vec::with_capacity(CHUNK_BYTES_MAX),
             spares: Vec::new(),
         };
@@ -146,6 +163,13 @@ impl Tail {
         let mut state = self.lock();
         state.close_block();
         blocks.append(&mut state.full);
+        state.full_bytes = 0;
+    }
+
+    /// What its blocks have allocated, with those that wait for their next use.
+    pub fn memory_bytes(&self) -> u64 {
+        let state = self.lock();
+        state.full_bytes + ((1 + state.spares.len()) * CHUNK_BYTES_MAX) as u64
     }
 
     /// Gives the memory of a block back for a later one.
@@ -175,6 +199,7 @@ impl State {
     #[cold]
     fn push_block(&mut self, block: Block) {
         self.close_block();
+        self.full_bytes += block.bytes.capacity() as u64;
         self.full.push(block);
     }
 
@@ -183,6 +208,7 @@ impl State {
         if !self.open.is_empty() {
             let next = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES_MAX));
             let bytes = std::mem::replace(&mut self.open, next);
+            self.full_bytes += bytes.capacity() as u64;
             self.full.push(Block { bytes, from: 0 });
         }
     }
