@@ -16,7 +16,7 @@ pub use classes::{class_uses, classes, lock_waits};
 pub use conf::{complaints, options, set_decay};
 pub use profile::{dump_profile, profile};
 
-/// Freed pages go back by themselves, whether anybody allocates or not.
+/// Freed pages go back by themselves, whether threads allocate or not.
 pub const GIVES_BACK: bool = true;
 
 pub const INNER: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -38,7 +38,7 @@ pub fn class_bytes(size: usize) -> usize {
     size.div_ceil(step) * step
 }
 
-/// Whether freed pages go back to the kernel after some seconds, whoever sleeps then: a thread of the allocator's own sees
+/// Whether freed pages go back to the kernel after some seconds, though threads sleep: a thread of the allocator's own sees
 /// to it. Without it only threads that allocate do, and an idle server keeps what a burst has left behind.
 pub fn return_freed_pages(by_thread: bool) -> Result<(), String> {
     // One is enough for all arenas; the default is one a CPU.
@@ -63,7 +63,7 @@ pub fn figures() -> Figures {
 /// The allocator's own report, and below its text the classes that hold something.
 pub fn report(format: Format) -> String {
     extern "C" fn append(text: *mut c_void, part: *const c_char) {
-        // SAFETY: `text` is the String below, which nobody else touches meanwhile; `part` ends with NUL.
+        // SAFETY: `text` is the String below, which no other thread touches meanwhile; `part` ends with NUL.
         let (text, part) = unsafe { (&mut *text.cast::<String>(), CStr::from_ptr(part)) };
         text.push_str(&part.to_string_lossy());
     }

@@ -1,4 +1,4 @@
-//! The allocator of the process, and how much it has given out. Whoever depends on this crate has it.
+//! The allocator of the process, and how much it has given out. A program that depends on this crate has it.
 //!
 //! **What this crate does not know:** what is allocated, and for whom. A request is a size.
 //!
@@ -179,7 +179,7 @@ pub fn allocated_bytes() -> u64 {
     ALLOCATED.load(Ordering::Relaxed).max(0) as u64
 }
 
-/// Adds what this thread knows alone, if that is worth it: whoever looks at the sum while this one rests sees it nearly
+/// Adds what this thread knows alone, if that is worth it: a reader of the sum while this one rests sees it nearly
 /// right.
 #[inline]
 pub fn settle() {

@@ -7,7 +7,7 @@ use libmimalloc_sys as sys;
 
 use super::{Figures, Format};
 
-/// Freed pages go back when somebody allocates later: under a server that rests they stay.
+/// Freed pages go back when a thread allocates later: under a server that rests they stay.
 pub const GIVES_BACK: bool = false;
 
 pub const INNER: ::mimalloc::MiMalloc = ::mimalloc::MiMalloc;
@@ -68,7 +68,7 @@ fn current_bytes(json: &str, name: &str) -> Option<u64> {
 
 pub fn report(format: Format) -> String {
     extern "C" fn append(part: *const c_char, text: *mut c_void) {
-        // SAFETY: `text` is the String below, which nobody else touches meanwhile; `part` ends with NUL.
+        // SAFETY: `text` is the String below, which no other thread touches meanwhile; `part` ends with NUL.
         let (text, part) = unsafe { (&mut *text.cast::<String>(), CStr::from_ptr(part)) };
         text.push_str(&part.to_string_lossy());
     }
@@ -92,11 +92,11 @@ pub fn report(format: Format) -> String {
 
 /// Gives freed pages back now.
 pub fn purge() {
-    // SAFETY: it frees what nobody uses.
+    // SAFETY: it frees what is unused.
     unsafe { sys::mi_collect(true) };
 }
 
-/// It does so by itself after a moment, when somebody allocates.
+/// It does so by itself after a moment, when a thread allocates.
 pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
     Ok(())
 }

@@ -97,7 +97,7 @@ pub fn report(format: Format) -> String {
 pub fn purge() {
     PURGES.fetch_add(1, Ordering::Relaxed);
     #[cfg(target_env = "gnu")]
-    // SAFETY: it frees what nobody uses.
+    // SAFETY: it frees what is unused.
     unsafe {
         libc::malloc_trim(0)
     };

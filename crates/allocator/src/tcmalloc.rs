@@ -166,7 +166,7 @@ pub fn report(format: Format) -> String {
 
 /// Gives freed pages back now.
 pub fn purge() {
-    // SAFETY: it frees what nobody uses.
+    // SAFETY: it frees what is unused.
     unsafe { MallocExtension_ReleaseFreeMemory() };
 }
 

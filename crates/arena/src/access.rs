@@ -23,19 +23,19 @@ impl Arena {
     /// The first `len` bytes of an object.
     ///
     /// # Safety
-    /// The caller holds the lock of the object's owner while the slice lives; the object stays allocated and nobody
+    /// The caller holds the lock of the object's owner while the slice lives; the object stays allocated and no thread
     /// writes to it meanwhile; `len` is at most its class size.
     #[inline]
     pub unsafe fn bytes(&self, handle: Handle, len: usize) -> &[u8] {
         // SAFETY: by the caller the bytes lie in one live object, which lies in committed memory (zeroed by the
-        // kernel or written since), and nobody writes them while the slice lives.
+        // kernel or written since), and no thread writes them while the slice lives.
         unsafe { std::slice::from_raw_parts(self.pointer(handle).as_ptr(), len) }
     }
 
     /// The first `len` bytes of an object, to write.
     ///
     /// # Safety
-    /// As for `bytes`, and nobody reads the object meanwhile either.
+    /// As for `bytes`, and no thread reads the object meanwhile either.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, handle: Handle, len: usize) -> &mut [u8] {
@@ -72,7 +72,7 @@ impl Arena {
     }
 
     /// Copies the first bytes of one object to another. Both belong to the caller of `reallocate`: the old one because
-    /// its owner's lock is held, the new one because nobody else knows it yet.
+    /// its owner's lock is held, the new one because no other thread knows it yet.
     pub(crate) fn copy(&self, from: Handle, to: Handle, bytes: usize) {
         let (from, to) = (self.pointer(from), self.pointer(to));
         // SAFETY: two different live objects of at least `bytes` bytes (asserted by the caller) in committed memory.

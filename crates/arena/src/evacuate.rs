@@ -12,7 +12,7 @@
 //!     [###'] [###'] + [####........']  ->  [##########..']
 //! ```
 //!
-//! The arena never calls back and knows no references: whoever owns the objects drives this from cron, a few objects
+//! The arena never calls back and knows no references: the owner of the objects drives this from cron, a few objects
 //! at a time, and may skip those whose owner is busy. Classes take turns. An evacuation is begun only if the class
 //! ends with fewer chunks than before, so a quiet arena comes to rest; there a class wastes half a slab on average.
 

@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //! * a slab in service with 0 < live < count is in bin `bin_of(live)` of its class, whatever its order; a full one is
-//!   in the list of full slabs of its order, except the largest order, whose full slabs nobody ever looks for;
+//!   in the list of full slabs of its order, except the largest order, whose full slabs are never looked for;
 //! * no slab has live == 0, nor only the hot object: it goes back to the pool at once;
 //! * `free` of a class counts the free objects of its slabs in service, the hot one included.
 

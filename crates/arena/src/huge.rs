@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Giving back a chunk splits its huge page again, and the range is looked at anew. What was given back leaves RSS at once; the
-//! kernel has it for others as soon as memory runs short. While a range is copied (some 0.2 ms) whoever touches it waits;
+//! kernel has it for others as soon as memory runs short. While a range is copied (some 0.2 ms) a thread that touches it waits;
 //! everything else goes on.
 
 use crate::reserve::{Collapsed, HUGE_BYTES, Region};

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! *What is absent:* the arena does not know what the bytes mean, who refers to an object, or what an owner is; it
-//! calls nobody back; it reads no clock. It is shared by several owners (lock stripes), each of which touches only its
+//! makes no callbacks; it reads no clock. It is shared by several owners (lock stripes), each of which touches only its
 //! own objects, under its own lock; the arena's lock is taken last, for some ten nanoseconds, around the bookkeeping.
 //!
 //! Bound, asserted by `tests/bound.rs`: at rest after compaction, free room in slabs and tails is at most 1.5 MB + 2 %

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   take     swap(1, acquire)        free before: in. Taken: read until it looks free, then swap again
-//!   release  store(0, release)       no second read-modify-write, nobody to wake
+//!   release  store(0, release)       no second read-modify-write, no thread to wake
 //! ```
 //!
 //! Nothing waits, allocates or calls the kernel under this lock, except a commit (one mprotect per MB) and page faults,
-//! so whoever holds it is about to leave, and going to sleep for it would cost a hundred times the section. If the
+//! so its holder is about to leave, and going to sleep for it would cost a hundred times the section. If the
 //! holder was preempted, the waiter soon yields its processor, and at last sleeps.
 //!
 //! Invariant: `Guard` exists at most once per lock.
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Reads before the processor is yielded: some 3 us, ten times the longest usual section.
 const SPINS: u32 = 100;
-/// Rounds before sleeping: the holder has lost its processor to somebody who does not yield.
+/// Rounds before sleeping: the holder has lost its processor to a thread that does not yield.
 const NAPS_FROM: u32 = SPINS + 100;
 const NAP: Duration = Duration::from_micros(50);
 

@@ -135,7 +135,7 @@ impl Region {
         self.refused.store(false, Relaxed);
     }
 
-    /// Gives the pages of a range back to the kernel; they read as zero afterwards. Nobody uses the range meanwhile.
+    /// Gives the pages of a range back to the kernel; they read as zero afterwards. The range is unused meanwhile.
     pub fn discard(&self, offset: usize, bytes: usize) {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.committed()));
         // SAFETY: the range is committed, and the caller has taken it out of use.
@@ -301,7 +301,7 @@ mod tests {
         region.commit_to(50 << 10).unwrap();
         assert_eq!(region.committed(), 64 << 10);
         assert!(region.commit_to((64 << 10) + 1).is_err());
-        // SAFETY: committed, and nobody else knows the region.
+        // SAFETY: committed, and no other thread knows the region.
         unsafe { region.at(65535, 1).write(7) };
         region.discard(48 << 10, 16 << 10);
         // SAFETY: as above.
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(region.huge_ranges_of(start + HUGE_BYTES - 1, 1), 0..1);
         assert_eq!(region.collapse(0), Collapsed::HasHoles);
         for page in (0..HUGE_BYTES).step_by(4096) {
-            // SAFETY: committed, and nobody else knows the region.
+            // SAFETY: committed, and no other thread knows the region.
             unsafe { region.at(start + page, 1).write((page / 4096) as u8) };
         }
         // Whether it works is the system's business; what is read is ours.

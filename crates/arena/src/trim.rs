@@ -1,7 +1,7 @@
 //! Giving free chunks back to the kernel.
 //!
 //! The blocks leave the pool under the lock, their pages are dropped without it (at 0.1 to 0.3 us a page that takes the
-//! kernel some 25 to 75 us for a step of 1 MB, which must not stop anybody's allocation), and they come back as clean
+//! kernel some 25 to 75 us for a step of 1 MB, which must not stop any thread's allocation), and they come back as clean
 //! blocks. Neighbours are dropped in one call.
 
 use crate::class::CHUNK_BYTES;

@@ -34,7 +34,7 @@ const LONG_MESSAGE_BYTES: usize = 1_000;
 const QUIET_SECONDS: u64 = 7;
 const GIVE_UP: Duration = Duration::from_secs(90);
 /// An id that no client has.
-const NOBODY: i64 = i64::MAX;
+const UNUSED_ID: i64 = i64::MAX;
 
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let (connections, listeners) = (options.scaled(CONNECTIONS), options.scaled(LISTENERS));
@@ -192,7 +192,7 @@ fn deaf(server: &Server, name: &str, listeners: u64, options: &Options) -> Falli
 fn quiet(audience: &mut Audience, server: &Server) -> Fallible {
     let (begin, mut control) = (Instant::now(), server.client()?);
     audience.publish(PER_SECOND, LONG_MESSAGE_BYTES, || {
-        output_bytes(&mut control, NOBODY)?;
+        output_bytes(&mut control, UNUSED_ID)?;
         Ok(begin.elapsed() >= Duration::from_secs(QUIET_SECONDS))
     })
 }

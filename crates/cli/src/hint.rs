@@ -88,7 +88,7 @@ fn match_optional(words: &[&[u8]], args: &mut [Matched<'_>]) -> usize {
             (more > 0).then_some((i, more))
         });
         let Some((i, more)) = met else { break };
-        // Whoever goes on to the next argument has said all that he wanted of the one before.
+        // A user who goes on to the next argument has finished the one before.
         if let Some(last) = last.replace(i) {
             args[last].whole = true;
         }

@@ -60,7 +60,7 @@ impl Lines {
     }
 }
 
-/// Lines of a pipe. A buffer of our own, because whoever waits for messages and lines together must know what is in it.
+/// Lines of a pipe. A buffer of our own, because a wait for messages and lines together must know what is in it.
 #[derive(Default)]
 pub struct Piped {
     arrived: Vec<u8>,

@@ -75,7 +75,7 @@ pub struct Options {
     pub dial: Dial,
     pub protocol: WantedProtocol,
     pub style: Style,
-    /// Whether pushes that nobody waits for are shown.
+    /// Whether unexpected pushes are shown.
     pub show_pushes: bool,
     /// How often to run the command; below zero: for ever.
     pub repeat: i64,

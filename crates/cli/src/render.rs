@@ -138,7 +138,7 @@ fn standard(out: &mut Vec<u8>, value: &Value, indent: &str) {
     out.push(b'\n');
 }
 
-/// `1) "a"` and so on. The first line has no indent: whoever holds this list has written to the left of it already.
+/// `1) "a"` and so on. The first line has no indent: the enclosing list has written to the left of it already.
 fn numbered(out: &mut Vec<u8>, items: &[Value], empty: &str, mark: char, indent: &str) {
     if items.is_empty() {
         return out.extend(format!("{empty}\n").bytes());

@@ -19,7 +19,7 @@ use crate::render::{Format, invalidation};
 use crate::terminal::put;
 use crate::text::{leading_i64, reason, until_nul};
 
-/// What happens to a push that nobody asked for.
+/// What happens to an unexpected push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pushes {
     Drop,
@@ -39,7 +39,7 @@ pub enum Ran {
 
 /// The way out of a command that cannot go on.
 enum Trouble {
-    /// Said already, or to be said by whoever connects again.
+    /// Said already, or to be said by the next connection.
     Lost,
     End(i32),
 }

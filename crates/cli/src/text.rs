@@ -26,7 +26,7 @@ pub fn quoted(bytes: &[u8]) -> String {
     String::from_utf8(out).expect("quoted text is ASCII")
 }
 
-/// A JSON string. Bytes that are no UTF-8 pass through as they are: whoever stored them knows what they mean.
+/// A JSON string. Bytes that are no UTF-8 pass through as they are: the client that stored them knows what they mean.
 pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for &byte in bytes {

@@ -297,7 +297,7 @@ fn ask_patiently(port: u16, args: &[&str]) -> Value {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("nobody listens on port {port}");
+    panic!("no server listens on port {port}");
 }
 
 fn listed(entry: &Entry) -> String {

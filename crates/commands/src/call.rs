@@ -178,7 +178,7 @@ impl<'c> Call<'c, '_, '_> {
     // ---- expiry ----
 
     /// Whether a key that is given this moment has no time left. Only who deletes expired keys asks: elsewhere the key
-    /// is stored as it is, and whoever sent it will send its end.
+    /// is stored as it is, and its sender will send its end.
     #[inline]
     pub fn is_over(&self, moment: UnixMs) -> bool {
         let deletes = self.txn.conditions.expiry_mode == ExpiryMode::Delete && !self.settings.import_mode;

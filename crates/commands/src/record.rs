@@ -8,7 +8,7 @@
 //! GET k                  none                 no change was counted
 //! ```
 //! The log itself is the server's: at a command's end it takes the records behind what the keyspace has reported meanwhile
-//! (keys that expired under the command). Where nobody wants them nothing is built.
+//! (keys that expired under the command). Without a consumer nothing is built.
 
 use crate::Call;
 use isotherm_resp::{Args, ArgsBuf};

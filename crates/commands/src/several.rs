@@ -56,7 +56,7 @@ impl<E> Several<E> {
 }
 
 impl Call<'_, '_, '_> {
-    /// None of the keys is there: wait for one of this type, or say so where nobody may wait.
+    /// None of the keys is there: wait for one of this type, or say so where waiting is not allowed.
     pub fn wait_for_one_of(&mut self, kind: Type, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
         if !self.may_wait {
             self.reply.null_array();

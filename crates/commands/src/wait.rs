@@ -6,7 +6,7 @@
 //! ```text
 //! BLPOP a b 5     nothing -> Block { list, a b, in 5 s } ...  LPUSH b x  -> BLPOP a b 5 -> b x
 //! ```
-//! Then it sees the keys that whoever pushed has locked (`Call::reaches`); the others are as good as absent. A command
+//! Then it sees the keys that the pushing client has locked (`Call::reaches`); the others are as good as absent. A command
 //! that needs two of them (BLMOVE) is run with both or not at all.
 
 use crate::{Call, Outcome};

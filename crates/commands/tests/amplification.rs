@@ -1,5 +1,5 @@
 //! What a payload takes once it is restored: at most sixteen times its bytes and 1 MB, or as much as Valkey takes, if that is
-//! more. Whoever may send RESTORE passes `maxmemory` by that much, because it is checked before the command.
+//! more. A client that may send RESTORE passes `maxmemory` by that much, because it is checked before the command.
 //!
 //! ```text
 //! honest     DUMPs of a real Valkey; values of every type whose elements are as small as they can be

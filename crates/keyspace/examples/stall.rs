@@ -5,7 +5,7 @@
 //! `cargo run --release -p isotherm-keyspace --example stall -- [elements] [machine|hash|set|zset|list|stream|pending ...]`
 //!
 //! `machine` is no collection: as many pieces of work that touch four places of memory that is there. What takes long of
-//! those was taken by whoever lends this machine its processors, which the thread's clock counts too; so much of the other
+//! those was taken by the host of this machine, which the thread's clock counts too; so much of the other
 //! rows is the machine's.
 //!
 //! The allocator is the server's. What cron does in steps (freeing what was removed, compaction) is shown too: it holds

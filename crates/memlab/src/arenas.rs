@@ -5,7 +5,7 @@
 //!                                            the oldest is freed, a new one taken: more blocks than a cache has room for
 //! ```
 //!
-//! Threads meet in the arenas when caches are filled and flushed: whoever finds a lock taken spins or waits, and both that
+//! Threads meet in the arenas when caches are filled and flushed: a thread that finds a lock taken spins or waits, and both that
 //! and the CPU that it costs are told. What decides is how many threads *run* at a time in the same arena. The document's 256
 //! arenas are the default of 64 CPUs: a thread that runs meets another one of 63 in its arena with 63/256, one in four. Here
 //! two run, so four arenas make it one in four.

@@ -4,7 +4,7 @@
 //!   keyspace [########................] 3/9 Isotherm, mimalloc       one line, written over, where that is a terminal
 //! ```
 //!
-//! SIGINT and SIGTERM are noted and asked for between two steps, so that whoever is stopped takes its servers with it and
+//! SIGINT and SIGTERM are noted and asked for between two steps, so that a run that is stopped takes its servers with it and
 //! says how far it was. A second one ends the process at once.
 
 use std::io::{IsTerminal, Write};
@@ -26,7 +26,7 @@ pub fn listen_for_the_end() -> Fallible {
     Ok(())
 }
 
-/// A failure once somebody wants this to end.
+/// A failure once a signal has asked for the end.
 pub fn check() -> Fallible {
     match END.get() {
         Some(end) if end.load(Ordering::Relaxed) => Err("stopped".to_string()),
@@ -73,7 +73,7 @@ impl Course {
     }
 }
 
-/// Whoever stops early says so: what there is of a table is not shown.
+/// An early stop is reported: what there is of a table is not shown.
 impl Drop for Course {
     fn drop(&mut self) {
         if !self.ended {

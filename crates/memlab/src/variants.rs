@@ -129,7 +129,7 @@ fn wait(worker: &mut Child) -> Fallible<ExitStatus> {
     }
 }
 
-/// A program that somebody built and put into `folder`.
+/// A program that was built elsewhere and put into `folder`.
 fn built(program: &Program, folder: &Path, allocator: &str) -> Fallible<PathBuf> {
     let file = folder.join(format!("{}-{allocator}", program.name));
     if file.is_file() { Ok(file) } else { Err(format!("no program {}", file.display())) }

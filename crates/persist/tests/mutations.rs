@@ -1,4 +1,4 @@
-//! Payloads that somebody has damaged: each gives an error or a value that holds what values promise, and never a panic
+//! Damaged payloads: each gives an error or a value that holds what values promise, and never a panic
 //! or memory that nothing backs. Seeded; a failure names its seed.
 
 mod payloads;

@@ -1,6 +1,6 @@
 //! What a thread waits for: an epoll set (through mio), edge-triggered.
 //!
-//! Edge-triggered means that a socket is reported once when bytes arrive; whoever reads goes on until the socket has
+//! Edge-triggered means that a socket is reported once when bytes arrive; the reader goes on until the socket has
 //! nothing more. A read that returns less than it had room for has emptied the socket, so the usual request costs one
 //! `read` - unless the peer has closed already, which the event says.
 

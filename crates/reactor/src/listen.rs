@@ -48,7 +48,7 @@ impl Listener {
         Ok(Listener::Unix(UnixListener::from(socket)))
     }
 
-    /// The next connection, or `None` if nobody waits.
+    /// The next connection, or `None` if none waits.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self {
             Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),

@@ -4,7 +4,7 @@
 //! to learn that there are none. Only the first message after an emptying wakes the reader: the later ones are found on
 //! the way.
 //!
-//! Invariant: `waiting` is true whenever `messages` is not empty and nobody holds its lock.
+//! Invariant: `waiting` is true whenever `messages` is not empty and no thread holds its lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ impl<T> Mailbox<T> {
 }
 
 impl<T> Sender<T> {
-    /// For the reader himself: he looks before he sleeps, and need not be woken.
+    /// For the reader itself: it looks before it sleeps, and need not be woken.
     pub fn leave(&self, message: T) {
         self.push(message);
     }

@@ -45,7 +45,7 @@ impl Signals {
     }
 }
 
-/// From here on SIGHUP has no effect on this process. A handler that raises a flag which nobody reads: to ignore a signal
+/// From here on SIGHUP has no effect on this process. A handler that raises a flag which is never read: to ignore a signal
 /// outright would need `unsafe`.
 pub fn ignore_hangup() -> io::Result<()> {
     signal_hook::flag::register(SIGHUP, Arc::new(AtomicBool::new(false))).map(drop)

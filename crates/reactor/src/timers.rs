@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
-/// Each entry names what is due. There is no taking back: whoever is called checks whether it still matters.
+/// Each entry names what is due. Entries are not taken back: the callee checks whether it still matters.
 #[derive(Debug)]
 pub struct Timers<T: Ord> {
     heap: BinaryHeap<Reverse<(Instant, T)>>,

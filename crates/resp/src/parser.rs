@@ -203,7 +203,7 @@ impl Parser {
         };
         let line_end = newline - usize::from(newline > 0 && buf[newline - 1] == b'\r');
         let first_span = spans.len();
-        // A line that is wrong stays as it came: whoever cannot run what precedes it meets it again.
+        // A line that is wrong stays as it came: a caller that cannot run what precedes it meets it again.
         let line = &buf[..line_end];
         if has_quotes(line) && args_split(line, Dialect::Request).is_err() {
             *self = Parser::new();

@@ -39,7 +39,7 @@ impl Protocol {
 pub struct Reply {
     pub out: Vec<u8>,
     pub proto: Protocol,
-    /// Whoever is sent as much is closed instead; 0 for never.
+    /// A client that would be sent as much is closed instead; 0 for never.
     pub bytes_max: usize,
     errors: u64,
     last_error: ErrorCode,
@@ -77,7 +77,7 @@ impl Reply {
         self.out.is_empty()
     }
 
-    /// Whether nobody will read what is written from here on: a handler that repeats itself may stop.
+    /// Whether what is written from here on will not be read: a handler that repeats itself may stop.
     #[inline]
     pub fn is_in_vain(&self) -> bool {
         self.bytes_max > 0 && self.out.len() >= self.bytes_max
@@ -209,7 +209,7 @@ impl Reply {
         self.end_line();
     }
 
-    /// Errors written so far. Whoever runs a command compares before and after, and asks for `last_error`.
+    /// Errors written so far. The runner of a command compares before and after, and asks for `last_error`.
     #[inline]
     pub fn error_count(&self) -> u64 {
         self.errors
@@ -239,7 +239,7 @@ impl Reply {
         self.header(self.push_sigil(), len as i64);
     }
 
-    /// Attributes precede a value and exist only in RESP3: whoever writes them asks for the version.
+    /// Attributes precede a value and exist only in RESP3: a handler that writes them asks for the version.
     pub fn attribute(&mut self, len: usize) {
         assert_eq!(self.proto, Protocol::Resp3, "RESP2 has no attributes");
         self.header(b'|', len as i64);

@@ -4,7 +4,7 @@
 //!   .preinit_array: listen()   jemalloc starts: reads its options,    main: complaints()
 //!                              says what it does not understand  -->  the log has them, once
 //! ```
-//! It would say so on standard error, which a log does not have. Until somebody has asked, what it says is kept here.
+//! It would say so on standard error, which a log does not have. Until it is read, what it says is kept here.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -44,7 +44,7 @@ extern "C" fn keep(_: *mut c_void, part: *const c_char) {
     let taken = part.len().min(KEPT_BYTES_MAX - len);
     kept.bytes[len..len + taken].copy_from_slice(&part[..taken]);
     kept.len += taken;
-    // Nobody will ask: with `abort_conf:true` these are its last words.
+    // It will not be read: with `abort_conf:true` these are its last words.
     if part.windows(11).any(|words| words == b"Abort (abor") {
         // SAFETY: the bytes are there.
         unsafe { libc::write(libc::STDERR_FILENO, kept.bytes.as_ptr().cast(), kept.len) };
@@ -54,7 +54,7 @@ extern "C" fn keep(_: *mut c_void, part: *const c_char) {
 /// What jemalloc said while it started, a line each; it reads its options twice, and says some things twice. From now on it
 /// talks to standard error.
 pub fn complaints() -> Vec<String> {
-    // SAFETY: a word is replaced by another that is valid too, whoever reads it meanwhile.
+    // SAFETY: a word is replaced by another that is valid too, for any reader meanwhile.
     unsafe { tikv_jemalloc_sys::malloc_message = None };
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let text = String::from_utf8_lossy(&kept.bytes[..kept.len]).into_owned();

@@ -4,7 +4,7 @@
 //! worker: ready connections -> ticket? -> fill in numbers -> send -> ... -> replies -> latency -> ticket? -> ...
 //! ```
 //! Tickets are handed out until the requests are used up or the time is over; a worker ends when none of its connections waits
-//! for a reply. Whoever called watches meanwhile, a few times a second.
+//! for a reply. The caller watches meanwhile, a few times a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,7 +92,7 @@ impl Test {
                 std::thread::spawn(move || {
                     let outcome = worker.run();
                     test.failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
-                    // The watcher waits for as many words as there are workers, and nobody else listens.
+                    // The watcher waits for as many words as there are workers, and no other thread reads.
                     sender.send(outcome).ok();
                 })
             })

@@ -49,7 +49,7 @@ impl Nodes {
 
     /// A slot of a node, and how old the knowledge is. A node that has none left is replaced by another.
     pub fn draw_slot(&self, node: usize, prng: &mut Prng) -> Drawn {
-        let map = self.map.lock().expect("nobody panics with the map in hand");
+        let map = self.map.lock().expect("no thread panics with the map in hand");
         let owner = if map.slots[node].is_empty() {
             (0..map.slots.len()).find(|&other| !map.slots[other].is_empty()).unwrap_or(node)
         } else {
@@ -59,9 +59,9 @@ impl Nodes {
         Drawn { node: owner, slot, generation: map.generation }
     }
 
-    /// Asks for the map anew, unless somebody has since `generation`.
+    /// Asks for the map anew, unless another worker has since `generation`.
     pub fn refresh(&self, generation: u64, prng: &mut Prng) -> Fallible {
-        let mut map = self.map.lock().expect("nobody panics with the map in hand");
+        let mut map = self.map.lock().expect("no thread panics with the map in hand");
         if map.generation > generation {
             return Ok(());
         }

@@ -313,7 +313,7 @@ impl Worker {
             };
             let reply = &rest[..length];
             match reply[0] {
-                // Something pushed is nobody's reply.
+                // A push is no reply.
                 b'>' => {}
                 b'-' | b'!' if !redirected(reply, client, &self.test, &mut self.prng)? => {
                     return Err(error_reply(reply, client, &self.test));

@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Whether a test that nobody named can run at all.
+    /// Whether a test that was not named can run at all.
     fn server_knows(&self, case: &Case) -> Fallible<bool> {
         let mut connection = open(&self.options.address, &self.options.login)?;
         let asked = [b"COMMAND".as_slice(), b"INFO", &case.command[0]];

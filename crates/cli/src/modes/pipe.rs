@@ -1,6 +1,6 @@
 //! `--pipe`: protocol from standard input to the server as fast as both will go, replies counted.
 //!
-//! Everything has arrived when the reply to an ECHO comes back that was sent last, with bytes that nobody else would send.
+//! Everything has arrived when the reply to an ECHO comes back that was sent last, with bytes that no other sender would choose.
 
 use std::io::{self, Read};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Members leave from one end, and whoever finds none waits: BZPOPMIN BZPOPMAX BZMPOP.
+//! Members leave from one end, and a client that finds none waits: BZPOPMIN BZPOPMAX BZMPOP.
 
 use super::pop::{End, Shape, pop_first};
 use crate::several::{Several, keys_behind};

@@ -84,7 +84,7 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     if options.id == Some((0, Some(0))) {
         return call.fail("ERR The ID specified in XADD must be greater than 0-0");
     }
-    // Whoever may create it finds out by the change itself what is there.
+    // A command that may create it finds out by the change itself what is there.
     if !options.create && kind_of(call, &key) == Found::Absent {
         call.reply.null();
         return Outcome::Done;

@@ -68,7 +68,7 @@ fn parse_count(args: Args<'_>) -> Result<Option<usize>, &'static str> {
     let (mut count, mut at) = (None, 4);
     while at < args.len() {
         let value = args.try_get(at + 1).filter(|_| is_word(args.get(at), "COUNT")).ok_or(errors::SYNTAX)?;
-        // -1 is no limit only as long as nobody gives it.
+        // -1 is no limit only as long as it is not given.
         count = Some(parse_i64(value).ok_or(errors::NOT_AN_INTEGER)?.max(0) as usize);
         at += 2;
     }

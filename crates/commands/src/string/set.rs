@@ -163,7 +163,7 @@ fn allows(
     Ok((allowed, exists))
 }
 
-/// The log gets SET without GET (a replica has nobody to tell) and with the moment instead of a duration.
+/// The log gets SET without GET (a replica answers no client) and with the moment instead of a duration.
 fn record_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>, moment: Option<UnixMs>) {
     let args = call.args;
     match (moment, options.time) {

@@ -1,4 +1,4 @@
-//! A stored string is text or a number; whoever needs its bytes asks here.
+//! A stored string is text or a number; code that needs its bytes asks here.
 
 use isotherm_keyspace::{Entry, Type, Value};
 use isotherm_resp::{Reply, errors};

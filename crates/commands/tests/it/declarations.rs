@@ -46,7 +46,7 @@ fn declarations_agree_with_themselves() {
         assert!(!writes || spec.flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE)), "{name} changes keys");
         let variable = spec.key_specs.iter().any(|key_spec| key_spec.flags.has(KeyFlags::VARIABLE_FLAGS));
         assert_eq!(variable, spec.variable_key_flags.is_some(), "{name}");
-        // Whoever names no keys and works on them needs all partitions.
+        // A command that names no keys and works on them needs all partitions.
         let works_on_keys = spec.key_specs.is_empty() && spec.flags.has(Flags::WRITE.or(Flags::READONLY));
         let finds_more = spec.key_specs.iter().any(|key_spec| key_spec.find == Find::Unknown);
         assert_eq!(spec.reach == Reach::All, works_on_keys || finds_more, "{name}");

@@ -1,5 +1,5 @@
 //! What transcripts of a lone primary cannot show: other ways to treat expired keys, clients that do not touch, a store
-//! that is full, nobody who listens, and whole keyspaces.
+//! that is full, no subscriber, and whole keyspaces.
 
 use crate::common::{Server, words};
 use isotherm_commands::Record;
@@ -78,7 +78,7 @@ fn touch_touches_even_for_clients_that_do_not() {
     check(&mut server, &[("GET k", "$1 v"), ("OBJECT IDLETIME k", ":0")]);
 }
 
-/// Whoever reads the log must not lose the value of IFEQ because it reads like an option.
+/// A reader of the log must not lose the value of IFEQ because it reads like an option.
 #[test]
 fn a_compared_value_may_be_the_word_get() {
     let mut server = Server::new(Protocol::Resp2, 1);

@@ -43,7 +43,7 @@ pub fn run(command: &mut Command, input: &[u8], time: Duration) -> Fallible<Ende
     let errors = collect(child.stderr.take().expect("the errors are piped"));
     let mut stdin = child.stdin.take().expect("the input is piped");
     let input = input.to_vec();
-    // Whoever ends before he has read everything breaks the pipe, and his exit code tells.
+    // A program that ends before it has read everything breaks the pipe, and its exit code says so.
     let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
     let status = wait(&mut child, time).map_err(|why| format!("cannot wait for {program}: {why}"))?;
     writer.join().ok();
@@ -75,7 +75,7 @@ fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<ExitStatus>
     }
 }
 
-/// The child leads a process group of its own, so this meets it and what it has started, and nobody else.
+/// The child leads a process group of its own, so this meets it and what it has started, and no other process.
 fn end_group(child: &mut Child) {
     Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status().ok();
     child.kill().ok();

@@ -1,4 +1,4 @@
-//! Floods: many keys of one slot with equal hashes, which nobody can make who does not know the secret. A page at its
+//! Floods: many keys of one slot with equal hashes, which only those can make who know the secret. A page at its
 //! limits answers `Full`; nothing is lost, and everything else goes on.
 
 #[path = "../../tests/support/mod.rs"]

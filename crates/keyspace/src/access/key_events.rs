@@ -7,7 +7,7 @@
 //! ```
 //! That is Valkey's order: `SMOVE a b x` emits `srem a`, `del a`, `new b`, `sadd b`, whatever was stored first.
 //!
-//! Nothing is kept, and no key is copied, unless somebody subscribes to events.
+//! Nothing is kept, and no key is copied, unless a client subscribes to events.
 
 use crate::access::effect::{Effect, EffectMask, EffectSink, EventClass};
 use crate::layout::kind::Db;

@@ -139,7 +139,7 @@ impl Keyspace {
         self.shared.access.mode()
     }
 
-    /// How many keys are waited for, and how many of them by somebody who waits for their removal too.
+    /// How many keys are waited for, and how many of them by a client that waits for their removal too.
     pub fn waited_keys(&self) -> [u64; 2] {
         self.shared.waited.get()
     }
@@ -223,7 +223,7 @@ pub struct Held<'k> {
     budget: HoldBudget,
     /// Entries of flushed databases that are to be freed before the client is answered.
     pub(crate) free_afterwards: u64,
-    /// When a lock that somebody else had was had at last, as the watch tells time. Only that: a lock that is free takes
+    /// When a lock that another thread had was had at last, as the watch tells time. Only that: a lock that is free takes
     /// no time.
     locked_at: u64,
 }
@@ -295,7 +295,7 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Unlocks everything. Whoever waits for what was changed has been served before.
+    /// Unlocks everything. Clients that wait for what was changed have been served before.
     #[inline]
     pub fn release(&mut self) {
         debug_assert!(self.ready.is_empty(), "waiters are served under the locks of who changed their keys");

@@ -1,4 +1,4 @@
-//! Keys that were changed while somebody waits for them, in the order of their first change, each once.
+//! Keys that were changed while a client waits for them, in the order of their first change, each once.
 //!
 //! ```text
 //! queue    k3 | k1 | k7            taken from the front

@@ -35,7 +35,7 @@ pub struct HoldWatch {
 }
 
 impl HoldWatch {
-    const NOBODY: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
+    const NONE: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
 }
 
 /// What is read without a partition's lock.
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     pub fn watch(&self) -> HoldWatch {
-        self.watch.get().copied().unwrap_or(HoldWatch::NOBODY)
+        self.watch.get().copied().unwrap_or(HoldWatch::NONE)
     }
 
     #[inline]

@@ -115,7 +115,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         let mut entry = self.held.partition(key.slot).read(place, now);
-        // Whoever keeps keys past their time keeps fields too.
+        // A caller that keeps keys past their time keeps fields too.
         if keep && let Value::Hash(view) = &mut entry.value {
             view.show_all();
         }
@@ -386,7 +386,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.room(db, key, len)
     }
 
-    /// As `edit`, but nobody who watches the key is told: whoever then changes a byte says so by `touch`.
+    /// As `edit`, but watching clients are not notified: a caller that then changes a byte says so by `touch`.
     pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
         let live = match self.find_again(db, key) {
@@ -479,7 +479,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     // ---- waiting ----
 
-    /// Whether the key can be looked at. Whoever is served by another client's push sees the keys whose partitions that
+    /// Whether the key can be looked at. A client that is served by another client's push sees the keys whose partitions that
     /// one holds.
     pub fn holds(&self, key: &Key<'_>) -> bool {
         self.held.holds(key)

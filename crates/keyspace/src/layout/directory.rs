@@ -428,7 +428,7 @@ impl Search<'_> {
             } else {
                 least = least.min(bound);
             }
-            // Only behind a node that is exact now: whoever goes on gets further.
+            // Only behind a node that is exact now: the next walk gets further.
             if self.steps.is_spent() {
                 return (Bounded::OutOfBudget, NEVER);
             }

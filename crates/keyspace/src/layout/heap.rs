@@ -65,7 +65,7 @@ impl Heap {
 
     #[inline]
     pub fn bytes_mut(&mut self, handle: Handle, len: usize) -> &mut [u8] {
-        // SAFETY: as above; `&mut self` keeps everybody else out.
+        // SAFETY: as above; `&mut self` keeps all others out.
         unsafe { self.arena.bytes_mut(handle, len) }
     }
 

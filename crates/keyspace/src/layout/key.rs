@@ -1,6 +1,6 @@
 //! A key with what is computed of it once per command: its slot and its keyed hash.
 //!
-//! The hash is SipHash-1-3 under a secret of this process: whoever chooses the keys cannot choose their pages, so a
+//! The hash is SipHash-1-3 under a secret of this process: a client that chooses the keys cannot choose their pages, so a
 //! page stays a page (some 17 entries) whatever is sent. The slot never enters the hash: all keys of a page share it.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! Bodies above 4 KB: vectors of the global allocator, known by number.
 //!
 //! The numbers live in chunks that never move, so the thousandth million of large values costs no copy of a table. A
-//! body is shared with a snapshot that has yet to write it: whoever changes it then gets a copy first.
+//! body is shared with a snapshot that has yet to write it: a change then gets a copy first.
 //!
 //! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, account 8), 8 B of reference in the page.
 
@@ -37,7 +37,7 @@ impl LargeAccount {
     }
 }
 
-/// The bytes of a body: accounted for while they are there, whoever has them.
+/// The bytes of a body: accounted for while they are there, once for all owners.
 pub(crate) struct Body {
     bytes: Vec<u8>,
     account: Arc<LargeAccount>,
@@ -115,7 +115,7 @@ impl Large {
         Ok(number)
     }
 
-    /// A body that another entry has (COPY) or had (RENAME); whoever changes it first gets a copy.
+    /// A body that another entry has (COPY) or had (RENAME); the first change gets a copy.
     pub fn adopt(&mut self, body: Shared) -> u32 {
         let number = self.free_number();
         *self.slot_mut(number) = Some(body);

@@ -137,7 +137,7 @@ pub(crate) fn bound_of(expiry: UnixMs) -> u32 {
 }
 
 /// Whether everything that shares this bound is due: its whole unit has passed. (Keys leave at most 256 ms late by
-/// this way; whoever asks for one meets it expired to the millisecond.)
+/// this way; a command that asks for one meets it expired to the millisecond.)
 #[inline]
 pub(crate) fn is_due(bound: u32, now: UnixMs) -> bool {
     bound < bound_of(now) && bound != NEVER

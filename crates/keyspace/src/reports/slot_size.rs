@@ -12,7 +12,7 @@ pub struct SlotSize {
     /// Those with an expiry.
     pub volatile: u64,
     /// The used bytes of its pages, and what its keys have outside of them. Free room in pages, directories and the
-    /// record itself (32 B) are nobody's own.
+    /// record itself (32 B) belong to no entry.
     pub memory_bytes: u64,
 }
 

@@ -9,7 +9,7 @@
 //! ```
 //! Figures of one partition are of one moment, figures of two partitions are not: a key that is renamed meanwhile
 //! may be counted twice or not at all, and the sums (`breakdown`) close with what was changed meanwhile. The gate would make
-//! it one moment for all, at the price that everybody waits for the slowest partition as well. Inside EXEC everything is
+//! it one moment for all, at the price that all threads wait for the slowest partition as well. Inside EXEC everything is
 //! held already; then the same code reads what is held.
 //!
 //! SWAPDB is the one change that would make a report wrong by more than what happens meanwhile (one half of the

@@ -24,7 +24,7 @@
 //! each page's at most once.
 //!
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
-//! copied, until somebody changes them. A database that FLUSHALL drops meanwhile is freed when its partition was walked.
+//! copied, until they change. A database that FLUSHALL drops meanwhile is freed when its partition was walked.
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
@@ -149,7 +149,7 @@ impl<'k> Held<'k> {
         Some(self.begin_snapshot(slots))
     }
 
-    /// Unlocks, unless everything is held: then the caller wants nobody in between.
+    /// Unlocks, unless everything is held: then the caller wants no other thread in between.
     fn let_others_in(&mut self) {
         if !self.covers(Want::All) || self.keyspace.partition_count() == 1 {
             self.release();

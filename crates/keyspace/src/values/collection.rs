@@ -116,7 +116,7 @@ pub(crate) struct Editing<'e> {
     /// The form to store; set conversions change it.
     pub form: Form,
     pub body: EditBody,
-    /// Whoever changes anything says so.
+    /// Set by any change.
     pub changed: bool,
     /// Absent until now: it leaves without a trace if it stays empty.
     pub absent: bool,

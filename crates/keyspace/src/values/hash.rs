@@ -42,7 +42,7 @@ impl<'a> HashView<'a> {
         HashView { stored, now }
     }
 
-    /// Whoever keeps expired keys (a replica's stream) sees expired fields too.
+    /// A caller that keeps expired keys (a replica's stream) sees expired fields too.
     pub(crate) fn show_all(&mut self) {
         self.now = UnixMs(i64::MIN);
     }

@@ -1,4 +1,4 @@
-//! Linear hashing: how the pages under one record grow and shrink by one, whoever owns them, a slot or an object.
+//! Linear hashing: how the pages under one record grow and shrink by one, owned by a slot or by an object.
 //!
 //! ```text
 //!   split   page `buddy(pages)` -> itself and page `pages`          one entry in two moves, on average

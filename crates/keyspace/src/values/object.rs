@@ -8,7 +8,7 @@
 //! A root lies in the global allocator and never moves; entries name it by number, so an entry may move as it likes.
 //! The pages of hashes and sets are the exception to the node's head: they keep the number behind their columns.
 //!
-//! A removed object is **doomed**: nobody finds it any more, and cron frees it, some nodes at a time. One that a
+//! A removed object is **pending free**: it cannot be found any more, and cron frees it, some nodes at a time. One that a
 //! snapshot has yet to tell waits until it has been told.
 
 use crate::accounting::tally::{Class, Tallied};

@@ -143,7 +143,7 @@ fn change(keyspace: &Keyspace, prng: &mut Prng, guests: &mut BTreeSet<String>) {
     }
 }
 
-/// A cursor is a number that anybody may send: it leads to keys or to the end, and every walk from it ends.
+/// A cursor is a number that any client may send: it leads to keys or to the end, and every walk from it ends.
 #[test]
 fn garbage_cursors_are_harmless() {
     let mut prng = Prng::new(9);

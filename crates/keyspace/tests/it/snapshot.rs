@@ -227,7 +227,7 @@ fn each_op_meets_pages_that_are_not_saved() {
     assert_eq!(live_bytes(&keyspace), 0, "every name was removed");
 }
 
-/// The version of a page is one byte: a page that nobody touches for 256 snapshots looks like new again, and must not.
+/// The version of a page is one byte: a page that is not touched for 256 snapshots looks like new again, and must not.
 #[test]
 fn versions_wrap() {
     let keyspace = keyspace(2, 1, 1 << 30, 4);

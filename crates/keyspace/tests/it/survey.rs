@@ -1,4 +1,4 @@
-//! Reports that stop nobody: they wait for one partition at a time, and hold no other meanwhile.
+//! Reports that stop no other thread: they wait for one partition at a time, and hold no other meanwhile.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -43,7 +43,7 @@ fn what_is_read_in_turn_is_what_is_read_at_once() {
 
 /// While a report waits for a busy partition, every other one is free. Were they held, the second lock would never come.
 #[test]
-fn a_busy_partition_stops_the_report_and_nobody_else() {
+fn a_busy_partition_stops_only_the_report() {
     const PARTITIONS: u16 = 16;
     let keyspace = filled(usize::from(PARTITIONS));
     std::thread::scope(|scope| {
@@ -85,8 +85,8 @@ fn a_large_slot_is_sampled() {
         let name = format!("{{tag}}:{number}");
         let key = keyspace.key(name.as_bytes());
         held.acquire(Want::One(keyspace.partition_of(key.slot)));
-        let mut nobody = NoEffects;
-        let mut txn = Txn::new(&mut held, conditions, &mut nobody);
+        let mut no_effects = NoEffects;
+        let mut txn = Txn::new(&mut held, conditions, &mut no_effects);
         txn.set(Db(0), &key, NewValue::Bytes(b"v"), Expiry::Keep).unwrap();
     }
     held.exempt(steps::looked());

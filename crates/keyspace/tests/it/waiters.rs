@@ -1,4 +1,4 @@
-//! Waiters: who is noted as ready when, that each is ended once whoever tries, and that nobody is left in a list.
+//! Waiters: who is noted as ready when, that each is ended once by whichever thread, and that none is left in a list.
 
 use crate::support::OnDrop;
 use isotherm_keyspace::*;
@@ -122,9 +122,9 @@ fn whoever_waits_for_a_removal_is_woken_by_it() {
     }
 }
 
-/// Threads push and serve, others give up: whoever has waited is ended exactly once, and nothing is pushed in vain.
+/// Threads push and serve, others give up: each client that has waited is ended exactly once, and each push is taken once.
 #[test]
-fn everybody_is_ended_once() {
+fn each_waiter_is_ended_once() {
     const CLIENTS: u64 = 4000;
     let keyspace = keyspace(4);
     let (served, gave_up, at_once) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -164,7 +164,7 @@ fn everybody_is_ended_once() {
                         let key = keyspace.key(name.as_bytes());
                         Txn::new(&mut held, conditions(), &mut NoEffects).remove(Db(0), &key)
                     });
-                    // Whoever finds something does not wait, but may make others look.
+                    // A client that finds something does not wait, but may make others look.
                     while held.take_ready().is_some() {}
                     if is_there {
                         at_once.fetch_add(1, SeqCst);
@@ -190,8 +190,8 @@ fn everybody_is_ended_once() {
                     let key = keyspace.key(name.as_bytes());
                     let mut held = Held::new(keyspace);
                     held.acquire(Want::One(keyspace.partition_of(key.slot)));
-                    let mut nobody = NoEffects;
-                    let mut txn = Txn::new(&mut held, conditions(), &mut nobody);
+                    let mut no_effects = NoEffects;
+                    let mut txn = Txn::new(&mut held, conditions(), &mut no_effects);
                     if !txn.contains(Db(0), &key) {
                         set(&mut txn, 0, &name);
                         pushed.fetch_add(1, SeqCst);
@@ -256,8 +256,8 @@ impl<'k> Serve<'k> for Reading<'k> {
         true
     }
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type> {
-        let mut nobody = NoEffects;
-        let mut txn = Txn::new(&mut self.held, conditions(), &mut nobody);
+        let mut no_effects = NoEffects;
+        let mut txn = Txn::new(&mut self.held, conditions(), &mut no_effects);
         txn.find(db, key, Lookup::Silent).map(|entry| entry.kind())
     }
     fn run(&mut self, waiter: &Waiter) -> Attempt<u64, ()> {
@@ -294,8 +294,8 @@ fn look_at_clients(count: u64) -> (u64, u64) {
             None => {
                 let key = keyspace.key(b"k");
                 server.held.acquire(Want::One(keyspace.partition_of(key.slot)));
-                let mut nobody = NoEffects;
-                set(&mut Txn::new(&mut server.held, conditions(), &mut nobody), 0, "k");
+                let mut no_effects = NoEffects;
+                set(&mut Txn::new(&mut server.held, conditions(), &mut no_effects), 0, "k");
                 serve_ready(&mut server);
             }
             Some(waiter) => look(&mut server, &waiter),

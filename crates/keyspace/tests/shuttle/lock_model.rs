@@ -41,7 +41,7 @@ impl World {
             .expect("every partition has keys")
     }
 
-    /// Locks, looks that nobody else is there, adds one to the counter of every partition, and looks again.
+    /// Locks, checks that no other thread is there, adds one to the counter of every partition, and looks again.
     fn work(&self, held: &mut Held<'_>, want: Want<'_>) {
         held.acquire(want);
         let all: Vec<u16> = (0..PARTITIONS).collect();

@@ -71,8 +71,8 @@ fn conditions() -> Conditions {
 
 /// The number under a key; 0 without it.
 fn number(held: &mut Held<'_>, db: Db, name: &str) -> i64 {
-    let mut nobody = NoEffects;
-    let mut txn = Txn::new(held, conditions(), &mut nobody);
+    let mut no_effects = NoEffects;
+    let mut txn = Txn::new(held, conditions(), &mut no_effects);
     let key = txn.key(name.as_bytes());
     match txn.find(db, &key, Lookup::Silent).map(|entry| entry.value) {
         Some(Value::Int(number)) => number,
@@ -81,8 +81,8 @@ fn number(held: &mut Held<'_>, db: Db, name: &str) -> i64 {
 }
 
 fn set_number(held: &mut Held<'_>, name: &str, number: i64) {
-    let mut nobody = NoEffects;
-    let mut txn = Txn::new(held, conditions(), &mut nobody);
+    let mut no_effects = NoEffects;
+    let mut txn = Txn::new(held, conditions(), &mut no_effects);
     let key = txn.key(name.as_bytes());
     match number {
         0 => drop(txn.remove(DB, &key)),
@@ -241,7 +241,7 @@ impl<'w> Worker<'w> {
     fn kill(&mut self, waiter: &Arc<Waiter>) {
         kill(waiter);
         client(waiter).is_killed.store(!waiter.is_answered(), SeqCst);
-        // Whoever has killed pushes: that is not for the killed client.
+        // The thread that has killed pushes: that is not for the killed client.
         self.push("a");
     }
 

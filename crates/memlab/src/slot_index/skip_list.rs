@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Levels are drawn with p = 1/4, so a node has 1.33 of them: 45 B, 49 with the classes of jemalloc. Spans are room here:
-//! nobody asks for ranks.
+//! ranks are not asked for.
 
 use isotherm_stdx::Prng;
 
@@ -21,7 +21,7 @@ const LEVELS: usize = 24;
 const LEVEL_BYTES: usize = 16;
 const OBJECT_HEAD: usize = 16 + 3;
 
-/// No node: the head is number 0 and follows nobody.
+/// No node: the head is number 0 and follows no other.
 const NIL: u64 = 0;
 
 pub struct SkipList {

@@ -170,7 +170,7 @@ fn group(reader: &mut Reader<'_>, generation: u8, stream: &RdbStream) -> Result<
         let consumer = consumer(reader, generation, consumers.len(), &mut pending)?;
         consumers.push(consumer);
     }
-    if pending.iter().any(|pending| pending.consumer == NOBODY) {
+    if pending.iter().any(|pending| pending.consumer == NO_CONSUMER) {
         return Err(RdbError::Corrupt("a pending entry of no consumer"));
     }
     sort_consumers(&mut consumers, &mut pending)?;
@@ -178,7 +178,7 @@ fn group(reader: &mut Reader<'_>, generation: u8, stream: &RdbStream) -> Result<
 }
 
 /// Before the consumers are read.
-const NOBODY: usize = usize::MAX;
+const NO_CONSUMER: usize = usize::MAX;
 
 fn pending(reader: &mut Reader<'_>) -> Result<Vec<Pending>> {
     let count = reader.count(size_of::<StreamId>() + 8 + 1)?;
@@ -186,7 +186,7 @@ fn pending(reader: &mut Reader<'_>) -> Result<Vec<Pending>> {
     for _ in 0..count {
         pending.push(Pending {
             id: StreamId::from_bytes(reader.array()?),
-            consumer: NOBODY,
+            consumer: NO_CONSUMER,
             delivered_ms: reader.milliseconds()?,
             deliveries: reader.number()?,
         });
@@ -210,7 +210,7 @@ fn consumer(
     for _ in 0..count {
         let id = StreamId::from_bytes(reader.array()?);
         let at = pending.binary_search_by_key(&id, |pending| pending.id);
-        let entry = at.ok().map(|at| &mut pending[at]).filter(|entry| entry.consumer == NOBODY);
+        let entry = at.ok().map(|at| &mut pending[at]).filter(|entry| entry.consumer == NO_CONSUMER);
         entry.ok_or(RdbError::Corrupt("a consumer's entry that is not its own"))?.consumer = number;
     }
     Ok(Consumer { name, seen_ms, active_ms })

@@ -55,7 +55,7 @@ impl Element<'_> {
     }
 }
 
-/// Walks a listpack and checks it on the way: whoever has seen the end without an error has seen a sound one.
+/// Walks a listpack and checks it on the way: a walk that ends without an error has seen a sound one.
 pub(crate) struct Elements<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -91,6 +91,6 @@ mod tests {
         ] {
             assert_eq!(texts(bytes), Err(CORRUPT), "{bytes:x?}");
         }
-        assert_eq!(texts(b"\x00\xff"), Ok(vec![]), "empty: whoever asked refuses it");
+        assert_eq!(texts(b"\x00\xff"), Ok(vec![]), "empty: the caller refuses it");
     }
 }

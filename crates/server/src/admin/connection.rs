@@ -41,7 +41,7 @@ const PING: Spec = Spec {
 };
 
 fn ping(call: &mut AdminCall<'_>) -> Outcome {
-    // Whoever can only be sent messages gets something that looks like one.
+    // A client that can only be sent messages gets something that looks like one.
     if call.session.is_subscriber() && call.session.proto == Protocol::Resp2 && call.args.len() <= 2 {
         call.reply.array(2);
         call.reply.bulk(b"pong");
@@ -201,7 +201,7 @@ fn auth(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Whether it is he; the error is written if not.
+/// Whether it is the user; the error is written if not.
 fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool {
     let expected = call.node.config.password();
     // Without a password anything will do.

@@ -7,7 +7,7 @@
 //! rewrite the file again (CONFIG REWRITE)                 docs             docs/config.md and isotherm.conf
 //! ```
 //! Every number, flag and choice is one atomic at a place that is known at compile time, so a worker reads
-//! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Whoever derives something from
+//! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Code that derives something from
 //! values (limits of the parser) keeps it until `generation` moves.
 //!
 //! Only one thread changes values at a time (`set` holds a lock); readers may see a CONFIG SET of several parameters
@@ -46,7 +46,7 @@ pub struct Config {
     texts: RwLock<Box<[Arc<[u8]>]>>,
     /// Moves with every change.
     generation: AtomicU64,
-    /// Held by whoever changes values.
+    /// Held by the thread that changes values.
     writer: Mutex<()>,
 }
 
@@ -120,7 +120,7 @@ impl Config {
     }
 }
 
-/// Its value is nobody's business.
+/// Its value is secret.
 pub fn is_sensitive(id: Id) -> bool {
     PARAMS[id.index()].flags.sensitive
 }

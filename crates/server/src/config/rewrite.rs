@@ -72,7 +72,7 @@ impl Config {
         }
     }
 
-    /// The number of workers, if nobody has set it.
+    /// The number of workers, if it was not set.
     fn is_the_machines(&self, param: &Param, value: i64) -> bool {
         param.name == "io-threads"
             && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() as i64 == value)
@@ -234,7 +234,7 @@ fn write_and_rename(beside: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// The working directory is always there, and somewhere else for everybody.
+    /// The working directory is always there, and differs between processes.
     fn rewritten(before: &str, changes: &[(&str, &str)]) -> String {
         let config = Config::default();
         let pairs: Vec<(&[u8], &[u8])> =

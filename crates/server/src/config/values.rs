@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A smaller limit would close whoever wants to raise it.
+/// A smaller limit would close the client that wants to raise it.
 const CLIENT_MEMORY_BYTES_MIN: u64 = 128 << 10;
 
 const PID_FILE_DEFAULT: &str = "/var/run/isotherm.pid";

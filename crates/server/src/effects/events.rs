@@ -29,7 +29,7 @@ impl Events {
         Events(letters.map(|letter| bit(*letter)).fold(0, |bits, bit| bits | bit))
     }
 
-    /// Whether any event would be told to anybody.
+    /// Whether any event has a subscriber.
     pub fn any(self) -> bool {
         self.0 & CHANNELS != 0 && self.0 & !CHANNELS != 0
     }

@@ -77,7 +77,7 @@ impl Pump {
         }
     }
 
-    /// Whoever has read the key is told.
+    /// The readers of the key are notified.
     fn changed(&mut self, key: &[u8], author: Author) {
         let trackers = &self.node.trackers;
         self.stale.extend(trackers.take(key, author));

@@ -42,7 +42,7 @@ pub enum WorkerMessage {
         waiter: Arc<Waiter>,
         how: Without,
     },
-    /// Its key may be there: whoever has seen it does not hold all that it needs.
+    /// Its key may be there: the thread that has seen it does not hold all that it needs.
     Look {
         waiter: Arc<Waiter>,
     },

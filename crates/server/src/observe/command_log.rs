@@ -171,7 +171,7 @@ fn shortened(argument: &[u8]) -> Box<[u8]> {
     [&argument[..ARGUMENT_BYTES_MAX], more.as_bytes()].concat().into()
 }
 
-/// Whether the argument at `at` must be shown to nobody else: passwords, and who has which.
+/// Whether the argument at `at` must not be shown to others: passwords, and who has which.
 pub fn is_secret(command: &CommandEntry, args: Args<'_>, at: usize) -> bool {
     let follows = |word: &[u8], distance: usize| {
         at > distance && args.get(at - distance).eq_ignore_ascii_case(word) && at - distance > 0

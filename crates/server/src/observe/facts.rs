@@ -1,4 +1,4 @@
-//! What only the system knows of this process: resident memory, processor time. Read from /proc, each once, when somebody
+//! What only the system knows of this process: resident memory, processor time. Read from /proc, each once, when a report
 //! asks for the first time; or all of it ahead (`ask`), for a transaction that will tell it while it holds its locks.
 
 use std::cell::OnceCell;

@@ -5,7 +5,7 @@
 //!                     ^ from                               ^ to
 //! ```
 //! A hold is counted for its cause: the command that ran, or the housekeeping that no command asked for. Waiting for a lock
-//! is not holding it. What held every partition is counted apart, as a gate: it stopped everybody.
+//! is not holding it. What held every partition is counted apart, as a gate: it stopped all threads.
 //!
 //! It costs those nothing who hold locks for a moment. Commands that are FAST or take constant time read no clock for it;
 //! their time is known anyway (`CommandClock`), and they are counted only if they held for `LONG_HOLD` or more. Of all others

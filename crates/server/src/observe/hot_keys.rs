@@ -8,7 +8,7 @@
 //!   line    [hash 8][uses 8][error 8][ticks 8][db 2][len 4][head of the name, up to 96 B]       136 B x 120 = 15.9 KB
 //! ```
 //! Of N uses that were met, a key with more than N / 120 is in the table, and its number is too high by N / 120 at most.
-//! Whoever asks adds the workers' tables up: a key that misses in one may have had as many uses there as its last line.
+//! A report adds the workers' tables up: a key that misses in one may have had as many uses there as its last line.
 
 use isotherm_keyspace::Db;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -36,7 +36,7 @@ pub struct Kernel {
     pub sockets: u64,
 }
 
-/// What a thread's stack is made with, unless somebody says otherwise (the standard library's default).
+/// What a thread's stack is made with, unless configured otherwise (the standard library's default).
 const STACK_BYTES: usize = 2 << 20;
 /// A frame of a thread's first function lies so far below the top of its stack at most.
 const STACK_TOP_BYTES: usize = 16 << 10;

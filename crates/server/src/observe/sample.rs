@@ -1,6 +1,6 @@
 //! Looking closer at some commands: all of them where slots are counted, one of many for the keys that are used most.
 //!
-//! Every command counts one number down and goes on; whoever reaches 0 is looked at, and says when the next one is.
+//! Every command counts one number down and goes on; the command that reaches 0 is sampled, and the next distance is drawn.
 
 use isotherm_commands::spec::{KeyFlags, key_positions};
 use isotherm_keyspace::Slot;

@@ -1,4 +1,4 @@
-//! Counters. Each worker has its own, written by nobody else, so counting is a load and a store; whoever asks (INFO)
+//! Counters. Each worker has its own, written by no other thread, so counting is a load and a store; a reader (INFO)
 //! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
 //! they were, and readers subtract that.
 

@@ -120,7 +120,7 @@ impl Control {
         for (at, listener) in self.node.process.listeners.lock().iter().enumerate().take(LISTENERS_MAX) {
             self.events.forget(listener.as_fd());
             self.events.watch_readable(listener.as_fd(), Token(self.generation * LISTENERS_MAX + at))?;
-            // Whoever came before it was watched is not reported.
+            // A connection that came before it was watched is not reported.
             self.pending.push(at);
         }
         Ok(())

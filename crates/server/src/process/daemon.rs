@@ -20,7 +20,7 @@ pub fn is_detached() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// The process in the background leaves the session of whoever started it.
+/// The process in the background leaves the session that started it.
 pub fn leave_session() {
     // It fails only for the leader of a session, and that one has nothing to leave.
     let _ = rustix::process::setsid();

@@ -1,5 +1,5 @@
 //! The listening sockets: opened at start, and again by CONFIG SET bind and port. They lie behind a lock, so that
-//! whoever changes them learns at once whether that works; the control thread only accepts.
+//! the client that changes them learns at once whether that works; the control thread only accepts.
 
 use isotherm_reactor::{Listener, Stream};
 use std::io;
@@ -31,7 +31,7 @@ impl Listeners {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next connection of listener number `at`, if somebody waits and it is still there.
+    /// The next connection of listener number `at`, if one waits and the listener is still there.
     pub fn accept(&self, at: usize) -> io::Result<Option<Stream>> {
         self.lock().get(at).map_or(Ok(None), Listener::accept)
     }

@@ -5,7 +5,7 @@
 //! pid  role      local time       level
 //! ```
 //! Levels: `.` debug, `-` verbose, `*` notice, `#` warning. The formats logfmt and json say the same by name:
-//! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by whoever logs, one `write` a line, so that
+//! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by the thread that logs, one `write` a line, so that
 //! lines of several threads never mix.
 
 use std::fs::{File, OpenOptions};
@@ -158,7 +158,7 @@ pub fn raw(text: &str) {
 
 fn write(text: &str) {
     let path = FILE.lock().unwrap_or_else(PoisonError::into_inner);
-    // A log that cannot be written has nobody to tell.
+    // A log that cannot be written has no reader.
     let _ = match path.as_ref() {
         // Opened for each line, so that a file moved away by logrotate is made anew.
         Some(path) => open(path).and_then(|mut file| file.write_all(text.as_bytes())),

@@ -30,7 +30,7 @@ fn picture(port: u16, pid: u32) -> String {
     )
 }
 
-/// The same lines, for LOLWUT: the isotherms of a hot spot. Whoever only knows Valkey or Redis looks for its name.
+/// The same lines, for LOLWUT: the isotherms of a hot spot. Clients that only know Valkey or Redis look for its name.
 pub fn lolwut(config: &Config) -> String {
     // COMPAT(observability): LOLWUT draws one picture, whatever its arguments, and names the version that HELLO
     // reports. Why: tools read the version from it.

@@ -59,12 +59,12 @@ impl Signal {
     }
 }
 
-/// The last signal that nobody has acted on yet.
+/// The last signal that was not acted on yet.
 #[derive(Default)]
 pub struct Pending(AtomicU8);
 
 impl Pending {
-    /// A signal has come. Whoever interrupts twice means it.
+    /// A signal has come. A second interrupt ends the process at once.
     pub fn note(&self, signal: Signal) {
         let before = self.0.swap(signal as u8, Ordering::AcqRel);
         if before != 0 && signal == Signal::Interrupt {
@@ -74,7 +74,7 @@ impl Pending {
         log::warning(format!("Received {} scheduling shutdown...", signal.name()));
     }
 
-    /// Whoever takes it acts on it, or calls it off.
+    /// The thread that takes it acts on it, or calls it off.
     pub fn take(&self) -> Option<Signal> {
         match self.0.swap(0, Ordering::AcqRel) {
             0 => None,

@@ -52,7 +52,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     supervisor::find(&loaded.config);
     let options = start_options::environment(&loaded.config);
     let stdin = loaded.stdin.as_deref();
-    // Who is supervised stays where he was started.
+    // A supervised process stays where it was started.
     if loaded.config.daemonize() && !supervisor::is_there() {
         if !daemon::is_detached() {
             return match daemon::start_again(arguments, &folder, stdin, options.unwrap_or_default()) {

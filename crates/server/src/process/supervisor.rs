@@ -11,7 +11,7 @@ use crate::process::log;
 /// Where to; unset or `None` without a supervisor.
 static SOCKET: OnceLock<Option<String>> = OnceLock::new();
 
-/// Finds out whether somebody supervises this process, as `supervised` asks.
+/// Finds out whether this process is supervised, as `supervised` asks.
 pub fn find(config: &Config) {
     let socket = std::env::var("NOTIFY_SOCKET").ok().filter(|_| config.supervised_by_systemd());
     if socket.is_none() && config.demands_systemd() {

@@ -180,7 +180,7 @@ impl Hot {
     }
 }
 
-/// Whoever is to be closed for leaving `limit_bytes` unread has to be able to reach them.
+/// A client that is to be closed for leaving `limit_bytes` unread has to be able to reach them.
 fn bound(usual_bytes: usize, limit_bytes: u64) -> usize {
     if limit_bytes > 0 { usual_bytes.max(reply_bytes_in_vain(limit_bytes)) } else { usual_bytes }
 }

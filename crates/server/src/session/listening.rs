@@ -170,7 +170,7 @@ impl Session {
         }
         self.stop_monitoring(node, audience);
         self.stop_tracking(node, held, audience);
-        assert!(self.listening.is_none(), "whoever listens to nothing keeps nothing");
+        assert!(self.listening.is_none(), "without subscriptions nothing is kept");
     }
 
     /// The session that it redirects to is gone.

@@ -11,7 +11,7 @@
 //! batch and every eviction of keys can ask.
 //!
 //! Above the limit those that take most are closed. They are closed by their owners, a moment later: until then what
-//! they take is counted as leaving, so that nobody evicts a key, or a second connection, for it.
+//! they take is counted as leaving, so that no key is evicted, and no second connection closed, for it.
 
 use isotherm_keyspace::UnixMs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::observe::stats::ThreadStats;
 use crate::process::log;
 use crate::session::{Attention, ClientShared, Seen};
 
-/// How long nobody looks again after a look that found nobody to close.
+/// How long to wait after a scan that found no client to close.
 const FUTILE_MS: i64 = 100;
 
 /// Closes connections until the rest is below the limit. Returns how many bytes are about to leave with them.

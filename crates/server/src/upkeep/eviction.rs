@@ -73,7 +73,7 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
             }
             Evicted::NotYet => {}
             Evicted::Nothing if !free_removed(node) => break Room::Soon,
-            // Nobody is refused for what is only held.
+            // No command is refused for what is only held.
             Evicted::Nothing if node.used_memory_bytes() <= limit => break Room::Enough,
             Evicted::Nothing => break Room::None,
         }

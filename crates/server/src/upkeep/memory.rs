@@ -87,7 +87,7 @@ impl Memory {
         }
     }
 
-    /// The threads have started, and nobody has asked for anything yet.
+    /// The threads have started, and no request has come yet.
     pub fn note_process(&self, bytes: u64) {
         let _ = self.process_bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed);
     }

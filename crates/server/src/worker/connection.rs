@@ -281,7 +281,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// Shows other threads how much it takes. Whoever has nothing but himself mostly had nothing before.
+    /// Shows other threads how much it takes. One without buffers mostly had none before.
     #[inline]
     pub fn account(&self, node: &Node) {
         let (session, seen) = (&self.session, &self.session.shared.seen);

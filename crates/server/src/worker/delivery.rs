@@ -6,7 +6,7 @@
 //! written               once, when the messages are read
 //! ```
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
-//! out (`WaitReason::Mailbox`): whoever knows that a message was published, and then unsubscribes, has got it before.
+//! out (`WaitReason::Mailbox`): a client that knows that a message was published, and then unsubscribes, has got it before.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl Inner {
 const TOKENS_KEPT_MAX: usize = 1024;
 
 fn say(connection: &mut Connection, token: usize, bytes: &[u8], unsent_bytes_max: usize, said: &mut Said) {
-    // Whoever is about to leave hears nothing more.
+    // A connection that is about to close gets nothing more.
     if connection.is_closing() {
         return;
     }

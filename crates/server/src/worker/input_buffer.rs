@@ -5,7 +5,7 @@
 //!                                      |  ^                          |
 //!                                      +--+ more arrives: doubled    +---- another: no allocation
 //! ```
-//! Whoever has sent one large argument will soon send another, so the room stays for a while. It is never more than twice
+//! A client that has sent one large argument will soon send another, so the room stays for a while. It is never more than twice
 //! what has arrived, and 64 KB: an announced length takes no memory, it only ends the doubling.
 //!
 //! | room                 | how much                                                                       |
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if nobody knows. How much
+    /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if that is unknown. How much
     /// was asked for is told if there is no memory for it.
     pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
         let kept = self.input.len();
@@ -123,7 +123,7 @@ impl Inner {
         }
         let now_ms = unix_now().0;
         let mut tokens = std::mem::take(&mut self.close);
-        // A token that is somebody else's by now may be there twice.
+        // A token that belongs to another connection by now may be there twice.
         tokens.sort_unstable();
         tokens.dedup();
         for token in tokens {

@@ -4,7 +4,7 @@
 //! RESP3                       >2 invalidate [k]
 //! redirected to RESP3         >2 invalidate [k]                        on the other connection
 //! redirected to RESP2         *3 message __redis__:invalidate [k]      there, if it is subscribed to anything
-//! redirected to nobody        >2 tracking-redir-broken 17              RESP3 only
+//! redirected to no session    >2 tracking-redir-broken 17              RESP3 only
 //! ```
 
 use isotherm_resp::{Protocol, Reply};
@@ -63,7 +63,7 @@ impl Inner {
         self.write_said_if_much();
     }
 
-    /// Everybody who tracks is told that all keys have left.
+    /// All sessions that track are notified that all keys have left.
     pub fn tell_flushed(&mut self) {
         for token in self.dispatcher.audience.trackers() {
             let Some(connection) = &self.connections[token] else { continue };
@@ -94,7 +94,7 @@ impl Inner {
         }
     }
 
-    /// Tells a session that tracks, or whoever is to be told for it.
+    /// Notifies a session that tracks, or the one that is notified in its place.
     fn invalidate(&mut self, token: usize, body: &Body) {
         let Some(connection) = &mut self.connections[token] else { return };
         let session = &mut connection.session;

@@ -41,7 +41,7 @@ impl Inner {
         connection.unpark();
     }
 
-    /// One of ours waited, and its waiting was ended by whoever has sent this.
+    /// One of ours waited, and its waiting was ended by the sender of this.
     pub fn answer(&mut self, waiter: &Arc<Waiter>, answer: Answer) {
         let (token, id) = owner(waiter);
         let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };

@@ -322,7 +322,7 @@ impl Inner {
         }
     }
 
-    /// The socket takes more: what waits is written, and whoever was stopped by that goes on.
+    /// The socket takes more: what waits is written, and a client that was stopped by that goes on.
     fn write(&mut self, connection: &mut Connection) {
         match connection.write_outbox() {
             Ok(written) => count_written(self.dispatcher.exec.stats, &connection.session, written),

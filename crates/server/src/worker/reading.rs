@@ -144,7 +144,7 @@ impl Inner {
     }
 
     /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
-    /// again for somebody who has sent much and reads little.
+    /// again for a client that has sent much and reads little.
     pub fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
         if input.len() > BOOKED_BYTES_MIN {
             connection.input = input;

@@ -50,7 +50,7 @@ fn whoever_pushes_serves_before_the_next_command() {
         let mut second = waiting(server, "BRPOP b 0");
         let mut third = waiting(server, "BLMPOP 0 2 c b LEFT COUNT 5");
         assert_eq!(blocking_keys(&mut client), 3);
-        // The oldest gets what he asked for, and the next what is left.
+        // The oldest gets what it asked for, and the next what is left.
         client.check("RPUSH b 1 2 3 4", ":4\r\n");
         client.check("EXISTS b", ":0\r\n");
         first.expect(&pair("b", "1"));
@@ -95,7 +95,7 @@ fn a_transaction_is_over_before_anybody_is_served() {
         client.check("EXEC", "*5\r\n:1\r\n:1\r\n:1\r\n:2\r\n:2\r\n");
         waiter.expect(&pair("k", "3"));
         client.check("LRANGE k 0 -1", "*1\r\n$1\r\n2\r\n");
-        // Nobody waits inside one.
+        // No command waits inside one.
         client.check("DEL k", ":1\r\n");
         let inside = ["BLPOP k 0", "BLMOVE k l LEFT LEFT 0", "BLMPOP 0 1 k LEFT", "BRPOPLPUSH k l 0"];
         client.check("MULTI", OK);

@@ -94,7 +94,7 @@ fn commands_that_ran_are_counted() {
     is(&mut asking, 4, "exec");
 }
 
-/// Whoever sends many small arguments does not say how many bytes they are.
+/// A client that sends many small arguments does not say how many bytes they are.
 #[test]
 fn many_arguments_are_read_in_large_pieces() {
     let server = Server::start(&[]);
@@ -169,7 +169,7 @@ fn unread_replies_count() {
     asking.check("CLIENT NO-EVICT ON", OK);
     asking.check(&format!("SET k {}", "v".repeat(MB)), OK);
     rude.send(encode(&["GET", "k"]).repeat(30));
-    // It may leave more than 1 MB unread while nobody else does.
+    // It may leave more than 1 MB unread while no other client does.
     wait_until("they wait", || field(&mut asking, "rude", "omem").unwrap() > 10 * MB as u64);
     assert!(field(&mut asking, "rude", "oll").unwrap() > 1);
     asking.check("CONFIG SET maxmemory-clients 1mb", OK);

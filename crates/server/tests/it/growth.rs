@@ -110,7 +110,7 @@ const SCENES: &[Scene] = &[
 /// Commands that say they take many, and why no scene stands here.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("config|set", "a parameter that is named twice is an error, so there are no more than parameters"),
-    ("client|capa", "one test a word; words that nobody knows are passed over"),
+    ("client|capa", "one test a word; unknown words are passed over"),
 ];
 
 /// Words of a line for so many. `ids` are those of other clients.

@@ -54,7 +54,7 @@ fn every_command_is_seen() {
     }
 }
 
-/// All who monitor see one order, and nothing is shown when nobody does.
+/// All monitors see one order, and nothing is sent when there is none.
 #[test]
 fn monitors_come_and_go() {
     let server = Server::with_workers(3, &[]);

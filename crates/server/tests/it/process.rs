@@ -40,7 +40,7 @@ fn a_broken_pipe_is_no_reason_to_end() {
     assert!(server.is_alive());
 }
 
-/// A terminal is closed, a log is rotated, somebody says `reload`: everything is in memory, and stays there.
+/// A terminal is closed, a log is rotated, an operator says `reload`: everything is in memory, and stays there.
 #[test]
 fn a_hangup_is_no_reason_to_end() {
     let mut server = Server::with_workers(2, &[]);

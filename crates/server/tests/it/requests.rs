@@ -84,7 +84,7 @@ fn a_whole_pipeline_before_the_first_read() {
     client.check("PING", "+PONG\r\n");
 }
 
-/// A client that never reads costs a bounded amount, and disturbs nobody; if it reads after all, it gets everything.
+/// A client that never reads costs a bounded amount, and disturbs no other; if it reads after all, it gets everything.
 #[test]
 fn who_never_reads_is_stopped() {
     let server = Server::start(&[]);
@@ -97,7 +97,7 @@ fn who_never_reads_is_stopped() {
     rude.send(&pipeline);
     wait_until("it is stopped", || other.unread_bytes(id) > STOPPED_BYTES);
     other.check("PING", "+PONG\r\n");
-    // 16 MB stop it, while nobody else takes much; what the socket has taken is the system's.
+    // 16 MB stop it, while no other client takes much; what the socket has taken is the system's.
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 24 * MB as u64, "{} MB", grown >> 20);
     let cpu = server.cpu();

@@ -158,7 +158,7 @@ fn time_changes_watched_keys() {
         client.check("MULTI", OK);
         client.check("PING", QUEUED);
         client.check("EXEC", "*1\r\n+PONG\r\n");
-        // And one that leaves because somebody meets it.
+        // And one that leaves because a command meets it.
         client.check(&format!("SET c 1 PX {}", ALIVE.as_millis()), OK);
         client.check("WATCH c", OK);
         is_over();
@@ -224,7 +224,7 @@ fn optimistic_locking_keeps_the_sum() {
                 }
             });
         }
-        // Whoever looks in between sees the whole sum.
+        // A reader in between sees the whole sum.
         for _ in 0..200 {
             let names: Vec<String> = (0..accounts).map(|account| format!("account:{account}")).collect();
             let reply = setup.ask(&format!("MGET {}", names.join(" ")));

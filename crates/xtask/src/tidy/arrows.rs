@@ -1,7 +1,7 @@
 //! Imports only go down: what each crate may depend on. ARCHITECTURE.md says why.
 //!
 //! Cargo refuses circles between crates, but not an arrow that runs up to a floor it should not know. The list is complete:
-//! a crate that is not in it is a finding, so whoever adds one has to say where it stands.
+//! a crate that is not in it is a finding, so a new crate has to be placed.
 
 use super::{File, Finding, whole};
 

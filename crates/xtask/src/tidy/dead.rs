@@ -1,4 +1,4 @@
-//! Files that nobody compiles: a `.rs` below `src` that no `mod` names.
+//! Files that are not compiled: a `.rs` below `src` that no `mod` names.
 
 use std::collections::{HashMap, HashSet};
 

@@ -2,7 +2,7 @@
 
 use super::{File, Finding, has_word, whole};
 
-/// Folders of somebody's machine. Split, so that this file passes its own rule.
+/// Folders of a developer's machine. Split, so that this file passes its own rule.
 const MACHINE_PATHS: [&str; 5] = [
     concat!("/wo", "rk/"),
     concat!("/va", "r/tm", "p/"),
@@ -23,7 +23,7 @@ const UNFINISHED: [&str; 5] = [
 /// A file past this is an invitation to look for its second noun.
 const LINES_MAX: usize = 1000;
 
-/// Flat tables, read from top to bottom by nobody: only these may be longer.
+/// Flat tables, which are not read from top to bottom: only these may be longer.
 const LONG_TABLES: [&str; 0] = [];
 
 pub fn check(files: &[File]) -> Vec<Finding> {

@@ -149,7 +149,7 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
     let Some((mut elements, is_set)) = load(call, &key) else {
         return call.fail(errors::WRONG_TYPE);
     };
-    // The order of a set is nobody's; what is stored should not depend on it.
+    // The order of a set is arbitrary; what is stored should not depend on it.
     if is_set && options.keeps_order && options.store.is_some() {
         (options.keeps_order, options.alpha, options.by) = (false, true, None);
     }

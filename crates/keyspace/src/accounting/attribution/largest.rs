@@ -8,7 +8,7 @@
 //! A key enters when its rank is above the threshold, and is taken off when a rank of the least or more leaves: one
 //! comparison for all others. Ranks are coarse so that a list which grows element by element does not come here each time, and hold
 //! the tag so that among keys of one size only one of some hundred is taken for the smallest. The sizes that are told are
-//! looked up when somebody asks.
+//! looked up for a report.
 //!
 //! What takes less than 4 KB is never listed: small keys change their grade with every element, and where all are small,
 //! each change would come to the lock (RPOP from lists of 20 elements took 2.9 times as long).
@@ -202,7 +202,7 @@ impl List {
     }
 
     fn remove(&mut self, change: &Change<'_>, hash: u64) {
-        // Whoever was turned away while it was full may rank as high as the least of it.
+        // A key that was turned away while it was full may rank as high as the least of it.
         self.missed = self.missed.max(self.threshold());
         if let Some(at) = self.keys.iter().position(|key| key.hash == hash && key.is(change)) {
             self.keys.swap_remove(at);

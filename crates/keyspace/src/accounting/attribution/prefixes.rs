@@ -142,7 +142,7 @@ pub struct PrefixShare {
     pub keys: u64,
     /// Those with an expiry.
     pub volatile: u64,
-    /// Entries and bodies; the free room of pages is nobody's.
+    /// Entries and bodies; the free room of pages belongs to no entry.
     pub bytes: u64,
     /// In 19 of 20 cases the true figure is this near.
     pub keys_error: u64,
@@ -563,7 +563,7 @@ mod tests {
         check("keys", late.keys, late.keys_error, heavy);
         check("bytes", late.bytes, late.bytes_error, heavy * 64);
         assert!(late.bytes_error < late.bytes / 4, "{late:?}");
-        // Whoever is listed for one key says how much of that is noise.
+        // A line that is listed for one key says how much of that is noise.
         for share in &report.prefixes[1..] {
             check("one key", share.bytes, share.bytes_error, 60);
         }

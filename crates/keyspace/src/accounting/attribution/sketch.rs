@@ -1,4 +1,4 @@
-//! What prefixes that nobody keeps a line for take together: enough to tell when one of them has become large.
+//! What prefixes without a line of their own take together: enough to tell when one of them has become large.
 //!
 //! ```text
 //!   3 rows of 512 cells; a prefix has one cell in each row, and a sign       (a count sketch)

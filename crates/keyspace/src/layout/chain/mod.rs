@@ -11,7 +11,7 @@
 //!
 //! The position of an element is found by the counts of bunches, groups, items: 10 M elements of 16 B are some 21,000
 //! blocks, 330 groups, 6 bunches. Bunches and groups may be shared with a copy of the whole chain (a snapshot's cut):
-//! whoever changes one then changes a copy of its own. So a cut costs an eighth of a byte a group and not a block, and
+//! a change then changes a copy of its own. So a cut costs an eighth of a byte a group and not a block, and
 //! the first change after it 64 + 64 places, however long the chain is.
 //!
 //! Invariants: no group or bunch is empty or longer than 64; counts are the sums of what is below.

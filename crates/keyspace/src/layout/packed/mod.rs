@@ -18,7 +18,7 @@
 //! 1 + 2 + 28 = 31 B. Text becomes an integer only if it comes back exactly.
 //!
 //! A collection is read where it lies ([`Packed`]) and changed on the side ([`PackedBuf`]): tags and data apart, then
-//! encoded again, a copy of a kilobyte at most. Whoever builds one from foreign bytes goes through `PackedBuf` too.
+//! encoded again, a copy of a kilobyte at most. Foreign bytes go through `PackedBuf` too.
 
 use isotherm_stdx::number::I64_BYTES_MAX;
 use isotherm_stdx::{parse_i64, steps, write_i64};

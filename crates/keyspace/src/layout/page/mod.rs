@@ -16,7 +16,7 @@
 //! 17 entries of 1 + 16 + 16 B: 8 + 2 x 24 + 17 x 33 = 617 B; 36.3 B an entry, 37 with the class's rounding.
 //!
 //! Invariants: n <= cap <= 248; used = end of the last entry <= 32 class <= `PAGE_BYTES_MAX`; tags and lens of absent
-//! entries are 0. The functions here know bytes of entries only as runs of bytes; whoever changes a page has made sure
+//! entries are 0. The functions here know bytes of entries only as runs of bytes; the code that changes a page has made sure
 //! that there is room (`size_for`).
 
 pub(crate) mod words;

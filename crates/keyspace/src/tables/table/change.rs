@@ -41,7 +41,7 @@ impl Table {
                 let body = store.new_body(plan, key, value)?;
                 Draft::outside(key.bytes, form_of(value), body, expiry)
             }
-            Place::Object => unreachable!("an object is made by whoever changes a collection"),
+            Place::Object => unreachable!("an object is made by the change of a collection"),
         };
         self.put_over(store, location, key, &draft, old, now)
     }
@@ -356,7 +356,7 @@ impl Table {
         self.counters.attribution.note(&Change { table: self.number, key, tag, old, new });
     }
 
-    /// None of its keys is shown as one of the largest any more: nobody finds them.
+    /// None of its keys is shown as one of the largest any more: they cannot be found.
     pub fn forget_largest(&self) {
         self.counters.attribution.largest.forget_table(self.number);
     }

@@ -12,7 +12,7 @@
 //! Beside its elements (16.07 B of 16 B, see `block`) a block costs 4 B in the table and 12 B in the chain: 0.03 B.
 //!
 //! What is cut off in one go (LTRIM, LPOP with a count) leaves the chain at once and is freed in steps from `debris`,
-//! so that ten million elements stall nobody.
+//! so that ten million elements stall no client.
 //!
 //! `mod` is the structure and reading, `edit` changes, `block` bytes, `cut` the state at a snapshot, `view` what
 //! commands see.

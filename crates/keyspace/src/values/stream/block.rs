@@ -356,7 +356,7 @@ pub(super) fn begin(id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Additi
 }
 
 /// A block that comes as a whole, with the entries that share it already: written entry by entry, then stored at once.
-/// Names are repeated for nobody, which `Stream::add` could not promise: it ends blocks by the limits in force here.
+/// Names are repeated for no entry, which `Stream::add` could not promise: it ends blocks by the limits in force here.
 pub struct NewBlock {
     bytes: Vec<u8>,
 }

@@ -6,12 +6,12 @@
 //!                    consumers  name -> times, pending [id]                       16 B each, another one
 //! ```
 //!
-//! What all of it takes is known at any time: whoever changes a group does so through a `GroupEdit`, which adds up the
+//! What all of it takes is known at any time: every change of a group goes through a `GroupEdit`, which adds up the
 //! difference when it is dropped. A group that goes is dropped in steps, however much is pending.
 //!
 //! A consumer that goes leaves at once too, but what was pending with it is taken out of the group's chain in steps. Until
 //! then it lies there as *ghosts*: they name the allocation of the name of a consumer who is no longer listed (another may be
-//! called the same by now), count for nobody and are passed over.
+//! called the same by now), count for no consumer and are passed over.
 
 use super::id::StreamId;
 use crate::layout::chain::{At, Chain, Counted};
@@ -340,7 +340,7 @@ impl ConsumerGroup {
         self.find_living(id).map(|at| self.pending.get(at))
     }
 
-    /// An entry is pending with this consumer (which is there) from now on, whoever had it before.
+    /// An entry is pending with this consumer (which is there) from now on, and with no other.
     pub fn deliver(&mut self, pending: Pending) {
         let id = pending.id;
         let owner = Arc::clone(self.name_of(&pending.consumer).expect("entries are delivered to consumers"));
@@ -475,7 +475,7 @@ impl ConsumerGroup {
         for ghost in ghosts {
             let leaving = self.leaving.iter().flat_map(|leaving| &leaving.0);
             let mut leaving = leaving.filter(|(name, _)| Arc::ptr_eq(name, &ghost.consumer));
-            assert!(leaving.any(|(_, ids)| ids.iter().any(|id| *id == ghost.id)), "somebody takes it out");
+            assert!(leaving.any(|(_, ids)| ids.iter().any(|id| *id == ghost.id)), "a consumer takes it out");
         }
     }
 }

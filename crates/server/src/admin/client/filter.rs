@@ -147,7 +147,7 @@ impl<'a> Traits<'a> {
         Ok(())
     }
 
-    /// For each trait that was asked for, whether the client has it. What nobody asked for is not looked up.
+    /// For each trait that was asked for, whether the client has it. What was not asked for is not looked up.
     fn each(&self, client: &ClientShared) -> impl Iterator<Item = bool> {
         steps::note(1);
         let seen = &client.seen;

@@ -12,9 +12,9 @@ use crate::session::client::{Attention, ClientShared, Seen, SeenListening};
 /// Who reads the line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// A client. If the line is about himself, his request for it has arguments of so many bytes.
+    /// A client. If the line is about itself, its request for it has arguments of so many bytes.
     Client(u64),
-    /// Whoever reads the log, from which what clients say of themselves can be kept (`hide-user-data-from-log`).
+    /// A reader of the log, from which what clients say of themselves can be kept (`hide-user-data-from-log`).
     Log,
 }
 

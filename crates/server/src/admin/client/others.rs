@@ -365,7 +365,7 @@ pub const CLIENT_UNBLOCK: Spec = Spec {
 };
 
 pub fn unblock(call: &mut AdminCall<'_>) -> Outcome {
-    // With more words than that nobody looks at them.
+    // Of more words than that none is looked at.
     let reason = call.args.try_get(3).filter(|_| call.args.len() == 4);
     if let Some(reason) = reason
         && !reason.eq_ignore_ascii_case(b"timeout")

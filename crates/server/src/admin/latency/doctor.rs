@@ -129,7 +129,7 @@ fn text(advice: Advice, threshold_us: u64) -> String {
     }
 }
 
-/// Huge pages that nobody asked for. Those under full ranges of the keyspace are no trouble.
+/// Huge pages that were not asked for. Those under full ranges of the keyspace are no trouble.
 fn huge_pages_used() -> bool {
     let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if !enabled.contains("[always]") {

@@ -1,6 +1,6 @@
 //! Which sessions of a worker listen to what: what the registry's numbers mean here.
 //!
-//! Only the worker touches it: messages come by mailbox, so nobody waits for a lock while they are handed out.
+//! Only the worker touches it: messages come by mailbox, so no thread waits for a lock while they are handed out.
 
 use isotherm_stdx::steps;
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +45,7 @@ impl Room {
         }
     }
 
-    /// Whether nobody is left.
+    /// Whether none is left.
     fn remove(&mut self, token: usize) -> bool {
         let Room::Several(seats) = self else { return true };
         let at = seats.iter().position(|seat| seat.token == token).expect("the session has a seat");

@@ -7,7 +7,7 @@
 //! ```
 //! The registry knows how many sessions of each worker listen to a name, and a worker's `Audience` knows which. So
 //! PUBLISH costs one message a worker, however many listen, and its answer is a sum. Messages are posted under the lock of
-//! the channel's shard: whoever listens to a channel hears its messages in one and the same order, on every worker.
+//! the channel's shard: every subscriber of a channel gets its messages in one and the same order, on every worker.
 //!
 //! **Moments.** A message may lie in the mailbox of a worker while one of its sessions subscribes. The session must not
 //! hear it: it was published before. So subscribing moves the moment of the shard (of all patterns together), a message
@@ -45,11 +45,11 @@ pub struct PubSub {
     shards: Box<[Mutex<Shard>]>,
     patterns: RwLock<Names>,
     hasher: RandomState,
-    /// Names that somebody listens to, by kind.
+    /// Names with subscribers, by kind.
     counts: [AtomicUsize; Kind::COUNT],
     /// Sessions that listen to something.
     pub sessions: AtomicUsize,
-    /// What the names take that somebody listens to.
+    /// What the names with subscribers take.
     name_bytes: AtomicUsize,
 }
 
@@ -116,7 +116,7 @@ impl PubSub {
         });
     }
 
-    /// Names that somebody listens to.
+    /// Names with subscribers.
     pub fn count(&self, kind: Kind) -> usize {
         self.counts[kind as usize].load(Ordering::Acquire)
     }

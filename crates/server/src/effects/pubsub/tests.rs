@@ -1,7 +1,7 @@
 use super::*;
 
 impl PubSub {
-    /// The counts are those of the tables, and nobody's name is kept.
+    /// The counts are those of the tables, and no name without a subscriber is kept.
     fn check_invariants(&self) {
         let mut counts = [0; Kind::COUNT];
         for shard in &self.shards {

@@ -1,6 +1,6 @@
 //! How many sessions of each worker listen to one name. Mostly it is one session: 16 B, and no memory of its own.
 
-/// Invariants: no count is 0, except that of `first` when there is nobody; no worker is named twice.
+/// Invariants: no count is 0, except that of `first` when there is no subscriber; no worker is named twice.
 #[derive(Default, Debug)]
 pub struct WorkerCounts {
     first: (u16, u32),
@@ -35,8 +35,9 @@ impl WorkerCounts {
                 self.first = next;
             }
         } else {
-            let more = self.more.as_mut().expect("somebody of this worker listens");
-            let at = more.iter().position(|(at, _)| *at == worker).expect("somebody of this worker listens");
+            let more = self.more.as_mut().expect("a session of this worker subscribes");
+            let at =
+                more.iter().position(|(at, _)| *at == worker).expect("a session of this worker subscribes");
             more[at].1 -= 1;
             if more[at].1 == 0 {
                 more.swap_remove(at);
@@ -51,7 +52,7 @@ impl WorkerCounts {
         self.by_worker().map(|(_, count)| count as usize).sum()
     }
 
-    /// Workers with somebody who listens, and how many.
+    /// Workers with subscribers, and how many.
     pub fn by_worker(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
         let more = self.more.iter().flat_map(|more| more.iter());
         std::iter::once(&self.first).chain(more).copied().filter(|(_, count)| *count > 0)

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! GET k, by a session that tracks     k's partition is locked: table { k: 17 at worker 0 }
-//! SET k, by anybody                   the same lock: k leaves the table, message { k, 17 } to worker 0
+//! SET k, by any client                the same lock: k leaves the table, message { k, 17 } to worker 0
 //! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
 //! ```
 //! What a session has read is noted under the lock of the key's partition, and every change is told under it
-//! (`Effect::Written`), so none falls between. Partitions tell changes only while somebody tracks: whether to is a flag
+//! (`Effect::Written`), so none falls between. Partitions report changes only while a session tracks: whether to is a flag
 //! that lies beside what a change looks at anyway, so without trackers it costs nothing.
 //!
 //! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
-//! keys that a batch has changed go to every worker where somebody has named one; it knows who.
+//! keys that a batch has changed go to every worker with a session that has named one; it knows which.
 //!
 //! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
 
@@ -81,12 +81,12 @@ impl Trackers {
         self.prefix_count.load(Ordering::Acquire)
     }
 
-    /// A key has changed, whose partition is held. Whoever has read it is to be told, and reads it anew.
+    /// A key has changed, whose partition is held. Its readers are to be notified, and read it anew.
     pub fn take(&self, key: &[u8], author: Author) -> Option<Stale> {
         self.table.take(key).map(|readers| Stale { key: key.into(), readers, author })
     }
 
-    /// One more session tracks. All partitions tell what changes from now on: everything is held for a moment also by the
+    /// One more session tracks. All partitions report what changes from now on: everything is held for a moment also by the
     /// second, so that it reads nothing before the first has said so.
     pub fn add(&self, held: &mut Held<'static>, stats: &Stats) {
         let held_before = held.holds_all();
@@ -109,7 +109,7 @@ impl Trackers {
         let held_before = held.holds_all();
         held.acquire(isotherm_keyspace::Want::All);
         let from = stats.now_ticks();
-        // Somebody may have begun meanwhile.
+        // A session may have begun meanwhile.
         // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at once. Why:
         // no session is left to be notified.
         if self.sessions() == 0 {
@@ -129,7 +129,7 @@ impl Trackers {
         self.forget_reads(mail, config, Some(from), FORGOTTEN_PER_NOTE_MAX);
     }
 
-    /// `tracking-table-max-keys`: whoever has read what is forgotten is told that it may have changed.
+    /// `tracking-table-max-keys`: readers of what is forgotten are notified that it may have changed.
     fn forget_reads(&self, mail: &Mail, config: &Config, from: Option<u16>, count_max: usize) {
         const KEYS_MAX: Id = id("tracking-table-max-keys");
         let keys_max = config.number(KEYS_MAX) as usize;
@@ -146,7 +146,7 @@ impl Trackers {
     pub fn forget_some(&self, mail: &Mail, config: &Config) {
         self.table.drop_cleared();
         if self.keys() > 0 {
-            // The control thread is no worker: whoever it tells is woken.
+            // The control thread is no worker: the workers that it notifies are woken.
             self.forget_reads(mail, config, None, FORGOTTEN_PER_TURN_MAX);
         }
     }
@@ -165,7 +165,7 @@ impl Trackers {
         }
     }
 
-    /// All keys have left: nothing that anybody has read is right.
+    /// All keys have left: nothing that was read is right.
     pub fn keys_flushed(&self, mail: &Mail, from: Option<u16>) {
         self.table.clear();
         if self.sessions() > 0 {
@@ -173,7 +173,7 @@ impl Trackers {
         }
     }
 
-    /// What was changed in a batch goes to the workers where somebody has named a prefix.
+    /// What was changed in a batch goes to the workers with a session that has named a prefix.
     pub fn broadcast(&self, mail: &Mail, from: Option<u16>, changes: Changes) {
         let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
         // By the order of the keys: very many may have changed, and very many prefixes may be named.

@@ -11,7 +11,7 @@ pub enum Mode {
     OptIn,
     /// All but those of the command behind CLIENT CACHING NO.
     OptOut,
-    /// Every key with one of its prefixes that anybody changes.
+    /// Every key with one of its prefixes that any client changes.
     Broadcast,
 }
 

@@ -29,7 +29,7 @@ pub const SECTIONS: &[Section] = &[
     section("server", "Server", Body::Lines(server)),
     section("clients", "Clients", Body::Fields(CLIENTS)),
     section("memory", "Memory", Body::Fields(MEMORY)),
-    // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and whoever asks for all seldom looks at it.
+    // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and a client that asks for all seldom reads it.
     hidden(section("memorymap", "MemoryMap", Body::Lines(memory_map))),
     section("persistence", "Persistence", Body::Fields(PERSISTENCE)),
     section("stats", "Stats", Body::Fields(STATS)),

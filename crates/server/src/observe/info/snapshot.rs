@@ -55,7 +55,7 @@ pub fn database_sizes(survey: &mut Survey<'_, '_>) -> Vec<DatabaseSize> {
 pub struct DatabaseBins {
     pub db: Db,
     pub sizes: Sizes,
-    /// Unless nobody asked.
+    /// `None` if it was not asked for.
     pub idle: Option<IdleTimes>,
 }
 

@@ -8,8 +8,8 @@
 //! from ns   0 ... 127 | 128 ... 255 | 256 258 510 | 512 516 1020| ...   2^30 less one cell
 //! octave        0            1             2             3       ...     23
 //! ```
-//! A worker records into its own, without locks, and whoever asks adds them up. It records ticks of its clock, on the same
-//! grid; they become nanoseconds when somebody asks (the middle of a cell, which is off by 1/256 at most). An octave of 128
+//! A worker records into its own, without locks, and a report adds them up. It records ticks of its clock, on the same
+//! grid; they become nanoseconds in a report (the middle of a cell, which is off by 1/256 at most). An octave of 128
 //! cells (1 KB) comes with its first sample, a recorder (27 x 16 B) with its command's: commands that take between 0.5 and
 //! 30 us cost 6 KB a worker, those that are never called 16 B. While a batch runs its times are only noted (`Noted`): a cell
 //! is four loads away, which wait for each other once, and not once a command, when the whole batch is recorded.

@@ -1,7 +1,7 @@
 //! Events that took longer than `latency-monitor-threshold`: by kind the last 160 seconds in which there was one, and
 //! the worst of each second.
 //!
-//! Whoever measures compares with the threshold first, so the lock is met only by what was slow.
+//! The measuring thread compares with the threshold first, so the lock is met only by what was slow.
 
 use isotherm_stdx::steps;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The memory map: where every byte is, from the keys' own to the resident size that the system shows.
 //!
 //! ```text
-//!   used       what is held for somebody             forward sums, kept when bytes are taken and given back
+//!   used       what is held by an owner              forward sums, kept when bytes are taken and given back
 //!                = used_memory
 //!   resident   what is there beside it               the arenas' and the allocator's own figures, and the kernel's
 //!                = RSS, together with used

@@ -10,7 +10,7 @@
 //!                   redis_commands_total{cmd="get"} 42
 //! ```
 //! A few threads answer one request after the other each; Prometheus asks a few times a minute. A request has `REQUEST_PATIENCE`
-//! to arrive, whole, and its answer as long to leave: whoever sends or reads a byte a second is closed, and until then has
+//! to arrive, whole, and its answer as long to leave: a client that sends or reads a byte a second is closed, and until then has
 //! one of the threads. So /healthz answers at once beside some slow clients, and soon beside many.
 
 use isotherm_keyspace::{Held, Survey};

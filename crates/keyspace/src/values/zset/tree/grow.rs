@@ -1,7 +1,7 @@
 //! Insertion into the tree, and splits.
 //!
 //! A leaf that has no room for one more is cut in the middle. At the right edge of the tree it stays full and the new
-//! member begins a leaf of its own (at the left edge likewise): scores that only rise make full leaves and move nobody.
+//! member begins a leaf of its own (at the left edge likewise): scores that only rise make full leaves and move no member.
 //! Full inner nodes above are cut before, from the top down, each cut leaving a tree that is right: if memory ends in
 //! between, nothing has to be taken back.
 

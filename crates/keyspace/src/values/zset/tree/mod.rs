@@ -273,7 +273,7 @@ impl ZsetTree {
         while !self.free_nodes(heap, usize::MAX) {}
     }
 
-    /// Frees up to `nodes_max` nodes of a set that nobody will ask again. Whether nothing is left.
+    /// Frees up to `nodes_max` nodes of a set that is not used any more. Whether nothing is left.
     fn free_nodes(&mut self, heap: &mut Heap, nodes_max: usize) -> bool {
         self.len = 0;
         for _ in 0..nodes_max {

@@ -26,7 +26,7 @@ impl Structure for ZsetTree {
     }
 
     fn memory_bytes(&self) -> u64 {
-        // The root itself is counted by whoever holds it.
+        // The root itself is counted by its holder.
         self.bytes_outside() as u64
     }
 

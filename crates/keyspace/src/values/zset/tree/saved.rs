@@ -5,7 +5,7 @@
 //!                                    a writer copies them aside first (`before_change`) and stamps it
 //! ```
 //!
-//! The walk goes over leaves by number, not by order: whoever reads the members puts them in order again. A number that
+//! The walk goes over leaves by number, not by order: the reader of the members puts them in order again. A number that
 //! is given out anew belongs to a leaf that carries the snapshot's version, and is passed over. The index and the inner
 //! nodes follow from the leaves and are not saved.
 
