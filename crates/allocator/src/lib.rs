@@ -63,7 +63,7 @@ pub use plain::{
     class_uses, classes, complaints, dump_profile, lock_waits, options, own_arena, profile, set_decay,
 };
 
-/// What the allocator says of itself, in bytes. What it does not tell is 0.
+/// What the allocator says of itself, in bytes. What it does not report is 0.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Figures {
     /// What lives.
@@ -78,7 +78,7 @@ pub struct Figures {
     pub metadata: u64,
 }
 
-/// A size that blocks are given out in, and the run of pages that such blocks are cut from (0 if it is not told).
+/// A size that blocks are given out in, and the run of pages that such blocks are cut from (0 if it is not reported).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
     pub size_bytes: usize,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tells_of_itself_in_words_and_in_json() {
+    fn it_reports_in_words_and_in_json() {
         let _alone = ALONE.lock();
         let kept = vec![1u8; 3 << 20];
         let figures = figures();

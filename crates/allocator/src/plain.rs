@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Class, ClassUse, Decay, Options, ProfileError, class_bytes, name};
 
-/// The classes that requests to 16 KB fall into, and 0 for what they are cut from: that is not told.
+/// The classes that requests to 16 KB fall into, and 0 for what they are cut from: that is not reported.
 pub fn classes() -> Vec<Class> {
     const REQUEST_BYTES_MAX: usize = 16 << 10;
     let mut sizes: Vec<usize> = (1..=REQUEST_BYTES_MAX).map(class_bytes).collect();
@@ -12,7 +12,7 @@ pub fn classes() -> Vec<Class> {
     sizes.into_iter().map(|size_bytes| Class { size_bytes, slab_bytes: 0 }).collect()
 }
 
-/// What they hold is not told.
+/// What they hold is not reported.
 pub fn class_uses() -> Vec<ClassUse> {
     Vec::new()
 }

@@ -1,7 +1,7 @@
 //! The C library's allocator.
 //!
 //! glibc writes 8 B before each block and gives out multiples of 16, 32 at least; from 128 KB on (the limit moves up with
-//! use) a block is mapped by itself, in whole pages. Other C libraries tell nothing: there the counters of this process do.
+//! use) a block is mapped by itself, in whole pages. Other C libraries report nothing: there the counters of this process do.
 
 use super::{Figures, Format};
 use std::cell::Cell;

@@ -137,7 +137,7 @@ pub fn report(format: Format) -> String {
     match format {
         Format::Text => {
             let mut buffer = vec![0u8; REPORT_BYTES_MAX];
-            // SAFETY: it writes at most the length that is told, and ends with NUL.
+            // SAFETY: it writes at most the length that is passed, and ends with NUL.
             unsafe { MallocExtension_GetStats(buffer.as_mut_ptr().cast(), REPORT_BYTES_MAX as c_int) };
             let text = CStr::from_bytes_until_nul(&buffer).unwrap_or_default();
             text.to_string_lossy().into_owned()

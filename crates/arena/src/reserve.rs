@@ -222,8 +222,8 @@ mod system {
     pub unsafe fn collapse(address: *mut u8) -> Collapsed {
         let (range, mut there) = (address.cast(), [0u8; HUGE_BYTES / 4096]);
         // SAFETY: by the caller; a byte is written for each page of the system, of 4 KB at least.
-        let told = unsafe { libc::mincore(range, HUGE_BYTES, there.as_mut_ptr().cast()) };
-        if told != 0 || there.iter().any(|page| page & 1 == 0) {
+        let failed = unsafe { libc::mincore(range, HUGE_BYTES, there.as_mut_ptr().cast()) };
+        if failed != 0 || there.iter().any(|page| page & 1 == 0) {
             return Collapsed::HasHoles;
         }
         // The range is open to huge pages for just this moment: later ones would be taken for a first byte.

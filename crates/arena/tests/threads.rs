@@ -20,7 +20,7 @@ struct Object {
 
 type Stripe = Mutex<HashMap<Handle, Object>>;
 
-/// Works on one owner's objects until told to stop, and checks what it finds.
+/// Works on one owner's objects until `stop` is set, and checks what it finds.
 fn work(arena: &Arena, stripe: &Stripe, owner: u16, seed: u64, rounds: usize) {
     let mut random = Random(seed);
     let mut keys: Vec<Handle> = Vec::new();

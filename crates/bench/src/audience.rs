@@ -70,18 +70,18 @@ pub struct Heard {
 impl Audience {
     /// `listeners` subscribers, dealt to the channels in turn.
     pub fn gather(port: u16, listeners: usize, channels: usize) -> Fallible<Audience> {
-        let told = |why: std::io::Error| format!("subscribers on port {port}: {why}");
-        let poll = Poll::new().map_err(told)?;
+        let named = |why: std::io::Error| format!("subscribers on port {port}: {why}");
+        let poll = Poll::new().map_err(named)?;
         let mut all = Vec::with_capacity(listeners);
         for index in 0..listeners {
             let channel = index % channels;
-            let mut stream = subscribed(port, &channel_name(channel)).map_err(told)?;
-            poll.registry().register(&mut stream, Token(index), Interest::READABLE).map_err(told)?;
+            let mut stream = subscribed(port, &channel_name(channel)).map_err(named)?;
+            poll.registry().register(&mut stream, Token(index), Interest::READABLE).map_err(named)?;
             all.push(Listener { stream, channel, arrived: Vec::new(), last_number: 0 });
         }
-        let mut publisher = Publisher::connect(port, channels).map_err(told)?;
+        let mut publisher = Publisher::connect(port, channels).map_err(named)?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(&mut publisher.stream, Token(listeners), both).map_err(told)?;
+        poll.registry().register(&mut publisher.stream, Token(listeners), both).map_err(named)?;
         Ok(Audience {
             poll,
             events: Events::with_capacity(listeners.max(64)),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_tells_its_number_and_moment() {
+    fn a_message_has_its_number_and_moment() {
         let bytes = b"*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$8\r\n7 900 xx\r\n";
         let (value, _) = parse_value(bytes).expect("well-formed").expect("whole");
         assert_eq!(message_of(&value), Some((7, Duration::from_nanos(900))));

@@ -87,11 +87,11 @@ impl Load {
     }
 
     pub fn run(&self, shape: &mut dyn Commands, until: Until) -> Fallible<Ran> {
-        let told = |why: std::io::Error| format!("load on port {}: {why}", self.port);
-        let mut poll = Poll::new().map_err(told)?;
+        let named = |why: std::io::Error| format!("load on port {}: {why}", self.port);
+        let mut poll = Poll::new().map_err(named)?;
         let mut connections = Vec::with_capacity(self.connections);
         for index in 0..self.connections {
-            connections.push(self.connect(&poll, index).map_err(told)?);
+            connections.push(self.connect(&poll, index).map_err(named)?);
         }
         let start = Instant::now();
         let mut run = Running {
@@ -104,20 +104,20 @@ impl Load {
             batches: Histogram::default(),
         };
         for connection in &mut connections {
-            run.next_batch(connection, self.pipeline).map_err(told)?;
+            run.next_batch(connection, self.pipeline).map_err(named)?;
         }
         let mut events = Events::with_capacity(self.connections.max(64));
         let mut buffer = vec![0; READ_BYTES];
         while run.finished < run.started {
-            poll.poll(&mut events, Some(Duration::from_secs(60))).map_err(told)?;
+            poll.poll(&mut events, Some(Duration::from_secs(60))).map_err(named)?;
             if events.is_empty() {
                 return Err(format!("the server on port {} sent nothing for a minute", self.port));
             }
             for event in &events {
                 let connection = &mut connections[event.token().0];
-                flush(connection).map_err(told)?;
+                flush(connection).map_err(named)?;
                 if event.is_readable() {
-                    run.read(connection, &mut buffer, self.pipeline).map_err(told)?;
+                    run.read(connection, &mut buffer, self.pipeline).map_err(named)?;
                 }
             }
             if let Some(error) = &run.seen.first_error {

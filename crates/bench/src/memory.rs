@@ -356,11 +356,11 @@ fn idle(options: &Options) -> Fallible<Table> {
 /// A connection that has been used once, without the buffers that a client would keep.
 pub fn greeted(port: u16) -> Fallible<TcpStream> {
     use std::io::{Read, Write};
-    let told = |why: std::io::Error| format!("connection to {port}: {why}");
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(told)?;
-    stream.write_all(b"PING\r\n").map_err(told)?;
+    let named = |why: std::io::Error| format!("connection to {port}: {why}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(named)?;
+    stream.write_all(b"PING\r\n").map_err(named)?;
     let mut reply = [0; 7];
-    stream.read_exact(&mut reply).map_err(told)?;
+    stream.read_exact(&mut reply).map_err(named)?;
     if &reply == b"+PONG\r\n" { Ok(stream) } else { Err("PING was not answered with PONG".to_string()) }
 }
 

@@ -17,7 +17,7 @@ use crate::session::{Ran, Session};
 use crate::terminal::{KeyByKey, has_color, in_is_terminal, out_is_terminal, put};
 use crate::text::{leading_i64, reason};
 
-/// A command that takes longer than this is told how long it took.
+/// Of a command that takes longer than this the time is shown.
 const WORTH_TELLING: Duration = Duration::from_millis(500);
 const READING: &str = "Reading messages... (press Ctrl-C to quit or any key to type command)\r";
 
@@ -136,7 +136,7 @@ impl Talk<'_> {
 
     /// Shows messages until the person wants to type; false if the connection broke.
     fn wait_for_messages(&mut self, lines: &Lines) -> Fallible<bool> {
-        let tell = self.session.options.style.format != Format::Raw && out_is_terminal();
+        let shows_time = self.session.options.style.format != Format::Raw && out_is_terminal();
         let _keys = KeyByKey::begin();
         while self.session.subscribed {
             if let Err(why) = self.session.show_arrived() {
@@ -146,12 +146,12 @@ impl Talk<'_> {
             if !self.session.subscribed {
                 break;
             }
-            if tell {
+            if shows_time {
                 put(if has_color() { format!("\x1b[1;90m{READING}\x1b[0m") } else { READING.to_string() });
             }
             let (server, person) =
                 if lines.holds_more() { (false, true) } else { wait_for_either(self.session.connection()?) };
-            if tell {
+            if shows_time {
                 put("\x1b[K");
             }
             if self.interrupted.swap(false, Ordering::Relaxed) {

@@ -281,7 +281,7 @@ fn word_or_quotes(word: &str) -> &str {
     if word.is_empty() { "\"\"" } else { word }
 }
 
-/// Runs a file of pairs `"input" "expected hint"`; tells what differs, and how many.
+/// Runs a file of pairs `"input" "expected hint"`; prints what differs, and how many.
 pub fn run_suite(docs: &Docs, suite: &str, verbose: bool) -> Result<(usize, usize), String> {
     let (mut passed, mut failed) = (0, 0);
     for line in suite.lines().filter(|line| !line.starts_with('#')) {

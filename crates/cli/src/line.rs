@@ -85,7 +85,7 @@ impl Piped {
     }
 }
 
-/// Waits until there is something to read from the server or from the person. Tells which; neither, if time passed.
+/// Waits until there is something to read from the server or from the person. Returns which; neither, if time passed.
 pub fn wait_for_either(server: &impl AsFd) -> (bool, bool) {
     let (server, stdin) = (server.as_fd(), io::stdin());
     let person = stdin.as_fd();

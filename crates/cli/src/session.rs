@@ -375,8 +375,8 @@ impl Session {
 
     fn show_push(&self, push: &Value) {
         let style = &self.options.style;
-        let told = if style.format == Format::Standard { invalidation(push) } else { None };
-        put(told.unwrap_or_else(|| style.render(push)));
+        let shown = if style.format == Format::Standard { invalidation(push) } else { None };
+        put(shown.unwrap_or_else(|| style.render(push)));
     }
 
     fn read_failed(&mut self, why: &Broken) -> Result<Option<Value>, Trouble> {
@@ -533,7 +533,7 @@ const KEY_FIRST: [&str; 40] = [
     "zscore",
 ];
 
-/// A command as its words, with what its name tells.
+/// A command as its words, with what its name implies.
 struct Command<'a> {
     args: &'a [Vec<u8>],
     name: &'a [u8],
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_tells_where_one_stands() {
+    fn the_prompt_shows_the_connection() {
         let mut session = Session::new(Options::new(true));
         assert_eq!(session.prompt(), "127.0.0.1:6379> ");
         session.db = 3;

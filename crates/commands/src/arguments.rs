@@ -1,4 +1,4 @@
-//! Arguments that several commands share, as COMMAND DOCS tells them.
+//! Arguments that several commands share, as COMMAND DOCS shows them.
 
 use crate::spec::Argument;
 

@@ -388,7 +388,7 @@ fn scan_all(control: &mut Client, scan: &Command, options: &Command) -> io::Resu
     Err(io::Error::other("SCAN does not come to an end"))
 }
 
-/// A reply to HELLO within a raw stream tells the server's name, version and the connection's number.
+/// A reply to HELLO within a raw stream has the server's name, version and the connection's number.
 fn without_facts(heard: &[u8]) -> Vec<u8> {
     match heard.windows(8).position(|window| window == b"\r\nserver") {
         None => heard.to_vec(),

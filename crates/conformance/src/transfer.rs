@@ -7,7 +7,7 @@
 //! ```
 //! Only the peer gets commands of the types, so our server need not have them all. Valkey takes everything back. Redis writes
 //! RDB 12 and takes 11: a hash whose fields have times is 80 here and in Valkey, which Redis refuses by its number, so on that
-//! way back the fields and their times are told one by one.
+//! way back the fields and their times are read one by one.
 
 use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;

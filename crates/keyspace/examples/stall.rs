@@ -1,4 +1,4 @@
-//! How long a single command keeps a thread busy while a collection of ten million elements grows, is told to a snapshot
+//! How long a single command keeps a thread busy while a collection of ten million elements grows, is emitted to a snapshot
 //! under writes, shrinks and is removed: the longest by the thread's CPU clock, in microseconds, beside what a snapshot
 //! takes of memory.
 //!
@@ -247,7 +247,7 @@ impl Run {
     /// A walk beside writes all over the value: one in a thousand elements before its beginning, so that every write is
     /// the first one after the cut, then growth and shrinking while it goes on.
     fn snapshot(&mut self) {
-        let (mut writes, mut steps, mut told) = (Longest::default(), Longest::default(), 0u64);
+        let (mut writes, mut steps, mut emitted) = (Longest::default(), Longest::default(), 0u64);
         let before = rss_bytes();
         let mut snapshot = self.keyspace.snapshot().expect("none is under way");
         let mut number = 0;
@@ -260,7 +260,7 @@ impl Run {
         let kept = self.keyspace.snapshot_bytes();
         let (early, mut most) = (rss_bytes() - before.min(rss_bytes()), 0);
         loop {
-            let more = steps.time(|| snapshot.step(ITEMS_PER_STEP, &mut |_| told += 1));
+            let more = steps.time(|| snapshot.step(ITEMS_PER_STEP, &mut |_| emitted += 1));
             if !more {
                 break;
             }
@@ -278,7 +278,7 @@ impl Run {
         writes.print(self.kind, "write beside a snapshot");
         steps.print(self.kind, "step of the snapshot");
         println!(
-            "{:<8} {:<28} {:>9.1} MB kept after {} writes (RSS {:.1} MB), RSS at most {:.1} MB; {told} parts",
+            "{:<8} {:<28} {:>9.1} MB kept after {} writes (RSS {:.1} MB), RSS at most {:.1} MB; {emitted} parts",
             self.kind,
             "snapshot's memory",
             kept as f64 / 1e6,

@@ -5,7 +5,7 @@
 //! seed give the same bytes.
 //!
 //! The way in is [`Keyspace::key`] (hash once), [`Held::acquire`] (lock what the command needs) and [`Txn`] (change
-//! it). The way out is [`Effect`]: what changed, told to an [`EffectSink`] while the locks are still held.
+//! it). The way out is [`Effect`]: what changed, passed to an [`EffectSink`] while the locks are still held.
 //!
 //! ```text
 //!   reports      what is there, how large, how long unused            imports only go down, which

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Threads meet in the arenas when caches are filled and flushed: a thread that finds a lock taken spins or waits, and both that
-//! and the CPU that it costs are told. What decides is how many threads *run* at a time in the same arena. The document's 256
+//! and the CPU that it costs are reported. What decides is how many threads *run* at a time in the same arena. The document's 256
 //! arenas are the default of 64 CPUs: a thread that runs meets another one of 63 in its arena with 63/256, one in four. Here
 //! two run, so four arenas make it one in four.
 
@@ -105,20 +105,20 @@ fn table(options: &Options) -> Fallible<Vec<Table>> {
          muzzy decay for the rest. Its CPU is that of whole services, of which jemalloc takes 10 to 15 %; here it takes all."
             .into(),
     ];
-    let mut told: Vec<Vec<Figures>> = SETTINGS.iter().map(|_| Vec::new()).collect();
+    let mut reported: Vec<Vec<Figures>> = SETTINGS.iter().map(|_| Vec::new()).collect();
     let mut course = Course::new("arenas", options.rounds * SETTINGS.len());
     for round in 0..options.rounds {
-        for (setting, told) in SETTINGS.iter().zip(&mut told) {
+        for (setting, reported) in SETTINGS.iter().zip(&mut reported) {
             course.step(setting.name)?;
             let case = ["arenas".to_string(), operations.to_string(), setting.bound.to_string()];
             // The same setting twice is not the same case.
             let run = round * 2 + usize::from(setting.name == "the same again");
-            told.push(variants.run_round("jemalloc", &case, setting.malloc_conf, run)?);
+            reported.push(variants.run_round("jemalloc", &case, setting.malloc_conf, run)?);
         }
     }
     course.end();
-    for (setting, figures) in SETTINGS.iter().zip(&told) {
-        table.row(row(setting, figures, &told[0])?);
+    for (setting, figures) in SETTINGS.iter().zip(&reported) {
+        table.row(row(setting, figures, &reported[0])?);
     }
     Ok(vec![table])
 }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_tells_what_the_table_asks_for() {
+    fn a_case_reports_what_the_table_asks_for() {
         let figures = work(&["20000".into(), "0".into()]).unwrap();
         for name in ["cpu_ns", "rss_mb", "waits"] {
             figures.get(name).unwrap();

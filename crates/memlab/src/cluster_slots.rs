@@ -67,29 +67,30 @@ fn table(options: &Options) -> Fallible<Vec<Table>> {
     let mut course = Course::new("cluster-slots", LAYOUTS.len());
     for layout in &LAYOUTS {
         course.step(layout.name)?;
-        let told = variants.run(variants.names()[0], &["cluster-slots".into(), layout.name.into()], "")?;
-        rows(layout, &told, &mut table)?;
+        let reported =
+            variants.run(variants.names()[0], &["cluster-slots".into(), layout.name.into()], "")?;
+        rows(layout, &reported, &mut table)?;
     }
     course.end();
     Ok(vec![table])
 }
 
-fn rows(layout: &Layout, told: &Figures, table: &mut Table) -> Fallible {
-    let first = told.get("bits")?;
+fn rows(layout: &Layout, reported: &Figures, table: &mut Table) -> Fallible {
+    let first = reported.get("bits")?;
     let published = |at: usize| layout.published[at].map_or(Cell::Empty, |us| Cell::Number(us, 0));
     for (way, case, published, prepare) in [
         ("primaries x bits (before)", "bits", published(0), Cell::Empty),
         ("the slots' array (after)", "array", published(1), Cell::Empty),
-        ("a ready reply (Isotherm's plan)", "ready", Cell::Empty, Cell::Number(told.get("array")?, 1)),
+        ("a ready reply (Isotherm's plan)", "ready", Cell::Empty, Cell::Number(reported.get("array")?, 1)),
     ] {
         table.row(vec![
             Cell::text(layout.words),
-            Cell::text(format!("{:.0}", told.get("ranges")?)),
-            Cell::text(format!("{:.1}", told.get("reply_bytes")? / 1e3)),
+            Cell::text(format!("{:.0}", reported.get("ranges")?)),
+            Cell::text(format!("{:.1}", reported.get("reply_bytes")? / 1e3)),
             Cell::text(way),
             published,
-            Cell::Number(told.get(case)?, 1),
-            Cell::Number(told.get(case)? / first, 4),
+            Cell::Number(reported.get(case)?, 1),
+            Cell::Number(reported.get(case)? / first, 4),
             prepare,
         ]);
     }

@@ -1,4 +1,4 @@
-//! What a case tells the one that asked: names and numbers, a line each.
+//! What a case reports to its caller: names and numbers, a line each.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl Figures {
 
     pub fn get(&self, name: &str) -> Fallible<f64> {
         let found = self.0.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| *value).ok_or_else(|| format!("a case did not tell its '{name}'"))
+        found.map(|(_, value)| *value).ok_or_else(|| format!("a case did not report its '{name}'"))
     }
 
     pub fn parse(text: &str) -> Fallible<Figures> {

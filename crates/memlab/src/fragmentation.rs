@@ -102,18 +102,18 @@ fn fill_table(variants: &Variants, contenders: &[Contender], options: &Options) 
             course.step(&format!("{}, {}", load.name, contender.allocator))?;
             let (writes, keys) = (options.scale.of(load.writes), options.scale.of(load.keys));
             let words = format!("fragmentation {} {writes} {keys} {}", contender.allocator, load.name);
-            let told =
+            let reported =
                 variants.kept.figures(&contender.program, &words, || fill(contender, load, writes, keys))?;
-            let (used, rss) = (told.get("used")?, told.get("rss")?);
+            let (used, rss) = (reported.get("used")?, reported.get("rss")?);
             let mb = |bytes: f64| Cell::Number(bytes / 1e6, 1);
             let published = load.published.iter().find(|(name, _)| *name == contender.allocator);
             table.row(vec![
                 Cell::text(load.name),
                 Cell::text(contender.allocator),
-                Cell::Number(told.get("keys")?, 0),
+                Cell::Number(reported.get("keys")?, 0),
                 mb(used),
                 mb(rss),
-                mb(told.get("peak")?),
+                mb(reported.get("peak")?),
                 Cell::Number(rss / used, 2),
                 published.map_or(Cell::Empty, |(_, ratio)| Cell::Number(*ratio, 2)),
             ]);
@@ -165,13 +165,13 @@ fn churn_table(variants: &Variants, contenders: &[Contender], options: &Options)
     for contender in contenders {
         course.step(contender.allocator)?;
         let words = format!("churn {} {keys}", contender.allocator);
-        let told = variants.kept.figures(&contender.program, &words, || churn(contender, keys))?;
+        let reported = variants.kept.figures(&contender.program, &words, || churn(contender, keys))?;
         let mut row = vec![Cell::text(contender.allocator)];
         for name in ["filled", "half", "refilled", "later"] {
-            row.push(Cell::Number(told.get(name)?, 2));
+            row.push(Cell::Number(reported.get(name)?, 2));
         }
-        row.push(told.get("seconds").map_or(Cell::Empty, |seconds| Cell::Number(seconds, 0)));
-        row.push(Cell::Number(told.get("cpu_s")?, 2));
+        row.push(reported.get("seconds").map_or(Cell::Empty, |seconds| Cell::Number(seconds, 0)));
+        row.push(Cell::Number(reported.get("cpu_s")?, 2));
         table.row(row);
     }
     course.end();

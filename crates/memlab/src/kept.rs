@@ -47,7 +47,7 @@ impl Kept {
 }
 
 fn file_name(words: &str, program: &[u8]) -> String {
-    /// Names may have 255 B; the checksum tells apart what is cut off.
+    /// Names may have 255 B; the checksum distinguishes what is cut off.
     const WORDS_MAX: usize = 120;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = words.chars().map(plain).take(WORDS_MAX).collect();

@@ -129,17 +129,17 @@ fn per_key(variants: &Variants, contenders: &[Contender], options: &Options) -> 
         for contender in contenders {
             course.step(&format!("{}, {}", contender.label(), fill.words()))?;
             let words = format!("keyspace {} {}", contender.label(), fill.words());
-            let told = variants.kept.figures(&contender.program, &words, || weigh(contender, fill))?;
-            let rss = told.get("rss")?;
+            let reported = variants.kept.figures(&contender.program, &words, || weigh(contender, fill))?;
+            let rss = reported.get("rss")?;
             if contender.name == "Isotherm" {
                 resident.push(rss);
             }
             table.row(vec![
                 Cell::text(contender.label()),
-                Cell::Number(told.get("keys")?, 0),
-                Cell::Number(told.get("used_memory")? / 1e6, 1),
-                Cell::Number(told.get("used_memory")? / told.get("keys")?, 1),
-                Cell::Number(told.get("used")?, 2),
+                Cell::Number(reported.get("keys")?, 0),
+                Cell::Number(reported.get("used_memory")? / 1e6, 1),
+                Cell::Number(reported.get("used_memory")? / reported.get("keys")?, 1),
+                Cell::Number(reported.get("used")?, 2),
                 Cell::Number(rss, 2),
                 Cell::Number(rss - (KEY_BYTES + VALUE_BYTES) as f64, 1),
             ]);
@@ -206,19 +206,19 @@ fn growth(variants: &Variants, contenders: &[Contender], options: &Options) -> F
         "`{}`. Keys and values of 16 B, above the empty server, each key new; read at every {step} keys.",
         options.command()
     )];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut course = Course::new("growth", contenders.len());
     for contender in contenders {
         course.step(&contender.label())?;
         let words = format!("growth {} {step}", contender.label());
         let figures = variants.kept.figures(&contender.program, &words, || grow(contender, step))?;
         table.notes.push(teeth(&contender.label(), &figures)?);
-        told.push(figures);
+        reported.push(figures);
     }
     course.end();
     for point in 1..=STEPS {
         let mut row = vec![Cell::Number((point * step) as f64, 0)];
-        for figures in &told {
+        for figures in &reported {
             for name in ["used", "rss"] {
                 row.push(Cell::Number(figures.get(&format!("{name} {point}"))?, 1));
             }

@@ -21,7 +21,7 @@ pub fn held() -> Held {
 
 impl Held {
     /// What came since `before`, for each of `count`.
-    pub fn tell_since(self, before: Held, count: u64, figures: &mut Figures) {
+    pub fn add_since(self, before: Held, count: u64, figures: &mut Figures) {
         let each = |now: u64, then: u64| (now as f64 - then as f64) / count as f64;
         figures.add("allocated", each(self.allocated_bytes, before.allocated_bytes));
         figures.add("rss", each(self.rss_bytes, before.rss_bytes));

@@ -1,4 +1,4 @@
-//! What was asked for on the command line. What makes no sense is told in one line.
+//! What was asked for on the command line. What makes no sense is reported in one line.
 
 use std::path::PathBuf;
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_in_one_line() {
+    fn what_makes_no_sense_is_reported_in_one_line() {
         for (line, says) in [
             ("", "which table?"),
             ("--scale 1/2", "no table called '--scale'"),

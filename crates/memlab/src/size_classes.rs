@@ -89,7 +89,7 @@ pub fn work_blocks(args: &[String]) -> Fallible<Figures> {
         *block = vec![1; size as usize].into_boxed_slice();
     }
     let mut figures = Figures::default();
-    meter::held().tell_since(before, count, &mut figures);
+    meter::held().add_since(before, count, &mut figures);
     std::hint::black_box(&kept);
     Ok(figures)
 }
@@ -103,10 +103,10 @@ fn class_table(variants: &Variants, options: &Options) -> Fallible<Table> {
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new("size-classes", "Size classes: bytes that a request takes", &head);
     table.notes.push(format!("`{}`.", options.command()));
-    let told =
+    let reported =
         variants.names().into_iter().map(|name| Ok((name, variants.run(name, &case("classes", &[]), "")?)));
-    let told: Vec<(&str, Figures)> = told.collect::<Fallible<_>>()?;
-    for (name, figures) in &told {
+    let reported: Vec<(&str, Figures)> = reported.collect::<Fallible<_>>()?;
+    for (name, figures) in &reported {
         let mean = figures.get("waste")?;
         let classes = figures.get("count")?;
         table.notes.push(format!(
@@ -122,10 +122,10 @@ fn class_table(variants: &Variants, options: &Options) -> Fallible<Table> {
     }
     for size in CLASS_SIZES {
         let mut row = vec![Cell::text(format!("{size} B"))];
-        for (_, figures) in &told {
+        for (_, figures) in &reported {
             row.push(Cell::Number(figures.get(&format!("class {size}"))?, 0));
         }
-        if let Some((_, jemalloc)) = told.iter().find(|(name, _)| *name == "jemalloc") {
+        if let Some((_, jemalloc)) = reported.iter().find(|(name, _)| *name == "jemalloc") {
             let (class, slab) =
                 (jemalloc.get(&format!("class {size}"))?, jemalloc.get(&format!("slab {size}"))?);
             row.extend([Cell::Number(slab, 0), Cell::Number(slab / class, 0)]);
@@ -182,16 +182,16 @@ fn time_table(variants: &Variants, options: &Options) -> Fallible<Table> {
             "Tuned: MALLOC_CONF={TUNED}. Document 4 saw bumps at 128, 256, 512 and 1024 B, where a slab holds few blocks."
         ),
     ];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut course = Course::new("size-classes-time", cases.len());
     for (name, conf) in &cases {
         course.step(name)?;
-        told.push(variants.run(name, &case("times", &[options.scale.of(TIMED_BLOCKS)]), conf)?);
+        reported.push(variants.run(name, &case("times", &[options.scale.of(TIMED_BLOCKS)]), conf)?);
     }
     course.end();
     for size in TIMED_SIZES {
         let mut row = vec![Cell::text(format!("{size} B"))];
-        for figures in &told {
+        for figures in &reported {
             row.push(Cell::Number(figures.get(&size.to_string())?, 1));
         }
         table.row(row);

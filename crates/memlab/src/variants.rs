@@ -75,7 +75,7 @@ impl Variants {
         found.ok_or_else(|| format!("no binary with {allocator}"))
     }
 
-    /// Runs one case and reads what it tells.
+    /// Runs one case and reads what it reports.
     pub fn run(&self, allocator: &str, case: &[String], malloc_conf: &str) -> Fallible<Figures> {
         self.run_round(allocator, case, malloc_conf, 0)
     }
@@ -105,7 +105,7 @@ fn run(binary: &Path, allocator: &str, case: &[String], malloc_conf: &str) -> Fa
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut worker = command.spawn().map_err(|why| format!("cannot run {}: {why}", binary.display()))?;
     let status = wait(&mut worker)?;
-    // A case tells a few hundred bytes at its end: they fit into the pipe while it is waited for.
+    // A case reports a few hundred bytes at its end: they fit into the pipe while it is waited for.
     let output = worker.wait_with_output().map_err(|why| format!("no word of a case: {why}"))?;
     if !status.success() {
         return Err(format!("the case {} under {allocator} ended with {status}", case.join(" ")));
@@ -137,7 +137,7 @@ fn built(program: &Program, folder: &Path, allocator: &str) -> Fallible<PathBuf>
 
 /// Builds a program with an allocator, and puts it where the next build does not overwrite it.
 fn build(program: &Program, allocator: &str) -> Fallible<PathBuf> {
-    let here = std::env::current_exe().map_err(|why| format!("cannot tell where this program is: {why}"))?;
+    let here = std::env::current_exe().map_err(|why| format!("cannot find where this program is: {why}"))?;
     let folder = here.parent().unwrap_or(Path::new(".")).to_path_buf();
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",

@@ -18,7 +18,7 @@ pub enum Stream {
 pub enum Progress {
     /// So many bytes, and at least one.
     Bytes(usize),
-    /// Nothing now: an event will tell.
+    /// Nothing now: an event will follow.
     Later,
     /// The peer sends no more.
     Ended,

@@ -84,7 +84,7 @@ impl<'a> Args<'a> {
         self.spans.last().map_or(0, |span| span.range().end)
     }
 
-    /// The length of a request of these arguments, each told with its length.
+    /// The length of a request of these arguments, each with its length.
     pub fn wire_bytes(&self) -> usize {
         const LINE_END: usize = 2;
         let header = |number: usize| 1 + number.checked_ilog10().unwrap_or(0) as usize + 1 + LINE_END;

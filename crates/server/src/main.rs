@@ -1,4 +1,4 @@
-//! The process: arguments, then configuration, then a node that runs until it is told to end.
+//! The process: arguments, then configuration, then a node that runs until a shutdown is asked for.
 //!
 //! ```text
 //! process     start, listeners, signals, the end

@@ -110,7 +110,7 @@ const _: () = assert!(POWER_FIRST + POWER_STEP * (POWERS.len() as i32 - 1) == 34
 const EXPONENT_MIN: i32 = -60;
 const EXPONENT_MAX: i32 = -32;
 
-/// At most 17 digits tell any double from its neighbours; the algorithm may give one more.
+/// At most 17 digits distinguish any double from its neighbours; the algorithm may give one more.
 pub(crate) const DIGITS_MAX: usize = 18;
 
 /// `fraction x 2^exponent`.

@@ -104,7 +104,7 @@ pub fn bench(args: &[String]) -> Fallible {
 }
 
 /// The server with its assertions, under everything at once. What is built is left out where `--server` names another one.
-/// The exit code is the program's own: it tells what is wrong from what was late.
+/// The exit code is the program's own: it distinguishes what is wrong from what was late.
 pub fn stress(args: &[String]) -> Fallible {
     let stress = build_with("isotherm-stress", "isotherm-stress", "fast")?;
     let mut command = Command::new(stress);

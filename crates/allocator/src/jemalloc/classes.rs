@@ -21,7 +21,7 @@ pub fn classes() -> Vec<Class> {
 /// The small classes that hold something.
 pub fn class_uses() -> Vec<ClassUse> {
     let _ = epoch::advance();
-    // A control that this jemalloc does not have ends the list rather than telling zeros.
+    // A control that this jemalloc does not have ends the list rather than reporting zeros.
     let all = (0..read("arenas.nbins").unwrap_or(0)).map_while(class_use);
     all.filter(|class| class.slabs > 0).collect()
 }
@@ -83,7 +83,7 @@ mod tests {
     use crate::tests::ALONE;
 
     #[test]
-    fn a_class_in_use_is_told() {
+    fn a_class_in_use_is_reported() {
         let _alone = ALONE.lock();
         let blocks: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 640]).collect();
         let class = class_uses().into_iter().find(|class| class.size_bytes == 640).unwrap();

@@ -1,4 +1,4 @@
-//! What jemalloc was told: its options, read once before `main` (`MALLOC_CONF` among others), and what can be told later.
+//! The options of jemalloc: read once before `main` (`MALLOC_CONF` among others), and what can be set later.
 //!
 //! ```text
 //!   .preinit_array: listen()   jemalloc starts: reads its options,    main: complaints()

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_tells_the_last_moment_and_the_whole() {
+    fn the_line_shows_the_last_moment_and_the_whole() {
         let mut line = ProgressLine::new("SET");
         let options = Options { requests: 1000, ..Options::default() };
         let at = |finished, ms| Progress {

@@ -343,7 +343,7 @@ impl Worker {
     }
 }
 
-/// True if this error tells that slots have moved, and has been seen to.
+/// True if this error means that slots have moved, and was handled.
 fn redirected(reply: &[u8], client: &Client, test: &Test, prng: &mut Prng) -> Fallible<bool> {
     let Some(nodes) = test.nodes.as_ref().filter(|_| test.template.has_tags()) else { return Ok(false) };
     let down = reply.starts_with(b"-CLUSTERDOWN");
@@ -411,7 +411,7 @@ impl Write for Stream {
     }
 }
 
-/// Connects and waits for it: a server that is not there is told once, and clearly.
+/// Connects and waits for it: a server that is not there is reported once, and clearly.
 fn connect(address: &Address) -> io::Result<Stream> {
     match address {
         Address::Unix(path) => {

@@ -57,7 +57,7 @@ fn call_patiently(session: &mut Session, args: &[&str]) -> Fallible<Value> {
     }
 }
 
-/// A flag that Ctrl-C raises: the walk stops, and what was found is told.
+/// A flag that Ctrl-C raises: the walk stops, and what was found is reported.
 fn stop_flag() -> Fallible<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, flag.clone())

@@ -1,4 +1,4 @@
-//! A server that says what it is told to say.
+//! A server that sends what a test prescribes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -34,7 +34,7 @@ pub(super) fn set_bit(bytes: &mut [u8], offset: u64, on: bool) {
     *byte = if on { *byte | mask } else { *byte & !mask };
 }
 
-/// What BITCOUNT and BITPOS were told of the part to look at.
+/// The arguments of BITCOUNT and BITPOS for the part to look at.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub start: i64,

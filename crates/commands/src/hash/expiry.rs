@@ -294,7 +294,7 @@ fn hpersist(call: &mut Call<'_, '_, '_>) -> Outcome {
 }
 
 /// Replies the times of fields, counted from `base`.
-fn tell_times(call: &mut Call<'_, '_, '_>, base: UnixMs, seconds: bool) -> Outcome {
+fn reply_times(call: &mut Call<'_, '_, '_>, base: UnixMs, seconds: bool) -> Outcome {
     let (key, args) = (call.key(1), call.args);
     if !is_word(args.get(2), "FIELDS") {
         return call.fail(errors::SYNTAX);
@@ -334,7 +334,7 @@ pub const HTTL: Command<Handler> = Command::new(
 );
 
 fn httl(call: &mut Call<'_, '_, '_>) -> Outcome {
-    tell_times(call, call.txn.now(), true)
+    reply_times(call, call.txn.now(), true)
 }
 
 pub const HPTTL: Command<Handler> = Command::new(
@@ -355,7 +355,7 @@ pub const HPTTL: Command<Handler> = Command::new(
 );
 
 fn hpttl(call: &mut Call<'_, '_, '_>) -> Outcome {
-    tell_times(call, call.txn.now(), false)
+    reply_times(call, call.txn.now(), false)
 }
 
 pub const HEXPIRETIME: Command<Handler> = Command::new(
@@ -376,7 +376,7 @@ pub const HEXPIRETIME: Command<Handler> = Command::new(
 );
 
 fn hexpiretime(call: &mut Call<'_, '_, '_>) -> Outcome {
-    tell_times(call, UnixMs(0), true)
+    reply_times(call, UnixMs(0), true)
 }
 
 pub const HPEXPIRETIME: Command<Handler> = Command::new(
@@ -397,5 +397,5 @@ pub const HPEXPIRETIME: Command<Handler> = Command::new(
 );
 
 fn hpexpiretime(call: &mut Call<'_, '_, '_>) -> Outcome {
-    tell_times(call, UnixMs(0), false)
+    reply_times(call, UnixMs(0), false)
 }

@@ -124,7 +124,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let nested = values && call.reply.proto == Protocol::Resp3;
     let (reply, prng) = (&mut *call.reply, &mut *call.prng);
     let (open, mut count) = (reply.defer(), 0);
-    let mut tell = |field: Element<'_>, value: Element<'_>| {
+    let mut write = |field: Element<'_>, value: Element<'_>| {
         if nested {
             reply.array(2);
         }
@@ -140,13 +140,13 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     if wanted < 0 {
         for _ in 0..wanted_count {
             let Some((field, value)) = draws.next(&mut |n| prng.below(n)) else { break };
-            if !tell(field, value) {
+            if !write(field, value) {
                 break;
             }
         }
     } else if wanted_count >= view.len() {
         view.for_each(|field, value| {
-            tell(field, value);
+            write(field, value);
         });
     } else {
         let mut seen = HashSet::new();
@@ -156,7 +156,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         while repeats < repeats_max && (seen.len() as u64) < wanted_count {
             let Some((field, value)) = draws.next(&mut |n| prng.below(n)) else { break };
             if seen.insert(field.to_vec()) {
-                tell(field, value);
+                write(field, value);
             } else {
                 repeats += 1;
             }
@@ -170,7 +170,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         for at in 0..(wanted_count as usize - seen.len()).min(rest.len()) {
             let other = at + prng.below((rest.len() - at) as u64) as usize;
             rest.swap(at, other);
-            tell(rest[at].0, rest[at].1);
+            write(rest[at].0, rest[at].1);
         }
     }
     let len = if values && !nested { count * 2 } else { count };

@@ -1,7 +1,7 @@
 //! The group `hyperloglog`: how many different elements were added, within 0.81 %, in at most 12 KB.
 //!
 //! An element's hash chooses one of 16384 registers and offers it a number: where, in the other bits, the first one
-//! stands. A register keeps the largest number it was offered, and the registers together tell how many different
+//! stands. A register keeps the largest number it was offered, and the registers together estimate how many different
 //! hashes there were. The registers lie in a string, whose bytes are those of Valkey, so that GET and DUMP agree:
 //!
 //! ```text

@@ -144,22 +144,22 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         return done();
     };
     let (reply, prng) = (&mut *call.reply, &mut *call.prng);
-    let (open, mut told) = (reply.defer(), 0);
-    let mut tell = |member: Element<'_>| {
+    let (open, mut written) = (reply.defer(), 0);
+    let mut write = |member: Element<'_>| {
         reply_element(reply, member);
-        told += 1;
+        written += 1;
         !reply.is_in_vain()
     };
     let count = wanted.unsigned_abs();
     if wanted < 0 {
         for _ in 0..count {
-            if !tell(view.random(&mut |n| prng.below(n))) {
+            if !write(view.random(&mut |n| prng.below(n))) {
                 break;
             }
         }
     } else if count >= view.len() {
         view.for_each(|member| {
-            tell(member);
+            write(member);
         });
     } else if count * 3 > view.len() {
         let mut members = Vec::new();
@@ -167,18 +167,18 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         for at in 0..count as usize {
             let other = at + prng.below((members.len() - at) as u64) as usize;
             members.swap(at, other);
-            tell(members[at]);
+            write(members[at]);
         }
     } else {
         let mut seen = HashSet::new();
         while (seen.len() as u64) < count {
             let member = view.random(&mut |n| prng.below(n));
             if seen.insert(member.to_vec()) {
-                tell(member);
+                write(member);
             }
         }
     }
-    call.reply.close_array(open, told);
+    call.reply.close_array(open, written);
     done()
 }
 

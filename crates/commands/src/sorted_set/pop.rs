@@ -207,7 +207,7 @@ fn pop_from_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
     Outcome::Done
 }
 
-/// Takes up to `count` members out of a sorted set that is there, and tells the events. `None`: memory ended.
+/// Takes up to `count` members out of a sorted set that is there, and emits the events. `None`: memory ended.
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, count: u64) -> Option<Vec<(Vec<u8>, f64)>> {
     let edited = call.txn.edit_zset(call.db, key, &call.settings.limits, |edit| {
         let count = count.min(edit.len());

@@ -116,7 +116,7 @@ fn remove_range(
     })
 }
 
-/// Runs `work`, which says how many members it took out, and tells what follows from it.
+/// Runs `work`, which says how many members it took out, and emits what follows from it.
 fn remove(
     call: &mut Call<'_, '_, '_>,
     event: &'static str,

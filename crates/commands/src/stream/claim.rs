@@ -127,7 +127,7 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut log = Log::default();
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
         let mut group = stream.group_mut(name).expect("it was found");
-        let mut tell_last_id = wanted.last_id > group.last_id;
+        let mut records_last_id = wanted.last_id > group.last_id;
         group.last_id = group.last_id.max(wanted.last_id);
         drop(group);
         let created = super::consumer(stream, name, consumer, now_ms);
@@ -139,7 +139,7 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
             if stream.range(id, id).next().is_none() {
                 if let Some(old) = old {
                     forget(stream, name, &key, &old, &mut log);
-                    tell_last_id = false;
+                    records_last_id = false;
                 }
                 continue;
             }
@@ -153,11 +153,11 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
             let deliveries = wanted.deliveries.unwrap_or(counted);
             give(stream, (name, consumer), &key, (id, wanted.delivered_ms, deliveries), now_ms, &mut log);
             reply_claimed(stream, reply, id, wanted.just_id);
-            tell_last_id = false;
+            records_last_id = false;
             claimed += 1;
         }
         reply.close_array(open, claimed);
-        if tell_last_id {
+        if records_last_id {
             let group = stream.group_mut(name).expect("it was found");
             log.push_all(group_id(key.bytes, name, &group));
         }

@@ -56,22 +56,22 @@ fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
     Outcome::Done
 }
 
-/// Tells about the stream at argument 2, which has to be there.
+/// Describes the stream at argument 2, which has to be there.
 fn about(
     call: &mut Call<'_, '_, '_>,
-    tell: impl FnOnce(&mut Reply, StreamView<'_>) -> Result<(), Vec<u8>>,
+    write: impl FnOnce(&mut Reply, StreamView<'_>) -> Result<(), Vec<u8>>,
 ) -> Outcome {
     let key = call.key(2);
     let reply = &mut *call.reply;
-    let told = match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
-        Some(Value::Stream(stream)) => tell(reply, stream),
+    let written = match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
+        Some(Value::Stream(stream)) => write(reply, stream),
         Some(_) => return call.fail(errors::WRONG_TYPE),
         None => {
             let outcome = call.fail(errors::NO_SUCH_KEY);
             return outcome;
         }
     };
-    match told {
+    match written {
         Ok(()) => Outcome::Done,
         Err(error) => call.fail(error),
     }
@@ -242,7 +242,7 @@ fn stream(call: &mut Call<'_, '_, '_>) -> Outcome {
                 edge(reply, "first-entry", stream.range(StreamId::MIN, StreamId::MAX).next());
                 edge(reply, "last-entry", stream.range_back(StreamId::MIN, StreamId::MAX).next());
             }
-            Some(count) => tell_all(reply, stream, if count == 0 { usize::MAX } else { count }),
+            Some(count) => reply_all(reply, stream, if count == 0 { usize::MAX } else { count }),
         }
         Ok(())
     })
@@ -256,7 +256,7 @@ fn edge(reply: &mut Reply, name: &str, entry: Option<StreamEntry<'_>>) {
     }
 }
 
-fn tell_all(reply: &mut Reply, stream: StreamView<'_>, count: usize) {
+fn reply_all(reply: &mut Reply, stream: StreamView<'_>, count: usize) {
     reply.bulk(b"entries");
     reply_entries(reply, stream.range(StreamId::MIN, StreamId::MAX).take(count));
     reply.bulk(b"groups");
@@ -281,12 +281,12 @@ fn tell_all(reply: &mut Reply, stream: StreamView<'_>, count: usize) {
         reply.bulk(b"consumers");
         reply.array(group.consumers().len());
         for (name, consumer) in group.consumers() {
-            tell_consumer(reply, group, name, consumer, count);
+            reply_consumer(reply, group, name, consumer, count);
         }
     }
 }
 
-fn tell_consumer(reply: &mut Reply, group: &ConsumerGroup, name: &[u8], consumer: &Consumer, count: usize) {
+fn reply_consumer(reply: &mut Reply, group: &ConsumerGroup, name: &[u8], consumer: &Consumer, count: usize) {
     reply.map(5);
     reply.bulk(b"name");
     reply.bulk(name);

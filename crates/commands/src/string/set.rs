@@ -189,7 +189,7 @@ fn record_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>,
     }
 }
 
-/// Stores a value and tells the events.
+/// Stores a value and emits the events.
 #[inline]
 pub(super) fn store(
     call: &mut Call<'_, '_, '_>,

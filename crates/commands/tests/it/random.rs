@@ -138,7 +138,7 @@ fn few_keys_are_live() {
 fn no_key_is_live() {
     let mut server = keys(3000, 0, "", ExpiryMode::Delete);
     assert!(ask(&mut server, &["RANDOMKEY"]).is_empty(), "a key that is gone is no answer");
-    // Where nothing may leave an expired one is told, as Valkey does.
+    // Where nothing may leave an expired one is reported, as Valkey does.
     let mut server = keys(3000, 0, "", ExpiryMode::Hide);
     assert_eq!(ask(&mut server, &["RANDOMKEY"]).len(), 1);
 }

@@ -280,8 +280,8 @@ fn digest(world: &World) -> Vec<String> {
 fn stream(ask: &mut dyn FnMut(&[&[u8]]) -> Vec<String>, key: &[u8]) -> Vec<String> {
     let mut all = ask(&[b"XRANGE", key, b"-", b"+"]);
     let info = ask(&[b"XINFO", b"STREAM", key]);
-    let told = ["length", "last-generated-id", "max-deleted-entry-id", "entries-added", "groups"];
-    all.extend(info.windows(2).filter(|pair| told.contains(&pair[0].as_str())).map(|pair| pair.join("=")));
+    let kept = ["length", "last-generated-id", "max-deleted-entry-id", "entries-added", "groups"];
+    all.extend(info.windows(2).filter(|pair| kept.contains(&pair[0].as_str())).map(|pair| pair.join("=")));
     let groups = ask(&[b"XINFO", b"GROUPS", key]);
     for group in groups.chunks(12) {
         let named = |name: &str| group.windows(2).find(|pair| pair[0] == name).map(|pair| pair[1].clone());

@@ -1,4 +1,4 @@
-//! Transcripts: commands, what is answered to each, and what each tells. They were written down beside Valkey 9.1.2.
+//! Transcripts: commands, the reply to each, and what each emits. They were written down beside Valkey 9.1.2.
 //!
 //! ```text
 //! == title                    a new case, from an empty keyspace
@@ -64,7 +64,7 @@ fn what_the_log_gets() {
     // There expired keys leave by themselves.
     cases.retain(|case| !case.steps.iter().any(|step| step.wait_ms > 0));
     assert!(cases.len() > 20, "{}", cases.len());
-    // That several effects of one command arrive together is the stream's promise, and not told by a handler.
+    // That several effects of one command arrive together is the stream's promise, and not emitted by a handler.
     for log in cases.iter_mut().flat_map(|case| &mut case.steps).map(|step| &mut step.log) {
         if log.first().is_some_and(|first| first == "MULTI") {
             (*log).pop();
@@ -136,12 +136,12 @@ fn run(file: &str, case: &Case, proto: Protocol, partitions: usize, wrong: &mut 
             continue;
         }
         let args = words(&step.line);
-        let mut told = Told { now: server.conditions.now, given: args.clone(), ..Told::default() };
+        let mut emitted = Emitted { now: server.conditions.now, given: args.clone(), ..Emitted::default() };
         let mut records = Vec::new();
         let mut log = |db, record: Record<'_>| records.push((db, record.args().iter().collect::<ArgsBuf>()));
-        let reply = shown(&server.run_recorded(args.args(), &mut told, Some(&mut log)));
+        let reply = shown(&server.run_recorded(args.args(), &mut emitted, Some(&mut log)));
         for (db, record) in &records {
-            told.push(*db, &record.args().iter().collect::<Vec<_>>());
+            emitted.push(*db, &record.args().iter().collect::<Vec<_>>());
         }
         let mut compare = |what: &str, ours: &dyn Debug, expected: &dyn Debug| {
             let (ours, expected) = (format!("{ours:?}"), format!("{expected:?}"));
@@ -153,24 +153,24 @@ fn run(file: &str, case: &Case, proto: Protocol, partitions: usize, wrong: &mut 
         if let Some(expected) = &step.reply {
             let other = step.resp3.as_ref().filter(|_| proto == Protocol::Resp3);
             compare("reply", &reply, &other.unwrap_or(expected));
-            compare("events", &told.events, &step.events);
+            compare("events", &emitted.events, &step.events);
             compared += 1;
         }
-        compare("log", &told.log, &step.log);
+        compare("log", &emitted.log, &step.log);
     }
     compared
 }
 
-/// What a command told, as the transcript writes it.
+/// What a command emitted, as the transcript writes it.
 #[derive(Default)]
-struct Told {
+struct Emitted {
     now: UnixMs,
     given: ArgsBuf,
     events: Vec<String>,
     log: Vec<String>,
 }
 
-impl EffectSink for Told {
+impl EffectSink for Emitted {
     fn mask(&self) -> EffectMask {
         EffectMask::ALL
     }
@@ -193,7 +193,7 @@ impl EffectSink for Told {
     }
 }
 
-impl Told {
+impl Emitted {
     fn push(&mut self, db: Db, command: &[&[u8]]) {
         let words: Vec<String> = command.iter().map(|word| self.named(word)).collect();
         self.log.push(format!("{}{}", prefix(db), words.join(" ")));

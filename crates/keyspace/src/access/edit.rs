@@ -261,7 +261,7 @@ impl Partition {
         let key = entry.inline_key().or(root.key.as_deref()).expect("the object has the key");
         let account = Account::of_object(entry, key.len());
         let (before, after) = (account.with_object(&old), account.with_object(&new));
-        table.tell(key, view.tag(spot.index), Some(&before), Some(&after));
+        table.account_change(key, view.tag(spot.index), Some(&before), Some(&after));
         table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
         let mut slot = location.slot;
         let before = slot.record;

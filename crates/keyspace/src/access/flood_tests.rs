@@ -250,10 +250,10 @@ fn walks_and_choices_in_a_flooded_slot() {
         let op = Op::Remove { name: name(number) };
         assert_eq!(run_op(&keyspace, START, &op), Ok(true));
     }
-    let mut told = 0;
-    while snapshot.step(1, &mut |_| told += 1) {}
+    let mut emitted = 0;
+    while snapshot.step(1, &mut |_| emitted += 1) {}
     drop(snapshot);
-    assert_eq!(told, ENTRIES_MAX);
+    assert_eq!(emitted, ENTRIES_MAX);
     let mut evicted = 0;
     while keyspace.evict_one(EvictionPolicy::AllKeysLru, UnixMs(START), &mut prng, &mut NoEffects) {
         evicted += 1;

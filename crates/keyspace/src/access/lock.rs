@@ -151,7 +151,7 @@ impl Keyspace {
         held.check_invariants();
     }
 
-    /// Who is told of the holds of work. Said once.
+    /// What measures the holds of work. Set once.
     pub fn watch_holds(&self, watch: HoldWatch) {
         self.shared.watch.set(watch).expect("it is said once");
     }
@@ -223,7 +223,7 @@ pub struct Held<'k> {
     budget: HoldBudget,
     /// Entries of flushed databases that are to be freed before the client is answered.
     pub(crate) free_afterwards: u64,
-    /// When a lock that another thread had was had at last, as the watch tells time. Only that: a lock that is free takes
+    /// When a lock that another thread had was had at last, by the clock of the watch. Only that: a lock that is free takes
     /// no time.
     locked_at: u64,
 }
@@ -443,7 +443,7 @@ impl<'k> Held<'k> {
     }
 
     /// All keys of a database are others now. Of those that are waited for, the ones are noted that are there at this
-    /// moment, as `is_there` tells, and those whose absence is waited for. Everything is held.
+    /// moment, according to `is_there`, and those whose absence is waited for. Everything is held.
     pub(crate) fn note_all_ready(&mut self, db: Db, is_there: impl Fn(&Partition, &Key<'_>) -> bool) {
         assert!(self.holds_all(), "whole-keyspace work holds the gate");
         for (_, partition) in &self.guards {

@@ -266,7 +266,7 @@ impl Partition {
         self.publish_root(b);
     }
 
-    /// Tells those who watch keys of a database that it is being emptied.
+    /// Flags clients that watch keys of a database: it is being emptied.
     pub fn touch_flushed(&mut self, db: Db, now: UnixMs) {
         let mut watches = std::mem::take(&mut self.followers.watches);
         watches.replace(db, |key| self.presence(db, &self.store.hasher.key(key), now), |_| Presence::Absent);

@@ -68,7 +68,7 @@ impl Partition {
         let grown_page = store.heap.page(page);
         let entry = EntryBytes(grown_page.entry(spot));
         let (tag, new) = (grown_page.tag(spot.index), store.account(entry));
-        table.tell(store.key_of(entry), tag, Some(&old), Some(&new));
+        table.account_change(store.key_of(entry), tag, Some(&old), Some(&new));
         let mut slot = location.slot;
         let before = slot.record;
         slot.record.change_outside(store.body_units(body), store.body_units(grown));

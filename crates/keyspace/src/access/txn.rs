@@ -1,6 +1,6 @@
 //! A transaction: what one command (or one EXEC, one script) may do to the keys whose partitions it holds.
 //!
-//! Every change raises the flags of those who WATCH the key; everything else that follows from a change is told by the
+//! Every change raises the flags of those who WATCH the key; everything else that follows from a change is reported by the
 //! handler as effects.
 
 use crate::access::effect::{EffectSink, EventClass};
@@ -414,7 +414,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         Ok(bytes)
     }
 
-    /// Tells those who watch `key` that it was changed.
+    /// Flags clients that watch `key`: it was changed.
     pub fn touch(&mut self, db: Db, key: &Key<'_>) {
         self.written(db, key);
     }

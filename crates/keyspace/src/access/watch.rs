@@ -117,7 +117,7 @@ impl Watches {
         }
     }
 
-    /// Changes the list of a key, if there is one, by what tells whether none is left of it.
+    /// Changes the list of a key, if there is one, by a function that returns whether none is left of it.
     fn change(&mut self, db: Db, key: &[u8], change: impl FnOnce(&mut List) -> bool) {
         let Some(keys) = self.databases.get_mut(&db) else { return };
         let Some(list) = keys.get_mut(key) else { return };
@@ -153,7 +153,7 @@ impl Watches {
         });
     }
 
-    /// All keys of `db` are replaced at once (FLUSHDB, SWAPDB). `before` and `after` tell how a key stands in the
+    /// All keys of `db` are replaced at once (FLUSHDB, SWAPDB). `before` and `after` say how a key stands in the
     /// world before and after: absent, alive, or past its time.
     pub fn replace(
         &mut self,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An entry has an [`Account`] before it changes and another one after it: the first is taken off and the second added.
-//! Both are read from the entry's bytes. Of an object, whose size its entry does not tell, the root remembers what was
-//! counted last. A change that keeps lengths and form (most overwrites) has equal accounts and is not told at all.
+//! Both are read from the entry's bytes. Of an object, whose size does not follow from its entry, the root remembers what was
+//! counted last. A change that keeps lengths and form (most overwrites) has equal accounts and is not reported at all.
 //!
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 

@@ -138,7 +138,7 @@ impl<'a> EntryBytes<'a> {
     fn is_plain(self) -> bool {
         (SHORT_HEAD..SHORT_VOLATILE_HEAD).contains(&self.0[0])
     }
-    /// Whether the key is this one, where its place is quickly told: of a plain entry, and of a long one with its key.
+    /// Whether the key is this one, where its place is quickly found: of a plain entry, and of a long one with its key.
     /// A no says nothing of the others.
     #[inline(always)]
     pub fn is_seen_to_be(self, key: &[u8]) -> bool {

@@ -19,7 +19,7 @@ pub struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// Tells it from other keys of this process, in all likelihood.
+    /// Distinguishes it from other keys of this process, in all likelihood.
     pub fn identity(&self) -> u64 {
         self.hash
     }

@@ -5,7 +5,7 @@
 //!   handles   id -> where it lies now                       4 B a node; the only reference to it
 //! ```
 //!
-//! Compaction meets a node by its address, reads from its head whose it is, and tells that object to change its table.
+//! Compaction meets a node by its address, reads from its head whose it is, and has that object change its table.
 //! Whatever else refers to a node does so by its id.
 
 use crate::layout::heap::Heap;

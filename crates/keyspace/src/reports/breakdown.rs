@@ -95,7 +95,7 @@ impl Breakdown {
         self.snapshot += partition.snapshot_bytes();
     }
 
-    /// What is told by the arenas and by the keyspace as a whole. What is `used` in pages and blobs may have been given back
+    /// What is class by the arenas and by the keyspace as a whole. What is `used` in pages and blobs may have been given back
     /// since it was counted.
     pub(crate) fn close(&mut self, keyspace: &Keyspace, arenas: &[ArenaStats], used: u64) {
         arenas.iter().for_each(|stats| self.add_arena(stats));
@@ -173,10 +173,10 @@ impl ClassList {
     }
 
     pub fn sorted(self) -> Vec<ClassBreakdown> {
-        let told = |((db, class), sums): ((Db, Class), ClassSums)| {
+        let class = |((db, class), sums): ((Db, Class), ClassSums)| {
             let (kind, encoding) = CLASSES[class.number()];
             ClassBreakdown { db, kind, encoding, sums }
         };
-        self.0.into_iter().map(told).collect()
+        self.0.into_iter().map(class).collect()
     }
 }

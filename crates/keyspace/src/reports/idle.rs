@@ -1,6 +1,6 @@
 //! How long keys have not been used: a histogram of some of them, read from the stamps of their pages.
 //!
-//! Slots are looked at from a place that is drawn, until so many pages were seen: a few thousand keys tell the shape, and the
+//! Slots are looked at from a place that is drawn, until so many pages were seen: a few thousand keys show the shape, and the
 //! time that it takes does not grow with the data. Under an LRU policy a key has its own stamp, else its page's, a lower
 //! bound. Stamps reach back some nine hours.
 

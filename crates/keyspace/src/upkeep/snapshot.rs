@@ -240,7 +240,7 @@ impl Drop for Snapshot<'_> {
     }
 }
 
-/// A snapshot tells what is stored, whether its time has come or not.
+/// A snapshot emits what is stored, whether its time has come or not.
 const ALL_TIMES: UnixMs = UnixMs(i64::MIN);
 
 fn saved_value(form: Form, bytes: &[u8]) -> Value<'_> {
@@ -310,7 +310,7 @@ impl Partition {
         let structure = root.body.structure_mut();
         let done = loop {
             let emit = &mut |part: Part<'_>| walk.emit(SnapshotItem::Part(part));
-            let done = structure.tell_step(&mut self.store, &mut cursor, 1, emit);
+            let done = structure.emit_step(&mut self.store, &mut cursor, 1, emit);
             walk.steps.look(1);
             if done || walk.steps.is_spent() {
                 break done;

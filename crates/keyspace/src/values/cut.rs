@@ -3,7 +3,7 @@
 //! ```text
 //!   before the first change after the cut     chain := a copy of the collection's chain, which shares all of it
 //!   before a block changes                    saved[node] := its bytes, unless the snapshot has seen it
-//!   instead of freeing a block                orphans += node: it stays as it is until it was told
+//!   instead of freeing a block                orphans += node: it stays as it is until it was emitted
 //!   before a large body changes or goes       large[number] := the body, shared
 //!   the walk                                  piece by piece of the cut's chain: what was saved, else what is there
 //! ```
@@ -38,14 +38,14 @@ pub(crate) struct Cut<P> {
     large: BTreeMap<u32, Shared>,
     /// What had been cut off before, and was not freed yet.
     waste: Chain<P>,
-    /// What the walk tells next.
+    /// What the walk emits next.
     next: Option<At>,
     /// The snapshot ended before all was emitted: nothing is saved any more, and what was is dropped in steps.
     is_abandoned: bool,
 }
 
 impl<P: Piece> Cut<P> {
-    /// `waste`: what is to be freed and not to be told.
+    /// `waste`: what is to be freed and not to be emitted.
     pub fn of(chain: &Chain<P>, waste: Chain<P>) -> Cut<P> {
         Cut {
             chain: chain.clone(),
@@ -89,39 +89,39 @@ impl<P: Piece> Cut<P> {
         }
     }
 
-    /// Tells the next piece's bytes as they were. False if there is none left.
-    pub fn tell_next(
+    /// Emits the next piece's bytes as they were. False if there is none left.
+    pub fn emit_next(
         &mut self,
         room: &mut Room<'_>,
         nodes: &mut Nodes,
-        tell: &mut dyn FnMut(&P, &[u8]),
+        emit: &mut dyn FnMut(&P, &[u8]),
     ) -> bool {
         let Some(at) = self.next else { return false };
         self.next = self.chain.next(at);
         let piece = *self.chain.get(at);
         match piece.body() {
             Body::Large(number) => match self.large.remove(&number) {
-                Some(body) => tell(&piece, &body),
-                None => tell(&piece, room.large.get(number)),
+                Some(body) => emit(&piece, &body),
+                None => emit(&piece, room.large.get(number)),
             },
             Body::Node(node) => match self.saved.remove(&node) {
-                Some(bytes) => tell(&piece, &bytes),
-                None => self.tell_live(room, nodes, node, &mut |bytes| tell(&piece, bytes)),
+                Some(bytes) => emit(&piece, &bytes),
+                None => self.emit_live(room, nodes, node, &mut |bytes| emit(&piece, bytes)),
             },
         }
         true
     }
 
-    fn tell_live(
+    fn emit_live(
         &mut self,
         room: &mut Room<'_>,
         nodes: &mut Nodes,
         node: NodeId,
-        tell: &mut dyn FnMut(&[u8]),
+        emit: &mut dyn FnMut(&[u8]),
     ) {
-        debug_assert_ne!(nodes.version(room.heap, node), room.epoch, "it is told once");
+        debug_assert_ne!(nodes.version(room.heap, node), room.epoch, "it is emitted once");
         let size = P::node_bytes(room, nodes, node);
-        tell(room.heap.bytes(nodes.handle(node), size));
+        emit(room.heap.bytes(nodes.handle(node), size));
         if self.orphans.remove(&node) {
             nodes.release(room, node, size);
         } else {
@@ -183,13 +183,13 @@ impl<P: Piece> Cut<P> {
         self.saved.values().map(|bytes| bytes.len() as u64).sum()
     }
 
-    pub fn is_told(&self) -> bool {
+    pub fn is_emitted(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Drops what it has of the chain in steps. True when nothing is left; everything was told.
+    /// Drops what it has of the chain in steps. True when nothing is left; everything was emitted.
     pub fn drop_step(&mut self, groups_max: usize) -> bool {
-        debug_assert!(self.is_told() && self.saved.is_empty() && self.orphans.is_empty());
+        debug_assert!(self.is_emitted() && self.saved.is_empty() && self.orphans.is_empty());
         self.chain.drop_step(groups_max)
     }
 }

@@ -9,7 +9,7 @@
 //! The pages of hashes and sets are the exception to the node's head: they keep the number behind their columns.
 //!
 //! A removed object is **pending free**: it cannot be found any more, and cron frees it, some nodes at a time. One that a
-//! snapshot has yet to tell waits until it has been told.
+//! snapshot has yet to emit waits until it has been emitted.
 
 use crate::accounting::tally::{Class, Tallied};
 use crate::layout::kind::{Encoding, Form, Full};
@@ -58,7 +58,7 @@ pub(crate) trait Structure {
     fn set_saving(&mut self, saving: bool);
     /// Emits about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
     /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all is emitted.
-    fn tell_step(
+    fn emit_step(
         &mut self,
         store: &mut Store,
         cursor: &mut u64,
@@ -144,7 +144,7 @@ pub(crate) struct Root {
     pub key: Option<Box<[u8]>>,
     /// Entries that name it: two for a moment while it is renamed.
     pub references: u8,
-    /// The last snapshot that told it, or saw its birth.
+    /// The last snapshot that emitted it, or saw its birth.
     pub seen: u8,
     /// What it was at the cut of the snapshot under way, once it has changed since.
     pub cut: Option<Outline>,
@@ -365,7 +365,7 @@ impl Objects {
         self.free.push(number);
     }
 
-    /// Notes whether something is to be freed of it, and tells.
+    /// Notes and returns whether something is to be freed of it.
     #[inline]
     pub fn note_untidy(&mut self, number: u32) -> bool {
         let is_untidy = self.get(number).body.structure().is_untidy();

@@ -19,7 +19,7 @@ pub(crate) struct SnapshotState {
     pub slots: Option<RangeInclusive<u16>>,
     /// Entries that were saved before their page changed.
     pub saved: Pile<Saved>,
-    /// Objects whose entries were met or saved, still to be told.
+    /// Objects whose entries were met or saved, still to be emitted.
     pub pending: VecDeque<Pending>,
     /// Fields and members of objects that were saved before their page changed.
     pub fields: HashMap<u32, Pile<SavedField>>,
@@ -27,7 +27,7 @@ pub(crate) struct SnapshotState {
     pub keeping: Pile<u32>,
 }
 
-/// Epochs whose versions may be on pages of a partition at once. One byte tells 256 apart.
+/// Epochs whose versions may be on pages of a partition at once. One byte distinguishes 256.
 pub(crate) const EPOCHS_BEHIND_MAX: u8 = 250;
 
 pub(crate) struct Pending {

@@ -187,7 +187,7 @@ impl SetEdit<'_, '_> {
     /// Adds a member. Returns whether it is new.
     pub fn add(&mut self, member: &[u8]) -> Result<bool, Full> {
         if self.encoding() == Encoding::Hashtable {
-            // The last of the encodings: it stays, and one look tells all.
+            // The last of the encodings: it stays, and one look is enough.
             let now = self.editing.now;
             let (fields, store) = self.fields();
             let added = fields.add(store, member, now)?;

@@ -388,7 +388,7 @@ impl Store {
             let listed = std::mem::replace(&mut fields.listed, NEVER);
             self.field_bounds.remove(&(listed, number));
         }
-        // What the snapshot under way has yet to tell stays.
+        // What the snapshot under way has yet to emit stays.
         let keeps = self.snapshot_needs(self.objects.get(number));
         if !self.objects.release(number, keeps) || keeps {
             return;

@@ -120,7 +120,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What an entry view needs to tell its access stamp and its memory, when asked.
+/// What an entry view needs to report its access stamp and its memory, when asked.
 #[derive(Clone, Copy)]
 struct EntryMeta<'a> {
     store: &'a Store,

@@ -72,7 +72,7 @@ fn change(keyspace: &Keyspace, world: &mut World, prng: &mut Prng, now: i64, fie
 fn change_hash(keyspace: &Keyspace, world: &mut World, prng: &mut Prng, now: i64, fields: u64, name: &[u8]) {
     let existed = world.contains_key(name);
     let entry = world.entry(name.to_vec()).or_insert(Model::Hash(BTreeMap::new()));
-    let Model::Hash(map) = entry else { panic!("names tell the type") };
+    let Model::Hash(map) = entry else { panic!("the name implies the type") };
     let grows = prng.below(3) > 0;
     let edited = txn(keyspace, now, |txn| {
         let key = txn.key(name);
@@ -118,7 +118,7 @@ fn change_hash(keyspace: &Keyspace, world: &mut World, prng: &mut Prng, now: i64
 
 fn change_set(keyspace: &Keyspace, world: &mut World, prng: &mut Prng, now: i64, fields: u64, name: &[u8]) {
     let entry = world.entry(name.to_vec()).or_insert(Model::Set(BTreeSet::new()));
-    let Model::Set(set) = entry else { panic!("names tell the type") };
+    let Model::Set(set) = entry else { panic!("the name implies the type") };
     let (grows, ints) = (prng.below(3) > 0, prng.one_in(3));
     txn(keyspace, now, |txn| {
         let key = txn.key(name);
@@ -277,8 +277,8 @@ fn a_snapshot_is_the_state_at_its_cut() {
         for _ in 0..3 {
             let cut = world.clone();
             let mut snapshot = keyspace.snapshot().expect("none is under way");
-            let (mut told, mut open) = (World::new(), None);
-            while snapshot.step(1 + prng.below(90), &mut |item| take(item, &mut told, &mut open)) {
+            let (mut emitted, mut open) = (World::new(), None);
+            while snapshot.step(1 + prng.below(90), &mut |item| take(item, &mut emitted, &mut open)) {
                 (0..prng.below(8)).for_each(|_| change(&keyspace, &mut world, &mut prng, START, fields));
                 compact(&keyspace, 2);
                 for partition in 0..keyspace.partition_count() as u16 {
@@ -287,14 +287,14 @@ fn a_snapshot_is_the_state_at_its_cut() {
             }
             drop(snapshot);
             assert!(open.is_none());
-            assert_eq!(told, cut, "seed {seed}");
+            assert_eq!(emitted, cut, "seed {seed}");
             keyspace.check_invariants();
         }
         drain(&keyspace, START);
     }
 }
 
-fn take(item: SnapshotItem<'_>, told: &mut World, open: &mut Option<(Bytes, u64)>) {
+fn take(item: SnapshotItem<'_>, emitted: &mut World, open: &mut Option<(Bytes, u64)>) {
     let (key, model) = match item {
         SnapshotItem::Entry(entry) => {
             let model = match entry.value {
@@ -323,25 +323,25 @@ fn take(item: SnapshotItem<'_>, told: &mut World, open: &mut Option<(Bytes, u64)
         }
         SnapshotItem::Part(part) => {
             let (key, _) = open.as_ref().expect("parts come after a beginning");
-            let is_new = match (told.get_mut(key).expect("it was begun"), part) {
+            let is_new = match (emitted.get_mut(key).expect("it was begun"), part) {
                 (Model::Hash(map), Part::Field(field, value, at)) => {
                     map.insert(field.to_vec(), (value.to_vec(), at.map(|at| at.0))).is_none()
                 }
                 (Model::Set(set), Part::Member(member)) => set.insert(member.to_vec()),
                 other => panic!("{other:?}"),
             };
-            assert!(is_new, "an element is told once");
+            assert!(is_new, "an element is emitted once");
             return;
         }
         SnapshotItem::End => {
             let (key, len) = open.take().expect("it was begun");
-            let told = match &told[&key] {
+            let emitted = match &emitted[&key] {
                 Model::Hash(map) => map.len(),
                 Model::Set(set) => set.len(),
             };
-            assert_eq!(told as u64, len);
+            assert_eq!(emitted as u64, len);
             return;
         }
     };
-    assert!(told.insert(key, model).is_none(), "an entry is told once");
+    assert!(emitted.insert(key, model).is_none(), "an entry is emitted once");
 }

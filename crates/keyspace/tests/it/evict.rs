@@ -287,7 +287,7 @@ fn random_eviction_is_uniform() {
 
 /// Watched keys that are evicted count as changed, those that were past their time anyway do not.
 #[test]
-fn eviction_tells_watchers() {
+fn eviction_flags_watchers() {
     use std::sync::Arc;
     let keyspace = keyspace(1, 1, 1 << 30, 25);
     for (expiry, dirty) in [(None, true), (Some(START + 1000), true), (Some(START - 1), false)] {

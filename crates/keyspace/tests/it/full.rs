@@ -187,7 +187,7 @@ fn a_snapshot_needs_no_room() {
         let cut = dump(&world.keyspace);
         let keyspace = &world.keyspace;
         let mut snapshot = keyspace.snapshot().expect("none is under way");
-        let mut told = 0;
+        let mut emitted = 0;
         let mut more = true;
         while more {
             more = snapshot.step(20, &mut |item| {
@@ -198,7 +198,7 @@ fn a_snapshot_needs_no_room() {
                     Value::Int(int) => assert_eq!(*stored, Stored::Int(int)),
                     other => assert_eq!(stored.text(), Stored::of(other).text()),
                 }
-                told += 1;
+                emitted += 1;
             });
             for _ in 0..10 {
                 let op = Op::random(&mut world.prng, &world.shape, START);
@@ -208,7 +208,7 @@ fn a_snapshot_needs_no_room() {
             }
         }
         drop(snapshot);
-        assert_eq!(told, cut.len(), "round {round}");
+        assert_eq!(emitted, cut.len(), "round {round}");
         world.check();
     }
     flush_and_check(&world.keyspace, START);

@@ -6,19 +6,19 @@ use isotherm_stdx::Prng;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a walk has told so far, as it was told.
+/// What a walk has emitted so far, as it was emitted.
 #[derive(Default)]
-struct Told {
+struct Emitted {
     state: State,
 }
 
-impl Told {
+impl Emitted {
     fn take(&mut self, item: SnapshotItem<'_>) {
         let SnapshotItem::Entry(entry) = item else { panic!("these tests store strings only") };
         let value = Stored::of(entry.value);
         let name = (entry.db.0, entry.key.to_vec());
         let old = self.state.insert(name, (value, entry.expiry.map(|at| at.0)));
-        assert!(old.is_none(), "an entry is told once");
+        assert!(old.is_none(), "an entry is emitted once");
     }
 }
 
@@ -123,9 +123,9 @@ impl<'k> Disturber<'k> {
     fn check_snapshot(&mut self, items_max: u64, disturbances: u64) {
         let cut = dump(self.keyspace);
         let mut snapshot = self.keyspace.snapshot().expect("none is under way");
-        let mut told = Told::default();
+        let mut emitted = Emitted::default();
         let mut step = 0;
-        while snapshot.step(items_max, &mut |entry| told.take(entry)) {
+        while snapshot.step(items_max, &mut |entry| emitted.take(entry)) {
             (0..self.prng.below(disturbances + 1)).for_each(|_| self.disturb());
             if step % 64 == 0 {
                 assert!(self.keyspace.snapshot().is_none(), "one snapshot at a time");
@@ -135,8 +135,8 @@ impl<'k> Disturber<'k> {
             }
             step += 1;
         }
-        assert_eq!(told.state.len(), cut.len());
-        assert!(told.state == cut, "what was told is the state at the cut");
+        assert_eq!(emitted.state.len(), cut.len());
+        assert!(emitted.state == cut, "what was emitted is the state at the cut");
         assert!(!snapshot.step(1, &mut |_| unreachable!("it is over")));
     }
 }
@@ -147,9 +147,9 @@ impl Disturber<'_> {
         let cut = dump(self.keyspace);
         let mut snapshot = self.keyspace.snapshot().expect("none is under way");
         self.run(op);
-        let mut told = Told::default();
-        while snapshot.step(u64::MAX, &mut |entry| told.take(entry)) {}
-        assert!(told.state == cut, "what was told is the state before {op:?}");
+        let mut emitted = Emitted::default();
+        while snapshot.step(u64::MAX, &mut |entry| emitted.take(entry)) {}
+        assert!(emitted.state == cut, "what was emitted is the state before {op:?}");
     }
 }
 
@@ -249,7 +249,7 @@ fn versions_wrap() {
     keyspace.check_invariants();
 }
 
-/// Snapshots that end early leave versions behind, more of them than a byte can tell apart: those that follow are still
+/// Snapshots that end early leave versions behind, more of them than a byte can distinguish: those that follow are still
 /// the state at their cut.
 #[test]
 fn versions_of_snapshots_that_ended_early() {
@@ -288,12 +288,12 @@ fn a_range_of_slots() {
         let is_meant = |name: &Name| slots.contains(&isotherm_keyspace::Slot::of_key(&name.1).get());
         let cut: State = dump(&keyspace).into_iter().filter(|(name, _)| is_meant(name)).collect();
         let mut snapshot = keyspace.snapshot_of(slots.clone()).expect("none is under way");
-        let mut told = Told::default();
-        while snapshot.step(1 + disturber.prng.below(30), &mut |item| told.take(item)) {
+        let mut emitted = Emitted::default();
+        while snapshot.step(1 + disturber.prng.below(30), &mut |item| emitted.take(item)) {
             (0..disturber.prng.below(20)).for_each(|_| disturber.disturb());
         }
         drop(snapshot);
-        assert!(told.state == cut, "slots {slots:?} as they were at the cut");
+        assert!(emitted.state == cut, "slots {slots:?} as they were at the cut");
         keyspace.check_invariants();
     }
     disturber.check_snapshot(17, 4);
@@ -322,20 +322,20 @@ fn compaction_meets_a_flushed_database() {
     }
     let cut = dump(&keyspace);
     let mut snapshot = keyspace.snapshot().expect("none is under way");
-    let mut told = Told::default();
-    assert!(snapshot.step(3, &mut |entry| told.take(entry)));
+    let mut emitted = Emitted::default();
+    assert!(snapshot.step(3, &mut |entry| emitted.take(entry)));
     run_op(&keyspace, START, &Op::Flush { db: Some(0) }).expect("it needs no room");
     run_op(&keyspace, START, &Op::Swap { a: 0, b: 1 }).expect("it needs no room");
     compact(&keyspace, 200);
     put(1, count / 2);
     compact(&keyspace, 200);
-    assert!(snapshot.step(5, &mut |entry| told.take(entry)));
+    assert!(snapshot.step(5, &mut |entry| emitted.take(entry)));
     run_op(&keyspace, START, &Op::Flush { db: None }).expect("it needs no room");
     compact(&keyspace, 200);
     keyspace.check_invariants();
-    while snapshot.step(7, &mut |entry| told.take(entry)) {}
+    while snapshot.step(7, &mut |entry| emitted.take(entry)) {}
     drop(snapshot);
-    assert!(told.state == cut);
+    assert!(emitted.state == cut);
     keyspace.free_all();
     keyspace.check_invariants();
     assert_eq!(live_bytes(&keyspace), 0);
@@ -343,7 +343,7 @@ fn compaction_meets_a_flushed_database() {
 
 /// A large body is shared with the snapshot, not copied; an edit in place still leaves the snapshot its own.
 #[test]
-fn large_values_are_told_as_they_were() {
+fn large_values_are_emitted_as_they_were() {
     let keyspace = keyspace(1, 1, 1 << 30, 6);
     let name: Name = (0, b"{tag}large".into());
     let old = vec![1u8; if MIRI { 5000 } else { 300_000 }];
@@ -361,13 +361,13 @@ fn large_values_are_told_as_they_were() {
             let mut snapshot = keyspace.snapshot().expect("none is under way");
             run_op(&keyspace, START, first).expect("there is room");
             run_op(&keyspace, START, &edit(3, 8)).expect("there is room");
-            let mut told = 0;
+            let mut emitted = 0;
             while snapshot.step(1, &mut |item| {
                 let SnapshotItem::Entry(entry) = item else { panic!("it is a string") };
-                told += 1;
+                emitted += 1;
                 assert_eq!(entry.value, Value::Bytes(&expected));
             }) {}
-            assert_eq!(told, 1);
+            assert_eq!(emitted, 1);
         }
     }
     flush_and_check(&keyspace, START);
@@ -445,7 +445,7 @@ impl Replay {
 }
 
 /// Writers at full speed in several threads: the snapshot holds of each of them exactly a prefix of its ops, the one
-/// that its counter tells. Compaction, ageing and expiry run too.
+/// that its counter shows. Compaction, ageing and expiry run too.
 #[test]
 #[cfg_attr(miri, ignore = "it runs against the clock")]
 fn threads_write_while_it_is_walked() {
@@ -488,20 +488,20 @@ fn threads_write_while_it_is_walked() {
 }
 
 fn check_threaded_snapshot(keyspace: &Keyspace, replays: &mut [Replay], items_max: u64) {
-    let mut told = Told::default();
+    let mut emitted = Emitted::default();
     let mut snapshot = keyspace.snapshot().expect("none is under way");
-    while snapshot.step(items_max, &mut |entry| told.take(entry)) {
+    while snapshot.step(items_max, &mut |entry| emitted.take(entry)) {
         std::thread::yield_now();
     }
     drop(snapshot);
     for replay in replays {
-        let done = match told.state.get(&counter(replay.writer)) {
+        let done = match emitted.state.get(&counter(replay.writer)) {
             Some((Stored::Int(done), _)) => *done,
             _ => 0,
         };
         let shape = shape_of(replay.writer);
         let mine = shape.first_db..shape.first_db + shape.databases;
-        let mine: State = told
+        let mine: State = emitted
             .state
             .iter()
             .filter(|(name, _)| mine.contains(&name.0))
@@ -509,6 +509,6 @@ fn check_threaded_snapshot(keyspace: &Keyspace, replays: &mut [Replay], items_ma
             .collect();
         let expected = at_time(replay.advance_to(done).clone(), START);
         assert_eq!(mine.len(), expected.len());
-        assert!(mine == expected, "of writer {} exactly the first {done} ops are told", replay.writer);
+        assert!(mine == expected, "of writer {} exactly the first {done} ops are emitted", replay.writer);
     }
 }

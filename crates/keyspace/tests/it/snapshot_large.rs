@@ -1,4 +1,4 @@
-//! A snapshot of large collections of every type is the state at its cut, whatever is done to them while they are told;
+//! A snapshot of large collections of every type is the state at its cut, whatever is done to them while they are emitted;
 //! and what it keeps meanwhile follows what was written, not how large they are.
 
 use crate::support::*;
@@ -104,20 +104,20 @@ fn dump_facts(keyspace: &Keyspace) -> Facts {
     facts
 }
 
-/// What a walk has told.
+/// What a walk has emitted.
 #[derive(Default)]
-struct Told {
+struct Emitted {
     facts: Facts,
     open: Option<(Vec<u8>, Outline)>,
 }
 
-impl Told {
+impl Emitted {
     fn take(&mut self, item: SnapshotItem<'_>) {
         match item {
             SnapshotItem::Entry(entry) => {
                 assert!(self.open.is_none(), "a collection comes in one piece");
                 let old = self.facts.insert(entry.key.to_vec(), facts_of(entry.value));
-                assert!(old.is_none(), "an entry is told once");
+                assert!(old.is_none(), "an entry is emitted once");
             }
             SnapshotItem::Begin { key, outline, .. } => {
                 assert!(self.open.is_none() && !self.facts.contains_key(key));
@@ -395,7 +395,7 @@ fn drain(keyspace: &Keyspace) {
 }
 
 #[test]
-fn large_collections_are_told_as_they_were() {
+fn large_collections_are_emitted_as_they_were() {
     for seed in 0..if cfg!(miri) { 1 } else { 4 } {
         let keyspace = keyspace(if seed % 2 == 0 { 1 } else { 8 }, 1, 256 << 20, seed as u8);
         let mut writer = Writer::new(&keyspace, seed, ELEMENTS);
@@ -403,9 +403,9 @@ fn large_collections_are_told_as_they_were() {
         for round in 0..if cfg!(miri) { 1 } else { 3 } {
             let cut = dump_facts(&keyspace);
             let mut snapshot = keyspace.snapshot().expect("none is under way");
-            let (mut told, mut step) = (Told::default(), 0);
+            let (mut emitted, mut step) = (Emitted::default(), 0);
             let items_max = [60, 300, 900][round];
-            while snapshot.step(items_max, &mut |item| told.take(item)) {
+            while snapshot.step(items_max, &mut |item| emitted.take(item)) {
                 (0..writer.prng.below(3)).for_each(|_| writer.disturb());
                 if step % 500 == 0 {
                     keyspace.check_invariants();
@@ -413,13 +413,13 @@ fn large_collections_are_told_as_they_were() {
                 step += 1;
             }
             drop(snapshot);
-            assert!(told.open.is_none());
-            assert!(told.facts.keys().eq(cut.keys()), "seed {seed}: every key is told");
+            assert!(emitted.open.is_none());
+            assert!(emitted.facts.keys().eq(cut.keys()), "seed {seed}: every key is emitted");
             for (key, facts) in &cut {
                 let key = String::from_utf8_lossy(key);
                 assert!(
-                    told.facts[key.as_bytes()] == *facts,
-                    "seed {seed}: {key} is told as it was at the cut"
+                    emitted.facts[key.as_bytes()] == *facts,
+                    "seed {seed}: {key} is emitted as it was at the cut"
                 );
             }
             keyspace.check_invariants();
@@ -456,12 +456,12 @@ fn a_snapshot_that_ends_early_is_forgotten() {
         }
         let cut = dump_facts(&keyspace);
         let mut snapshot = keyspace.snapshot().expect("none is under way");
-        let mut told = Told::default();
-        while snapshot.step(500, &mut |item| told.take(item)) {
+        let mut emitted = Emitted::default();
+        while snapshot.step(500, &mut |item| emitted.take(item)) {
             writer.disturb();
         }
         drop(snapshot);
-        assert!(told.facts == cut, "seed {seed}: as it was at the cut");
+        assert!(emitted.facts == cut, "seed {seed}: as it was at the cut");
         drain(&keyspace);
     }
 }
@@ -541,10 +541,10 @@ fn what_is_kept_follows_what_was_written() {
         txn(&keyspace, START, |txn| assert!(txn.remove(Db(0), &txn.key(&key_of(kind, 0)))));
     }
     assert_eq!(keyspace.snapshot_bytes(), kept);
-    let mut told = Told::default();
-    while snapshot.step(50, &mut |item| told.take(item)) {}
+    let mut emitted = Emitted::default();
+    while snapshot.step(50, &mut |item| emitted.take(item)) {}
     drop(snapshot);
-    assert!(told.facts == cut, "everything is told as it was at the cut");
+    assert!(emitted.facts == cut, "everything is emitted as it was at the cut");
     assert_eq!(keyspace.snapshot_bytes(), 0);
     drain(&keyspace);
 }

@@ -17,7 +17,7 @@ fn filled(partitions: usize) -> Keyspace {
     keyspace
 }
 
-/// Everything that a survey tells.
+/// Everything that a survey reports.
 fn all(survey: &mut Survey<'_, '_>) -> String {
     let (breakdown, arenas) = survey.breakdown();
     assert_eq!(breakdown.arena_bytes(), arenas.iter().map(|stats| stats.live_bytes).sum::<u64>());
@@ -49,16 +49,16 @@ fn a_busy_partition_stops_only_the_report() {
     std::thread::scope(|scope| {
         let mut busy = Held::new(&keyspace);
         busy.acquire(Want::One(PARTITIONS / 2));
-        let (tell, told) = mpsc::channel();
+        let (sender, started) = mpsc::channel();
         let report = scope.spawn({
             let keyspace = &keyspace;
             move || {
                 let mut held = Held::new(keyspace);
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 all(&mut Survey::new(&mut held))
             }
         });
-        told.recv().unwrap();
+        started.recv().unwrap();
         for round in 0..100 {
             for number in (0..PARTITIONS).filter(|number| *number != PARTITIONS / 2) {
                 let mut held = Held::new(&keyspace);

@@ -219,7 +219,7 @@ fn a_flushed_database_is_freed_in_steps() {
     }
 }
 
-/// Collections that leave together are freed in later steps, and removed ones that a snapshot has yet to tell are not
+/// Collections that leave together are freed in later steps, and removed ones that a snapshot has yet to emit are not
 /// looked at again and again.
 #[test]
 fn removed_collections_are_freed_in_steps() {
@@ -236,7 +236,7 @@ fn removed_collections_are_freed_in_steps() {
     let snapshot = keyspace.snapshot().expect("there is none yet");
     assert_eq!(expire_all(&keyspace, START + 2_000, 250, 1_000).expired, many);
     let before = steps::looked();
-    assert!(!keyspace.free_step(0, 100), "the snapshot has not told them");
+    assert!(!keyspace.free_step(0, 100), "the snapshot has not emitted them");
     assert!(steps::looked() - before <= 64);
     drop(snapshot);
     let (mut freed, mut nodes_max) = (0, 1);

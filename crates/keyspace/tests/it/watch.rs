@@ -272,8 +272,9 @@ impl World {
             let watcher = Arc::clone(&self.clients[at].watcher);
             for (name, expired) in self.clients[at].watched.clone() {
                 let is_over = !expired && self.is_stale(&name);
-                let told = self.txn(|txn| txn.watched_key_expired(Db(name.0), &txn.key(&name.1), &watcher));
-                assert_eq!(told, is_over);
+                let is_expired =
+                    self.txn(|txn| txn.watched_key_expired(Db(name.0), &txn.key(&name.1), &watcher));
+                assert_eq!(is_expired, is_over);
             }
         }
     }

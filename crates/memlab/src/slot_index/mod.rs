@@ -119,7 +119,7 @@ fn table(options: &Options) -> Fallible<Vec<Table>> {
             let (used, rss, nodes) = measure(&variants, allocator, map, options)?;
             row.extend([used, rss].map(bytes));
             if map.case == "radix-third" && allocator == variants.names()[0] {
-                table.notes.push(told_nodes(nodes, options));
+                table.notes.push(nodes_note(nodes, options));
             }
         }
         table.row(row);
@@ -168,7 +168,7 @@ fn check_digits(variants: &Variants) -> Fallible {
     }
 }
 
-fn told_nodes(nodes: f64, options: &Options) -> String {
+fn nodes_note(nodes: f64, options: &Options) -> String {
     let keys = in_first_third(options.scale.of(DRAWN));
     let slots = u64::from(FIRST_THIRD) + 1;
     let expected = expected_nodes(slots, keys / slots);
@@ -203,7 +203,7 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
             let mut list = SkipList::new(count);
             let before = meter::held();
             Ids::new(SEED, count, SlotsBy::Crc).for_each(|(slot, id)| list.insert(slot, &id));
-            meter::held().tell_since(before, count, &mut figures);
+            meter::held().add_since(before, count, &mut figures);
             figures.add("nodes", list.len() as f64);
         }
         "radix-tree" | "radix-third" => {
@@ -218,14 +218,14 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
                 key[2..].copy_from_slice(&id);
                 tree.insert(&key);
             }
-            meter::held().tell_since(before, tree.keys(), &mut figures);
+            meter::held().add_since(before, tree.keys(), &mut figures);
             figures.add("nodes", tree.nodes() as f64);
         }
         "digits" => {
             let mut tree = RadixTree::new(count as usize * 5 / 4);
             let before = meter::held();
             (0..count).for_each(|number| tree.insert(format!("{number:06}").as_bytes()));
-            meter::held().tell_since(before, tree.keys(), &mut figures);
+            meter::held().add_since(before, tree.keys(), &mut figures);
             figures.add("nodes", tree.nodes() as f64);
         }
         "one-table" | "linked" | "per-slot" => {
@@ -241,7 +241,7 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
                 let hash = u64::from_le_bytes(id[..8].try_into().expect("8 of 32 bytes"));
                 tables.insert(slot, scramble(hash));
             }
-            meter::held().tell_since(before, count, &mut figures);
+            meter::held().add_since(before, count, &mut figures);
             figures.add("nodes", tables.len() as f64);
         }
         other => return Err(format!("no map called '{other}'")),

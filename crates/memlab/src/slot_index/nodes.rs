@@ -1,6 +1,6 @@
 //! The nodes of a model: blocks of exactly the size that the C structure asks malloc for, known by number.
 //!
-//! A pointer inside a node takes 8 bytes, as it does in C, and holds the number. Where the blocks are is told by a table
+//! A pointer inside a node takes 8 bytes, as it does in C, and holds the number. A table says where the blocks are,
 //! that is touched before measuring begins, so it is in no figure.
 
 pub const POINTER: usize = 8;

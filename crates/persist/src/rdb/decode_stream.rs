@@ -231,7 +231,7 @@ fn sort_consumers(consumers: &mut Vec<Consumer>, pending: &mut [Pending]) -> Res
     Ok(())
 }
 
-/// How many entries had been added up to `id`, as far as the stream can still tell: what a group has read that comes
+/// How many entries had been added up to `id`, as far as the stream still knows: what a group has read that comes
 /// from a server which did not count.
 fn entries_before(stream: &RdbStream, id: StreamId) -> i64 {
     let added = stream.entries_added as i64;

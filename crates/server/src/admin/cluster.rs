@@ -1,4 +1,4 @@
-//! CLUSTER and its relatives where there is no cluster: what a lone server can tell of slots, and the words by which a
+//! CLUSTER and its relatives where there is no cluster: what a lone server can report of slots, and the words by which a
 //! client learns that there is none (valkey-cli sends READONLY before it looks for big keys, and goes on only if it is
 //! refused).
 

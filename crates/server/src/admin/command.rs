@@ -1,4 +1,4 @@
-//! COMMAND and its subcommands: what the declarations say, told to clients.
+//! COMMAND and its subcommands: what the declarations say, for clients.
 
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;

@@ -1,4 +1,4 @@
-//! HOTKEYS: the keys that are used most, as far as sampled commands tell.
+//! HOTKEYS: the keys that are used most, as far as sampled commands show.
 //!
 //! The words are those of Redis 8.6 where they mean the same. It has to be started there, measures for a while and adds up
 //! time and bytes of a key; here it goes on all the time and counts uses, so there is nothing to start or to stop.

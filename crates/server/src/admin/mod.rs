@@ -47,7 +47,7 @@ pub struct AdminCall<'c> {
     pub exec: &'c mut Exec,
     /// Who of this worker listens to what.
     pub audience: &'c mut Audience,
-    /// Inside EXEC, what the system says if a command of it tells that.
+    /// Inside EXEC, what the system says if a command of it reports that.
     pub facts: Option<&'c Facts>,
     /// EXEC runs others.
     pub handlers: &'c [Option<AdminHandler>],

@@ -1,4 +1,4 @@
-//! The configuration: what the process was told at start, and what CONFIG SET changed since.
+//! The configuration: what the process was started with, and what CONFIG SET changed since.
 //!
 //! ```text
 //! table   one declaration per parameter: name, alias, type, range, default, what it does

@@ -101,7 +101,7 @@ impl Config {
         self.flag(BG_THREAD)
     }
 
-    pub fn tells_allocator_stats(&self) -> bool {
+    pub fn logs_allocator_stats(&self) -> bool {
         const STATS_AT_EXIT: Id = id("allocator-stats-at-exit");
         self.flag(STATS_AT_EXIT)
     }
@@ -269,7 +269,7 @@ impl Config {
         bytes.map(|bytes| bytes.max(CLIENT_MEMORY_BYTES_MIN))
     }
 
-    /// Whether the log tells nothing that clients say of themselves.
+    /// Whether the log omits what clients say of themselves.
     pub fn hides_user_data(&self) -> bool {
         const HIDE_USER_DATA_FROM_LOG: Id = id("hide-user-data-from-log");
         self.flag(HIDE_USER_DATA_FROM_LOG)
@@ -382,13 +382,13 @@ impl Config {
 
     // ---- supervision ----
 
-    /// systemd may be told about this process, if it asks.
+    /// systemd is notified about this process, if it asks.
     pub fn supervised_by_systemd(&self) -> bool {
         const SUPERVISED: Id = id("supervised");
         matches!(value::word(SUPERVISED_MODE, self.number(SUPERVISED)), "systemd" | "auto")
     }
 
-    /// It has to be told.
+    /// It has to be notified.
     pub fn demands_systemd(&self) -> bool {
         const SUPERVISED: Id = id("supervised");
         value::word(SUPERVISED_MODE, self.number(SUPERVISED)) == "systemd"

@@ -36,7 +36,7 @@ impl Pump {
         self.author = author;
     }
 
-    /// Which events are to be told from now on.
+    /// Which events are emitted from now on.
     pub fn listen(&mut self, events: Events) {
         self.events = events;
         self.mask = if events.any() { EffectMask::EVENTS } else { EffectMask::NONE };
@@ -45,21 +45,21 @@ impl Pump {
     /// A batch is over, and its replies are not written yet. Nothing is held.
     #[inline]
     pub fn flush(&mut self) {
-        self.tell_readers();
+        self.post_stale();
         self.broadcast();
     }
 
     /// Posts the changed keys to the workers whose clients have read them. The partitions of the batch may still be held: a
     /// client that waits in one of their lists hears of the change before it can leave that list.
     #[inline]
-    pub fn tell_readers(&mut self) {
+    pub fn post_stale(&mut self) {
         if !self.stale.is_empty() {
             let node = self.node;
-            self.stale.drain(..).for_each(|stale| node.trackers.tell_stale(&node.mail, self.worker, stale));
+            self.stale.drain(..).for_each(|stale| node.trackers.post_stale(&node.mail, self.worker, stale));
         }
     }
 
-    /// Those who have named prefixes are told. There may be very many prefixes: nothing is held.
+    /// Sessions that have named prefixes are notified. There may be very many prefixes: nothing is held.
     #[inline]
     pub fn broadcast(&mut self) {
         if !self.changes.is_empty() {

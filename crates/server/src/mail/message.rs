@@ -65,7 +65,7 @@ pub enum WorkerMessage {
     Changes(Arc<Changes>),
     /// All keys have left.
     Flushed,
-    /// This one is told in the place of another.
+    /// This one is notified in the place of another.
     Redirected {
         token: usize,
         id: u64,

@@ -1,5 +1,5 @@
 //! What only the system knows of this process: resident memory, processor time. Read from /proc, each once, when a report
-//! asks for the first time; or all of it ahead (`ask`), for a transaction that will tell it while it holds its locks.
+//! asks for the first time; or all of it ahead (`ask`), for a transaction that will report it while it holds its locks.
 
 use std::cell::OnceCell;
 
@@ -13,7 +13,7 @@ pub struct Facts {
     cpu: OnceCell<Cpu>,
     control_cpu: OnceCell<Cpu>,
     control_cpu_seconds: OnceCell<f64>,
-    /// `None` inside where the kernel does not tell.
+    /// `None` inside where the kernel does not report.
     resident: OnceCell<Option<Resident>>,
     kernel: OnceCell<Kernel>,
 }

@@ -206,7 +206,7 @@ impl Drop for Working {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn seconds_and_resets_are_told_apart() {
+    fn seconds_and_resets_are_distinguished() {
         let stats = crate::observe::stats::Stats::new(2, 3);
         let hold = |thread: usize, cause, is_gate, ticks| {
             let (line, tags) = (stats.thread(thread).holds.line(cause, is_gate), stats.holds.tags());

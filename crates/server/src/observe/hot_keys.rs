@@ -13,7 +13,7 @@
 use isotherm_keyspace::Db;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Keys of a worker that are told apart.
+/// Keys of a worker that are distinguished.
 const LINES: usize = 120;
 /// Of a longer name its beginning is kept: it is found by its hash.
 pub const NAME_BYTES_MAX: usize = 96;
@@ -45,7 +45,7 @@ struct Table {
 #[derive(Default)]
 pub struct HotKeys(Mutex<Table>);
 
-/// A use of a key: its hash tells it from others, its time is its share of its command's.
+/// A use of a key: its hash distinguishes it from others, its time is its share of its command's.
 #[derive(Clone, Copy)]
 pub struct Use<'a> {
     pub db: Db,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_told_apart() {
+    fn long_names_are_distinguished() {
         let keys = HotKeys::default();
         let name = vec![b'x'; 1000];
         for (hash, times) in [(1, 5), (2, 3)] {

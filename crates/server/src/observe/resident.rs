@@ -43,7 +43,7 @@ const STACK_TOP_BYTES: usize = 16 << 10;
 
 static STACKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Tells where this thread's stack is: called once, near its top.
+/// Records where this thread's stack is: called once, near its top.
 pub fn note_stack() {
     let here = 0u8;
     STACKS.lock().unwrap_or_else(PoisonError::into_inner).push(&raw const here as usize);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_touched_is_found_and_belongs_to_its_owner() {
         note_stack();
-        let before = resident(&[]).expect("this kernel tells");
+        let before = resident(&[]).expect("this kernel reports it");
         let block = vec![1u8; 32 << 20];
         let after = resident(&[]).expect("it still does");
         // Other tests give memory back meanwhile.

@@ -59,7 +59,7 @@ impl Sampler {
         if counts_slots || is_sample {
             let mut positions = std::mem::take(&mut self.positions);
             positions.clear();
-            // A command whose keys cannot be told has failed.
+            // A command whose keys cannot be found has failed.
             let _ = key_positions(timed.command.spec, timed.args, &mut positions);
             if let Some((at, _)) = positions.first().filter(|_| counts_slots) {
                 let counters = stats.slots.of(Slot::of_key(timed.args.get(*at)));

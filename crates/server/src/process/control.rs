@@ -221,7 +221,7 @@ impl Control {
     // ---- the end ----
 
     fn end(&self) {
-        supervisor::tell("STOPPING=1\n");
+        supervisor::notify("STOPPING=1\n");
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()
         {
@@ -233,7 +233,7 @@ impl Control {
                 log::warning(format!("Error removing the unix socket file: {error}"));
             }
         }
-        if self.node.config.tells_allocator_stats() {
+        if self.node.config.logs_allocator_stats() {
             log::notice(format!("Allocator statistics at exit:\n{}", allocator::report(Format::Text)));
         }
         log::warning("Isotherm is now ready to exit, bye bye...");

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use crate::process::start_options::Environment;
 
-/// Tells the second process that it is the second.
+/// Marks the second process as the second.
 const MARK: &str = "ISOTHERM_DETACHED";
 
 /// Whether this is the process in the background.

@@ -127,12 +127,12 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     if let Err(why) = allocator::return_freed_pages(node.config.returns_freed_pages()) {
         log::warning(format!("Background purging unavailable, freed memory is returned late: {why}"));
     }
-    start_options::tell();
+    start_options::log_options();
     for listener in node.process.listeners.lock().iter() {
         let kind = if listener.is_unix() { "unix" } else { "tcp" };
         log::notice(format!("Ready to accept connections {kind}"));
     }
-    supervisor::tell("STATUS=Ready to accept connections\nREADY=1\n");
+    supervisor::notify("STATUS=Ready to accept connections\nREADY=1\n");
     Ok(control)
 }
 

@@ -39,23 +39,23 @@ const ARENA_PER_WORKER: Id = id("jemalloc-arena-per-worker");
 
 /// What this process was started with.
 #[derive(Default, PartialEq, Eq, Debug)]
-struct Told {
+struct Given {
     /// From the configuration.
     options: String,
     /// The user's `MALLOC_CONF`, which follows.
     users: String,
 }
 
-impl Told {
-    fn from_environment() -> Told {
+impl Given {
+    fn from_environment() -> Given {
         let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        Told::read(read(MARK), read(VARIABLE))
+        Given::read(read(MARK), read(VARIABLE))
     }
 
-    fn read(mark: Option<String>, variable: Option<String>) -> Told {
+    fn read(mark: Option<String>, variable: Option<String>) -> Given {
         match mark.as_deref().and_then(|mark| mark.split_once(';')) {
-            Some((options, users)) => Told { options: options.into(), users: users.into() },
-            None => Told { options: String::new(), users: variable.unwrap_or_default() },
+            Some((options, users)) => Given { options: options.into(), users: users.into() },
+            None => Given { options: String::new(), users: variable.unwrap_or_default() },
         }
     }
 
@@ -72,9 +72,9 @@ pub type Environment = Vec<(&'static str, String)>;
 /// What the process has to be started again with, if the configuration asks for other options than it was started with.
 pub fn environment(config: &Config) -> Option<Environment> {
     allocator::options()?;
-    let told = Told::from_environment();
+    let given = Given::from_environment();
     let options = options_of(config);
-    (options != told.options).then(|| Told { options, ..told }.environment())
+    (options != given.options).then(|| Given { options, ..given }.environment())
 }
 
 /// "narenas:2,tcache_max:4096": those that are not at their defaults.
@@ -102,15 +102,15 @@ fn names(conf: &str, option: &str) -> bool {
 
 /// Says what was not understood; the rest of the configuration is applied, or corrected.
 pub fn apply(config: &Config) {
-    let told = Told::from_environment();
+    let given = Given::from_environment();
     for complaint in allocator::complaints() {
         log::warning(format!("{VARIABLE}: {complaint}"));
     }
     if let Some(options) = allocator::options() {
-        correct(config, &options, &told.users);
-        apply_decay(config, &told.users);
-        if !told.options.is_empty() && !told.users.is_empty() {
-            log::notice(format!("{VARIABLE} overrides the configuration: '{}'", told.users));
+        correct(config, &options, &given.users);
+        apply_decay(config, &given.users);
+        if !given.options.is_empty() && !given.users.is_empty() {
+            log::notice(format!("{VARIABLE} overrides the configuration: '{}'", given.users));
         }
     } else if let Some(vain) = in_vain(config) {
         log::warning(format!("No effect, as this server was built with {}: {vain}", allocator::name()));
@@ -118,7 +118,7 @@ pub fn apply(config: &Config) {
 }
 
 /// Once everything is in force.
-pub fn tell() {
+pub fn log_options() {
     match shown() {
         options if options.is_empty() => log::notice(format!("Allocator {}", allocator::name())),
         options => log::notice(format!("Allocator {}: {options}", allocator::name())),
@@ -197,19 +197,19 @@ mod tests {
     #[test]
     fn the_environment_of_the_second_start() {
         let check = |mark: Option<&str>, variable: Option<&str>, options: &str, users: &str| {
-            let told = Told::read(mark.map(str::to_string), variable.map(str::to_string));
-            assert_eq!(told, Told { options: options.into(), users: users.into() });
-            let again = told.environment();
+            let given = Given::read(mark.map(str::to_string), variable.map(str::to_string));
+            assert_eq!(given, Given { options: options.into(), users: users.into() });
+            let again = given.environment();
             // The second start reads what the first has written.
-            assert_eq!(Told::read(Some(again[1].1.clone()), Some(again[0].1.clone())), told);
+            assert_eq!(Given::read(Some(again[1].1.clone()), Some(again[0].1.clone())), given);
         };
         check(None, None, "", "");
         check(None, Some("narenas:3"), "", "narenas:3");
         check(Some("narenas:2;"), Some("narenas:2"), "narenas:2", "");
         check(Some("narenas:2;tcache:false"), Some("narenas:2,tcache:false"), "narenas:2", "tcache:false");
         check(Some("no mark"), Some("narenas:3"), "", "narenas:3");
-        let told = Told { options: "narenas:2".into(), users: "tcache:false".into() };
-        assert_eq!(told.environment()[0].1, "narenas:2,tcache:false");
+        let given = Given { options: "narenas:2".into(), users: "tcache:false".into() };
+        assert_eq!(given.environment()[0].1, "narenas:2,tcache:false");
     }
 
     #[test]

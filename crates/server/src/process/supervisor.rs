@@ -19,7 +19,7 @@ pub fn find(config: &Config) {
     }
     // Asked once, at start.
     let _ = SOCKET.set(socket);
-    tell("STATUS=Isotherm is loading...\n");
+    notify("STATUS=Isotherm is loading...\n");
 }
 
 pub fn is_there() -> bool {
@@ -27,7 +27,7 @@ pub fn is_there() -> bool {
 }
 
 /// Says something to the supervisor, if there is one.
-pub fn tell(message: &str) {
+pub fn notify(message: &str) {
     let Some(Some(name)) = SOCKET.get() else { return };
     if let Err(error) = send(name, message) {
         log::warning(format!("systemd supervision error: {}", crate::process::listeners::os_text(&error)));

@@ -4,7 +4,7 @@
 //!   begin        lap          lap          lap
 //!     |-- GET ----|--- SET ----|--- GET ----|        the end of one command is the beginning of the next
 //! ```
-//! The wall clock is read when the millisecond that it showed last is over, as told by the TSC: at most a thousand times
+//! The wall clock is read when the millisecond that it showed last is over by the TSC: at most a thousand times
 //! a second, however many commands run. A step of the wall clock is noticed within that millisecond.
 
 use isotherm_stdx::UnixMs;

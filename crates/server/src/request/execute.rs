@@ -244,7 +244,7 @@ impl Exec {
     /// that come those who have named prefixes, since there may be very many; the replies come behind both.
     #[inline]
     pub fn release(&mut self) {
-        self.pump.tell_readers();
+        self.pump.post_stale();
         self.held.release();
         self.pump.broadcast();
         self.meter.settle();

@@ -231,7 +231,7 @@ impl Entry {
 }
 
 /// What may take memory may add a key. What writes and takes none removes or shortens, or is about expiry; of what takes
-/// some, the declared flags tell what makes a value longer (APPEND) from what writes over it (SET). A small collection changes
+/// some, the declared flags distinguish what makes a value longer (APPEND) from what writes over it (SET). A small collection changes
 /// its length with nearly every change.
 fn intent_of(spec: &Spec) -> Intent {
     let (writes, adds) = (spec.flags.has(Flags::WRITE), spec.flags.has(Flags::DENYOOM));
@@ -243,7 +243,7 @@ fn intent_of(spec: &Spec) -> Intent {
 
 fn is_measured(spec: &Spec, locks: Locks) -> bool {
     match locks {
-        // What a handler locks by itself is told by the keyspace.
+        // What a handler locks by itself is reported by the keyspace.
         Locks::None | Locks::Each => false,
         Locks::All | Locks::Queue => true,
         Locks::One | Locks::Keys => !spec.flags.has(Flags::FAST) && !spec.is_constant_time(),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn words_tell_names_apart() {
+    fn words_distinguish_names() {
         let names =
             ["a", "aa", "aba", "aaa", "abca", "abcda", "get", "getset", "incrbyfloat", "incrbyfloats"];
         for a in names {

@@ -38,7 +38,7 @@ const AGE_STEPS_MAX: usize = 100;
 /// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be given back
 /// again, and copying 2 MB takes as long as moving thousands of objects.
 const ROUNDS_PER_COLLAPSE: u32 = 16;
-/// An allocator that does not give back what was freed is told to when so much was, and a sixteenth of what there was.
+/// An allocator that does not give back what was freed is asked to when so much was, and a sixteenth of what there was.
 const FREED_BYTES_MIN: u64 = 16 << 20;
 const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often rates are sampled.

@@ -58,7 +58,7 @@ impl Inner {
     }
 
     /// The line of a command.
-    pub fn tell_monitors(&mut self, line: &[u8]) {
+    pub fn send_to_monitors(&mut self, line: &[u8]) {
         for token in self.dispatcher.audience.monitors().to_vec() {
             let connection = self.connections[token].as_ref();
             // A line is a reply to MONITOR, and no push.
@@ -98,7 +98,7 @@ impl Inner {
             }
             self.check_output(&mut connection);
             self.account(&mut connection);
-            // No event tells that the socket takes more once everything is written: what was stopped by that runs in
+            // No event reports that the socket takes more once everything is written: what was stopped by that runs in
             // this turn, behind the messages.
             if connection.unrun && !connection.is_stopped() {
                 self.again.push(token);

@@ -16,7 +16,7 @@
 //! | idle for two seconds | what lies there, so mostly none                                                |
 //! | busy, with less      | what the fullest moment needed, once that was less than half                   |
 //!
-//! Idle is told in whole seconds by CLIENT LIST, and so it is here.
+//! Idle is reported in whole seconds by CLIENT LIST, and so it is here.
 
 use std::collections::TryReserveError;
 use std::sync::atomic::Ordering;
@@ -56,13 +56,13 @@ impl Connection {
     }
 
     /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if that is unknown. How much
-    /// was asked for is told if there is no memory for it.
+    /// was asked for is reported if there is no memory for it.
     pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
         let kept = self.input.len();
         if (STEP_BYTES_MIN..usize::MAX).contains(&wanted_bytes) {
             self.sends = Sends::Large;
         }
-        // Who wants much tells all of it: the last step goes to the end, so that requests of one length take the same.
+        // For a large request all of it is asked for: the last step goes to the end, so that requests of one length take the same.
         let is_last = (STEP_BYTES_MIN..=kept + GROWN_BYTES_MIN).contains(&wanted_bytes);
         let doubled = (kept + STEP_BYTES_MIN).next_power_of_two().max(GROWN_BYTES_MIN);
         let more = if is_last { wanted_bytes } else { doubled - kept };

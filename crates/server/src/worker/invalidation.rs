@@ -1,4 +1,4 @@
-//! What sessions that track are told: that keys have changed, or that all have left.
+//! What sessions that track are sent: that keys have changed, or that all have left.
 //!
 //! ```text
 //! RESP3                       >2 invalidate [k]
@@ -19,8 +19,8 @@ use crate::session::{Attention, ClientShared, Seen};
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Inner {
-    /// Sessions that have read a key are told that it has changed.
-    pub fn tell_stale(&mut self, key: &[u8], ids: &[u64], author: Author) {
+    /// Sessions that have read a key are notified that it has changed.
+    pub fn send_stale(&mut self, key: &[u8], ids: &[u64], author: Author) {
         let body = body_of([key].into_iter());
         for &id in ids {
             let Some(token) = self.dispatcher.audience.tracker(id) else { continue };
@@ -37,8 +37,8 @@ impl Inner {
         self.write_said_if_much();
     }
 
-    /// Sessions with a prefix are told what has changed under it.
-    pub fn tell_changes(&mut self, changes: &Changes) {
+    /// Sessions with a prefix are notified of what has changed under it.
+    pub fn send_changes(&mut self, changes: &Changes) {
         for (prefix, tokens) in self.dispatcher.audience.prefixes() {
             let keys: Vec<_> =
                 changes.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix)).collect();
@@ -64,7 +64,7 @@ impl Inner {
     }
 
     /// All sessions that track are notified that all keys have left.
-    pub fn tell_flushed(&mut self) {
+    pub fn send_flushed(&mut self) {
         for token in self.dispatcher.audience.trackers() {
             let Some(connection) = &self.connections[token] else { continue };
             let mut null = Reply::new(connection.session.proto);
@@ -73,8 +73,8 @@ impl Inner {
         }
     }
 
-    /// One of ours is told in the place of another.
-    pub fn tell_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
+    /// One of ours is notified in the place of another.
+    pub fn send_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
         let connection = self.connections.get(token).and_then(Option::as_ref);
         let Some(session) = connection.map(|connection| &connection.session).filter(|its| its.id() == id)
         else {
@@ -107,7 +107,7 @@ impl Inner {
         }
         match self.node.clients.get(redirect).filter(|target| !is_leaving(target)) {
             Some(target) if target.worker == session.shared.worker => {
-                self.tell_redirected(target.token.load(Ordering::Acquire), redirect, body);
+                self.send_redirected(target.token.load(Ordering::Acquire), redirect, body);
             }
             Some(target) => {
                 let token = target.token.load(Ordering::Acquire);

@@ -182,11 +182,11 @@ impl Worker {
                 }
                 WorkerMessage::Fetched(ticket) => self.inner.fetched(ticket),
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
-                WorkerMessage::Line(line) => self.inner.tell_monitors(&line),
-                WorkerMessage::Stale { key, ids, author } => self.inner.tell_stale(&key, &ids, author),
-                WorkerMessage::Changes(changes) => self.inner.tell_changes(&changes),
-                WorkerMessage::Flushed => self.inner.tell_flushed(),
-                WorkerMessage::Redirected { token, id, body } => self.inner.tell_redirected(token, id, &body),
+                WorkerMessage::Line(line) => self.inner.send_to_monitors(&line),
+                WorkerMessage::Stale { key, ids, author } => self.inner.send_stale(&key, &ids, author),
+                WorkerMessage::Changes(changes) => self.inner.send_changes(&changes),
+                WorkerMessage::Flushed => self.inner.send_flushed(),
+                WorkerMessage::Redirected { token, id, body } => self.inner.send_redirected(token, id, &body),
             }
         }
         self.inner.write_said();
@@ -332,7 +332,7 @@ impl Inner {
     }
 
     /// Runs what a stopped connection has kept, and lets it read again: also if it is stopped again and waits for a key,
-    /// for no further event tells of an end that was met while nothing was read.
+    /// for no further event reports an end that was met while nothing was read.
     fn run_kept(&mut self, connection: &mut Connection) {
         self.run_unrun(connection);
         if connection.readable && !connection.is_deaf() && !connection.reads_too_little() {

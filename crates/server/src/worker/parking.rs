@@ -18,7 +18,7 @@
 //! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged moves it.
 //! For messages there is none at all: the worker whose delivery makes the difference posts `WorkerMessage::Drained`.
 //!
-//! A connection in a queue is not read. The event that tells of its end comes once, so it is noted (`Phase::Ended`): a
+//! A connection in a queue is not read. The event that reports its end comes once, so it is noted (`Phase::Ended`): a
 //! client that has left during a pause is closed, and its command dropped, as Valkey does. What it had sent under
 //! backpressure is run, for in Valkey it would have been.
 //!
@@ -243,7 +243,7 @@ impl Inner {
 
     fn expect_pause_end(&mut self) {
         let left_ms = (self.node.pause.end_ms() - unix_now().0).max(1);
-        // A pause may be as long as the clock can tell: it is looked at again before that.
+        // A pause may be as long as the clock can hold: it is looked at again before that.
         const LEFT_MS_MAX: i64 = 24 * 3600 * 1000;
         let left = Duration::from_millis(left_ms.min(LEFT_MS_MAX) as u64);
         self.parking.expect_end(Instant::now() + left);

@@ -42,8 +42,8 @@ fn check_used(client: &mut Client, map: &BTreeMap<String, i64>, when: &str) {
     assert_eq!(parts, map["total"], "{when}: the parts are the whole: {map:#?}");
     let info = client.ask("INFO memory");
     let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<i64>().ok());
-    let used = used.expect("used_memory is told");
-    // A thread may have told meanwhile what it knew alone.
+    let used = used.expect("used_memory is reported");
+    // A thread may have added its own counts meanwhile.
     assert!((map["used"] - used).abs() <= 64 << 10, "{when}: used_memory is {used}: {map:#?}");
     let unbooked_max = UNBOOKED_BYTES_MAX + map["used"] / UNBOOKED_SHARE_MAX;
     assert!(map["unbooked"].abs() <= unbooked_max, "{when}: {map:#?}");
@@ -156,7 +156,7 @@ fn every_byte_is_accounted_for() {
 
 /// What is said of types is what was stored.
 #[test]
-fn types_and_encodings_are_told_apart() {
+fn types_and_encodings_are_distinguished() {
     let server = Server::start(&[]);
     let mut client = server.client();
     client.check("SET number 12345", "+OK\r\n");

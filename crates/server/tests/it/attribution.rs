@@ -1,4 +1,4 @@
-//! Who takes the memory, as MEMORY PREFIXES, TOP and DIFF and the histograms of INFO tell it.
+//! Who takes the memory, as MEMORY PREFIXES, TOP and DIFF and the histograms of INFO report it.
 
 use crate::common;
 use crate::common::{Client, Server, encode};
@@ -40,7 +40,7 @@ fn many(client: &mut Client, count: usize, request: &str) {
 }
 
 #[test]
-fn sizes_are_told_as_redis_does() {
+fn sizes_are_reported_as_redis_does() {
     let server = Server::with_workers(2, &[]);
     let mut client = server.client();
     lines(&mut client, "keysizes", &[]);
@@ -107,10 +107,10 @@ fn prefixes_have_shares() {
     let (user, cart) = (row(&reply, "user"), row(&reply, "cart"));
     assert!(user.len() > cart.len(), "{reply}");
     for (part, keys) in [(user, 8000), (cart, 4000), (row(&reply, "without"), 1000)] {
-        let (told, error) = (number(part, "keys"), number(part, "keys-error"));
-        assert!((told - keys).abs() <= 2 * error && error < keys, "{told} +- {error} is {keys}");
+        let (reported, error) = (number(part, "keys"), number(part, "keys-error"));
+        assert!((reported - keys).abs() <= 2 * error && error < keys, "{reported} +- {error} is {keys}");
         let bytes = number(part, "$5\r\nbytes");
-        assert!(bytes > 5 * told && bytes < 60 * told, "{bytes} for {told}");
+        assert!(bytes > 5 * reported && bytes < 60 * reported, "{bytes} for {reported}");
     }
     assert!(cart.contains("ttl-percent\r\n$3\r\n100\r\n"), "{cart}");
     // user:1, user:1*: 1 + 10 + 100 + 1000.

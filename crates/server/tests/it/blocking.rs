@@ -372,7 +372,7 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
 
 /// A try that finds nothing for its client meets a key whose time has come. A client that waits for that key learns of it.
 #[test]
-fn a_key_that_expires_in_a_try_is_told() {
+fn a_key_that_expires_in_a_try_is_reported() {
     let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
     let (mut client, mut reader, mut member) = (server.client(), server.client(), server.client());
     client.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK\r\n");

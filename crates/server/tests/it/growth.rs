@@ -1,6 +1,6 @@
 //! Growth is measured, of the server's own commands: one that takes many channels, patterns, keys, ids or names, or waits for
 //! them, looks at 17 times as much for 16 times as many, at most. As `crates/commands/tests/it/growth.rs` does it for data
-//! commands, over a socket: DEBUG STEPS tells what the one worker has looked at.
+//! commands, over a socket: DEBUG STEPS shows what the one worker has looked at.
 //!
 //! A scene that counts less than one look an item would not notice a loop that grows: it fails, and its loop needs a
 //! `steps::note`.

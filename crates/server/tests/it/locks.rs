@@ -123,6 +123,6 @@ fn long_holds_are_events() {
     assert!(client.ask("LATENCY HISTORY lock").starts_with("*1\r\n*2\r\n:"));
     assert!(client.ask("LATENCY LATEST").contains("$4\r\nlock\r\n"));
     let report = client.ask("LATENCY DOCTOR");
-    assert!(report.contains("lock: 1 latency spikes") && report.contains("INFO locks tells"), "{report}");
+    assert!(report.contains("lock: 1 latency spikes") && report.contains("INFO locks shows"), "{report}");
     client.check("LATENCY RESET lock", ":1\r\n");
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 const OK: &str = "+OK\r\n";
 
 #[test]
-fn it_ends_when_told() {
+fn it_ends_at_a_signal() {
     for signal in ["TERM", "INT"] {
         let mut server = Server::with_workers(2, &["--pidfile", "server.pid"]);
         let pid = std::fs::read_to_string(server.folder.join("server.pid")).unwrap();

@@ -1,4 +1,4 @@
-//! What the server tells of slots and of the keys that are used most.
+//! What the server reports of slots and of the keys that are used most.
 
 use crate::common::{Client, Server, encode};
 
@@ -20,7 +20,7 @@ fn stats(client: &mut Client, slot: u16) -> String {
 }
 
 #[test]
-fn slots_tell_their_keys_and_bytes() {
+fn slots_report_their_keys_and_bytes() {
     for workers in [1, 4] {
         let server = Server::with_workers(workers, &[]);
         let mut client = server.client();
@@ -49,7 +49,7 @@ fn slots_tell_their_keys_and_bytes() {
 }
 
 #[test]
-fn slots_tell_what_commands_cost() {
+fn slots_report_what_commands_cost() {
     let server = Server::with_workers(2, &[]);
     let (mut client, mut other) = (server.client(), server.client());
     client.check("SET a 1", OK);

@@ -95,7 +95,7 @@ fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<LongDouble> {
         match (byte as char).to_digit(16) {
             Some(digit) => {
                 digits += 1;
-                // Beyond 124 bits a digit only tells whether the number is exact.
+                // Beyond 124 bits a digit only shows whether the number is exact.
                 if mantissa >> 120 == 0 {
                     mantissa = (mantissa << 4) | u128::from(digit);
                     exponent -= if point { 4 } else { 0 };

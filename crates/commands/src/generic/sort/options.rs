@@ -1,4 +1,4 @@
-//! What SORT is told: order, limit, patterns, where to.
+//! The arguments of SORT: order, limit, patterns, where to.
 
 use crate::call::is_word;
 use isotherm_resp::{Args, errors};

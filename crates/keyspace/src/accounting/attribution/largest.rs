@@ -7,7 +7,7 @@
 //! ```
 //! A key enters when its rank is above the threshold, and is taken off when a rank of the least or more leaves: one
 //! comparison for all others. Ranks are coarse so that a list which grows element by element does not come here each time, and hold
-//! the tag so that among keys of one size only one of some hundred is taken for the smallest. The sizes that are told are
+//! the tag so that among keys of one size only one of some hundred is taken for the smallest. The sizes that are reported are
 //! looked up for a report.
 //!
 //! What takes less than 4 KB is never listed: small keys change their grade with every element, and where all are small,

@@ -1,4 +1,4 @@
-//! Who takes the memory: which prefixes of keys, which single keys. Told every change of an entry that changes its size or
+//! Who takes the memory: which prefixes of keys, which single keys. Updated by every change of an entry that changes its size or
 //! whether it has an expiry, under the lock of its partition; kept for the whole keyspace, at a fixed size.
 //!
 //! ```text

@@ -10,7 +10,7 @@
 //! ```
 //! Whether a key is in the sample depends on its name, so its coming and its going are both seen or both not. A prefix
 //! that had a line from its first key on is off only by the sample; one that got it later also by what the sketch was off
-//! then. Both are told as one error: two standard deviations of the sample, three of the sketch.
+//! then. Both are reported as one error: two standard deviations of the sample, three of the sketch.
 
 use super::largest::{grade, grade_bytes};
 use super::sketch::{SKETCH_BYTES, Sketch};
@@ -505,7 +505,7 @@ mod tests {
             note(&prefixes, &format!("session:{number}"), None, Some(101));
             note(&prefixes, &format!("bare{number}"), None, Some(30));
         }
-        // One that is larger than all others together is not left to chance, nor is its growth told each time.
+        // One that is larger than all others together is not left to chance, nor is its growth reported each time.
         note(&prefixes, "blob:1", None, Some(1 << 30));
         note(&prefixes, "blob:1", Some(1 << 30), Some((1 << 30) + 1000));
         let report = prefixes.report(1).expect("it counts");

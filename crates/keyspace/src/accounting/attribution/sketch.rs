@@ -1,11 +1,11 @@
-//! What prefixes without a line of their own take together: enough to tell when one of them has become large.
+//! What prefixes without a line of their own take together: enough to detect when one of them has become large.
 //!
 //! ```text
 //!   3 rows of 512 cells; a prefix has one cell in each row, and a sign       (a count sketch)
 //!   cell   [bytes i64][keys i32][volatile i32]        16 B x 1536 = 24.6 KB
 //! ```
 //! Everything that a prefix takes is added to its cells under its sign. Others' share in a cell has either sign, so it is 0
-//! in the mean, and its spread is told by the row itself: the root of the sum of its squares, over the root of 512. The
+//! in the mean, and its spread follows from the row itself: the root of the sum of its squares, over the root of 512. The
 //! middle one of three rows is the estimate. Adding and taking off commute: what was put in comes out again.
 
 use super::prefixes::Sums;

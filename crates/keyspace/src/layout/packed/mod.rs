@@ -1,4 +1,4 @@
-//! A small collection as a byte string: elements in a row, with a byte in front that tells what each one is.
+//! A small collection as a byte string: elements in a row, with a byte in front that says what each one is.
 //!
 //! ```text
 //!   [head u8][count u16 if the head says 127][tag x count, or x stride][data ...]
@@ -312,7 +312,7 @@ impl<'a> Packed<'a> {
         if self.uniform {
             return self.offset_by_rows(index);
         }
-        // From the nearer end; a long string tells its length only from in front.
+        // From the nearer end; the length of a long string stands only in front.
         let behind = &self.tags[index..];
         if behind.len() < index && !behind.contains(&LONG_TAG) {
             return self.data.len() - sum_fixed(behind);

@@ -28,7 +28,7 @@ pub(crate) const HEADER_BYTES: usize = 8;
 pub(crate) const ENTRIES_MAX: usize = 248;
 /// The largest size class that fits the class byte: 252 x 32.
 pub(crate) const PAGE_BYTES_MAX: usize = 8064;
-/// The longest entry that the len column can tell.
+/// The longest entry that the len column can hold.
 pub(crate) const ENTRY_BYTES_MAX: usize = 254;
 
 /// What the owner takes in a page that has one.

@@ -160,7 +160,7 @@ impl Table {
                 record.keys += 1;
             }
             Some(old) => {
-                self.tell(key.bytes, tag, Some(&old.account), Some(&account));
+                self.account_change(key.bytes, tag, Some(&old.account), Some(&account));
                 if let Some(body) = old.body {
                     record.change_outside(store.body_units(body), 0);
                     self.timed_hashes -= u64::from(store.is_timed(body));
@@ -258,7 +258,7 @@ impl Table {
         for spot in view.spots().filter(|spot| dead[spot.index]) {
             let entry = EntryBytes(view.entry(spot));
             let tag = view.tag(spot.index);
-            self.tell(store.key_of(entry), tag, Some(&store.account(entry)), None);
+            self.account_change(store.key_of(entry), tag, Some(&store.account(entry)), None);
             bodies.extend(entry.body());
             gone += 1;
         }
@@ -311,7 +311,7 @@ impl Table {
         let before = location.slot.record;
         self.put_bytes(store, location, key, draft.as_bytes(), now)?;
         let new = store.account(EntryBytes(draft.as_bytes()));
-        self.tell(key.bytes, tag_of(key.hash), Some(&old), Some(&new));
+        self.account_change(key.bytes, tag_of(key.hash), Some(&old), Some(&new));
         let record = &mut location.slot.record;
         record.volatile = record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
         if let Some(at) = expiry {
@@ -337,7 +337,7 @@ impl Table {
     // ---- what is counted ----
 
     /// An entry with this key has come, has gone, or is another now.
-    pub fn tell(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
+    pub fn account_change(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
         self.count_change(key, tag, old, new);
     }
 

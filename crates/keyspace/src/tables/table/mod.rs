@@ -48,7 +48,7 @@ pub(crate) struct Table {
     pub sizes: Sizes,
     /// No other table ever has it.
     pub number: u32,
-    /// Told apart by snapshots, whatever SWAPDB does to its number.
+    /// Distinguished by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::layout::kind::Db,
     /// It was flushed.
     is_flushed: bool,

@@ -41,9 +41,9 @@ pub(crate) struct Fields {
     is_set: bool,
     /// The bound under which the store lists it for the active cycle.
     pub listed: u32,
-    /// A snapshot has yet to tell it: pages are saved before they change.
+    /// A snapshot has yet to emit it: pages are saved before they change.
     pub saving: bool,
-    /// Where a freeing or telling walk goes on.
+    /// Where a freeing or emitting walk goes on.
     next_page: u32,
 }
 
@@ -372,7 +372,7 @@ impl Fields {
         put.map(|(page, _)| page)
     }
 
-    /// Has to be called before a page changes: a snapshot that has not told it yet gets its entries first.
+    /// Has to be called before a page changes: a snapshot that has not emitted it yet gets its entries first.
     fn before_change(&self, store: &mut Store, page: Handle) {
         if self.saving && store.heap.page(page).version() != store.snapshot.version() {
             let mut saved = std::mem::take(store.snapshot.fields_of(self.number));

@@ -58,8 +58,8 @@ impl Fields {
         moved != handle
     }
 
-    /// Tells the fields of one page as they are.
-    fn tell_page(&self, store: &Store, page: Handle, visit: &mut dyn FnMut(Field<'_>)) {
+    /// Emits the fields of one page as they are.
+    fn emit_page(&self, store: &Store, page: Handle, visit: &mut dyn FnMut(Field<'_>)) {
         let view = store.heap.page(page);
         view.spots().for_each(|spot| visit(field_of(store, view.entry(spot))));
     }
@@ -175,7 +175,7 @@ impl Structure for Fields {
     }
 
     /// The cursor is the next page: a page changes its number only by a split or a merge, which save it.
-    fn tell_step(
+    fn emit_step(
         &mut self,
         store: &mut Store,
         cursor: &mut u64,
@@ -183,7 +183,7 @@ impl Structure for Fields {
         visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
         let (epoch, is_set) = (store.snapshot.version(), self.is_set);
-        let mut tell = |field: Field<'_>| {
+        let mut emit = |field: Field<'_>| {
             let name = Element::Bytes(field.name);
             visit(match is_set {
                 true => Part::Member(name),
@@ -192,7 +192,7 @@ impl Structure for Fields {
         };
         for _ in 0..nodes_max {
             if let Some(some) = store.snapshot.take_fields(self.number) {
-                some.iter().for_each(|saved| tell(saved.field()));
+                some.iter().for_each(|saved| emit(saved.field()));
                 continue;
             }
             let index = *cursor as u32;
@@ -202,7 +202,7 @@ impl Structure for Fields {
             if let (Some(page), _) = directory::get(&store.heap, &self.record, index)
                 && store.heap.page(page).version() != epoch
             {
-                self.tell_page(store, page, &mut tell);
+                self.emit_page(store, page, &mut emit);
                 page::set_version(store.heap.page_mut(page), epoch);
             }
             *cursor += 1;

@@ -1,4 +1,4 @@
-//! A list as it was at the cut of a snapshot: its `crate::values::cut::Cut`, as long as it has yet to be told.
+//! A list as it was at the cut of a snapshot: its `crate::values::cut::Cut`, as long as it has yet to be emitted.
 
 use super::block::{self, Block};
 use super::{List, Piece};
@@ -22,7 +22,7 @@ impl Cuttable for Piece {
 }
 
 impl List {
-    /// A snapshot has yet to tell the list as it is now, or no longer.
+    /// A snapshot has yet to emit the list as it is now, or no longer.
     pub fn keep_cut(&mut self, saving: bool) {
         if !saving && let Some(cut) = &mut self.cut {
             cut.abandon();
@@ -59,9 +59,9 @@ impl List {
         self.cut.as_mut().is_some_and(|cut| cut.keeps(room, &self.nodes, piece.body()))
     }
 
-    /// Tells the next elements of the list as it was at the cut, some `pieces_max` blocks of them. True when that was
+    /// Emits the next elements of the list as it was at the cut, some `pieces_max` blocks of them. True when that was
     /// all.
-    pub fn tell_cut(
+    pub fn emit_cut(
         &mut self,
         room: &mut Room<'_>,
         pieces_max: usize,
@@ -70,7 +70,7 @@ impl List {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");
         for _ in 0..pieces_max {
-            let told = cut.tell_next(room, &mut self.nodes, &mut |piece, bytes| match piece {
+            let emitted = cut.emit_next(room, &mut self.nodes, &mut |piece, bytes| match piece {
                 Piece::Large { .. } => {
                     visit(Part::Node { alone: true });
                     visit(Part::Item(Element::Bytes(bytes)));
@@ -81,7 +81,7 @@ impl List {
                     block.cells().for_each(|cell| visit(Part::Item(block.element(cell))));
                 }
             });
-            if !told && cut.drop_step(64) {
+            if !emitted && cut.drop_step(64) {
                 self.keep_cut(false);
                 return true;
             }

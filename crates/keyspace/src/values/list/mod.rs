@@ -92,7 +92,7 @@ pub(crate) struct List {
     listpack_bytes: u64,
     /// What OBJECT ENCODING reports: a quicklist (see `view`).
     quick: bool,
-    /// The list as it was when the snapshot under way began, if that has yet to tell it.
+    /// The list as it was when the snapshot under way began, if that has yet to emit it.
     cut: Option<Box<Cut<Piece>>>,
 }
 

@@ -462,14 +462,14 @@ impl Structure for List {
         self.keep_cut(saving);
     }
 
-    fn tell_step(
+    fn emit_step(
         &mut self,
         store: &mut Store,
         _: &mut u64,
         nodes_max: usize,
         visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
-        self.tell_cut(&mut room_of(store), nodes_max, visit)
+        self.emit_cut(&mut room_of(store), nodes_max, visit)
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {

@@ -1,4 +1,4 @@
-//! A block of a stream: the names of the fields once, then entry after entry, each told by its difference to the one
+//! A block of a stream: the names of the fields once, then entry after entry, each stored as its difference to the one
 //! before.
 //!
 //! ```text

@@ -16,10 +16,10 @@ use crate::layout::nodes::{NodeId, Nodes, Room};
 use crate::values::cut::{Body, Cut, Piece as Cuttable};
 use std::sync::Arc;
 
-/// Ids that are told for one node of the walk's budget.
+/// Ids that are emitted for one node of the walk's budget.
 const IDS_PER_NODE: usize = 64;
 
-/// What a snapshot tells of a stream, in this order.
+/// What a snapshot emits of a stream, in this order.
 #[derive(Clone, Copy, Debug)]
 pub enum StreamPart<'a> {
     /// Its entries follow.
@@ -56,7 +56,7 @@ pub(super) struct StreamCut {
     walk: Walk,
 }
 
-/// What is told next.
+/// What is emitted next.
 enum Walk {
     Blocks,
     State,
@@ -81,7 +81,7 @@ impl Cuttable for Piece {
 }
 
 impl Stream {
-    /// A snapshot has yet to tell the stream as it is now, or no longer.
+    /// A snapshot has yet to emit the stream as it is now, or no longer.
     pub fn keep_cut(&mut self, saving: bool) {
         if !saving && let Some(cut) = &mut self.cut {
             cut.blocks.abandon();
@@ -121,8 +121,8 @@ impl Stream {
         self.cut.as_mut().is_some_and(|cut| cut.blocks.keeps(room, &self.nodes, piece.body()))
     }
 
-    /// Tells what comes next of the stream as it was at the cut, some `nodes_max` blocks of it. True when that was all.
-    pub fn tell_cut(
+    /// Emits what comes next of the stream as it was at the cut, some `nodes_max` blocks of it. True when that was all.
+    pub fn emit_cut(
         &mut self,
         room: &mut Room<'_>,
         nodes_max: usize,
@@ -131,7 +131,7 @@ impl Stream {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");
         for _ in 0..nodes_max {
-            if cut.tell_next(room, &mut self.nodes, visit) {
+            if cut.emit_next(room, &mut self.nodes, visit) {
                 self.keep_cut(false);
                 return true;
             }
@@ -141,8 +141,8 @@ impl Stream {
 }
 
 impl StreamCut {
-    /// True when everything was told.
-    fn tell_next(
+    /// True when everything was emitted.
+    fn emit_next(
         &mut self,
         room: &mut Room<'_>,
         nodes: &mut Nodes,
@@ -150,8 +150,8 @@ impl StreamCut {
     ) -> bool {
         match &self.walk {
             Walk::Blocks => {
-                let told = self.blocks.tell_next(room, nodes, &mut |_, bytes| tell_block(bytes, visit));
-                if !told && self.blocks.drop_step(IDS_PER_NODE) {
+                let emitted = self.blocks.emit_next(room, nodes, &mut |_, bytes| emit_block(bytes, visit));
+                if !emitted && self.blocks.drop_step(IDS_PER_NODE) {
                     self.walk = Walk::State;
                 }
             }
@@ -166,14 +166,14 @@ impl StreamCut {
     }
 }
 
-fn tell_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
+fn emit_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
     let block = StreamBlock(Block(bytes));
     visit(StreamPart::Block(block));
     block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
 }
 
 impl Walk {
-    /// Tells some of the groups; what comes next.
+    /// Emits some of the groups; what comes next.
     fn step(&self, groups: &ConsumerGroups, visit: &mut dyn FnMut(StreamPart<'_>)) -> Walk {
         let group = |name: &[u8]| groups.get(name).expect("the cut keeps its groups");
         match self {
@@ -188,7 +188,7 @@ impl Walk {
             Walk::Pending(name, from) => {
                 let pending = group(name).pending_from(*from).take(IDS_PER_NODE);
                 let next =
-                    tell_ids(pending, |pending| pending.id, |pending| visit(StreamPart::Pending(pending)));
+                    emit_ids(pending, |pending| pending.id, |pending| visit(StreamPart::Pending(pending)));
                 next.map_or_else(
                     || Walk::Consumer(name.clone(), None),
                     |next| Walk::Pending(name.clone(), next),
@@ -206,7 +206,7 @@ impl Walk {
             Walk::Owned(name, consumer, from) => {
                 let found = &group(name).consumers()[consumer];
                 let ids = found.pending_from(*from).take(IDS_PER_NODE);
-                let next = tell_ids(ids, |id| *id, |id| visit(StreamPart::Owned(id)));
+                let next = emit_ids(ids, |id| *id, |id| visit(StreamPart::Owned(id)));
                 let (name, consumer) = (name.clone(), Arc::clone(consumer));
                 match next {
                     Some(next) => Walk::Owned(name, consumer, next),
@@ -217,16 +217,16 @@ impl Walk {
     }
 }
 
-/// Tells items; the id to go on with, if there may be more.
-fn tell_ids<T>(
+/// Emits items; the id to go on with, if there may be more.
+fn emit_ids<T>(
     items: impl Iterator<Item = T>,
     id: impl Fn(&T) -> StreamId,
-    mut tell: impl FnMut(T),
+    mut emit: impl FnMut(T),
 ) -> Option<StreamId> {
     let (mut count, mut last) = (0, StreamId::MIN);
     for item in items {
         (count, last) = (count + 1, id(&item));
-        tell(item);
+        emit(item);
     }
     if count < IDS_PER_NODE { None } else { last.next() }
 }

@@ -262,7 +262,7 @@ impl ConsumerGroup {
     pub fn add_consumer(&mut self, name: &[u8], consumer: Consumer) {
         debug_assert_eq!(consumer.pending_len(), 0);
         self.bytes += consumer.memory_bytes(name);
-        // An allocation of its own tells it from a former one of this name.
+        // An allocation of its own distinguishes it from a former one of this name.
         let old = self.consumers.insert(Arc::from(name), Box::new(consumer));
         debug_assert!(old.is_none(), "a consumer is made once");
     }
@@ -385,7 +385,7 @@ impl ConsumerGroup {
         true
     }
 
-    /// Removes a consumer and its pending entries, of which it tells the number.
+    /// Removes a consumer and its pending entries, and returns the number of these.
     pub fn remove_consumer(&mut self, name: &[u8]) -> Option<u64> {
         self.remove_consumer_with(name, GHOSTS_AT_ONCE)
     }

@@ -82,7 +82,7 @@ pub(crate) struct Stream {
     pub groups: Arc<ConsumerGroups>,
     /// Groups that are gone, to be freed.
     gone: Vec<Arc<ConsumerGroup>>,
-    /// The stream as it was when the snapshot under way began, if that has yet to tell it.
+    /// The stream as it was when the snapshot under way began, if that has yet to emit it.
     cut: Option<Box<StreamCut>>,
 }
 

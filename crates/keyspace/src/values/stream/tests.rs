@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-fn told(entry: StreamEntry<'_>) -> (StreamId, Fields) {
+fn owned(entry: StreamEntry<'_>) -> (StreamId, Fields) {
     (entry.id, entry.fields().flat_map(|(name, value)| [name.to_vec(), value.to_vec()]).collect())
 }
 
@@ -68,8 +68,8 @@ fn check(world: &World, model: &BTreeMap<StreamId, Fields>, prng: &mut Prng) {
             true => model.range(from..=to).map(|(id, fields)| (*id, fields.clone())).collect(),
             false => Vec::new(),
         };
-        assert!(world.stream.range(world.reading(), from, to).map(told).eq(wanted.iter().cloned()));
-        assert!(world.stream.range_back(world.reading(), from, to).map(told).eq(wanted.into_iter().rev()));
+        assert!(world.stream.range(world.reading(), from, to).map(owned).eq(wanted.iter().cloned()));
+        assert!(world.stream.range_back(world.reading(), from, to).map(owned).eq(wanted.into_iter().rev()));
     }
 }
 

@@ -130,7 +130,7 @@ impl StreamEdit<'_, '_> {
         (!self.is_absent()).then(|| &*self.stream().groups)
     }
 
-    /// A new group; the stream is there. Who watches the key is not told of changes of groups, as the field does not.
+    /// A new group; the stream is there. Clients that watch the key are not flagged by changes of groups, as in Valkey.
     pub fn add_group(&mut self, name: &[u8], group: ConsumerGroup) {
         Arc::make_mut(&mut self.parts().0.groups).insert(name, group);
     }
@@ -248,14 +248,14 @@ impl Structure for Stream {
         self.keep_cut(saving);
     }
 
-    fn tell_step(
+    fn emit_step(
         &mut self,
         store: &mut Store,
         _: &mut u64,
         nodes_max: usize,
         visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
-        self.tell_cut(&mut room_of(store), nodes_max, &mut |part| visit(Part::Stream(part)))
+        self.emit_cut(&mut room_of(store), nodes_max, &mut |part| visit(Part::Stream(part)))
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {

@@ -66,7 +66,7 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs, 
     writeln!(out, "{}", parts.join(" ")).expect("a Vec takes anything");
 }
 
-/// What tells a client from others, for the log.
+/// What identifies a client in the log.
 pub fn short(node: &Node, client: &ClientShared) -> String {
     let names = client.names();
     let redacted = node.config.hides_user_data().then_some("*redacted*");

@@ -260,7 +260,7 @@ pub fn kill(call: &mut AdminCall<'_>) -> Outcome {
             continue;
         }
         killed += 1;
-        // Its own end waits until it has been told.
+        // Its own end waits until its reply was sent.
         if client.id == call.session.id() {
             call.session.close_after_reply = true;
         } else {

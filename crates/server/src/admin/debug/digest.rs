@@ -4,7 +4,7 @@
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
-//! What `mix` and `xor` are, and what they make of a value, is told where values are known: crate `codec`.
+//! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate `codec`.
 
 use isotherm_codec::{add_value, mix, xor};
 use isotherm_keyspace::{Db, Lookup};

@@ -118,7 +118,7 @@ fn text(advice: Advice, threshold_us: u64) -> String {
                                  objects via sets or sorted sets intersections, STORE option of SORT or RESTORE may \
                                  create sudden memory pressure forcing the server to evict many keys at once.\n"
             .into(),
-        Advice::ReadLocks => "- Locks are held for long, and other clients' commands wait meanwhile. INFO locks tells which \
+        Advice::ReadLocks => "- Locks are held for long, and other clients' commands wait meanwhile. INFO locks shows which \
                               commands, or which work of the server itself, have held them (gate_ are those that held \
                               up everybody).\n"
             .into(),

@@ -1,4 +1,4 @@
-//! What the allocator is asked and told by MEMORY PURGE and MEMORY MALLOC-STATS.
+//! What MEMORY PURGE asks of the allocator and MEMORY MALLOC-STATS.
 
 use isotherm_allocator::{self as allocator, Format};
 use isotherm_commands::Outcome;

@@ -15,7 +15,7 @@ use crate::observe::memory_map::{Line, MemoryMap, Moment};
 
 pub const MEMORY_MAP: Spec = Spec {
     name: "map",
-    summary: "Tells where every byte of memory is.",
+    summary: "Shows where every byte of memory is.",
     since: "9.1.0",
     group: Group::Server,
     complexity: "O(N) where N is the number of lock stripes and databases; asking the kernel takes some ten milliseconds a gigabyte",

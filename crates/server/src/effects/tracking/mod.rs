@@ -1,11 +1,11 @@
-//! CLIENT TRACKING: clients that keep values of their own are told when these are no longer right.
+//! CLIENT TRACKING: clients that keep values of their own are notified when these are no longer right.
 //!
 //! ```text
 //! GET k, by a session that tracks     k's partition is locked: table { k: 17 at worker 0 }
 //! SET k, by any client                the same lock: k leaves the table, message { k, 17 } to worker 0
 //! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
 //! ```
-//! What a session has read is noted under the lock of the key's partition, and every change is told under it
+//! What a session has read is noted under the lock of the key's partition, and every change is reported under it
 //! (`Effect::Written`), so none falls between. Partitions report changes only while a session tracks: whether to is a flag
 //! that lies beside what a change looks at anyway, so without trackers it costs nothing.
 //!
@@ -101,7 +101,7 @@ impl Trackers {
         }
     }
 
-    /// One less, by its own word or its end. With the last one the changes are told no longer.
+    /// One less, by its own word or its end. With the last one the changes are reported no longer.
     pub fn remove(&self, held: &mut Held<'static>, stats: &Stats) {
         if self.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -138,7 +138,7 @@ impl Trackers {
                 return;
             }
             let Some((key, readers)) = self.table.take_any() else { return };
-            self.tell_stale(mail, from, Stale { key: key.into(), readers, author: 0 });
+            self.post_stale(mail, from, Stale { key: key.into(), readers, author: 0 });
         }
     }
 
@@ -151,8 +151,8 @@ impl Trackers {
         }
     }
 
-    /// Tells the workers of those who have read a key.
-    pub fn tell_stale(&self, mail: &Mail, from: Option<u16>, stale: Stale) {
+    /// Notifies the workers of sessions that have read a key.
+    pub fn post_stale(&self, mail: &Mail, from: Option<u16>, stale: Stale) {
         let mut workers: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         for tracker in stale.readers {
             workers.entry(tracker.worker()).or_default().push(tracker.id());

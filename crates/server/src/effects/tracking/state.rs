@@ -1,4 +1,4 @@
-//! How one session tracks: its mode, where it wants to be told, and what it has named.
+//! How one session tracks: its mode, where it wants to be notified, and what it has named.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,9 @@ pub enum Mode {
 #[derive(Default, Debug)]
 pub struct Tracking {
     pub mode: Mode,
-    /// Its own changes are not told.
+    /// It gets no notice of its own changes.
     pub noloop: bool,
-    /// The session that is told in its place; 0 for none.
+    /// The session that is notified in its place; 0 for none.
     pub redirect: u64,
     /// That session is gone.
     pub is_broken: bool,

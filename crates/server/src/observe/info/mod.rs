@@ -10,7 +10,7 @@
 //! and the text is made, and /proc is read, while nothing is held. Inside EXEC, where everything is held until its end, /proc is
 //! read before.
 //!
-//! A field of Valkey that cannot be told truthfully yet is not there; one that is there is true, also when it is 0.
+//! A field of Valkey that cannot be reported truthfully yet is omitted; one that is there is true, also when it is 0.
 
 mod fields;
 mod sections;

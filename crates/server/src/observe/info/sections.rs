@@ -162,7 +162,7 @@ fn keyspace(snapshot: &Snapshot<'_>, out: &mut String) {
     }
 }
 
-/// As Redis 8 tells them: `db0_distrib_strings_sizes:1=3,2=5,1K=1`.
+/// As Redis 8 reports them: `db0_distrib_strings_sizes:1=3,2=5,1K=1`.
 fn key_sizes(snapshot: &Snapshot<'_>, out: &mut String) {
     for bins in &snapshot.bins {
         for (kind, counts) in SIZED_TYPES.iter().zip(&bins.sizes) {

@@ -280,8 +280,8 @@ mod tests {
         recorder.add_to(&mut sum, |ticks| ticks * 10 / 26);
         assert_eq!(sum.calls(), 6);
         for (percent, ns) in [(34.0, 130.0), (50.0, 5_000.0), (67.0, 77_777.0), (84.0, 1e9), (100.0, 1e9)] {
-            let told = sum.percentile_ns(percent) as f64;
-            assert!((told / ns - 1.0).abs() < 0.02, "{told} for {ns}");
+            let reported = sum.percentile_ns(percent) as f64;
+            assert!((reported / ns - 1.0).abs() < 0.02, "{reported} for {ns}");
         }
     }
 }

@@ -162,7 +162,7 @@ fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment, facts: &Fact
     arena_lines.into_iter().chain(malloc_lines).chain(outside).collect()
 }
 
-/// Where the kernel does not tell whose the pages are: all that is not the arenas' is the allocator's.
+/// Where the kernel does not report whose the pages are: all that is not the arenas' is the allocator's.
 fn assumed(arenas: &ArenaSums, facts: &Facts) -> Resident {
     let known = arenas.slabs + arenas.free_slabs + arenas.metadata;
     let rss = facts.rss_bytes();

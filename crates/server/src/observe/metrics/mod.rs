@@ -1,6 +1,6 @@
 //! An HTTP port for Prometheus: `/metrics` in its text format, and `/healthz`. Opt-in, on the loopback by default.
 //!
-//! The names are those of redis_exporter, so its dashboards and alerts work without it. What is told is what INFO tells: each
+//! The names are those of redis_exporter, so its dashboards and alerts work without it. What is reported is what INFO reports: each
 //! metric names the field it comes from, and fields of our own (`isotherm_...`) follow under their own names.
 //!
 //! ```text
@@ -395,7 +395,7 @@ fn add_parameters(page: &mut Page, node: &Node) {
     }
 }
 
-/// The size classes of the allocator that hold something, where it tells of them.
+/// The size classes of the allocator that hold something, where it reports them.
 fn add_classes(page: &mut Page) {
     type Part = (&'static str, &'static str, Type, fn(&ClassUse) -> u64);
     const PARTS: [Part; 6] = [

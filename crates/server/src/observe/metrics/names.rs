@@ -20,7 +20,7 @@ impl Type {
     }
 }
 
-/// Field, metric without `redis_`, type. Two metrics are no plain fields: `latest_fork_seconds` is told in another unit, and
+/// Field, metric without `redis_`, type. Two metrics are no plain fields: `latest_fork_seconds` has another unit, and
 /// the active time of the workers has a label.
 pub const METRICS: &[(&str, &str, Type)] = {
     use Type::{Counter, Gauge};

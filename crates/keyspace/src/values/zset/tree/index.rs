@@ -346,7 +346,7 @@ impl ZsetTree {
     fn split_page(&mut self, room: &mut Room<'_>) -> Result<(), Full> {
         let new = self.pages.len();
         let old = buddy(new);
-        // The bit that tells the two apart.
+        // The bit in which the two differ.
         let level = new.ilog2();
         let old_base = base(self.page(room.heap, old));
         let has_bit = (u32::from(old_base)..u32::from(old_base) + WINDOW_BITS).contains(&level);

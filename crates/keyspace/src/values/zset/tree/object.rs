@@ -69,7 +69,7 @@ impl Structure for ZsetTree {
         self.saving = saving;
     }
 
-    fn tell_step(
+    fn emit_step(
         &mut self,
         store: &mut Store,
         cursor: &mut u64,
@@ -77,7 +77,7 @@ impl Structure for ZsetTree {
         visit: &mut dyn FnMut(Part<'_>),
     ) -> bool {
         let version = store.snapshot.version();
-        self.tell_leaves(&mut store.heap, version, cursor, nodes_max, &mut |member, score| {
+        self.emit_leaves(&mut store.heap, version, cursor, nodes_max, &mut |member, score| {
             visit(Part::Scored(Element::Bytes(member), score));
         })
     }

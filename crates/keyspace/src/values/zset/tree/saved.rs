@@ -1,7 +1,7 @@
 //! What a snapshot sees of a sorted set while it changes.
 //!
 //! ```text
-//!   leaf.version != the snapshot's   not seen yet: the walk tells its members and stamps it;
+//!   leaf.version != the snapshot's   not seen yet: the walk emits its members and stamps it;
 //!                                    a writer copies them aside first (`before_change`) and stamps it
 //! ```
 //!
@@ -33,7 +33,7 @@ impl SavedLeaf {
         self.0.len()
     }
 
-    fn tell(&self, visit: &mut dyn FnMut(&[u8], f64)) {
+    fn emit(&self, visit: &mut dyn FnMut(&[u8], f64)) {
         let mut rest = &self.0[..];
         while let Some((bits, tail)) = rest.split_first_chunk::<8>() {
             let (len, tail) = tail.split_first_chunk::<4>().expect("a length follows the score");
@@ -64,9 +64,9 @@ impl ZsetTree {
         node::set_version(node::bytes_mut(room.heap, handle), room.version);
     }
 
-    /// Tells the members of saved leaves and of up to `leaves_max` others; `at` begins at 0 and is the walk's own.
-    /// Whether all have been told.
-    pub(super) fn tell_leaves(
+    /// Emits the members of saved leaves and of up to `leaves_max` others; `at` begins at 0 and is the walk's own.
+    /// Whether all have been emitted.
+    pub(super) fn emit_leaves(
         &mut self,
         heap: &mut Heap,
         version: u8,
@@ -76,7 +76,7 @@ impl ZsetTree {
     ) -> bool {
         let mut leaves_max = leaves_max;
         while let Some(some) = self.saved.take_some() {
-            some.iter().for_each(|saved| saved.tell(visit));
+            some.iter().for_each(|saved| saved.emit(visit));
             leaves_max = leaves_max.saturating_sub(some.len());
             if leaves_max == 0 {
                 return false;

@@ -3,7 +3,7 @@
 //! ```text
 //!   positive   sign bit set, the rest as it is          1.0 -> bff0_0000_0000_0000
 //!   negative   every bit flipped                       -1.0 -> 400f_ffff_ffff_ffff
-//!   -0.0       7fff_ffff_ffff_ffff, just below +0.0     told apart, but `order_of` makes the two equal
+//!   -0.0       7fff_ffff_ffff_ffff, just below +0.0     distinguished, but `order_of` makes the two equal
 //! ```
 //!
 //! Scores of neighbours share their first bytes, and whole numbers end in bytes of 00 (negative ones of ff): a leaf

@@ -222,7 +222,7 @@ fn a_lack_of_memory_changes_nothing() {
 
 /// Hashes that differ in few bits: every lookup proposes several leaves, and equal entries are common.
 #[test]
-fn colliding_members_are_told_apart() {
+fn colliding_members_are_distinguished() {
     run(7, if cfg!(miri) { 300 } else { 6_000 }, 1_500, true, 64 << 20, KeyHasher::flooded_secret(0x3f));
 }
 
@@ -318,7 +318,7 @@ fn a_snapshot_is_the_state_at_its_cut() {
             }
             (bench.version, bench.zset.saving) = (bench.version.wrapping_add(1), true);
             let expected = bench.model.scores.clone();
-            let (mut told, mut at, mut done) = (BTreeMap::new(), 0, false);
+            let (mut emitted, mut at, mut done) = (BTreeMap::new(), 0, false);
             while !done {
                 for _ in 0..prng.below(if round == 3 { 2_000 } else { 200 }) {
                     let member = draw_member(&mut prng, 6_000, true);
@@ -327,12 +327,12 @@ fn a_snapshot_is_the_state_at_its_cut() {
                         _ => bench.remove(&member),
                     }
                 }
-                done = bench.zset.tell_leaves(&mut bench.heap, bench.version, &mut at, 7, &mut |m, s| {
-                    assert!(told.insert(m.to_vec(), s).is_none(), "told twice");
+                done = bench.zset.emit_leaves(&mut bench.heap, bench.version, &mut at, 7, &mut |m, s| {
+                    assert!(emitted.insert(m.to_vec(), s).is_none(), "emitted twice");
                 });
             }
             bench.zset.saving = false;
-            assert_eq!(told, expected);
+            assert_eq!(emitted, expected);
             bench.check();
         }
         bench.free();
