@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens() {
+    fn no_server_listens() {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let why = Connection::open(&Address::tcp("127.0.0.1", port), Dial::default()).err().unwrap();
         assert_eq!(reason(&why), "Connection refused");

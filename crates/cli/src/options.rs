@@ -352,7 +352,7 @@ impl Reading {
             "-D" => self.options.style.reply_end = self.bytes(),
             "--show-pushes" => {
                 let value = self.text();
-                match value.chars().next().map(|letter| letter.to_ascii_lowercase()) {
+                match value.chars().next().map(|character| character.to_ascii_lowercase()) {
                     Some('n') => self.options.show_pushes = false,
                     Some('y') => self.options.show_pushes = true,
                     _ => eprintln!("Unknown --show-pushes value '{value}' (valid: '[y]es', '[n]o')"),

@@ -66,7 +66,7 @@ impl Drop for KeyByKey {
     }
 }
 
-/// Asks for a password; each of its letters is shown as a star.
+/// Asks for a password; each of its characters is shown as a star.
 pub fn ask_password(question: &str) -> Result<String, String> {
     let masked = KeyByKey::begin();
     if masked.is_some() {

@@ -25,7 +25,7 @@ use isotherm_persist::rdb::{
 use isotherm_persist::{Sink, Texts};
 use isotherm_stdx::parse_i64;
 
-/// In the bytes: the field does not expire.
+/// In the bytes: this field has no expiry.
 const EXPIRY_NONE: i64 = -1;
 /// In the bytes: how much a group has read is not known.
 const ENTRIES_READ_UNKNOWN: u64 = u64::MAX;

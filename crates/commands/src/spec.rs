@@ -107,9 +107,9 @@ impl Spec {
     pub fn is_constant_time(&self) -> bool {
         let complexity = self.complexity.to_ascii_lowercase();
         let mut depth = 0;
-        let end = complexity.find(|letter| {
-            depth += i32::from(letter == '(') - i32::from(letter == ')');
-            letter == ')' && depth == 0
+        let end = complexity.find(|character| {
+            depth += i32::from(character == '(') - i32::from(character == ')');
+            character == ')' && depth == 0
         });
         let term = end.map_or("", |end| &complexity[..=end]);
         let is_bounded = term == "o(1)" || term.starts_with("o(log") && !term.contains(['+', '*']);

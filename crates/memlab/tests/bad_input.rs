@@ -93,7 +93,7 @@ fn a_table_is_written_whole_in_each_form() {
 
 /// Stopped after its first case, by a signal that can be heard and by one that cannot.
 #[test]
-fn whoever_is_stopped_leaves_no_table_and_goes_on_later() {
+fn a_stopped_run_leaves_no_table_and_goes_on_later() {
     for signal in ["TERM", "KILL"] {
         let folder = Folder::new(signal);
         let line = "size-classes --scale 1/4 --only size-classes-small";

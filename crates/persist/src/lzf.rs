@@ -268,9 +268,9 @@ mod tests {
         let mut prng = Prng::new(3);
         let mut compressor = Compressor::new();
         for round in 0..2_000 {
-            let letters = 1 + prng.below(6);
+            let characters = 1 + prng.below(6);
             let len = prng.below(if round % 50 == 0 { 40_000 } else { 400 });
-            let input: Vec<u8> = (0..len).map(|_| prng.below(letters) as u8).collect();
+            let input: Vec<u8> = (0..len).map(|_| prng.below(characters) as u8).collect();
             round_trip(&mut compressor, &input);
         }
         for len in 0..700 {

@@ -121,7 +121,7 @@ fn groups_are_what_they_were() {
 fn field_expiry_of_the_other_line() {
     let check = |hex: &str, expected: &[((&str, &str), i64)]| {
         let RdbValue::Hash { pairs, expiries_ms } = read(&bytes(hex)) else { panic!("a hash") };
-        let utf8 = |text: &[u8]| String::from_utf8(text.to_vec()).expect("letters");
+        let utf8 = |text: &[u8]| String::from_utf8(text.to_vec()).expect("characters");
         let mut fields: Vec<((String, String), i64)> =
             pairs.pairs().map(|(field, value)| (utf8(field), utf8(value))).zip(expiries_ms).collect();
         fields.sort();

@@ -117,7 +117,7 @@ fn values_that_no_key_can_hold() {
     assert_eq!(refused(b"\x08\0"), RdbError::UnknownType(8));
     let mut module = b"\x07\x81".to_vec();
     module.extend_from_slice(
-        &(b"bloomtype".iter().fold(0, |id, &letter| id << 6 | u64::from(letter - b'a' + 26)) << 10)
+        &(b"bloomtype".iter().fold(0, |id, &character| id << 6 | u64::from(character - b'a' + 26)) << 10)
             .to_be_bytes(),
     );
     assert_eq!(refused(&module), RdbError::Module("bloomtype".to_string()));

@@ -1,4 +1,4 @@
-//! Valkey's error texts, in one list. Clients, scripts and test suites compare them letter by letter.
+//! Valkey's error texts, in one list. Clients, scripts and test suites compare them byte by byte.
 //!
 //! Each begins with its code and goes to `Reply::error` as it is. Texts that only one command knows stay beside that
 //! command; here is what several share.

@@ -79,7 +79,7 @@ impl Reply {
 
     /// Whether what is written from here on will not be read: a handler that repeats itself may stop.
     #[inline]
-    pub fn is_in_vain(&self) -> bool {
+    pub fn is_discarded(&self) -> bool {
         self.bytes_max > 0 && self.out.len() >= self.bytes_max
     }
 
@@ -173,7 +173,7 @@ impl Reply {
 
     /// A text for people (INFO, LOLWUT): clients show it as it is. `ext` is "txt" or "mkd".
     pub fn verbatim(&mut self, ext: &str, bytes: &[u8]) {
-        assert_eq!(ext.len(), 3, "the format's name has three letters");
+        assert_eq!(ext.len(), 3, "the format's name has three characters");
         match self.proto {
             Protocol::Resp2 => self.bulk(bytes),
             Protocol::Resp3 => {

@@ -65,7 +65,7 @@ pub(crate) fn decimal_mantissa(text: &[u8]) -> Option<&[u8]> {
 pub fn format_f64(value: f64) -> String {
     let mut out = Vec::with_capacity(F64_BYTES_MAX);
     push_f64(&mut out, value);
-    String::from_utf8(out).expect("only digits, signs and letters were written")
+    String::from_utf8(out).expect("only digits, signs and characters were written")
 }
 
 /// A text that reads back as `value`, nearly always the shortest, laid out as Valkey does: plain up to seven places beyond the digits

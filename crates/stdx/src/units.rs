@@ -64,12 +64,12 @@ pub fn parse_memory_bytes(text: &[u8]) -> Option<u64> {
 
 /// "512B", "1.50K", "12.00M" as INFO shows amounts.
 pub fn human_bytes(bytes: u64) -> String {
-    let letters = ['K', 'M', 'G', 'T', 'P'];
+    let characters = ['K', 'M', 'G', 'T', 'P'];
     let power = if bytes == 0 { 0 } else { bytes.ilog2() / 10 };
     match power {
         1..=5 => {
             let unit = KIB.pow(power) as f64;
-            format!("{:.2}{}", bytes as f64 / unit, letters[power as usize - 1])
+            format!("{:.2}{}", bytes as f64 / unit, characters[power as usize - 1])
         }
         _ => format!("{bytes}B"),
     }

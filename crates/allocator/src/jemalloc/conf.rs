@@ -44,7 +44,7 @@ extern "C" fn keep(_: *mut c_void, part: *const c_char) {
     let taken = part.len().min(KEPT_BYTES_MAX - len);
     kept.bytes[len..len + taken].copy_from_slice(&part[..taken]);
     kept.len += taken;
-    // It will not be read: with `abort_conf:true` these are its last words.
+    // It will not be read: with `abort_conf:true` this is its last output.
     if part.windows(11).any(|words| words == b"Abort (abor") {
         // SAFETY: the bytes are there.
         unsafe { libc::write(libc::STDERR_FILENO, kept.bytes.as_ptr().cast(), kept.len) };

@@ -134,7 +134,7 @@ fn nodes_of(ranges: &[SlotRange], read_from: ReadFrom) -> Vec<Node> {
     list
 }
 
-/// At most three letters that lead to a slot.
+/// At most three characters that lead to a slot.
 pub fn tag_of(slot: u16) -> &'static [u8] {
     static TAGS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     &TAGS.get_or_init(tags)[usize::from(slot)]
@@ -142,11 +142,11 @@ pub fn tag_of(slot: u16) -> &'static [u8] {
 
 /// Tries short words in turn: 62 + 62^2 + 62^3 = 242,234 of them for 16,384 slots.
 fn tags() -> Vec<Vec<u8>> {
-    let letters: Vec<u8> = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z').collect();
+    let characters: Vec<u8> = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z').collect();
     let longer = |words: &[Vec<u8>]| -> Vec<Vec<u8>> {
         words
             .iter()
-            .flat_map(|word| letters.iter().map(move |&letter| [&word[..], &[letter]].concat()))
+            .flat_map(|word| characters.iter().map(move |&character| [&word[..], &[character]].concat()))
             .collect()
     };
     let one = longer(&[Vec::new()]);

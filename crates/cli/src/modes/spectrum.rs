@@ -11,7 +11,7 @@ use crate::terminal::put;
 const INTERVAL: Duration = Duration::from_secs(1);
 const LINES_PER_LEGEND: u64 = 20;
 
-/// The upper end in microseconds, and its letter; one more place holds everything beyond.
+/// The upper end in microseconds, and its character; one more place holds everything beyond.
 const PLACES: [(u64, char); 30] = [
     (10, '.'),
     (125, '-'),
@@ -83,11 +83,11 @@ fn place_of(latency: Duration) -> usize {
 
 fn line(counts: &Counts, palette: &[u8]) -> String {
     let total: u64 = counts.iter().sum();
-    let letters = PLACES.iter().map(|&(_, letter)| letter).chain([BEYOND]);
+    let characters = PLACES.iter().map(|&(_, character)| character).chain([BEYOND]);
     let mut out = "\x1b[38;5;0m".to_string();
-    for (&count, letter) in counts.iter().zip(letters) {
+    for (&count, character) in counts.iter().zip(characters) {
         let heat = (count as f64 / total.max(1) as f64 * (palette.len() - 1) as f64).ceil() as usize;
-        out += &format!("\x1b[48;5;{}m{letter}", palette[heat]);
+        out += &format!("\x1b[48;5;{}m{character}", palette[heat]);
     }
     out + "\x1b[0m\n"
 }
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn every_latency_has_a_place() {
-        let letter =
-            |us| PLACES.get(place_of(Duration::from_micros(us))).map_or(BEYOND, |&(_, letter)| letter);
-        let found = [0, 10, 11, 1_000, 1_001, 60_000_000, 60_000_001].map(letter);
+        let character =
+            |us| PLACES.get(place_of(Duration::from_micros(us))).map_or(BEYOND, |&(_, character)| character);
+        let found = [0, 10, 11, 1_000, 1_001, 60_000_000, 60_000_001].map(character);
         assert_eq!(found, ['.', '.', '-', '1', '2', 'Q', '?']);
         assert!(PLACES.is_sorted());
     }

@@ -26,7 +26,7 @@ fn keys(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut count = 0;
     let reply = &mut *call.reply;
     call.txn.for_each_key(call.db, slot_of_pattern(pattern), |key| {
-        if !reply.is_in_vain() && (pattern == b"*" || glob_match(pattern, key, false)) {
+        if !reply.is_discarded() && (pattern == b"*" || glob_match(pattern, key, false)) {
             reply.bulk(key);
             count += 1;
         }

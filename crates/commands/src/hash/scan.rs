@@ -133,7 +133,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
             reply_element(reply, value);
         }
         count += 1;
-        !reply.is_in_vain()
+        !reply.is_discarded()
     };
     let wanted_count = wanted.unsigned_abs();
     let mut draws = view.draws();

@@ -148,7 +148,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut write = |member: Element<'_>| {
         reply_element(reply, member);
         written += 1;
-        !reply.is_in_vain()
+        !reply.is_discarded()
     };
     let count = wanted.unsigned_abs();
     if wanted < 0 {

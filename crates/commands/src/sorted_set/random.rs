@@ -115,7 +115,7 @@ fn write_ranks(
 ) {
     write_members_head(reply, count, with_scores);
     for rank in ranks {
-        if reply.is_in_vain() {
+        if reply.is_discarded() {
             return;
         }
         let (member, score) = view.nth(rank);

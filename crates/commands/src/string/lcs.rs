@@ -269,9 +269,9 @@ mod tests {
     fn one_bit_a_cell_finds_the_same_way() {
         let mut prng = Prng::new(7);
         for round in 0..300 {
-            let letters = 1 + round % 5;
+            let characters = 1 + round % 5;
             let text = |prng: &mut Prng| -> Vec<u8> {
-                (0..prng.below(40)).map(|_| b'a' + prng.below(letters) as u8).collect()
+                (0..prng.below(40)).map(|_| b'a' + prng.below(characters) as u8).collect()
             };
             let (a, b) = (text(&mut prng), text(&mut prng));
             let (full, ours) = (table(&a, &b), Table::fill(&a, &b));

@@ -160,7 +160,7 @@ pub fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -
     Some(wanted)
 }
 
-/// A command line; `@20xa` stands for twenty times the letter a.
+/// A command line; `@20xa` stands for twenty times the character a.
 #[allow(dead_code, reason = "not every test writes its requests as lines")]
 pub fn words(line: &str) -> ArgsBuf {
     let words = args_split(line.as_bytes(), Dialect::File).expect("balanced quotes");

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 fn ask(server: &mut Server, words: &[&str]) -> Vec<String> {
     let args: ArgsBuf = words.iter().map(|word| word.as_bytes()).collect();
     let out = server.run(args.args(), &mut NoEffects).out;
-    let text = String::from_utf8(out).expect("letters");
+    let text = String::from_utf8(out).expect("characters");
     assert!(!text.starts_with('-'), "{words:?}: {text}");
     let mut found = Vec::new();
     let mut lines = text.split("\r\n");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! == title                    a new case, from an empty keyspace
-//! > SET k v EX 100            a command; "..." with escapes, @20x a for twenty times the letter a (without the blank)
+//! > SET k v EX 100            a command; "..." with escapes, @20x a for twenty times the character a (without the blank)
 //! = +OK                       its reply, line ends as blanks
 //! 3 +OK                       its reply in RESP3, if that is another one
 //! ! expire k                  a keyspace event

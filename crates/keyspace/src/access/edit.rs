@@ -71,13 +71,13 @@ impl Partition {
                 if is_old && !empty {
                     self.recount_root(db, &found.expect("it existed"), &mut root);
                 }
-                let (is_hash, is_untidy) = (left.form == Form::Hash, root.body.structure().is_untidy());
+                let (is_hash, has_garbage) = (left.form == Form::Hash, root.body.structure().has_garbage());
                 self.store.objects.put(number, root);
                 if is_hash {
                     self.store.list_bound(number);
                 }
-                if is_untidy {
-                    self.store.note_untidy(number);
+                if has_garbage {
+                    self.store.note_garbage(number);
                 }
                 match (is_old, empty) {
                     (true, true) => {
@@ -132,7 +132,7 @@ impl Partition {
     }
 
     /// Stores an entry that names an object, in the place of what is there; the expiry stays. If there is no memory the
-    /// object is doomed.
+    /// object is pending free.
     pub fn put_object(
         &mut self,
         db: Db,
@@ -226,11 +226,11 @@ impl Partition {
 
     /// Frees about `nodes_max` nodes of what was cut off a collection. False if there is none.
     fn sweep(&mut self, nodes_max: usize) -> bool {
-        let Some(number) = self.store.objects.take_untidy() else { return false };
+        let Some(number) = self.store.objects.take_garbage() else { return false };
         let mut root = self.store.open_object(number);
         root.body.structure_mut().sweep_step(&mut self.store, nodes_max);
         self.store.objects.put(number, root);
-        self.store.note_untidy(number);
+        self.store.note_garbage(number);
         if self.store.objects.get(number).references > 0
             && let Some((db, location, _)) = self.find_object(number)
         {
@@ -333,7 +333,7 @@ impl Held<'_> {
     pub fn free_step(&mut self, partition: u16, nodes_max: usize) -> bool {
         let partition = self.numbered(partition);
         if partition.store.forget_step(nodes_max)
-            || partition.store.free_doomed(nodes_max)
+            || partition.store.free_pending(nodes_max)
             || partition.free_flushed(&mut Steps::new(nodes_max as u64))
             || partition.sweep(nodes_max)
         {

@@ -137,8 +137,8 @@ pub(crate) fn weighted_slot(partition: &Partition, db: Db, mut at: u64, volatile
     unreachable!("the sums are those of the records")
 }
 
-/// Pages that are drawn in vain before the next one that has entries is taken: of pages with 8 entries one draw in 32
-/// meets one, so that so many in vain mean a slot of which nearly all is empty.
+/// Pages without entries that are drawn before the next one that has entries is taken: of pages with 8 entries one draw in 32
+/// meets one, so that so many of these mean a slot of which nearly all is empty.
 const DRAWS_MAX: u32 = 1000;
 
 /// A random entry of a slot, every one equally likely: a random page, kept in proportion to its entries.

@@ -367,7 +367,7 @@ const BOUNDS_A_STEP: u64 = 64;
 /// The first page from `from` on whose bound satisfies `wanted`; whole nodes whose bound does not are skipped.
 ///
 /// The bounds of inner nodes may be too low: a page that left took its time with it (`pop`), or `forget_bound` raised
-/// one below. A node that was searched from its first child on, in vain, gets the exact bound of its children, and so
+/// one below. A node that was searched from its first child on, without a find, gets the exact bound of its children, and so
 /// does the record: a bound that leads nowhere does so once, and every search gets at least that far, however small its
 /// budget. `wanted` holds for every bound below one for which it holds.
 pub(crate) fn next_bounded(

@@ -269,7 +269,7 @@ impl Partition {
         state.epoch = state.epoch.wrapping_add(1);
         assert!(state.epoch.wrapping_sub(state.complete) <= EPOCHS_BEHIND_MAX + 1, "no version meets itself");
         (state.active, state.slots) = (true, slots);
-        self.store.objects.keep_doomed();
+        self.store.objects.keep_pending_free();
     }
 
     fn end_snapshot(&mut self) {
@@ -333,7 +333,7 @@ impl Partition {
 
     /// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed meanwhile.
     fn let_go(&mut self, number: u32) {
-        self.store.note_untidy(number);
+        self.store.note_garbage(number);
         if self.store.objects.doom_emitted(number) {
             self.store.note_unfreed();
         }

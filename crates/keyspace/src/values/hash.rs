@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or when it
-//! is stored again: as in the field.
+//! is stored again: as in Valkey.
 
 use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
 use crate::layout::packed::{Element, Packed};
@@ -110,7 +110,7 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What the field would keep in
+    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would keep in
     /// one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
         match self.stored {

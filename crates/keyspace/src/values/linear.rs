@@ -8,7 +8,7 @@
 //!
 //! Pages are split in turn, not where they are full: with hashes in random order that is enough. Keys that are copied in the
 //! order of SCAN (SCAN and COPY to another database, HSCAN and HSET to another hash) share their lowest bits for a long
-//! time; the page that they all belong to is split again and again in vain, until it takes no more entry. So a page near its
+//! time; the page that they all belong to is split again and again without effect, until it takes no more entry. So a page near its
 //! limits is made room for: its entries part at the lowest bit in which their hashes differ, and as many pages are added as
 //! that bit needs. Most of them are empty, at 8 B each, and will be filled if the copy goes on.
 //!

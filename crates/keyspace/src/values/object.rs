@@ -73,7 +73,7 @@ pub(crate) trait Structure {
     /// What has to be freed one by one: its elements, and whatever else there is as many of.
     fn parts(&self) -> u64;
     /// Whether something was cut off it that is still to be freed.
-    fn is_untidy(&self) -> bool;
+    fn has_garbage(&self) -> bool;
     /// Frees about `nodes_max` nodes of what was cut off it. True when nothing is left of that.
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
     /// Asserts its invariants; how many objects of the arena it has.
@@ -222,12 +222,12 @@ pub(crate) struct Objects {
     free: Pile<u32>,
     len: u32,
     /// Removed, to be freed.
-    doomed: Vec<u32>,
+    pending_free: Vec<u32>,
     /// Removed, but to stay until the snapshot under way has emitted it.
     kept: BTreeSet<u32>,
     /// Removed before its cut, and to stay until it is over.
     kept_before: Vec<u32>,
-    untidy: BTreeSet<u32>,
+    with_garbage: BTreeSet<u32>,
     footprint: Footprint,
 }
 
@@ -279,7 +279,10 @@ impl Objects {
     pub fn table_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
             + self.free.memory_bytes()
-            + (self.doomed.capacity() + self.kept_before.capacity() + self.kept.len() + self.untidy.len())
+            + (self.pending_free.capacity()
+                + self.kept_before.capacity()
+                + self.kept.len()
+                + self.with_garbage.len())
                 * size_of::<u32>()
     }
 
@@ -306,7 +309,7 @@ impl Objects {
         self.free.push(number);
     }
 
-    /// An entry that named it is gone; whether it was the last. Then the object is doomed, or kept for a snapshot.
+    /// An entry that named it is gone; whether it was the last. Then the object is pending free, or kept for a snapshot.
     pub fn release(&mut self, number: u32, keeps: bool) -> bool {
         let root = self.get_mut(number);
         root.references -= 1;
@@ -315,39 +318,39 @@ impl Objects {
             if keeps {
                 self.kept.insert(number);
             } else {
-                self.doomed.push(number);
+                self.pending_free.push(number);
             }
         }
         is_last
     }
 
-    /// The removed object that is to be freed next: the last one that was doomed.
-    pub fn next_doomed(&self) -> Option<u32> {
-        self.doomed.last().copied()
+    /// The removed object that is to be freed next: the last one in the list.
+    pub fn next_pending_free(&self) -> Option<u32> {
+        self.pending_free.last().copied()
     }
 
-    /// A snapshot begins: nodes of what is doomed already carry the epoch before it and would be saved when they are
+    /// A snapshot begins: nodes of what is pending free already carry the epoch before it and would be saved when they are
     /// freed, so they stay.
-    pub fn keep_doomed(&mut self) {
+    pub fn keep_pending_free(&mut self) {
         debug_assert!(self.kept.is_empty() && self.kept_before.is_empty());
-        std::mem::swap(&mut self.doomed, &mut self.kept_before);
+        std::mem::swap(&mut self.pending_free, &mut self.kept_before);
     }
 
-    /// The snapshot is over: what it kept is doomed.
+    /// The snapshot is over: what it kept is pending free.
     pub fn doom_kept(&mut self) {
-        if self.doomed.is_empty() {
-            std::mem::swap(&mut self.doomed, &mut self.kept_before);
+        if self.pending_free.is_empty() {
+            std::mem::swap(&mut self.pending_free, &mut self.kept_before);
         } else {
-            self.doomed.append(&mut self.kept_before);
+            self.pending_free.append(&mut self.kept_before);
         }
-        self.doomed.extend(std::mem::take(&mut self.kept));
+        self.pending_free.extend(std::mem::take(&mut self.kept));
     }
 
-    /// The snapshot has emitted an object: if it is removed, it is doomed now. Whether it is.
+    /// The snapshot has emitted an object: if it is removed, it is pending free now. Whether it is.
     pub fn doom_emitted(&mut self, number: u32) -> bool {
         let is_removed = self.kept.remove(&number);
         if is_removed {
-            self.doomed.push(number);
+            self.pending_free.push(number);
         }
         is_removed
     }
@@ -356,28 +359,28 @@ impl Objects {
         self.slot(number).is_some()
     }
 
-    /// `next_doomed` was freed.
+    /// `next_pending_free` was freed.
     pub fn bury(&mut self) {
-        let number = self.doomed.pop().expect("it was doomed");
-        self.untidy.remove(&number);
-        let gone = self.slot_mut(number).take().expect("it was doomed");
+        let number = self.pending_free.pop().expect("it is pending free");
+        self.with_garbage.remove(&number);
+        let gone = self.slot_mut(number).take().expect("it is pending free");
         self.footprint.exchange(gone.footprint, Footprint::default());
         self.free.push(number);
     }
 
     /// Notes and returns whether something is to be freed of it.
     #[inline]
-    pub fn note_untidy(&mut self, number: u32) -> bool {
-        let is_untidy = self.get(number).body.structure().is_untidy();
-        if is_untidy {
-            self.untidy.insert(number);
+    pub fn note_garbage(&mut self, number: u32) -> bool {
+        let has_garbage = self.get(number).body.structure().has_garbage();
+        if has_garbage {
+            self.with_garbage.insert(number);
         }
-        is_untidy
+        has_garbage
     }
 
     /// One of which something is to be freed; from now on it is no longer listed.
-    pub fn take_untidy(&mut self) -> Option<u32> {
-        self.untidy.pop_first()
+    pub fn take_garbage(&mut self) -> Option<u32> {
+        self.with_garbage.pop_first()
     }
 
     pub fn check_invariants(&self) {
@@ -387,8 +390,8 @@ impl Objects {
             sum.exchange(Footprint::default(), root.footprint);
             removed += usize::from(root.references == 0);
         }
-        assert_eq!(self.doomed.len() + self.kept.len() + self.kept_before.len(), removed);
-        for &number in self.doomed.iter().chain(&self.kept).chain(&self.kept_before) {
+        assert_eq!(self.pending_free.len() + self.kept.len() + self.kept_before.len(), removed);
+        for &number in self.pending_free.iter().chain(&self.kept).chain(&self.kept_before) {
             assert_eq!(self.get(number).references, 0);
         }
         assert_eq!(self.footprint, sum);

@@ -78,7 +78,7 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// Integers of one piece come ascending, as from the field.
+    /// Integers of one piece come ascending, as from Valkey.
     fn for_each_of_object(&self, root: &'a Root, store: &'a Store, visit: &mut dyn FnMut(Element<'a>)) {
         let fields = fields_of(root);
         if fields.encoding != Encoding::Intset {
@@ -94,7 +94,7 @@ impl<'a> SetView<'a> {
         ints.into_iter().for_each(|int| visit(Element::Int(int)));
     }
 
-    /// SSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What the field would keep in
+    /// SSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would keep in
     /// one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>)) -> u64 {
         match self.stored {
@@ -156,7 +156,7 @@ impl SetEdit<'_, '_> {
         }
     }
 
-    /// Before `members` members are added, of which `first` is the first: the field chooses the encoding by their
+    /// Before `members` members are added, of which `first` is the first: Valkey chooses the encoding by their
     /// number.
     pub fn expect(&mut self, first: &[u8], members: usize) -> Result<(), Full> {
         let limits = self.editing.limits;

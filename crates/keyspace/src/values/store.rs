@@ -332,7 +332,7 @@ impl Store {
             root.cut = None;
             let done = root.body.structure_mut().forget_step(self, nodes_max);
             self.objects.put(number, root);
-            self.note_untidy(number);
+            self.note_garbage(number);
             done
         };
         if done {
@@ -394,7 +394,7 @@ impl Store {
             return;
         }
         if self.objects.get(number).body.structure().parts() <= self.freed_at_once_max {
-            while !self.free_next_doomed(usize::MAX) {}
+            while !self.free_next_pending(usize::MAX) {}
         } else {
             self.note_unfreed();
         }
@@ -402,8 +402,8 @@ impl Store {
 
     /// Notes whether `free_step` has something to do for an object.
     #[inline]
-    pub fn note_untidy(&mut self, number: u32) {
-        if self.objects.note_untidy(number) {
+    pub fn note_garbage(&mut self, number: u32) {
+        if self.objects.note_garbage(number) {
             self.note_unfreed();
         }
     }
@@ -411,18 +411,18 @@ impl Store {
     // ---- objects that are gone ----
 
     /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
-    pub fn free_doomed(&mut self, nodes_max: usize) -> bool {
-        if self.objects.next_doomed().is_none() {
+    pub fn free_pending(&mut self, nodes_max: usize) -> bool {
+        if self.objects.next_pending_free().is_none() {
             return false;
         }
-        self.free_next_doomed(nodes_max);
+        self.free_next_pending(nodes_max);
         steps::note(nodes_max as u64);
         true
     }
 
-    /// Goes on freeing the object that was doomed last; there is one. True if it is gone.
-    fn free_next_doomed(&mut self, nodes_max: usize) -> bool {
-        let number = self.objects.next_doomed().expect("an object is doomed");
+    /// Goes on freeing the object that was removed last; there is one. True if it is gone.
+    fn free_next_pending(&mut self, nodes_max: usize) -> bool {
+        let number = self.objects.next_pending_free().expect("an object is pending free");
         let mut root = self.open_object(number);
         let structure = root.body.structure_mut();
         let done = structure.forget_step(self, nodes_max) && structure.free_step(self, nodes_max);

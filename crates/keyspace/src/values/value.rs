@@ -130,7 +130,7 @@ struct EntryMeta<'a> {
 }
 
 impl EntryMeta<'_> {
-    /// The field's names follow from its own layout.
+    /// Valkey's encoding names follow from its own layout.
     fn encoding(&self) -> Encoding {
         let entry = EntryBytes(self.page.entry(self.spot));
         match entry.form() {

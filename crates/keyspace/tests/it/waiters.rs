@@ -93,7 +93,7 @@ fn keys_are_ready_in_the_order_of_their_first_change() {
 }
 
 #[test]
-fn whoever_waits_for_a_removal_is_woken_by_it() {
+fn waiters_for_a_removal_are_woken_by_it() {
     let keyspace = keyspace(1);
     let mut held = Held::new(&keyspace);
     held.acquire(Want::All);
@@ -271,7 +271,7 @@ impl<'k> Serve<'k> for Reading<'k> {
     }
 }
 
-/// What a thread looks at, at most under one lock and in all, while `count` clients wait for one key, some of them in vain
+/// What a thread looks at, at most under one lock and in all, while `count` clients wait for one key, some of them without a result
 /// or no longer, and are served by one change.
 fn look_at_clients(count: u64) -> (u64, u64) {
     let keyspace = keyspace(4);

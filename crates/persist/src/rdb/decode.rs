@@ -65,10 +65,10 @@ pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> 
     }
 }
 
-/// Ten bits of version below nine letters of six bits.
+/// Ten bits of version below nine characters of six bits.
 pub(super) fn module_name(id: u64) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    (0..9).map(|index| char::from(LETTERS[(id >> (58 - 6 * index)) as usize & 63])).collect()
+    const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    (0..9).map(|index| char::from(CHARACTERS[(id >> (58 - 6 * index)) as usize & 63])).collect()
 }
 
 fn plain_texts(reader: &mut Reader<'_>, per_element: usize) -> Result<Texts> {

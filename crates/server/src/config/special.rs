@@ -178,7 +178,7 @@ const EVENT_CHANNELS: &[u8] = b"KEm";
 
 fn show_event_classes(kept: &[u8]) -> Vec<u8> {
     let all = kept.contains(&b'A');
-    kept.iter().copied().filter(|letter| !(all && *letter == NEW_KEYS)).collect()
+    kept.iter().copied().filter(|character| !(all && *character == NEW_KEYS)).collect()
 }
 
 fn parse_event_classes(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {

@@ -22,11 +22,11 @@ const ALL: &[u8] = b"g$lshzxetd";
 impl Events {
     /// What the text of the parameter chooses.
     pub fn of(text: &[u8]) -> Events {
-        let letters = text.iter().flat_map(|letter| match letter {
+        let characters = text.iter().flat_map(|character| match character {
             b'A' => ALL,
-            letter => std::slice::from_ref(letter),
+            character => std::slice::from_ref(character),
         });
-        Events(letters.map(|letter| bit(*letter)).fold(0, |bits, bit| bits | bit))
+        Events(characters.map(|character| bit(*character)).fold(0, |bits, bit| bits | bit))
     }
 
     /// Whether any event has a subscriber.
@@ -35,7 +35,7 @@ impl Events {
     }
 
     pub fn has(self, class: EventClass) -> bool {
-        self.0 & bit(letter(class)) != 0
+        self.0 & bit(character(class)) != 0
     }
 
     /// The channels and the messages of an event: `name` happened to `key`.
@@ -53,7 +53,7 @@ impl Events {
     }
 }
 
-fn letter(class: EventClass) -> u8 {
+fn character(class: EventClass) -> u8 {
     match class {
         EventClass::Generic => b'g',
         EventClass::String => b'$',
@@ -69,11 +69,11 @@ fn letter(class: EventClass) -> u8 {
     }
 }
 
-fn bit(letter: u8) -> u16 {
-    match letter {
+fn bit(character: u8) -> u16 {
+    match character {
         b'K' => KEYSPACE,
         b'E' => KEYEVENT,
-        letter => b"g$lshzxetdnm".iter().position(|&known| known == letter).map_or(0, |at| 1 << at),
+        character => b"g$lshzxetdnm".iter().position(|&known| known == character).map_or(0, |at| 1 << at),
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_choose() {
+    fn characters_choose() {
         let check = |text: &[u8], any: bool, class: EventClass, has: bool| {
             let events = Events::of(text);
             assert_eq!((events.any(), events.has(class)), (any, has), "{}", text.escape_ascii());

@@ -133,16 +133,16 @@ fn formatted(format: Format, level: Level, moment: &str, pid: u32, message: &str
 
 fn json_string(text: &str) -> String {
     let mut out = String::from('"');
-    for letter in text.chars() {
-        match letter {
-            '\\' | '"' => out.extend(['\\', letter]),
+    for character in text.chars() {
+        match character {
+            '\\' | '"' => out.extend(['\\', character]),
             '\n' => out.push_str("\\n"),
             '\x0c' => out.push_str("\\f"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '\x08' => out.push_str("\\b"),
-            ..='\x1f' => out.push_str(&format!("\\u{:04x}", letter as u32)),
-            _ => out.push(letter),
+            ..='\x1f' => out.push_str(&format!("\\u{:04x}", character as u32)),
+            _ => out.push(character),
         }
     }
     out.push('"');

@@ -112,8 +112,8 @@ pub fn apply(config: &Config) {
         if !given.options.is_empty() && !given.users.is_empty() {
             log::notice(format!("{VARIABLE} overrides the configuration: '{}'", given.users));
         }
-    } else if let Some(vain) = in_vain(config) {
-        log::warning(format!("No effect, as this server was built with {}: {vain}", allocator::name()));
+    } else if let Some(ignored) = ignored(config) {
+        log::warning(format!("No effect, as this server was built with {}: {ignored}", allocator::name()));
     }
 }
 
@@ -165,7 +165,7 @@ fn apply_decay(config: &Config, users: &str) {
 }
 
 /// Parameters that were set and do nothing here.
-fn in_vain(config: &Config) -> Option<String> {
+fn ignored(config: &Config) -> Option<String> {
     let at_start = AT_START.iter().map(|(id, _)| *id);
     let all = at_start.chain([DIRTY_DECAY, MUZZY_DECAY, ARENA_PER_WORKER]);
     let set: Vec<&str> = all.filter(|id| !config.is_default(*id)).map(|id| PARAMS[id.index()].name).collect();

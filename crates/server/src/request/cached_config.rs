@@ -13,7 +13,7 @@ use crate::observe::holds::LONG_HOLD;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 
-/// The first replies that wait are not counted against the limit: in the field they lie in a buffer that every client has.
+/// The first replies that wait are not counted against the limit: in Valkey they lie in a buffer that every client has.
 pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
 /// The others lie in blocks there, which count whole.
 const OUTPUT_BLOCK_BYTES: usize = 20 << 10;
@@ -25,7 +25,7 @@ pub fn counted_output_bytes(unsent_bytes: usize) -> u64 {
 }
 
 /// A reply of so many bytes is more than `limit_bytes`, however it lies.
-pub fn reply_bytes_in_vain(limit_bytes: u64) -> usize {
+pub fn reply_bytes_limit(limit_bytes: u64) -> usize {
     usize::try_from(limit_bytes).unwrap_or(usize::MAX).saturating_add(OUTPUT_BYTES_FREE)
 }
 
@@ -182,5 +182,5 @@ impl Hot {
 
 /// A client that is to be closed for leaving `limit_bytes` unread has to be able to reach them.
 fn bound(usual_bytes: usize, limit_bytes: u64) -> usize {
-    if limit_bytes > 0 { usual_bytes.max(reply_bytes_in_vain(limit_bytes)) } else { usual_bytes }
+    if limit_bytes > 0 { usual_bytes.max(reply_bytes_limit(limit_bytes)) } else { usual_bytes }
 }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_has_waited_reads_the_time_anew() {
+    fn after_waiting_the_time_is_read_anew() {
         let mut clock = CommandClock::new();
         let mut stale = 0;
         for _ in 0..20 {

@@ -333,7 +333,7 @@ impl Word {
     }
 }
 
-/// Eight ASCII letters at once in lower case. A byte is a capital if adding 0x3f reaches 0x80 (from 'A' on) and adding
+/// Eight ASCII characters at once in lower case. A byte is a capital if adding 0x3f reaches 0x80 (from 'A' on) and adding
 /// 0x25 does not (to 'Z'), looking at seven bits; bytes above 0x7f stay as they are.
 #[inline]
 fn lower(word: u64) -> u64 {

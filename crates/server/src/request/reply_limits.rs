@@ -11,7 +11,7 @@ use crate::admin;
 use crate::config::OutputLimit;
 use crate::node::unix_now;
 use crate::process::log;
-use crate::request::cached_config::{Hot, counted_output_bytes, reply_bytes_in_vain};
+use crate::request::cached_config::{Hot, counted_output_bytes, reply_bytes_limit};
 use crate::request::execute::Exec;
 use crate::session::{ReplyMode, Session};
 
@@ -45,7 +45,7 @@ impl ReplyLimits {
     #[cold]
     fn reply_bytes_max(&self, hot: &Hot, session: &Session) -> usize {
         let limit = output_limit_of(hot, session).hard_bytes;
-        if limit > 0 { reply_bytes_in_vain(limit).saturating_add(self.of_others) } else { 0 }
+        if limit > 0 { reply_bytes_limit(limit).saturating_add(self.of_others) } else { 0 }
     }
 
     /// Whether the session's part of the buffer is to be written before more is run.

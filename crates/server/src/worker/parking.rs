@@ -281,7 +281,7 @@ impl Inner {
             if !self.parking.is_passing(line) {
                 return;
             }
-            // Those before have published that much: to try the rest would be in vain.
+            // Those before have published that much: to try the rest would be useless.
             if line == Line::Backpressure && self.node.has_backpressure() && self.node.awaits_drain(worker) {
                 return self.parking.stop(line);
             }

@@ -18,7 +18,7 @@ const READ_BYTES_MAX: usize = 4 << 20;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN_MAX: usize = 16;
 /// A request that has brought so much is accounted for before it runs: it may be what makes its client take too much.
-const BOOKED_BYTES_MIN: usize = 64 << 10;
+const ACCOUNTED_BYTES_MIN: usize = 64 << 10;
 
 impl Inner {
     #[inline]
@@ -146,7 +146,7 @@ impl Inner {
     /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
     /// again for a client that has sent much and reads little.
     pub fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
-        if input.len() > BOOKED_BYTES_MIN {
+        if input.len() > ACCOUNTED_BYTES_MIN {
             connection.input = input;
             self.check_query(connection);
             self.account(connection);

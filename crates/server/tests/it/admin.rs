@@ -22,7 +22,7 @@ fn pair(client: &mut Client, request: &str, name: &str, value: &str) {
 #[track_caller]
 fn field(text: &str, name: &str, end: char) -> String {
     let start = text.find(name).unwrap_or_else(|| panic!("{name} is not in {text}")) + name.len();
-    text[start..].chars().take_while(|&letter| letter != end).collect()
+    text[start..].chars().take_while(|&character| character != end).collect()
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn values_of_all_sizes_come_and_go() {
 }
 
 #[test]
-fn what_is_freed_goes_back_while_nobody_asks() {
+fn what_is_freed_goes_back_without_requests() {
     const KEYS: usize = 2000;
     let server = start_with("", &["--jemalloc-dirty-decay-ms", "500"]);
     let mut client = server.client();

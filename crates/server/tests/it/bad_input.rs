@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! == title          a new connection and an empty server
-//! > SET k v EX 0    one request; "..." with escapes, @20xa for twenty times the letter a
+//! > SET k v EX 0    one request; "..." with escapes, @20xa for twenty times the character a
 //! = -ERR ...        its reply without the last line end, escaped
 //! >> *1\r\n$x\r\n   bytes on a connection of their own
 //! = ...<closed>     all that comes back, and whether the connection ends
@@ -119,25 +119,25 @@ fn answer_to_bytes(server: &Server, bytes: &[u8], expected: &[u8]) -> Vec<u8> {
 
 // ---- the format ----
 
-/// Replaces `@20xa` by twenty times `a`; an escape counts as one letter.
+/// Replaces `@20xa` by twenty times `a`; an escape counts as one character.
 fn expand(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('@') {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        let repeated = rest.split_once('x').and_then(|(count, letters)| {
+        let repeated = rest.split_once('x').and_then(|(count, characters)| {
             let count = count.parse::<usize>().ok()?;
-            let width = match letters.as_bytes() {
+            let width = match characters.as_bytes() {
                 [b'\\', b'x', ..] => 4,
                 [b'\\', ..] => 2,
                 _ => 1,
             };
-            Some((letters.get(..width)?.repeat(count), letters.get(width..)?))
+            Some((characters.get(..width)?.repeat(count), characters.get(width..)?))
         });
         match repeated {
-            Some((letters, behind)) => {
-                out.push_str(&letters);
+            Some((characters, behind)) => {
+                out.push_str(&characters);
                 rest = behind;
             }
             None => out.push('@'),

@@ -100,18 +100,18 @@ fn said(output: &Output, name: &str, version: &str, folder: &str) -> String {
 
 fn unescape(text: &str) -> String {
     let mut out = String::new();
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        if letter != '\\' {
-            out.push(letter);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            out.push(character);
             continue;
         }
-        out.push(match letters.next().expect("something behind a backslash") {
+        out.push(match characters.next().expect("something behind a backslash") {
             'n' => '\n',
             'r' => '\r',
             't' => '\t',
             'x' => {
-                let digits: String = letters.by_ref().take(2).collect();
+                let digits: String = characters.by_ref().take(2).collect();
                 char::from(u8::from_str_radix(&digits, 16).expect("two digits"))
             }
             other => other,

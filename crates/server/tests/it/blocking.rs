@@ -43,7 +43,7 @@ fn pair(key: &str, value: &str) -> String {
 }
 
 #[test]
-fn whoever_pushes_serves_before_the_next_command() {
+fn a_push_serves_before_the_next_command() {
     on_both(|server| {
         let mut client = server.client();
         let mut first = waiting(server, "BLPOP a b 0");
@@ -210,7 +210,7 @@ fn client_unblock() {
 }
 
 #[test]
-fn whoever_is_gone_takes_nothing() {
+fn a_client_that_is_gone_takes_nothing() {
     on_both(|server| {
         let mut client = server.client();
         drop(waiting(server, "BLPOP k 0"));
@@ -350,7 +350,7 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
         let mut adding = server.client();
         let mut observer = server.client();
         let mut readers: Vec<Client> = (0..3).map(|_| server.client()).collect();
-        let mut in_vain = 0;
+        let mut empty = 0;
         for round in 1..=ROUNDS {
             for reader in &mut readers {
                 reader.send(encode(&["XREAD", "BLOCK", BLOCK_MS, "STREAMS", "s1", "s2", "$", "$"]));
@@ -362,11 +362,11 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
             );
             let ended =
                 readers.iter_mut().map(|reader| usize::from(reader.read_reply() == NOTHING.as_bytes()));
-            in_vain += ended.sum::<usize>();
+            empty += ended.sum::<usize>();
         }
         drop(stopping);
         touching.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(in_vain, 0, "reads ended without the entry that was there");
+        assert_eq!(empty, 0, "reads ended without the entry that was there");
     });
 }
 

@@ -178,7 +178,7 @@ fn unread_replies_count() {
 
 /// A handler that repeats itself stops when its client is closed anyway: the reply would have 10 GB.
 #[test]
-fn nobody_waits_for_a_reply_in_vain() {
+fn no_client_waits_for_a_lost_reply() {
     let server = Server::start(&["--client-output-buffer-limit", "normal 1000000 0 0"]);
     let mut asking = server.client();
     asking.check("HSET h f v", ":1\r\n");

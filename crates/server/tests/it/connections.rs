@@ -345,7 +345,7 @@ fn is_alone(client: &mut Client) -> bool {
     connected(client) == 1 && client.blocked_count() == 0
 }
 
-/// As in the field a client that leaves while a pause holds it up is gone at once, and with it what it has sent.
+/// As in Valkey a client that leaves while a pause holds it up is gone at once, and with it what it has sent.
 #[test]
 fn who_leaves_in_a_pause_runs_nothing_more() {
     for workers in [1, 2] {

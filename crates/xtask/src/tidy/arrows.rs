@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn catches_a_crate_that_nobody_placed() {
+    fn catches_a_crate_that_is_not_placed() {
         assert_eq!(found("nonsense", "").len(), 1);
     }
 }

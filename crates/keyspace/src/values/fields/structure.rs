@@ -228,7 +228,7 @@ impl Structure for Fields {
     }
 
     /// Nothing is ever cut off it: what leaves is freed at once.
-    fn is_untidy(&self) -> bool {
+    fn has_garbage(&self) -> bool {
         false
     }
 

@@ -1,6 +1,6 @@
 //! A list as commands see it, whatever it is stored as: packed bytes while it is small, blocks above.
 //!
-//! What OBJECT ENCODING says follows the field's rules, not the storage: a list is a "listpack" while all of it would
+//! What OBJECT ENCODING says follows Valkey's rules, not the storage: a list is a "listpack" while all of it would
 //! fit into one under `list-max-listpack-size`, then a "quicklist", until it has shrunk to half of the limit. A packed
 //! list is always the former; blocks know (`List::quick`).
 
@@ -290,7 +290,7 @@ impl ListEdit<'_, '_> {
 
     // ---- encodings ----
 
-    /// Texts are about to come: the list may become a "quicklist". As the field does it, before it is known whether they
+    /// Texts are about to come: the list may become a "quicklist". As Valkey does it, before it is known whether they
     /// will be put in at all.
     pub fn before_growth<'t>(&mut self, texts: impl Iterator<Item = &'t [u8]>) -> Result<(), Full> {
         let (mut bytes, mut count) = (LISTPACK_EMPTY_BYTES, self.len());
@@ -480,7 +480,7 @@ impl Structure for List {
         self.cut.as_ref().map_or(0, |cut| cut.kept_bytes())
     }
 
-    fn is_untidy(&self) -> bool {
+    fn has_garbage(&self) -> bool {
         !self.debris.is_empty()
     }
 

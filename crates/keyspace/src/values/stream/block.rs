@@ -21,8 +21,8 @@
 //! Two values of 16 B in the millisecond of the entry before: 1 + 32 = 33 B; some milliseconds later 34. The head and the
 //! names are shared by some 92 entries: 64 + 15 B, 0.86 each.
 //!
-//! Where a block ends follows the field's own rule (`stream-node-max-bytes` of a listpack, `stream-node-max-entries`),
-//! because XTRIM ~ and XINFO show it. `listpack` is what the field's block would take.
+//! Where a block ends follows Valkey's own rule (`stream-node-max-bytes` of a listpack, `stream-node-max-entries`),
+//! because XTRIM ~ and XINFO show it. `listpack` is what Valkey's block would take.
 
 use super::id::StreamId;
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
@@ -61,7 +61,7 @@ impl<'a> Block<'a> {
     pub fn deleted(self) -> u32 {
         self.u32(16)
     }
-    /// Bytes of the field's own block.
+    /// Bytes of Valkey's own block.
     pub fn listpack(self) -> u32 {
         self.u32(20)
     }
@@ -504,7 +504,7 @@ fn count_in_listpack(addition: &mut Addition, apart: StreamId, fields: &[&[u8]],
         };
 }
 
-/// What a number takes in the field's block.
+/// What a number takes in Valkey's block.
 fn number_bytes(number: u64) -> u64 {
     entry_bytes(Element::Int(number as i64))
 }

@@ -17,7 +17,7 @@ const DEBRIS_LATER: usize = 16;
 const PENDING_AT_ONCE: usize = 4;
 /// Pending entries of consumers who are gone that count as a piece.
 const GHOSTS_AT_ONCE: usize = 2;
-/// The field's block is never larger, whatever the configuration says.
+/// Valkey's block is never larger, whatever the configuration says.
 const LISTPACK_BYTES_MAX: usize = 1 << 30;
 
 /// What XTRIM keeps.
@@ -310,17 +310,17 @@ impl Stream {
                 return true;
             }
         }
-        !self.is_untidy()
+        !self.has_garbage()
     }
 
     /// Whether something is to be freed, in steps.
-    pub fn is_untidy(&self) -> bool {
-        !self.debris.is_empty() || !self.gone.is_empty() || self.groups.is_untidy()
+    pub fn has_garbage(&self) -> bool {
+        !self.debris.is_empty() || !self.gone.is_empty() || self.groups.has_garbage()
     }
 
     /// Takes out some entries that were pending with consumers who are gone. False if there are none.
     fn sweep_groups(&mut self) -> bool {
-        self.groups.is_untidy() && Arc::make_mut(&mut self.groups).sweep(GHOSTS_AT_ONCE)
+        self.groups.has_garbage() && Arc::make_mut(&mut self.groups).sweep(GHOSTS_AT_ONCE)
     }
 
     /// Drops some of the groups that are gone. False if there are none.

@@ -30,7 +30,7 @@ pub struct ConsumerGroups {
     by_name: BTreeMap<Box<[u8]>, Arc<ConsumerGroup>>,
     bytes: usize,
     /// Groups with ghosts.
-    untidy: usize,
+    with_garbage: usize,
 }
 
 impl ConsumerGroups {
@@ -62,14 +62,14 @@ impl ConsumerGroups {
 
     pub(super) fn edit(&mut self, name: &[u8]) -> Option<GroupEdit<'_>> {
         let group = Arc::make_mut(self.by_name.get_mut(name)?);
-        let before = (group.memory_bytes(), group.is_untidy());
-        Some(GroupEdit { before, bytes: &mut self.bytes, untidy: &mut self.untidy, group })
+        let before = (group.memory_bytes(), group.has_garbage());
+        Some(GroupEdit { before, bytes: &mut self.bytes, with_garbage: &mut self.with_garbage, group })
     }
 
     /// A new group; there was none of this name.
     pub(super) fn insert(&mut self, name: &[u8], group: ConsumerGroup) {
         self.bytes += place_bytes(name) + group.memory_bytes();
-        self.untidy += usize::from(group.is_untidy());
+        self.with_garbage += usize::from(group.has_garbage());
         let old = self.by_name.insert(name.into(), Arc::new(group));
         debug_assert!(old.is_none(), "a group is made once");
     }
@@ -79,24 +79,25 @@ impl ConsumerGroups {
     pub(super) fn of(groups: impl Iterator<Item = (Box<[u8]>, ConsumerGroup)>) -> ConsumerGroups {
         let by_name: BTreeMap<_, _> = groups.map(|(name, group)| (name, Arc::new(group))).collect();
         let bytes = by_name.iter().map(|(name, group)| place_bytes(name) + group.memory_bytes()).sum();
-        ConsumerGroups { by_name, bytes, untidy: 0 }
+        ConsumerGroups { by_name, bytes, with_garbage: 0 }
     }
 
     pub(super) fn remove(&mut self, name: &[u8]) -> Option<Arc<ConsumerGroup>> {
         let group = self.by_name.remove(name)?;
         self.bytes -= place_bytes(name) + group.memory_bytes();
-        self.untidy -= usize::from(group.is_untidy());
+        self.with_garbage -= usize::from(group.has_garbage());
         Some(group)
     }
 
-    pub(super) fn is_untidy(&self) -> bool {
-        self.untidy > 0
+    pub(super) fn has_garbage(&self) -> bool {
+        self.with_garbage > 0
     }
 
     /// Takes out up to so many ghosts of one group. False if there are none.
     pub(super) fn sweep(&mut self, ghosts_max: usize) -> bool {
-        let untidy = self.by_name.iter().find(|(_, group)| group.is_untidy()).map(|(name, _)| name.clone());
-        let Some(mut group) = untidy.and_then(|name| self.edit(&name)) else { return false };
+        let with_garbage =
+            self.by_name.iter().find(|(_, group)| group.has_garbage()).map(|(name, _)| name.clone());
+        let Some(mut group) = with_garbage.and_then(|name| self.edit(&name)) else { return false };
         group.sweep(ghosts_max);
         true
     }
@@ -114,7 +115,7 @@ impl ConsumerGroups {
         self.by_name.values().for_each(|group| group.check_invariants());
         let each = |(name, group): (&[u8], &ConsumerGroup)| place_bytes(name) + group.memory_bytes();
         assert_eq!(self.bytes, self.iter().map(each).sum::<usize>());
-        assert_eq!(self.untidy, self.by_name.values().filter(|group| group.is_untidy()).count());
+        assert_eq!(self.with_garbage, self.by_name.values().filter(|group| group.has_garbage()).count());
     }
 }
 
@@ -130,7 +131,7 @@ fn behind(name: Option<&[u8]>) -> (Bound<&[u8]>, Bound<&[u8]>) {
 /// A group to change.
 pub struct GroupEdit<'a> {
     bytes: &'a mut usize,
-    untidy: &'a mut usize,
+    with_garbage: &'a mut usize,
     before: (usize, bool),
     group: &'a mut ConsumerGroup,
 }
@@ -151,9 +152,10 @@ impl DerefMut for GroupEdit<'_> {
 
 impl Drop for GroupEdit<'_> {
     fn drop(&mut self) {
-        let (bytes, was_untidy) = self.before;
+        let (bytes, had_garbage) = self.before;
         *self.bytes = *self.bytes - bytes + self.group.memory_bytes();
-        *self.untidy = *self.untidy - usize::from(was_untidy) + usize::from(self.group.is_untidy());
+        *self.with_garbage =
+            *self.with_garbage - usize::from(had_garbage) + usize::from(self.group.has_garbage());
     }
 }
 
@@ -285,7 +287,7 @@ impl ConsumerGroup {
     }
 
     pub fn pending_from(&self, from: StreamId) -> impl Iterator<Item = &Pending> {
-        let (all, living) = if self.is_untidy() {
+        let (all, living) = if self.has_garbage() {
             (None, Some(self.living_from(from)))
         } else {
             let first = self.pending.partition_point(|pending| pending.id < from);
@@ -309,7 +311,7 @@ impl ConsumerGroup {
     }
 
     pub fn last_pending(&self) -> Option<&Pending> {
-        if !self.is_untidy() {
+        if !self.has_garbage() {
             return self.pending.last().map(|at| self.pending.get(at));
         }
         let last = |consumer: &Consumer| consumer.pending.last().map(|at| *consumer.pending.get(at));
@@ -400,7 +402,7 @@ impl ConsumerGroup {
         Some(count)
     }
 
-    fn is_untidy(&self) -> bool {
+    fn has_garbage(&self) -> bool {
         self.leaving.is_some()
     }
 

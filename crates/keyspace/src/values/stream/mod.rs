@@ -168,7 +168,7 @@ impl Stream {
         RangeBack { stream: self, reading, from, to, at, entries: Vec::new() }
     }
 
-    /// The first id of each block, and the bytes of the field's own, for XINFO.
+    /// The first id of each block, and the bytes of Valkey's own, for XINFO.
     pub fn blocks(&self) -> impl Iterator<Item = StreamId> + '_ {
         self.chain.iter().map(|piece| piece.first)
     }

@@ -295,8 +295,8 @@ impl Structure for Stream {
         Stream::len(self) + self.groups.iter().map(|(_, group)| group.parts()).sum::<u64>()
     }
 
-    fn is_untidy(&self) -> bool {
-        Stream::is_untidy(self)
+    fn has_garbage(&self) -> bool {
+        Stream::has_garbage(self)
     }
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {

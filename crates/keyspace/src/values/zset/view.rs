@@ -70,7 +70,7 @@ impl<'a> ZsetView<'a> {
     }
 
     /// The members between two boundaries by member: (rank of the first, count). Where scores differ, a listpack is
-    /// read from one end, as the field does: `forward` says from which.
+    /// read from one end, as Valkey does: `forward` says from which.
     pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
         self.source().lex_range(start, end, forward)
     }

@@ -9,9 +9,9 @@ use crate::session::client::{ClientShared, Names, Seen};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// The letters that CLIENT LIST may show.
-const FLAG_LETTERS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
-const CAPA_LETTERS: &[u8] = b"r";
+/// The characters that CLIENT LIST may show.
+const FLAG_CHARACTERS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
+const CAPA_CHARACTERS: &[u8] = b"r";
 const USER: &[u8] = b"default";
 
 #[derive(Default, Debug)]
@@ -138,9 +138,9 @@ impl<'a> Traits<'a> {
             b"user" if value == USER => self.user = true,
             b"user" => return Err(errors::with_bytes("ERR No such user '", value, "'")),
             b"db" => self.db = Some(database(value, if negated { "NOT-DB" } else { "DB" }, databases)?),
-            b"flags" if !only(value, FLAG_LETTERS) => return Err(unknown("flags", "FLAGS")),
+            b"flags" if !only(value, FLAG_CHARACTERS) => return Err(unknown("flags", "FLAGS")),
             b"flags" => self.flags = Some(value),
-            b"capa" if !only(value, CAPA_LETTERS) => return Err(unknown("capa", "CAPA")),
+            b"capa" if !only(value, CAPA_CHARACTERS) => return Err(unknown("capa", "CAPA")),
             b"capa" => self.capa = Some(value),
             _ => return Err(errors::SYNTAX.into()),
         }
@@ -156,7 +156,7 @@ impl<'a> Traits<'a> {
         let flags = self.flags.map(|_| flags_of(client)).unwrap_or_default();
         let is_named =
             |asked: Option<&[u8]>, own: &str| asked.map(|asked| !own.is_empty() && own.as_bytes() == asked);
-        let has_letters = |asked: Option<&[u8]>, own: &str| asked.map(|asked| only(asked, own.as_bytes()));
+        let has_characters = |asked: Option<&[u8]>, own: &str| asked.map(|asked| only(asked, own.as_bytes()));
         let redirects = seen.marks.load(Ordering::Relaxed) & Seen::REDIRECTS != 0;
         let traits = [
             self.ids.as_ref().map(|ids| ids.contains(&client.id)),
@@ -164,12 +164,12 @@ impl<'a> Traits<'a> {
             self.laddr.map(|laddr| client.laddr.as_bytes() == laddr),
             self.kind.map(|kind| kind == Kind::of(client)),
             self.user.then_some(true),
-            has_letters(self.flags, &flags),
+            has_characters(self.flags, &flags),
             is_named(self.name, &names.name),
             is_named(self.lib_name, &names.lib_name),
             is_named(self.lib_ver, &names.lib_ver),
             self.db.map(|db| seen.db.load(Ordering::Relaxed) == db),
-            has_letters(self.capa, if redirects { "r" } else { "" }),
+            has_characters(self.capa, if redirects { "r" } else { "" }),
             self.ip.map(|ip| address_without_port(&client.addr).is_some_and(|own| own.as_bytes() == ip)),
         ];
         traits.into_iter().flatten()
@@ -209,9 +209,9 @@ fn database(value: &[u8], option: &str, databases: u16) -> Result<u16, Vec<u8>> 
     }
 }
 
-/// Whether every letter of `letters` is one of `allowed`.
-fn only(letters: &[u8], allowed: &[u8]) -> bool {
-    letters.iter().all(|letter| allowed.contains(letter))
+/// Whether every character of `characters` is one of `allowed`.
+fn only(characters: &[u8], allowed: &[u8]) -> bool {
+    characters.iter().all(|character| allowed.contains(character))
 }
 
 #[cfg(test)]

@@ -83,12 +83,12 @@ pub fn short(node: &Node, client: &ClientShared) -> String {
     )
 }
 
-/// The letters of `flags=`.
+/// The characters of `flags=`.
 pub fn flags_of(client: &ClientShared) -> String {
     let seen = &client.seen;
     let marks = seen.marks.load(Relaxed);
     let listens = |mark: u8| client.listening.marks() & mark != 0;
-    let letters: String = [
+    let characters: String = [
         ('O', listens(SeenListening::MONITORS)),
         ('P', client.listening.any()),
         ('x', seen.in_multi.load(Relaxed)),
@@ -105,9 +105,9 @@ pub fn flags_of(client: &ClientShared) -> String {
         ('I', marks & Seen::IMPORT_SOURCE != 0),
     ]
     .into_iter()
-    .filter_map(|(letter, is)| is.then_some(letter))
+    .filter_map(|(character, is)| is.then_some(character))
     .collect();
-    if letters.is_empty() { "N".into() } else { letters }
+    if characters.is_empty() { "N".into() } else { characters }
 }
 
 /// "127.0.0.1" of "127.0.0.1:4711", "::1" of "[::1]:4711"; nothing of a unix socket, whose port is 0.

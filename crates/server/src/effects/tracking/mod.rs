@@ -12,7 +12,7 @@
 //! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
 //! keys that a batch has changed go to every worker with a session that has named one; it knows which.
 //!
-//! As in the field the table knows names, not databases; a session that leaves stays in it until the key changes.
+//! As in Valkey the table knows names, not databases; a session that leaves stays in it until the key changes.
 
 pub mod changes;
 mod state;

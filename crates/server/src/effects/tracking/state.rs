@@ -30,7 +30,7 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// What it takes, without the names themselves, as the field counts it. Nodes of the tree are two thirds full.
+    /// What it takes, without the names themselves, as Valkey counts it. Nodes of the tree are two thirds full.
     pub fn bytes(&self) -> usize {
         const PLACE_BYTES: usize = size_of::<Box<[u8]>>() * 3 / 2;
         size_of::<Tracking>() + self.prefixes.len() * PLACE_BYTES
