@@ -5,7 +5,7 @@
 //!   chunks      [ 256 KB ][ 256 KB ][ 90 KB ][ 256 KB ][ 700 B ]
 //!                             ^                   ^
 //!   readers                   a replica           the AOF writer: appends wait for it above a limit
-//!               |<-- backlog: kept whoever reads -------------->|
+//!               |<-- backlog: kept with and without readers ---->|
 //! ```
 //! A reader is an offset. Its bytes are read as pieces that share the chunk's memory, so they are written or sent without any
 //! lock. A small chunk is joined with the one before it as soon as no piece of either is held.

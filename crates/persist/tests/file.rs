@@ -237,7 +237,7 @@ fn what_is_not_read_is_named() {
         of(FileVersion::PLAIN, b"\xfe\0\x64\x01k").cause,
         FileCause::UnreadType { code: 100, .. }
     ));
-    let id = b"bloomtype".iter().fold(0u64, |id, &letter| id << 6 | u64::from(letter - b'a' + 26)) << 10;
+    let id = b"bloomtype".iter().fold(0u64, |id, &byte| id << 6 | u64::from(byte - b'a' + 26)) << 10;
     let module = [b"\xfe\0\x07\x01k\x81".as_slice(), &id.to_be_bytes()].concat();
     let module = of(FileVersion::PLAIN, &module);
     assert_eq!(module.cause, FileCause::Value(RdbError::Module("bloomtype".into())));

@@ -23,6 +23,7 @@ mod long;
 mod modules;
 mod request_path;
 mod source;
+mod source_words;
 mod text;
 mod unsafety;
 mod words;
@@ -81,6 +82,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
         ceilings::check,
         compat::check,
         words::check,
+        source_words::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&files)).collect();
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
@@ -140,7 +142,7 @@ fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line.find("//").map_or(line, |at| &line[..at])))
 }
 
-/// True if `word` stands in `line` with no letter, digit or underscore beside it.
+/// True if `word` stands in `line` with no character, digit or underscore beside it.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
     }
 
     fn plain(&mut self, len: u64) -> Result<&'a [u8]> {
-        // First: whoever has more bytes to come is not to wait for what cannot be.
+        // First: a reader with more bytes to come is not to wait for what cannot be.
         if len > self.text_bytes_max {
             return Err(RdbError::TooLarge);
         }

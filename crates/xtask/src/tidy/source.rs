@@ -22,8 +22,15 @@ pub fn files(files: &[File]) -> Vec<File> {
 /// The code of a file: comments, strings, characters and `#[cfg(test)]` items are blank.
 pub fn code(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    blank_texts(&mut bytes);
+    blank_texts(&mut bytes, |_| true);
     blank_tests(&mut bytes);
+    String::from_utf8(bytes).expect("blanks stand for whole characters")
+}
+
+/// What is written for readers of a file, names and comments: strings and characters are blank.
+pub fn names_and_comments(text: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    blank_texts(&mut bytes, |text| !text.starts_with(b"//") && !text.starts_with(b"/*"));
     String::from_utf8(bytes).expect("blanks stand for whole characters")
 }
 
@@ -33,14 +40,16 @@ fn blank(bytes: &mut [u8]) {
     }
 }
 
-/// Blanks comments, strings and characters.
-fn blank_texts(bytes: &mut [u8]) {
+/// Blanks comments, strings and characters, as far as `is_blanked`.
+fn blank_texts(bytes: &mut [u8], is_blanked: fn(&[u8]) -> bool) {
     let mut at = 0;
     while at < bytes.len() {
         let end = text_end(bytes, at);
         match end {
             Some(end) => {
-                blank(&mut bytes[at..end]);
+                if is_blanked(&bytes[at..end]) {
+                    blank(&mut bytes[at..end]);
+                }
                 at = end;
             }
             // The `r` of a raw string begins a text; the `r` that ends a name does not.

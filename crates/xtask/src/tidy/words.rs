@@ -1,4 +1,4 @@
-//! Words that documents and messages to users no longer use, with what to say instead.
+//! Words that documents and messages to users no longer use, with what to say instead. `source_words` reads the sources.
 //!
 //! Standard terms are understood by people who have never seen this project; private ones have to be learned first. Documents
 //! are all `*.md`; messages are the texts of parameters, lines of the log, and what the tools print.
@@ -6,7 +6,7 @@
 use super::{File, Finding, has_word};
 
 /// What is refused, and what to say instead. Whole words, in any case.
-const RETIRED: [(&[&str], &str); 13] = [
+pub(super) const RETIRED: [(&[&str], &str); 13] = [
     (&["tell", "tells", "told"], "say what it does: report, notify, emit, send, write, account for"),
     (
         &["whoever", "nobody", "somebody", "everybody"],
@@ -14,7 +14,7 @@ const RETIRED: [(&[&str], &str); 13] = [
     ),
     (&["he", "him", "his"], "name the actor: a client or a thread is not a person"),
     (&["aloud"], "a skip is reported, with its reason"),
-    (&["letter", "letters"], "message: mailboxes hold messages"),
+    (&["letter", "letters"], "message: mailboxes hold messages; a text has characters"),
     (&["hearer", "hearers"], "subscriber"),
     (&["crowd", "crowded", "uncrowded"], "backpressure, or queued bytes"),
     (&["stranger", "strangers"], "unauthenticated client"),

@@ -54,7 +54,7 @@ impl FileError {
     }
 }
 
-/// In Valkey's words where it has some; without the key, which may not be for everybody to read.
+/// In Valkey's words where it has some; without the key, which not every reader may see.
 impl fmt::Display for FileCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
