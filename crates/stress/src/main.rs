@@ -28,6 +28,7 @@
 
 use std::process::ExitCode;
 
+mod kinds;
 mod options;
 mod plan;
 
@@ -37,6 +38,7 @@ mod record;
 mod world;
 
 mod grammar;
+
 mod lanes;
 mod ledger;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_probe::Scale;
 
 use crate::Fallible;
-use crate::plan::{disturbance_names, lane_names};
+use crate::kinds::{disturbance_names, lane_names};
 
 pub const HELP: &str = "\
 isotherm-stress [options]     (cargo xtask stress [options] builds the server with its assertions and runs this)

@@ -16,6 +16,7 @@ use std::fmt;
 use isotherm_probe::Scale;
 use isotherm_stdx::Prng;
 
+use crate::kinds::{DISTURBANCES, Disturbance, KINDS, Kind, name_of};
 use crate::lanes::messages;
 use crate::options::Options;
 
@@ -23,86 +24,6 @@ pub const DB_WIDE: usize = 5;
 pub const DB_TIMES: usize = 6;
 pub const DB_TICK: usize = 7;
 pub const DBS_ANY: std::ops::Range<usize> = 8..16;
-
-/// The kinds of clients.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Queues,
-    Streams,
-    Counters,
-    Victims,
-    Messages,
-    Caches,
-    Times,
-    Anything,
-    Torn,
-    Wide,
-}
-
-/// A kind, its name, the least members with which it makes sense, and the most that help.
-const KINDS: [(Kind, &str, usize, usize); 10] = [
-    (Kind::Queues, "queues", 4, 100),
-    (Kind::Streams, "streams", 4, 60),
-    (Kind::Counters, "counters", 2, 100),
-    (Kind::Victims, "victims", 1, 4),
-    (Kind::Messages, "messages", 4, 80),
-    (Kind::Caches, "caches", 2, 30),
-    (Kind::Times, "times", 1, 2),
-    (Kind::Anything, "anything", 1, 30),
-    (Kind::Torn, "torn", 1, 12),
-    (Kind::Wide, "wide", 1, 2),
-];
-
-/// What is done to the server and to its clients.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Disturbance {
-    /// DEBUG SLEEP
-    Sleep,
-    /// SIGSTOP, and SIGCONT some time later
-    Stop,
-    /// SIGHUP
-    HangUp,
-    /// CLIENT PAUSE, for all or for writes, prolonged again and again, and UNPAUSE
-    Pause,
-    /// CLIENT KILL of connections that expect it
-    Kill,
-    /// CLIENT KILL of every client
-    KillAll,
-    /// CLIENT UNBLOCK of clients that wait
-    Unblock,
-    /// CONFIG SET of limits and rates
-    Config,
-    /// SWAPDB, FLUSHDB, COPY DB
-    Swap,
-    /// FLUSHALL
-    FlushAll,
-    /// DEBUG RELOAD
-    Reload,
-    /// DEBUG SET-ACTIVE-EXPIRE 0, and 1 again
-    NoExpiry,
-    /// INFO everything, MEMORY, CLIENT LIST, ...
-    Reports,
-    /// DEBUG CHECK-INVARIANTS
-    Invariants,
-}
-
-/// A disturbance, its name, and in how many of eight runs it is drawn.
-const DISTURBANCES: [(Disturbance, &str, u64); 14] = [
-    (Disturbance::Sleep, "sleep", 4),
-    (Disturbance::Stop, "stop", 3),
-    (Disturbance::HangUp, "hup", 2),
-    (Disturbance::Pause, "pause", 4),
-    (Disturbance::Kill, "kill", 5),
-    (Disturbance::KillAll, "kill-all", 1),
-    (Disturbance::Unblock, "unblock", 4),
-    (Disturbance::Config, "config", 4),
-    (Disturbance::Swap, "swap", 4),
-    (Disturbance::FlushAll, "flush-all", 1),
-    (Disturbance::Reload, "reload", 3),
-    (Disturbance::NoExpiry, "no-expiry", 3),
-    (Disturbance::Reports, "reports", 5),
-    (Disturbance::Invariants, "invariants", 3),
-];
 
 /// Requests a second of all clients together: both cores stay partly idle, so a stall is not the load's.
 pub const REQUESTS_PER_SECOND: usize = 3000;
@@ -231,18 +152,6 @@ fn draw_lanes(prng: &mut Prng, clients: usize, named: &[String]) -> Vec<(Kind, u
         left -= more;
     }
     lanes
-}
-
-pub fn lane_names() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|(_, name, ..)| *name)
-}
-
-pub fn disturbance_names() -> impl Iterator<Item = &'static str> {
-    DISTURBANCES.iter().map(|(_, name, _)| *name)
-}
-
-pub fn name_of(kind: Kind) -> &'static str {
-    KINDS.iter().find(|(other, ..)| *other == kind).expect("all are listed").1
 }
 
 impl fmt::Display for Plan {

@@ -17,10 +17,11 @@ use isotherm_resp::reply_parse::Value;
 
 use crate::allowance::Cover;
 use crate::connection::{Connection, Lost};
+use crate::kinds::name_of;
 use crate::lanes::messages::OUTPUT_BYTES_MAX;
 use crate::lanes::{Control, Lane, lane};
 use crate::options::{Options, SEEDS};
-use crate::plan::{DATA_BYTES_MAX, Plan, name_of};
+use crate::plan::{DATA_BYTES_MAX, Plan};
 use crate::record::Record;
 use crate::watchdog::{Sampler, Watch, spawn_small};
 use crate::world::{Member, Phase, Severity, World};

@@ -22,7 +22,8 @@ use isotherm_resp::reply_parse::Value;
 use crate::Fallible;
 use crate::allowance::Cover;
 use crate::connection::{Connection, Lost};
-use crate::plan::{DB_TICK, Disturbance};
+use crate::kinds::Disturbance;
+use crate::plan::DB_TICK;
 use crate::world::{Member, Phase, World};
 
 const LATE_MAX: Duration = Duration::from_secs(1);

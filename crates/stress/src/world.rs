@@ -17,7 +17,8 @@ use isotherm_stdx::Prng;
 
 use crate::allowance::{Allowance, Cover};
 use crate::connection::{Connection, Lost};
-use crate::plan::{Disturbance, Plan};
+use crate::kinds::Disturbance;
+use crate::plan::Plan;
 use crate::record::Record;
 use crate::threads;
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Lane, line};
 use crate::connection::{Connection, Lost};
 use crate::grammar::Grammar;
-use crate::plan::{DBS_ANY, Disturbance};
+use crate::kinds::Disturbance;
+use crate::plan::DBS_ANY;
 use crate::world::Member;
 
 /// So many requests on a connection; then another one, in another database.

@@ -13,7 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Lane, line};
 use crate::allowance::Cover;
 use crate::connection::{Connection, Lost};
-use crate::plan::{DATA_BYTES_MAX, DB_WIDE, DBS_ANY, Disturbance};
+use crate::kinds::Disturbance;
+use crate::plan::{DATA_BYTES_MAX, DB_WIDE, DBS_ANY};
 use crate::record::brief;
 use crate::world::Member;
 

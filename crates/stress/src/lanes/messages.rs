@@ -14,8 +14,9 @@ use isotherm_resp::reply_parse::Value;
 
 use super::{Lane, words};
 use crate::connection::{Connection, LOOK, Lost};
+use crate::kinds::Kind;
 use crate::ledger::{Broken, Sequence};
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::world::Member;
 
 const ROLES: usize = 3;

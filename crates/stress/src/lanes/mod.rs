@@ -10,7 +10,8 @@
 use std::sync::Arc;
 
 use crate::connection::{Connection, Lost};
-use crate::plan::{Kind, Plan};
+use crate::kinds::Kind;
+use crate::plan::Plan;
 use crate::world::Member;
 
 mod anything;

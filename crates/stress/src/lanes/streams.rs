@@ -19,8 +19,9 @@ use isotherm_resp::reply_parse::Value;
 use super::{Lane, line, words};
 use crate::allowance::Cover;
 use crate::connection::{Connection, LOOK, Lost};
+use crate::kinds::Disturbance;
 use crate::ledger::{self, Elements};
-use crate::plan::{Disturbance, Plan};
+use crate::plan::Plan;
 use crate::record::brief;
 use crate::world::Member;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::{Lane, line, words};
 use crate::connection::{Connection, Lost};
-use crate::plan::{DB_WIDE, DBS_ANY, Disturbance, Plan};
+use crate::kinds::Disturbance;
+use crate::plan::{DB_WIDE, DBS_ANY, Plan};
 use crate::world::Member;
 
 const KEYS: u64 = 30_000;
