@@ -7,7 +7,8 @@ use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{glob_match, steps};
 
 use super::{AdminCall, AdminHandler};
-use crate::request::registry::{Commands, Entry};
+use crate::request::entry::Entry;
+use crate::request::registry::Commands;
 
 const COMMAND: Spec = Spec {
     name: "command",
@@ -244,7 +245,7 @@ fn find_keys(call: &mut AdminCall<'_>, with_flags: bool) -> Outcome {
     let is_key = |key_spec: &KeySpec| !key_spec.flags.has(KeyFlags::NOT_KEY);
     if !entry.spec.key_specs.iter().any(is_key) {
         call.reply.error("ERR The command has no key arguments");
-    } else if !entry.takes(args.len()) {
+    } else if !entry.spec.takes(args.len()) {
         call.reply.error("ERR Invalid number of arguments specified for command");
     } else {
         let mut found = Vec::new();

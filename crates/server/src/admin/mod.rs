@@ -25,8 +25,8 @@ use crate::effects::pubsub::Audience;
 use crate::node::Node;
 use crate::observe::facts::Facts;
 use crate::observe::info::{self, Snapshot};
+use crate::request::entry::Entry;
 use crate::request::execute::Exec;
-use crate::request::registry::Entry;
 use crate::request::transaction;
 use crate::session::{Queued, Session};
 

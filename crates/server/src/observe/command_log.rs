@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::{Config, Id, find, id, is_sensitive};
-use crate::request::registry::Entry as CommandEntry;
+use crate::request::entry::Entry as CommandEntry;
 
 /// An entry keeps so many arguments, the last of which may say how many more there were.
 const ARGUMENTS_MAX: usize = 32;

@@ -33,10 +33,10 @@ use crate::mail::message::{Without, WorkerMessage};
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
 use crate::request::caller::Caller;
+use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::lock_set::holds_keys;
 use crate::request::metering::Timed;
-use crate::request::registry::{Entry, Handler};
 use crate::session::{Attention, Blocked, ClientShared, Session};
 use isotherm_allocator::class_bytes;
 

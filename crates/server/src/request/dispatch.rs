@@ -10,32 +10,31 @@
 //! What a batch has locked stays locked while consecutive commands need the same partition, and is released before
 //! anything that takes long.
 
-use arrayvec::ArrayVec;
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
-use isotherm_keyspace::{Db, Key, Slot, Want};
-use isotherm_resp::{Args, ProtocolError, Reply, errors};
+use isotherm_keyspace::{Db, Key, Want};
+use isotherm_resp::{Args, ProtocolError, Reply};
 
 use crate::admin::{self, AdminHandler};
 use crate::effects::pubsub::Audience;
 use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
-use crate::observe::holds;
-use crate::process::log;
 use crate::request::blocking;
+use crate::request::entry::Entry;
 use crate::request::execute::Exec;
 use crate::request::follow_up;
 use crate::request::gate_bits::Gates;
 use crate::request::gates::{self, Verdict};
+use crate::request::locking;
 use crate::request::metering::Timed;
 use crate::request::next::{Next, WaitReason};
 use crate::request::prefetch;
-use crate::request::registry::{Entry, Locks};
+use crate::request::refusal;
 use crate::request::reply_limits::{ReplyLimits, account_reply, drop_reply};
 use crate::request::resolve::{self, Found, Request};
 use crate::request::transaction;
 use crate::request::turn::Turn;
-use crate::session::{Attention, NO_COMMAND, ReplyMode, Session};
+use crate::session::{Attention, ReplyMode, Session};
 
 /// What runs the requests of one worker.
 pub struct Dispatcher {
@@ -194,7 +193,10 @@ impl Dispatcher {
                     self.reply.simple("QUEUED");
                     self.exec.clock.lap();
                 }
-                (Verdict::Refuse(text), _) => self.refuse(session, request.command(), &text, request.args),
+                (Verdict::Refuse(text), _) => {
+                    let command = request.command();
+                    refusal::refuse(&mut self.exec, session, &mut self.reply, command, &text, request.args);
+                }
                 (Verdict::Park(cause), _) => return Err(Next::Park(cause)),
                 (Verdict::Attack, _) => {
                     self.exec.node.log_attack(&session.shared.addr);
@@ -204,39 +206,6 @@ impl Dispatcher {
             }
             return Ok(Ran::Done);
         }
-    }
-
-    fn refuse(
-        &mut self,
-        session: &mut Session,
-        command: Option<&'static Entry>,
-        text: &[u8],
-        args: Args<'_>,
-    ) {
-        let exec = &mut self.exec;
-        if let Some(command) = command.filter(|command| command.locks == Locks::Queue) {
-            // As Valkey does, even if there is no transaction to discard.
-            transaction::leave(session, &mut exec.held);
-            session.note_gates();
-            let why = text.strip_prefix(b"ERR ").unwrap_or(text);
-            self.reply.error(errors::exec_abort_because(why));
-            // A client that monitors has seen MULTI, and sees that it is over.
-            if exec.node.tasks().has(Tasks::MONITORED) {
-                exec.node.feed_monitors(session, &command.name, args);
-            }
-        } else {
-            if let Some(multi) = &mut session.multi {
-                multi.abort();
-            }
-            self.reply.error(text);
-        }
-        exec.stats.count_error(self.reply.last_error().as_bytes());
-        if let Some(command) = command {
-            exec.stats.commands[usize::from(command.index)].rejected.add(1);
-            session.end_caching(command.keeps_caching);
-        }
-        session.last_command = command.map_or(NO_COMMAND, |command| command.index);
-        exec.clock.lap();
     }
 
     // ---- one command ----
@@ -263,53 +232,11 @@ impl Dispatcher {
             Some(key) if command.key_step > 0 => {
                 return self.lock_several_and_run(session, command, request.args, *key, unless);
             }
-            _ => self.lock(session, command, request.args),
+            _ => locking::lock(&mut self.exec, &mut self.facts, session, command, request.args),
         }
         self.run_timed(session, command, request.args, keys, unless)
     }
 
-    /// Locks what a command needs that has not simply a key.
-    #[inline(never)]
-    fn lock(&mut self, session: &Session, command: &'static Entry, args: Args<'_>) {
-        let exec = &mut self.exec;
-        exec.locks.clear();
-        match command.locks {
-            // It may take its time, or look at anything.
-            Locks::None | Locks::Each => {
-                exec.held.release();
-                holds::enter_command(command.index);
-            }
-            Locks::Queue => {
-                self.ask_ahead(session);
-                let exec = &mut self.exec;
-                transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session);
-                exec.acquire();
-                exec.meter.begin_hold(&exec.clock);
-            }
-            Locks::One | Locks::Keys | Locks::All => {
-                let keyspace = &exec.node.keyspace;
-                exec.locks.add_command(keyspace, command, args);
-                exec.acquire();
-                if command.locks == Locks::Keys {
-                    prefetch::prefetch_names(keyspace, session.db, exec.locks.names(args), command.intent);
-                }
-            }
-        }
-    }
-
-    /// What a command of a transaction will report of the system is asked for while nothing is locked.
-    fn ask_ahead(&mut self, session: &Session) {
-        let Some(multi) = session.multi.as_ref().filter(|multi| admin::asks_system(&multi.queue)) else {
-            self.facts = None;
-            return;
-        };
-        // The batch may have locked something before.
-        self.exec.held.release();
-        self.facts = Some(admin::facts_for(self.exec.node, &multi.queue));
-        self.exec.clock.outdate();
-    }
-
-    /// A command of several keys in a row. Each is hashed once: for its lock, the prefetch and the handler.
     #[inline(never)]
     fn lock_several_and_run<'b>(
         &mut self,
@@ -319,24 +246,9 @@ impl Dispatcher {
         first_key: Key<'b>,
         unless: Tasks,
     ) -> Ran {
+        let mut keys = locking::HashedOnce::new();
+        locking::lock_several(&mut self.exec, session.db, command, args, first_key, &mut keys);
         let (first, step) = (usize::from(command.first_key), usize::from(command.key_step));
-        let mut names = args.from(first).iter().step_by(step);
-        names.next();
-        let exec = &mut self.exec;
-        let keyspace = &exec.node.keyspace;
-        let mut keys: ArrayVec<Key<'_>, KEYS_HASHED_MAX> = ArrayVec::new();
-        keys.push(first_key);
-        keys.extend(names.by_ref().take(KEYS_HASHED_MAX - 1).map(|name| keyspace.key(name)));
-        exec.locks.clear();
-        if keyspace.partition_count() == 1 {
-            exec.locks.add(0);
-        } else {
-            keys.iter().for_each(|key| exec.locks.add(keyspace.partition_of(key.slot)));
-            names.clone().for_each(|name| exec.locks.add(keyspace.partition_of(Slot::of_key(name))));
-        }
-        exec.acquire();
-        prefetch::prefetch_keys(keyspace, session.db, &keys, command.intent);
-        prefetch::prefetch_names(keyspace, session.db, names, command.intent);
         self.run_timed(session, command, args, HashedKeys { first, step, keys: &keys }, unless)
     }
 
@@ -403,18 +315,6 @@ impl Dispatcher {
     /// What a client sent is no request.
     #[cold]
     pub fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
-        let mark = self.reply.len();
-        self.reply.error(error.text());
-        self.exec.stats.count_error(self.reply.last_error().as_bytes());
-        if session.reply_mode != ReplyMode::On {
-            self.reply.truncate(mark);
-        }
-        // COMPAT(protocol): A connection is closed after a protocol error under CLIENT REPLY OFF and SKIP too;
-        // Valkey leaves it open but stops reading it. Why: such a connection is of no further use to its client.
-        session.close_after_reply = true;
-        log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
+        refusal::protocol_error(&mut self.exec, session, &mut self.reply, error);
     }
 }
-
-/// Keys of one command that are hashed once only, 32 B each.
-const KEYS_HASHED_MAX: usize = 128;

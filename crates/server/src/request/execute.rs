@@ -23,11 +23,11 @@ use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
 use crate::request::caller::Caller;
 use crate::request::clock::CommandClock;
+use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
-use crate::request::registry::Entry;
 use crate::session::WatchList;
 use crate::upkeep::eviction::{self, Room};
 

@@ -7,8 +7,8 @@ use isotherm_resp::Args;
 use crate::node::Tasks;
 use crate::observe::holds::{self, Work};
 use crate::request::blocking;
+use crate::request::entry::Entry;
 use crate::request::execute::Exec;
-use crate::request::registry::Entry;
 use crate::request::transaction;
 use crate::session::Session;
 

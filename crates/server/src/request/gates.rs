@@ -17,10 +17,10 @@ use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 
 use crate::node::Tasks;
+use crate::request::entry::Entry;
 use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use crate::request::next::WaitReason;
-use crate::request::registry::Entry;
 use crate::request::resolve::{Found, Request};
 use crate::session::Session;
 use crate::upkeep::eviction::Room;

@@ -4,7 +4,7 @@ use isotherm_commands::spec::{InvalidKeys, KeyFlags, key_positions};
 use isotherm_keyspace::{Held, Keyspace, Slot, Want};
 use isotherm_resp::Args;
 
-use crate::request::registry::{Entry, Locks};
+use crate::request::entry::{Entry, Locks};
 
 #[derive(Default)]
 pub struct LockSet {

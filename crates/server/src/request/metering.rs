@@ -15,7 +15,7 @@ use crate::observe::sample::Sampler;
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
 use crate::request::clock::CommandClock;
-use crate::request::registry::{Entry, Locks};
+use crate::request::entry::{Entry, Locks};
 use crate::session::ClientShared;
 
 /// What precedes and follows an argument on the wire: `$536870912\r\n` and `\r\n`.

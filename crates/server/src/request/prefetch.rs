@@ -3,7 +3,7 @@
 //! What is seen here is a hint only: every command looks again under its lock. At 10 M keys a lookup that waits alone
 //! costs twice one that waits in company.
 
-use crate::request::registry::Entry;
+use crate::request::entry::Entry;
 use crate::request::resolve::{Found, Request};
 use arrayvec::ArrayVec;
 use isotherm_commands::spec::Group;

@@ -4,7 +4,8 @@
 use isotherm_keyspace::{Key, Keyspace};
 use isotherm_resp::Args;
 
-use crate::request::registry::{Commands, Entry};
+use crate::request::entry::Entry;
+use crate::request::registry::Commands;
 
 /// One request of a batch, looked up but not run.
 #[derive(Clone, Copy)]
@@ -55,5 +56,5 @@ fn look_up(commands: &Commands, args: Args<'_>) -> Found {
             None => return Found::UnknownSubcommand,
         }
     }
-    if command.takes(args.len()) { Found::Command(command) } else { Found::WrongArity(command) }
+    if command.spec.takes(args.len()) { Found::Command(command) } else { Found::WrongArity(command) }
 }

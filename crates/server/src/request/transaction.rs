@@ -25,10 +25,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::admin::{AdminCall, AdminHandler};
+use crate::request::entry::Entry;
 use crate::request::follow_up;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Timed;
-use crate::request::registry::Entry;
 use crate::request::turn::Turn;
 use crate::session::{Queued, Session, WatchList};
 use isotherm_allocator::class_bytes;

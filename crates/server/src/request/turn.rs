@@ -15,8 +15,8 @@ use isotherm_stdx::steps;
 use crate::admin::{AdminCall, AdminHandler};
 use crate::effects::pubsub::Audience;
 use crate::observe::facts::Facts;
+use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::execute::{self, Exec, Invocation};
-use crate::request::registry::{Entry, Handler, Locks};
 use crate::session::Session;
 
 /// What a command of a session is run with.

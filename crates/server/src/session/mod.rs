@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::request::caller::Caller;
+use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
-use crate::request::registry::Entry;
 pub use client::{Attention, ClientShared, NO_COMMAND, Seen};
 pub use listening::Listening;
 

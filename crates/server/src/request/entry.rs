@@ -1,0 +1,225 @@
+//! What dispatch knows of a command: its declaration, in the form in which a request asks for it.
+//!
+//! ```text
+//! key specs ---> which partitions it locks, where its first key is, what it may do to its keys (prefetch)
+//! flags -------> which gates can matter, whether its holds are measured
+//! ```
+//! All of it is derived once, at start.
+
+use isotherm_commands::spec::{Begin, Find, Flags, Group, KeyFlags, KeySpec, Reach, Spec};
+use isotherm_keyspace::Intent;
+
+use crate::request::gate_bits::{Gates, gates_of};
+
+#[derive(Clone, Copy)]
+pub enum Handler {
+    Data(isotherm_commands::Handler),
+    /// One of the session or the server, which its table has under this command's index (`Commands::table`).
+    Admin,
+}
+
+/// Which partitions a command locks, as its declaration says, in the form that dispatch wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locks {
+    None,
+    /// That of the key at `first_key`.
+    One,
+    /// Those of its keys, which are several or not easily found.
+    Keys,
+    All,
+    /// None, and the handler locks one after the other.
+    Each,
+    /// What the commands of the session's queue need, and what it watches.
+    Queue,
+}
+
+/// A command or a subcommand.
+pub struct Entry {
+    /// Its place in the statistics.
+    pub index: u16,
+    /// "get", "config|get".
+    pub name: Box<str>,
+    pub spec: &'static Spec,
+    /// `None` only for a container that cannot be called by itself.
+    pub handler: Option<Handler>,
+    /// In the order of their declaration; empty for what is no container.
+    pub subcommands: Vec<&'static Entry>,
+    pub parent: Option<&'static str>,
+    pub locks: Locks,
+    /// The argument that is its first key, if that is known without looking; else 0.
+    pub first_key: u16,
+    /// All arguments from `first_key` on, every so many, are its keys (DEL, MGET: 1; MSET: 2); else 0.
+    pub key_step: u16,
+    /// What it may do to its keys.
+    pub intent: Intent,
+    /// Each of its holds is measured: it is not among those that are over in a moment.
+    pub is_measured: bool,
+    /// The argument that is the first field or member which it names of its one key's collection; else 0.
+    pub element: u16,
+    /// The gates that can matter for it.
+    pub gates: Gates,
+    /// CLIENT CACHING holds beyond it.
+    pub keeps_caching: bool,
+}
+
+impl Entry {
+    /// One that lives as long as the process.
+    pub(super) fn leak(
+        index: usize,
+        name: String,
+        spec: &'static Spec,
+        handler: Option<Handler>,
+        subcommands: Vec<&'static Entry>,
+        parent: Option<&'static Spec>,
+    ) -> &'static Entry {
+        let (locks, first_key) = locks_of(spec);
+        let key_step = step_of(spec);
+        let element = if locks == Locks::One { element_of(spec) } else { 0 };
+        let index = u16::try_from(index).expect("some hundreds of commands");
+        let name = name.into();
+        Box::leak(Box::new(Entry {
+            index,
+            name,
+            spec,
+            handler,
+            subcommands,
+            parent: parent.map(|parent| parent.name),
+            locks,
+            first_key,
+            key_step,
+            intent: intent_of(spec),
+            is_measured: is_measured(spec, locks),
+            element,
+            gates: gates_of(spec),
+            keeps_caching: parent.is_some_and(|parent| parent.flags.has(Flags::KEEPS_CACHING)),
+        }))
+    }
+
+    pub fn subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
+        self.subcommands.iter().copied().find(|entry| entry.spec.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    pub fn is_container(&self) -> bool {
+        !self.subcommands.is_empty()
+    }
+
+    /// Whether a call with so many arguments has one key, that at `first_key`.
+    #[inline]
+    pub fn has_one_key(&self, arguments: usize) -> bool {
+        self.locks == Locks::One || arguments <= usize::from(self.first_key + self.key_step)
+    }
+}
+
+/// What may take memory may add a key. What writes and takes none removes or shortens, or is about expiry; of what takes
+/// some, the declared flags distinguish what makes a value longer (APPEND) from what writes over it (SET). A small collection changes
+/// its length with nearly every change.
+fn intent_of(spec: &Spec) -> Intent {
+    let (writes, adds) = (spec.flags.has(Flags::WRITE), spec.flags.has(Flags::DENYOOM));
+    let declared = |flag| spec.key_specs.iter().any(|key_spec| key_spec.flags.has(flag));
+    let collection = matches!(spec.group, Group::List | Group::Hash | Group::Set | Group::SortedSet);
+    let longer = collection || declared(KeyFlags::INSERT) || declared(KeyFlags::DELETE);
+    Intent { adds, moves: writes && (!adds || longer) }
+}
+
+fn is_measured(spec: &Spec, locks: Locks) -> bool {
+    match locks {
+        // What a handler locks by itself is reported by the keyspace.
+        Locks::None | Locks::Each => false,
+        Locks::All | Locks::Queue => true,
+        Locks::One | Locks::Keys => !spec.flags.has(Flags::FAST) && !spec.is_constant_time(),
+    }
+}
+
+/// Its keys; the channels of SPUBLISH are none.
+fn keys_of(spec: &Spec) -> &[KeySpec] {
+    let are_keys = spec.key_specs.iter().all(|keys| !keys.flags.has(KeyFlags::NOT_KEY));
+    if are_keys { spec.key_specs } else { &[] }
+}
+
+fn step_of(spec: &Spec) -> u16 {
+    let [KeySpec { begin: Begin::Index(_), find: Find::Range { last: -1, step, limit: 0 }, .. }] =
+        keys_of(spec)
+    else {
+        return 0;
+    };
+    assert!(matches!(step, 1 | 2), "HashedKeys takes half the distance");
+    *step as u16
+}
+
+/// Options come in front of it too, seldom: who uses this only guesses what will be asked for.
+fn element_of(spec: &Spec) -> u16 {
+    if !matches!(spec.group, Group::Hash | Group::Set | Group::SortedSet) {
+        return 0;
+    }
+    let needed = spec.arguments.iter().filter(|argument| !argument.optional);
+    let words = needed.flat_map(|argument| match argument.arguments {
+        [] => std::slice::from_ref(argument),
+        parts => parts,
+    });
+    let at = words.map(|word| word.name).position(|name| matches!(name, "field" | "member"));
+    at.map_or(0, |at| at as u16 + 1)
+}
+
+fn locks_of(spec: &Spec) -> (Locks, u16) {
+    let first_key = match keys_of(spec).first().map(|keys| (keys.begin, keys.find)) {
+        Some((Begin::Index(at), Find::Range { .. })) => {
+            u16::try_from(at).expect("few arguments precede a key")
+        }
+        _ => 0,
+    };
+    let single = |spec: &Spec| {
+        matches!(keys_of(spec), [only] if matches!(only.find, Find::Range { last: 0, .. })) && first_key > 0
+    };
+    let locks = match spec.reach {
+        Reach::All => Locks::All,
+        Reach::Each => Locks::Each,
+        Reach::Queue => Locks::Queue,
+        Reach::Parts => return (Locks::None, 0),
+        Reach::Keys if keys_of(spec).is_empty() => Locks::None,
+        Reach::Keys if single(spec) => Locks::One,
+        Reach::Keys => Locks::Keys,
+    };
+    (locks, first_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::request::registry::Commands;
+
+    /// Whose time is bounded by its documentation: how long these hold a lock is what INFO locks shows as `longest_cpu_us`.
+    #[test]
+    fn bounded_commands() {
+        let commands = Commands::build(crate::admin::COMMANDS);
+        let mut names: Vec<&str> =
+            commands.all().iter().filter(|e| e.spec.is_constant_time()).map(|e| &*e.name).collect();
+        names.sort_unstable();
+        for (name, bounded) in
+            [("get", true), ("zadd", true), ("lpush", true), ("scan", true), ("info", true)]
+        {
+            assert_eq!(names.contains(&name), bounded, "{name}");
+        }
+        for name in ["del", "lrange", "exec", "flushall", "keys", "client|kill", "debug", "zrange", "dump"] {
+            assert!(!names.contains(&name), "{name}");
+        }
+        crate::config::check_fresh(
+            "crates/server/src/request/bounded_commands.txt",
+            &(names.join("\n") + "\n"),
+        );
+    }
+
+    /// The clock is read for a hold only where it is not over in a moment.
+    #[test]
+    fn holds_are_measured_where_they_may_be_long() {
+        let commands = Commands::build(crate::admin::COMMANDS);
+        let check = |name: &str, expected: bool| {
+            let entry = commands.find_full(name.as_bytes()).expect(name);
+            assert_eq!(entry.is_measured, expected, "{name}");
+        };
+        for name in ["get", "set", "mget", "lpush", "hset", "zadd", "setex", "ping", "info", "watch"] {
+            check(name, false);
+        }
+        for name in ["lrange", "mset", "del", "sort", "exec", "dbsize", "flushall", "debug", "client|pause"] {
+            check(name, true);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Locking what a command needs that has not simply one key.
+
+use arrayvec::ArrayVec;
+use isotherm_keyspace::{Db, Key, Slot};
+use isotherm_resp::Args;
+
+use crate::admin;
+use crate::observe::facts::Facts;
+use crate::observe::holds;
+use crate::request::entry::{Entry, Locks};
+use crate::request::execute::Exec;
+use crate::request::{prefetch, transaction};
+use crate::session::Session;
+
+/// Keys of one command that are hashed once only, 32 B each.
+const KEYS_HASHED_MAX: usize = 128;
+
+pub type HashedOnce<'k> = ArrayVec<Key<'k>, KEYS_HASHED_MAX>;
+
+/// Locks what a command needs. `facts`: what the system says, if a command of a queue reports it.
+#[inline(never)]
+pub fn lock(
+    exec: &mut Exec,
+    facts: &mut Option<Facts>,
+    session: &Session,
+    command: &'static Entry,
+    args: Args<'_>,
+) {
+    exec.locks.clear();
+    match command.locks {
+        // It may take its time, or look at anything.
+        Locks::None | Locks::Each => {
+            exec.held.release();
+            holds::enter_command(command.index);
+        }
+        Locks::Queue => {
+            *facts = facts_ahead(exec, session);
+            transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session);
+            exec.acquire();
+            exec.meter.begin_hold(&exec.clock);
+        }
+        Locks::One | Locks::Keys | Locks::All => {
+            let keyspace = &exec.node.keyspace;
+            exec.locks.add_command(keyspace, command, args);
+            exec.acquire();
+            if command.locks == Locks::Keys {
+                prefetch::prefetch_names(keyspace, session.db, exec.locks.names(args), command.intent);
+            }
+        }
+    }
+}
+
+/// What a command of a transaction will report of the system is asked for while nothing is locked.
+fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
+    let multi = session.multi.as_ref().filter(|multi| admin::asks_system(&multi.queue))?;
+    // The batch may have locked something before.
+    exec.held.release();
+    let facts = admin::facts_for(exec.node, &multi.queue);
+    exec.clock.outdate();
+    Some(facts)
+}
+
+/// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is hashed once: for
+/// its lock, the prefetch and the handler, which gets `keys`.
+#[inline]
+pub fn lock_several<'b>(
+    exec: &mut Exec,
+    db: Db,
+    command: &'static Entry,
+    args: Args<'b>,
+    first_key: Key<'b>,
+    keys: &mut HashedOnce<'b>,
+) {
+    let mut names = args.from(usize::from(command.first_key)).iter().step_by(usize::from(command.key_step));
+    names.next();
+    let keyspace = &exec.node.keyspace;
+    keys.push(first_key);
+    keys.extend(names.by_ref().take(KEYS_HASHED_MAX - 1).map(|name| keyspace.key(name)));
+    exec.locks.clear();
+    if keyspace.partition_count() == 1 {
+        exec.locks.add(0);
+    } else {
+        keys.iter().for_each(|key| exec.locks.add(keyspace.partition_of(key.slot)));
+        names.clone().for_each(|name| exec.locks.add(keyspace.partition_of(Slot::of_key(name))));
+    }
+    exec.acquire();
+    prefetch::prefetch_keys(keyspace, db, keys, command.intent);
+    prefetch::prefetch_names(keyspace, db, names, command.intent);
+}

@@ -1,0 +1,59 @@
+//! What is answered where no command runs: a request that the gates refuse, and bytes that are no request.
+
+use isotherm_resp::{Args, ProtocolError, Reply, errors};
+
+use crate::node::Tasks;
+use crate::process::log;
+use crate::request::entry::{Entry, Locks};
+use crate::request::execute::Exec;
+use crate::request::transaction;
+use crate::session::{NO_COMMAND, ReplyMode, Session};
+
+/// A request is refused with this error; `command` if it names one.
+pub fn refuse(
+    exec: &mut Exec,
+    session: &mut Session,
+    reply: &mut Reply,
+    command: Option<&'static Entry>,
+    text: &[u8],
+    args: Args<'_>,
+) {
+    if let Some(command) = command.filter(|command| command.locks == Locks::Queue) {
+        // As Valkey does, even if there is no transaction to discard.
+        transaction::leave(session, &mut exec.held);
+        session.note_gates();
+        let why = text.strip_prefix(b"ERR ").unwrap_or(text);
+        reply.error(errors::exec_abort_because(why));
+        // A client that monitors has seen MULTI, and sees that it is over.
+        if exec.node.tasks().has(Tasks::MONITORED) {
+            exec.node.feed_monitors(session, &command.name, args);
+        }
+    } else {
+        if let Some(multi) = &mut session.multi {
+            multi.abort();
+        }
+        reply.error(text);
+    }
+    exec.stats.count_error(reply.last_error().as_bytes());
+    if let Some(command) = command {
+        exec.stats.commands[usize::from(command.index)].rejected.add(1);
+        session.end_caching(command.keeps_caching);
+    }
+    session.last_command = command.map_or(NO_COMMAND, |command| command.index);
+    exec.clock.lap();
+}
+
+/// What a client sent is no request.
+#[cold]
+pub fn protocol_error(exec: &mut Exec, session: &mut Session, reply: &mut Reply, error: ProtocolError) {
+    let mark = reply.len();
+    reply.error(error.text());
+    exec.stats.count_error(reply.last_error().as_bytes());
+    if session.reply_mode != ReplyMode::On {
+        reply.truncate(mark);
+    }
+    // COMPAT(protocol): A connection is closed after a protocol error under CLIENT REPLY OFF and SKIP too;
+    // Valkey leaves it open but stops reading it. Why: such a connection is of no further use to its client.
+    session.close_after_reply = true;
+    log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
+}
