@@ -38,6 +38,9 @@ impl<H: Copy + 'static> Command<H> {
     }
 }
 
+/// Whether the argument at this place is secret.
+pub type IsSecret = fn(Args<'_>, usize) -> bool;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// In lower case; of a subcommand only its own word ("get" of "config get").
@@ -59,6 +62,9 @@ pub struct Spec {
     pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
     /// Which partitions it needs beside those of its keys.
     pub reach: Reach,
+    /// For a command with secrets among its arguments (passwords, and whose they are): whether that at this place is one. The
+    /// command log and MONITOR do not show them.
+    pub secrets: Option<IsSecret>,
     pub tips: &'static [&'static str],
     pub doc_flags: &'static [&'static str],
     pub deprecated_since: Option<&'static str>,
@@ -83,6 +89,7 @@ impl Spec {
         key_positions: None,
         variable_key_flags: None,
         reach: Reach::Keys,
+        secrets: None,
         tips: &[],
         doc_flags: &[],
         deprecated_since: None,
@@ -99,6 +106,11 @@ impl Spec {
     /// The flags as COMMAND INFO shows them: `movablekeys` follows from the key specs.
     pub fn shown_flags(&self) -> Flags {
         if keys::are_movable(self.key_specs) { self.flags.or(Flags::MOVABLE_KEYS) } else { self.flags }
+    }
+
+    /// Whether the argument at `at` must not be shown to others.
+    pub fn is_secret(&self, args: Args<'_>, at: usize) -> bool {
+        self.secrets.is_some_and(|is_secret| is_secret(args, at))
     }
 
     /// Whether its time does not grow with the data, as far as `complexity` says so: its first term is O(1), or the

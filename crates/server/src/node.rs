@@ -4,6 +4,7 @@
 //! It is wiring: each part owns its state and its functions, takes what it needs as arguments, and knows no node. What is
 //! here joins two parts that do not know each other.
 
+use isotherm_commands::spec::Spec;
 use isotherm_keyspace::{Keyspace, UnixMs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -176,8 +177,8 @@ impl Node {
     }
 
     #[cold]
-    pub fn feed_monitors(&self, session: &Session, command: &str, args: Args<'_>) {
-        self.monitors.feed(&self.mail, &self.config, &session.shared, session.db, command, args);
+    pub fn feed_monitors(&self, session: &Session, spec: &Spec, args: Args<'_>) {
+        self.monitors.feed(&self.mail, &self.config, &session.shared, session.db, spec, args);
     }
 
     pub fn note_read(&self, from: u16, tracker: Tracker, key: &[u8]) {

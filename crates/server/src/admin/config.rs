@@ -3,10 +3,10 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
-use isotherm_resp::errors;
+use isotherm_resp::{Args, errors};
 
 use super::{AdminCall, AdminHandler};
-use crate::config::{Apply, Reason};
+use crate::config::{Apply, Reason, find, is_sensitive};
 use crate::mail::message::ControlMessage;
 use crate::node::Node;
 use crate::process::listeners::os_text;
@@ -61,8 +61,14 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+/// The value of a parameter that is a secret.
+fn is_sensitive_value(args: Args<'_>, at: usize) -> bool {
+    at > 2 && at % 2 == 1 && find(args.get(at - 1)).is_some_and(|(id, _)| is_sensitive(id))
+}
+
 const CONFIG_SET: Spec = Spec {
     name: "set",
+    secrets: Some(is_sensitive_value),
     summary: "Sets configuration parameters in-flight.",
     since: "2.0.0",
     group: Group::Server,

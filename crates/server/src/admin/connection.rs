@@ -177,6 +177,7 @@ const AUTH: Spec = Spec {
         .or(Flags::NO_AUTH)
         .or(Flags::ALLOW_BUSY),
     acl: AclCategories::CONNECTION,
+    secrets: Some(|_, at| at > 0),
     history: &[("6.0.0", "Added ACL style (username and password).")],
     arguments: &[Argument::string("username").since("6.0.0").optional(), Argument::string("password")],
     ..Spec::BASE
@@ -224,8 +225,19 @@ fn same_in_constant_time(a: &[u8], b: &[u8]) -> bool {
 
 // ---- HELLO ----
 
+/// User and password behind AUTH, if both are there.
+fn is_credential(args: Args<'_>, at: usize) -> bool {
+    let is_auth = |at: usize| {
+        // The protocol comes first, so an option is at 2 or behind.
+        let word = at.checked_sub(1).filter(|at| *at > 1).map(|at| args.get(at));
+        word.is_some_and(|word| word.eq_ignore_ascii_case(b"auth"))
+    };
+    is_auth(at) && at + 1 < args.len() || at > 1 && is_auth(at - 1)
+}
+
 const HELLO: Spec = Spec {
     name: "hello",
+    secrets: Some(is_credential),
     summary: "Handshakes with the server.",
     since: "6.0.0",
     group: Group::Connection,

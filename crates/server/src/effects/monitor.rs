@@ -7,6 +7,7 @@
 //! order. Without one nothing is ever formatted: sessions leave the usual way of a command only while
 //! `Tasks::MONITORED` is set.
 
+use isotherm_commands::spec::Spec;
 use isotherm_resp::Args;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -50,7 +51,7 @@ impl Monitors {
         config: &Config,
         shared: &ClientShared,
         db: Db,
-        command: &str,
+        spec: &Spec,
         args: Args<'_>,
     ) {
         let from = match shared.is_unix {
@@ -62,7 +63,7 @@ impl Monitors {
             format!("+{}.{:06} [{} {from}]", since.as_secs(), since.subsec_micros(), db.0).into_bytes();
         for (at, argument) in args.iter().enumerate() {
             line.push(b' ');
-            push_quoted(&mut line, if is_secret(command, args, at) { b"(redacted)" } else { argument });
+            push_quoted(&mut line, if spec.is_secret(args, at) { b"(redacted)" } else { argument });
         }
         line.extend_from_slice(b"\r\n");
         let line: Arc<[u8]> = line.into();
@@ -71,19 +72,6 @@ impl Monitors {
             mail.add_queued(line.len());
             mail.post_from(Some(shared.worker), worker, WorkerMessage::Line(Arc::clone(&line)));
         }
-    }
-}
-
-/// Passwords, and who they belong to.
-fn is_secret(command: &str, args: Args<'_>, at: usize) -> bool {
-    let is_auth = |at: usize| {
-        let word = at.checked_sub(1).filter(|at| *at > 0).map(|at| args.get(at));
-        word.is_some_and(|word| word.eq_ignore_ascii_case(b"auth"))
-    };
-    match command {
-        "auth" => at > 0,
-        "hello" => is_auth(at) && at + 1 < args.len() || at > 1 && is_auth(at - 1),
-        _ => false,
     }
 }
 
@@ -108,28 +96,11 @@ fn push_quoted(out: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_resp::ArgsBuf;
 
     #[test]
     fn quotes() {
         let mut out = Vec::new();
         push_quoted(&mut out, b"a\"\\\n\r\t\x07\x08\x00\xff z");
         assert_eq!(out, br#""a\"\\\n\r\t\a\b\x00\xff z""#);
-    }
-
-    #[test]
-    fn secrets() {
-        let check = |words: &str, hidden: &[usize]| {
-            let args: ArgsBuf = words.split(' ').map(str::as_bytes).collect();
-            let command = words.split(' ').next().unwrap();
-            let secret = (0..args.args().len()).filter(|at| is_secret(command, args.args(), *at));
-            assert_eq!(secret.collect::<Vec<_>>(), hidden, "{words}");
-        };
-        check("auth secret", &[1]);
-        check("auth user secret", &[1, 2]);
-        check("hello 3 auth user secret setname me", &[3, 4]);
-        check("hello 3 setname me", &[]);
-        check("hello 3 auth user", &[]);
-        check("set auth secret x", &[]);
     }
 }

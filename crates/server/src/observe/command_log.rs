@@ -7,7 +7,7 @@ use isotherm_resp::Args;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::config::{Config, Id, find, id, is_sensitive};
+use crate::config::{Config, Id, id};
 use crate::request::entry::Entry as CommandEntry;
 
 /// An entry keeps so many arguments, the last of which may say how many more there were.
@@ -154,7 +154,9 @@ fn kept_arguments(command: &CommandEntry, args: Args<'_>) -> Vec<Box<[u8]>> {
         .take(count)
         .enumerate()
         .map(
-            |(at, argument)| if is_secret(command, args, at) { REDACTED.into() } else { shortened(argument) },
+            |(at, argument)| {
+                if command.spec.is_secret(args, at) { REDACTED.into() } else { shortened(argument) }
+            },
         )
         .collect();
     if cut {
@@ -169,24 +171,6 @@ fn shortened(argument: &[u8]) -> Box<[u8]> {
     }
     let more = format!("... ({} more bytes)", argument.len() - ARGUMENT_BYTES_MAX);
     [&argument[..ARGUMENT_BYTES_MAX], more.as_bytes()].concat().into()
-}
-
-/// Whether the argument at `at` must not be shown to others: passwords, and who has which.
-pub fn is_secret(command: &CommandEntry, args: Args<'_>, at: usize) -> bool {
-    let follows = |word: &[u8], distance: usize| {
-        at > distance && args.get(at - distance).eq_ignore_ascii_case(word) && at - distance > 0
-    };
-    match &*command.name {
-        "auth" => at > 0,
-        // The protocol comes first, so an option is at 2 or behind.
-        "hello" => follows(b"auth", 1) || follows(b"auth", 2),
-        "config|set" => {
-            at > 2 && at % 2 == 1 && find(args.get(at - 1)).is_some_and(|(id, _)| is_sensitive(id))
-        }
-        "acl|setuser" | "acl|deluser" | "acl|getuser" => at > 1,
-        "migrate" => follows(b"auth", 1) || follows(b"auth2", 1) || follows(b"auth2", 2),
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -228,6 +212,9 @@ mod tests {
         check("config set requirepass x hz 10", "config set requirepass (redacted) hz 10");
         check("config set hz 10 masterauth x", "config set hz 10 masterauth (redacted)");
         check("get auth", "get auth");
+        check("hello 3 auth user", "hello 3 auth user");
+        check("hello 3 setname me", "hello 3 setname me");
+        check("set auth secret x", "set auth secret x");
     }
 
     #[test]

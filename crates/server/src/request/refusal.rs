@@ -26,7 +26,7 @@ pub fn refuse(
         reply.error(errors::exec_abort_because(why));
         // A client that monitors has seen MULTI, and sees that it is over.
         if exec.node.tasks().has(Tasks::MONITORED) {
-            exec.node.feed_monitors(session, &command.name, args);
+            exec.node.feed_monitors(session, command.spec, args);
         }
     } else {
         if let Some(multi) = &mut session.multi {
