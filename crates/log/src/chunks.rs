@@ -10,8 +10,8 @@
 //! A reader is an offset. Its bytes are read as pieces that share the chunk's memory, so they are written or sent without any
 //! lock. A small chunk is joined with the one before it as soon as no piece of either is held.
 //!
-//! Invariants: the chunks are contiguous and end at `end`; each end of a chunk is the end of a frame; no chunk that a reader still
-//! needs, or that belongs to the backlog, is dropped; `memory_bytes` is the sum of what the chunks have allocated.
+//! Invariants: the chunks are contiguous and end at `end`; no chunk that a reader still needs, or that belongs to
+//! the backlog, is dropped; `memory_bytes` is the sum of what the chunks have allocated.
 
 use crate::offset::LogOffset;
 use crate::tail::{Block, CHUNK_BYTES_MAX};
@@ -154,21 +154,15 @@ impl Chunks {
         self.chunks.remove(at + 1);
     }
 
-    /// Pieces from an offset on: at least one, unless it is the end, and then as many as fit into `bytes_max`. The last ends
-    /// where a frame does.
-    pub fn read(&self, from: LogOffset, bytes_max: usize, pieces: &mut Vec<Piece>) -> Result<(), Gone> {
-        if from < self.first() || from > self.end {
+    /// The bytes `from..to`, as pieces.
+    pub fn read(&self, from: LogOffset, to: LogOffset, pieces: &mut Vec<Piece>) -> Result<(), Gone> {
+        if from < self.first() || from > to || to > self.end {
             return Err(Gone);
         }
-        let mut left = bytes_max;
         let first = self.chunks.partition_point(|chunk| chunk.end() <= from);
-        for chunk in self.chunks.iter().skip(first) {
-            let skipped = if chunk.start < from { (from - chunk.start) as usize } else { 0 };
-            let range = chunk.from + skipped..chunk.bytes.len();
-            if range.len() > left && !pieces.is_empty() {
-                break;
-            }
-            left = left.saturating_sub(range.len());
+        for chunk in self.chunks.iter().skip(first).take_while(|chunk| chunk.start < to) {
+            let place = |offset: LogOffset| chunk.from + (offset - chunk.start) as usize;
+            let range = place(from.max(chunk.start))..place(to.min(chunk.end()));
             pieces.push(Piece { bytes: chunk.bytes.clone(), range });
         }
         Ok(())

@@ -15,8 +15,10 @@ mod tail;
 mod chunks;
 mod log;
 
+pub mod writer;
+
 pub use chunks::{Gone, Piece, ReaderId, ReaderKind};
 pub use frame::{Database, Frame};
-pub use log::Log;
+pub use log::{Collected, Log};
 pub use offset::LogOffset;
 pub use tail::{Appended, Block, CHUNK_BYTES_MAX, Tail};

@@ -16,6 +16,15 @@ use crate::tail::{Appended, Tail};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+/// What the log thread has got from the tail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Collected {
+    /// Frames, to this place.
+    Frames(LogOffset),
+    /// The mark of a cut: a file ends here.
+    FileEnd(LogOffset),
+}
+
 pub struct Log {
     tail: Tail,
     chunks: Mutex<Chunks>,
@@ -61,9 +70,9 @@ impl Log {
         self.tail.append_stream(bytes)
     }
 
-    /// A place at which a file ends and the next begins; what follows can be read alone.
-    pub fn cut(&self) -> LogOffset {
-        self.tail.cut()
+    /// A place from which the log can be read alone; with `ends_file` a file of the AOF ends there too.
+    pub fn cut(&self, ends_file: bool) -> LogOffset {
+        self.tail.cut(ends_file)
     }
 
     #[inline]
@@ -78,24 +87,33 @@ impl Log {
 
     /// Moves what was appended into the chunks. `each`: the places where frames end at which a write may stop, among them each
     /// cut.
-    pub fn collect(&self, mut each: impl FnMut(LogOffset)) {
+    pub fn collect(&self, mut each: impl FnMut(Collected)) {
         let (mut blocks, mut spares, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
         let mut chunks = self.chunks();
         self.tail.collect(&mut blocks);
         for block in blocks {
-            spares.extend(chunks.push(block));
-            each(chunks.end());
+            if block.ends_file {
+                each(Collected::FileEnd(chunks.end()));
+            } else {
+                spares.extend(chunks.push(block));
+                each(Collected::Frames(chunks.end()));
+            }
         }
         chunks.trim(&mut dropped);
         drop(chunks);
         spares.into_iter().for_each(|spare| self.tail.recycle(spare));
     }
 
-    /// Pieces from an offset on, to about `bytes_max`; none at the end of what was collected.
-    pub fn read(&self, from: LogOffset, bytes_max: usize) -> Result<Vec<Piece>, Gone> {
+    /// The bytes `from..to`, as pieces that need no lock. `to` lies within what was collected.
+    pub fn read(&self, from: LogOffset, to: LogOffset) -> Result<Vec<Piece>, Gone> {
         let mut pieces = Vec::new();
-        self.chunks().read(from, bytes_max, &mut pieces)?;
+        self.chunks().read(from, to, &mut pieces)?;
         Ok(pieces)
+    }
+
+    /// How far the log can be read.
+    pub fn collected(&self) -> LogOffset {
+        self.chunks().end()
     }
 
     pub fn add_reader(&self, kind: ReaderKind, from: LogOffset) -> Result<ReaderId, Gone> {

@@ -42,10 +42,13 @@ const COPIED_BYTES_MAX: usize = 64 << 10;
 const SPARES_MAX: usize = 4;
 
 /// Some frames, one behind the other.
+#[derive(Default)]
 pub struct Block {
     pub bytes: Vec<u8>,
     /// Where the frames begin: a frame that was moved has room before it.
     pub from: usize,
+    /// Behind it a file ends. Such a block is empty.
+    pub ends_file: bool,
 }
 
 impl Block {
@@ -119,7 +122,7 @@ impl Tail {
             state.database = Some(frame.database_last());
             let len = frame.bytes().len() - from;
             if len > COPIED_BYTES_MAX {
-                state.push_block(Block { bytes: frame.take_bytes(), from });
+                state.push_block(Block { bytes: frame.take_bytes(), from, ends_file: false });
             } else {
                 state.copy(&frame.bytes()[from..]);
             }
@@ -136,7 +139,7 @@ impl Tail {
         state.database = None;
         let len = bytes.len();
         if len > COPIED_BYTES_MAX {
-            state.push_block(Block { bytes, from: 0 });
+            state.push_block(Block { bytes, ..Block::default() });
         } else {
             state.copy(&bytes);
         }
@@ -150,10 +153,14 @@ impl Tail {
         Appended { end: state.end, was_empty }
     }
 
-    /// A place at which a file ends and the next begins. What follows brings its SELECT, so that it can be read alone.
-    pub fn cut(&self) -> LogOffset {
+    /// A place from which the log can be read alone: what follows brings its SELECT. `ends_file`: here a file of the AOF ends
+    /// too, which `collect` reports in its turn.
+    pub fn cut(&self, ends_file: bool) -> LogOffset {
         let mut state = self.lock();
         state.close_block();
+        if ends_file {
+            state.full.push(Block { ends_file, ..Block::default() });
+        }
         state.database = None;
         state.end
     }
@@ -209,7 +216,7 @@ impl State {
             let next = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES_MAX));
             let bytes = std::mem::replace(&mut self.open, next);
             self.full_bytes += bytes.capacity() as u64;
-            self.full.push(Block { bytes, from: 0 });
+            self.full.push(Block { bytes, ..Block::default() });
         }
     }
 }

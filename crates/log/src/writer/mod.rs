@@ -1,0 +1,166 @@
+//! The writer of the append-only file as a machine without I/O: what is written when, what is synced, what is durable, and what
+//! happens when the disk refuses.
+//!
+//! ```text
+//!                            inputs: Collected, FileEnd, results, time
+//!                                           |
+//!   log thread  <-- Create, Write, SetLen, List, Remove --  AofWriter  -- Sync -->  sync thread
+//!                     (one at a time)                           |                   (one at a time)
+//!                                    Durable, Release, RefuseWrites, AcceptWrites, Exit
+//!
+//!   offsets      durable          written      collected
+//!                   |                |             |
+//!   file  [.........|................|]            the bytes behind `durable` are still in memory
+//! ```
+//! **Group commit.** A sync covers all that was written when it began. Writes go on during a sync.
+//!
+//! **A failed sync is never repeated on its file.** The kernel may have dropped the pages and marked them clean, so a second sync
+//! would succeed without them. All that is not durable goes from memory into a new file, and the old one is cut to its
+//! durable length.
+//!
+//! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as after a failed sync;
+//! reads go on. Under `always` a failure of ten seconds ends the process, as nothing can be answered any more.
+//!
+//! **A file ends** exactly at the cut of a snapshot that becomes the base. It is synced to its end before the next one is created,
+//! and that is listed before a byte is written to it. So of the listed files only the last can have a damaged tail, and damage
+//! in another one is never taken for the end of the log. Each file but the last has its length in the list: what lies
+//! behind it is not part of the log.
+//!
+//! How records are framed in a file, how the list is written and what a file is called are the caller's.
+//!
+//! Invariants: `durable <= written <= collected`; what is released is durable, or under `no` written; offsets announced as durable
+//! only grow; each file begins where the one before it ends.
+
+mod machine;
+
+pub use machine::AofWriter;
+
+use crate::offset::LogOffset;
+
+/// A file of the AOF: the number in its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId(pub u64);
+
+/// Milliseconds of a clock that never runs backwards.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Ms(pub u64);
+
+/// `appendfsync`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FsyncPolicy {
+    Always,
+    EverySecond,
+    No,
+}
+
+/// The call that failed, and the operating system's number of the error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub call: FailedCall,
+    pub errno: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailedCall {
+    Write,
+    Sync,
+    Create,
+    List,
+}
+
+/// An entry of the list of files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    pub file: FileId,
+    /// The place in the log of its first record.
+    pub start: LogOffset,
+    /// Of a file that is complete: how many of its bytes belong to the log.
+    pub len: Option<u64>,
+}
+
+/// What the manifest is to say. It is written whole: to a temporary file that is synced and renamed. The folder is synced before
+/// the rename, so that a listed file has its name, and after it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct List {
+    /// The base, by the number that `BaseSaved` gave it.
+    pub base: Option<u64>,
+    pub segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Only time has passed.
+    Tick,
+    /// Frames end here, and are in memory.
+    Collected(LogOffset),
+    /// A cut: a file ends here. It was collected to exactly this place.
+    FileEnd(LogOffset),
+    /// A snapshot of this cut is durable: the files before it are of no more use.
+    BaseSaved {
+        base: u64,
+        cut: LogOffset,
+    },
+    Policy(FsyncPolicy),
+    /// All is to be synced, under every policy; `Flushed` answers.
+    Flush,
+    /// The write was accepted whole, and has added so many bytes to the file: those of the log, and what frames them.
+    Wrote {
+        file_bytes: u64,
+    },
+    /// The other call of the log thread has ended (`Create`, `SetLen`, `List`).
+    Done,
+    /// The call of the log thread has failed.
+    Failed {
+        errno: i32,
+    },
+    Synced,
+    SyncFailed {
+        errno: i32,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Created, or emptied if it exists.
+    Create {
+        file: FileId,
+    },
+    /// The bytes `from..to` of the log are to stand in the file from `at` on.
+    Write {
+        file: FileId,
+        at: u64,
+        from: LogOffset,
+        to: LogOffset,
+    },
+    /// For the log thread, like the two above: one call at a time, then `Wrote`, `Done` or `Failed`.
+    SetLen {
+        file: FileId,
+        len: u64,
+    },
+    List(List),
+    /// For the sync thread: fdatasync, then `Synced` or `SyncFailed`.
+    Sync {
+        file: FileId,
+    },
+    /// No more calls on it; no answer.
+    Close {
+        file: FileId,
+    },
+    /// It is not listed any more; no answer, and no harm if it fails.
+    Remove {
+        file: FileId,
+    },
+    /// A power failure takes nothing before this place.
+    Durable(LogOffset),
+    /// The memory before this place is not needed any more.
+    Release(LogOffset),
+    /// Commands that write are to be refused (MISCONF).
+    RefuseWrites(Failure),
+    AcceptWrites,
+    /// All that was collected when `Flush` came is durable.
+    Flushed,
+    /// What was written under `no` may be lost, and memory has it no more: a new base has to be written.
+    BaseNeeded,
+    /// Nothing can be answered under `always`: the process is to end.
+    Exit(Failure),
+}

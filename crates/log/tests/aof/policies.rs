@@ -1,0 +1,260 @@
+//! When the writer syncs, what it does after each failure, step by step.
+
+use isotherm_log::LogOffset;
+use isotherm_log::writer::{
+    AofWriter, FailedCall, Failure, FileId, FsyncPolicy, Input, List, Ms, Output, Segment,
+};
+
+const EIO: i32 = 5;
+
+struct Steps {
+    writer: AofWriter,
+    now: Ms,
+}
+
+impl Steps {
+    /// With its first file created and listed.
+    fn new(policy: FsyncPolicy) -> Steps {
+        let list = List { base: None, segments: Vec::new() };
+        let mut steps = Steps { writer: AofWriter::new(policy, list, LogOffset(0), Ms(0)), now: Ms(0) };
+        assert_eq!(steps.step(Input::Tick), [Output::Create { file: FileId(1) }]);
+        assert_eq!(steps.step(Input::Done), [list_of(&[(1, 0, None)])]);
+        assert_eq!(steps.step(Input::Done), []);
+        steps
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        self.writer.step(input, self.now, &mut outputs);
+        self.writer.check_invariants();
+        outputs
+    }
+
+    fn pass(&mut self, ms: u64) -> Vec<Output> {
+        self.now = Ms(self.now.0 + ms);
+        self.step(Input::Tick)
+    }
+}
+
+fn list_of(segments: &[(u64, u64, Option<u64>)]) -> Output {
+    let segments = segments.iter().map(|(file, start, len)| Segment {
+        file: FileId(*file),
+        start: LogOffset(*start),
+        len: *len,
+    });
+    Output::List(List { base: None, segments: segments.collect() })
+}
+
+fn write(file: u64, at: u64, from: u64, to: u64) -> Output {
+    Output::Write { file: FileId(file), at, from: LogOffset(from), to: LogOffset(to) }
+}
+
+fn sync(file: u64) -> Output {
+    Output::Sync { file: FileId(file) }
+}
+
+fn durable(offset: u64) -> [Output; 2] {
+    [Output::Durable(LogOffset(offset)), Output::Release(LogOffset(offset))]
+}
+
+fn collected(offset: u64) -> Input {
+    Input::Collected(LogOffset(offset))
+}
+
+#[test]
+fn always_syncs_in_groups() {
+    let mut steps = Steps::new(FsyncPolicy::Always);
+    assert_eq!(steps.step(collected(10)), [write(1, 0, 0, 10)]);
+    assert_eq!(steps.step(collected(20)), []);
+    // The file has two bytes of framing behind each write.
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [write(1, 12, 10, 20), sync(1)]);
+    assert_eq!(steps.step(collected(30)), []);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [write(1, 24, 20, 30)]);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), []);
+    // The sync covers what was written when it began; the next one all the rest.
+    let [announced, released] = durable(10);
+    assert_eq!(steps.step(Input::Synced), [announced, sync(1), released]);
+    assert_eq!(steps.step(Input::Synced), durable(30));
+}
+
+#[test]
+fn every_second_syncs_once_a_second() {
+    let mut steps = Steps::new(FsyncPolicy::EverySecond);
+    steps.step(collected(10));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 10 }), []);
+    assert_eq!(steps.writer.next_tick(), Some(Ms(1000)));
+    assert_eq!(steps.pass(999), []);
+    assert_eq!(steps.pass(1), [sync(1)]);
+    assert_eq!(steps.step(Input::Synced), durable(10));
+    assert_eq!(steps.writer.next_tick(), None);
+    assert_eq!(steps.pass(5000), [], "nothing was written");
+}
+
+#[test]
+fn no_releases_what_is_written_and_syncs_when_asked() {
+    let mut steps = Steps::new(FsyncPolicy::No);
+    steps.step(collected(10));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 10 }), [Output::Release(LogOffset(10))]);
+    assert_eq!(steps.pass(5000), []);
+    assert_eq!(steps.step(Input::Flush), [sync(1)]);
+    assert_eq!(steps.step(Input::Synced), [Output::Durable(LogOffset(10)), Output::Flushed]);
+    assert_eq!(steps.step(Input::Policy(FsyncPolicy::Always)), []);
+}
+
+#[test]
+fn a_change_to_always_syncs_at_once() {
+    let mut steps = Steps::new(FsyncPolicy::EverySecond);
+    steps.step(collected(10));
+    steps.step(Input::Wrote { file_bytes: 10 });
+    assert_eq!(steps.step(Input::Policy(FsyncPolicy::Always)), [sync(1)]);
+}
+
+#[test]
+fn a_failed_write_is_cut_off_and_repeated_each_second() {
+    let mut steps = Steps::new(FsyncPolicy::EverySecond);
+    steps.step(collected(10));
+    steps.step(Input::Wrote { file_bytes: 11 });
+    assert_eq!(steps.step(collected(20)), [write(1, 11, 10, 20)]);
+    let failure = Failure { call: FailedCall::Write, errno: 28 };
+    let cut = Output::SetLen { file: FileId(1), len: 11 };
+    assert_eq!(steps.step(Input::Failed { errno: 28 }), [Output::RefuseWrites(failure), cut.clone()]);
+    assert_eq!(steps.step(Input::Done), []);
+    assert_eq!(steps.writer.failure(), Some(failure));
+    assert_eq!(steps.step(collected(30)), [], "not before the second is over");
+    assert_eq!(steps.pass(1000), [write(1, 11, 10, 30), sync(1)]);
+    assert_eq!(steps.step(Input::Failed { errno: 28 }), [cut]);
+    assert_eq!(steps.step(Input::Failed { errno: EIO }), [], "the cut may fail too");
+    assert_eq!(steps.step(Input::Synced), durable(10), "what was written before is synced meanwhile");
+    assert_eq!(steps.pass(1000), [write(1, 11, 10, 30)]);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 21 }), [Output::AcceptWrites, sync(1)]);
+    assert_eq!(steps.writer.failure(), None);
+}
+
+#[test]
+fn a_failed_sync_moves_what_is_not_durable_to_a_new_file() {
+    let mut steps = Steps::new(FsyncPolicy::Always);
+    steps.step(collected(10));
+    steps.step(Input::Wrote { file_bytes: 12 });
+    steps.step(Input::Synced);
+    steps.step(collected(20));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [sync(1)]);
+    assert_eq!(steps.step(collected(30)), [write(1, 24, 20, 30)]);
+    let failure = Failure { call: FailedCall::Sync, errno: EIO };
+    assert_eq!(steps.step(Input::SyncFailed { errno: EIO }), [Output::RefuseWrites(failure)]);
+    // The write under way ends, and counts for nothing.
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [Output::Create { file: FileId(2) }]);
+    assert_eq!(steps.step(Input::Done), [Output::SetLen { file: FileId(1), len: 12 }]);
+    assert_eq!(steps.step(Input::Done), [list_of(&[(1, 0, Some(12)), (2, 10, None)])]);
+    assert_eq!(steps.step(Input::Done), [Output::Close { file: FileId(1) }, write(2, 0, 10, 30)]);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 22 }), [sync(2)]);
+    let [announced, released] = durable(30);
+    assert_eq!(steps.step(Input::Synced), [announced, Output::AcceptWrites, released]);
+}
+
+#[test]
+fn a_file_in_which_nothing_is_durable_is_dropped() {
+    let mut steps = Steps::new(FsyncPolicy::Always);
+    steps.step(collected(10));
+    steps.step(Input::Wrote { file_bytes: 12 });
+    let outputs = steps.step(Input::SyncFailed { errno: EIO });
+    assert_eq!(outputs[1..], [Output::Create { file: FileId(2) }]);
+    assert_eq!(steps.step(Input::Done), [list_of(&[(2, 0, None)])]);
+    let (close, remove) = (Output::Close { file: FileId(1) }, Output::Remove { file: FileId(1) });
+    assert_eq!(steps.step(Input::Done), [close, remove, write(2, 0, 0, 10)]);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [sync(2)]);
+    // The second failure in a row waits, so that a broken disk does not fill with files.
+    assert_eq!(steps.step(Input::SyncFailed { errno: EIO }), []);
+    assert_eq!(steps.pass(1000), [Output::Create { file: FileId(3) }]);
+}
+
+#[test]
+fn under_always_ten_seconds_of_failure_end_the_process() {
+    for policy in [FsyncPolicy::Always, FsyncPolicy::EverySecond] {
+        let mut steps = Steps::new(policy);
+        steps.step(collected(10));
+        let mut exits = Vec::new();
+        for second in 0..=10 {
+            exits.extend(steps.step(Input::Failed { errno: 28 }));
+            exits.extend(steps.step(Input::Done));
+            exits.retain(|output| matches!(output, Output::Exit(_)));
+            assert!(second == 10 || exits.is_empty(), "after {second} s");
+            assert_eq!(steps.pass(1000)[0], write(1, 0, 0, 10));
+        }
+        let failure = Failure { call: FailedCall::Write, errno: 28 };
+        let expected = if policy == FsyncPolicy::Always { Some(&Output::Exit(failure)) } else { None };
+        assert_eq!(exits.first(), expected);
+    }
+}
+
+#[test]
+fn a_file_ends_at_the_cut_and_is_synced_before_the_next_is_listed() {
+    let mut steps = Steps::new(FsyncPolicy::EverySecond);
+    assert_eq!(steps.step(collected(10)), [write(1, 0, 0, 10)]);
+    steps.step(Input::FileEnd(LogOffset(10)));
+    steps.step(collected(20));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [sync(1)]);
+    let [announced, released] = durable(10);
+    assert_eq!(steps.step(Input::Synced), [announced, Output::Create { file: FileId(2) }, released]);
+    assert_eq!(steps.writer.file_at(LogOffset(10)), None);
+    assert_eq!(steps.step(Input::Done), [list_of(&[(1, 0, Some(12)), (2, 10, None)])]);
+    assert_eq!(steps.step(Input::Done), [Output::Close { file: FileId(1) }, write(2, 0, 10, 20)]);
+    assert_eq!(steps.writer.file_at(LogOffset(10)), Some(FileId(2)));
+    steps.step(Input::Wrote { file_bytes: 12 });
+    // The base of that cut replaces the first file.
+    let outputs = steps.step(Input::BaseSaved { base: 7, cut: LogOffset(10) });
+    let segments = vec![Segment { file: FileId(2), start: LogOffset(10), len: None }];
+    assert_eq!(outputs, [Output::List(List { base: Some(7), segments })]);
+    assert_eq!(steps.step(Input::Done), [Output::Remove { file: FileId(1) }]);
+}
+
+#[test]
+fn a_cut_where_nothing_was_written_needs_no_new_file() {
+    let mut steps = Steps::new(FsyncPolicy::Always);
+    assert_eq!(steps.step(Input::FileEnd(LogOffset(0))), []);
+    assert_eq!(steps.writer.file_at(LogOffset(0)), Some(FileId(1)));
+    assert_eq!(steps.step(collected(10)), [write(1, 0, 0, 10)]);
+}
+
+#[test]
+fn a_list_that_fails_is_tried_again_and_nothing_is_written_before() {
+    let list = List { base: Some(3), segments: Vec::new() };
+    let writer = AofWriter::new(FsyncPolicy::Always, list, LogOffset(5), Ms(0));
+    let mut steps = Steps { writer, now: Ms(0) };
+    assert_eq!(steps.step(collected(10)), [Output::Create { file: FileId(1) }]);
+    let failure = Failure { call: FailedCall::Create, errno: EIO };
+    assert_eq!(steps.step(Input::Failed { errno: EIO }), [Output::RefuseWrites(failure)]);
+    assert_eq!(steps.pass(1000), [Output::Create { file: FileId(1) }]);
+    steps.step(Input::Done);
+    assert_eq!(steps.step(Input::Failed { errno: EIO }), []);
+    assert_eq!(steps.pass(1000).len(), 1, "the list again");
+    assert_eq!(steps.step(Input::Done), [Output::AcceptWrites, write(1, 0, 5, 10)]);
+}
+
+#[test]
+fn under_no_a_failed_sync_asks_for_a_base() {
+    let mut steps = Steps::new(FsyncPolicy::No);
+    steps.step(collected(10));
+    steps.step(Input::Wrote { file_bytes: 12 });
+    assert_eq!(steps.step(Input::FileEnd(LogOffset(10))), [sync(1)]);
+    let outputs = steps.step(Input::SyncFailed { errno: EIO });
+    assert_eq!(outputs[1..], [Output::BaseNeeded, Output::Create { file: FileId(2) }]);
+    steps.step(Input::Done);
+    assert_eq!(steps.step(Input::Done), [list_of(&[(1, 0, Some(12)), (2, 10, None)])]);
+    assert_eq!(steps.step(Input::Done), [Output::Close { file: FileId(1) }, Output::AcceptWrites]);
+}
+
+#[test]
+fn a_base_that_is_being_listed_when_a_sync_fails_is_listed_later() {
+    let mut steps = Steps::new(FsyncPolicy::Always);
+    steps.step(collected(10));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [sync(1)]);
+    let listed = steps.step(Input::BaseSaved { base: 7, cut: LogOffset(0) });
+    assert!(matches!(&listed[..], [Output::List(List { base: Some(7), .. })]));
+    steps.step(Input::SyncFailed { errno: EIO });
+    // Whether the list was written or not: the next one counts.
+    assert_eq!(steps.step(Input::Done), [Output::Create { file: FileId(2) }]);
+    assert_eq!(steps.step(Input::Done), [list_of(&[(2, 0, None)])]);
+    let outputs = steps.step(Input::Done);
+    assert!(matches!(outputs.last(), Some(Output::List(List { base: Some(7), .. }))), "{outputs:?}");
+    assert_eq!(steps.step(Input::Done), [write(2, 0, 0, 10)]);
+}
