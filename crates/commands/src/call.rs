@@ -1,6 +1,7 @@
 //! One call of a data command: what the handler gets, and how it ends.
 
 use crate::record::Records;
+use crate::spec::Need;
 use crate::wait::Wait;
 use isotherm_keyspace::{Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
 use isotherm_persist::dump::Checks;
@@ -104,7 +105,15 @@ const _: () = assert!(size_of::<Outcome>() <= 2 * size_of::<usize>(), "two regis
 /// Keys whose values a command needs and that are not in memory: all that are known, so that they are fetched together.
 #[derive(PartialEq, Eq, Debug)]
 pub struct ColdKeys {
-    pub keys: Vec<(Db, Box<[u8]>)>,
+    pub keys: Vec<ColdKey>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+pub struct ColdKey {
+    pub db: Db,
+    pub key: Box<[u8]>,
+    /// How much of its value.
+    pub need: Need,
 }
 
 /// Whether an argument is the word, in any case; as Valkey compares them, up to the first NUL.

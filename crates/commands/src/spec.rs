@@ -8,12 +8,14 @@ mod argument;
 mod flags;
 mod group;
 mod keys;
+mod need;
 mod row;
 
 pub use argument::{Argument, ArgumentKind};
 pub use flags::{AclCategories, Flags, KeyFlags};
 pub use group::Group;
 pub use keys::{Begin, Find, FindKeys, InvalidKeys, KeySpec, first_key_range, key_positions};
+pub use need::{Need, NeedFrom};
 
 use isotherm_resp::Args;
 
@@ -60,6 +62,8 @@ pub struct Spec {
     pub key_positions: Option<FindKeys>,
     /// For a command whose key specs say VARIABLE_FLAGS: how it uses its one key, by its arguments.
     pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
+    /// What it needs of the values of its keys.
+    pub need: NeedFrom,
     /// Which partitions it needs beside those of its keys.
     pub reach: Reach,
     /// For a command with secrets among its arguments (passwords, and whose they are): whether that at this place is one. The
@@ -88,6 +92,7 @@ impl Spec {
         key_specs: &[],
         key_positions: None,
         variable_key_flags: None,
+        need: NeedFrom::KeyFlags,
         reach: Reach::Keys,
         secrets: None,
         tips: &[],

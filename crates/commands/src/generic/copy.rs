@@ -82,6 +82,7 @@ pub const MOVE: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
         arguments: &[Argument::key("key", 0), Argument::integer("db")],
         ..Spec::BASE

@@ -26,6 +26,7 @@ pub const EXPIRE: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
         history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
@@ -51,6 +52,7 @@ pub const PEXPIRE: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
         history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
@@ -76,6 +78,7 @@ pub const EXPIREAT: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
         history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
@@ -101,6 +104,7 @@ pub const PEXPIREAT: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
         history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[

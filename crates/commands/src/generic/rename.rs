@@ -13,6 +13,7 @@ pub const RENAME: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE,
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::UPDATE)),
@@ -39,6 +40,7 @@ pub const RENAMENX: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::INSERT)),

@@ -15,6 +15,7 @@ pub const TTL: Command<Handler> = Command::new(
         arity: 2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
         history: &[("2.8.0", "Added the -2 reply.")],
@@ -37,6 +38,7 @@ pub const PTTL: Command<Handler> = Command::new(
         arity: 2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
         history: &[("2.8.0", "Added the -2 reply.")],
@@ -59,6 +61,7 @@ pub const EXPIRETIME: Command<Handler> = Command::new(
         arity: 2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         arguments: &[Argument::key("key", 0)],
         ..Spec::BASE
@@ -79,6 +82,7 @@ pub const PEXPIRETIME: Command<Handler> = Command::new(
         arity: 2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         arguments: &[Argument::key("key", 0)],
         ..Spec::BASE
@@ -115,6 +119,7 @@ pub const PERSIST: Command<Handler> = Command::new(
         arity: 2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
+        need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
         arguments: &[Argument::key("key", 0)],
         ..Spec::BASE

@@ -82,6 +82,7 @@ pub const GEOPOS: Command<Handler> = Command::new(
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::GEO,
+        need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         arguments: &[Argument::key("key", 0), Argument::string("member").optional().multiple()],
         ..Spec::BASE
@@ -103,6 +104,7 @@ pub const GEOHASH: Command<Handler> = Command::new(
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::GEO,
+        need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         arguments: &[Argument::key("key", 0), Argument::string("member").optional().multiple()],
         ..Spec::BASE

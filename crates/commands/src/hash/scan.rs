@@ -70,6 +70,7 @@ pub const HRANDFIELD: Command<Handler> = Command::new(
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::HASH,
+        need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
         arguments: &[

@@ -143,6 +143,7 @@ pub const LINSERT: Command<Handler> = Command::new(
         arity: 5,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::LIST,
+        need: NeedFrom::Stated(Need::All),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
         arguments: &[
             Argument::key("key", 0),

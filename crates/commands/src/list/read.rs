@@ -121,6 +121,7 @@ pub const LPOS: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::LIST,
+        need: NeedFrom::Stated(Need::All),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         arguments: &[
             Argument::key("key", 0),

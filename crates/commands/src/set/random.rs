@@ -106,6 +106,7 @@ pub const SRANDMEMBER: Command<Handler> = Command::new(
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SET,
+        need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
         history: &[("2.6.0", "Added the optional `count` argument.")],

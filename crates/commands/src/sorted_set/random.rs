@@ -25,6 +25,7 @@ pub const ZRANDMEMBER: Command<Handler> = Command::new(
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
+        need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
         arguments: &[

@@ -169,6 +169,7 @@ pub const DELIFEQ: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::FAST.or(Flags::WRITE),
         acl: AclCategories::STRING,
+        need: NeedFrom::Stated(Need::All),
         key_specs: &[KeySpec::one(1, KeyFlags::RM.or(KeyFlags::DELETE))],
         arguments: &[Argument::key("key", 0), Argument::string("value")],
         ..Spec::BASE

@@ -23,6 +23,7 @@ pub const SET: Command<Handler> = Command::new(
             KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE).or(KeyFlags::VARIABLE_FLAGS),
         )
         .notes("RW and ACCESS due to the optional `GET` argument")],
+        need: NeedFrom::Arguments(set_need),
         variable_key_flags: Some(set_key_flags),
         history: &[
             ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
@@ -72,6 +73,12 @@ fn set_key_flags(args: Args<'_>) -> KeyFlags {
     } else {
         KeyFlags::OW.or(KeyFlags::UPDATE)
     }
+}
+
+/// Without GET and IFEQ the value is only written over.
+fn set_need(args: Args<'_>) -> Need {
+    let reads = args.from(3).iter().any(|word| is_word(word, "GET") || is_word(word, "IFEQ"));
+    if reads { Need::All } else { Need::Nothing }
 }
 
 fn set(call: &mut Call<'_, '_, '_>) -> Outcome {

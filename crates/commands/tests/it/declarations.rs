@@ -20,7 +20,7 @@ fn declarations() -> Vec<(String, &'static Spec)> {
 }
 
 #[test]
-fn declarations_are_those_of_the_field() {
+fn declarations_are_those_of_valkey() {
     let ours: Vec<String> = declarations().iter().map(|(name, spec)| spec.row(name)).collect();
     let theirs: Vec<&str> = DECLARED.lines().filter(|line| !line.starts_with('#')).collect();
     for (ours, theirs) in ours.iter().zip(&theirs) {

@@ -10,6 +10,7 @@ mod damaged;
 mod declarations;
 mod growth;
 mod modes;
+mod needs;
 mod random;
 mod replay;
 mod transcripts;

@@ -7,7 +7,7 @@
 //! There is no tier below memory yet. In builds with debug assertions a test names keys that are cold once (DEBUG COLD), and
 //! ends their fetches (DEBUG FETCH), so that what a command does that meets one is tested before there is a disk.
 
-use isotherm_commands::call::ColdKeys;
+use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_keyspace::Db;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,13 @@ struct Fetch<M> {
     keys: ColdKeys,
     worker: u16,
     message: M,
+}
+
+impl<M> State<M> {
+    /// The value is in memory, all of it: the tests' tier knows no parts.
+    fn end(&mut self, cold: &ColdKey) {
+        self.keys.remove(&(cold.db, cold.key.clone()));
+    }
 }
 
 impl<M> Default for ColdTier<M> {
@@ -71,7 +78,7 @@ impl<M> ColdTier<M> {
     /// The same for a command that cannot be interrupted any more: it waits for the values.
     pub fn fetch_now(&self, keys: &ColdKeys) {
         let mut state = self.state();
-        keys.keys.iter().for_each(|key| _ = state.keys.remove(key));
+        keys.keys.iter().for_each(|cold| state.end(cold));
     }
 
     #[cfg(debug_assertions)]
@@ -84,7 +91,7 @@ impl<M> ColdTier<M> {
     pub fn finish(&self) -> Vec<(u16, M)> {
         let mut state = self.state();
         let fetches = std::mem::take(&mut state.fetches);
-        fetches.iter().flat_map(|fetch| &fetch.keys.keys).for_each(|key| _ = state.keys.remove(key));
+        fetches.iter().flat_map(|fetch| &fetch.keys.keys).for_each(|cold| state.end(cold));
         fetches.into_iter().map(|fetch| (fetch.worker, fetch.message)).collect()
     }
 }

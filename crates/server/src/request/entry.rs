@@ -6,7 +6,7 @@
 //! ```
 //! All of it is derived once, at start.
 
-use isotherm_commands::spec::{Begin, Find, Flags, Group, KeyFlags, KeySpec, Reach, Spec};
+use isotherm_commands::spec::{Begin, Find, Flags, Group, KeyFlags, KeySpec, Need, Reach, Spec};
 use isotherm_keyspace::Intent;
 
 use crate::request::gate_bits::{Gates, gates_of};
@@ -56,6 +56,8 @@ pub struct Entry {
     pub is_measured: bool,
     /// The argument that is the first field or member which it names of its one key's collection; else 0.
     pub element: u16,
+    /// The most that it needs of the value of one of its keys.
+    pub need: Need,
     /// The gates that can matter for it.
     pub gates: Gates,
     /// CLIENT CACHING holds beyond it.
@@ -90,6 +92,7 @@ impl Entry {
             intent: intent_of(spec),
             is_measured: is_measured(spec, locks),
             element,
+            need: spec.need_max(),
             gates: gates_of(spec),
             keeps_caching: parent.is_some_and(|parent| parent.flags.has(Flags::KEEPS_CACHING)),
         }))

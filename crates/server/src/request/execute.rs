@@ -8,8 +8,8 @@
 //! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What an outcome
 //! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
 
-use isotherm_commands::call::{ColdKeys, HashedKeys};
-use isotherm_commands::spec::KeyFlags;
+use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
+use isotherm_commands::spec::Need;
 use isotherm_commands::{Call, Handler, Outcome, Records};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
 use isotherm_resp::{Args, Reply};
@@ -175,22 +175,24 @@ impl Exec {
     /// that they are fetched together.
     #[inline]
     pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        if self.node.cold.is_in_use() { self.find_cold_keys(command, args, db) } else { None }
+        if command.need == Need::Nothing || !self.node.cold.is_in_use() {
+            return None;
+        }
+        self.find_cold_keys(command, args, db)
     }
 
     #[cold]
     fn find_cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        // What is only written over or removed is not read.
-        const READ: KeyFlags = KeyFlags::RO.or(KeyFlags::RW);
         let Exec { node, held, locks, .. } = self;
         let positions = locks.find_keys(command, args).unwrap_or_default();
         let variable = command.spec.variable_key_flags.map(|flags| flags(args));
-        let read = positions
-            .iter()
-            .filter(|(_, flags)| variable.unwrap_or(*flags).has(READ))
-            .map(|(at, _)| args.get(*at));
-        let is_cold = |key: &&[u8]| node.cold.has(db, key) && held.holds(&node.keyspace.key(key));
-        let keys: Vec<_> = read.filter(is_cold).map(|key| (db, key.into())).collect();
+        let needed = positions.iter().filter_map(|(at, flags)| {
+            let need = command.spec.need_of(variable.unwrap_or(*flags), args);
+            (need > Need::Nothing).then(|| (args.get(*at), need))
+        });
+        let is_cold = |key: &[u8]| node.cold.has(db, key) && held.holds(&node.keyspace.key(key));
+        let cold = needed.filter(|(key, _)| is_cold(key));
+        let keys: Vec<_> = cold.map(|(key, need)| ColdKey { db, key: key.into(), need }).collect();
         (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))
     }
 

@@ -41,6 +41,58 @@ fn what_is_not_read_is_not_fetched() {
     client.check("DEBUG FETCHES", ":0\r\n");
 }
 
+/// Its key, type, length, expiry and last access stay in memory.
+#[test]
+fn what_needs_no_value_is_not_fetched() {
+    let server = start(1);
+    let mut client = server.client();
+    client.check("SET a 12345", "+OK\r\n");
+    client.check("RPUSH l x y", ":2\r\n");
+    client.check("DEBUG COLD a b l", "+OK\r\n");
+    for (command, reply) in [
+        ("TYPE a", "+string\r\n"),
+        ("EXISTS a l", ":2\r\n"),
+        ("TTL a", ":-1\r\n"),
+        ("EXPIRE a 1000 NX", ":1\r\n"),
+        ("PERSIST a", ":1\r\n"),
+        ("STRLEN a", ":5\r\n"),
+        ("LLEN l", ":2\r\n"),
+        ("TOUCH a l", ":2\r\n"),
+        ("OBJECT ENCODING a", "$3\r\nint\r\n"),
+        ("SET a 3 NX", "$-1\r\n"),
+        ("RENAME a b", "+OK\r\n"),
+        ("SET b 4", "+OK\r\n"),
+        ("DEL b", ":1\r\n"),
+        ("UNLINK l", ":1\r\n"),
+    ] {
+        client.check(command, reply);
+    }
+    client.check("DEBUG FETCHES", ":0\r\n");
+}
+
+/// Each of these waits for its value.
+#[test]
+fn what_needs_a_value_is_fetched() {
+    let server = start(1);
+    let mut other = server.client();
+    other.check("SET a 12345", "+OK\r\n");
+    other.check("RPUSH l x y", ":2\r\n");
+    for (command, reply) in [
+        ("GET a", "$5\r\n12345\r\n"),
+        ("SET a 1 IFEQ 2", "$-1\r\n"),
+        ("DELIFEQ a 1", ":0\r\n"),
+        ("LRANGE l 0 0", "*1\r\n$1\r\nx\r\n"),
+        ("LPUSH l w", ":3\r\n"),
+    ] {
+        let mut client = server.client();
+        other.check("DEBUG COLD a l", "+OK\r\n");
+        client.send(encode(&command.split(' ').collect::<Vec<_>>()));
+        wait_for_fetches(&mut other, 1);
+        other.check("DEBUG FETCH", ":1\r\n");
+        assert_eq!(client.read_reply(), reply.as_bytes(), "{command}");
+    }
+}
+
 /// Nothing of it was done while its values came.
 #[test]
 fn a_transaction_fetches_all_that_it_needs_before_it_begins() {

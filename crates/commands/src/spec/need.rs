@@ -1,0 +1,81 @@
+//! What a command needs of the values of its keys: nothing, some elements, or all.
+//!
+//! ```text
+//!                                       of a string      of a collection
+//! OW, RM                  SET DEL       nothing          nothing
+//! RO without ACCESS       STRLEN HLEN   nothing          nothing; elements if arguments name some (HEXISTS)
+//! RO                      GET SMEMBERS  all              all; elements if arguments name some (HGET, LRANGE)
+//! RW                      APPEND SADD   all              elements
+//! ```
+//! It follows from the flags of a key, the group and the required arguments. Where it does not, a declaration states it: TTL
+//! "accesses" a value of which it needs nothing. A value that is not in memory is fetched as far as it is needed.
+
+use super::{Argument, ArgumentKind, Group, KeyFlags, Spec};
+use isotherm_resp::Args;
+
+/// Each includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Need {
+    /// What stays in memory is enough: the key, whether it is there, its type, encoding, length, expiry and last access.
+    Nothing,
+    /// Elements that are named, at an end, in a range, or drawn.
+    Elements,
+    All,
+}
+
+/// Where a declaration says it.
+#[derive(Clone, Copy, Debug)]
+pub enum NeedFrom {
+    /// In the flags of its keys, its group and its arguments.
+    KeyFlags,
+    /// Of each key that is not only written over.
+    Stated(Need),
+    /// Of each key, by the arguments of the call.
+    Arguments(fn(Args<'_>) -> Need),
+}
+
+impl Spec {
+    /// What a call needs of a key with these flags (those of the call, where they vary).
+    pub fn need_of(&self, flags: KeyFlags, args: Args<'_>) -> Need {
+        match self.need {
+            NeedFrom::Arguments(need) => need(args),
+            NeedFrom::Stated(need) if !flags.has(KeyFlags::OW) => need,
+            NeedFrom::Stated(_) | NeedFrom::KeyFlags => self.derived_need(flags),
+        }
+    }
+
+    /// The most that any call needs of any of its keys.
+    pub fn need_max(&self) -> Need {
+        match self.need {
+            NeedFrom::Arguments(_) => Need::All,
+            NeedFrom::Stated(need) => need,
+            NeedFrom::KeyFlags => {
+                let keys = self.key_specs.iter().filter(|keys| !keys.flags.has(KeyFlags::NOT_KEY));
+                keys.map(|keys| self.derived_need(keys.flags)).max().unwrap_or(Need::Nothing)
+            }
+        }
+    }
+
+    fn derived_need(&self, flags: KeyFlags) -> Need {
+        if !flags.has(KeyFlags::RO.or(KeyFlags::RW)) {
+            return Need::Nothing;
+        }
+        let names_part = self.arguments.iter().any(names_part);
+        if flags.has(KeyFlags::RO) && !flags.has(KeyFlags::ACCESS) && !names_part {
+            return Need::Nothing;
+        }
+        use Group::{Geo, Hash, List, Set, SortedSet, Stream};
+        let is_collection = matches!(self.group, List | Hash | Set | SortedSet | Stream | Geo);
+        if is_collection && (flags.has(KeyFlags::RW) || names_part) { Need::Elements } else { Need::All }
+    }
+}
+
+/// Whether a call has an argument beside its keys that says which elements are meant.
+fn names_part(argument: &Argument) -> bool {
+    !argument.optional
+        && match argument.kind {
+            ArgumentKind::Key | ArgumentKind::PureToken => false,
+            ArgumentKind::Block => argument.arguments.iter().any(names_part),
+            _ => argument.name != "numkeys",
+        }
+}
