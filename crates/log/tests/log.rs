@@ -20,13 +20,13 @@ fn collect(log: &Log) -> Vec<LogOffset> {
 
 fn read(log: &Log, from: LogOffset, to: LogOffset) -> Vec<u8> {
     let pieces = log.read(from, to).expect("it is in memory");
-    pieces.iter().flat_map(|piece| piece.to_vec()).collect()
+    pieces.iter().map(|piece| &**piece).collect::<Vec<&[u8]>>().concat()
 }
 
 /// Some lengths are small, some fill a chunk, some exceed it.
 fn random_len(prng: &mut Prng) -> usize {
     match prng.below(20) {
-        0 => prng.below(3 * CHUNK_BYTES_MAX as u64) as usize,
+        0 => prng.below(2 * CHUNK_BYTES_MAX as u64) as usize,
         1..4 => prng.below(40_000) as usize,
         _ => prng.below(100) as usize,
     }
@@ -76,7 +76,7 @@ impl Model {
     fn check(&self, prng: &mut Prng) {
         self.log.check_invariants();
         for (_, position) in &self.readers {
-            let to = *position + prng.below(self.log.collected() - *position + 1);
+            let to = *position + prng.below(self.log.collected() - *position + 1).min(100_000);
             let bytes = read(&self.log, *position, to);
             assert!(self.bytes[self.at(*position)..self.at(to)] == bytes);
         }
@@ -133,7 +133,7 @@ impl Model {
 
 #[test]
 fn readers_see_the_bytes_in_their_order() {
-    for seed in 0..60 {
+    for seed in 0..30 {
         let mut prng = Prng::new(seed);
         let start = prng.below(1 << 40);
         let log = Log::new(LogOffset(start), 1 << 40);

@@ -14,6 +14,8 @@ pub mod rdb;
 
 pub mod dump;
 
+pub mod aof;
+
 pub use dump::{Dump, DumpError};
 pub use rdb::{Limits, RdbError, RdbValue, Texts};
 pub use sink::{Chunks, Sink};

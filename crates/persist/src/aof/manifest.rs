@@ -1,0 +1,320 @@
+//! The manifest: which files make the AOF, one a line.
+//!
+//! ```text
+//!   #isotherm replid 8371445ee47ffb2b7dc8ed0b3c2b8c1e5e1a5c38      ours, in comments: Valkey skips them
+//!   #isotherm incr 4 start 901 len 77120                           where the file begins in the log, and its bytes
+//!   file appendonly.aof.2.base.rdb seq 2 type b                    b: the base, at most one
+//!   file appendonly.aof.3.incr.aof seq 3 type h                    h: history, to be deleted
+//!   file "a name.4.incr.aof" seq 4 type i                          i: in their order, numbers rising
+//! ```
+//! A name is quoted, with escapes, where it has blanks or bytes that do not print. Fields that are not known are skipped, as
+//! Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a longer comment counts as a line.
+//!
+//! What Valkey accepts is accepted, and what it refuses is refused in its words. A comment of ours that does not parse is refused:
+//! without it a file would be read beyond its end.
+
+use isotherm_stdx::args_split::{Dialect, args_split};
+use isotherm_stdx::number::parse_i64;
+use std::fmt::{self, Write};
+
+const LINE_BYTES_MAX: usize = 1024;
+
+/// More is not read: some 300,000 files.
+pub const MANIFEST_BYTES_MAX: usize = 16 << 20;
+
+const REPLID_BYTES: usize = 40;
+
+/// What begins a comment of ours.
+const OURS: &[u8] = b"#isotherm ";
+
+/// Where the commands of a file stand in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The offset of the first one.
+    pub start: u64,
+    /// Of a file that is complete: its bytes. What lies behind them is not part of the log.
+    pub len: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AofFile {
+    pub name: Vec<u8>,
+    pub seq: i64,
+    /// Of an incr file, if the manifest says so.
+    pub place: Option<Place>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Manifest {
+    pub base: Option<AofFile>,
+    pub history: Vec<AofFile>,
+    /// Their numbers rise.
+    pub incr: Vec<AofFile>,
+    /// The replication id of the log that the places count.
+    pub replid: Option<[u8; REPLID_BYTES]>,
+}
+
+/// Why a manifest cannot be read, as Valkey logs it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ManifestError {
+    /// The number of the line, and the line as far as it was read.
+    pub line: Option<(usize, Vec<u8>)>,
+    pub what: &'static str,
+}
+
+impl fmt::Display for ManifestError {
+    /// The lines that follow `*** FATAL AOF MANIFEST FILE ERROR ***`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((number, line)) = &self.line {
+            writeln!(f, "Reading the manifest file, at line {number}")?;
+            writeln!(f, ">>> '{}'", String::from_utf8_lossy(line))?;
+        }
+        f.write_str(self.what)
+    }
+}
+
+impl Manifest {
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, ManifestError> {
+        let without_line = |what| ManifestError { line: None, what };
+        if bytes.is_empty() {
+            return Err(without_line("Found an empty AOF manifest"));
+        }
+        if bytes.len() > MANIFEST_BYTES_MAX {
+            return Err(without_line("The AOF manifest file is too long"));
+        }
+        let mut manifest = Manifest::default();
+        let mut places = Vec::new();
+        let (mut rest, mut number) = (bytes, 0);
+        while !rest.is_empty() {
+            number += 1;
+            let line;
+            (line, rest) = rest.split_at(line_end(rest));
+            if !line.starts_with(b"#") && line.iter().find(|byte| matches!(byte, 0 | b'\n')) != Some(&b'\n') {
+                return Err(without_line("The AOF manifest file contains too long line"));
+            }
+            let line = trimmed(line);
+            let read = if line.starts_with(b"#") {
+                manifest.read_comment(line, &mut places)
+            } else {
+                manifest.read_line(line)
+            };
+            read.map_err(|what| ManifestError { line: Some((number, line.to_vec())), what })?;
+        }
+        for (seq, place) in places {
+            // The file may be history by now.
+            if let Ok(at) = manifest.incr.binary_search_by_key(&seq, |file| file.seq) {
+                manifest.incr[at].place = Some(place);
+            }
+        }
+        Ok(manifest)
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        const INVALID: &str = "Invalid AOF manifest file format";
+        let words = args_split(line, Dialect::File).map_err(|_| INVALID)?;
+        if words.len() < 6 || words.len() % 2 != 0 {
+            return Err(INVALID);
+        }
+        let (mut name, mut seq, mut kind) = (None, 0, 0);
+        for [key, value] in words.as_chunks::<2>().0 {
+            // C's strings end at a NUL, which an escape may write.
+            let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
+            match key.to_ascii_lowercase().as_slice() {
+                b"file" if value.iter().any(|byte| matches!(byte, b'/' | b'\\')) => {
+                    return Err("File can't be a path, just a filename");
+                }
+                b"file" => name = Some(value.to_vec()),
+                b"seq" => seq = leading_number(value),
+                b"type" => kind = value.first().copied().unwrap_or(0),
+                _ => {}
+            }
+        }
+        let (Some(name), true, true) = (name, seq != 0, kind != 0) else { return Err(INVALID) };
+        let file = AofFile { name, seq, place: None };
+        match kind {
+            b'b' if self.base.is_some() => return Err("Found duplicate base file information"),
+            b'b' => self.base = Some(file),
+            b'h' => self.history.push(file),
+            b'i' if seq <= self.incr.last().map_or(0, |last| last.seq) => {
+                return Err("Found a non-monotonic sequence number");
+            }
+            b'i' => self.incr.push(file),
+            _ => return Err("Unknown AOF file type"),
+        }
+        Ok(())
+    }
+
+    fn read_comment(&mut self, line: &[u8], places: &mut Vec<(i64, Place)>) -> Result<(), &'static str> {
+        const INVALID: &str = "Invalid comment in the AOF manifest";
+        let Some(ours) = line.strip_prefix(OURS) else { return Ok(()) };
+        let number =
+            |word: &[u8]| parse_i64(word).and_then(|number| u64::try_from(number).ok()).ok_or(INVALID);
+        let words: Vec<&[u8]> = ours.split(|byte| *byte == b' ').collect();
+        match words.as_slice() {
+            [b"replid", replid] => self.replid = Some((*replid).try_into().map_err(|_| INVALID)?),
+            [b"incr", seq, b"start", start, rest @ ..] => {
+                let len = match rest {
+                    [] => None,
+                    [b"len", len] => Some(number(len)?),
+                    _ => return Err(INVALID),
+                };
+                let seq = parse_i64(seq).ok_or(INVALID)?;
+                places.push((seq, Place { start: number(start)?, len }));
+            }
+            // What a later version adds.
+            [_, ..] | [] => {}
+        }
+        Ok(())
+    }
+
+    /// The text: comments, base, history, incr files, as Valkey orders them.
+    pub fn write(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        let ours = String::from_utf8_lossy(OURS);
+        if let Some(replid) = &self.replid {
+            text.extend_from_slice(OURS);
+            text.extend_from_slice(b"replid ");
+            text.extend_from_slice(replid);
+            text.push(b'\n');
+        }
+        for file in &self.incr {
+            if let Some(Place { start, len }) = file.place {
+                let mut line = format!("{ours}incr {} start {start}", file.seq);
+                if let Some(len) = len {
+                    write!(line, " len {len}").expect("to a string");
+                }
+                text.extend_from_slice(line.as_bytes());
+                text.push(b'\n');
+            }
+        }
+        let files = self.base.iter().map(|file| (file, 'b'));
+        let files = files.chain(self.history.iter().map(|file| (file, 'h')));
+        for (file, kind) in files.chain(self.incr.iter().map(|file| (file, 'i'))) {
+            text.extend_from_slice(b"file ");
+            push_name(&mut text, &file.name);
+            text.extend_from_slice(format!(" seq {} type {kind}\n", file.seq).as_bytes());
+        }
+        text
+    }
+
+    /// Adds an incr file behind the others.
+    pub fn add_incr(&mut self, names: &Names, seq: i64, place: Option<Place>) {
+        assert!(seq > self.incr.last().map_or(0, |last| last.seq), "numbers rise");
+        self.incr.push(AofFile { name: names.incr(seq), seq, place });
+    }
+
+    /// A new base; the old one is history.
+    pub fn replace_base(&mut self, names: &Names, seq: i64, is_rdb: bool) {
+        let base = AofFile { name: names.base(seq, is_rdb), seq, place: None };
+        if let Some(old) = self.base.replace(base) {
+            self.history.insert(0, old);
+        }
+    }
+
+    /// The incr files before this number are history.
+    pub fn retire_incr(&mut self, before: i64) {
+        let kept = self.incr.partition_point(|file| file.seq < before);
+        for mut file in self.incr.drain(..kept) {
+            file.place = None;
+            self.history.insert(0, file);
+        }
+    }
+
+    pub fn check_invariants(&self) {
+        assert!(self.incr.is_sorted_by(|a, b| a.seq < b.seq));
+        assert!(self.incr.iter().all(|file| file.seq > 0));
+        let files = self.base.iter().chain(&self.history).chain(&self.incr);
+        for file in files {
+            assert!(file.seq != 0 && !file.name.iter().any(|byte| matches!(byte, 0 | b'/' | b'\\')));
+        }
+    }
+}
+
+/// The names that begin with `appendfilename`.
+pub struct Names {
+    prefix: Vec<u8>,
+}
+
+impl Names {
+    pub fn new(append_filename: &[u8]) -> Names {
+        Names { prefix: append_filename.to_vec() }
+    }
+
+    fn with(&self, before: &str, after: &str) -> Vec<u8> {
+        [before.as_bytes(), &self.prefix, after.as_bytes()].concat()
+    }
+
+    pub fn base(&self, seq: i64, is_rdb: bool) -> Vec<u8> {
+        self.with("", &format!(".{seq}.base.{}", if is_rdb { "rdb" } else { "aof" }))
+    }
+
+    pub fn incr(&self, seq: i64) -> Vec<u8> {
+        self.with("", &format!(".{seq}.incr.aof"))
+    }
+
+    pub fn manifest(&self) -> Vec<u8> {
+        self.with("", ".manifest")
+    }
+
+    pub fn temp_manifest(&self) -> Vec<u8> {
+        self.with("temp-", ".manifest")
+    }
+
+    /// Of the commands that are written while the first base is made.
+    pub fn temp_incr(&self) -> Vec<u8> {
+        self.with("temp-", ".incr")
+    }
+}
+
+/// Where a line ends, its line end included: C's `fgets` with a buffer of one byte more.
+fn line_end(rest: &[u8]) -> usize {
+    let most = rest.len().min(LINE_BYTES_MAX);
+    rest[..most].iter().position(|byte| *byte == b'\n').map_or(most, |at| at + 1)
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !is_blank(byte)).map_or(start, |at| at + 1);
+    &line[start..end]
+}
+
+/// C's `atoll`: blanks, a sign, digits, and whatever follows; it stops at the ends of the range.
+fn leading_number(text: &[u8]) -> i64 {
+    let text = text.trim_ascii_start();
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    let magnitude =
+        digits.fold(0_i64, |sum, digit| sum.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    if is_negative { -magnitude } else { magnitude }
+}
+
+/// A name as it is, or quoted if it could not be read back otherwise.
+fn push_name(text: &mut Vec<u8>, name: &[u8]) {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"');
+    if !name.is_empty() && name.iter().all(is_plain) && !name.contains(&b'\'') {
+        text.extend_from_slice(name);
+        return;
+    }
+    text.push(b'"');
+    for byte in name {
+        match byte {
+            b'\\' | b'"' => text.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => text.extend_from_slice(b"\\n"),
+            b'\r' => text.extend_from_slice(b"\\r"),
+            b'\t' => text.extend_from_slice(b"\\t"),
+            7 => text.extend_from_slice(b"\\a"),
+            8 => text.extend_from_slice(b"\\b"),
+            b' '..=b'~' => text.push(*byte),
+            _ => text.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    text.push(b'"');
+}
+
+#[cfg(test)]
+mod tests;

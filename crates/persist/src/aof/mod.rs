@@ -1,0 +1,15 @@
+//! The append-only file: the list of its files, and the commands in them.
+//!
+//! ```text
+//!   appendonlydir/  appendonly.aof.manifest        which files, in which order      manifest.rs
+//!                   appendonly.aof.2.base.rdb      a snapshot (or commands)
+//!                   appendonly.aof.7.incr.aof      the commands since               stream.rs
+//! ```
+
+pub mod manifest;
+pub mod stream;
+
+/// Whether a file of the AOF begins as an RDB file does: a base, or the preamble of an old single file.
+pub fn begins_as_rdb(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"REDIS0") || bytes.starts_with(b"VALKEY")
+}
