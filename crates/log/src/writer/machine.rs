@@ -100,6 +100,8 @@ pub struct AofWriter {
     /// A sync has failed, and the change that follows waits for the call.
     has_failed_sync: bool,
     new_base: Option<(u64, LogOffset)>,
+    /// Nothing is listed before there is a base; these files are of a list that it replaces.
+    awaits_base: Option<Vec<FileId>>,
     synced_at: Ms,
     retry_at: Ms,
     trouble: Option<Trouble>,
@@ -138,6 +140,7 @@ impl AofWriter {
             syncing: None,
             has_failed_sync: false,
             new_base: None,
+            awaits_base: None,
             synced_at: now,
             retry_at: now,
             trouble: None,
@@ -151,6 +154,15 @@ impl AofWriter {
         let position = last.len.take().expect("its length");
         let mark = Mark { offset: end, file: last.file, position };
         AofWriter { marks: Some(Marks::at(mark)), ..AofWriter::new(policy, list, end, now) }
+    }
+
+    /// A writer that is switched on while there is data: its files are listed with the first base, and until then `before` is
+    /// what a start reads. Nothing is announced as durable before.
+    pub fn awaiting_base(policy: FsyncPolicy, before: List, start: LogOffset, now: Ms) -> AofWriter {
+        let file_next = before.segments.last().map_or(1, |segment| segment.file.0 + 1);
+        let old = before.segments.iter().map(|segment| segment.file).collect();
+        let list = List { base: None, segments: Vec::new() };
+        AofWriter { file_next, awaits_base: Some(old), ..AofWriter::new(policy, list, start, now) }
     }
 
     /// Takes one input; `outputs` gets what is to be done, in its order.
@@ -191,6 +203,11 @@ impl AofWriter {
 
     pub fn durable(&self) -> LogOffset {
         self.announced
+    }
+
+    /// How far the file that is written is durable, in its own bytes.
+    pub fn durable_bytes(&self) -> u64 {
+        self.marks.map_or(0, |marks| marks.durable.position)
     }
 
     pub fn written(&self) -> LogOffset {
@@ -333,17 +350,18 @@ impl AofWriter {
             return;
         }
         let change = self.change.as_mut().expect("a change was under way");
+        let is_unlisted = self.awaits_base.is_some() && change.cause != Cause::NewBase;
         change.stage = match change.stage {
             Stage::Create if change.keep.is_some() => Stage::Cut,
-            Stage::Create | Stage::Cut => Stage::List,
-            Stage::List => return self.end_change(outputs),
+            Stage::Create | Stage::Cut if !is_unlisted => Stage::List,
+            Stage::Create | Stage::Cut | Stage::List => return self.end_change(outputs),
         };
     }
 
     fn end_change(&mut self, outputs: &mut Vec<Output>) {
         let change = self.change.take().expect("it has ended");
         let before = std::mem::replace(&mut self.list, change.list);
-        if let (Some(marks), Some(_)) = (self.marks, change.next) {
+        if let (Some(marks), Some(_)) = (&self.marks, change.next) {
             outputs.push(Output::Close { file: marks.written.file });
         }
         for segment in &before.segments {
@@ -360,6 +378,9 @@ impl AofWriter {
             }
             None => {
                 self.new_base = None;
+                let old = self.awaits_base.take().unwrap_or_default();
+                outputs.extend(old.into_iter().map(|file| Output::Remove { file }));
+                self.announce(outputs);
                 self.recover(FailedCall::List, outputs);
             }
         }
@@ -383,7 +404,8 @@ impl AofWriter {
             // The list has the length that counts.
             (Call::Change, Some(Stage::Cut)) => {
                 self.retry_at = now;
-                self.change.as_mut().expect("it is under way").stage = Stage::List;
+                self.call = Some(call);
+                self.done(outputs);
             }
             (Call::Change, Some(Stage::Create)) => {
                 self.refuse(Failure { call: FailedCall::Create, errno }, now, outputs);
@@ -427,9 +449,16 @@ impl AofWriter {
     fn synced(&mut self, outputs: &mut Vec<Output>) {
         let target = self.syncing.take().expect("a sync was under way");
         self.marks.as_mut().expect("a file was synced").durable = target;
-        self.announced = target.offset;
-        outputs.push(Output::Durable(target.offset));
+        self.announce(outputs);
         self.recover(FailedCall::Sync, outputs);
+    }
+
+    fn announce(&mut self, outputs: &mut Vec<Output>) {
+        let durable = self.marks.map_or(self.announced, |marks| marks.durable.offset);
+        if self.awaits_base.is_none() && durable > self.announced {
+            self.announced = durable;
+            outputs.push(Output::Durable(durable));
+        }
     }
 
     fn sync_failed(&mut self, errno: i32, now: Ms, outputs: &mut Vec<Output>) {

@@ -26,6 +26,9 @@
 //! in another one is never taken for the end of the log. Each file but the last has its length in the list: what lies
 //! behind it is not part of the log.
 //!
+//! **Switched on while there is data**, the writer lists its files only with the first base: until then a start reads what was
+//! there before.
+//!
 //! How records are framed in a file, how the list is written and what a file is called are the caller's.
 //!
 //! Invariants: `durable <= written <= collected`; what is released is durable, or under `no` written; offsets announced as durable
@@ -121,7 +124,7 @@ pub enum Input {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Created, or emptied if it exists.
+    /// Created, or if one was left behind emptied, durably: its bytes must not come back once it is listed.
     Create {
         file: FileId,
     },

@@ -38,14 +38,21 @@ pub struct Run {
 }
 
 impl Run {
-    /// A writer on what a start has found.
-    pub fn new(disk: SimDisk, policy: FsyncPolicy, found: Option<Recovered>, now: Ms) -> Run {
+    /// A writer on what a start has found: it goes on there, or in files that await a base.
+    pub fn new(
+        disk: SimDisk,
+        policy: FsyncPolicy,
+        found: Option<Recovered>,
+        awaits_base: bool,
+        now: Ms,
+    ) -> Run {
         let empty = List { base: None, segments: Vec::new() };
         let (list, start, bytes) =
             found.map_or((empty, LogOffset(0), Vec::new()), |found| (found.list, found.start, found.bytes));
         let end = start + bytes.len() as u64;
         let mut files: HashMap<FileId, Arc<dyn File>> = HashMap::new();
         let writer = match list.segments.last().copied() {
+            _ if awaits_base => AofWriter::awaiting_base(policy, list, end, now),
             Some(last) => {
                 if let Ok(file) = disk.open(&path(last.file), Mode::Update) {
                     files.insert(last.file, file);
@@ -183,7 +190,11 @@ impl Run {
     fn try_call(&mut self, call: &Output) -> io::Result<Input> {
         match call {
             Output::Create { file } => {
-                let opened = self.disk.open(&path(*file), Mode::Truncate)?;
+                let opened = self.disk.open(&path(*file), Mode::Create)?;
+                if !opened.is_empty()? {
+                    opened.set_len(0)?;
+                    opened.sync_all()?;
+                }
                 self.files.insert(*file, opened);
                 Ok(Input::Done)
             }

@@ -258,3 +258,34 @@ fn a_base_that_is_being_listed_when_a_sync_fails_is_listed_later() {
     assert!(matches!(outputs.last(), Some(Output::List(List { base: Some(7), .. }))), "{outputs:?}");
     assert_eq!(steps.step(Input::Done), [write(2, 0, 0, 10)]);
 }
+
+#[test]
+fn a_writer_that_awaits_its_base_lists_nothing_before() {
+    let segment = |file, start, len| Segment { file: FileId(file), start: LogOffset(start), len };
+    // Of another history: its offsets mean nothing here.
+    let before = List { base: Some(1), segments: vec![segment(4, 1_000, None)] };
+    let writer = AofWriter::awaiting_base(FsyncPolicy::Always, before, LogOffset(100), Ms(0));
+    let mut steps = Steps { writer, now: Ms(0) };
+    assert_eq!(steps.step(collected(110)), [Output::Create { file: FileId(5) }]);
+    assert_eq!(steps.step(Input::Done), [write(5, 0, 100, 110)]);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [sync(5)]);
+    assert_eq!(steps.step(Input::Synced), [Output::Release(LogOffset(110))], "not durable yet");
+    steps.step(Input::FileEnd(LogOffset(110)));
+    assert_eq!(steps.step(Input::Done), [Output::Close { file: FileId(5) }]);
+    steps.step(collected(120));
+    steps.step(Input::Wrote { file_bytes: 12 });
+    assert_eq!(steps.step(Input::SyncFailed { errno: EIO })[1..], [Output::Create { file: FileId(7) }]);
+    let outputs = steps.step(Input::Done);
+    let (close, remove) = (Output::Close { file: FileId(6) }, Output::Remove { file: FileId(6) });
+    assert_eq!(outputs, [close, remove, write(7, 0, 110, 120)]);
+    let outputs = steps.step(Input::BaseSaved { base: 9, cut: LogOffset(110) });
+    assert_eq!(outputs, []);
+    let segments = vec![segment(7, 110, None)];
+    let outputs = steps.step(Input::Wrote { file_bytes: 12 });
+    assert_eq!(outputs, [Output::List(List { base: Some(9), segments }), sync(7)]);
+    let removed = [FileId(5), FileId(4)].map(|file| Output::Remove { file });
+    let announced = Output::Durable(LogOffset(110));
+    assert_eq!(steps.step(Input::Done), [&removed[..], &[announced]].concat());
+    let [announced, released] = durable(120);
+    assert_eq!(steps.step(Input::Synced), [announced, Output::AcceptWrites, released]);
+}

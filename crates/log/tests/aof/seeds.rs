@@ -84,7 +84,8 @@ fn run_seed(seed: u64) {
     for _ in 0..4 {
         let policy = *prng.pick(&POLICIES);
         disk.set_plan(Plan::default());
-        let mut run = Run::new(disk.clone(), policy, found, now);
+        let awaits_base = prng.one_in(5);
+        let mut run = Run::new(disk.clone(), policy, found, awaits_base, now);
         disk.set_plan(random_plan(&mut prng));
         for number in 0..prng.below(400) {
             step(&mut run, number, &mut prng);
@@ -120,7 +121,9 @@ fn heal(run: &mut Run, disk: &SimDisk, seed: u64) {
         run.pass(1100);
     }
     run.append(b"after");
+    run.cut();
     run.settle();
+    run.save_base();
     run.input(Input::Flush);
     run.settle();
     assert!(!run.is_refusing, "seed {seed}: writes are accepted again");
@@ -154,7 +157,7 @@ fn a_crash_at_every_call_of_one_course() {
             let faults = vec![(40, Fault::Io)];
             let plan = Plan { crash_at: Some(crash_at), faults, damage: Damage::ALL, ..Plan::default() };
             disk.set_plan(plan);
-            let mut run = Run::new(disk.clone(), policy, None, Ms(0));
+            let mut run = Run::new(disk.clone(), policy, None, false, Ms(0));
             for number in 0..12_u8 {
                 run.append(&[b'a' + number; 700]);
                 run.settle();
