@@ -3,9 +3,10 @@
 //! ```text
 //!   appendonlydir/  appendonly.aof.manifest        which files, in which order      manifest.rs
 //!                   appendonly.aof.2.base.rdb      a snapshot (or commands)
-//!                   appendonly.aof.7.incr.aof      the commands since               stream.rs
+//!                   appendonly.aof.7.incr.aof      the commands since               stream.rs, commit.rs
 //! ```
 
+pub mod commit;
 pub mod manifest;
 pub mod stream;
 

@@ -1,0 +1,163 @@
+//! A commit: what one write adds to an AOF file, behind a comment that shows whether the write was torn.
+//!
+//! ```text
+//!   #isotherm commit AT LEN SYNCED CRC\r\n  [whole frames, LEN bytes]
+//!                    |  |   |      |
+//!                    |  |   |      of the line before it, and of the frames; 16 hex digits
+//!                    |  |   so many bytes of the file were durable when this was written
+//!                    |  of the frames
+//!                    where the line begins in the file: an old block's line says otherwise
+//! ```
+//! **Why.** After a power failure a sector that was not synced may be missing while a later one is there. Where that sector lies
+//! inside a value, the commands still parse, and a wrong value would be served. The line stands before its frames, so it is
+//! there whenever any of what it covers is looked at; if it is missing itself, zeros stand where a command should begin, or in a
+//! comment, where they are as bad.
+//!
+//! **A commit within one sector needs no line**: the end of its last frame is missing if any of it is. So a file that is written
+//! command by command holds what Valkey would have written.
+//!
+//! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a later commit says that
+//! the bad one was durable, the file was damaged afterwards: that is never cut off silently.
+
+use super::stream::Item;
+use isotherm_stdx::crc64::crc64;
+use isotherm_stdx::number::parse_i64;
+
+const SECTOR_BYTES: u64 = 512;
+
+const MARK: &str = "#isotherm commit";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    at: u64,
+    len: u64,
+    synced: u64,
+    crc: u64,
+    /// The sum of the line before `crc`.
+    line_crc: u64,
+}
+
+/// Whether frames of this length, written at this place, have to be a commit with a line.
+pub fn needs_header(at: u64, len: u64) -> bool {
+    at % SECTOR_BYTES + len > SECTOR_BYTES
+}
+
+/// The line of a commit that is about to be written at `at`. `pieces`: its frames. `synced`: how much of the file is durable.
+pub fn header<'p>(at: u64, synced: u64, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> Vec<u8> {
+    let len: u64 = pieces.clone().map(|piece| piece.len() as u64).sum();
+    let mut line = format!("{MARK} {at} {len} {synced} ").into_bytes();
+    let crc = pieces.fold(crc64(0, &line), crc64);
+    line.extend_from_slice(format!("{crc:016x}\r\n").as_bytes());
+    line
+}
+
+impl Header {
+    /// Of a comment without its line end; none if it is no commit's line, or not a sound one.
+    fn parse(comment: &[u8]) -> Option<Header> {
+        let fields = comment.strip_prefix(MARK.as_bytes())?.strip_prefix(b" ")?;
+        let crc_at = comment.len().checked_sub(16)?;
+        let mut words = fields.split(|byte| *byte == b' ');
+        let mut number = || words.next().and_then(parse_i64).and_then(|number| u64::try_from(number).ok());
+        let (at, len, synced) = (number()?, number()?, number()?);
+        let crc = std::str::from_utf8(words.next()?).ok().filter(|digits| digits.len() == 16)?;
+        let crc = u64::from_str_radix(crc, 16).ok()?;
+        let line_crc = crc64(0, &comment[..crc_at]);
+        words.next().is_none().then_some(Header { at, len, synced, crc, line_crc })
+    }
+}
+
+/// A commit that is not what was written: the file is sound up to its line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadCommit {
+    pub at: u64,
+}
+
+struct Open {
+    at: u64,
+    /// Bytes that are still to come.
+    left: u64,
+    crc: u64,
+    expected: u64,
+}
+
+/// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit has ended.
+#[derive(Default)]
+pub struct CommitCheck {
+    open: Option<Open>,
+}
+
+impl CommitCheck {
+    /// The next item of the file: where it begins, and all its bytes.
+    pub fn item(&mut self, at: u64, bytes: &[u8], item: Item) -> Result<(), BadCommit> {
+        if let Some(open) = &mut self.open {
+            let bad = BadCommit { at: open.at };
+            open.left = open.left.checked_sub(bytes.len() as u64).ok_or(bad)?;
+            open.crc = crc64(open.crc, bytes);
+            if open.left == 0 {
+                let is_sound = open.crc == open.expected;
+                self.open = None;
+                return if is_sound { Ok(()) } else { Err(bad) };
+            }
+        } else if let Item::Comment { line_bytes } = item {
+            self.comment(at, &bytes[..line_bytes])?;
+        }
+        Ok(())
+    }
+
+    fn comment(&mut self, at: u64, line: &[u8]) -> Result<(), BadCommit> {
+        // The beginning of a commit's line, zeros, and the end of a later one would be one long comment.
+        if !line.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(BadCommit { at });
+        }
+        if line.starts_with(MARK.as_bytes()) {
+            let header = Header::parse(line).filter(|header| header.at == at && header.len > 0);
+            let Header { len, crc, line_crc, .. } = header.ok_or(BadCommit { at })?;
+            self.open = Some(Open { at, left: len, crc: line_crc, expected: crc });
+        }
+        Ok(())
+    }
+
+    /// At the end of the file, or where it cannot be parsed: the line of a commit that has not ended.
+    pub fn end(&self) -> Option<BadCommit> {
+        self.open.as_ref().map(|open| BadCommit { at: open.at })
+    }
+
+    /// All that was checked is sound.
+    pub fn is_between_commits(&self) -> bool {
+        self.open.is_none()
+    }
+}
+
+/// Whether a commit in `rest`, the bytes of the file from `rest_at` on, says that the file was durable beyond `at`: then what is
+/// bad at `at` was sound once.
+pub fn proves_durable(rest: &[u8], rest_at: u64, at: u64) -> bool {
+    let mut from = 0;
+    while let Some(found) = find(&rest[from..], MARK.as_bytes()) {
+        let start = from + found;
+        let line = &rest[start..rest.len().min(start + 128)];
+        let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        if let Some(header) = Header::parse(line)
+            && header.at == rest_at + start as u64
+            && header.synced > at
+        {
+            return true;
+        }
+        from = start + MARK.len();
+    }
+    false
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    // One byte first: comparing at each place would be slow in files of gigabytes.
+    while let Some(at) = bytes[from..].iter().position(|byte| *byte == what[0]) {
+        if bytes[from + at..].starts_with(what) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
