@@ -54,6 +54,21 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 /// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such limit.
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+/// The data is not there yet. `name` is the server's.
+pub fn is_loading(name: &str) -> String {
+    format!("LOADING {name} is loading the dataset in memory")
+}
+
+/// A save in the background failed.
+pub fn cannot_save(name: &str) -> String {
+    format!(
+        "MISCONF {name} is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that \
+         may modify the data set are disabled, because this instance is configured to report errors during writes if RDB \
+         snapshotting fails (stop-writes-on-bgsave-error option). Please check the {name} logs for details about the RDB \
+         error."
+    )
+}
+
 /// In Valkey a monitor is a kind of replica.
 pub const NOT_FOR_MONITORS: &str = "ERR Replica can't interact with the keyspace";
 pub const MAX_CLIENTS: &str = "ERR max number of clients reached";

@@ -8,6 +8,7 @@
 //! session     what a connection has asked for so far
 //! effects     what follows from a change: events, pub/sub, tracking
 //! observe     counters, logs, reports
+//! persistence RDB files: written and loaded
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
 //! mail        messages between threads
@@ -20,6 +21,7 @@ mod effects;
 mod mail;
 mod node;
 mod observe;
+mod persistence;
 mod process;
 mod request;
 mod session;

@@ -20,8 +20,11 @@ use crate::observe::command_log::CommandLog;
 use crate::observe::holds::{self, HoldSinks};
 use crate::observe::latency::monitor::{Event, Monitor};
 use crate::observe::stats::{Stats, ThreadStats};
+use crate::persistence::Store;
+use crate::persistence::state::Persistence;
 use crate::process::debug_switches::DebugSwitches;
 use crate::process::log;
+use crate::process::shutdown::End;
 use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::request::cold::ColdTier;
@@ -52,6 +55,7 @@ pub struct Node {
     pub mail: Mail,
     pub process: Process,
     pub debug: DebugSwitches,
+    pub persistence: Persistence,
 }
 
 /// What a node is made of beside its configuration.
@@ -85,6 +89,7 @@ impl Node {
             trackers: Trackers::default(),
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
+            persistence: Persistence::new(unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,
         };
@@ -99,6 +104,23 @@ impl Node {
     /// Where the control thread counts.
     pub fn control_stats(&self) -> &ThreadStats {
         self.stats.thread(self.worker_count())
+    }
+
+    /// What saving and loading need of it.
+    pub fn store(&self) -> Store<'_> {
+        let Node { keyspace, config, stats, mail, persistence: state, .. } = self;
+        Store {
+            keyspace,
+            config,
+            stats,
+            mail,
+            state,
+            valkey_version: crate::process::version::VALKEY_VERSION,
+        }
+    }
+
+    pub fn end(&'static self) -> End<'static> {
+        End { store: self.store(), pause: &self.pause, used_memory_bytes: self.used_memory_bytes() }
     }
 
     // ---- memory ----

@@ -7,6 +7,7 @@ use isotherm_resp::{Args, Protocol, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
+use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::request::transaction;
 use crate::session::ReplyMode;
 
@@ -20,10 +21,6 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(AUTH, auth),
 ];
 
-/// The version of Valkey that this server speaks; clients decide by it what they may send.
-pub const VALKEY_VERSION: &str = "9.1.2";
-/// The version that clients see which only know Redis, as in Valkey.
-pub const REDIS_VERSION: &str = "7.2.4";
 /// The only user that there is.
 const USER: &[u8] = b"default";
 

@@ -11,6 +11,7 @@ mod hot_keys;
 mod latency;
 mod memory;
 mod monitor;
+mod persistence;
 mod pubsub;
 mod server;
 mod slot_stats;
@@ -106,6 +107,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     latency::COMMANDS,
     memory::COMMANDS,
     monitor::COMMANDS,
+    persistence::COMMANDS,
     pubsub::COMMANDS,
     server::COMMANDS,
 ];

@@ -9,7 +9,7 @@ use super::{AdminCall, AdminHandler};
 use crate::mail::message::ControlMessage;
 use crate::observe::info;
 use crate::process::logo;
-use crate::process::shutdown::{Options, may_end};
+use crate::process::shutdown::Options;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(TIME, time),
@@ -176,7 +176,7 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
         }
         _ if abort && call.node.process.pending_end.abort() => call.reply.ok(),
         _ if abort => call.reply.error("ERR No shutdown in progress."),
-        _ if may_end(options, &asked_by) => {
+        _ if call.node.end().may_come(options, &asked_by) => {
             // Success has no reply: the connection ends.
             call.session.close_after_reply = true;
             call.node.mail.post_control(ControlMessage::ShutDown);

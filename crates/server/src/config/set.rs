@@ -291,9 +291,12 @@ mod tests {
             "ERR CONFIG SET failed (possibly related to argument 'maxmemory') - duplicate parameter",
         );
         refused(
-            &[("save", "900 1")],
-            "ERR CONFIG SET failed (possibly related to argument 'save') - there is no persistence yet: it can only \
-             be ''",
+            &[("save", "900")],
+            "ERR CONFIG SET failed (possibly related to argument 'save') - Invalid save parameters",
+        );
+        refused(
+            &[("appendonly", "yes")],
+            "ERR CONFIG SET failed (possibly related to argument 'appendonly') - there is no AOF yet: it can only be 'no'",
         );
         assert_eq!(set(&config, &[("save", "")]), Ok(()));
         check(&config, "maxmemory", &[("maxmemory", "0")]);

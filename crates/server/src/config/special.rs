@@ -51,8 +51,18 @@ fn change_directory(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- save ----
 
-/// Always empty (`Support::Fixed`): the parser is there for the errors.
-pub static SAVE: Special = Special { default: Vec::new, parse: parse_save, show: as_kept };
+/// Seconds and changes in turn. In a configuration file each line adds to those before it (`file`).
+pub static SAVE: Special = Special { default: save_default, parse: parse_save, show: as_kept };
+
+fn save_default() -> Vec<u8> {
+    b"3600 1 300 100 60 10000".to_vec()
+}
+
+/// A value as it is kept, as pairs.
+pub fn save_points(kept: &[u8]) -> Vec<(i64, i64)> {
+    let numbers: Vec<i64> = kept.split(|&byte| byte == b' ').filter_map(parse_c_i64).collect();
+    numbers.as_chunks::<2>().0.iter().map(|[seconds, changes]| (*seconds, *changes)).collect()
+}
 
 fn parse_save(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if matches!(arguments, [only] if only.is_empty()) {

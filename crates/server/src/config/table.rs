@@ -34,12 +34,12 @@ const LAZYFREE: &str =
     "large values are always freed in the background, in steps; only `FLUSHALL SYNC` waits for them";
 const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
-const NO_PERSISTENCE: &str = "there is no persistence yet";
+const NO_AOF: &str = "there is no AOF yet";
 const NO_RDMA: &str = "there is no RDMA";
 const NO_REPLICATION: &str = "there is no replication yet";
 const NO_SCRIPTS: &str = "there are no scripts yet";
-const ON_SIGNAL: &str = "Options of the shutdown on this signal. `save` without `force` keeps the server running, as there is no persistence yet.";
-const NO_SHUTDOWN: &str = "there is nothing to save, so the server ends at once";
+const ON_SIGNAL: &str = "Options of the shutdown on this signal. default saves an RDB file if there are save points; if that fails, the server goes on unless `force` is given.";
+const NO_SHUTDOWN: &str = "there are no replicas to wait for";
 const NO_SYSLOG: &str = "there is no logging to syslog";
 const NO_TITLE: &str = "the process title is not changed";
 const NO_TLS: &str = "there is no TLS yet";
@@ -110,18 +110,18 @@ pub const PARAMS: &[Param] = &[
     flag("activerehashing", true).no_effect("there are no hash tables to rehash: pages are split one at a time"),
     flag("allocator-stats-at-exit", false).works("Log the report of MEMORY MALLOC-STATS at shutdown. Isotherm only."),
     flag("always-show-logo", false).immutable().works("Print the logo even when standard output is not a terminal."),
-    flag("aof-disable-auto-gc", false).hidden().no_effect(NO_PERSISTENCE),
-    flag("aof-load-truncated", true).no_effect(NO_PERSISTENCE),
+    flag("aof-disable-auto-gc", false).hidden().no_effect(NO_AOF),
+    flag("aof-load-truncated", true).no_effect(NO_AOF),
     text("aof-rewrite-cpulist", "").alias("aof_rewrite_cpulist").immutable().no_effect(NO_AFFINITY),
-    flag("aof-rewrite-incremental-fsync", true).no_effect(NO_PERSISTENCE),
-    flag("aof-timestamp-enabled", false).no_effect(NO_PERSISTENCE),
-    flag("aof-use-rdb-preamble", true).no_effect(NO_PERSISTENCE),
-    text("appenddirname", "appendonlydir").immutable().check(check::aof_dirname).no_effect(NO_PERSISTENCE),
-    text("appendfilename", "appendonly.aof").immutable().check(check::aof_filename).no_effect(NO_PERSISTENCE),
-    choice("appendfsync", AOF_FSYNC, "everysec").no_effect(NO_PERSISTENCE),
-    flag("appendonly", false).fixed(NO_PERSISTENCE),
-    signed("auto-aof-rewrite-min-size", 64 << 20, 0, i64::MAX).memory().no_effect(NO_PERSISTENCE),
-    signed("auto-aof-rewrite-percentage", 100, 0, INT_MAX).no_effect(NO_PERSISTENCE),
+    flag("aof-rewrite-incremental-fsync", true).no_effect(NO_AOF),
+    flag("aof-timestamp-enabled", false).no_effect(NO_AOF),
+    flag("aof-use-rdb-preamble", true).no_effect(NO_AOF),
+    text("appenddirname", "appendonlydir").immutable().check(check::aof_dirname).no_effect(NO_AOF),
+    text("appendfilename", "appendonly.aof").immutable().check(check::aof_filename).no_effect(NO_AOF),
+    choice("appendfsync", AOF_FSYNC, "everysec").no_effect(NO_AOF),
+    flag("appendonly", false).fixed(NO_AOF),
+    signed("auto-aof-rewrite-min-size", 64 << 20, 0, i64::MAX).memory().no_effect(NO_AOF),
+    signed("auto-aof-rewrite-percentage", 100, 0, INT_MAX).no_effect(NO_AOF),
     bytes("availability-zone", "").works("Shown by HELLO and INFO."),
     text("bgsave-cpulist", "").alias("bgsave_cpulist").immutable().no_effect(NO_AFFINITY),
     special("bind", &special::BIND).multi_arg().apply(Apply::Bind).works("Addresses to listen on; an address with a leading \"-\" may be missing."),
@@ -174,9 +174,9 @@ pub const PARAMS: &[Param] = &[
     flag("crash-memcheck-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("daemonize", false).immutable().works("Run in the background."),
     signed("databases", 16, 1, INT_MAX).check(check::databases).immutable().works("Number of databases, at most 65535."),
-    text("dbfilename", "dump.rdb").protected().check(check::db_filename).no_effect(NO_PERSISTENCE),
+    text("dbfilename", "dump.rdb").protected().check(check::db_filename).works("Name of the RDB file in dir: loaded at start, written by SAVE, BGSAVE, save points and SHUTDOWN."),
     text("debug-context", "").hidden().no_effect("a free text that CONFIG GET returns"),
-    special("dir", &special::DIR).protected().works("Working directory; logfile and unixsocket are relative to it."),
+    special("dir", &special::DIR).protected().works("Working directory, and the folder of the RDB file; logfile and unixsocket are relative to it."),
     flag("disable-thp", true).immutable().no_effect("full ranges of the keyspace are placed on huge pages, at no cost in memory; the rest follows the system's setting"),
     flag("dual-channel-replication-enabled", false).no_effect(NO_REPLICATION),
     flag("enable-debug-assert", false).immutable().hidden().no_effect("there is no DEBUG ASSERT"),
@@ -206,7 +206,7 @@ pub const PARAMS: &[Param] = &[
     text("jemalloc-slab-sizes", "").check(check::slab_sizes).works("Pages per slab by range of sizes, as 128-128:2|200-1024:8. MALLOC_CONF overrides it. A change takes effect at the next start. Isotherm only."),
     flag("jemalloc-tcache", true).works("Enable jemalloc's thread caches. MALLOC_CONF overrides it. A change takes effect at the next start. Isotherm only."),
     unsigned("jemalloc-tcache-max", 32768, 8, 8 << 20).memory().works("Largest block kept in a thread cache. MALLOC_CONF overrides it. A change takes effect at the next start. Isotherm only."),
-    signed("key-load-delay", 0, INT_MIN, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
+    signed("key-load-delay", 0, INT_MIN, INT_MAX).hidden().works("For tests: microseconds of delay for each key that is loaded; negative: one for so many keys."),
     signed("latency-monitor-threshold", 0, 0, i64::MAX).works("Milliseconds from which LATENCY records an event; 0 disables it."),
     flag("latency-tracking", true).works("Record execution times of commands for INFO latencystats and LATENCY HISTOGRAM."),
     special("latency-tracking-info-percentiles", &special::LATENCY_TRACKING_INFO_PERCENTILES).multi_arg().works("Percentiles shown by INFO latencystats."),
@@ -219,7 +219,7 @@ pub const PARAMS: &[Param] = &[
     signed("lfu-log-factor", 10, 0, INT_MAX).apply(Apply::EvictionPolicy).works("Logarithmic factor of the LFU counter: the larger, the slower it grows."),
     signed("list-compress-depth", 0, 0, INT_MAX).no_effect(NO_COMPRESSION),
     signed("list-max-listpack-size", -2, INT_MIN, INT_MAX).alias("list-max-ziplist-size").works("Maximum size of a list that OBJECT ENCODING reports as listpack; above it, quicklist. Positive: elements; -1 to -5: 4 KB to 64 KB."),
-    signed("loading-process-events-interval-bytes", 2 << 20, 1024, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
+    signed("loading-process-events-interval-bytes", 2 << 20, 1024, INT_MAX).hidden().no_effect("clients are answered by other threads while a file is loaded"),
     text("locale-collate", "").check(check::locale).works("SORT ALPHA compares bytes, so only locales with that order (C, POSIX) are accepted."),
     choice("log-format", LOG_FORMAT, "legacy").apply(Apply::LogFormat).works("Format of log lines: legacy, logfmt or json."),
     choice("log-timestamp-format", LOG_TIMESTAMP_FORMAT, "legacy").apply(Apply::LogFormat).works("Format of timestamps in the log, which are in UTC."),
@@ -244,7 +244,7 @@ pub const PARAMS: &[Param] = &[
     signed("min-string-size-avoid-copy-reply", 16384, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),
     signed("min-string-size-avoid-copy-reply-threaded", 65536, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),
     flag("mptcp", false).immutable().check(check::no_mptcp).fixed(NO_MPTCP),
-    flag("no-appendfsync-on-rewrite", false).no_effect(NO_PERSISTENCE),
+    flag("no-appendfsync-on-rewrite", false).no_effect(NO_AOF),
     special("notify-keyspace-events", &special::NOTIFY_KEYSPACE_EVENTS)
         .works("Which keyspace events are published, and on which channels."),
     choice("oom-score-adj", OOM_SCORE_ADJ, "no").no_effect("the OOM score is not changed"),
@@ -258,12 +258,12 @@ pub const PARAMS: &[Param] = &[
     choice("propagation-error-behavior", PROPAGATION_ERROR_BEHAVIOR, "ignore").no_effect(NO_REPLICATION),
     flag("protected-mode", true).works("Without a password, accept local connections only."),
     signed("proto-max-bulk-len", 512 << 20, 1 << 20, i64::MAX).memory().works("Maximum length of an argument; keys and values are limited to 512 MB in any case."),
-    flag("rdb-del-sync-files", false).no_effect(NO_PERSISTENCE),
-    signed("rdb-key-save-delay", 0, INT_MIN, INT_MAX).hidden().no_effect(NO_PERSISTENCE),
-    flag("rdb-save-incremental-fsync", true).no_effect(NO_PERSISTENCE),
-    choice("rdb-version-check", RDB_VERSION_CHECK, "strict").works("strict: RESTORE refuses payloads of unknown RDB versions; relaxed: it tries to read them."),
-    flag("rdbchecksum", true).immutable().no_effect(NO_PERSISTENCE),
-    flag("rdbcompression", true).works("Compress strings of more than 20 bytes in DUMP payloads."),
+    flag("rdb-del-sync-files", false).no_effect(NO_REPLICATION),
+    signed("rdb-key-save-delay", 0, INT_MIN, INT_MAX).hidden().works("For tests: microseconds of delay for each key that is saved; negative: one for so many keys."),
+    flag("rdb-save-incremental-fsync", true).works("Sync an RDB file to disk every 16 MB while it is written, instead of all of it at the end."),
+    choice("rdb-version-check", RDB_VERSION_CHECK, "strict").works("strict: RDB files and RESTORE payloads of unknown versions are refused; relaxed: they are tried."),
+    flag("rdbchecksum", true).immutable().works("Write a checksum at the end of RDB files, and check that of the file that is loaded."),
+    flag("rdbcompression", true).works("Compress strings of more than 20 bytes in RDB files and DUMP payloads."),
     special("rdma-bind", &special::RDMA_BIND).multi_arg().fixed(NO_RDMA),
     signed("rdma-completion-vector", -1, -1, 1024).immutable().no_effect(NO_RDMA),
     signed("rdma-port", 0, 0, 65535).check(check::no_rdma_port).fixed(NO_RDMA),
@@ -289,7 +289,7 @@ pub const PARAMS: &[Param] = &[
     flag("replica-serve-stale-data", true).alias("slave-serve-stale-data").no_effect(NO_REPLICATION),
     special("replicaof", &special::REPLICAOF).alias("slaveof").immutable().multi_arg().fixed(NO_REPLICATION),
     bytes("requirepass", "").sensitive().apply(Apply::Password).works("Password of the default user."),
-    special("save", &special::SAVE).multi_arg().fixed(NO_PERSISTENCE),
+    special("save", &special::SAVE).multi_arg().works("Save points, pairs of seconds and changes: an RDB file is written in the background once so many seconds have passed and so much was changed, and at shutdown. \"\" disables them."),
     text("server-cpulist", "").alias("server_cpulist").immutable().no_effect(NO_AFFINITY),
     unsigned("set-max-intset-entries", 512, 0, i64::MAX).works("Maximum number of members of a set of integers that OBJECT ENCODING reports as intset."),
     unsigned("set-max-listpack-entries", 128, 0, i64::MAX).works("Maximum number of members of a set that OBJECT ENCODING reports as listpack; above it, hashtable."),
@@ -300,7 +300,7 @@ pub const PARAMS: &[Param] = &[
     signed("shutdown-timeout", 10, 0, INT_MAX).no_effect(NO_SHUTDOWN),
     signed("slot-migration-max-failover-repl-bytes", 0, -1, i64::MAX).memory_or_negative().no_effect(NO_CLUSTER),
     unsigned("socket-mark-id", 0, 0, UINT_MAX).immutable().no_effect("sockets are not marked"),
-    flag("stop-writes-on-bgsave-error", true).no_effect(NO_PERSISTENCE),
+    flag("stop-writes-on-bgsave-error", true).works("With save points: refuse writes with MISCONF after a save in the background failed, until one succeeds."),
     unsigned("stream-node-max-bytes", 4096, 0, i64::MAX).memory().works("Maximum size of a stream node in bytes; 0: no limit."),
     signed("stream-node-max-entries", 100, 0, i64::MAX).works("Maximum number of entries of a stream node; 0: no limit."),
     // COMPAT(server): `supervised upstart` has no effect. Why: upstart is not maintained any more.

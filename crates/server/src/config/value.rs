@@ -265,10 +265,7 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_yet_is_refused_clearly() {
-        refused("appendonly", &["yes"], "there is no persistence yet: it can only be 'no'");
-        refused("save", &["900", "1"], "there is no persistence yet: it can only be ''");
-        refused("save", &["900"], "Invalid save parameters");
-        check("save", "", "");
+        refused("appendonly", &["yes"], "there is no AOF yet: it can only be 'no'");
         refused("replicaof", &["localhost", "6379"], "there is no replication yet: it can only be ''");
         refused("replicaof", &["localhost", "x"], "Invalid primary port");
         assert_eq!(set("replicaof", &["no", "one"]).as_deref(), Ok(""));
@@ -277,6 +274,11 @@ mod tests {
 
     #[test]
     fn own_syntaxes() {
+        assert_eq!(set("save", &["900", "1", "60", "0"]).as_deref(), Ok("900 1 60 0"));
+        for bad in [&["900"][..], &["0", "1"], &["900", "-1"], &["900", "x"]] {
+            refused("save", bad, "Invalid save parameters");
+        }
+        check("save", "", "");
         assert_eq!(set("bind", &["127.0.0.1", "-::1"]).as_deref(), Ok("127.0.0.1 -::1"));
         refused("bind", &["1"; 17], "Too many bind addresses specified.");
         check("jemalloc-slab-sizes", "128-128:2|200-1024:8", "128-128:2|200-1024:8");

@@ -128,6 +128,61 @@ impl Config {
         self.path(LOG_FILE)
     }
 
+    // ---- RDB files ----
+
+    /// An absolute path.
+    pub fn folder(&self) -> PathBuf {
+        const DIR: Id = id("dir");
+        self.path(DIR).unwrap_or_default()
+    }
+
+    pub fn db_filename(&self) -> PathBuf {
+        const DB_FILENAME: Id = id("dbfilename");
+        self.path(DB_FILENAME).expect("an empty name is refused")
+    }
+
+    /// After how many seconds a file is written if so much was changed; empty for never.
+    pub fn save_points(&self) -> Vec<(i64, i64)> {
+        const SAVE: Id = id("save");
+        special::save_points(&self.text(SAVE))
+    }
+
+    pub fn compresses_rdb_files(&self) -> bool {
+        const RDB_COMPRESSION: Id = id("rdbcompression");
+        self.flag(RDB_COMPRESSION)
+    }
+
+    pub fn sums_rdb_files(&self) -> bool {
+        const RDB_CHECKSUM: Id = id("rdbchecksum");
+        self.flag(RDB_CHECKSUM)
+    }
+
+    /// Whether unknown versions are refused.
+    pub fn checks_rdb_version(&self) -> bool {
+        const RDB_VERSION_CHECK: Id = id("rdb-version-check");
+        self.number(RDB_VERSION_CHECK) == 0
+    }
+
+    pub fn syncs_while_saving(&self) -> bool {
+        const INCREMENTAL_FSYNC: Id = id("rdb-save-incremental-fsync");
+        self.flag(INCREMENTAL_FSYNC)
+    }
+
+    pub fn stops_writes_on_save_error(&self) -> bool {
+        const STOP_WRITES: Id = id("stop-writes-on-bgsave-error");
+        self.flag(STOP_WRITES)
+    }
+
+    pub fn save_delay_us(&self) -> i64 {
+        const KEY_SAVE_DELAY: Id = id("rdb-key-save-delay");
+        self.number(KEY_SAVE_DELAY)
+    }
+
+    pub fn load_delay_us(&self) -> i64 {
+        const KEY_LOAD_DELAY: Id = id("key-load-delay");
+        self.number(KEY_LOAD_DELAY)
+    }
+
     // ---- connections ----
 
     pub fn protected_mode(&self) -> bool {

@@ -12,6 +12,10 @@ impl Tasks {
     pub const BACKPRESSURE: Tasks = Tasks(4);
     /// A client wants a line for every command.
     pub const MONITORED: Tasks = Tasks(8);
+    /// A file is being loaded: only commands that need no data run.
+    pub const LOADING: Tasks = Tasks(16);
+    /// The last save in the background failed: commands that write may be refused.
+    pub const SAVE_FAILED: Tasks = Tasks(32);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
     pub const NONE: Tasks = Tasks(0);

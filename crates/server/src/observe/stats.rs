@@ -211,6 +211,11 @@ impl Stats {
         self.clock.delta_as_nanos(0, ticks) / 1000
     }
 
+    /// Changes of the data since the start; nothing resets this count.
+    pub fn changes(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.values.dirty.get()).sum()
+    }
+
     /// The threads one by one: workers, then the control thread.
     pub fn threads(&self) -> &[ThreadStats] {
         &self.threads

@@ -92,9 +92,14 @@ impl Control {
                     Ending::Interrupt => Signal::Interrupt,
                 });
             }
-            if !self.node.debug.cron_paused.is_on() && self.node.process.pending_end.ends(&self.node.config) {
-                self.end();
-                return Ok(());
+            if !self.node.debug.cron_paused.is_on()
+                && let Some(options) = self.node.process.pending_end.take_options(&self.node.config)
+            {
+                if self.node.end().may_come(options, "") {
+                    self.end();
+                    return Ok(());
+                }
+                log::warning("Errors trying to shut down the server. Check the logs for more information.");
             }
             for message in self.mailbox.take() {
                 match message {

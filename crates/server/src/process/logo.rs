@@ -2,10 +2,10 @@
 
 use std::io::{IsTerminal, stdout};
 
-use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::Config;
 use crate::config::file::VERSION;
 use crate::process::log;
+use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 
 /// Where people are watching, or where it was asked for.
 pub fn show(config: &Config) {

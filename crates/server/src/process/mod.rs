@@ -14,3 +14,4 @@ pub mod state;
 pub mod supervisor;
 pub mod system;
 pub mod time;
+pub mod version;

@@ -5,12 +5,19 @@
 //!                        |                                         v
 //! SHUTDOWN ABORT --------+ nothing is pending     SHUTDOWN --> may it? --> end
 //! ```
-//! SAVE asks for what does not exist yet: a file. It stands in the way of the end, unless FORCE says that it need not.
+//! A file that cannot be written stands in the way of the end, unless FORCE says that it need not.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use isotherm_keyspace::Held;
+
 use crate::config::{Config, Id, id};
+use crate::mail::tasks::Tasks;
+use crate::persistence::Store;
+use crate::persistence::background::{self, Asked};
 use crate::process::log;
+use crate::process::supervisor;
+use crate::request::pause::Pause;
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -85,15 +92,9 @@ impl Pending {
 }
 
 impl Pending {
-    /// Whether the signal that is pending ends the process now.
-    pub fn ends(&self, config: &Config) -> bool {
-        self.take().is_some_and(|signal| {
-            let may_end = may_end(Options(config.number(signal.parameter())), "");
-            if !may_end {
-                log::warning("Errors trying to shut down the server. Check the logs for more information.");
-            }
-            may_end
-        })
+    /// The options of the signal that is pending, if there is one.
+    pub fn take_options(&self, config: &Config) -> Option<Options> {
+        self.take().map(|signal| Options(config.number(signal.parameter())))
     }
 
     /// SHUTDOWN ABORT. Whether there was something to call off.
@@ -106,16 +107,40 @@ impl Pending {
     }
 }
 
-/// Whether nothing stands in the way of the end. `by` says which client has asked, if it was not a signal.
-pub fn may_end(options: Options, by: &str) -> bool {
-    log::notice(format!("User requested shutdown...{by}"));
-    if !options.has(Options::SAVE) {
-        return true;
+/// What the end of the process concerns.
+pub struct End<'n> {
+    pub store: Store<'static>,
+    pub pause: &'n Pause,
+    pub used_memory_bytes: u64,
+}
+
+impl End<'_> {
+    /// Whether nothing stands in the way of the end: the last file is written, if there is to be one. `by` says which client
+    /// has asked, if it was not a signal.
+    pub fn may_come(&self, options: Options, by: &str) -> bool {
+        log::notice(format!("User requested shutdown...{by}"));
+        background::stop(self.store);
+        let wants_file = options.has(Options::SAVE)
+            || !options.has(Options::NOSAVE) && !self.store.config.save_points().is_empty();
+        // What is half loaded does not take the place of the whole.
+        if !wants_file || self.store.mail.tasks().has(Tasks::LOADING) {
+            return true;
+        }
+        log::notice("Saving the final RDB snapshot before exiting.");
+        supervisor::notify("STATUS=Saving the final RDB snapshot\n");
+        // Commands wait from here on: what they wrote behind the cut would be answered and lost.
+        self.pause.begin(self.store.mail, i64::MAX, false);
+        let mut held = Held::new(self.store.keyspace);
+        if background::save_now(self.store, &mut held, self.used_memory_bytes) == Asked::Started {
+            return true;
+        }
+        if options.has(Options::FORCE) {
+            log::warning("Error trying to save the DB. Exit anyway.");
+            return true;
+        }
+        log::warning("Error trying to save the DB, can't exit.");
+        supervisor::notify("STATUS=Error trying to save the DB, can't exit.\n");
+        self.pause.end(self.store.mail);
+        false
     }
-    log::notice("Saving the final RDB snapshot before exiting.");
-    match options.has(Options::FORCE) {
-        true => log::warning("Error trying to save the DB. Exit anyway."),
-        false => log::warning("Error trying to save the DB, can't exit."),
-    }
-    options.has(Options::FORCE)
 }

@@ -1,17 +1,19 @@
 //! From arguments to a running node, and the exit code.
 
-use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
+use isotherm_keyspace::{ARENA_BYTES_MAX, Held, Keyspace};
 use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use crate::admin;
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::mail::Mail;
-use crate::node::{Node, Parts};
+use crate::node::{Node, Parts, Tasks};
 use crate::observe::metrics;
+use crate::persistence::load::{self, How, LoadFailure};
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::listeners::os_text;
@@ -111,6 +113,10 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         return Err("Configured to not listen anywhere, exiting.".to_string());
     }
     write_pid_file(node);
+    let file = load::open(node.store()).map_err(end_of_loading)?;
+    if file.is_some() {
+        node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
+    }
     let control = Control::new(node, events, mailbox).map_err(no_events)?;
     log::notice("Server initialized");
     node.memory.note_startup(node.used_memory_bytes());
@@ -128,12 +134,42 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         log::warning(format!("Background purging unavailable, freed memory is returned late: {why}"));
     }
     start_options::log_options();
+    match file {
+        Some(file) => load_beside(node, file)?,
+        None => say_ready(node),
+    }
+    Ok(control)
+}
+
+fn say_ready(node: &Node) {
     for listener in node.process.listeners.lock().iter() {
         let kind = if listener.is_unix() { "unix" } else { "tcp" };
         log::notice(format!("Ready to accept connections {kind}"));
     }
     supervisor::notify("STATUS=Ready to accept connections\nREADY=1\n");
-    Ok(control)
+}
+
+/// Loads the file while workers answer that it is being loaded. What cannot be loaded ends the process.
+fn load_beside(node: &'static Node, file: load::Source) -> Result<(), String> {
+    let run = move || {
+        let begun = Instant::now();
+        let mut held = Held::new(&node.keyspace);
+        if let Err(failure) = load::load(node.store(), &file, &mut held, How::AtStart, true) {
+            log::warning(end_of_loading(failure));
+            std::process::exit(1);
+        }
+        log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
+        node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
+        say_ready(node);
+    };
+    let spawned = std::thread::Builder::new().name("loader".into()).spawn(run);
+    spawned.map(drop).map_err(|error| format!("Can't start the loader: {}", os_text(&error)))
+}
+
+/// Logs why, and says what follows.
+fn end_of_loading(LoadFailure(lines): LoadFailure) -> String {
+    lines.iter().for_each(log::warning);
+    "Fatal error loading the DB, check server logs. Exiting.".to_string()
 }
 
 fn spawn(number: usize, make: impl FnOnce() -> Worker + Send + 'static) -> Result<(), String> {
@@ -169,7 +205,14 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     } else if file_given {
         log::notice("Configuration loaded");
     }
-    log::warning("WARNING: there is no persistence yet: all data is lost when this process ends.");
+    log::warning(match config.save_points().is_empty() {
+        true => {
+            "WARNING: there are no save points: data is lost when this process ends, unless SAVE or BGSAVE is called."
+        }
+        false => {
+            "WARNING: there is no AOF yet: what was written since the last RDB file is lost if this process is killed."
+        }
+    });
     logo::show(config);
     log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
 }

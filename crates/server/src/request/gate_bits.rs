@@ -28,6 +28,13 @@ impl Gates {
     pub const QUEUE: Gates = Gates(1 << 13);
     /// There is a limit on memory: what may take some looks whether there is any.
     pub const GROWTH: Gates = Gates(1 << 14);
+    /// A file is being loaded.
+    pub const LOADING: Gates = Gates(1 << 15);
+    /// Saving has failed.
+    pub const SAVE_FAILED: Gates = Gates(1 << 16);
+    /// Those of the node's tasks.
+    pub const OF_TASKS: Gates =
+        Gates::BACKPRESSURE.or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
 
     /// For requests that were not found to be a command with a right number of arguments.
     pub const UNRESOLVED: Gates = Gates::HTTP.or(Gates::EXISTENCE).or(Gates::ARITY);
@@ -65,6 +72,8 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::NO_MULTI.when(flags.has(Flags::NO_MULTI)))
         .or(Gates::GROWTH.when(runs_queue || flags.has(Flags::DENYOOM)))
         .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))
         .or(Gates::MONITOR.when(runs_queue || flags.has(LOOKS_AT_KEYS)))
         .or(Gates::QUEUE.when(!flags.has(Flags::NEVER_QUEUED)))

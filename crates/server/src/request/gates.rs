@@ -55,7 +55,7 @@ pub enum Verdict {
 }
 
 /// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
-pub const GATES: [Gate; 13] = [
+pub const GATES: [Gate; 15] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
     gate("authentication", Gates::AUTHENTICATION, authentication),
@@ -64,8 +64,10 @@ pub const GATES: [Gate; 13] = [
     gate("protection", Gates::PROTECTION, protection),
     gate("no-multi", Gates::NO_MULTI, no_multi),
     gate("memory", Gates::MEMORY.or(Gates::GROWTH), memory),
+    gate("save-failed", Gates::SAVE_FAILED, save_failed),
     gate("replicas", Gates::REPLICAS, replicas),
     gate("subscriber", Gates::SUBSCRIBER, subscriber),
+    gate("loading", Gates::LOADING, loading),
     gate("monitor", Gates::MONITOR, monitor),
     gate("backpressure", Gates::BACKPRESSURE, backpressure),
     gate("pause", Gates::PAUSE, pause),
@@ -81,7 +83,7 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
         Found::Command(command) => (command.gates, Gates::NONE),
         Found::WrongArity(_) | Found::UnknownSubcommand | Found::Unknown => (Gates::ALL, Gates::UNRESOLVED),
     };
-    let of_node = Gates::BACKPRESSURE.or(Gates::PAUSE).when(exec.node.tasks() != Tasks::NONE);
+    let of_node = Gates::OF_TASKS.when(exec.node.tasks() != Tasks::NONE);
     let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
     let flags = flags_of(session, request);
     let mut asked = Asked { exec, session, request, flags, gate: "" };
@@ -202,6 +204,33 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     }
 }
 
+fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
+    let node = asked.exec.node;
+    let refuses = node.tasks().has(Tasks::SAVE_FAILED)
+        && asked.flags.has(Flags::WRITE)
+        && node.config.stops_writes_on_save_error()
+        && !node.config.save_points().is_empty();
+    match refuses {
+        // COMPAT(persistence): PING is answered while writes are refused with MISCONF. Why: it asks whether the server
+        // answers.
+        true => refuse(errors::cannot_save(server_name(node.config.extended_redis_compatibility()))),
+        false => Verdict::Pass,
+    }
+}
+
+/// As the error texts have it that name the server.
+fn server_name(as_redis: bool) -> &'static str {
+    if as_redis { "Redis" } else { "Isotherm" }
+}
+
+fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
+    let node = asked.exec.node;
+    match node.tasks().has(Tasks::LOADING) {
+        true => refuse(errors::is_loading(server_name(node.config.extended_redis_compatibility()))),
+        false => Verdict::Pass,
+    }
+}
+
 fn replicas(asked: &mut Asked<'_, '_>) -> Verdict {
     if asked.flags.has(Flags::WRITE) { refuse_with(errors::NO_REPLICAS) } else { Verdict::Pass }
 }
@@ -258,8 +287,10 @@ mod tests {
                 "protection",
                 "no-multi",
                 "memory",
+                "save-failed",
                 "replicas",
                 "subscriber",
+                "loading",
                 "monitor",
                 // Ours.
                 "backpressure",

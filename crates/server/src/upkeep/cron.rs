@@ -4,6 +4,7 @@
 //! |-----------|----------------------------|-------------------------------------------------------------------------|
 //! | expiry    | every tick                 | a quarter of the thread's time; due pages only, found by their bounds    |
 //! | eviction  | every tick, above the limit| as long as one command would                                            |
+//! | save points| every tick                | begins a save in the background                                          |
 //! | lazy free | every tick                 | a tenth of the time: what removed collections had                        |
 //! | compaction| between ticks              | its share of the time, some objects at a time (see `compaction`)          |
 //! | huge pages| every tick                 | some ranges of 2 MB that are full; seldom while slabs are emptied         |
@@ -23,6 +24,7 @@ use crate::node::{Node, Tasks, unix_now};
 use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::memory_map;
+use crate::persistence::background as persistence;
 use crate::upkeep::client_memory;
 use crate::upkeep::compaction::Compaction;
 use crate::upkeep::eviction::{self, FREED_PER_STEP_MAX, Room};
@@ -129,7 +131,8 @@ impl Cron {
         let woken = self.node.stats.now_ticks();
         self.note_process();
         self.note_memory();
-        let paused = self.node.mail.tasks().has(Tasks::PAUSES);
+        // What is being loaded is left alone too.
+        let paused = self.node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING));
         let begun = Instant::now();
         let mut undone = false;
         if !paused && !self.node.debug.no_active_expire.is_on() && !self.node.config.import_mode() {
@@ -144,6 +147,9 @@ impl Cron {
         if !paused {
             let stats = self.node.control_stats();
             undone |= eviction::make_room(self.node, &mut self.prng, &mut self.pump, stats) == Room::Soon;
+        }
+        if !paused {
+            persistence::tick(self.node.store(), self.node.used_memory_bytes());
         }
         undone |= self.free_removed(Instant::now() + period / 10);
         let collapse = Instant::now();

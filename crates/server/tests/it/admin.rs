@@ -154,7 +154,7 @@ fn information() {
     for (name, value) in [
         ("redis_version:", "7.2.4"),
         ("server_name:", "isotherm"),
-        ("isotherm_persistence:", "none"),
+        ("isotherm_persistence:", "rdb"),
         ("role:", "master"),
         ("keyspace_misses:", "1"),
         ("rdb_changes_since_last_save:", "1"),

@@ -19,7 +19,18 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("commands", &["stdx", "resp", "persist", "keyspace", "codec"]),
     (
         "server",
-        &["stdx", "allocator", "arena", "resp", "reactor", "persist", "keyspace", "codec", "commands"],
+        &[
+            "stdx",
+            "allocator",
+            "arena",
+            "disk",
+            "resp",
+            "reactor",
+            "persist",
+            "keyspace",
+            "codec",
+            "commands",
+        ],
     ),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
     ("probe", &["stdx", "resp"]),

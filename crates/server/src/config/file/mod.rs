@@ -70,7 +70,7 @@ pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
     };
     let options = command_line(options, file.is_none());
     let config = Config::default();
-    let mut reader = Reader { config: &config, depth: 0 };
+    let mut reader = Reader { config: &config, depth: 0, has_save_points: false };
     let mut text = Vec::new();
     if let Some(file) = &file {
         text = read_files(file.as_os_str().as_bytes())?;
@@ -187,6 +187,8 @@ const DEPRECATED: [&[u8]; 7] = [
 struct Reader<'a> {
     config: &'a Config,
     depth: usize,
+    /// A line has named some: the next one adds to them, where the first replaces the default.
+    has_save_points: bool,
 }
 
 /// Where and why a text is no configuration.
@@ -247,6 +249,11 @@ impl Reader<'_> {
                 }
                 _ => arguments.to_vec(),
             };
+            let before = self.config.text(id);
+            let arguments = match PARAMS[id.index()].name {
+                "save" => self.with_save_points(&before, arguments),
+                _ => arguments,
+            };
             if !multi_arg && arguments.len() != 1 {
                 return Err("wrong number of arguments".into());
             }
@@ -271,6 +278,15 @@ impl Reader<'_> {
             _ => "Bad directive or wrong number of arguments",
         };
         Err(reason.into())
+    }
+
+    /// The arguments of a line `save`, behind those of the lines before it. `save ""` forgets these.
+    fn with_save_points<'t>(&mut self, before: &'t [u8], arguments: Vec<&'t [u8]>) -> Vec<&'t [u8]> {
+        let adds = std::mem::replace(&mut self.has_save_points, true) && !before.is_empty();
+        if !adds || matches!(&arguments[..], [only] if only.is_empty()) {
+            return arguments;
+        }
+        before.split(|&byte| byte == b' ').chain(arguments).collect()
     }
 
     fn include(&mut self, pattern: &[u8]) -> Result<(), IncludeError> {

@@ -29,7 +29,7 @@ fn the_command_line_becomes_lines() {
 
 fn read(text: &str) -> Result<Config, String> {
     let config = Config::default();
-    let result = Reader { config: &config, depth: 0 }.read(text.as_bytes());
+    let result = Reader { config: &config, depth: 0, has_save_points: false }.read(text.as_bytes());
     match result {
         Ok(()) => Ok(config),
         Err(StartError::Config(text)) => Err(String::from_utf8(text).expect("text")),
@@ -53,6 +53,10 @@ fn good_lines() {
     check("bind \"127.0.0.1 -::1\"", "bind", "127.0.0.1 -::1");
     check("bind \"\"", "bind", "");
     check("save \"\"\nsave \"\"", "save", "");
+    check("", "save", "3600 1 300 100 60 10000");
+    check("save 900 1\nsave 300 10 60 100", "save", "900 1 300 10 60 100");
+    check("save 900 1\nsave \"\"", "save", "");
+    check("save \"\"\nsave 5 1", "save", "5 1");
     check("slave-priority 9", "replica-priority", "9");
     check(
         "client-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 0 0 0",
@@ -87,8 +91,8 @@ fn wrong_lines() {
     refused("sentinel", 1, "sentinel", "there is no sentinel mode");
     refused("sentinel monitor", 1, "sentinel monitor", "sentinel directive while not in sentinel mode");
     refused("a.b", 1, "a.b", "Module config specified without value");
-    refused("save 900 1", 1, "save 900 1", "there is no persistence yet: it can only be ''");
-    refused("appendonly yes", 1, "appendonly yes", "there is no persistence yet: it can only be 'no'");
+    refused("save 900", 1, "save 900", "Invalid save parameters");
+    refused("appendonly yes", 1, "appendonly yes", "there is no AOF yet: it can only be 'no'");
     let no_log = read("logfile /no/such/folder/log").err().expect("an error");
     assert!(no_log.ends_with(") ***\nCan't open the log file: No such file or directory\n"), "{no_log}");
 }

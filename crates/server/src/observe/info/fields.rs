@@ -3,13 +3,14 @@
 use isotherm_stdx::units::human_bytes;
 
 use super::snapshot::Snapshot;
-use crate::admin::connection::{REDIS_VERSION, VALKEY_VERSION};
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::effects::pubsub::Kind;
 use crate::node::Tasks;
 use crate::observe::counter::Counter;
 use crate::observe::stats::CycleCounters;
+use crate::persistence::report::{self, SavingReport};
 use crate::process::start_options;
+use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::upkeep::compaction::share_percent;
 use std::sync::atomic::Ordering;
 
@@ -202,26 +203,34 @@ fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
 }
 
+fn saving(snapshot: &Snapshot<'_>) -> SavingReport {
+    SavingReport::of(snapshot.node.store())
+}
+
 pub const PERSISTENCE: &[Field] = &[
-    ("isotherm_persistence", |_| "none".into()),
-    ("loading", none),
+    ("isotherm_persistence", |_| "rdb".into()),
+    ("loading", |s| u8::from(report::is_loading(s.node.store())).to_string()),
     ("async_loading", none),
     ("current_cow_peak", none),
     ("current_cow_size", none),
     ("current_cow_size_age", none),
-    ("current_fork_perc", |_| "0.00".into()),
-    ("current_save_keys_processed", none),
-    ("current_save_keys_total", none),
-    ("rdb_changes_since_last_save", |s| s.totals().values.dirty.to_string()),
-    ("rdb_bgsave_in_progress", none),
-    ("rdb_last_save_time", |s| (s.node.process.started.0 / 1000).to_string()),
-    ("rdb_last_bgsave_status", |_| "ok".into()),
-    ("rdb_last_bgsave_time_sec", |_| "-1".into()),
-    ("rdb_current_bgsave_time_sec", |_| "-1".into()),
-    ("rdb_saves", none),
+    ("current_fork_perc", |s| format!("{:.2}", saving(s).percent())),
+    ("current_save_keys_processed", |s| saving(s).keys.to_string()),
+    ("current_save_keys_total", |s| saving(s).keys_total.to_string()),
+    ("rdb_changes_since_last_save", |s| saving(s).changes_since.to_string()),
+    ("rdb_bgsave_in_progress", |s| u8::from(saving(s).is_in_background()).to_string()),
+    ("rdb_last_save_time", |s| saving(s).saving.last_save_seconds.to_string()),
+    ("rdb_last_bgsave_status", |s| if saving(s).saving.last_failed { "err" } else { "ok" }.into()),
+    ("rdb_last_bgsave_time_sec", |s| saving(s).saving.last_took_seconds.to_string()),
+    ("rdb_current_bgsave_time_sec", |s| saving(s).running_seconds().to_string()),
+    ("rdb_saves", |s| saving(s).saving.saves.to_string()),
     ("rdb_last_cow_size", none),
-    ("rdb_last_load_keys_expired", none),
-    ("rdb_last_load_keys_loaded", none),
+    ("rdb_last_load_keys_expired", |s| {
+        s.node.persistence.loading.keys_expired.load(Ordering::Relaxed).to_string()
+    }),
+    ("rdb_last_load_keys_loaded", |s| {
+        s.node.persistence.loading.keys_loaded.load(Ordering::Relaxed).to_string()
+    }),
     ("aof_enabled", none),
     ("aof_rewrite_in_progress", none),
     ("aof_rewrite_scheduled", none),
@@ -274,8 +283,10 @@ pub const STATS: &[Field] = &[
     ("pubsub_channels", |s| s.node.pubsub.count(Kind::Channel).to_string()),
     ("pubsub_patterns", |s| s.node.pubsub.count(Kind::Pattern).to_string()),
     ("pubsubshard_channels", |s| s.node.pubsub.count(Kind::ShardChannel).to_string()),
-    ("latest_fork_usec", none),
-    ("total_forks", none),
+    // COMPAT(observability): `latest_fork_usec` is how long all clients stood still for the last snapshot, and `total_forks` counts
+    // snapshots. Why: there is no fork.
+    ("latest_fork_usec", |s| saving(s).saving.cut_us.to_string()),
+    ("total_forks", |s| saving(s).saving.cuts.to_string()),
     ("migrate_cached_sockets", none),
     ("slave_expires_tracked_keys", none),
     // COMPAT(observability): `active_defrag_hits` counts objects that compaction moved, `active_defrag_key_hits` the

@@ -6,6 +6,7 @@ use super::fields::{
 use super::snapshot::Snapshot;
 use crate::observe::hold_causes::{cause_name, is_bounded_cause};
 use crate::observe::holds::HoldTimes;
+use crate::persistence::report::loading_lines;
 use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
 use std::fmt::Write;
 
@@ -31,7 +32,7 @@ pub const SECTIONS: &[Section] = &[
     section("memory", "Memory", Body::Fields(MEMORY)),
     // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and a client that asks for all seldom reads it.
     hidden(section("memorymap", "MemoryMap", Body::Lines(memory_map))),
-    section("persistence", "Persistence", Body::Fields(PERSISTENCE)),
+    section("persistence", "Persistence", Body::Lines(persistence)),
     section("stats", "Stats", Body::Fields(STATS)),
     section("replication", "Replication", Body::Fields(REPLICATION)),
     section("cpu", "CPU", Body::Lines(cpu)),
@@ -54,6 +55,13 @@ pub const SECTIONS: &[Section] = &[
 
 const fn section(name: &'static str, title: &'static str, body: Body) -> Section {
     Section { name, title, by_default: true, is_hidden: false, body }
+}
+
+fn persistence(snapshot: &Snapshot<'_>, out: &mut String) {
+    PERSISTENCE.iter().for_each(|(name, value)| line(out, format_args!("{name}:{}", value(snapshot))));
+    for (name, value) in loading_lines(snapshot.node.store()) {
+        line(out, format_args!("{name}:{value}"));
+    }
 }
 
 const fn only_asked(section: Section) -> Section {

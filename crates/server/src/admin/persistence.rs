@@ -1,0 +1,112 @@
+//! SAVE, BGSAVE, LASTSAVE.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
+use isotherm_resp::errors;
+
+use super::{AdminCall, AdminHandler};
+use crate::persistence::background::{self, Asked, Cancelled};
+use crate::process::log;
+
+pub const COMMANDS: &[Command<AdminHandler>] =
+    &[Command::new(SAVE, save), Command::new(BGSAVE, bgsave), Command::new(LASTSAVE, lastsave)];
+
+const BUSY: &str = "ERR Background save already in progress";
+/// Valkey's, where only the log knows more.
+const FAILED: &str = "ERR";
+
+const SAVE: Spec = Spec {
+    name: "save",
+    summary: "Synchronously saves the database(s) to disk.",
+    group: Group::Server,
+    complexity: "O(N) where N is the total number of keys in all databases",
+    arity: 1,
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
+    reach: Reach::Each,
+    ..Spec::BASE
+};
+
+// COMPAT(persistence): While SAVE writes, clients of other workers are served, and what they write after its begin is not in
+// the file. Why: no worker waits for another one.
+fn save(call: &mut AdminCall<'_>) -> Outcome {
+    let used_memory_bytes = call.node.used_memory_bytes();
+    match background::save_now(call.node.store(), &mut call.exec.held, used_memory_bytes) {
+        Asked::Started => call.reply.ok(),
+        Asked::Busy => call.reply.error(BUSY),
+        Asked::Failed => call.reply.error(FAILED),
+    }
+    Outcome::Done
+}
+
+const BGSAVE: Spec = Spec {
+    name: "bgsave",
+    summary: "Asynchronously saves the database(s) to disk.",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: -1,
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT),
+    history: &[("3.2.2", "Added the `SCHEDULE` option."), ("8.1.0", "Added the `CANCEL` option.")],
+    arguments: &[Argument::one_of(
+        "operation",
+        &[
+            Argument::pure_token("schedule", "SCHEDULE").since("3.2.2"),
+            Argument::pure_token("cancel", "CANCEL").since("8.1.0"),
+        ],
+    )
+    .optional()],
+    reach: Reach::Each,
+    ..Spec::BASE
+};
+
+fn bgsave(call: &mut AdminCall<'_>) -> Outcome {
+    let store = call.node.store();
+    let word = (call.args.len() > 1).then(|| call.args.get(1).to_ascii_lowercase());
+    match (word.as_deref(), call.args.len()) {
+        (None, _) | (Some(b"schedule"), 2) => {}
+        (Some(b"cancel"), 2) => {
+            match background::cancel(store) {
+                Cancelled::Running => call.reply.simple("Background saving cancelled"),
+                Cancelled::Scheduled => call.reply.simple("Scheduled background saving cancelled"),
+                Cancelled::Nothing => {
+                    call.reply.error("ERR Background saving is currently not in progress or scheduled");
+                }
+            }
+            return Outcome::Done;
+        }
+        _ => {
+            call.reply.error(errors::SYNTAX);
+            return Outcome::Done;
+        }
+    }
+    // What else the queue changes is to be in the file.
+    if call.session.in_exec && store.state.saving().running.is_none() {
+        store.state.saving().is_scheduled = true;
+        log::notice("Background saving scheduled to run after transaction execution");
+        call.reply.simple("Background saving scheduled");
+        return Outcome::Done;
+    }
+    let used_memory_bytes = call.node.used_memory_bytes();
+    match background::save_in_background(store, &mut call.exec.held, used_memory_bytes) {
+        Asked::Started => call.reply.simple("Background saving started"),
+        Asked::Busy => call.reply.error(BUSY),
+        Asked::Failed => call.reply.error(FAILED),
+    }
+    Outcome::Done
+}
+
+const LASTSAVE: Spec = Spec {
+    name: "lastsave",
+    summary: "Returns the Unix timestamp of the last successful save to disk.",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 1,
+    flags: Flags::LOADING.or(Flags::STALE).or(Flags::FAST),
+    acl: AclCategories::ADMIN.or(AclCategories::DANGEROUS),
+    tips: &["nondeterministic_output"],
+    ..Spec::BASE
+};
+
+fn lastsave(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.integer(call.node.persistence.saving().last_save_seconds);
+    Outcome::Done
+}

@@ -1,0 +1,189 @@
+//! When a file is written, and on which thread.
+//!
+//! ```text
+//! SAVE, SHUTDOWN         on the thread that asks
+//! BGSAVE                 the cut where it is asked for, the rest on a thread of its own
+//! save points            the same, by the cron
+//! ```
+
+use isotherm_keyspace::Held;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::Store;
+use super::save::{self, Cut, SaveError};
+use crate::mail::tasks::Tasks;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::time::unix_now;
+
+/// After a failure the save points rest so long.
+const RETRY_SECONDS: i64 = 5;
+/// How long an end waits for a save that is to stop, at a time.
+const CANCEL_LOOK: Duration = Duration::from_millis(1);
+
+/// What became of a save that a client has asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    Started,
+    /// Another save is under way.
+    Busy,
+    Failed,
+}
+
+fn now_seconds() -> i64 {
+    unix_now().0 / 1000
+}
+
+// ---- on the thread that asks ----
+
+/// SAVE. Nothing is held afterwards.
+pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
+    if !store.state.begin_save(false, now_seconds()) {
+        return Asked::Busy;
+    }
+    let cut = save::cut(store, held, used_memory_bytes);
+    held.release();
+    let saved = match cut {
+        Some(cut) => save_cut(store, cut, save::write),
+        None => Err(SaveError::Failed),
+    };
+    end_foreground(store, saved.is_ok())
+}
+
+/// DEBUG RELOAD: under what is held, so that nothing is written before the data is replaced.
+pub fn save_held(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
+    if !store.state.begin_save(false, now_seconds()) {
+        return Asked::Busy;
+    }
+    let saved = match save::cut(store, held, used_memory_bytes) {
+        Some(cut) => save_cut(store, cut, |store, cut| save::write_held(store, cut, held)),
+        None => Err(SaveError::Failed),
+    };
+    end_foreground(store, saved.is_ok())
+}
+
+fn end_foreground(store: Store<'static>, is_saved: bool) -> Asked {
+    store.state.saving().running = None;
+    if is_saved { Asked::Started } else { Asked::Failed }
+}
+
+/// Writes the file, and notes that there is one.
+fn save_cut(
+    store: Store<'static>,
+    cut: Cut,
+    write: impl FnOnce(Store<'static>, Cut) -> Result<(), SaveError>,
+) -> Result<(), SaveError> {
+    let changes = cut.changes;
+    write(store, cut)?;
+    let mut saving = store.state.saving();
+    (saving.saved_changes, saving.last_save_seconds, saving.last_failed) = (changes, now_seconds(), false);
+    store.mail.set_tasks(Tasks::SAVE_FAILED, Tasks::NONE);
+    Ok(())
+}
+
+// ---- on a thread of its own ----
+
+/// BGSAVE. Everything is held afterwards.
+pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
+    if !store.state.begin_save(true, now_seconds()) {
+        return Asked::Busy;
+    }
+    let Some(cut) = save::cut(store, held, used_memory_bytes) else {
+        end_background(store, &Err(SaveError::Failed));
+        return Asked::Failed;
+    };
+    let run = move || {
+        let saved = save_cut(store, cut, save::write);
+        match &saved {
+            Ok(()) => log::notice("Background saving terminated with success"),
+            Err(SaveError::Cancelled) => log::warning("Background saving was cancelled"),
+            Err(SaveError::Failed) => log::warning("Background saving error"),
+        }
+        end_background(store, &saved);
+    };
+    match std::thread::Builder::new().name("rdb-save".into()).spawn(run) {
+        Ok(_) => {
+            log::notice(format!("Background saving started by pid {}", std::process::id()));
+            Asked::Started
+        }
+        Err(error) => {
+            log::warning(format!("Can't save in background: {}", os_text(&error)));
+            end_background(store, &Err(SaveError::Failed));
+            Asked::Failed
+        }
+    }
+}
+
+fn end_background(store: Store<'static>, saved: &Result<(), SaveError>) {
+    let mut saving = store.state.saving();
+    if matches!(saved, Err(SaveError::Failed)) {
+        saving.last_failed = true;
+        store.mail.set_tasks(Tasks::SAVE_FAILED, Tasks::SAVE_FAILED);
+    }
+    if let Some(running) = saving.running.take() {
+        saving.last_took_seconds = running.began.elapsed().as_secs() as i64;
+    }
+}
+
+/// What BGSAVE CANCEL has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cancelled {
+    Running,
+    Scheduled,
+    Nothing,
+}
+
+pub fn cancel(store: Store<'static>) -> Cancelled {
+    let mut saving = store.state.saving();
+    if saving.running.is_some_and(|running| running.in_background) {
+        log::notice("Background saving will be aborted due to user request");
+        store.state.is_cancelled.store(true, Relaxed);
+        return Cancelled::Running;
+    }
+    if std::mem::take(&mut saving.is_scheduled) {
+        log::notice("Scheduled background saving will be cancelled due to user request");
+        return Cancelled::Scheduled;
+    }
+    Cancelled::Nothing
+}
+
+/// Ends a save in the background, and waits for it. For the end of the process, which waits for nothing else.
+pub fn stop(store: Store<'static>) {
+    if store.state.saving().running.is_none() {
+        return;
+    }
+    log::warning("There is a save in the background. Ending it!");
+    while store.state.saving().running.is_some() {
+        store.state.is_cancelled.store(true, Relaxed);
+        std::thread::sleep(CANCEL_LOOK);
+    }
+}
+
+// ---- the cron ----
+
+/// Begins what was scheduled, or what a save point asks for.
+pub fn tick(store: Store<'static>, used_memory_bytes: u64) {
+    let mut saving = store.state.saving();
+    if saving.running.is_some() {
+        return;
+    }
+    let now = now_seconds();
+    let may_retry = !saving.last_failed || now - saving.last_try_seconds > RETRY_SECONDS;
+    let is_scheduled = may_retry && std::mem::take(&mut saving.is_scheduled);
+    let (last_save, saved_changes) = (saving.last_save_seconds, saving.saved_changes);
+    drop(saving);
+    if !is_scheduled {
+        let points = store.config.save_points();
+        if points.is_empty() || !may_retry {
+            return;
+        }
+        let changes = store.stats.changes().saturating_sub(saved_changes);
+        let is_due =
+            |(seconds, least): &(i64, i64)| changes >= least.unsigned_abs() && now - last_save > *seconds;
+        let Some((seconds, changes)) = points.into_iter().find(is_due) else { return };
+        log::notice(format!("{changes} changes in {seconds} seconds. Saving..."));
+    }
+    let mut held = Held::new(store.keyspace);
+    save_in_background(store, &mut held, used_memory_bytes);
+}

@@ -1,0 +1,52 @@
+//! What is written to disk, and read at start: the RDB file.
+//!
+//! ```text
+//! SAVE, save points, BGSAVE --> cut (all partitions held for a moment) --> Snapshot
+//!                                                                             |
+//!      under one partition's lock, some hundred items a step:            ItemWriter --> bytes in memory
+//!      with no lock:                                                     temp-<pid>.rdb, sum, fsync, rename, fsync of the folder
+//!
+//! start --> dump.rdb, piece by piece --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
+//! ```
+//! `save` writes a file, `background` decides when and on which thread, `load` reads one, `state` is what others ask about.
+//! Nothing here knows a session or the node: it gets [`Store`], the parts that it needs.
+//!
+//! **Invariants.** The file of that name is always a whole one: a save that fails or is ended leaves the one before. What
+//! cannot be read ends the start: nothing half loaded is served. One save at a time.
+
+pub mod background;
+pub mod load;
+pub mod report;
+pub mod save;
+pub mod state;
+
+use isotherm_keyspace::Keyspace;
+use std::path::PathBuf;
+
+use crate::config::Config;
+use crate::mail::Mail;
+use crate::observe::stats::Stats;
+use state::Persistence;
+
+/// What saving and loading work with.
+#[derive(Clone, Copy)]
+pub struct Store<'n> {
+    pub keyspace: &'n Keyspace,
+    pub config: &'n Config,
+    pub stats: &'n Stats,
+    pub mail: &'n Mail,
+    pub state: &'n Persistence,
+    /// The Valkey whose format is written.
+    pub valkey_version: &'static str,
+}
+
+impl Store<'_> {
+    /// Where the file is; absolute, since the working directory may change.
+    pub fn folder(&self) -> PathBuf {
+        self.config.folder()
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.folder().join(self.config.db_filename())
+    }
+}

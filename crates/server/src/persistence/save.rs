@@ -1,0 +1,230 @@
+//! Writing a file: the cut, the walk in steps, the bytes to disk.
+//!
+//! A step encodes some hundred items into memory under one partition's lock; what it made is written when the lock is
+//! gone. The file begins as version 11, which every Valkey and Redis 7.2 read. Only behind the last key is known whether a
+//! hash has a field with a TTL: then its first nine bytes are written again, and the sum is corrected for it.
+
+use isotherm_codec::ItemWriter;
+use isotherm_disk::{Disk, File, Mode, WriteError, write_all_at};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
+use isotherm_persist::rdb::Writer;
+use isotherm_persist::rdb::file::{self, FileHead, FileVersion};
+use isotherm_stdx::crc64::crc64;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::Store;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::time::unix_now;
+
+/// Items of one step: some 20 us of small keys.
+const STEP_ITEMS: u64 = 500;
+/// So much is gathered for one write.
+const WRITE_BYTES: usize = 256 << 10;
+/// With `rdb-save-incremental-fsync`: written bytes reach the disk in such portions, instead of all at the end.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// The state at one moment, which is still to be walked.
+pub struct Cut {
+    snapshot: Snapshot<'static>,
+    /// Keys of each database, and how many of them expire.
+    sizes: Vec<(u64, u64)>,
+    /// `Values::dirty` at this moment.
+    pub changes: u64,
+    used_memory_bytes: u64,
+}
+
+/// Takes the cut. Everything is held afterwards. `None` if another snapshot is under way.
+pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Option<Cut> {
+    let snapshot = held.snapshot()?;
+    let from = Instant::now();
+    let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
+    let mut effects = NoEffects;
+    let mut txn = Txn::new(held, conditions, &mut effects);
+    let sizes: Vec<(u64, u64)> =
+        (0..txn.databases()).map(|db| (txn.len(Db(db)), txn.volatile_len(Db(db)))).collect();
+    let changes = store.stats.changes();
+    store.state.progress.keys_total.store(keys_of(&sizes), Relaxed);
+    let mut saving = store.state.saving();
+    (saving.cut_us, saving.cuts) = (from.elapsed().as_micros() as u64, saving.cuts + 1);
+    Some(Cut { snapshot, sizes, changes, used_memory_bytes })
+}
+
+fn keys_of(sizes: &[(u64, u64)]) -> u64 {
+    sizes.iter().map(|(keys, _)| keys).sum()
+}
+
+/// Why there is no new file.
+#[derive(Debug)]
+pub enum SaveError {
+    Cancelled,
+    /// The log says what has failed.
+    Failed,
+}
+
+/// Walks the rest of a cut: by steps of its own, or under what is held (DEBUG RELOAD).
+type Step<'s> = dyn FnMut(&mut Snapshot<'static>, u64, &mut dyn FnMut(SnapshotItem<'_>)) -> bool + 's;
+
+/// Writes the file, in steps under locks of its own.
+pub fn write(store: Store<'static>, cut: Cut) -> Result<(), SaveError> {
+    write_by(store, cut, &mut |snapshot, items, visit| snapshot.step(items, visit))
+}
+
+/// The same for a thread that holds everything.
+pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> Result<(), SaveError> {
+    write_by(store, cut, &mut |snapshot, items, visit| snapshot.step_in(held, items, visit))
+}
+
+fn write_by(store: Store<'static>, cut: Cut, step: &mut Step<'_>) -> Result<(), SaveError> {
+    let (folder, target) = (store.folder(), store.file());
+    let temporary = folder.join(format!("temp-{}.rdb", std::process::id()));
+    let disk = &*store.state.disk;
+    let file = disk.open(&temporary, Mode::Truncate).map_err(|error| {
+        log::warning(format!(
+            "Failed opening the temp RDB file {} (in server root dir {}) for saving: {}",
+            temporary.file_name().unwrap_or_default().display(),
+            folder.display(),
+            os_text(&error)
+        ));
+        SaveError::Failed
+    })?;
+    let written = Output::new(store, file).write_all(cut, step);
+    let written = written.and_then(|()| move_into_place(disk, &folder, &temporary, &target));
+    if written.is_err() {
+        // Left behind it would only take room; that it cannot be removed changes nothing.
+        let _ = disk.remove(&temporary);
+    } else {
+        log::notice("DB saved on disk");
+    }
+    written
+}
+
+fn move_into_place(disk: &dyn Disk, folder: &Path, temporary: &Path, target: &Path) -> Result<(), SaveError> {
+    disk.rename(temporary, target).map_err(|error| {
+        log::warning(format!(
+            "Error moving temp DB file {} on the final destination {} (in server root dir {}): {}",
+            temporary.file_name().unwrap_or_default().display(),
+            target.file_name().unwrap_or_default().display(),
+            folder.display(),
+            os_text(&error)
+        ));
+        SaveError::Failed
+    })?;
+    disk.sync_dir(folder).map_err(|error| {
+        log::warning(format!("Failed to fsync directory while saving DB: {}", os_text(&error)));
+        SaveError::Failed
+    })
+}
+
+/// The file on its way.
+struct Output {
+    store: Store<'static>,
+    file: Arc<dyn File>,
+    at: u64,
+    synced: u64,
+    sum: u64,
+    sums: bool,
+    syncs: bool,
+}
+
+impl Output {
+    fn new(store: Store<'static>, file: Arc<dyn File>) -> Output {
+        let sums = store.config.sums_rdb_files();
+        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs: store.config.syncs_while_saving() }
+    }
+
+    fn write_all(mut self, cut: Cut, step: &mut Step<'_>) -> Result<(), SaveError> {
+        let Cut { mut snapshot, sizes, used_memory_bytes, .. } = cut;
+        let config = self.store.config;
+        let progress = &self.store.state.progress;
+        let mut writer = Writer::new(config.compresses_rdb_files());
+        let head = FileHead {
+            version: FileVersion::PLAIN,
+            valkey_version: self.store.valkey_version,
+            created_seconds: unix_now().0 / 1000,
+            used_memory_bytes,
+            replication: None,
+            is_aof_base: false,
+            functions: &[],
+        };
+        file::head(&mut writer, &head);
+        let mut items = ItemWriter::new(writer, config.collection_limits().list_max_listpack_size);
+        items.announce(sizes);
+        loop {
+            let mut keys = 0;
+            let more = step(&mut snapshot, STEP_ITEMS, &mut |item| {
+                keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
+                items.item(item);
+            });
+            progress.keys.fetch_add(keys, Relaxed);
+            if self.store.state.is_cancelled.load(Relaxed) {
+                return Err(SaveError::Cancelled);
+            }
+            if items.sink_mut().len() >= WRITE_BYTES {
+                self.put(items.sink_mut())?;
+            }
+            if !more {
+                break;
+            }
+            delay(keys, config.save_delay_us());
+        }
+        drop(snapshot);
+        let has_field_expiry = items.has_field_expiry();
+        let mut rest = items.finish();
+        self.put(&mut rest)?;
+        self.end(has_field_expiry)
+    }
+
+    /// Writes what was gathered, and empties it.
+    fn put(&mut self, bytes: &mut Vec<u8>) -> Result<(), SaveError> {
+        if self.sums {
+            self.sum = crc64(self.sum, bytes);
+        }
+        self.put_at(bytes, self.at)?;
+        self.at += bytes.len() as u64;
+        bytes.clear();
+        // One long string is no reason to keep as much.
+        bytes.shrink_to(4 * WRITE_BYTES);
+        if self.syncs && self.at - self.synced >= SYNC_BYTES {
+            self.file.sync_data().map_err(|error| failed("fsync", &error))?;
+            self.synced = self.at;
+        }
+        Ok(())
+    }
+
+    fn put_at(&self, bytes: &[u8], at: u64) -> Result<(), SaveError> {
+        write_all_at(&*self.file, bytes, at).map_err(|WriteError { error, .. }| failed("rdbSaveRio", &error))
+    }
+
+    /// Behind the end mark: the sum, and the magic if it has to be another one.
+    fn end(mut self, has_field_expiry: bool) -> Result<(), SaveError> {
+        if has_field_expiry {
+            let (before, after) = (FileVersion::PLAIN, FileVersion::FIELD_EXPIRY);
+            if self.sums {
+                self.sum = file::sum_with_magic(self.sum, self.at, before, after);
+            }
+            self.put_at(&after.magic(), 0)?;
+        }
+        self.put_at(&file::end(self.sum), self.at)?;
+        self.file.sync_all().map_err(|error| failed("fsync", &error))
+    }
+}
+
+fn failed(operation: &str, error: &io::Error) -> SaveError {
+    log::warning(format!("Write error while saving DB to the disk({operation}): {}", os_text(error)));
+    SaveError::Failed
+}
+
+/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many.
+fn delay(keys: u64, delay_us: i64) {
+    let micros = match delay_us {
+        0 => return,
+        1.. => keys * delay_us.unsigned_abs(),
+        _ => keys / delay_us.unsigned_abs(),
+    };
+    std::thread::sleep(std::time::Duration::from_micros(micros));
+}

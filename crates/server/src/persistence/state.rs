@@ -1,0 +1,105 @@
+//! What is known of saving and loading, for INFO and for those who decide whether to save.
+
+use isotherm_disk::{Disk, OsDisk};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+pub struct Persistence {
+    pub disk: Box<dyn Disk>,
+    saving: Mutex<Saving>,
+    /// The save under way is to end at once, without its file.
+    pub is_cancelled: AtomicBool,
+    pub progress: Progress,
+    pub loading: Loading,
+}
+
+/// What the save under way has done.
+#[derive(Default)]
+pub struct Progress {
+    pub keys: AtomicU64,
+    pub keys_total: AtomicU64,
+}
+
+/// The start, until the data is there.
+#[derive(Default)]
+pub struct Loading {
+    pub started_seconds: AtomicU64,
+    pub total_bytes: AtomicU64,
+    pub loaded_bytes: AtomicU64,
+    /// What the server that wrote the file used.
+    pub used_memory_bytes: AtomicU64,
+    pub keys_loaded: AtomicU64,
+    pub keys_expired: AtomicU64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Saving {
+    pub running: Option<Running>,
+    /// BGSAVE SCHEDULE came while another save was under way.
+    pub is_scheduled: bool,
+    /// In Unix seconds: the last save that succeeded (or the start), and the last one in the background that began.
+    pub last_save_seconds: i64,
+    pub last_try_seconds: i64,
+    pub last_failed: bool,
+    /// How long the last one in the background took; -1 for none.
+    pub last_took_seconds: i64,
+    /// Changes that the last file has (`Values::dirty` at its cut).
+    pub saved_changes: u64,
+    /// Saves that were begun.
+    pub saves: u64,
+    /// How long everything was held for the last cut, and how many cuts there were.
+    pub cut_us: u64,
+    pub cuts: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Running {
+    pub began: Instant,
+    pub in_background: bool,
+}
+
+impl Persistence {
+    pub fn new(now_seconds: i64) -> Persistence {
+        Persistence {
+            disk: Box::new(OsDisk),
+            saving: Mutex::new(Saving {
+                running: None,
+                is_scheduled: false,
+                last_save_seconds: now_seconds,
+                last_try_seconds: 0,
+                last_failed: false,
+                last_took_seconds: -1,
+                saved_changes: 0,
+                saves: 0,
+                cut_us: 0,
+                cuts: 0,
+            }),
+            is_cancelled: AtomicBool::new(false),
+            progress: Progress::default(),
+            loading: Loading::default(),
+        }
+    }
+
+    /// Held for a moment only.
+    pub fn saving(&self) -> MutexGuard<'_, Saving> {
+        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a save, unless one is under way.
+    pub fn begin_save(&self, in_background: bool, now_seconds: i64) -> bool {
+        let mut saving = self.saving();
+        if saving.running.is_some() {
+            return false;
+        }
+        saving.running = Some(Running { began: Instant::now(), in_background });
+        saving.saves += 1;
+        if in_background {
+            saving.last_try_seconds = now_seconds;
+        }
+        self.is_cancelled.store(false, Relaxed);
+        self.progress.keys.store(0, Relaxed);
+        self.progress.keys_total.store(0, Relaxed);
+        true
+    }
+}
