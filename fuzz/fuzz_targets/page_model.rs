@@ -33,11 +33,11 @@ struct World<'k, 'b> {
     snapshot: Option<Walk<'k>>,
 }
 
-/// A snapshot under way: what was there at the cut, and what was told of it.
+/// A snapshot under way: what was there at the cut, and what was emitted of it.
 struct Walk<'k> {
     snapshot: Snapshot<'k>,
     cut: State,
-    told: State,
+    emitted: State,
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -196,7 +196,7 @@ impl World<'_, '_> {
         let Some(walk) = &mut self.snapshot else {
             let cut = dump(self.keyspace);
             let snapshot = self.keyspace.snapshot().expect("none is under way");
-            self.snapshot = Some(Walk { snapshot, cut, told: State::new() });
+            self.snapshot = Some(Walk { snapshot, cut, emitted: State::new() });
             return;
         };
         assert!(self.keyspace.snapshot().is_none());
@@ -209,7 +209,7 @@ impl World<'_, '_> {
     fn end_snapshot(&mut self) {
         let Some(mut walk) = self.snapshot.take() else { return };
         while walk.step(64) {}
-        assert!(walk.told == walk.cut, "what was told is the state at the cut");
+        assert!(walk.emitted == walk.cut, "what was emitted is the state at the cut");
     }
 
     fn check(&self) {
@@ -223,8 +223,8 @@ impl Walk<'_> {
         self.snapshot.step(items_max, &mut |item| {
             let SnapshotItem::Entry(entry) = item else { panic!("this target stores strings only") };
             let stored = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
-            let old = self.told.insert((entry.db.0, entry.key.to_vec()), stored);
-            assert!(old.is_none(), "an entry is told once");
+            let old = self.emitted.insert((entry.db.0, entry.key.to_vec()), stored);
+            assert!(old.is_none(), "an entry is emitted once");
         })
     }
 }
