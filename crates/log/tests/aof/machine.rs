@@ -1,9 +1,10 @@
 //! The writer with a log before it and a simulated disk behind it. A seed picks which of them moves.
 
-use crate::recovery::{HEADER_BYTES, Recovered, path, record, write_list};
+use crate::recovery::{Recovered, path, record, write_list};
 use isotherm_disk::{Disk, File, Mode, SimDisk, write_all_at};
 use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
 use isotherm_log::{Collected, Frame, Log, LogOffset, ReaderId, ReaderKind};
+use isotherm_persist::aof::commit::Lines;
 use isotherm_stdx::Prng;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,6 +18,7 @@ struct Sync {
 
 pub struct Run {
     pub disk: SimDisk,
+    lines: Lines,
     log: Log,
     reader: ReaderId,
     pub writer: AofWriter,
@@ -41,6 +43,7 @@ impl Run {
     /// A writer on what a start has found: it goes on there, or in files that await a base.
     pub fn new(
         disk: SimDisk,
+        lines: Lines,
         policy: FsyncPolicy,
         found: Option<Recovered>,
         awaits_base: bool,
@@ -65,6 +68,7 @@ impl Run {
         let reader = log.add_reader(ReaderKind::Writer, end).expect("the end");
         Run {
             disk,
+            lines,
             log,
             reader,
             writer,
@@ -93,14 +97,27 @@ impl Run {
         &self.bytes[(from - self.start) as usize..(to - self.start) as usize]
     }
 
-    pub fn append(&mut self, bytes: &[u8]) {
+    /// Appends a transaction or a command with this value.
+    pub fn append(&mut self, value: &[u8], in_transaction: bool) {
         let mut frame = Frame::default();
-        frame.push_wire(0, bytes);
+        let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
+        let set = [head.as_bytes(), value, b"\r\n"].concat();
+        let (multi, exec) = (&b"*1\r\n$5\r\nMULTI\r\n"[..], &b"*1\r\n$4\r\nEXEC\r\n"[..]);
+        let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n";
+        frame.push_wire(0, &set);
+        let mut expected = set.clone();
+        if in_transaction {
+            frame.push(0, [&b"SET"[..], b"k", value].into_iter());
+            expected = [multi, &set, &set, exec].concat();
+        }
         let end = self.log.append(&mut frame).end;
-        // The SELECT that it may have brought.
-        let added = (end - self.end()) as usize - bytes.len();
-        self.bytes.extend_from_slice(&b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"[..added]);
-        self.bytes.extend_from_slice(bytes);
+        // Behind a cut it brings its SELECT.
+        if end - self.end() > expected.len() as u64 {
+            let at = if in_transaction { multi.len() } else { 0 };
+            expected.splice(at..at, select.iter().copied());
+        }
+        self.bytes.extend_from_slice(&expected);
+        assert_eq!(end, self.end());
     }
 
     pub fn cut(&mut self) {
@@ -202,9 +219,9 @@ impl Run {
                 let pieces = self.log.read(*from, *to).expect("it is not released");
                 let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
                 assert!(bytes == self.slice(*from, *to), "the log's own bytes");
-                let record = record(&bytes);
+                let record = record(self.lines, *at, self.writer.durable_bytes(), &bytes);
                 write_all_at(&*self.files[file], &record, *at).map_err(|short| short.error)?;
-                Ok(Input::Wrote { file_bytes: (HEADER_BYTES + bytes.len()) as u64 })
+                Ok(Input::Wrote { file_bytes: record.len() as u64 })
             }
             Output::SetLen { file, len } => {
                 self.files[file].set_len(*len)?;

@@ -1,45 +1,52 @@
-//! A small format for the files, and what a start reads from them.
-//!
-//! ```text
-//!   list    base N               or `-`
-//!           FILE START LEN       LEN `-` for the last
-//!   file    [length 4][sum 8][bytes of the log] ...       one record a write
-//! ```
+//! The files as the server writes them, and what a start reads: manifest, commits and commands of `isotherm-persist`.
 
 use isotherm_disk::{Disk, File, Mode, SimDisk, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FileId, List, Segment};
-use isotherm_stdx::crc64::crc64;
-use std::fmt::Write;
+use isotherm_persist::aof::commit::{self, CommitCheck, Lines};
+use isotherm_persist::aof::manifest::{AofFile, Manifest, Names, Place};
+use isotherm_persist::aof::stream::{Item, StreamParser};
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub const HEADER_BYTES: usize = 12;
-const LIST: &str = "aof/list";
-const TEMP_LIST: &str = "aof/temp-list";
-
-pub fn path(file: FileId) -> PathBuf {
-    PathBuf::from(format!("aof/{}", file.0))
+fn names() -> Names {
+    Names::new(b"appendonly.aof")
 }
 
-pub fn record(bytes: &[u8]) -> Vec<u8> {
-    let mut record = (bytes.len() as u32).to_le_bytes().to_vec();
-    record.extend_from_slice(&crc64(1, bytes).to_le_bytes());
+fn in_folder(name: &[u8]) -> PathBuf {
+    Path::new("aof").join(str::from_utf8(name).expect("ASCII"))
+}
+
+pub fn path(file: FileId) -> PathBuf {
+    in_folder(&names().incr(file.0 as i64))
+}
+
+/// What a write adds to a file at `at`: the frames, and a line before them where it is needed.
+pub fn record(lines: Lines, at: u64, synced: u64, bytes: &[u8]) -> Vec<u8> {
+    if lines == Lines::WhereNeeded && !commit::needs_header(at, bytes.len() as u64) {
+        return bytes.to_vec();
+    }
+    let mut record = commit::header(at, synced, [bytes].into_iter());
     record.extend_from_slice(bytes);
     record
 }
 
 pub fn write_list(disk: &SimDisk, list: &List) -> io::Result<()> {
-    let number = |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
-    let mut text = format!("base {}\n", number(list.base));
-    for segment in &list.segments {
-        writeln!(text, "{} {} {}", segment.file.0, segment.start, number(segment.len)).expect("to a string");
+    let names = names();
+    let mut manifest = Manifest::default();
+    if let Some(base) = list.base {
+        manifest.replace_base(&names, base as i64 + 1, true);
     }
-    let file = disk.open(Path::new(TEMP_LIST), Mode::Truncate)?;
-    write_all_at(&*file, text.as_bytes(), 0).map_err(|short| short.error)?;
+    for segment in &list.segments {
+        let place = Place { start: segment.start.0, len: segment.len };
+        manifest.add_incr(&names, segment.file.0 as i64, Some(place));
+    }
+    let temp = in_folder(&names.temp_manifest());
+    let file = disk.open(&temp, Mode::Truncate)?;
+    write_all_at(&*file, &manifest.write(), 0).map_err(|short| short.error)?;
     file.sync_all()?;
     disk.sync_dir(Path::new("aof"))?;
-    disk.rename(Path::new(TEMP_LIST), Path::new(LIST))?;
+    disk.rename(&temp, &in_folder(&names.manifest()))?;
     disk.sync_dir(Path::new("aof"))
 }
 
@@ -50,20 +57,17 @@ fn read(file: &dyn File) -> io::Result<Vec<u8>> {
 }
 
 fn read_list(disk: &SimDisk) -> io::Result<Option<List>> {
-    let file = match disk.open(Path::new(LIST), Mode::Read) {
+    let file = match disk.open(&in_folder(&names().manifest()), Mode::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    let text = String::from_utf8(read(&*file)?).expect("a list is whole");
-    let mut lines = text.lines();
-    let base = lines.next().and_then(|line| line.strip_prefix("base ")).expect("the first line");
-    let segments = lines.map(|line| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let number = |at: usize| words[at].parse().expect("a number");
-        let (file, start) = (FileId(number(0)), LogOffset(number(1)));
-        Segment { file, start, len: words[2].parse().ok() }
-    });
-    Ok(Some(List { base: base.parse().ok(), segments: segments.collect() }))
+    let manifest = Manifest::parse(&read(&*file)?).expect("a manifest is whole");
+    let segment = |file: &AofFile| {
+        let Place { start, len } = file.place.expect("each file has its place");
+        Segment { file: FileId(file.seq as u64), start: LogOffset(start), len }
+    };
+    let base = manifest.base.as_ref().map(|base| base.seq as u64 - 1);
+    Ok(Some(List { base, segments: manifest.incr.iter().map(segment).collect() }))
 }
 
 /// What a start finds.
@@ -81,7 +85,7 @@ impl Recovered {
 }
 
 /// Reads all files; cuts a damaged tail off the last one, and off it alone. `InvalidData`: another one is damaged.
-pub fn recover(disk: &SimDisk) -> io::Result<Option<Recovered>> {
+pub fn recover(disk: &SimDisk, lines: Lines) -> io::Result<Option<Recovered>> {
     let Some(mut list) = read_list(disk)? else { return Ok(None) };
     let (mut bytes, start) = (Vec::new(), list.segments[0].start);
     let last = list.segments.len() - 1;
@@ -95,11 +99,13 @@ pub fn recover(disk: &SimDisk) -> io::Result<Option<Recovered>> {
             }
             content.truncate(len as usize);
         }
-        let valid = valid_bytes(&content, &mut bytes);
+        let valid = valid_bytes(&content, lines, &mut bytes);
         if valid < content.len() && number < last {
             return Err(io::ErrorKind::InvalidData.into());
         }
         if number == last {
+            let rest = &content[valid..];
+            assert!(!commit::proves_durable(rest, valid as u64, valid as u64), "torn, and taken for damaged");
             file.set_len(valid as u64)?;
             file.sync_all()?;
             segment.len = Some(valid as u64);
@@ -108,18 +114,24 @@ pub fn recover(disk: &SimDisk) -> io::Result<Option<Recovered>> {
     Ok(Some(Recovered { list, start, bytes }))
 }
 
-/// Appends the log's bytes of whole records, and returns where they end.
-fn valid_bytes(content: &[u8], bytes: &mut Vec<u8>) -> usize {
-    let mut at = 0;
-    while let Some((header, rest)) = content[at..].split_first_chunk::<HEADER_BYTES>() {
-        let (len, sum) = header.split_at(4);
-        let len = u32::from_le_bytes(len.try_into().expect("4 of 12")) as usize;
-        let Some(record) = rest.get(..len).filter(|_| len > 0) else { break };
-        if crc64(1, record).to_le_bytes() != *sum {
+/// Appends the log's bytes of what is sound, and returns where that ends.
+fn valid_bytes(content: &[u8], lines: Lines, bytes: &mut Vec<u8>) -> usize {
+    let (mut parser, mut check) = (StreamParser::new(0, 1 << 20), CommitCheck::new(lines));
+    let (mut at, mut sound, mut sound_bytes) = (0, 0, bytes.len());
+    loop {
+        let rest = &content[at..];
+        let Ok((item, taken)) = parser.next(rest) else { break };
+        if item == Item::NeedMore || check.item(at as u64, &rest[..taken], item).is_err() {
             break;
         }
-        bytes.extend_from_slice(record);
-        at += HEADER_BYTES + len;
+        if let Item::Command(_) = item {
+            bytes.extend_from_slice(&rest[..taken]);
+        }
+        at += taken;
+        if check.is_between_commits() && parser.end_of_valid() == at as u64 {
+            (sound, sound_bytes) = (at, bytes.len());
+        }
     }
-    at
+    bytes.truncate(sound_bytes);
+    sound
 }

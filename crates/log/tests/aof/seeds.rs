@@ -5,13 +5,15 @@ use crate::recovery::{Recovered, recover};
 use isotherm_disk::{Call, Damage, Disk, Fault, FullDisk, Plan, RandomFault, SimDisk};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FsyncPolicy, Input, Ms};
+use isotherm_persist::aof::commit::Lines;
 use isotherm_stdx::Prng;
 use std::io;
 use std::path::Path;
 
 const POLICIES: [FsyncPolicy; 3] = [FsyncPolicy::Always, FsyncPolicy::EverySecond, FsyncPolicy::No];
 
-fn random_plan(prng: &mut Prng) -> Plan {
+/// Old blocks are recognised only where each commit has its line.
+fn random_plan(lines: Lines, prng: &mut Prng) -> Plan {
     let mut random_faults = Vec::new();
     let rare = [Call::SetLen, Call::Open, Call::Rename, Call::SyncDir, Call::Remove];
     for _ in 0..prng.below(4) {
@@ -19,7 +21,7 @@ fn random_plan(prng: &mut Prng) -> Plan {
         let call = if prng.one_in(3) { *prng.pick(&rare) } else { *prng.pick(&[Call::Write, Call::Sync]) };
         random_faults.push(RandomFault { call, fault, one_in: 1 + prng.below(8) });
     }
-    let damage = Damage { torn: prng.one_in(2), reordered: prng.one_in(2), old_blocks: prng.one_in(2) };
+    let damage = Damage { torn: prng.one_in(2), reordered: prng.one_in(2), old_blocks: lines == Lines::All };
     Plan {
         crash_at: prng.one_in(2).then(|| prng.below(120)),
         random_faults,
@@ -32,16 +34,16 @@ fn random_plan(prng: &mut Prng) -> Plan {
 }
 
 /// A start may crash too: it is repeated.
-fn start(disk: &SimDisk, prng: &mut Prng) -> io::Result<Option<Recovered>> {
+fn start(disk: &SimDisk, lines: Lines, prng: &mut Prng) -> io::Result<Option<Recovered>> {
     while prng.one_in(3) {
-        disk.set_plan(Plan { crash_at: Some(prng.below(20)), damage: Damage::ALL, ..Plan::default() });
-        let is_stopped = recover(disk).is_err();
+        disk.set_plan(Plan { crash_at: Some(prng.below(20)), ..Plan::default() });
+        let is_stopped = recover(disk, lines).is_err();
         disk.restart(Plan::default());
         if !is_stopped {
             break;
         }
     }
-    recover(disk)
+    recover(disk, lines)
 }
 
 fn step(run: &mut Run, number: u64, prng: &mut Prng) {
@@ -49,7 +51,7 @@ fn step(run: &mut Run, number: u64, prng: &mut Prng) {
         0..5 => {
             let len = if prng.one_in(20) { prng.below(60_000) } else { prng.below(300) };
             let bytes = vec![b'a' + (number % 26) as u8; len as usize + 1];
-            run.append(&bytes);
+            run.append(&bytes, prng.one_in(5));
         }
         5..7 => run.collect(),
         7..10 => run.make_call(),
@@ -80,13 +82,14 @@ fn run_seed(seed: u64) {
     let disk = SimDisk::new(seed, Plan::default());
     disk.create_dir(Path::new("aof")).expect("no fault");
     disk.sync_dir(Path::new("")).expect("no fault");
+    let lines = if prng.one_in(2) { Lines::All } else { Lines::WhereNeeded };
     let (mut found, mut now, mut needs_base) = (None, Ms(0), false);
     for _ in 0..4 {
         let policy = *prng.pick(&POLICIES);
         disk.set_plan(Plan::default());
         let awaits_base = prng.one_in(5);
-        let mut run = Run::new(disk.clone(), policy, found, awaits_base, now);
-        disk.set_plan(random_plan(&mut prng));
+        let mut run = Run::new(disk.clone(), lines, policy, found, awaits_base, now);
+        disk.set_plan(random_plan(lines, &mut prng));
         for number in 0..prng.below(400) {
             step(&mut run, number, &mut prng);
             if disk.is_stopped() || run.has_exited {
@@ -103,7 +106,7 @@ fn run_seed(seed: u64) {
             disk.restart(Plan::default());
         }
         needs_base |= run.needs_base;
-        found = match start(&disk, &mut prng) {
+        found = match start(&disk, lines, &mut prng) {
             // It was asked for, and there was no time to write it.
             Err(error) if error.kind() == io::ErrorKind::InvalidData && needs_base => return,
             found => found.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
@@ -120,7 +123,7 @@ fn heal(run: &mut Run, disk: &SimDisk, seed: u64) {
         run.settle();
         run.pass(1100);
     }
-    run.append(b"after");
+    run.append(b"after", false);
     run.cut();
     run.settle();
     run.save_base();
@@ -157,13 +160,13 @@ fn a_crash_at_every_call_of_one_course() {
             let faults = vec![(40, Fault::Io)];
             let plan = Plan { crash_at: Some(crash_at), faults, damage: Damage::ALL, ..Plan::default() };
             disk.set_plan(plan);
-            let mut run = Run::new(disk.clone(), policy, None, false, Ms(0));
+            let mut run = Run::new(disk.clone(), Lines::All, policy, None, false, Ms(0));
             for number in 0..12_u8 {
-                run.append(&[b'a' + number; 700]);
+                run.append(&[b'a' + number; 700], number % 4 == 0);
                 run.settle();
                 if number % 3 == 2 {
                     run.cut();
-                    run.append(b"behind the cut");
+                    run.append(b"behind the cut", false);
                     run.settle();
                     run.save_base();
                 }
@@ -175,7 +178,7 @@ fn a_crash_at_every_call_of_one_course() {
             let is_over = !disk.is_stopped();
             calls = disk.calls();
             disk.restart(Plan::default());
-            check(recover(&disk).expect("no fault").as_ref(), &run, crash_at);
+            check(recover(&disk, Lines::All).expect("no fault").as_ref(), &run, crash_at);
             if is_over {
                 break;
             }

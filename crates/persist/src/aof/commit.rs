@@ -81,12 +81,25 @@ struct Open {
 }
 
 /// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit has ended.
-#[derive(Default)]
 pub struct CommitCheck {
     open: Option<Open>,
+    lines: Lines,
+}
+
+/// Which commits of a file have a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lines {
+    /// Those that need it; Valkey may have written others.
+    WhereNeeded,
+    /// All: a command outside is what a block held before. For files whose blocks were written before.
+    All,
 }
 
 impl CommitCheck {
+    pub fn new(lines: Lines) -> CommitCheck {
+        CommitCheck { open: None, lines }
+    }
+
     /// The next item of the file: where it begins, and all its bytes.
     pub fn item(&mut self, at: u64, bytes: &[u8], item: Item) -> Result<(), BadCommit> {
         if let Some(open) = &mut self.open {
@@ -100,6 +113,8 @@ impl CommitCheck {
             }
         } else if let Item::Comment { line_bytes } = item {
             self.comment(at, &bytes[..line_bytes])?;
+        } else if self.lines == Lines::All {
+            return Err(BadCommit { at });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Where the sound part of a file ends, and the words of its commands.
 fn read(file: &[u8]) -> (usize, Vec<Vec<u8>>) {
     let mut parser = StreamParser::new(0, 1 << 20);
-    let mut check = CommitCheck::default();
+    let mut check = CommitCheck::new(Lines::WhereNeeded);
     let (mut from, mut sound, mut commands, mut sound_commands) = (0, 0, Vec::new(), 0);
     loop {
         let bytes = &file[from..];
@@ -116,6 +116,13 @@ fn damage_of_what_was_durable_is_no_torn_tail() {
     assert!(proves_durable(&file, 0, 0));
     // The line of another place, as in an old block, proves nothing.
     assert!(!proves_durable(&file, 512, 0));
+}
+
+#[test]
+fn where_all_commits_have_lines_other_commands_are_bad() {
+    let mut check = CommitCheck::new(Lines::All);
+    let command = Item::Command(crate::aof::stream::Command::Plain);
+    assert_eq!(check.item(7, b"*1\r\n$4\r\nPING\r\n", command), Err(BadCommit { at: 7 }));
 }
 
 #[test]
