@@ -8,7 +8,10 @@
 
 use crate::Arena;
 use crate::handle::{Handle, UNIT_BYTES};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
+
+const LINE_BYTES: usize = 64;
 
 impl Arena {
     /// The address of an object. Only an address: reading it is the caller's promise.
@@ -51,24 +54,24 @@ impl Arena {
         prefetch_line(self.memory.base().as_ptr().wrapping_add(offset));
     }
 
-    /// Four bytes of an object as they may be at the moment; 0 for an address outside the committed memory.
+    /// Asks for all lines of an object from byte `from` to byte `to`.
     #[inline]
-    pub fn hint_u32(&self, handle_raw: u32, byte_offset: usize) -> u32 {
-        match self.hint_address(handle_raw, byte_offset, 4) {
-            // SAFETY: `hint_address` answers only committed bytes, readable until the arena is dropped.
-            Some(address) => unsafe { racy::read_u32(address) },
-            None => 0,
+    pub fn prefetch_range(&self, handle_raw: u32, from: usize, to: usize) {
+        let start = self.memory.base().as_ptr().wrapping_add(handle_raw as usize * UNIT_BYTES);
+        let mut at = from;
+        while at < to {
+            prefetch_line(start.wrapping_add(at));
+            at += LINE_BYTES;
         }
     }
 
-    /// Eight bytes, in the same way.
+    /// `N` bytes of an object, to be looked at as they may be at the moment; none outside the committed memory.
     #[inline]
-    pub fn hint_u64(&self, handle_raw: u32, byte_offset: usize) -> u64 {
-        match self.hint_address(handle_raw, byte_offset, 8) {
-            // SAFETY: as above.
-            Some(address) => unsafe { racy::read_u64(address) },
-            None => 0,
-        }
+    pub fn hint<const N: usize>(&self, handle_raw: u32, byte_offset: u32) -> Option<Hint<'_, N>> {
+        // 2^36 + 2^32 + N: there is nothing to overflow.
+        let offset = handle_raw as usize * UNIT_BYTES + byte_offset as usize;
+        let inside = offset + N <= self.memory.committed();
+        inside.then(|| Hint { address: self.memory.base().as_ptr().wrapping_add(offset), arena: PhantomData })
     }
 
     /// Copies the first bytes of one object to another. Both belong to the caller of `reallocate`: the old one because
@@ -78,12 +81,30 @@ impl Arena {
         // SAFETY: two different live objects of at least `bytes` bytes (asserted by the caller) in committed memory.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) }
     }
+}
 
-    #[inline]
-    fn hint_address(&self, handle_raw: u32, byte_offset: usize, bytes: usize) -> Option<*const u8> {
-        let offset = (handle_raw as usize * UNIT_BYTES).checked_add(byte_offset)?;
-        let inside = offset.checked_add(bytes)? <= self.memory.committed();
-        inside.then(|| self.memory.base().as_ptr().wrapping_add(offset).cast_const())
+/// Bytes of an arena's committed memory, which is readable for as long as the arena lives.
+#[derive(Clone, Copy)]
+pub struct Hint<'a, const N: usize> {
+    address: *const u8,
+    arena: PhantomData<&'a Arena>,
+}
+
+impl<const N: usize> Hint<'_, N> {
+    /// Four bytes from byte `at` on.
+    #[inline(always)]
+    pub fn u32(self, at: usize) -> u32 {
+        assert!(at + 4 <= N);
+        // SAFETY: `Arena::hint` makes this only of N committed bytes, and four of them begin at `at`.
+        unsafe { racy::read_u32(self.address.add(at)) }
+    }
+
+    /// Eight bytes, in the same way.
+    #[inline(always)]
+    pub fn u64(self, at: usize) -> u64 {
+        assert!(at + 8 <= N);
+        // SAFETY: as above.
+        unsafe { racy::read_u64(self.address.add(at)) }
     }
 }
 
@@ -91,7 +112,7 @@ impl Arena {
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     let address = std::ptr::from_ref(value).cast::<u8>();
-    (0..size_of::<T>()).step_by(64).for_each(|at| prefetch_line(address.wrapping_add(at)));
+    (0..size_of::<T>()).step_by(LINE_BYTES).for_each(|at| prefetch_line(address.wrapping_add(at)));
 }
 
 #[inline]

@@ -35,7 +35,7 @@ mod slab;
 mod stats;
 mod trim;
 
-pub use access::prefetch_value;
+pub use access::{Hint, prefetch_value};
 pub use class::{BLOB_BYTES_MAX, Kind, OBJECT_BYTES_MAX, class_bytes};
 pub use evacuate::Victim;
 pub use handle::{Handle, UNIT_BYTES};
@@ -259,12 +259,14 @@ impl Arena {
     }
 
     /// Class-rounded bytes of all live objects, without the lock.
+    #[inline]
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Relaxed)
     }
 
     /// Whether no further memory was to be had for it, and hardly anything has left since. What leaves gives room to
     /// objects of its own class at once, and to others once compaction has emptied slabs.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.memory.was_refused() && !self.is_relieved()
     }

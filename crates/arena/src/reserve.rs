@@ -127,6 +127,7 @@ impl Region {
     }
 
     /// Whether a commit was refused since `forget_refusal`.
+    #[inline]
     pub fn was_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

@@ -131,8 +131,8 @@ impl Model {
             98 => drop(self.arena.trim(self.random.below(8))),
             _ => {
                 let raw = self.random.next() as u32;
-                let hint = self.arena.hint_u64(raw, self.random.below(9000));
-                std::hint::black_box(hint);
+                let hint = self.arena.hint::<8>(raw, self.random.below(9000) as u32);
+                std::hint::black_box(hint.map(|hint| hint.u64(0)));
             }
         }
     }
@@ -257,30 +257,32 @@ fn wrong_handles_are_found() {
 #[test]
 fn hints_take_any_argument() {
     let arena = Arena::new(ArenaConfig { reserve_bytes: 4 << 20 }).unwrap();
-    assert_eq!(arena.hint_u32(5, 0), 0, "nothing is committed yet");
+    assert!(arena.hint::<4>(5, 0).is_none(), "nothing is committed yet");
     let handle = arena.allocate(Kind::Page, 640, 0).unwrap().handle;
     // SAFETY: just allocated.
     unsafe { arena.bytes_mut(handle, 16) }
         .copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
-    assert_eq!(arena.hint_u32(handle.raw(), 0), u32::from_le_bytes([1, 2, 3, 4]));
-    assert_eq!(arena.hint_u32(handle.raw(), 3), u32::from_le_bytes([4, 5, 6, 7]));
-    assert_eq!(arena.hint_u64(handle.raw(), 5), u64::from_le_bytes([6, 7, 8, 9, 10, 11, 12, 13]));
+    let hint = arena.hint::<13>(handle.raw(), 0).unwrap();
+    assert_eq!(
+        (hint.u32(0), hint.u32(3)),
+        (u32::from_le_bytes([1, 2, 3, 4]), u32::from_le_bytes([4, 5, 6, 7]))
+    );
+    assert_eq!(hint.u64(5), u64::from_le_bytes([6, 7, 8, 9, 10, 11, 12, 13]));
+    assert_eq!(arena.hint::<4>(handle.raw(), 3).unwrap().u32(0), hint.u32(3));
     let numbers = [0, 1, handle.raw(), 1 << 16, (1 << 18) - 1, 1 << 18, 1 << 31, u32::MAX - 1, u32::MAX];
-    let offsets =
-        [0, 1, 7, 4095, 1 << 16, (4 << 20) - 1, 1 << 40, usize::MAX - 8, usize::MAX - 1, usize::MAX];
-    for raw in numbers {
-        for offset in offsets {
-            arena.prefetch(raw, offset);
-            std::hint::black_box((arena.hint_u32(raw, offset), arena.hint_u64(raw, offset)));
-        }
-    }
+    let offsets = [0, 1, 7, 4095, 1 << 16, (4 << 20) - 1, u32::MAX - 8, u32::MAX - 1, u32::MAX];
+    let look = |raw: u32, offset: u32| {
+        arena.prefetch(raw, offset as usize);
+        std::hint::black_box(arena.hint::<4>(raw, offset).map(|hint| hint.u32(0)));
+        std::hint::black_box(arena.hint::<504>(raw, offset).map(|hint| hint.u64(496)));
+    };
+    numbers.into_iter().for_each(|raw| offsets.into_iter().for_each(|offset| look(raw, offset)));
     let mut random = Random(7);
     for _ in 0..if cfg!(miri) { 100 } else { 200_000 } {
-        let (raw, offset) = (random.next() as u32, random.next() as usize >> (random.next() % 64));
-        arena.prefetch(raw, offset);
-        std::hint::black_box((arena.hint_u32(raw, offset), arena.hint_u64(raw, offset)));
+        look(random.next() as u32, random.next() as u32 >> (random.next() % 32));
     }
-    let end = arena.stats().committed_bytes as usize;
-    assert_eq!(arena.hint_u64(0, end - 7), 0, "the last seven bytes are not eight");
-    arena.hint_u64(0, end - 8);
+    [1 << 40, usize::MAX - 8, usize::MAX].into_iter().for_each(|offset| arena.prefetch(1, offset));
+    let end = arena.stats().committed_bytes as u32;
+    assert!(arena.hint::<8>(0, end - 7).is_none(), "the last seven bytes are not eight");
+    arena.hint::<8>(0, end - 8).unwrap().u64(0);
 }

@@ -70,8 +70,8 @@ fn compact(arena: &Arena, stripes: &[Stripe], stop: &AtomicBool, moves: &AtomicU
                 continue;
             }
             let object = objects.remove(&victim.handle).expect("a live object of this owner is in its map");
-            let moved =
-                arena.reallocate(victim.handle, victim.owner, object.len, victim.bytes).unwrap().handle;
+            // Not of `victim.bytes`: by now another object may be there, of another class.
+            let moved = arena.reallocate(victim.handle, victim.owner, object.len, object.len).unwrap().handle;
             // SAFETY: live, and its owner's lock is held.
             assert!(holds(unsafe { arena.bytes(moved, object.len) }, object.pattern));
             assert!(objects.insert(moved, object).is_none());
@@ -113,7 +113,9 @@ fn owners_and_a_compactor_share_an_arena() {
         while !cfg!(miri) && workers.iter().any(|worker| !worker.is_finished()) {
             let raw = random.below(64 << 16) as u32;
             arena.prefetch(raw, random.below(9000));
-            std::hint::black_box((arena.hint_u32(raw, 4), arena.hint_u64(raw, random.below(9000))));
+            std::hint::black_box(arena.hint::<4>(raw, 4).map(|hint| hint.u32(0)));
+            let hint = arena.hint::<8>(raw, random.below(9000) as u32);
+            std::hint::black_box(hint.map(|hint| hint.u64(0)));
         }
         for worker in workers {
             worker.join().unwrap();

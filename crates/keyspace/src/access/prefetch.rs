@@ -17,13 +17,13 @@ use crate::access::lock::Keyspace;
 use crate::layout::directory::{CHILD_BYTES, digit, levels};
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::Db;
-use crate::layout::page::words::{equal_bytes, sum_bytes, sum_first};
-use crate::layout::page::{self, HEADER_BYTES};
+use crate::layout::page::words::{equal_bytes, first_bytes, pair_sums, sum_lanes};
+use crate::layout::page::{self, ENTRIES_MAX, HEADER_BYTES};
 use crate::layout::record::{RECORD_BYTES, Record, buddy, page_index};
 use crate::tables::table::RUN_SLOTS_MAX;
 use crate::values::linear::{is_overfull, is_sparse};
 use crate::values::pages::is_worth_tightening;
-use isotherm_arena::Arena;
+use isotherm_arena::{Arena, Hint};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a command may do to its keys, as far as that says which memory it will touch.
@@ -38,12 +38,13 @@ pub struct Intent {
 /// Keys that go through the stages together: 32 x 4 lines, and some whole pages, are what the first level holds.
 pub const PREFETCH_KEYS_MAX: usize = 32;
 
-const LINE_BYTES: usize = 64;
 const TYPICAL_ENTRY_BYTES: usize = 33;
 /// What a change adds to a small collection.
 const TYPICAL_ELEMENT_BYTES: usize = 16;
 /// 17 to 24 entries: 8 + 2 x 24.
 const TYPICAL_COLUMNS_END: usize = HEADER_BYTES + 2 * 24;
+/// Header, tags and lengths of any page.
+const COLUMNS_BYTES_MAX: usize = HEADER_BYTES + 2 * ENTRIES_MAX;
 /// Of a page of which nothing is known yet: the mean page.
 const TYPICAL_PAGE_BYTES: usize = 640;
 /// Of a page, however long it is.
@@ -54,6 +55,13 @@ const PAGE_BYTES_AHEAD_MAX: usize = 1024;
 struct Place {
     raw: u32,
     offset: u32,
+}
+
+impl Place {
+    #[inline]
+    fn new(raw: u32, offset: usize) -> Place {
+        Place { raw, offset: offset as u32 }
+    }
 }
 
 /// The offset of a page that has no directory: a slot's only one.
@@ -72,22 +80,18 @@ impl Keyspace {
         let mut places = [Place::default(); PREFETCH_KEYS_MAX];
         // Directory entries of the pages that the next split or merge goes through.
         let mut others = [[Place::default(); 2]; PREFETCH_KEYS_MAX];
+        let arena_near = |key: &Key<'_>| &**self.arena_of(self.geometry.partition_of(key.slot));
         for ((key, _), place) in keys.iter().zip(&mut places) {
             *place = self.prefetch_record(db, key);
         }
         for (((key, intent), place), others) in keys.iter().zip(&mut places).zip(&mut others) {
             if place.raw != 0 {
-                let arena = self.arena_near(key);
-                let record = *place;
-                *place = prefetch_directory(arena, record, key.hash);
-                if *intent != Intent::default() && place.raw != 0 {
-                    *others = prefetch_others(arena, record, *intent);
-                }
+                *place = prefetch_directory(arena_near(key), *place, key.hash, *intent, others);
             }
         }
         for ((key, _), place) in keys.iter().zip(&mut places) {
             if place.raw != 0 {
-                let arena = self.arena_near(key);
+                let arena = arena_near(key);
                 place.raw = hinted_page(arena, *place);
                 arena.prefetch(place.raw, 0);
                 // Header and columns of a page that begins in the first half of a line take no second one.
@@ -96,14 +100,9 @@ impl Keyspace {
         }
         for (((key, intent), place), others) in keys.iter().zip(&places).zip(&others) {
             if place.raw != 0 {
-                prefetch_entry(self.arena_near(key), place.raw, tag_of(key.hash), *intent, others);
+                prefetch_entry(arena_near(key), place.raw, tag_of(key.hash), *intent, others);
             }
         }
-    }
-
-    #[inline]
-    fn arena_near(&self, key: &Key<'_>) -> &Arena {
-        self.arena_of(self.geometry.partition_of(key.slot))
     }
 
     #[inline]
@@ -117,83 +116,88 @@ impl Keyspace {
         }
         let arena = self.arena_of(partition);
         // A power of two: no command is to wait for a division.
-        let raw = arena.hint_u32(index, (place >> run_slots.trailing_zeros()) * 4);
+        let raw = hinted_handle(arena, Place::new(index, (place >> run_slots.trailing_zeros()) * 4));
         let offset = (place & (run_slots - 1)) * RECORD_BYTES;
         arena.prefetch(raw, offset);
-        Place { raw, offset: offset as u32 }
+        Place::new(raw, offset)
     }
 }
 
-/// Where the handle of the key's page stands.
+/// The handle that stands at a place; 0 is none.
 #[inline]
-fn prefetch_directory(arena: &Arena, record: Place, hash: u64) -> Place {
-    let root = arena.hint_u32(record.raw, record.offset as usize);
-    let pages = arena.hint_u32(record.raw, record.offset as usize + 4);
+fn hinted_handle(arena: &Arena, at: Place) -> u32 {
+    arena.hint::<4>(at.raw, at.offset).map_or(0, |hint| hint.u32(0))
+}
+
+/// Where the handle of the key's page stands, and for a change those of the pages that it may split or merge.
+#[inline]
+fn prefetch_directory(arena: &Arena, at: Place, hash: u64, intent: Intent, others: &mut [Place; 2]) -> Place {
+    let Some(record) = arena.hint::<RECORD_BYTES>(at.raw, at.offset) else { return Place::default() };
+    let (root, pages) = (record.u32(0), record.u32(4));
     if pages == 0 || root == 0 {
         return Place::default();
     }
-    prefetch_child(arena, root, pages, page_index(hash, pages))
-}
-
-/// Where the handles of the pages stand that this command's change will split or merge, if the slot is that far.
-#[inline]
-fn prefetch_others(arena: &Arena, at: Place, intent: Intent) -> [Place; 2] {
-    let record = hinted_record(arena, at);
-    let Record { root, pages, keys, .. } = record;
-    let mut others = [Place::default(); 2];
     // A slot of one page splits just that one.
-    if pages < 2 {
-        return others;
-    }
-    let entry_bytes = TYPICAL_ENTRY_BYTES as u64;
-    if intent.adds {
-        let (keys, page_bytes) = (keys.saturating_add(1), record.page_bytes() + entry_bytes);
-        if is_overfull(&Record::of_pages(root, pages, keys, page_bytes)) {
-            others[0] = prefetch_child(arena, root, pages, buddy(pages));
-        }
-    } else {
-        let (keys, page_bytes) = (keys.saturating_sub(1), record.page_bytes().saturating_sub(entry_bytes));
-        if is_sparse(&Record::of_pages(root, pages, keys, page_bytes)) {
-            others = [pages - 1, buddy(pages - 1)].map(|index| prefetch_child(arena, root, pages, index));
-        }
-    }
-    others
-}
-
-/// What growth is decided by. Any number may stand there; of the bytes the lower half is read, so that sums hold them.
-#[inline]
-fn hinted_record(arena: &Arena, at: Place) -> Record {
-    let word = |offset: usize| arena.hint_u32(at.raw, at.offset as usize + offset);
-    Record::of_pages(word(0), word(4), word(8), u64::from(word(16)))
-}
-
-/// Where the handle of page `index` stands.
-#[inline]
-fn prefetch_child(arena: &Arena, root: u32, pages: u32, index: u32) -> Place {
     if pages == 1 {
         arena.prefetch(root, 0);
         return Place { raw: root, offset: NO_DIRECTORY };
     }
+    if intent != Intent::default() {
+        prefetch_others(arena, root, pages, record, intent, others);
+    }
+    prefetch_child(arena, root, pages, page_index(hash, pages))
+}
+
+/// Where the handles of the pages stand that this command's change will split or merge, if the slot is that far. Any
+/// number may stand in the record; of its pages' bytes the lower half is read, so that sums hold them.
+#[inline]
+fn prefetch_others(
+    arena: &Arena,
+    root: u32,
+    pages: u32,
+    record: Hint<'_, RECORD_BYTES>,
+    intent: Intent,
+    others: &mut [Place; 2],
+) {
+    let (keys, page_bytes) = (record.u32(8), u64::from(record.u32(16)));
+    let entry_bytes = TYPICAL_ENTRY_BYTES as u64;
+    if intent.adds {
+        let (keys, page_bytes) = (keys.saturating_add(1), page_bytes + entry_bytes);
+        if is_overfull(&Record::of_pages(root, pages, keys, page_bytes)) {
+            others[0] = prefetch_child(arena, root, pages, buddy(pages));
+        }
+    } else {
+        let (keys, page_bytes) = (keys.saturating_sub(1), page_bytes.saturating_sub(entry_bytes));
+        if is_sparse(&Record::of_pages(root, pages, keys, page_bytes)) {
+            *others = [pages - 1, buddy(pages - 1)].map(|index| prefetch_child(arena, root, pages, index));
+        }
+    }
+}
+
+/// Where the handle of page `index` of several stands.
+#[inline]
+fn prefetch_child(arena: &Arena, root: u32, pages: u32, index: u32) -> Place {
     let mut node = root;
     for level in (1..levels(pages).min(4)).rev() {
-        node = arena.hint_u32(node, digit(index, level) * CHILD_BYTES);
+        node = hinted_handle(arena, Place::new(node, digit(index, level) * CHILD_BYTES));
     }
     let offset = digit(index, 0) * CHILD_BYTES;
     arena.prefetch(node, offset);
-    Place { raw: node, offset: offset as u32 }
+    Place::new(node, offset)
 }
 
 #[inline]
 fn hinted_page(arena: &Arena, at: Place) -> u32 {
-    if at.offset == NO_DIRECTORY { at.raw } else { arena.hint_u32(at.raw, at.offset as usize) }
+    if at.offset == NO_DIRECTORY { at.raw } else { hinted_handle(arena, at) }
 }
 
 /// The entry; and where the command will change the length of the page, all that it copies.
 #[inline]
 fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[Place; 2]) {
-    let header = arena.hint_u64(page, 0);
+    let Some(columns) = arena.hint::<COLUMNS_BYTES_MAX>(page, 0) else { return };
+    let header = columns.u64(0);
     let used = (header >> 16) as u16 as usize;
-    let entry = hinted_entry(header, |at| arena.hint_u64(page, at), tag);
+    let entry = hinted_entry(header, columns, tag);
     let sweeps = if entry.is_some() { intent.moves } else { intent.adds };
     if sweeps {
         // In place, what lies behind the entry moves; to another place, all of the page.
@@ -204,9 +208,9 @@ fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[P
             (None, true) => used + TYPICAL_ENTRY_BYTES <= size,
         };
         let from = if stays { entry.unwrap_or(used) } else { TYPICAL_COLUMNS_END };
-        sweep(arena, page, from, used.min(PAGE_BYTES_AHEAD_MAX));
+        arena.prefetch_range(page, from, used.min(PAGE_BYTES_AHEAD_MAX));
         for other in others.iter().filter(|other| other.raw != 0) {
-            sweep(arena, hinted_page(arena, *other), 0, TYPICAL_PAGE_BYTES);
+            arena.prefetch_range(hinted_page(arena, *other), 0, TYPICAL_PAGE_BYTES);
         }
     }
     // A new entry goes where the page ends.
@@ -216,25 +220,22 @@ fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[P
     arena.prefetch(page, offset + TYPICAL_ENTRY_BYTES - 1);
 }
 
-/// Asks for all lines of an object from byte `from` to `to`.
-#[inline]
-fn sweep(arena: &Arena, raw: u32, from: usize, to: usize) {
-    (from..to).step_by(LINE_BYTES).for_each(|at| arena.prefetch(raw, at));
-}
-
 /// Where the first entry with this tag begins, if the page is what it seems to be.
 #[inline]
-fn hinted_entry(header: u64, read: impl Fn(usize) -> u64, tag: u8) -> Option<usize> {
+fn hinted_entry(header: u64, columns: Hint<'_, COLUMNS_BYTES_MAX>, tag: u8) -> Option<usize> {
     let cap = (header >> 8 & 31) as usize * 8;
-    let width = (header >> 13 & 7) as usize;
-    for word in 0..cap / 8 {
-        let hits = equal_bytes(read(HEADER_BYTES + word * 8), tag);
+    let width = (header >> 13 & 3) as usize;
+    // The lengths of the entries in front of the word.
+    let (mut before, mut at) = (0, HEADER_BYTES);
+    while at < HEADER_BYTES + cap {
+        let hits = equal_bytes(columns.u64(at), tag);
+        let lens = columns.u64(at + cap);
         if hits != 0 {
-            let lens = HEADER_BYTES + cap;
-            let whole: usize = (0..word).map(|word| sum_bytes(read(lens + word * 8))).sum();
-            let part = sum_first(read(lens + word * 8), (hits.trailing_zeros() / 8) as usize);
-            return Some(HEADER_BYTES + (2 + width) * cap + whole + part);
+            let part = first_bytes(lens, (hits.trailing_zeros() / 8) as usize);
+            return Some(HEADER_BYTES + (2 + width) * cap + sum_lanes(before + pair_sums(part)));
         }
+        before += pair_sums(lens);
+        at += 8;
     }
     None
 }

@@ -20,18 +20,30 @@ pub(crate) fn equal_bytes(word: u64, byte: u8) -> u64 {
     !(((difference & !HIGH_BITS) + !HIGH_BITS) | difference) & HIGH_BITS
 }
 
-/// The sum of the eight bytes: 8 x 255 = 2040 fits the 16-bit lanes.
+/// Sums of two bytes each, in lanes of 16 bits. Those of several words may be added: a column of 248 bytes comes to at
+/// most 31 x 510 a lane and to 248 x 255 = 63,240 in all.
 #[inline]
-pub(crate) fn sum_bytes(word: u64) -> usize {
-    let pairs = (word & EVEN_BYTES) + ((word >> 8) & EVEN_BYTES);
+pub(crate) fn pair_sums(word: u64) -> u64 {
+    (word & EVEN_BYTES) + ((word >> 8) & EVEN_BYTES)
+}
+
+/// The sum of the lanes.
+#[inline]
+pub(crate) fn sum_lanes(pairs: u64) -> usize {
     (pairs.wrapping_mul(EVEN_ONES) >> 48) as usize
 }
 
-/// The sum of the first `count` (< 8) bytes.
+/// The sum of the eight bytes.
 #[inline]
-pub(crate) fn sum_first(word: u64, count: usize) -> usize {
+pub(crate) fn sum_bytes(word: u64) -> usize {
+    sum_lanes(pair_sums(word))
+}
+
+/// The first `count` (< 8) bytes of a word.
+#[inline]
+pub(crate) fn first_bytes(word: u64, count: usize) -> u64 {
     debug_assert!(count < 8);
-    sum_bytes(word & ((1 << (count * 8)) - 1))
+    word & ((1 << (count * 8)) - 1)
 }
 
 /// The sum of the first `count` bytes of a column.
@@ -43,7 +55,7 @@ pub(crate) fn prefix_sum(column: &[u8], count: usize) -> usize {
         sum += sum_bytes(word(column, at));
     }
     if !count.is_multiple_of(8) {
-        sum += sum_first(word(column, whole), count % 8);
+        sum += sum_bytes(first_bytes(word(column, whole), count % 8));
     }
     sum
 }
