@@ -2,7 +2,7 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::accounting::tally::Account;
+use crate::accounting::tally::{Account, Tallied};
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan};
 use crate::layout::key::{Key, blob_head, slot_of_blob_head, tag_of};
@@ -119,13 +119,15 @@ impl Partition {
             buf.encode(&mut bytes);
         }
         let value = PackedValue { form, bytes: &bytes };
-        let inline = location.filter(|location| takes_inline(&self.store, location, key, value));
-        let done = match inline {
-            Some(location) => {
-                let (table, store) = self.table_and_store(db).expect("the entry is there");
-                table.set_inline(store, location, key, value, now)
+        let done = match (location, self.table_and_store(db)) {
+            (Some(mut location), Some((table, store))) => {
+                table.set_inline(store, &mut location, key, value, now)
             }
-            None => self.set_at(db, location, key, NewValue::Packed(value), Expiry::Keep, now),
+            _ => Ok(false),
+        };
+        let done = match done {
+            Ok(false) => self.set_at(db, location, key, NewValue::Packed(value), Expiry::Keep, now),
+            done => done.map(|_| ()),
         };
         self.store.scratch_bytes = bytes;
         done
@@ -142,7 +144,7 @@ impl Partition {
         number: u32,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let expiry = location.as_ref().and_then(|location| location.old_entry(&self.store)?.expiry);
+        let expiry = location.as_ref().and_then(|location| location.expiry(&self.store));
         self.put_object_with(db, location, key, form, number, expiry, now)
     }
 
@@ -250,17 +252,42 @@ impl Partition {
     fn recount_root(&mut self, db: Db, location: &Location, root: &mut Root) {
         let (old, new) = (root.tallied, root.tally());
         let (was_timed, timed) = (root.timed, root.has_timed_fields());
-        if (old, was_timed) == (new, timed) {
-            return;
-        }
+        let is_alike = old.is_alike(&new) && was_timed == timed;
         (root.tallied, root.timed) = (new, timed);
+        match is_alike {
+            true if old.units == new.units => {}
+            true => self.count_units(db, location, root, old.units.get()),
+            false => self.count_root(db, location, root, (&old, was_timed)),
+        }
+    }
+
+    /// The usual change of one: it takes more or less memory, and that is all.
+    #[inline(always)]
+    fn count_units(&mut self, db: Db, location: &Location, root: &Root, old_units: u64) {
+        let new_units = root.tallied.units.get();
+        let (table, store) = self.table_and_store(db).expect("it was found");
+        let key = || {
+            let entry = location.entry(store);
+            (entry, entry.inline_key().or(root.key.as_deref()).expect("the object has the key"))
+        };
+        table.count_units(root.tallied.class, tag_of(root.home), [old_units, new_units], key);
+        let mut slot = location.slot;
+        let before = slot.record;
+        slot.record.change_outside(old_units, new_units);
+        table.store(&mut store.heap, &slot, &before);
+    }
+
+    /// It counts for something else than it did.
+    #[inline(never)]
+    fn count_root(&mut self, db: Db, location: &Location, root: &Root, (old, was_timed): (&Tallied, bool)) {
+        let (new, timed) = (&root.tallied, root.timed);
         let (table, store) = self.table_and_store(db).expect("it was found");
         let (page, spot) = location.page.zip(location.spot).expect("it was found");
         let view = store.heap.page(page);
         let entry = EntryBytes(view.entry(spot));
         let key = entry.inline_key().or(root.key.as_deref()).expect("the object has the key");
-        let account = Account::of_object(entry, key.len());
-        let (before, after) = (account.with_object(&old), account.with_object(&new));
+        let account = Account::of_object(&entry.parts(), key.len(), entry.0.len());
+        let (before, after) = (account.with_object(old), account.with_object(new));
         table.account_change(key, view.tag(spot.index), Some(&before), Some(&after));
         table.timed_hashes = table.timed_hashes - u64::from(was_timed) + u64::from(timed);
         let mut slot = location.slot;
@@ -268,17 +295,6 @@ impl Partition {
         slot.record.change_outside(old.units.get(), new.units.get());
         table.store(&mut store.heap, &slot, &before);
     }
-}
-
-/// Whether there is an entry that keeps its head and key when its value, a collection's, becomes this one.
-#[inline]
-fn takes_inline(store: &Store, location: &Location, key: &Key<'_>, value: PackedValue<'_>) -> bool {
-    if location.spot.is_none() || location.is_tight(store) {
-        return false;
-    }
-    let entry = location.entry(store);
-    let plan = Plan::new(key.bytes.len(), value.bytes.len(), false);
-    entry.place() == Place::Inline && plan.place == Place::Inline && entry.keeps_head(value.form)
 }
 
 fn run_edit<R>(
@@ -294,8 +310,8 @@ fn run_edit<R>(
     let (form, object) = match &found {
         None => (form, None),
         Some(location) => {
-            let entry = location.entry(store);
-            (entry.form(), entry.object())
+            let parts = location.entry(store).parts();
+            (parts.form(), parts.object())
         }
     };
     if form.kind() != kind {
@@ -310,7 +326,9 @@ fn run_edit<R>(
         }
         (None, Some(location)) => {
             let mut buf = std::mem::take(&mut store.scratch);
-            let bytes = store.value_bytes_of(location.entry(store));
+            let entry = location.entry(store);
+            let parts = entry.parts();
+            let bytes = if parts.is_inline() { parts.tail } else { store.value_bytes_of(entry) };
             if form == Form::IntSet {
                 crate::layout::packed_ints::load_ints(bytes, &mut buf);
             } else {

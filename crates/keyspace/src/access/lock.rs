@@ -110,6 +110,18 @@ impl Keyspace {
         self.arenas.iter().position(|arena| arena.is_full())
     }
 
+    /// Bytes of all live objects; none if an arena is full.
+    #[inline(always)]
+    pub fn live_bytes_unless_full(&self) -> Option<u64> {
+        match &*self.arenas {
+            [only] => (!only.is_full()).then(|| only.live_bytes()),
+            arenas => {
+                let mut all = arenas.iter();
+                all.try_fold(0, |sum, arena| (!arena.is_full()).then(|| sum + arena.live_bytes()))
+            }
+        }
+    }
+
     /// The arena that a partition's objects lie in.
     #[inline]
     pub(crate) fn arena_of(&self, partition: u16) -> &Arc<Arena> {
@@ -295,6 +307,12 @@ impl<'k> Held<'k> {
         }
     }
 
+    /// The same for one partition, which most commands need and most batches hold already.
+    #[inline(always)]
+    pub fn acquire_one(&mut self, partition: u16) -> bool {
+        self.position(partition).is_none() && self.acquire(Want::One(partition))
+    }
+
     /// Unlocks everything. Clients that wait for what was changed have been served before.
     #[inline]
     pub fn release(&mut self) {
@@ -366,7 +384,7 @@ impl<'k> Held<'k> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn position(&self, partition: u16) -> Option<usize> {
         match self.guards.as_slice() {
             [] => None,

@@ -6,6 +6,7 @@ pub(crate) mod databases;
 pub(crate) mod edit;
 pub(crate) mod effect;
 pub(crate) mod element_prefetch;
+pub(crate) mod finding;
 pub(crate) mod followers;
 pub(crate) mod key_events;
 pub(crate) mod lock;

@@ -108,8 +108,13 @@ impl Partition {
         EntryBytes(self.store.heap.page(page).entry(spot)).expiry().is_some_and(|at| at < now)
     }
 
-    #[inline]
     pub fn locate(&self, db: Db, key: &Key<'_>) -> Option<Location> {
+        self.locate_in_place(db, key)
+    }
+
+    /// The same for the one caller that most commands come through: a location is large, and copied where it is returned.
+    #[inline(always)]
+    pub fn locate_in_place(&self, db: Db, key: &Key<'_>) -> Option<Location> {
         let table = self.table(db)?;
         Some(table.locate(&self.store, self.geometry.place_of(key.slot), key))
     }
@@ -167,6 +172,31 @@ impl Partition {
     ) -> Result<(), Full> {
         let mut location = self.make_location(db, location, key)?;
         let (table, store) = self.table_and_store(db).expect("the table is there");
+        let done = table.set(store, &mut location, key, value, expiry, now);
+        if done.is_err() {
+            self.drop_table_if_empty(db);
+        }
+        done
+    }
+
+    /// The same for a key that was just looked for: its entry is at `spot`, or it has none.
+    #[inline]
+    pub fn set_seen(
+        &mut self,
+        db: Db,
+        spot: Option<Spot>,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let place = self.geometry.place_of(key.slot);
+        let Some((table, store)) = self.table_and_store(db) else {
+            return self.set_at(db, None, key, value, expiry, now);
+        };
+        // Where it is built it is changed: a location is large, and each return would copy it.
+        let mut location = table.locate_seen(store, place, key, spot);
+        debug_assert_eq!(location.page.and_then(|page| store.find(page, key)), spot);
         let done = table.set(store, &mut location, key, value, expiry, now);
         if done.is_err() {
             self.drop_table_if_empty(db);

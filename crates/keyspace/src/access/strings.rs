@@ -120,7 +120,7 @@ impl Partition {
             table.set(store, &mut location, key, NewValue::Raw(&old), Expiry::Keep, now)?;
             return Ok(location);
         }
-        let expiry = location.old_entry(store).and_then(|old| old.expiry);
+        let expiry = location.expiry(store);
         let body = store.empty_body(plan, key, len)?;
         let head = body_head_bytes(body.keyed, key.bytes.len());
         store.body_mut(body)[head..head + old.len()].copy_from_slice(&old);

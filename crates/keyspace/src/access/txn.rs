@@ -9,7 +9,6 @@ use crate::access::key_events::KeyEvents;
 use crate::access::lock::Held;
 use crate::access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
 use crate::access::watch::{Presence, Watcher};
-use crate::layout::entry::EntryBytes;
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::last_used::AccessNote;
@@ -55,11 +54,11 @@ enum Overwrite {
 /// Where an entry is, until something changes in its partition.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
-    db: Db,
-    hash: u64,
-    place: (Handle, Spot),
+    pub(super) db: Db,
+    pub(super) hash: u64,
+    pub(super) place: (Handle, Spot),
     /// Its access stamp was refreshed.
-    touched: bool,
+    pub(super) touched: bool,
 }
 
 impl<'t, 'k> Txn<'t, 'k> {
@@ -209,8 +208,12 @@ impl<'t, 'k> Txn<'t, 'k> {
         let expiry = if expiry == Expiry::Keep && spot.is_none() { Expiry::Clear } else { expiry };
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
-        let location = if hidden { partition.locate(db, key) } else { partition.locate_seen(db, key, spot) };
-        partition.set_at(db, location, key, value, expiry, now)?;
+        if hidden {
+            let location = partition.locate(db, key);
+            partition.set_at(db, location, key, value, expiry, now)?;
+        } else {
+            partition.set_seen(db, spot, key, value, expiry, now)?;
+        }
         self.written(db, key);
         Ok(())
     }
@@ -281,10 +284,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         let seen = self.find_again(db, key);
         let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;
-        let live = match seen {
-            Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
-            None => self.locate(db, key),
-        };
+        let live = self.locate_again(db, key, seen);
         let partition = self.held.partition(key.slot);
         let location = match live {
             Some(location) => match location.page.zip(location.spot).filter(|_| !was_touched) {
@@ -367,10 +367,11 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Sets or clears (`None`) the expiry. Returns whether the key exists.
     pub fn set_expiry(&mut self, db: Db, key: &Key<'_>, expiry: Option<UnixMs>) -> Result<bool, Full> {
-        let Some(mut location) = self.locate(db, key).filter(|location| location.spot.is_some()) else {
+        let seen = self.find_again(db, key);
+        let Some(mut location) = self.locate_again(db, key, seen).filter(|location| location.spot.is_some())
+        else {
             return Ok(false);
         };
-        self.found = None;
         let now = self.conditions.now;
         let (table, store) = self.held.partition(key.slot).table_and_store(db).expect("it was found");
         table.set_expiry(store, &mut location, key, expiry, now)?;
@@ -462,7 +463,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     ) -> Result<(), Full> {
         let now = self.conditions.now;
         let partition = self.held.partition(from.1.slot);
-        let expiry = source.old_entry(&partition.store).and_then(|old| old.expiry);
+        let expiry = source.expiry(&partition.store);
         let number = source.object(&partition.store).expect("the caller has seen it");
         let root = partition.store.objects.take(number);
         let (form, home) = (root.body.form(), partition.number);
@@ -544,57 +545,5 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub(super) fn note_all_waiters(&mut self, db: Db) {
         let now = self.conditions.now;
         self.held.note_all_ready(db, |partition, key| partition.presence(db, key, now) == Presence::Alive);
-    }
-
-    /// What `find` found, if it was this key.
-    #[inline]
-    fn find_again(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
-        let found = self.found.take().filter(|found| found.hash == key.hash && found.db == db)?;
-        let (page, spot) = found.place;
-        let store = &self.held.partition(key.slot).store;
-        let entry = EntryBytes(store.heap.page(page).entry(spot));
-        store.is_key(entry, key.bytes).then_some(found)
-    }
-
-    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it.
-    #[inline(always)]
-    fn find_place(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
-        let now = self.conditions.now;
-        let partition = self.held.partition(key.slot);
-        let place = partition.find(db, key)?;
-        if !partition.is_stale(place, now) {
-            return Some(place);
-        }
-        let location = partition.locate(db, key).expect("it was just found");
-        self.meet_stale(db, key, location).map(|_| place)
-    }
-
-    /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
-    /// this partition, or if the entry is past its time and hidden.
-    #[inline]
-    pub(super) fn locate(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
-        let now = self.conditions.now;
-        let partition = self.held.partition(key.slot);
-        let location = partition.locate(db, key)?;
-        if !location.is_stale(&partition.store, now) {
-            return Some(location);
-        }
-        self.meet_stale(db, key, location)
-    }
-
-    #[cold]
-    fn meet_stale(&mut self, db: Db, key: &Key<'_>, location: Location) -> Option<Location> {
-        match self.conditions.expiry_mode {
-            ExpiryMode::Keep => return Some(location),
-            ExpiryMode::Hide => return None,
-            ExpiryMode::Delete => {}
-        }
-        self.found = None;
-        let now = self.conditions.now;
-        let (partition, ready) = self.held.partition_and_ready(key.slot);
-        partition.remove_at(db, &location, now);
-        partition.followers.changed(db, key.bytes, ChangeCause::Expired, Some(ready), self.sink);
-        self.expired += 1;
-        None
     }
 }

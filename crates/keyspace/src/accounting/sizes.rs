@@ -33,6 +33,12 @@ const PLACES: [u8; CLASSES.len()] = {
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Sizes([Option<Box<[u32; SIZE_BINS]>>; SIZED_TYPES.len()]);
 
+/// Whether collections, or strings, of so many elements or bytes are of one bin.
+#[inline]
+pub(crate) fn are_alike(items: u64, others: u64) -> bool {
+    bin_of(items) == bin_of(others)
+}
+
 #[inline]
 fn bin_of(items: u64) -> usize {
     (u64::BITS - items.leading_zeros()).min(SIZE_BINS as u32 - 1) as usize
@@ -50,11 +56,14 @@ impl Sizes {
     pub fn note(&mut self, old: Option<&Account>, new: Option<&Account>) {
         if let (Some(old), Some(new)) = (old, new)
             && old.class == new.class
-            && bin_of(old.items) == bin_of(new.items)
+            && are_alike(old.items, new.items)
         {
             return;
         }
-        let (old, new) = (old.and_then(place_of), new.and_then(place_of));
+        self.move_between(old.and_then(place_of), new.and_then(place_of));
+    }
+
+    fn move_between(&mut self, old: Option<(usize, usize)>, new: Option<(usize, usize)>) {
         if let Some((kind, bin)) = old {
             self.bins(kind)[bin] -= 1;
         }

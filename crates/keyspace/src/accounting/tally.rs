@@ -14,7 +14,8 @@
 //!
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
-use crate::layout::entry::{EntryBytes, Parts};
+use crate::accounting::sizes;
+use crate::layout::entry::Parts;
 use crate::layout::kind::{Encoding, Form, Type, stride_of};
 use crate::layout::packed::Packed;
 use crate::layout::packed_ints::packed_ints_len;
@@ -109,56 +110,17 @@ impl Account {
         u64::from(self.blob_bytes) + self.elsewhere[0] + self.elsewhere[1]
     }
 
-    /// Of an entry of `entry_bytes` whose value lies in it.
-    #[inline(always)]
-    pub fn of_inline(parts: &Parts<'_>, entry_bytes: usize) -> Account {
-        let account = Account {
-            class: Class(0),
-            items: 0,
-            key_bytes: parts.key.map_or(0, <[u8]>::len) as u32,
-            value_bytes: 0,
-            expiry_bytes: parts.expiry_bytes() as u8,
-            entry_bytes: 0,
-            blob_bytes: 0,
-            elsewhere: [0; 2],
-        };
-        account.with_inline_value(parts.form(), parts.tail, entry_bytes)
-    }
-
-    /// The account of the same key with another value, which lies in its entry as the old one does.
-    #[inline(always)]
-    pub fn with_inline_value(self, form: Form, value: &[u8], entry_bytes: usize) -> Account {
-        Account {
-            class: Class::of_value(form, self.key_bytes as usize, value.len(), self.expiry_bytes > 0),
-            items: items_of(form, value),
-            value_bytes: value.len() as u64,
-            entry_bytes: entry_bytes as u8,
-            ..self
-        }
-    }
-
-    /// The account of the same key with a text that lies in its entry and is longer by `added`.
-    #[inline]
-    pub fn with_longer_text(self, added: usize) -> Account {
-        Account {
-            items: self.items + added as u64,
-            value_bytes: self.value_bytes + added as u64,
-            entry_bytes: self.entry_bytes + added as u8,
-            ..self
-        }
-    }
-
     /// Of an object's entry, as if the object were nothing.
     #[inline]
-    pub fn of_object(entry: EntryBytes<'_>, key_bytes: usize) -> Account {
-        let key_elsewhere = if entry.inline_key().is_none() { key_bytes as u64 } else { 0 };
+    pub fn of_object(parts: &Parts<'_>, key_bytes: usize, entry_bytes: usize) -> Account {
+        let key_elsewhere = if parts.key.is_none() { key_bytes as u64 } else { 0 };
         Account {
             class: Class(0),
             items: 0,
             key_bytes: key_bytes as u32,
             value_bytes: 0,
-            expiry_bytes: entry.expiry_bytes() as u8,
-            entry_bytes: entry.0.len() as u8,
+            expiry_bytes: parts.expiry_bytes() as u8,
+            entry_bytes: entry_bytes as u8,
             blob_bytes: 0,
             elsewhere: [key_elsewhere, 0],
         }
@@ -178,6 +140,79 @@ impl Account {
     }
 }
 
+/// The account of an entry whose value lies in it: less than 256 of everything, so that all of it fits a register. Most
+/// changes are from one such to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InlineAccount {
+    class: Class,
+    items: u8,
+    key_bytes: u8,
+    value_bytes: u8,
+    expiry_bytes: u8,
+    entry_bytes: u8,
+}
+
+impl InlineAccount {
+    /// Of an entry of `entry_bytes`.
+    #[inline(always)]
+    pub fn of(parts: &Parts<'_>, entry_bytes: usize) -> InlineAccount {
+        let account = InlineAccount {
+            class: Class(0),
+            items: 0,
+            key_bytes: parts.key.map_or(0, <[u8]>::len) as u8,
+            value_bytes: 0,
+            expiry_bytes: parts.expiry_bytes() as u8,
+            entry_bytes: 0,
+        };
+        account.with_value(parts.form(), parts.tail, entry_bytes)
+    }
+
+    /// The account of the same key with another value, which lies in its entry as the old one does.
+    #[inline(always)]
+    pub fn with_value(self, form: Form, value: &[u8], entry_bytes: usize) -> InlineAccount {
+        InlineAccount {
+            class: Class::of_value(form, usize::from(self.key_bytes), value.len(), self.is_volatile()),
+            items: items_of(form, value) as u8,
+            value_bytes: value.len() as u8,
+            entry_bytes: entry_bytes as u8,
+            ..self
+        }
+    }
+
+    /// The account of the same key with a text that lies in its entry and is longer by `added`.
+    #[inline]
+    pub fn with_longer_text(self, added: usize) -> InlineAccount {
+        InlineAccount {
+            items: self.items + added as u8,
+            value_bytes: self.value_bytes + added as u8,
+            entry_bytes: self.entry_bytes + added as u8,
+            ..self
+        }
+    }
+
+    #[inline]
+    pub fn is_volatile(self) -> bool {
+        self.expiry_bytes > 0
+    }
+}
+
+impl From<InlineAccount> for Account {
+    #[inline(always)]
+    fn from(inline: InlineAccount) -> Account {
+        let InlineAccount { class, items, key_bytes, value_bytes, expiry_bytes, entry_bytes } = inline;
+        Account {
+            class,
+            items: u64::from(items),
+            key_bytes: u32::from(key_bytes),
+            value_bytes: u64::from(value_bytes),
+            expiry_bytes,
+            entry_bytes,
+            blob_bytes: 0,
+            elsewhere: [0; 2],
+        }
+    }
+}
+
 /// Sums over the entries of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClassSums {
@@ -189,7 +224,7 @@ pub struct ClassSums {
 }
 
 impl ClassSums {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, account: &Account, sign: i64) {
         let change = |sum: &mut u64, by: u64| *sum = sum.wrapping_add_signed(by as i64 * sign);
         change(&mut self.keys, 1);
@@ -216,7 +251,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, account: &Account, sign: i64) {
         let change = |sum: &mut u64, by: u64| *sum = sum.wrapping_add_signed(by as i64 * sign);
         if account.expiry_bytes > 0 {
@@ -249,12 +284,12 @@ impl Default for Tally {
 }
 
 impl Tally {
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, account: &Account) {
         self.count(account, 1);
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, account: &Account) {
         self.count(account, -1);
     }
@@ -263,8 +298,7 @@ impl Tally {
     #[inline(always)]
     pub fn replace(&mut self, old: &Account, new: &Account) {
         if old.class != new.class {
-            self.count(old, -1);
-            return self.count(new, 1);
+            return self.reclassify(old, new);
         }
         debug_assert_eq!(old.key_bytes, new.key_bytes, "the key is the same");
         // The usual change: what is the same is not looked at twice.
@@ -276,6 +310,21 @@ impl Tally {
         let change = |sum: &mut u64, old: u64, new: u64| *sum = sum.wrapping_add(new.wrapping_sub(old));
         change(&mut sums.value_bytes, old.value_bytes, new.value_bytes);
         change(&mut sums.memory_bytes, old.memory_bytes(), new.memory_bytes());
+    }
+
+    /// An object of this class takes more or less.
+    #[inline(always)]
+    pub fn change_object(&mut self, class: Class, [old, new]: [u64; 2]) {
+        let sums = &mut self.sums[usize::from(self.places[class.number()])];
+        for sum in [&mut sums.value_bytes, &mut sums.memory_bytes, &mut self.totals.elsewhere[1]] {
+            *sum = sum.wrapping_add(new.wrapping_sub(old));
+        }
+    }
+
+    #[inline(never)]
+    fn reclassify(&mut self, old: &Account, new: &Account) {
+        self.count(old, -1);
+        self.count(new, 1);
     }
 
     #[inline(always)]
@@ -340,6 +389,14 @@ pub(crate) struct Tallied {
     /// What its slot's record counts for it, in units of 16 B.
     pub units: Units,
     pub items: u64,
+}
+
+impl Tallied {
+    /// Whether nothing differs that is counted, but their memory: elements are in no sum, only in the histogram of sizes.
+    #[inline]
+    pub fn is_alike(&self, other: &Tallied) -> bool {
+        self.class == other.class && sizes::are_alike(self.items, other.items)
+    }
 }
 
 /// A string is embstr in Valkey while it fits 128 B together with its header (8 B), its key (with 1 or 3 B of length

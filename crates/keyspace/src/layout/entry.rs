@@ -31,6 +31,7 @@ use isotherm_stdx::UnixMs;
 /// 2020-01-01T00:00:00Z: 18262 days after the epoch.
 pub(crate) const EPOCH_MS: i64 = 18_262 * 86_400_000;
 const SHORT_EXPIRY_MAX: i64 = (1 << 40) - 1;
+const SHORT_EXPIRY_BYTES: usize = 5;
 
 /// An entry up to this size lies in its page.
 pub(crate) const INLINE_BYTES_MAX: usize = 208;
@@ -102,6 +103,13 @@ impl Parts<'_> {
     #[inline]
     pub fn is_inline(&self) -> bool {
         self.meta >> 6 == Place::Inline as u8
+    }
+
+    /// The number of the object, if it is one.
+    #[inline]
+    pub fn object(&self) -> Option<u32> {
+        let is_object = self.meta >> 6 == Place::Object as u8;
+        is_object.then(|| u32::from_le_bytes(self.tail[..4].try_into().expect("four bytes")))
     }
 
     #[inline]
@@ -213,6 +221,13 @@ impl<'a> EntryBytes<'a> {
             _ => Some(UnixMs(i64::from_le_bytes(self.0[2..10].try_into().expect("eight bytes")))),
         }
     }
+    /// Where in the entry an expiry stands that another one like `expiry` can replace in place, and its bytes.
+    #[inline]
+    pub fn expiry_in_place(self, expiry: UnixMs) -> Option<(usize, [u8; SHORT_EXPIRY_BYTES])> {
+        let both_short = self.expiry_bytes() == SHORT_EXPIRY_BYTES && expiry_width(Some(expiry)) == 1;
+        let [bytes @ .., _, _, _] = (expiry.0 - EPOCH_MS).to_le_bytes();
+        both_short.then(|| (self.expiry_at(), bytes))
+    }
     /// Where the key begins and ends; one that lies elsewhere has no bytes here.
     #[inline]
     fn key_range(self) -> std::ops::Range<usize> {
@@ -255,11 +270,7 @@ impl<'a> EntryBytes<'a> {
     /// The number of the object, if it is one.
     #[inline]
     pub fn object(self) -> Option<u32> {
-        if self.place() != Place::Object {
-            return None;
-        }
-        let tail = self.tail();
-        Some(u32::from_le_bytes(tail[..4].try_into().expect("four bytes")))
+        self.parts().object()
     }
     /// The reference to the body, unless the value is inline.
     #[inline]
@@ -382,7 +393,7 @@ impl Draft {
         }
         match expiry {
             None => {}
-            Some(at) if width == 1 => draft.push(&(at.0 - EPOCH_MS).to_le_bytes()[..5]),
+            Some(at) if width == 1 => draft.push(&(at.0 - EPOCH_MS).to_le_bytes()[..SHORT_EXPIRY_BYTES]),
             Some(at) => draft.push(&at.0.to_le_bytes()),
         }
         if let Some(key) = key {

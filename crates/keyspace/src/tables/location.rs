@@ -1,10 +1,10 @@
 //! Where a key is in a table, or would be.
 
-use crate::accounting::tally::Account;
+use crate::accounting::tally::{Account, InlineAccount};
 use crate::layout::entry::{BodyRef, EntryBytes};
 use crate::layout::page::{self, Spot};
 use crate::layout::record::Record;
-use crate::values::store::Store;
+use crate::values::store::{Store, inline_account};
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 
@@ -27,17 +27,45 @@ pub(crate) struct Location {
 }
 
 /// What the entry at a location is before it changes.
-pub(crate) struct OldEntry {
-    pub expiry: Option<UnixMs>,
-    pub body: Option<BodyRef>,
-    pub account: Account,
+pub(crate) enum OldEntry {
+    Inline(InlineAccount),
+    Outside(BodyRef, Account),
+}
+
+impl OldEntry {
+    #[inline]
+    pub fn is_volatile(&self) -> bool {
+        match self {
+            OldEntry::Inline(account) => account.is_volatile(),
+            OldEntry::Outside(_, account) => account.expiry_bytes > 0,
+        }
+    }
+
+    pub fn account(&self) -> Account {
+        match self {
+            OldEntry::Inline(account) => (*account).into(),
+            OldEntry::Outside(_, account) => *account,
+        }
+    }
 }
 
 impl Location {
-    #[inline]
+    #[inline(always)]
     pub fn old_entry(&self, store: &Store) -> Option<OldEntry> {
         let entry = EntryBytes(store.heap.page(self.page?).entry(self.spot?));
-        Some(OldEntry { expiry: entry.expiry(), body: entry.body(), account: store.account(entry) })
+        Some(match inline_account(entry) {
+            Some(account) => OldEntry::Inline(account),
+            None => {
+                let body = entry.body().expect("its value lies in a body");
+                OldEntry::Outside(body, store.account_outside(entry))
+            }
+        })
+    }
+
+    /// When the entry there expires, if there is one and it does.
+    #[inline]
+    pub fn expiry(&self, store: &Store) -> Option<UnixMs> {
+        EntryBytes(store.heap.page(self.page?).entry(self.spot?)).expiry()
     }
 
     /// Whether the page has so little room that a new entry is to lie outside of it. Only a flood of equal hashes, or
@@ -54,7 +82,7 @@ impl Location {
     }
 
     /// The entry there; there is one.
-    #[inline]
+    #[inline(always)]
     pub fn entry<'s>(&self, store: &'s Store) -> EntryBytes<'s> {
         let (page, spot) = self.page.zip(self.spot).expect("it was found");
         EntryBytes(store.heap.page(page).entry(spot))

@@ -1,7 +1,7 @@
 //! What the databases of a partition share: memory, the bodies of entries, what entries count for, and large objects. The
 //! pages are in `pages`.
 
-use crate::accounting::tally::{Account, Class, items_of};
+use crate::accounting::tally::{Account, Class, InlineAccount, items_of};
 use crate::layout::entry::{
     BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, split_keyed, value_bytes,
 };
@@ -42,6 +42,13 @@ pub(crate) struct Store {
     /// Where a small collection is changed, and what becomes of it: kept for the next one.
     pub scratch: PackedBuf,
     pub scratch_bytes: Vec<u8>,
+}
+
+/// What an entry counts for whose value lies in it; none: ask the store that has its body.
+#[inline(always)]
+pub(crate) fn inline_account(entry: EntryBytes<'_>) -> Option<InlineAccount> {
+    let parts = entry.parts();
+    parts.is_inline().then(|| InlineAccount::of(&parts, entry.0.len()))
 }
 
 impl Store {
@@ -174,32 +181,32 @@ impl Store {
     /// What an entry of one of the tables counts for.
     #[inline(always)]
     pub fn account(&self, entry: EntryBytes<'_>) -> Account {
-        let parts = entry.parts();
-        if parts.is_inline() {
-            Account::of_inline(&parts, entry.0.len())
-        } else {
-            self.account_outside(entry)
+        match inline_account(entry) {
+            Some(account) => account.into(),
+            None => self.account_outside(entry),
         }
     }
 
     #[inline(never)]
-    fn account_outside(&self, entry: EntryBytes<'_>) -> Account {
-        let body = entry.body().expect("its value lies in a body");
-        let key_bytes = self.key_of(entry).len();
-        let mut account = Account::of_object(entry, key_bytes);
+    pub fn account_outside(&self, entry: EntryBytes<'_>) -> Account {
+        let (parts, body) = (entry.parts(), entry.body().expect("its value lies in a body"));
+        let key_bytes = parts.key.map_or_else(|| self.key_of(entry).len(), <[u8]>::len);
+        let mut account = Account::of_object(&parts, key_bytes, entry.0.len());
         if body.place == Place::Object {
             return account.with_object(&self.objects.get(body.raw).tallied);
         }
-        account.value_bytes = u64::from(body.len) - body_head_bytes(body.keyed, key_bytes) as u64;
+        let head = body_head_bytes(body.keyed, key_bytes);
+        let value_bytes = body.len as usize - head;
+        account.value_bytes = value_bytes as u64;
         if body.place == Place::Blob {
             account.blob_bytes = BLOB_HEAD_BYTES as u32 + body.len;
             account.elsewhere[0] = 0;
         } else {
             account.elsewhere[1] = account.value_bytes;
         }
-        let (form, value_bytes) = (entry.form(), account.value_bytes as usize);
-        account.class = Class::of_value(form, key_bytes, value_bytes, entry.is_volatile());
-        account.items = items_of(form, self.value_bytes_of(entry));
+        let form = parts.form();
+        account.class = Class::of_value(form, key_bytes, value_bytes, account.expiry_bytes > 0);
+        account.items = items_of(form, &self.body(body)[head..]);
         account
     }
 
@@ -299,6 +306,15 @@ impl Store {
             page::set_stamp(bytes, stamp);
         }
         true
+    }
+
+    /// Writes over bytes of a page that stay where they are, which counts as a use of the page.
+    #[inline]
+    pub fn write_in_place(&mut self, page: Handle, at: usize, new: &[u8], now: UnixMs) {
+        let stamp = last_used::stamp(now);
+        let bytes = self.heap.page_mut(page);
+        bytes[at..at + new.len()].copy_from_slice(new);
+        page::set_stamp(bytes, stamp);
     }
 
     // ---- objects ----

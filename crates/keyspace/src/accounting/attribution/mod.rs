@@ -66,17 +66,22 @@ impl Attribution {
         Attribution { largest: Largest::new(hasher), prefixes: Prefixes::new(hasher) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn note(&self, change: &Change<'_>) {
         if change.old == change.new {
             return;
         }
         // Most are too small for the first, and not of the sample.
         let bytes = |size: Option<Size>| size.map_or(0, |size| size.bytes);
-        let is_small = bytes(change.old).max(bytes(change.new)) < BYTES_MIN;
-        if !is_small || self.prefixes.counts_small(change.tag) {
+        if self.is_concerned(change.tag, bytes(change.old).max(bytes(change.new))) {
             self.note_further(change);
         }
+    }
+
+    /// Whether a change is to be noted of an entry with this tag that took and takes so many bytes at most.
+    #[inline(always)]
+    pub fn is_concerned(&self, tag: u8, bytes_max: u64) -> bool {
+        bytes_max >= BYTES_MIN || self.prefixes.counts_small(tag)
     }
 
     #[inline(never)]

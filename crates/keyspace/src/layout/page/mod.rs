@@ -22,7 +22,7 @@
 pub(crate) mod words;
 
 use isotherm_stdx::steps;
-use words::{equal_bytes, prefix_sum, word};
+use words::{equal_bytes, first_bytes, pair_sums, prefix_sum, sum_lanes};
 
 pub(crate) const HEADER_BYTES: usize = 8;
 pub(crate) const ENTRIES_MAX: usize = 248;
@@ -140,18 +140,27 @@ impl<'a> Page<'a> {
     /// The entry with this tag that `is_it` accepts. The tag only proposes.
     #[inline(always)]
     pub fn find(self, tag: u8, mut is_it: impl FnMut(&'a [u8]) -> bool) -> Option<Spot> {
-        let tags = self.tags();
+        let cap = self.cap();
+        let (tags, lens) = self.0[HEADER_BYTES..HEADER_BYTES + 2 * cap].split_at(cap);
+        let (tags, lens) = (tags.as_chunks::<8>().0, lens.as_chunks::<8>().0);
+        // The index of the word's first entry, and the lengths of those in front of it, added up as far as costs little.
+        let (mut first, mut before) = (0, 0);
         steps::note(1);
-        for at in 0..tags.len() / 8 {
-            let mut hits = equal_bytes(word(tags, at), tag);
+        for (tags, lens) in tags.iter().zip(lens) {
+            let (mut hits, lens) = (equal_bytes(u64::from_le_bytes(*tags), tag), u64::from_le_bytes(*lens));
             while hits != 0 {
                 steps::note(1);
-                let spot = self.spot(at * 8 + (hits.trailing_zeros() / 8) as usize);
-                if is_it(self.entry(spot)) {
-                    return Some(spot);
+                let within = (hits.trailing_zeros() / 8) as usize;
+                let front = sum_lanes(before + pair_sums(first_bytes(lens, within)));
+                let offset = self.entries_start() + front;
+                let len = usize::from((lens >> (within * 8)) as u8);
+                if is_it(&self.0[offset..offset + len]) {
+                    return Some(Spot { index: first + within, offset });
                 }
                 hits &= hits - 1;
             }
+            first += 8;
+            before += pair_sums(lens);
         }
         None
     }

@@ -2,16 +2,16 @@
 
 use super::Table;
 use crate::accounting::attribution::{Change, Size};
-use crate::accounting::tally::Account;
+use crate::accounting::tally::{Account, Class, InlineAccount};
 use crate::layout::directory;
 use crate::layout::entry::{Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, form_of, value_bytes};
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Expiry, Form, Full, NewValue, PackedValue};
-use crate::layout::page::{self};
-use crate::layout::record::{Record, bound_of};
+use crate::layout::page::{self, ENTRY_BYTES_MAX, Spot};
+use crate::layout::record::{Record, UNIT_BYTES, bound_of};
 use crate::tables::location::{Location, OldEntry, SlotRef};
 use crate::values::linear::{self, PagePlace};
-use crate::values::store::Store;
+use crate::values::store::{Store, inline_account};
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 
@@ -27,10 +27,16 @@ impl Table {
         expiry: Expiry,
         now: UnixMs,
     ) -> Result<(), Full> {
+        if let NewValue::Bytes(bytes) = value
+            && keeps_expiry(store, location, expiry)
+            && self.set_inline(store, location, key, PackedValue { form: Form::Bytes, bytes }, now)?
+        {
+            return Ok(());
+        }
         let old = location.old_entry(store);
         let expiry = match expiry {
             Expiry::Clear => None,
-            Expiry::Keep => old.as_ref().and_then(|old| old.expiry),
+            Expiry::Keep => location.expiry(store),
             Expiry::At(at) => Some(at),
         };
         let tight = location.is_tight(store);
@@ -46,35 +52,58 @@ impl Table {
         self.put_over(store, location, key, &draft, old, now)
     }
 
-    /// Gives the inline entry at `location`, just looked up, another inline value; head and key stay as they are.
+    /// Gives the inline entry at `location`, just looked up, another inline value; head and key stay as they are. False if
+    /// there is none such, or if they would not. The location is as after `set`.
     pub fn set_inline(
         &mut self,
         store: &mut Store,
-        location: Location,
+        location: &mut Location,
         key: &Key<'_>,
         value: PackedValue<'_>,
         now: UnixMs,
-    ) -> Result<(), Full> {
-        let (page, spot) = location.page.zip(location.spot).expect("it was found");
-        let (mut slot, before) = (location.slot, location.slot.record);
-        store.before_change(self.snapshot_db, page);
+    ) -> Result<bool, Full> {
+        let Some((page, spot)) = location.page.zip(location.spot) else { return Ok(false) };
         let view = store.heap.page(page);
         let (used, entry) = (view.used() as u64, EntryBytes(view.entry(spot)));
-        let (old_form, old) = (entry.form(), store.account(entry));
-        let kept = entry.0.len() - old.value_bytes as usize;
+        let (parts, entry_bytes) = (entry.parts(), entry.0.len());
+        let (old_form, plan) = (parts.form(), Plan::new(key.bytes.len(), value.bytes.len(), false));
+        let stays = parts.is_inline() && plan.place == Place::Inline && !location.is_tight(store);
+        if !stays || old_form != value.form && !entry.keeps_head(value.form) {
+            return Ok(false);
+        }
+        let (old, kept) = (InlineAccount::of(&parts, entry_bytes), entry_bytes - parts.tail.len());
+        store.before_change(self.snapshot_db, page);
         let (moved, spot) = store.replace_behind(page, spot, kept, value.bytes, now)?;
         if value.form != old_form {
             store.set_form(moved, spot, value.form);
         }
-        let new = old.with_inline_value(value.form, value.bytes, kept + value.bytes.len());
-        self.count_change(key.bytes, tag_of(key.hash), Some(&old), Some(&new));
+        let new = old.with_value(value.form, value.bytes, kept + value.bytes.len());
+        self.count_inline(key.bytes, tag_of(key.hash), Some(old), Some(new));
+        self.settle_length(store, location, (page, used), (moved, spot), now);
+        Ok(true)
+    }
+
+    /// An entry has another length, in the same page or in that which it has moved to.
+    #[inline(always)]
+    fn settle_length(
+        &mut self,
+        store: &mut Store,
+        location: &mut Location,
+        (page, used): (Handle, u64),
+        (moved, spot): (Handle, Spot),
+        now: UnixMs,
+    ) {
+        let before = location.slot.record;
+        let record = &mut location.slot.record;
         if moved != page {
-            directory::set_page(&mut store.heap, &mut slot.record, location.page_index, Some(moved));
+            directory::set_page(&mut store.heap, record, location.page_index, Some(moved));
         }
-        slot.record.change_page_bytes(used, store.heap.page(moved).used() as u64);
-        self.store(&mut store.heap, &slot, &before);
-        self.grow(store, &slot, now);
-        Ok(())
+        record.change_page_bytes(used, store.heap.page(moved).used() as u64);
+        self.store(&mut store.heap, &location.slot, &before);
+        (location.page, location.spot) = (Some(moved), Some(spot));
+        if self.grow(store, &location.slot, now) {
+            (location.page, location.spot) = (None, None);
+        }
     }
 
     /// Makes the raw text in the entry at `location`, just looked up, longer by `added` zeros. False if there is none
@@ -97,21 +126,11 @@ impl Table {
             return Ok(false);
         }
         let added = len.checked_sub(parts.tail.len()).expect("an edit never shortens");
-        let old = store.account(entry);
+        let old = InlineAccount::of(&parts, entry_bytes);
         store.before_change(self.snapshot_db, page);
         let (moved, spot) = store.replace_behind(page, spot, entry_bytes, &ZEROS[..added], now)?;
-        self.count_change(key.bytes, tag_of(key.hash), Some(&old), Some(&old.with_longer_text(added)));
-        let before = location.slot.record;
-        let record = &mut location.slot.record;
-        if moved != page {
-            directory::set_page(&mut store.heap, record, location.page_index, Some(moved));
-        }
-        record.change_page_bytes(used, store.heap.page(moved).used() as u64);
-        self.store(&mut store.heap, &location.slot, &before);
-        (location.page, location.spot) = (Some(moved), Some(spot));
-        if self.grow(store, &location.slot, now) {
-            (location.page, location.spot) = (None, None);
-        }
+        self.count_inline(key.bytes, tag_of(key.hash), Some(old), Some(old.with_longer_text(added)));
+        self.settle_length(store, location, (page, used), (moved, spot), now);
         Ok(true)
     }
 
@@ -147,27 +166,16 @@ impl Table {
             self.release_run_if_empty(&mut store.heap, &location.slot);
             return Err(full);
         }
-        let account = store.account(entry);
         let tag = tag_of(key.hash);
         let record = &mut location.slot.record;
-        if let Some(body) = entry.body() {
-            record.change_outside(0, store.body_units(body));
-            self.timed_hashes += u64::from(store.is_timed(body));
-        }
-        match &old {
-            None => {
-                self.count_change(key.bytes, tag, None, Some(&account));
-                record.keys += 1;
+        record.keys += u32::from(old.is_none());
+        record.volatile -= u32::from(old.as_ref().is_some_and(OldEntry::is_volatile));
+        match (&old, inline_account(entry)) {
+            (None, Some(new)) => self.count_inline(key.bytes, tag, None, Some(new)),
+            (Some(OldEntry::Inline(old)), Some(new)) => {
+                self.count_inline(key.bytes, tag, Some(*old), Some(new));
             }
-            Some(old) => {
-                self.account_change(key.bytes, tag, Some(&old.account), Some(&account));
-                if let Some(body) = old.body {
-                    record.change_outside(store.body_units(body), 0);
-                    self.timed_hashes -= u64::from(store.is_timed(body));
-                    store.free_body(body);
-                }
-                record.volatile -= u32::from(old.expiry.is_some());
-            }
+            _ => self.count_outside(store, record, key, entry, old.as_ref()),
         }
         if let Some(at) = entry.expiry() {
             record.volatile += 1;
@@ -183,6 +191,29 @@ impl Table {
             (location.page, location.spot) = (None, None);
         }
         Ok(())
+    }
+
+    /// An entry has come or has become another, and the value of one of them lies outside: the old one's is freed.
+    #[inline(never)]
+    fn count_outside(
+        &mut self,
+        store: &mut Store,
+        record: &mut Record,
+        key: &Key<'_>,
+        entry: EntryBytes<'_>,
+        old: Option<&OldEntry>,
+    ) {
+        let account = store.account(entry);
+        if let Some(body) = entry.body() {
+            record.change_outside(0, store.body_units(body));
+            self.timed_hashes += u64::from(store.is_timed(body));
+        }
+        self.account_change(key.bytes, tag_of(key.hash), old.map(OldEntry::account).as_ref(), Some(&account));
+        if let Some(OldEntry::Outside(body, _)) = old {
+            record.change_outside(store.body_units(*body), 0);
+            self.timed_hashes -= u64::from(store.is_timed(*body));
+            store.free_body(*body);
+        }
     }
 
     /// Writes the bytes of an entry into its page, which may move to another class. The record knows the new place, but
@@ -217,13 +248,14 @@ impl Table {
         store.before_change(self.snapshot_db, page);
         let mut slot = location.slot;
         let before = slot.record;
-        let (volatile, body, used) = {
-            let page = store.heap.page(page);
-            let entry = EntryBytes(page.entry(spot));
-            let (tag, account) = (page.tag(spot.index), store.account(entry));
-            self.count_change(store.key_of(entry), tag, Some(&account), None);
-            (account.expiry_bytes > 0, entry.body(), page.used() as u64)
-        };
+        let view = store.heap.page(page);
+        let (entry, tag, used) = (EntryBytes(view.entry(spot)), view.tag(spot.index), view.used() as u64);
+        let parts = entry.parts();
+        let (volatile, body) = (parts.expiry_bytes() > 0, entry.body());
+        match parts.key.filter(|_| parts.is_inline()) {
+            Some(key) => self.count_inline(key, tag, Some(InlineAccount::of(&parts, entry.0.len())), None),
+            None => self.account_change(store.key_of(entry), tag, Some(&store.account(entry)), None),
+        }
         if let Some(body) = body {
             slot.record.change_outside(store.body_units(body), 0);
             self.timed_hashes -= u64::from(store.is_timed(body));
@@ -304,16 +336,48 @@ impl Table {
         expiry: Option<UnixMs>,
         now: UnixMs,
     ) -> Result<(), Full> {
-        let page = location.page.expect("it was found");
-        let entry = EntryBytes(store.heap.page(page).entry(location.spot.expect("it was found")));
-        let (was_volatile, old) = (entry.is_volatile(), store.account(entry));
+        match expiry {
+            Some(at) if self.move_expiry(store, location, at, now) => Ok(()),
+            _ => self.set_another_expiry(store, location, key, expiry, now),
+        }
+    }
+
+    /// Where an entry has an expiry as wide as the new one, that is written over it: nothing moves, nothing is to be
+    /// counted. False if it has none such.
+    #[inline]
+    fn move_expiry(&mut self, store: &mut Store, location: &mut Location, at: UnixMs, now: UnixMs) -> bool {
+        let Some((offset, bytes)) = location.entry(store).expiry_in_place(at) else { return false };
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        store.before_change(self.snapshot_db, page);
+        store.write_in_place(page, spot.offset + offset, &bytes, now);
+        let before = location.slot.record;
+        directory::lower_bound(&mut store.heap, &mut location.slot.record, location.page_index, bound_of(at));
+        if location.slot.record != before {
+            self.store(&mut store.heap, &location.slot, &before);
+        }
+        true
+    }
+
+    fn set_another_expiry(
+        &mut self,
+        store: &mut Store,
+        location: &mut Location,
+        key: &Key<'_>,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let old = location.old_entry(store).expect("it was found");
+        let entry = location.entry(store);
         let draft = Draft::with_expiry(entry, expiry);
         let before = location.slot.record;
         self.put_bytes(store, location, key, draft.as_bytes(), now)?;
-        let new = store.account(EntryBytes(draft.as_bytes()));
-        self.account_change(key.bytes, tag_of(key.hash), Some(&old), Some(&new));
+        let (entry, tag) = (EntryBytes(draft.as_bytes()), tag_of(key.hash));
+        match (&old, inline_account(entry)) {
+            (OldEntry::Inline(old), Some(new)) => self.count_inline(key.bytes, tag, Some(*old), Some(new)),
+            _ => self.account_change(key.bytes, tag, Some(&old.account()), Some(&store.account(entry))),
+        }
         let record = &mut location.slot.record;
-        record.volatile = record.volatile - u32::from(was_volatile) + u32::from(expiry.is_some());
+        record.volatile = record.volatile - u32::from(old.is_volatile()) + u32::from(expiry.is_some());
         if let Some(at) = expiry {
             directory::lower_bound(&mut store.heap, record, location.page_index, bound_of(at));
         }
@@ -337,15 +401,23 @@ impl Table {
     // ---- what is counted ----
 
     /// An entry with this key has come, has gone, or is another now.
+    #[inline(never)]
     pub fn account_change(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
-        self.count_change(key, tag, old, new);
+        if old != new {
+            self.count_change(key, tag, old, new);
+        }
     }
 
-    /// The same in place, where most changes come from.
+    /// The same of entries whose values lie in them, in place: most changes. What is known of their sizes leaves little.
+    #[inline(always)]
+    fn count_inline(&mut self, key: &[u8], tag: u8, old: Option<InlineAccount>, new: Option<InlineAccount>) {
+        let (old, new) = (old.map(Account::from), new.map(Account::from));
+        self.count_change(key, tag, old.as_ref(), new.as_ref());
+    }
+
     #[inline(always)]
     fn count_change(&mut self, key: &[u8], tag: u8, old: Option<&Account>, new: Option<&Account>) {
         match (old, new) {
-            (Some(old), Some(new)) if old == new => return,
             (Some(old), Some(new)) => self.tally.replace(old, new),
             (None, Some(new)) => self.tally.add(new),
             (Some(old), None) => self.tally.remove(old),
@@ -354,6 +426,28 @@ impl Table {
         self.sizes.note(old, new);
         let (old, new) = (old.map(Size::of), new.map(Size::of));
         self.counters.attribution.note(&Change { table: self.number, key, tag, old, new });
+    }
+
+    /// An object of this class takes another number of units, and nothing else of it has changed. Its entry, whose tag this
+    /// is, and its key are asked for only where they matter.
+    #[inline(always)]
+    pub fn count_units<'a>(
+        &mut self,
+        class: Class,
+        tag: u8,
+        units: [u64; 2],
+        entry: impl FnOnce() -> (EntryBytes<'a>, &'a [u8]),
+    ) {
+        let bytes = units.map(|units| units * UNIT_BYTES);
+        self.tally.change_object(class, bytes);
+        let attribution = &self.counters.attribution;
+        if attribution.is_concerned(tag, bytes[0].max(bytes[1]) + ENTRY_BYTES_MAX as u64) {
+            let (entry, key) = entry();
+            let is_volatile = entry.is_volatile();
+            let [old, new] =
+                bytes.map(|bytes| Some(Size { bytes: bytes + entry.0.len() as u64, is_volatile }));
+            attribution.note(&Change { table: self.number, key, tag, old, new });
+        }
     }
 
     /// None of its keys is shown as one of the largest any more: they cannot be found.
@@ -409,4 +503,15 @@ impl Table {
         self.store(&mut store.heap, slot, &before);
         Ok(())
     }
+}
+
+/// Whether there is an entry, and its expiry is the same after a change that asks for `expiry`.
+#[inline]
+fn keeps_expiry(store: &Store, location: &Location, expiry: Expiry) -> bool {
+    location.spot.is_some()
+        && match expiry {
+            Expiry::Keep => true,
+            Expiry::Clear => !location.entry(store).is_volatile(),
+            Expiry::At(_) => false,
+        }
 }

@@ -201,7 +201,7 @@ impl Table {
     }
 
     /// Where a key is, or would be.
-    #[inline]
+    #[inline(always)]
     pub fn locate(&self, store: &Store, at: usize, key: &Key<'_>) -> Location {
         let hole = self.locate_seen(store, at, key, None);
         Location { spot: hole.page.and_then(|page| store.find(page, key)), ..hole }

@@ -1,0 +1,80 @@
+//! How a transaction finds a key: its entry to read, or the place where it is or would be to change it.
+//!
+//! ```text
+//!   find_place     page and spot of a live entry            in registers: what reading takes
+//!   locate         the same with slot and record            what changing takes; also where an absent key would be
+//!   locate_again   the same behind `find`                   reads the record again, but does not search
+//! ```
+//! An entry whose time has come is removed, hidden or kept here, as the expiry mode says.
+
+use crate::access::followers::ChangeCause;
+use crate::access::terms::ExpiryMode;
+use crate::access::txn::{Found, Txn};
+use crate::layout::entry::EntryBytes;
+use crate::layout::key::Key;
+use crate::layout::kind::Db;
+use crate::layout::page::Spot;
+use crate::tables::location::Location;
+use isotherm_arena::Handle;
+
+impl Txn<'_, '_> {
+    /// What `find` found, if it was this key.
+    #[inline]
+    pub(super) fn find_again(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
+        let found = self.found.take().filter(|found| found.hash == key.hash && found.db == db)?;
+        let (page, spot) = found.place;
+        let store = &self.held.partition(key.slot).store;
+        let entry = EntryBytes(store.heap.page(page).entry(spot));
+        store.is_key(entry, key.bytes).then_some(found)
+    }
+
+    /// Where a key is or would be; `seen` is where `find` has just found it.
+    #[inline]
+    pub(super) fn locate_again(&mut self, db: Db, key: &Key<'_>, seen: Option<Found>) -> Option<Location> {
+        match seen {
+            Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
+            None => self.locate(db, key),
+        }
+    }
+
+    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it.
+    #[inline(always)]
+    pub(super) fn find_place(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let place = partition.find(db, key)?;
+        if !partition.is_stale(place, now) {
+            return Some(place);
+        }
+        let location = partition.locate(db, key).expect("it was just found");
+        self.meet_stale(db, key, location).map(|_| place)
+    }
+
+    /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
+    /// this partition, or if the entry is past its time and hidden.
+    pub(super) fn locate(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let location = partition.locate_in_place(db, key)?;
+        if !location.is_stale(&partition.store, now) {
+            return Some(location);
+        }
+        self.meet_stale(db, key, location)
+    }
+
+    #[cold]
+    fn meet_stale(&mut self, db: Db, key: &Key<'_>, location: Location) -> Option<Location> {
+        match self.conditions.expiry_mode {
+            ExpiryMode::Keep => return Some(location),
+            ExpiryMode::Hide => return None,
+            ExpiryMode::Delete => {}
+        }
+        self.found = None;
+        let now = self.conditions.now;
+        let (partition, ready) = self.held.partition_and_ready(key.slot);
+        partition.remove_at(db, &location, now);
+        partition.followers.changed(db, key.bytes, ChangeCause::Expired, Some(ready), self.sink);
+        self.expired += 1;
+        None
+    }
+}
