@@ -175,6 +175,7 @@ thread_local! {
 }
 
 /// Bytes given out and not yet returned.
+#[inline]
 pub fn allocated_bytes() -> u64 {
     ALLOCATED.load(Ordering::Relaxed).max(0) as u64
 }

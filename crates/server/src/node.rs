@@ -140,7 +140,14 @@ impl Node {
     /// Whether there is memory for more, below `maxmemory` and in every arena.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.counted_memory_bytes() <= self.config.maxmemory_bytes() && self.keyspace.full_arena().is_none()
+        self.has_room_below(self.config.maxmemory_bytes())
+    }
+
+    /// The same for a worker, which has the limit at hand and asks before each command that may take some.
+    #[inline(always)]
+    pub fn has_room_below(&self, limit_bytes: u64) -> bool {
+        let Some(live_bytes) = self.keyspace.live_bytes_unless_full() else { return false };
+        live_bytes + isotherm_allocator::allocated_bytes() + self.memory.excess_bytes() <= limit_bytes
     }
 
     // ---- time ----

@@ -5,8 +5,12 @@
 //! the place of the one with the fewest uses and inherits their number as its possible error.
 //!
 //! ```text
-//!   line    [hash 8][uses 8][error 8][ticks 8][db 2][len 4][head of the name, up to 96 B]       136 B x 120 = 15.9 KB
+//!   hashes  [hash 8] x 120
+//!   uses    [uses 8] x 120
+//!   line    [error 8][ticks 8][db 2][len 4][head of the name, up to 96 B]         (16 + 120) B x 120 = 15.9 KB
 //! ```
+//! What is searched lies together: 15 cache lines of hashes, and of the lines only the one that is wanted.
+//!
 //! Of N uses that were met, a key with more than N / 120 is in the table, and its number is too high by N / 120 at most.
 //! A report adds the workers' tables up: a key that misses in one may have had as many uses there as its last line.
 
@@ -18,13 +22,12 @@ const LINES: usize = 120;
 /// Of a longer name its beginning is kept: it is found by its hash.
 pub const NAME_BYTES_MAX: usize = 96;
 const TABLE_BYTES_MAX: usize = 16 << 10;
-const _: () = assert!(size_of::<Line>() * LINES <= TABLE_BYTES_MAX);
+const LINE_BYTES: usize = 2 * size_of::<u64>() + size_of::<Line>();
+const _: () = assert!(LINE_BYTES * LINES <= TABLE_BYTES_MAX);
 
-/// One key in one worker's table.
+/// One key in one worker's table, but for its hash and its uses.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    hash: u64,
-    uses: u64,
     error: u64,
     ticks: u64,
     len: u32,
@@ -35,7 +38,13 @@ struct Line {
 /// What is met of one worker.
 #[derive(Default)]
 struct Table {
+    hashes: Vec<u64>,
+    uses: Vec<u64>,
     lines: Vec<Line>,
+    /// In a full table: the fewest uses, and no line in front of this one has as few. Both only grow, so that a key which
+    /// is met for the first time finds its line in a few steps.
+    fewest: u64,
+    fewest_from: usize,
     met: u64,
     /// One command of so many was looked at.
     ratio: u32,
@@ -79,7 +88,7 @@ impl HotKeys {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.lock().lines.capacity() * size_of::<Line>()
+        self.lock().lines.capacity() * LINE_BYTES
     }
 
     pub fn reset(&self) {
@@ -94,14 +103,23 @@ impl HotKeys {
 impl Table {
     fn note(&mut self, used: Use<'_>) {
         self.met += 1;
-        let same = |line: &Line| line.hash == used.hash && line.db == used.db.0;
-        let at = match self.lines.iter().position(same) {
+        let at = match self.find(used) {
             Some(at) => at,
             None => self.take_line(used),
         };
-        let line = &mut self.lines[at];
-        line.uses += 1;
-        line.ticks += used.ticks;
+        self.uses[at] += 1;
+        self.lines[at].ticks += used.ticks;
+    }
+
+    fn find(&self, used: Use<'_>) -> Option<usize> {
+        let mut from = 0;
+        loop {
+            let at = from + self.hashes[from..].iter().position(|&hash| hash == used.hash)?;
+            if self.lines[at].db == used.db.0 {
+                return Some(at);
+            }
+            from = at + 1;
+        }
     }
 
     /// A line for a key that has none.
@@ -110,22 +128,41 @@ impl Table {
         let kept = used.name.len().min(NAME_BYTES_MAX);
         name[..kept].copy_from_slice(&used.name[..kept]);
         let len = u32::try_from(used.name.len()).unwrap_or(u32::MAX);
-        let fresh = Line { hash: used.hash, uses: 0, error: 0, ticks: 0, len, db: used.db.0, name };
+        let fresh = Line { error: 0, ticks: 0, len, db: used.db.0, name };
         if self.lines.len() < LINES {
-            self.lines.reserve_exact(if self.lines.is_empty() { LINES } else { 0 });
+            if self.lines.is_empty() {
+                self.hashes.reserve_exact(LINES);
+                self.uses.reserve_exact(LINES);
+                self.lines.reserve_exact(LINES);
+            }
+            self.hashes.push(used.hash);
+            self.uses.push(0);
             self.lines.push(fresh);
             return self.lines.len() - 1;
         }
-        let least = (0..LINES).min_by_key(|&at| self.lines[at].uses).expect("the table is full");
-        let uses = self.lines[least].uses;
+        let least = self.least();
         // Whose time it was is not known.
-        self.lines[least] = Line { uses, error: uses, ..fresh };
+        self.hashes[least] = used.hash;
+        self.lines[least] = Line { error: self.uses[least], ..fresh };
         least
+    }
+
+    /// A line with the fewest uses of a full table.
+    fn least(&mut self) -> usize {
+        let from = self.fewest_from;
+        if let Some(at) = self.uses[from..].iter().position(|&uses| uses == self.fewest) {
+            self.fewest_from = from + at;
+            return from + at;
+        }
+        self.fewest = self.uses.iter().copied().min().expect("the table is full");
+        let at = self.uses.iter().position(|&uses| uses == self.fewest);
+        self.fewest_from = at.expect("that is one of them");
+        self.fewest_from
     }
 
     /// What a key may have had that is not in the table.
     fn missed_max(&self) -> u64 {
-        if self.lines.len() < LINES { 0 } else { self.lines.iter().map(|line| line.uses).min().unwrap_or(0) }
+        if self.lines.len() < LINES { 0 } else { self.uses.iter().copied().min().unwrap_or(0) }
     }
 }
 
@@ -136,8 +173,8 @@ pub fn merge<'a>(tables: impl Iterator<Item = &'a HotKeys>, ratio: u32) -> (Vec<
     let missed: u64 = tables.iter().map(|table| table.missed_max()).sum();
     let mut keys: Vec<HotKey> = Vec::new();
     for table in &tables {
-        for line in &table.lines {
-            let same = |key: &HotKey| key.hash == line.hash && key.db.0 == line.db;
+        for ((line, &hash), uses) in table.lines.iter().zip(&table.hashes).zip(&table.uses) {
+            let same = |key: &HotKey| key.hash == hash && key.db.0 == line.db;
             let at = keys.iter().position(same).unwrap_or_else(|| {
                 keys.push(HotKey {
                     db: Db(line.db),
@@ -147,12 +184,12 @@ pub fn merge<'a>(tables: impl Iterator<Item = &'a HotKeys>, ratio: u32) -> (Vec<
                     // Until it is met there, it may have been in every table.
                     error: missed,
                     ticks: 0,
-                    hash: line.hash,
+                    hash,
                 });
                 keys.len() - 1
             });
             let key = &mut keys[at];
-            key.uses += line.uses;
+            key.uses += uses;
             key.error = key.error - table.missed_max() + line.error;
             key.ticks += line.ticks;
         }
@@ -206,7 +243,7 @@ mod tests {
         (0..10_000).for_each(|number| note(&keys, number));
         let table = keys.lock();
         assert_eq!((table.lines.len(), table.lines.capacity()), (LINES, LINES));
-        assert!(LINES * size_of::<Line>() <= TABLE_BYTES_MAX);
+        assert_eq!((table.hashes.capacity(), table.uses.capacity()), (LINES, LINES));
         drop(table);
         keys.reset();
         assert_eq!(merge([&keys].into_iter(), 64), (Vec::new(), 0));

@@ -12,7 +12,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
-use isotherm_keyspace::{Db, Key, Want};
+use isotherm_keyspace::{Db, Key};
 use isotherm_resp::{Args, ProtocolError, Reply};
 
 use crate::admin::{self, AdminHandler};
@@ -162,7 +162,8 @@ impl Dispatcher {
     #[inline]
     fn is_open(&self, session: &Session, command: &Entry) -> bool {
         let gates = session.gates.or(self.exec.gates).and(command.gates);
-        gates == Gates::NONE || gates == Gates::GROWTH && self.exec.node.has_room()
+        gates == Gates::NONE
+            || gates == Gates::GROWTH && self.exec.node.has_room_below(self.exec.hot.maxmemory_bytes)
     }
 
     /// Asks the gates, then runs the request, queues it or refuses it; or says what comes next if it is none of these.
@@ -224,7 +225,7 @@ impl Dispatcher {
             Some(key) if command.has_one_key(request.args.len()) => {
                 let exec = &mut self.exec;
                 let partition = exec.node.keyspace.partition_of(key.slot);
-                if exec.held.acquire(Want::One(partition)) {
+                if exec.held.acquire_one(partition) {
                     exec.clock.outdate();
                 }
                 keys = HashedKeys::one(usize::from(command.first_key), key);

@@ -97,7 +97,7 @@ impl Metering {
     // ---- commands ----
 
     /// Counts how long a command took, and notes it where it is worth a note.
-    #[inline]
+    #[inline(always)]
     pub fn count_time(&mut self, clock: &CommandClock, hot: &Hot, prng: &mut Prng, timed: &Timed<'_>) {
         let &Timed { command, args, ticks, reply_bytes, .. } = timed;
         self.count_ticks(command, ticks);

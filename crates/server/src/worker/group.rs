@@ -32,6 +32,10 @@ pub struct Group {
     buffer: Box<[u8]>,
     members: ArrayVec<Member, CONNECTIONS_MAX>,
     requests: Requests,
+    /// What the members' requests came to, and the connections that were served, the first last. They stand here since
+    /// the whole of such an array is copied wherever it is moved, however little is in it.
+    ran: ArrayVec<Ran, CONNECTIONS_MAX>,
+    done: ArrayVec<(Box<Connection>, usize), CONNECTIONS_MAX>,
 }
 
 struct Member {
@@ -69,6 +73,8 @@ impl Group {
             buffer: vec![0; CONNECTIONS_MAX * REGION_BYTES].into_boxed_slice(),
             members: ArrayVec::new(),
             requests: Requests::default(),
+            ran: ArrayVec::new(),
+            done: ArrayVec::new(),
         }
     }
 
@@ -105,28 +111,32 @@ impl Group {
         Join::Joined
     }
 
-    /// Runs all requests and writes the replies. Gives the connections back, with what they need to go on.
-    pub fn run(
-        &mut self,
-        dispatcher: &mut Dispatcher,
-    ) -> ArrayVec<(Box<Connection>, usize), CONNECTIONS_MAX> {
-        let ran = self.run_found(dispatcher);
-        let mut done = ArrayVec::new();
+    /// Runs all requests and writes the replies. `take_done` gives the connections back.
+    pub fn run(&mut self, dispatcher: &mut Dispatcher) {
+        self.run_found(dispatcher);
+        let Group { buffer, members, requests, ran, done } = self;
         let mut alone = Requests::default();
-        for (at, (mut member, ran)) in self.members.take().into_iter().zip(&ran).enumerate() {
-            let region = &mut self.buffer[at * REGION_BYTES..][..member.len];
-            let end = go_on(dispatcher, &mut member, region, ran, &self.requests, &mut alone);
+        for (at, (mut member, ran)) in members.drain(..).zip(&*ran).enumerate() {
+            let region = &mut buffer[at * REGION_BYTES..][..member.len];
+            let end = go_on(dispatcher, &mut member, region, ran, requests, &mut alone);
             member.connection.keep(&region[end..]);
             write_replies(dispatcher, &mut member.connection);
             done.push((member.connection, member.token));
         }
-        self.requests.clear();
-        self.requests.trim();
-        done
+        done.reverse();
+        ran.clear();
+        requests.clear();
+        requests.trim();
+    }
+
+    /// The next connection that was served, with what it needs to go on.
+    #[inline]
+    pub fn take_done(&mut self) -> Option<(Box<Connection>, usize)> {
+        self.done.pop()
     }
 
     /// Runs what all members have sent. Replies are written at the end, or when much has come together.
-    fn run_found(&mut self, dispatcher: &mut Dispatcher) -> ArrayVec<Ran, CONNECTIONS_MAX> {
+    fn run_found(&mut self, dispatcher: &mut Dispatcher) {
         let mut resolved: ArrayVec<Request<'_>, { 2 * REQUESTS_MAX }> = ArrayVec::new();
         for (at, member) in self.members.iter().enumerate() {
             let region = &self.buffer[at * REGION_BYTES..];
@@ -137,7 +147,6 @@ impl Group {
         if let Some(first) = self.members.first() {
             dispatcher.prefetch_batch(first.connection.session.db, &resolved);
         }
-        let mut all = ArrayVec::<Ran, CONNECTIONS_MAX>::new();
         let mut written = 0;
         dispatcher.exec.clock.begin();
         for at in 0..self.members.len() {
@@ -148,17 +157,16 @@ impl Group {
             if next == (Next::Close { after_replies: false }) {
                 dispatcher.reply.truncate(mark);
             }
-            all.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
+            self.ran.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
             if has_much_to_write(dispatcher) {
                 dispatcher.exec.release();
-                write_members(dispatcher, &mut self.members[written..=at], &all[written..]);
+                write_members(dispatcher, &mut self.members[written..=at], &self.ran[written..]);
                 written = at + 1;
                 dispatcher.exec.clock.begin();
             }
         }
         dispatcher.exec.release();
-        write_members(dispatcher, &mut self.members[written..], &all[written..]);
-        all
+        write_members(dispatcher, &mut self.members[written..], &self.ran[written..]);
     }
 }
 

@@ -290,7 +290,8 @@ impl Inner {
         if self.group.is_empty() {
             return;
         }
-        for (mut connection, token) in self.group.run(&mut self.dispatcher) {
+        self.group.run(&mut self.dispatcher);
+        while let Some((mut connection, token)) = self.group.take_done() {
             self.finish(&mut connection);
             self.settle(connection, token);
         }
