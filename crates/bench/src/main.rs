@@ -6,8 +6,8 @@
 //!
 //! * `process` starts the servers (`isotherm-probe` asks and watches them), `load` works one with a `shape` of commands.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
-//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub` are
-//!   the kinds of measurement, each a list of rows.
+//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
+//!   `instructions` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -27,6 +27,7 @@ mod collections;
 mod collections_speed;
 mod expiry;
 mod hits;
+mod instructions;
 mod longest;
 mod maxmemory;
 mod memory;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "memory",
     "speed",
     "collections",
@@ -66,6 +67,7 @@ const KINDS: [&str; 10] = [
     "maxmemory",
     "longest",
     "pubsub",
+    instructions::KIND,
 ];
 
 fn run(args: &[String]) -> Fallible {
@@ -109,6 +111,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "expiry" => expiry::ROWS.to_vec(),
         "maxmemory" => maxmemory::ROWS.to_vec(),
         "longest" => longest::ROWS.to_vec(),
+        instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
 }
@@ -128,6 +131,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "expiry" => expiry::measure(options),
         "maxmemory" => maxmemory::measure(options),
         "longest" => longest::measure(options),
+        instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }
 }

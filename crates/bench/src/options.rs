@@ -1,10 +1,11 @@
 //! What was asked for on the command line, and where the servers are.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use isotherm_probe::Scale;
 
 use crate::Fallible;
+use crate::instructions;
 use crate::process::Side;
 
 pub const HELP: &str = "\
@@ -21,6 +22,7 @@ kinds
   maxmemory how well the limit is kept, and the cost of finding a volatile key
   longest   the longest single command while keys are inserted
   pubsub    10,000 connections, a tenth of them subscribers: delivery, order, delay; a subscriber that never reads
+  instructions  instructions per operation, of each command (needs valgrind; beside another build: --peer-server)
   all       all of these, one after the other
 
 options
@@ -32,6 +34,8 @@ options
   --seeds N         seeds of the hit ratio (8)
   --server-core N   core of a pinned server (0); --load-core N core of the load (1)
   --isotherm FILE   the server; --valkey-bin FOLDER the peer's programs
+  --peer-server FILE  another build of the server, whose instructions are counted beside
+  --maxmemory N     limit of the server whose instructions are counted, not of the peer
   --write           put the tables into docs/benchmarks.md
 ";
 
@@ -49,6 +53,9 @@ pub struct Options {
     pub cores: String,
     isotherm: PathBuf,
     valkey_bin: PathBuf,
+    /// Another build of Isotherm.
+    pub peer_server: Option<PathBuf>,
+    pub maxmemory: Option<String>,
     pub write: bool,
     /// Folders of the servers; each goes with its server.
     pub scratch: PathBuf,
@@ -71,6 +78,8 @@ impl Options {
             cores: cores_allowed()?,
             isotherm: from_env("ISOTHERM_SERVER"),
             valkey_bin: from_env("ISOTHERM_PEER_BIN"),
+            peer_server: None,
+            maxmemory: None,
             write: false,
             scratch: std::env::temp_dir().join(format!("isotherm-bench-{}", std::process::id())),
         };
@@ -88,6 +97,8 @@ impl Options {
                 "--load-core" => options.load_core = Some(number(value()?)? as usize),
                 "--isotherm" => options.isotherm = PathBuf::from(value()?),
                 "--valkey-bin" => options.valkey_bin = PathBuf::from(value()?),
+                "--peer-server" => options.peer_server = Some(PathBuf::from(value()?)),
+                "--maxmemory" => options.maxmemory = Some(value()?.clone()),
                 "--write" => options.write = true,
                 other => return Err(format!("no option called '{other}'\n\n{HELP}")),
             }
@@ -122,11 +133,13 @@ impl Options {
     }
 
     pub fn check_programs(&self) -> Fallible {
-        for (program, how) in [
+        let programs = [
             (self.program(Side::Isotherm), "--isotherm or ISOTHERM_SERVER"),
             (self.program(Side::Valkey), "--valkey-bin or ISOTHERM_PEER_BIN"),
-        ] {
-            if !Path::new(&program).is_file() {
+        ];
+        let wanted = if self.kind == instructions::KIND { 1 } else { 2 };
+        for (program, how) in &programs[..wanted] {
+            if !program.is_file() {
                 return Err(format!(
                     "no program '{}': name it with {how}, or use `cargo xtask bench`",
                     program.display()

@@ -12,6 +12,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::Fallible;
+use crate::instructions;
 use crate::options::Options;
 use crate::process::Side;
 
@@ -120,7 +121,10 @@ fn about(options: &Options) -> String {
         processor,
         word("/proc/sys/kernel/osrelease"),
         first_words(&mut Command::new(options.program(Side::Isotherm)), "--version"),
-        first_words(&mut Command::new(options.program(Side::Valkey)), "--version"),
+        match options.kind.as_str() {
+            instructions::KIND => "no Valkey".to_string(),
+            _ => first_words(&mut Command::new(options.program(Side::Valkey)), "--version"),
+        },
         said(Command::new("date").args(["-u", "+%F"])),
     )
 }
