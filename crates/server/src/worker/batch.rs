@@ -105,6 +105,8 @@ pub fn run_requests(
 ) -> usize {
     let mut done = 0;
     connection.unrun = false;
+    // Found anew below, if the last request is incomplete: what an earlier one still lacked says nothing about it.
+    connection.wanted = 0;
     while !connection.is_stopped() {
         requests.clear();
         let (end, ended) = parse(dispatcher, connection, bytes, done, requests);

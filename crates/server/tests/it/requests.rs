@@ -360,3 +360,25 @@ fn a_flood_of_one_client_leaves_room_for_others() {
         (0..100).for_each(|_| other.check("PING", "+PONG\r\n"));
     });
 }
+
+/// What a request still lacked says nothing about the next one, also when its reply stops the connection.
+#[test]
+fn a_small_request_behind_a_large_one_whose_reply_waited() {
+    /// A last piece that is read into the connection's own bytes, and larger than the next request.
+    const LAST: usize = 30_000;
+    let server = Server::start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let id = client.id();
+    let value = "v".repeat(40 * MB);
+    let request = encode(&["ECHO", &value]);
+    let (first, last) = request.split_at(request.len() - LAST);
+    client.send(first);
+    // The two bytes behind the value are in the last piece.
+    let arrived = value.len() - (LAST - 2);
+    wait_until("it is read", || other.listed(&format!("id={id}"), "qbuf") == Some(arrived.to_string()));
+    client.send(last);
+    wait_until("its reply waits", || other.unread_bytes(id) > STOPPED_BYTES);
+    let mut reply = vec![0; value.len() + "$41943040\r\n\r\n".len()];
+    client.stream.read_exact(&mut reply).unwrap();
+    client.check("PING", "+PONG\r\n");
+}
