@@ -27,6 +27,8 @@ pub fn lock(
     args: Args<'_>,
 ) {
     exec.locks.clear();
+    // They are of the moment of the EXEC that was asked for them.
+    *facts = None;
     match command.locks {
         // It may take its time, or look at anything.
         Locks::None | Locks::Each => {

@@ -318,3 +318,19 @@ fn slow_clients_of_the_metrics_port() {
         slow.into_iter().for_each(|slow| slow.join().unwrap());
     }
 }
+
+/// What a transaction has asked the system for is of its moment: later commands ask anew.
+#[test]
+fn a_transaction_that_reports_the_system_leaves_nothing_behind() {
+    const BYTES: usize = 40 << 20;
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("MULTI", "+OK\r\n");
+    client.check("INFO memory", "+QUEUED\r\n");
+    client.send(encode(&["EXEC"]));
+    client.read_reply();
+    let before = client.info("memory", "used_memory_rss");
+    client.check(&format!("SET k {}", "v".repeat(BYTES)), "+OK\r\n");
+    let after = client.info("memory", "used_memory_rss");
+    assert!(after >= before + BYTES as u64 / 2, "{before} before 40 MB more, {after} after");
+}
