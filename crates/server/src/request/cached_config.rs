@@ -47,6 +47,10 @@ const UNSENT_GENEROUS_BYTES_MAX: usize = 16 << 20;
 const LITTLE_BYTES_MAX: u64 = 64 << 20;
 const LITTLE_OF_MAXMEMORY: u64 = 16;
 
+/// How long one connection is read, and its requests are run, before the others of its worker have their turn. What was read
+/// by then may take as long again. 2 ms are some thousand requests, so a pipeline is seldom interrupted.
+const SHARE_MICROS: u64 = 2_000;
+
 #[derive(Clone, Debug)]
 pub struct Hot {
     generation: u64,
@@ -77,6 +81,8 @@ pub struct Hot {
     pub import_mode: bool,
     /// So many ticks are a long hold of a lock.
     pub long_hold_ticks: u64,
+    /// And so many the share of one connection in a turn.
+    pub share_ticks: u64,
     /// The times of commands are recorded.
     pub tracks_latency: bool,
     pub notable: Notable,
@@ -147,6 +153,7 @@ impl Hot {
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
             long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),
+            share_ticks: clock.ticks_of_micros(SHARE_MICROS),
             tracks_latency: config.tracks_latency(),
             notable: Notable::new(config, clock),
             counts_slots: config.flag(id("cluster-slot-stats-enabled")),

@@ -44,6 +44,8 @@ pub struct Dispatcher {
     limits: ReplyLimits,
     /// Requests that were run in this turn of the event loop.
     pub commands: u64,
+    /// When the share of the connection at hand in this turn is over, in ticks.
+    share_ends: u64,
     /// What the system says, asked for ahead of an EXEC that will report it.
     facts: Option<Facts>,
     handlers: Box<[Option<AdminHandler>]>,
@@ -66,6 +68,7 @@ impl Dispatcher {
             audience: Audience::default(),
             limits: ReplyLimits::default(),
             commands: 0,
+            share_ends: 0,
             facts: None,
             handlers: node.commands.table(admin::COMMANDS),
         }
@@ -82,6 +85,29 @@ impl Dispatcher {
     #[inline]
     pub fn prefetch_batch(&self, db: Db, requests: &[Request<'_>]) {
         prefetch::prefetch(&self.exec.node.keyspace, db, requests);
+    }
+
+    // ---- a share ----
+
+    /// From now on requests of another connection, or group of them, run. When they have taken their share of the turn, the
+    /// rest of them waits for the next. It is looked at between batches and behind commands that took long: the times of
+    /// commands are known anyway, so it costs no reading of a clock.
+    #[inline]
+    pub fn begin_share(&mut self) {
+        self.exec.clock.begin();
+        self.share_ends = self.exec.clock.began() + self.exec.hot.share_ticks;
+    }
+
+    /// Whether no more should be read of the connection.
+    #[inline]
+    pub fn share_is_over(&self) -> bool {
+        self.exec.clock.began() >= self.share_ends
+    }
+
+    /// Whether what was read is not to be run to its end either.
+    #[inline]
+    pub fn share_is_exceeded(&self) -> bool {
+        self.exec.clock.began() >= self.share_ends + self.exec.hot.share_ticks
     }
 
     // ---- a batch ----
@@ -110,7 +136,7 @@ impl Dispatcher {
             if at == 0 && requests.len() > 2 {
                 prefetch::prefetch_collections(&mut self.exec.held, session.db, requests);
             }
-            if self.limits.is_much(&self.exec, &self.reply) {
+            if self.limits.is_much(&self.reply) {
                 // A session that has just begun to listen may get messages of many channels.
                 if session.listening.is_some() && self.limits.are_above(&self.exec, session, &self.reply) {
                     return (at + 1, Next::Close { after_replies: false });
@@ -297,6 +323,9 @@ impl Dispatcher {
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {
             follow_up::end_hold(exec, command, taken);
+            if self.share_is_exceeded() {
+                self.limits.end_batch();
+            }
         }
         ran
     }

@@ -21,6 +21,8 @@ pub struct ReplyLimits {
     /// Replies that wait in its outbox, and what of the reply buffer is not its own.
     unsent_before: usize,
     of_others: usize,
+    /// The reply buffer is written before more is run when it has so many bytes; 0 if the batch ends anyway.
+    written_at: usize,
     /// Its replies may be too much before they are written.
     pub are_checked: bool,
 }
@@ -37,6 +39,7 @@ impl ReplyLimits {
         of_others: usize,
     ) {
         (self.unsent_before, self.of_others) = (unsent_before, of_others);
+        self.written_at = of_others.saturating_add(exec.hot.reply_bytes_max);
         self.are_checked = exec.hot.judges_replies || session.listening.is_some();
         reply.bytes_max = if self.are_checked { self.reply_bytes_max(&exec.hot, session) } else { 0 };
     }
@@ -50,8 +53,14 @@ impl ReplyLimits {
 
     /// Whether the session's part of the buffer is to be written before more is run.
     #[inline]
-    pub fn is_much(&self, exec: &Exec, reply: &Reply) -> bool {
-        reply.len() - self.of_others >= exec.hot.reply_bytes_max
+    pub fn is_much(&self, reply: &Reply) -> bool {
+        reply.len() >= self.written_at
+    }
+
+    /// What was answered so far is written behind this command, however little it is.
+    #[cold]
+    pub fn end_batch(&mut self) {
+        self.written_at = 0;
     }
 
     /// Whether the replies of this session, written or not, are more than may wait for a client. Asked before they are

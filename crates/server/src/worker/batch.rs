@@ -9,7 +9,8 @@
 //! run       64 KB of replies after b: write     the socket takes them all: c is next
 //!                                               it does not: c and d wait as bytes, to be parsed again
 //! ```
-//! So what a batch leaves unwritten is 64 KB and one reply, however many requests it has.
+//! So what a batch leaves unwritten is 64 KB and one reply, however many requests it has. A batch whose commands take long
+//! ends early as well (`Dispatcher::begin_share`).
 
 use arrayvec::ArrayVec;
 use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};
@@ -95,8 +96,8 @@ pub enum Ended {
     Wrong(ProtocolError),
 }
 
-/// Runs all complete requests of `bytes`. Returns how many bytes are done with; the rest begins with a request that is
-/// incomplete or has to wait, as the connection's fields say. Replies that are not written yet stay in the dispatcher.
+/// Runs all complete requests of `bytes`, or as many as the connection's share of this turn allows. Returns how many bytes
+/// are done with; the rest begins with a request that is incomplete or has to wait, as the connection's fields say. Replies that are not written yet stay in the dispatcher.
 pub fn run_requests(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,
@@ -136,6 +137,9 @@ pub fn run_requests(
         if has_much_to_write(dispatcher) && !write_replies(dispatcher, connection) {
             return bytes.len();
         }
+        if dispatcher.share_is_exceeded() {
+            break;
+        }
     }
     connection.unrun = done < bytes.len() && !connection.is_closing();
     done
@@ -157,7 +161,8 @@ fn run_found(
         match next {
             Next::Go => return None,
             Next::Write => {
-                if !write_replies(dispatcher, connection) || connection.is_stopped() {
+                let goes_on = write_replies(dispatcher, connection) && !connection.is_stopped();
+                if !goes_on || dispatcher.share_is_exceeded() {
                     return Some(ran);
                 }
             }

@@ -31,14 +31,14 @@ pub struct Connection {
     pub input_peak: usize,
     /// Bytes that the unfinished request still wants, as the client says.
     pub wanted: usize,
-    /// Bytes at its front that are done with; some only while the connection is parked.
+    /// Bytes at its front that are done with; some only while the connection is parked, or waits for its next turn.
     pub input_done: usize,
     /// Why no further request of it runs, if that is so.
     pub parked: Option<Parked>,
     pub phase: Phase,
     pub sends: Sends,
     pub listed: Listed,
-    /// `input` may hold complete requests: the connection was parked before they were run.
+    /// `input` may hold complete requests: the connection was parked, or its share of the turn was over, before they were run.
     pub unrun: bool,
     /// The socket may have more to read, without a further event.
     pub readable: bool,
@@ -78,6 +78,8 @@ impl Listed {
     pub const OFTEN: Listed = Listed(1);
     /// `Said`: those that something was pushed to.
     pub const UNWRITTEN: Listed = Listed(2);
+    /// `Inner::again`: those that go on in the next turn.
+    pub const AGAIN: Listed = Listed(4);
 
     /// Adds it to a list. Whether it was not there.
     pub fn add(&mut self, list: Listed) -> bool {
@@ -163,6 +165,12 @@ impl Connection {
     /// Whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
         self.parked.is_some() || self.is_closing()
+    }
+
+    /// Whether it has kept requests that may run now.
+    #[inline]
+    pub fn can_go_on(&self) -> bool {
+        self.unrun && !self.is_stopped()
     }
 
     /// Whether nothing is read from it now. Blocked and slow clients are read: that is how their end is noticed.

@@ -100,8 +100,8 @@ impl Inner {
             self.account(&mut connection);
             // No event reports that the socket takes more once everything is written: what was stopped by that runs in
             // this turn, behind the messages.
-            if connection.unrun && !connection.is_stopped() {
-                self.again.push(token);
+            if connection.can_go_on() {
+                self.go_on_later(&mut connection);
             }
             self.settle(connection, token);
         }

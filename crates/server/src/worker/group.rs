@@ -148,7 +148,7 @@ impl Group {
             dispatcher.prefetch_batch(first.connection.session.db, &resolved);
         }
         let mut written = 0;
-        dispatcher.exec.clock.begin();
+        dispatcher.begin_share();
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             let requests = &resolved[member.requests.clone()];

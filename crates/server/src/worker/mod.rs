@@ -42,7 +42,7 @@ use crate::request::execute::Exec;
 use crate::request::transaction;
 use crate::session::{Attention, ClientShared, Session};
 use batch::{Requests, write_replies};
-use connection::{Connection, OWN_BYTES, Phase, Sends};
+use connection::{Connection, Listed, OWN_BYTES, Phase, Sends};
 use delivery::Said;
 use group::{Group, Join};
 use keys::Answer;
@@ -258,7 +258,7 @@ impl Inner {
             if ready.closed {
                 connection.note_end();
             }
-            self.read(&mut connection, token, ready.closed);
+            self.read(&mut connection, ready.closed);
         }
         self.settle(connection, token);
     }
@@ -278,8 +278,9 @@ impl Inner {
             Join::TooMuch(mut connection, bytes) => {
                 connection.sends = Sends::Much;
                 count_read(self.dispatcher.exec.stats, &connection.session, bytes.len());
+                self.dispatcher.begin_share();
                 self.run_own(&mut connection, bytes);
-                self.read(&mut connection, token, false);
+                self.read(&mut connection, false);
                 self.settle(connection, token);
             }
         }
@@ -335,15 +336,23 @@ impl Inner {
     /// Runs what a stopped connection has kept, and lets it read again: also if it is stopped again and waits for a key,
     /// for no further event reports an end that was met while nothing was read.
     fn run_kept(&mut self, connection: &mut Connection) {
+        self.dispatcher.begin_share();
         self.run_unrun(connection);
         if connection.readable && !connection.is_deaf() && !connection.reads_too_little() {
-            self.again.push(connection.session.shared.token.load(Ordering::Relaxed));
+            self.go_on_later(connection);
+        }
+    }
+
+    /// The connection goes on in the next turn: once, however many reasons there are.
+    fn go_on_later(&mut self, connection: &mut Connection) {
+        if connection.listed.add(Listed::AGAIN) {
+            self.again.push(connection.token());
         }
     }
 
     #[inline]
     fn run_unrun(&mut self, connection: &mut Connection) {
-        if connection.unrun && !connection.is_stopped() {
+        if connection.can_go_on() {
             let kept = std::mem::take(&mut connection.input);
             self.run_own(connection, kept);
         }
@@ -361,6 +370,9 @@ impl Inner {
         self.note_room(connection);
         if !connection.input.is_empty() || connection.session.multi.is_some() {
             self.check_query(connection);
+            if connection.can_go_on() {
+                self.go_on_later(connection);
+            }
         }
         if connection.outbox.is_some() {
             self.check_output(connection);
@@ -401,8 +413,8 @@ impl Inner {
         if !self.again.is_empty() {
             for token in std::mem::take(&mut self.again) {
                 let Some(mut connection) = self.connections[token].take() else { continue };
-                self.run_unrun(&mut connection);
-                self.read(&mut connection, token, true);
+                connection.listed.remove(Listed::AGAIN);
+                self.read(&mut connection, true);
                 self.settle(connection, token);
             }
         }

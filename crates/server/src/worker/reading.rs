@@ -1,4 +1,10 @@
 //! Reading: what a client sends comes into the worker's buffer, or into bytes of the connection's own, and is run.
+//!
+//! ```text
+//! a turn      read, run | read, run | read, run            at most 16 reads, and no further read after 2 ms
+//! or          read, run ........ 4 ms |                    what has not run by then is kept, and nothing more is read
+//! the next    run what was kept | read, run | ...          behind all others that have something to do
+//! ```
 
 use isotherm_reactor::stream::Progress;
 use std::sync::atomic::Ordering;
@@ -22,11 +28,17 @@ const ACCOUNTED_BYTES_MIN: usize = 64 << 10;
 
 impl Inner {
     #[inline]
-    pub fn read(&mut self, connection: &mut Connection, token: usize, ended: bool) {
+    pub fn read(&mut self, connection: &mut Connection, ended: bool) {
         connection.readable = true;
+        self.dispatcher.begin_share();
+        self.run_unrun(connection);
         for _ in 0..READS_PER_TURN_MAX {
             if connection.is_deaf() {
                 return connection.leave_pause();
+            }
+            // What has to wait for the next turn waits in the socket: that is where it slows its client down.
+            if connection.can_go_on() || self.dispatcher.share_is_over() {
+                break;
             }
             let aside = connection.reads_too_little() || connection.is_blocked();
             let (progress, filled) = match aside {
@@ -52,7 +64,7 @@ impl Inner {
                 }
             }
         }
-        self.again.push(token);
+        self.go_on_later(connection);
     }
 
     /// One `read`, and the requests that it brings. Says whether all room was filled.
@@ -158,7 +170,7 @@ impl Inner {
         connection.input_peak = connection.input_peak.max(input.len());
         let mut done = std::mem::take(&mut connection.input_done);
         done += run_requests(&mut self.dispatcher, connection, &mut input[done..], &mut self.requests);
-        if connection.reads_too_little() && done < input.len() / 2 {
+        if (connection.reads_too_little() || connection.unrun) && done < input.len() / 2 {
             connection.input_done = done;
         } else {
             input.drain(..done);

@@ -382,3 +382,31 @@ fn a_small_request_behind_a_large_one_whose_reply_waited() {
     client.stream.read_exact(&mut reply).unwrap();
     client.check("PING", "+PONG\r\n");
 }
+
+/// Requests that take long do not keep the others of their worker waiting until the last of them has run.
+#[test]
+fn a_long_pipeline_is_run_in_parts() {
+    const SLEEP: [&str; 3] = ["DEBUG", "SLEEP", "0.002"];
+    let server = Server::start(&["--enable-debug-command", "local"]);
+    // A batch, several batches, and more than one read.
+    for (sleeps, value) in [(20, "v".to_string()), (100, "v".to_string()), (100, "v".repeat(2000))] {
+        let (mut holder, mut flood, mut other) = (server.client(), server.client(), server.client());
+        let mut requests = Vec::new();
+        for _ in 0..sleeps {
+            requests.extend([encode(&SLEEP), encode(&["ECHO", &value])].concat());
+        }
+        requests.extend(encode(&["INCR", "done"]));
+        other.check("DEL done", if sleeps == 20 { ":0\r\n" } else { ":1\r\n" });
+        // The worker is busy, so that both wait for it, in this order.
+        server.hold_all_locks(&mut holder, &[]);
+        flood.send(&requests);
+        other.send(encode(&["EXISTS", "done"]));
+        holder.expect("*2\r\n+OK\r\n+OK\r\n");
+        other.expect(":0\r\n");
+        for _ in 0..sleeps {
+            flood.expect(OK);
+            flood.expect(&format!("${}\r\n{value}\r\n", value.len()));
+        }
+        flood.expect(":1\r\n");
+    }
+}
