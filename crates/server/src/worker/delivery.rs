@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::connection::{Connection, Listed};
-use super::send::{count_written, unsent_bytes_max};
+use super::send::{count_taken, unsent_bytes_max};
 use crate::effects::pubsub::{Frame, Kind, Message, Name};
+use crate::node::unix_now;
 use crate::session::ReplyMode;
 
 // COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes) arrive
@@ -88,12 +89,13 @@ impl Inner {
     /// Writes what was said, and looks at the limits of those who do not read it.
     pub fn write_said(&mut self) {
         self.said.bytes = 0;
+        let now = unix_now();
         let mut tokens = std::mem::take(&mut self.said.tokens);
         for token in tokens.drain(..) {
             let Some(mut connection) = self.connections[token].take() else { continue };
             connection.listed.remove(Listed::UNWRITTEN);
             match connection.write_outbox() {
-                Ok(written) => count_written(self.dispatcher.exec.stats, &connection.session, written),
+                Ok(written) => count_taken(self.dispatcher.exec.stats, &connection.session, written, now),
                 Err(()) => connection.break_off(),
             }
             self.check_output(&mut connection);

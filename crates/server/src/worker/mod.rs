@@ -47,7 +47,7 @@ use delivery::Said;
 use group::{Group, Join};
 use keys::Answer;
 use parking::{Parked, Parking};
-use send::{count_read, count_written};
+use send::{count_read, count_taken};
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
 /// bulk load.
@@ -327,7 +327,9 @@ impl Inner {
     /// The socket takes more: what waits is written, and a client that was stopped by that goes on.
     fn write(&mut self, connection: &mut Connection) {
         match connection.write_outbox() {
-            Ok(written) => count_written(self.dispatcher.exec.stats, &connection.session, written),
+            Ok(written) => {
+                count_taken(self.dispatcher.exec.stats, &connection.session, written, unix_now());
+            }
             Err(()) => connection.break_off(),
         }
         self.run_kept(connection);

@@ -1,5 +1,6 @@
 //! Replies leave: when, how much may wait for a client, and what is counted when bytes come and go.
 
+use isotherm_keyspace::UnixMs;
 use std::ops::Range;
 
 use super::connection::Connection;
@@ -88,6 +89,14 @@ pub fn count_read(stats: &ThreadStats, session: &Session, bytes: usize) {
     stats.values.reads_processed.add(1);
     let total = &session.shared.seen.input_total_bytes;
     total.store(total.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
+}
+
+/// The same for what waited in the outbox: a client that reads it now is not idle.
+pub fn count_taken(stats: &ThreadStats, session: &Session, bytes: u64, now: UnixMs) {
+    if bytes > 0 {
+        session.shared.seen.last_interaction_ms.store(now.0, Ordering::Relaxed);
+    }
+    count_written(stats, session, bytes);
 }
 
 #[inline]

@@ -529,3 +529,22 @@ fn a_pause_that_is_prolonged_is_one_wait() {
     let used = server.cpu() - cpu;
     assert!(used < Duration::from_millis(300), "{used:?} for nothing");
 }
+
+/// A client that reads its reply is not silent, however long that takes.
+#[test]
+fn a_client_that_reads_a_large_reply_is_not_idle() {
+    const MB: usize = 1 << 20;
+    let server = Server::start(&[]);
+    let (mut reading, mut other) = (server.client(), server.client());
+    let of = format!("id={}", reading.id());
+    reading.check(&format!("SET k {}", "v".repeat(60 * MB)), OK);
+    reading.send(encode(&["GET", "k"]));
+    let mut idle_seconds = || other.listed(&of, "idle").unwrap().parse::<u64>().unwrap();
+    wait_until("it looks idle", || idle_seconds() > 1);
+    let mut piece = vec![0; MB];
+    let is_seen = (0..40).any(|_| {
+        reading.stream.read_exact(&mut piece).unwrap();
+        idle_seconds() == 0
+    });
+    assert!(is_seen, "40 MB were read");
+}
