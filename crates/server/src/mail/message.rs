@@ -4,13 +4,18 @@ use isotherm_keyspace::Waiter;
 use isotherm_reactor::Stream;
 use std::sync::Arc;
 
-use crate::effects::pubsub::message::{Message, Name};
+use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
 use crate::effects::tracking::changes::{Author, Changes};
 use crate::request::next::Ticket;
 use crate::session::client::ClientShared;
 
 /// An array of keys, or a null for all of them, as it is sent.
 pub type Body = Arc<[u8]>;
+
+/// What a message takes that carries these bytes to one session.
+pub fn carried_bytes(body: &[u8]) -> usize {
+    MESSAGE_BYTES + body.len()
+}
 
 /// How a client is answered whose keys did not come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

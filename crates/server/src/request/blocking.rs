@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::effects::tracking::Tracker;
-use crate::mail::message::{Without, WorkerMessage};
+use crate::mail::message::{Without, WorkerMessage, carried_bytes};
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
 use crate::request::caller::Caller;
@@ -242,6 +242,7 @@ impl Serve<'static> for Serving<'_> {
         count_time(exec, client, taken, reply.len());
         let took = Duration::from_nanos(exec.clock.nanos(taken));
         exec.node.note_latency(Event::CommandUnblocking, took);
+        exec.node.mail.add_queued(carried_bytes(&reply.out));
         client.post(WorkerMessage::Served { waiter: Arc::clone(waiter), reply: reply.out });
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use crate::effects::tracking::{Author, Changes, Mode, changes_bytes, stale_bytes};
-use crate::mail::message::{Body, WorkerMessage};
+use crate::mail::message::{Body, WorkerMessage, carried_bytes};
 use crate::session::{Attention, ClientShared, Seen};
 
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -73,8 +73,15 @@ impl Inner {
         }
     }
 
+    /// One of ours is notified in the place of another worker's.
+    pub fn deliver_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
+        self.send_redirected(token, id, body);
+        self.node.mail.subtract_queued(carried_bytes(body));
+        self.write_said_if_much();
+    }
+
     /// One of ours is notified in the place of another.
-    pub fn send_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
+    fn send_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
         let connection = self.connections.get(token).and_then(Option::as_ref);
         let Some(session) = connection.map(|connection| &connection.session).filter(|its| its.id() == id)
         else {
@@ -112,7 +119,8 @@ impl Inner {
             Some(target) => {
                 let token = target.token.load(Ordering::Acquire);
                 let message = WorkerMessage::Redirected { token, id: redirect, body: Arc::clone(body) };
-                self.node.post(usize::from(target.worker), message);
+                self.node.mail.add_queued(carried_bytes(body));
+                self.node.mail.post(usize::from(target.worker), message);
             }
             None => {
                 session.redirect_is_broken();

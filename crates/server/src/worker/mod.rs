@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::WorkerMessage;
+use crate::mail::message::{WorkerMessage, carried_bytes};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::observe::resident;
@@ -175,7 +175,10 @@ impl Worker {
                 WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
                 WorkerMessage::Drained => self.inner.drained(),
-                WorkerMessage::Served { waiter, reply } => self.inner.answer(&waiter, Answer::Reply(reply)),
+                WorkerMessage::Served { waiter, reply } => {
+                    self.inner.node.mail.subtract_queued(carried_bytes(&reply));
+                    self.inner.answer(&waiter, Answer::Reply(reply));
+                }
                 WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 WorkerMessage::Look { waiter } => {
                     blocking::look_for(&mut self.inner.dispatcher.exec, &waiter)
@@ -186,7 +189,9 @@ impl Worker {
                 WorkerMessage::Stale { key, ids, author } => self.inner.send_stale(&key, &ids, author),
                 WorkerMessage::Changes(changes) => self.inner.send_changes(&changes),
                 WorkerMessage::Flushed => self.inner.send_flushed(),
-                WorkerMessage::Redirected { token, id, body } => self.inner.send_redirected(token, id, &body),
+                WorkerMessage::Redirected { token, id, body } => {
+                    self.inner.deliver_redirected(token, id, &body)
+                }
             }
         }
         self.inner.write_said();

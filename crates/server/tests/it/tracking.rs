@@ -321,3 +321,52 @@ fn a_client_served_by_another_worker_gets_its_messages_at_once() {
         while reads.read_reply() != OK.as_bytes() {}
     }
 }
+
+/// Invalidations for a connection of another worker wait in its mailbox, as messages do: when they are much, what would cause
+/// more of them waits. Meanwhile that worker runs a transaction that locks nothing; should it be too short, a longer one.
+#[test]
+fn redirected_invalidations_are_bounded() {
+    const KEY_BYTES: usize = 1 << 20;
+    /// More than may wait undelivered.
+    const WRITES: usize = 100;
+    /// A command that looks for one takes long.
+    const CHANNELS: usize = 10_000;
+    let server = Server::with_workers(2, &[]);
+    // Connections go to the two workers in turn.
+    let mut clients: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    clients.iter_mut().for_each(|client| client.check("PING", "+PONG\r\n"));
+    let Ok([mut target, mut other, mut busy, mut writer, mut listens, mut tracks]) =
+        <[Client; 6]>::try_from(clients)
+    else {
+        unreachable!("six were made");
+    };
+    // The target does not listen: what comes for it is dropped, but only by its worker.
+    tracks.check(&format!("CLIENT TRACKING ON BCAST REDIRECT {}", target.id()), OK);
+    let id = writer.id();
+    let write = encode(&["SET", &"k".repeat(KEY_BYTES), "v"]);
+    let mut channels = vec!["SUBSCRIBE".to_string()];
+    channels.extend((0..CHANNELS).map(|at| format!("channel:{at}")));
+    listens.send(encode(&channels));
+    (0..CHANNELS).for_each(|_| drop(listens.read_reply()));
+    let has_waited = [1_000, 4_000, 16_000].into_iter().any(|commands| {
+        busy.check("MULTI", OK);
+        busy.send(encode(&["PUBSUB", "CHANNELS", "none*"]).repeat(commands));
+        (0..commands).for_each(|_| busy.expect("+QUEUED\r\n"));
+        busy.send(encode(&["EXEC"]));
+        let mut has_waited = false;
+        std::thread::scope(|scope| {
+            let writes = scope.spawn(|| {
+                for _ in 0..WRITES {
+                    writer.send(&write);
+                    writer.expect(OK);
+                }
+            });
+            while !writes.is_finished() && !has_waited {
+                has_waited = other.sees_waiting(id);
+            }
+        });
+        busy.read_reply();
+        has_waited
+    });
+    assert!(has_waited, "the worker had no message to deliver, or nothing waited for that");
+}
