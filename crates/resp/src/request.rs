@@ -150,9 +150,10 @@ impl ArgsBuf {
         self.spans.clear();
     }
 
-    /// What it takes beside itself, for memory accounting.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    /// What it takes beside itself, where the allocator has so many bytes for a request of so many.
+    pub fn memory_bytes(&self, class_bytes: impl Fn(usize) -> usize) -> usize {
+        let parts = [self.bytes.capacity(), self.spans.capacity() * size_of::<Span>()];
+        parts.into_iter().filter(|bytes| *bytes > 0).map(class_bytes).sum()
     }
 }
 

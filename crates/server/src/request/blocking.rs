@@ -63,7 +63,7 @@ impl Client {
     }
 
     fn memory_bytes(&self) -> usize {
-        class_bytes(size_of::<Client>()) + class_bytes(self.args.memory_bytes())
+        class_bytes(size_of::<Client>()) + self.args.memory_bytes(class_bytes)
     }
 }
 

@@ -19,7 +19,7 @@ use isotherm_keyspace::{
     Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, Keyspace, NoEffects, Slot, Txn, UnixMs, Want,
     Watcher,
 };
-use isotherm_resp::{Args, ArgsBuf, errors};
+use isotherm_resp::{Args, errors};
 use isotherm_stdx::steps;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -212,9 +212,7 @@ pub fn queue(session: &mut Session, command: &'static Entry, args: Args<'_>) {
     let multi = session.multi.as_mut().expect("only sessions in MULTI queue");
     // What fails anyway need not take memory.
     if !changed && !multi.dirty_exec {
-        multi.queue.push(Queued { command, args: ArgsBuf::from(args) });
-        multi.bytes += queued_bytes(args);
-        multi.flags = multi.flags.or(command.spec.flags);
+        multi.push(command, args);
     }
     session.last_command = command.index;
 }
@@ -332,9 +330,4 @@ fn watched_key_expired(call: &mut AdminCall<'_>) -> bool {
         let key = txn.key(name);
         txn.watched_key_expired(*db, &key, &list.watcher)
     })
-}
-
-/// What a queue's commands take, for CLIENT LIST and the limit on queries.
-pub fn queued_bytes(args: Args<'_>) -> usize {
-    args.bytes_total() + args.len() * size_of::<isotherm_resp::Span>()
 }

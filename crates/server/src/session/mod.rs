@@ -10,8 +10,9 @@ pub mod listening;
 mod tracking;
 pub mod users;
 
+use isotherm_allocator::class_bytes;
 use isotherm_keyspace::{Db, UnixMs, Waiter, Watcher};
-use isotherm_resp::{ArgsBuf, Protocol};
+use isotherm_resp::{Args, ArgsBuf, Protocol, Span};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -89,11 +90,27 @@ pub struct Multi {
     pub dirty_exec: bool,
     /// The flags of all queued commands together.
     pub flags: isotherm_commands::Flags,
-    /// What the queue takes.
+    /// What the queue takes as Valkey counts it, for `multi-mem` and the limit on queries.
     pub bytes: usize,
+    /// What the allocator has given for the arguments.
+    argument_bytes: usize,
 }
 
 impl Multi {
+    pub fn push(&mut self, command: &'static Entry, args: Args<'_>) {
+        let queued = Queued { command, args: ArgsBuf::from(args) };
+        self.bytes += args.bytes_total() + args.len() * size_of::<Span>();
+        self.argument_bytes += queued.args.memory_bytes(class_bytes);
+        self.flags = self.flags.or(command.spec.flags);
+        self.queue.push(queued);
+    }
+
+    /// What it takes.
+    pub fn memory_bytes(&self) -> usize {
+        let queue = class_bytes(self.queue.capacity() * size_of::<Queued>());
+        class_bytes(size_of::<Multi>()) + queue + self.argument_bytes
+    }
+
     /// A command could not be queued: the rest is not worth its memory.
     pub fn abort(&mut self) {
         *self = Multi { dirty_exec: true, ..Multi::default() };

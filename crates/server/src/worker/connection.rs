@@ -319,7 +319,7 @@ impl Connection {
             + class_bytes(self.input.capacity())
             + self.parser.memory_bytes()
             + output_bytes
-            + multi_bytes
+            + session.multi.as_ref().map_or(0, |multi| multi.memory_bytes())
             + watch_bytes
             + blocked.map_or(0, |blocked| blocked.bytes)
             + session.shared.listening.bytes() as usize;

@@ -287,3 +287,26 @@ fn one_large_key_makes_room() {
         assert!((1..=3).contains(&evicted), "{policy}: {evicted} keys of 500 KB have left for 100 KB");
     }
 }
+
+/// What a transaction's queue takes is more than Valkey counts as `multi-mem`.
+#[test]
+fn the_queue_of_a_transaction_is_accounted_for() {
+    const COMMANDS: usize = 20_000;
+    let server = Server::start(&[]);
+    let (mut asking, mut queueing) = (server.client(), named(&server, "queueing"));
+    let own = field(&mut asking, "queueing", "tot-mem").unwrap();
+    queueing.check("MULTI", OK);
+    let before = asking.info("memory", "used_memory");
+    queueing.send(encode(&["PING"]).repeat(COMMANDS));
+    (0..COMMANDS).for_each(|_| queueing.expect("+QUEUED\r\n"));
+    wait_until("the room is given back", || field(&mut asking, "queueing", "qbuf-free") == Some(0));
+    let accounted = field(&mut asking, "queueing", "tot-mem").unwrap() - own;
+    let taken = asking.info("memory", "used_memory") - before;
+    assert!(
+        accounted * 10 > taken * 8 && accounted * 10 < taken * 12,
+        "{accounted} accounted, {taken} taken"
+    );
+    assert_eq!(field(&mut asking, "queueing", "multi-mem"), Some(COMMANDS as u64 * (4 + 8)));
+    queueing.check("DISCARD", OK);
+    wait_until("nothing is left", || field(&mut asking, "queueing", "tot-mem") == Some(own));
+}
