@@ -124,9 +124,15 @@ impl Dispatcher {
         of_others: usize,
     ) -> (usize, Next) {
         self.reply.proto = session.proto;
-        self.commands += requests.len() as u64;
         self.exec.begin_batch();
         self.limits.begin(&self.exec, session, &mut self.reply, waiting, of_others);
+        let (ran, next) = self.run_each(session, requests);
+        self.commands += ran as u64;
+        (ran, next)
+    }
+
+    #[inline]
+    fn run_each(&mut self, session: &mut Session, requests: &[Request<'_>]) -> (usize, Next) {
         for (at, request) in requests.iter().enumerate() {
             match self.run(session, request) {
                 Next::Go => {}

@@ -334,3 +334,16 @@ fn a_transaction_that_reports_the_system_leaves_nothing_behind() {
     let after = client.info("memory", "used_memory_rss");
     assert!(after >= before + BYTES as u64 / 2, "{before} before 40 MB more, {after} after");
 }
+
+/// A batch that is written in parts has run each of its commands once.
+#[test]
+fn commands_of_a_cycle_are_counted_once() {
+    const COMMANDS: usize = 32;
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check(&format!("SET k {}", "v".repeat(70_000)), "+OK\r\n");
+    client.send(encode(&["GET", "k"]).repeat(COMMANDS));
+    (0..COMMANDS).for_each(|_| assert!(client.read_reply().starts_with(b"$70000\r\n")));
+    let most = client.info("debug", "eventloop_cmd_per_cycle_max");
+    assert!((1..=COMMANDS as u64).contains(&most), "{most}");
+}
