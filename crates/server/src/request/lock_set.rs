@@ -15,7 +15,16 @@ pub struct LockSet {
 }
 
 impl LockSet {
+    /// Kept for the next command, of each: a command of very many keys does not leave its memory behind.
+    const KEPT_MAX: usize = 4096;
+
     pub fn clear(&mut self) {
+        if self.partitions.capacity() > Self::KEPT_MAX {
+            self.partitions = Vec::new();
+        }
+        if self.positions.capacity() > Self::KEPT_MAX {
+            self.positions = Vec::new();
+        }
         self.partitions.clear();
         self.all = false;
     }
@@ -87,4 +96,21 @@ pub fn holds_keys(held: &Held<'_>, command: &Entry, args: Args<'_>) -> bool {
     let mut positions = Vec::new();
     key_positions(command.spec, args, &mut positions).is_ok()
         && positions.iter().all(|(at, _)| held.holds(&held.keyspace().key(args.get(*at))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_large_command_is_not_kept() {
+        let mut locks = LockSet::default();
+        for (keys, is_kept) in [(100, true), (100_000, false)] {
+            (0..keys).for_each(|at| locks.add(at as u16));
+            locks.positions.extend((0..keys).map(|at| (at, KeyFlags::RO)));
+            locks.clear();
+            assert_eq!(locks.partitions.capacity() >= 100, is_kept);
+            assert_eq!(locks.positions.capacity() >= 100, is_kept);
+        }
+    }
 }
