@@ -18,6 +18,7 @@ mod growth;
 mod locks;
 mod monitor;
 mod observe;
+mod peers;
 mod persistence;
 mod process;
 mod pubsub;
