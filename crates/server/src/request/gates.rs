@@ -39,6 +39,8 @@ pub struct Asked<'a, 'b> {
     request: &'a Request<'b>,
     /// Those that are declared, and with EXEC those of its queue.
     flags: Flags,
+    /// What lay in the mailbox when it was to run first has been handed out.
+    has_heard: bool,
     /// The gate that is asked.
     gate: &'static str,
 }
@@ -86,7 +88,7 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
     let of_node = Gates::OF_TASKS.when(exec.node.tasks() != Tasks::NONE);
     let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
     let flags = flags_of(session, request);
-    let mut asked = Asked { exec, session, request, flags, gate: "" };
+    let mut asked = Asked { exec, session, request, flags, has_heard: false, gate: "" };
     for gate in GATES.iter().filter(|gate| gates.has(gate.bits)) {
         asked.gate = gate.name;
         match (gate.ask)(&mut asked) {
@@ -131,12 +133,11 @@ const fn refuse_with(text: &'static str) -> Verdict {
 /// A session that listens runs a command only when what lay in the mailbox is handed out. Behind each look one command
 /// runs, so that it gets on whatever is published meanwhile.
 fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
-    if !asked.session.is_subscriber() {
-        return Verdict::Pass;
-    }
-    let worker = asked.session.shared.worker;
     let Some(listening) = &mut asked.session.listening else { return Verdict::Pass };
-    match !std::mem::take(&mut listening.heard) && asked.exec.node.has_messages(worker) {
+    // It holds for this command, whichever gate it has waited at.
+    asked.has_heard = std::mem::take(&mut listening.heard);
+    let awaits = asked.session.is_subscriber() && !asked.has_heard;
+    match awaits && asked.exec.node.has_messages(asked.session.shared.worker) {
         true => Verdict::Park(WaitReason::Mailbox),
         false => Verdict::Pass,
     }
@@ -191,8 +192,9 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     let evicted = exec.stats.values.evicted_keys.get();
     let room = exec.make_room();
     let has_evicted = exec.stats.values.evicted_keys.get() != evicted;
-    // What it has read of that is stale before it is answered.
+    // What it has read of that is stale before it is answered. It waits once: keys may be evicted for a long time.
     if has_evicted
+        && !asked.has_heard
         && asked.session.tracking().is_some()
         && exec.node.has_messages(asked.session.shared.worker)
     {

@@ -370,3 +370,35 @@ fn redirected_invalidations_are_bounded() {
     });
     assert!(has_waited, "the worker had no message to deliver, or nothing waited for that");
 }
+
+/// A client that tracks gets the messages about keys that were evicted for its command before the reply, but does not wait
+/// until nothing is left to evict.
+#[test]
+fn a_command_waits_once_for_what_it_has_evicted() {
+    const KEYS: i64 = 5_000;
+    let arguments = [
+        "--enable-debug-command",
+        "yes",
+        "--maxmemory-policy",
+        "allkeys-random",
+        "--maxmemory-eviction-tenacity",
+        "0",
+    ];
+    let server = Server::start(&arguments);
+    let (mut tracks, mut other) = (third(&server), server.client());
+    // The cron evicts as well.
+    other.check("DEBUG PAUSE-CRON 1", OK);
+    other.check(&format!("DEBUG POPULATE {KEYS}"), OK);
+    tracks.check("CLIENT TRACKING ON BCAST", OK);
+    other.check("CONFIG SET maxmemory 1", OK);
+    tracks.send([encode(&["GET", "missing"]), encode(&["DBSIZE"])].concat());
+    let (mut pushes, mut replies) = (Vec::new(), Vec::new());
+    while replies.len() < 2 {
+        let reply = String::from_utf8(tracks.read_reply()).unwrap();
+        if reply.starts_with('>') { pushes.push(replies.len()) } else { replies.push(reply) }
+    }
+    assert_eq!(pushes.first(), Some(&0), "a message comes before the first reply");
+    assert_eq!(replies[0], "_\r\n");
+    let left: i64 = replies[1].trim_start_matches(':').trim_end().parse().unwrap();
+    assert!((1..KEYS).contains(&left), "{left} are left");
+}
