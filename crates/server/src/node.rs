@@ -23,7 +23,6 @@ use crate::observe::stats::{Stats, ThreadStats};
 use crate::persistence::Store;
 use crate::persistence::state::Persistence;
 use crate::process::debug_switches::DebugSwitches;
-use crate::process::log;
 use crate::process::shutdown::End;
 use crate::process::state::Process;
 pub use crate::process::time::unix_now;
@@ -31,8 +30,7 @@ use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::session::Session;
-use crate::session::client::ClientShared;
-use crate::session::clients::{Clients, Taken};
+use crate::session::clients::Clients;
 use crate::session::users::Users;
 use crate::upkeep::memory::Memory;
 use isotherm_resp::Args;
@@ -161,48 +159,10 @@ impl Node {
         HoldSinks { stats: &self.stats, latency: &self.latency, config: &self.config }
     }
 
-    // ---- for those who do not ask the parts yet ----
-
-    #[inline]
-    pub fn tasks(&self) -> Tasks {
-        self.mail.tasks()
-    }
-
-    #[inline]
-    pub fn auth_required(&self) -> bool {
-        self.users.auth_required()
-    }
-
-    pub fn post(&self, worker: usize, message: WorkerMessage) {
-        self.mail.post(worker, message);
-    }
-
-    pub fn has_messages(&self, worker: u16) -> bool {
-        self.mail.has_messages(worker)
-    }
-
-    pub fn has_backpressure(&self) -> bool {
-        self.mail.has_backpressure()
-    }
-
-    pub fn awaits_drain(&self, worker: u16) -> bool {
-        self.mail.awaits_drain(worker)
-    }
-
-    pub fn subtract_queued(&self, bytes: usize) {
-        self.mail.subtract_queued(bytes);
-    }
+    // ---- two parts that do not know each other ----
 
     pub fn end_pause_if_over(&self, now: UnixMs) {
         self.pause.end_if_over(&self.mail, now);
-    }
-
-    pub fn note_hold(&self, thread: usize, cause: holds::HoldCause, is_gate: bool, ticks: u64) {
-        self.hold_sinks().note(thread, cause, is_gate, ticks);
-    }
-
-    pub fn note_hold_cpu(&self, thread: usize, cause: holds::HoldCause, is_gate: bool, ns: u64) {
-        self.hold_sinks().note_cpu(thread, cause, is_gate, ns);
     }
 
     #[cold]
@@ -212,17 +172,5 @@ impl Node {
 
     pub fn note_read(&self, from: u16, tracker: Tracker, key: &[u8]) {
         self.trackers.note_read(&self.mail, &self.config, from, tracker, key);
-    }
-
-    pub fn account(&self, client: &ClientShared, taken: &Taken) {
-        self.clients.account(client, taken);
-    }
-
-    pub fn log_attack(&self, addr: &str) {
-        log::warning(format!(
-            "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Isotherm. \
-             This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Isotherm \
-             instance. Connection from {addr} aborted."
-        ));
     }
 }

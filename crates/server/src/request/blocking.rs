@@ -59,7 +59,7 @@ impl Client {
     }
 
     fn post(&self, message: WorkerMessage) {
-        self.node.post(usize::from(self.shared.worker), message);
+        self.node.mail.post(usize::from(self.shared.worker), message);
     }
 
     fn memory_bytes(&self) -> usize {

@@ -232,7 +232,7 @@ impl Dispatcher {
                 }
                 (Verdict::Park(cause), _) => return Err(Next::Park(cause)),
                 (Verdict::Attack, _) => {
-                    self.exec.node.log_attack(&session.shared.addr);
+                    refusal::log_attack(&session.shared.addr);
                     return Err(Next::Close { after_replies: false });
                 }
                 (Verdict::Pass | Verdict::Queue, _) => unreachable!("what is no command is refused"),
@@ -298,7 +298,7 @@ impl Dispatcher {
         // CLIENT KILL and PAUSE set the mark first, and then hold every partition once before their reply leaves (rule 12 of
         // ARCHITECTURE.md). So a command that had its locks before was awaited, and one that has them later sees the mark,
         // however long it waited for them.
-        if session.shared.is_asked(Attention::KILL) || exec.node.tasks().has(unless) {
+        if session.shared.is_asked(Attention::KILL) || exec.node.mail.tasks().has(unless) {
             return Ran::HeldUp;
         }
         // DEL of one key is as short as any command with one.

@@ -166,7 +166,7 @@ impl Exec {
         if self.hot.import_mode {
             return if import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
         }
-        if self.node.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
+        if self.node.mail.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
     }
 
     // ---- cold values ----

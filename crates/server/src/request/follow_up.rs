@@ -16,7 +16,7 @@ use crate::session::Session;
 #[cold]
 pub fn observe(exec: &mut Exec, session: &mut Session, command: &'static Entry, args: Args<'_>) {
     const HIDDEN: Flags = Flags::ADMIN.or(Flags::SKIP_MONITOR);
-    if exec.node.tasks().has(Tasks::MONITORED) && !command.spec.flags.has(HIDDEN) {
+    if exec.node.mail.tasks().has(Tasks::MONITORED) && !command.spec.flags.has(HIDDEN) {
         exec.node.feed_monitors(session, command.spec, args);
     }
     if command.spec.flags.has(Flags::READONLY)

@@ -85,7 +85,7 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
         Found::Command(command) => (command.gates, Gates::NONE),
         Found::WrongArity(_) | Found::UnknownSubcommand | Found::Unknown => (Gates::ALL, Gates::UNRESOLVED),
     };
-    let of_node = Gates::OF_TASKS.when(exec.node.tasks() != Tasks::NONE);
+    let of_node = Gates::OF_TASKS.when(exec.node.mail.tasks() != Tasks::NONE);
     let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
     let flags = flags_of(session, request);
     let mut asked = Asked { exec, session, request, flags, has_heard: false, gate: "" };
@@ -137,7 +137,7 @@ fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
     // It holds for this command, whichever gate it has waited at.
     asked.has_heard = std::mem::take(&mut listening.heard);
     let awaits = asked.session.is_subscriber() && !asked.has_heard;
-    match awaits && asked.exec.node.has_messages(asked.session.shared.worker) {
+    match awaits && asked.exec.node.mail.has_messages(asked.session.shared.worker) {
         true => Verdict::Park(WaitReason::Mailbox),
         false => Verdict::Pass,
     }
@@ -151,7 +151,7 @@ fn http(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn authentication(asked: &mut Asked<'_, '_>) -> Verdict {
     let is_free = asked.request.command().is_some_and(|command| command.spec.flags.has(Flags::NO_AUTH));
-    match asked.session.authenticated || is_free || !asked.exec.node.auth_required() {
+    match asked.session.authenticated || is_free || !asked.exec.node.users.auth_required() {
         true => Verdict::Pass,
         false => refuse_with(errors::NO_AUTH),
     }
@@ -196,7 +196,7 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     if has_evicted
         && !asked.has_heard
         && asked.session.tracking().is_some()
-        && exec.node.has_messages(asked.session.shared.worker)
+        && exec.node.mail.has_messages(asked.session.shared.worker)
     {
         return Verdict::Park(WaitReason::Mailbox);
     }
@@ -208,7 +208,7 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
-    let refuses = node.tasks().has(Tasks::SAVE_FAILED)
+    let refuses = node.mail.tasks().has(Tasks::SAVE_FAILED)
         && asked.flags.has(Flags::WRITE)
         && node.config.stops_writes_on_save_error()
         && !node.config.save_points().is_empty();
@@ -227,7 +227,7 @@ fn server_name(as_redis: bool) -> &'static str {
 
 fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
-    match node.tasks().has(Tasks::LOADING) {
+    match node.mail.tasks().has(Tasks::LOADING) {
         true => refuse(errors::is_loading(server_name(node.config.extended_redis_compatibility()))),
         false => Verdict::Pass,
     }
@@ -247,9 +247,9 @@ fn monitor(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
-    let tasks = asked.exec.node.tasks();
+    let tasks = asked.exec.node.mail.tasks();
     let sends_messages = asked.flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
-    match tasks.has(Tasks::BACKPRESSURE) && sends_messages && asked.exec.node.has_backpressure() {
+    match tasks.has(Tasks::BACKPRESSURE) && sends_messages && asked.exec.node.mail.has_backpressure() {
         // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
         // undelivered. Why: the memory of messages is bounded.
         true => Verdict::Park(WaitReason::Backpressure),
@@ -258,7 +258,7 @@ fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 fn pause(asked: &mut Asked<'_, '_>) -> Verdict {
-    if asked.exec.node.tasks().has(pauses_of(asked.flags)) {
+    if asked.exec.node.mail.tasks().has(pauses_of(asked.flags)) {
         let now = asked.exec.clock.now();
         if asked.exec.node.pause.is_on(now) {
             return Verdict::Park(WaitReason::Pause);

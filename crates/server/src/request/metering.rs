@@ -86,11 +86,11 @@ impl Metering {
         let several = self.node.keyspace.partition_count() > 1;
         let is_gate = held.holds_all() && (several || command.locks == Locks::All);
         if command.is_measured || ticks >= hot.long_hold_ticks {
-            self.node.note_hold(self.thread, command.index, is_gate, ticks);
+            self.node.hold_sinks().note(self.thread, command.index, is_gate, ticks);
         }
         if cfg!(debug_assertions) {
             let ns = holds::cpu_ns().saturating_sub(self.hold_cpu_from);
-            self.node.note_hold_cpu(self.thread, command.index, is_gate, ns);
+            self.node.hold_sinks().note_cpu(self.thread, command.index, is_gate, ns);
         }
     }
 

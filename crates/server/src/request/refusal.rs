@@ -25,7 +25,7 @@ pub fn refuse(
         let why = text.strip_prefix(b"ERR ").unwrap_or(text);
         reply.error(errors::exec_abort_because(why));
         // A client that monitors has seen MULTI, and sees that it is over.
-        if exec.node.tasks().has(Tasks::MONITORED) {
+        if exec.node.mail.tasks().has(Tasks::MONITORED) {
             exec.node.feed_monitors(session, command.spec, args);
         }
     } else {
@@ -56,4 +56,14 @@ pub fn protocol_error(exec: &mut Exec, session: &mut Session, reply: &mut Reply,
     // Valkey leaves it open but stops reading it. Why: such a connection is of no further use to its client.
     session.close_after_reply = true;
     log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
+}
+
+/// An HTTP request has come.
+#[cold]
+pub fn log_attack(addr: &str) {
+    log::warning(format!(
+        "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Isotherm. \
+         This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Isotherm \
+         instance. Connection from {addr} aborted."
+    ));
 }

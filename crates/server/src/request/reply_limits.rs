@@ -69,7 +69,7 @@ impl ReplyLimits {
     pub fn are_above(&self, exec: &Exec, session: &Session, reply: &Reply) -> bool {
         let unsent = (reply.len() + self.unsent_before).saturating_sub(self.of_others);
         let limit = output_limit_of(&exec.hot, session).hard_bytes;
-        let is_unauthenticated = !session.was_authenticated && exec.node.auth_required();
+        let is_unauthenticated = !session.was_authenticated && exec.node.users.auth_required();
         let is_above = limit > 0 && counted_output_bytes(unsent) >= limit
             || is_unauthenticated && exec.hot.reply_lists && unsent > 0;
         if is_above {

@@ -204,7 +204,7 @@ pub fn parse(
     dispatcher.exec.refresh();
     let unauthenticated;
     let (limits, requests_max) =
-        match connection.session.authenticated || !dispatcher.exec.node.auth_required() {
+        match connection.session.authenticated || !dispatcher.exec.node.users.auth_required() {
             true => (&dispatcher.exec.hot.limits, REQUESTS_MAX),
             // The first of them may be the AUTH that lifts the limits.
             false => {

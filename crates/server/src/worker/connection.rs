@@ -332,7 +332,7 @@ impl Connection {
             multi_bytes,
             total_bytes,
         };
-        node.account(&session.shared, &taken);
+        node.clients.account(&session.shared, &taken);
     }
 }
 

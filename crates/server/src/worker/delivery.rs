@@ -43,7 +43,7 @@ impl Inner {
             let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
             self.send_to_subscribers(Kind::Pattern, pattern, message, &parts);
         }
-        self.node.subtract_queued(message.bytes());
+        self.node.mail.subtract_queued(message.bytes());
         self.write_said_if_much();
     }
 
@@ -67,7 +67,7 @@ impl Inner {
                 self.say_to(token, line);
             }
         }
-        self.node.subtract_queued(line.len());
+        self.node.mail.subtract_queued(line.len());
         self.write_said_if_much();
     }
 

@@ -33,7 +33,7 @@ impl Inner {
                 self.invalidate(token, &body);
             }
         }
-        self.node.subtract_queued(stale_bytes(key));
+        self.node.mail.subtract_queued(stale_bytes(key));
         self.write_said_if_much();
     }
 
@@ -59,7 +59,7 @@ impl Inner {
                 }
             }
         }
-        self.node.subtract_queued(changes_bytes(changes));
+        self.node.mail.subtract_queued(changes_bytes(changes));
         self.write_said_if_much();
     }
 

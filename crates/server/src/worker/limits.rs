@@ -34,7 +34,7 @@ impl Inner {
         let session = &connection.session;
         let queued = session.multi.as_ref().map_or(0, |multi| multi.bytes);
         let bytes = connection.input.len() - connection.input_done + queued;
-        let unauthenticated = !session.authenticated && self.node.auth_required();
+        let unauthenticated = !session.authenticated && self.node.users.auth_required();
         if bytes > self.dispatcher.exec.hot.query_bytes_max
             || unauthenticated && bytes > UNAUTHENTICATED_BYTES_MAX
         {
@@ -56,7 +56,7 @@ impl Inner {
         outbox.soft_since = soft_since;
         let patience = Duration::from_secs(limit.soft_seconds);
         let for_too_long = soft_since.is_some_and(|since| since.elapsed() > patience);
-        let unauthenticated = !connection.session.was_authenticated && self.node.auth_required();
+        let unauthenticated = !connection.session.was_authenticated && self.node.users.auth_required();
         if above(limit.hard_bytes)
             || for_too_long
             || unauthenticated && bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX as u64

@@ -213,7 +213,7 @@ impl Inner {
         });
         shared.token.store(token, Ordering::Release);
         self.node.clients.add(&shared, OWN_BYTES);
-        let session = Session::new(shared, !self.node.auth_required());
+        let session = Session::new(shared, !self.node.users.auth_required());
         self.connections[token] = Some(Box::new(Connection::new(stream, session)));
         token
     }

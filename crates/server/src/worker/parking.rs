@@ -217,7 +217,7 @@ impl Inner {
                 connection.leave_pause();
             }
             // It may be over since the command was refused, and then no notice of that comes any more.
-            Parked::Backpressure(_) if !self.node.awaits_drain(self.number) => {
+            Parked::Backpressure(_) if !self.node.mail.awaits_drain(self.number) => {
                 self.parking.start(Line::Backpressure);
             }
             Parked::Key => self.note_deadline(connection),
@@ -282,7 +282,10 @@ impl Inner {
                 return;
             }
             // Those before have published that much: to try the rest would be useless.
-            if line == Line::Backpressure && self.node.has_backpressure() && self.node.awaits_drain(worker) {
+            if line == Line::Backpressure
+                && self.node.mail.has_backpressure()
+                && self.node.mail.awaits_drain(worker)
+            {
                 return self.parking.stop(line);
             }
             let Some(token) = self.parking.next(line) else { return };

@@ -163,7 +163,7 @@ fn fetches(call: &mut AdminCall<'_>) {
 fn fetch(call: &mut AdminCall<'_>) {
     let finished = call.node.cold.finish();
     call.reply.integer(finished.len() as i64);
-    finished.into_iter().for_each(|(worker, message)| call.node.post(usize::from(worker), message));
+    finished.into_iter().for_each(|(worker, message)| call.node.mail.post(usize::from(worker), message));
 }
 
 // ---- the clock and the cron ----
