@@ -40,8 +40,9 @@ pub struct Cut {
 
 /// Takes the cut. Everything is held afterwards. `None` if another snapshot is under way.
 pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Option<Cut> {
-    let snapshot = held.snapshot()?;
+    // The time that the locks were waited for is in it too: some were held already.
     let from = Instant::now();
+    let snapshot = held.snapshot()?;
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut effects = NoEffects;
     let mut txn = Txn::new(held, conditions, &mut effects);
