@@ -5,7 +5,7 @@ use super::push::push_event;
 use crate::spec::*;
 use crate::wait::Wait;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EditError, End, EventClass, Type};
+use isotherm_keyspace::{End, EventClass, Type};
 use isotherm_resp::errors;
 
 pub const LMOVE: Command<Handler> = Command::new(
@@ -171,13 +171,12 @@ fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> 
     let limits = &call.settings.limits;
     let element = if source.bytes == target.bytes {
         let moved = call.txn.edit_list(call.db, &source, limits, |list| {
-            let element = take_one(list, from)?;
-            list.push(to, std::iter::once(&element[..]))?;
-            Ok::<_, EditError>(element)
+            let element = list.end(from).expect("a list that is there has elements").to_vec();
+            list.rotate(from, to).map(|()| element)
         });
-        match moved.and_then(|edited| edited.result) {
-            Ok(element) => element,
-            Err(_) => return Some(call.out_of_memory()),
+        match moved.map(|edited| edited.result) {
+            Ok(Ok(element)) => element,
+            _ => return Some(call.out_of_memory()),
         }
     } else {
         // It is pushed before it is taken: pushing may find no memory.

@@ -1,7 +1,7 @@
 //! Entries come and go one by one, and what is known of them: XADD XDEL XSETID XLEN.
 
 use super::id::parse_strict;
-use super::trim::{Options, log_words};
+use super::trim::{Options, Trimming, log_words};
 use super::{Found, kind_of};
 use crate::call::is_word;
 use crate::spec::*;
@@ -93,19 +93,19 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
         let id = next_id(stream, options.id, now)?;
         stream.add(id, &fields)?;
-        let trimmed = match &options.trimming {
-            Some(trimming) => trimming.run(stream).map_err(|_| NotAdded::Full)?,
-            None => 0,
-        };
-        let text = options.trimming.map(|trimming| trimming.logged(stream.len(), stream.first_of_blocks()));
-        Ok((id, trimmed, text))
+        let Some(trimming) = options.trimming else { return Ok((id, 0, None)) };
+        let trimmed = trimming.run(stream);
+        // Without memory to trim there is the entry all the same, and the log gets what is there.
+        let is_exact = trimming.whole || trimmed.is_err();
+        let text = trimming.logged(stream.len(), stream.first_of_blocks());
+        Ok((id, trimmed.unwrap_or(0), Some((Trimming { whole: is_exact, ..trimming }, text))))
     });
     let result = match edited {
         Ok(edited) => edited.result,
         Err(EditError::WrongType) => return call.fail(errors::WRONG_TYPE),
         Err(EditError::Full) => return call.out_of_memory(),
     };
-    let (id, trimmed, text) = match result {
+    let (id, trimmed, trimming) = match result {
         Ok(added) => added,
         Err(NotAdded::Exhausted) => {
             return call.fail("ERR The stream has exhausted the last possible ID, unable to add more items");
@@ -123,7 +123,7 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     let id_text = id.to_text();
     call.reply.bulk(&id_text);
     let open_id = !matches!(options.id, Some((_, Some(_))));
-    let trimming = options.trimming.as_ref().zip(text.as_deref());
+    let trimming = trimming.as_ref().map(|(trimming, text)| (trimming, &text[..]));
     call.record_words(|words| {
         log_words(args, open_id.then_some((options.id_at, &id_text[..])), trimming, words)
     });
@@ -184,19 +184,25 @@ fn xdel(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
-        let mut deleted = 0;
-        for id in ids {
-            if stream.delete(id)? {
+        let (mut deleted, mut tried) = (0, 0);
+        for &id in &ids {
+            let Ok(is_deleted) = stream.delete(id) else { break };
+            if is_deleted {
                 let state = stream.state_mut();
                 state.max_deleted_id = state.max_deleted_id.max(id);
                 deleted += 1;
             }
+            tried += 1;
         }
-        Ok::<u64, EditError>(deleted)
+        (deleted, tried)
     });
-    let Ok(deleted) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
+    let Ok((deleted, tried)) = edited.map(|edited| edited.result) else { return call.out_of_memory() };
     if deleted > 0 {
         call.wrote(EventClass::Stream, "xdel", &key, deleted);
+    }
+    if tried < ids.len() {
+        call.record_first(2 + tried);
+        return call.out_of_memory();
     }
     call.reply.integer(deleted as i64);
     Outcome::Done

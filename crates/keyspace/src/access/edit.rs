@@ -7,9 +7,11 @@ use crate::layout::directory;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan};
 use crate::layout::key::{Key, blob_head, slot_of_blob_head, tag_of};
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue, stride_of};
+use crate::layout::packed::PackedBuf;
 use crate::layout::record::page_index;
 use crate::tables::location::Location;
 use crate::values::collection::{EditBody, EditError, Edited, Editing, Limits};
+use crate::values::list::pack_again;
 use crate::values::object::Root;
 use crate::values::store::Store;
 use isotherm_stdx::{Steps, UnixMs};
@@ -23,6 +25,7 @@ struct Left<R> {
     changed: bool,
     /// The object that it was before.
     object: Option<u32>,
+    has_shrunk: bool,
 }
 
 /// What an edit is of, and what holds for it.
@@ -45,7 +48,10 @@ impl Partition {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let found = location.filter(|location| location.spot.is_some());
-        let left = run_edit(&mut self.store, found, key, form, limits, now, work)?;
+        let mut left = run_edit(&mut self.store, found, key, form, limits, now, work)?;
+        if left.has_shrunk && self.pack_again(db, location, key, &mut left, now) {
+            return Ok(Edited { result: left.result, changed: true, created: false, emptied: false });
+        }
         let existed = found.is_some();
         let mut edited =
             Edited { result: left.result, changed: left.changed, created: false, emptied: false };
@@ -103,13 +109,47 @@ impl Partition {
         Ok(edited)
     }
 
+    /// Puts the elements of an object that has become small into the entry that names it; the object goes by way of it.
+    /// False if the entry is still to be stored: there is none yet, or no memory, and the object stays.
+    #[cold]
+    fn pack_again<R>(
+        &mut self,
+        db: Db,
+        location: Option<Location>,
+        key: &Key<'_>,
+        left: &mut Left<R>,
+        now: UnixMs,
+    ) -> bool {
+        let mut buf = std::mem::take(&mut self.store.scratch);
+        let old = std::mem::replace(&mut left.body, EditBody::Packed(PackedBuf::default()));
+        let EditBody::Object(number, mut root) = old else { unreachable!("what has shrunk is an object") };
+        if !pack_again(&root.body, &self.store, &mut buf) {
+            (self.store.scratch, left.body) = (buf, EditBody::Object(number, root));
+            return false;
+        }
+        if left.object != Some(number) {
+            // Made by this very change: no entry names it yet.
+            while !root.body.structure_mut().free_step(&mut self.store, usize::MAX) {}
+            self.store.objects.give_back(number);
+            left.body = EditBody::Packed(buf);
+            return false;
+        }
+        self.store.objects.put(number, root);
+        let is_stored = self.put_packed(db, location, key, left.form, &buf, now).is_ok();
+        self.store.scratch = buf;
+        if !is_stored {
+            left.body = EditBody::Object(number, self.store.objects.take(number));
+        }
+        is_stored
+    }
+
     fn put_packed(
         &mut self,
         db: Db,
         location: Option<Location>,
         key: &Key<'_>,
         form: Form,
-        buf: &crate::layout::packed::PackedBuf,
+        buf: &PackedBuf,
         now: UnixMs,
     ) -> Result<(), Full> {
         let mut bytes = std::mem::take(&mut self.store.scratch_bytes);
@@ -339,10 +379,11 @@ fn run_edit<R>(
     };
     let home = blob_head(key);
     let absent = found.is_none();
-    let mut editing = Editing { store, limits, now, form, body, changed: false, absent, home };
+    let mut editing =
+        Editing { store, limits, now, form, body, changed: false, absent, home, has_shrunk: false };
     let result = work(&mut editing);
-    let Editing { form, body, changed, .. } = editing;
-    Ok(Left { result, form, body, changed, object })
+    let Editing { form, body, changed, has_shrunk, .. } = editing;
+    Ok(Left { result, form, body, changed, object, has_shrunk })
 }
 
 impl Held<'_> {

@@ -85,7 +85,7 @@ impl std::fmt::Debug for Stored<'_> {
 pub enum EditError {
     /// The key holds something of another type.
     WrongType,
-    /// No memory for what was to be stored: a packed collection is as it was before.
+    /// No memory for what was to be stored: the collection is as it was before.
     Full,
 }
 
@@ -122,6 +122,8 @@ pub(crate) struct Editing<'e> {
     pub absent: bool,
     /// The hash and slot of the key: an object's home.
     pub home: u64,
+    /// It has become so small that it may be packed again: that is tried when the change is done.
+    pub has_shrunk: bool,
 }
 
 pub(crate) enum EditBody {
@@ -169,5 +171,19 @@ impl Editing<'_> {
             self.store.scratch = buf;
         }
         Ok(())
+    }
+
+    /// An object that this change has made of nothing, and that got no element, goes again.
+    #[cold]
+    pub fn demote(&mut self) {
+        let mut buf = std::mem::take(&mut self.store.scratch);
+        buf.clear(1);
+        let EditBody::Object(number, mut root) = std::mem::replace(&mut self.body, EditBody::Packed(buf))
+        else {
+            unreachable!("it was made an object")
+        };
+        debug_assert_eq!(root.references, 0);
+        while !root.body.structure_mut().free_step(self.store, usize::MAX) {}
+        self.store.objects.give_back(number);
     }
 }

@@ -72,7 +72,7 @@ impl List {
         } else if !appends && need <= REWRITTEN_BYTES_MAX {
             let index = if end == End::Front { 0 } else { usize::from(count) };
             let draft = draft_with(view, index, 0, Some(coded));
-            self.replace_block(room, at, draft)?;
+            self.replace_block(room, at, &draft)?;
             return Ok(true);
         } else {
             return Ok(false);
@@ -225,7 +225,9 @@ impl List {
                 go -= 1;
             }
         }
-        self.replace_block(room, at, draft)?;
+        if self.replace_block(room, at, &draft).is_err() {
+            self.rewrite_block(room, at, node, &draft);
+        }
         Ok(gone)
     }
 
@@ -358,10 +360,23 @@ impl List {
             Ok(()) => self.put_pieces(room, at, &pieces),
             Err(full) => {
                 pieces.into_iter().for_each(|piece| self.free_piece(room, piece));
-                return Err(full);
+                let (Piece::Block { node, .. }, None) = (*self.chain.get(at), new) else { return Err(full) };
+                let draft = draft_with(self.block(room.reading(), node), index, old, None);
+                self.rewrite_block(room, at, node, &draft);
             }
         }
         Ok(())
+    }
+
+    /// Writes what is left of the elements of a block over all of them: without memory for a smaller block it stays.
+    #[cold]
+    fn rewrite_block(&mut self, room: &mut Room<'_>, at: At, node: NodeId, draft: &Draft) {
+        self.before_change(room, node);
+        draft.write(self.block_mut(room, node));
+        let view = self.block(room.reading(), node);
+        let bytes: u64 = view.cells().map(|cell| entry_bytes(view.element(cell))).sum();
+        let old = *self.chain.get(at);
+        self.count_in(at, draft.len() as i32 - old.count() as i32, bytes as i64 - old.listpack() as i64);
     }
 
     /// What a splice puts in the place of a piece. A large element that stays is not among it.
@@ -447,11 +462,14 @@ impl List {
     }
 
     /// Puts a block of these elements in the place of the one at `at`: none if there are none.
-    fn replace_block(&mut self, room: &mut Room<'_>, at: At, draft: Draft) -> Result<(), Full> {
+    fn replace_block(&mut self, room: &mut Room<'_>, at: At, draft: &Draft) -> Result<(), Full> {
         let mut pieces = Vec::new();
-        self.new_blocks(room, &draft, &mut pieces)?;
-        self.put_pieces(room, at, &pieces);
-        Ok(())
+        let made = self.new_blocks(room, draft, &mut pieces);
+        match made {
+            Ok(()) => self.put_pieces(room, at, &pieces),
+            Err(_) => pieces.into_iter().for_each(|piece| self.free_piece(room, piece)),
+        }
+        made
     }
 
     /// Joins a block that has become small with a neighbour, if that has room.

@@ -35,6 +35,7 @@ use block::Block;
 use isotherm_arena::Handle;
 
 pub use iter::Iter;
+pub(crate) use view::pack_again;
 pub use view::{Elements, ListEdit, ListView};
 
 /// One end of a list.

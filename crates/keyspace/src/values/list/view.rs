@@ -315,6 +315,28 @@ impl ListEdit<'_, '_> {
         }
     }
 
+    /// Moves the element at one end to an end. What can fail comes before the first change.
+    pub fn rotate(&mut self, from: End, to: End) -> Result<(), Full> {
+        let last = self.len().checked_sub(1).expect("a list that is there has elements");
+        let at = |end: End, last: u64| if end == End::Front { 0 } else { last };
+        let element = self.end(from).expect("it has elements").to_vec();
+        let element = Element::of(&element);
+        if let Some(buf) = self.editing.buf() {
+            buf.remove(at(from, last) as usize, 1);
+            buf.insert(at(to, last) as usize, element);
+        } else {
+            self.with_blocks(|list, room| {
+                list.push(room, to, element)?;
+                list.remove(room, at(from, last + 1), 1)
+            })?;
+        }
+        self.editing.changed = true;
+        // As far as the limits have changed since. Without memory for blocks it stays packed.
+        let _ = self.before_growth(std::iter::empty());
+        self.after_shrinking();
+        Ok(())
+    }
+
     /// Elements have left: the list may become a "listpack" again, and packed.
     fn after_shrinking(&mut self) {
         let limit = Limit::of(self.editing.limits.list_max_listpack_size);
@@ -324,26 +346,23 @@ impl ListEdit<'_, '_> {
         // into half of the limit; in Valkey it also depends on how many quicklist nodes are left. Why: there are no
         // quicklist nodes.
         list.quick &= !limit.half().allows(list.listpack_bytes(), list.len());
-        if !list.quick && list.listpack_bytes() <= PACKED_AGAIN_BYTES && !list.is_empty() {
-            self.pack();
-        }
+        self.editing.has_shrunk = is_packed_again(list);
     }
+}
 
-    /// The blocks go, by way of the entry that no longer names them.
-    fn pack(&mut self) {
-        let mut buf = std::mem::take(&mut self.editing.store.scratch);
+fn is_packed_again(list: &List) -> bool {
+    !list.quick && list.listpack_bytes() <= PACKED_AGAIN_BYTES && !list.is_empty()
+}
+
+/// Fills `buf` with the elements of a list of blocks, if it is small enough to be packed again.
+pub(crate) fn pack_again(object: &Object, store: &Store, buf: &mut PackedBuf) -> bool {
+    let Object::List(list) = object else { return false };
+    let is_small = is_packed_again(list);
+    if is_small {
         buf.clear(1);
-        self.iter(0, End::Front).for_each(|element| buf.push(element));
-        let old = std::mem::replace(&mut self.editing.body, EditBody::Packed(buf));
-        let EditBody::Object(number, mut root) = old else { return };
-        if root.references > 0 {
-            self.editing.store.objects.put(number, root);
-        } else {
-            // Made by this very change: no entry has named it yet.
-            while !root.body.structure_mut().free_step(self.editing.store, usize::MAX) {}
-            self.editing.store.objects.give_back(number);
-        }
+        list.iter(reading(store), 0, End::Front).for_each(|element| buf.push(element));
     }
+    is_small
 }
 
 fn remove_equal_packed(buf: &mut PackedBuf, from: End, count: u64, element: Element<'_>) -> u64 {

@@ -253,6 +253,11 @@ impl Stream {
             gone += live;
             next = self.chain.next(at);
         }
+        if let Some(at) = next.filter(|&at| !stopped && !whole && self.chain.get(at).large) {
+            // It may be shared: without memory for a copy nothing is trimmed.
+            self.before_change(room, *self.chain.get(at));
+            self.bytes_mut(room, at)?;
+        }
         if let Some(first) = self.chain.first().filter(|&first| next != Some(first)) {
             let cut = self.chain.remove_range(first, next);
             self.debris.append(cut);

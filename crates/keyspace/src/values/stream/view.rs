@@ -154,11 +154,19 @@ impl StreamEdit<'_, '_> {
 
     /// Puts an entry behind all others: names and values in turns.
     pub fn add(&mut self, id: StreamId, fields: &[&[u8]]) -> Result<(), Full> {
+        let (was_absent, was_changed) = (self.is_absent(), self.editing.changed);
         self.create()?;
-        self.editing.changed = true;
         let limits = self.editing.limits;
         let (stream, mut room) = self.parts();
-        stream.add(&mut room, id, fields, limits.stream_node_max_bytes, limits.stream_node_max_entries)
+        let added =
+            stream.add(&mut room, id, fields, limits.stream_node_max_bytes, limits.stream_node_max_entries);
+        if added.is_err() && was_absent {
+            self.editing.demote();
+            self.editing.changed = was_changed;
+        } else {
+            self.editing.changed |= added.is_ok();
+        }
+        added
     }
 
     /// Puts a block of entries behind all others.
