@@ -136,6 +136,8 @@ impl AddOptions {
 struct Done {
     added: u64,
     updated: u64,
+    /// Members that were looked at: memory may have ended behind them.
+    tried: usize,
     /// The score of the last member that was not passed over.
     score: Option<f64>,
     not_a_number: bool,
@@ -190,7 +192,9 @@ pub(crate) fn add_members(
         // Of an increment that ends in an error nothing is counted.
         call.wrote(EventClass::Zset, name, &key, if done.not_a_number { 0 } else { changes });
         if stride == 3 && !done.not_a_number {
-            record_scores(call, options, scores, stride);
+            record_scores(call, options, &scores[..done.tried], stride);
+        } else if full {
+            call.record_first(options.members_at + done.tried * stride);
         }
     }
     if full { call.out_of_memory() } else { reply(call, options, &done) }
@@ -221,6 +225,7 @@ fn add_each<'m, M: Iterator<Item = &'m [u8]>>(
             done.not_a_number = true;
             break;
         }
+        done.tried += 1;
         done.added += u64::from(updated.is_added());
         done.updated += u64::from(updated.is_changed());
         done.score = if passed_over { None } else { updated.new };
