@@ -301,15 +301,51 @@ pub const HDEL: Command<Handler> = Command::new(
 
 fn hdel(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, args) = (call.key(1), call.args);
+    let is_logged = call.records.is_wanted();
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
-        Ok(args.from(2).iter().filter(|field| edit.remove(field, false)).count())
+        let mut deleted = Deleted::begin(is_logged, edit);
+        args.from(2).iter().for_each(|field| deleted.remove(edit, field));
+        Ok(deleted)
     });
     let deleted = or_fail!(call, finished(edited));
-    call.reply.integer(deleted as i64);
-    if deleted > 0 {
-        call.wrote(EventClass::Hash, "hdel", &key, deleted as u64);
-    }
+    call.reply.integer(deleted.count as i64);
+    deleted.report(call, &key);
     done()
+}
+
+/// Fields that HDEL and HGETDEL have removed.
+struct Deleted<'a> {
+    count: u64,
+    /// Which ones, where the log has to name them: a hash may have others that are past their time, and those stay.
+    fields: Option<Vec<&'a [u8]>>,
+}
+
+impl<'a> Deleted<'a> {
+    fn begin(is_logged: bool, edit: &HashEdit<'_, '_>) -> Deleted<'a> {
+        Deleted { count: 0, fields: (is_logged && edit.has_volatile()).then(Vec::new) }
+    }
+
+    fn remove(&mut self, edit: &mut HashEdit<'_, '_>, field: &'a [u8]) {
+        if edit.remove(field, false) {
+            self.count += 1;
+            if let Some(fields) = &mut self.fields {
+                fields.push(field);
+            }
+        }
+    }
+
+    fn report(self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) {
+        if self.count == 0 {
+            return;
+        }
+        call.wrote(EventClass::Hash, "hdel", key, self.count);
+        if let Some(fields) = &self.fields {
+            call.record_words(|words| {
+                words.extend([b"HDEL", key.bytes]);
+                words.extend(fields);
+            });
+        }
+    }
 }
 
 pub const HGETDEL: Command<Handler> = Command::new(
@@ -335,17 +371,17 @@ fn hgetdel(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::SYNTAX);
     }
     let first = or_fail!(call, fields_at(args, 3, 1, NUM_FIELDS));
-    let mark = call.reply.len();
+    let (mark, is_logged) = (call.reply.len(), call.records.is_wanted());
     call.reply.array(args.len() - first);
     let reply = &mut *call.reply;
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
-        let mut deleted = 0;
+        let mut deleted = Deleted::begin(is_logged, edit);
         for field in args.from(first).iter() {
             match edit.get(field) {
                 Some((value, _)) => reply_element(reply, value),
                 None => reply.null(),
             }
-            deleted += u64::from(edit.remove(field, false));
+            deleted.remove(edit, field);
         }
         Ok(deleted)
     });
@@ -356,8 +392,6 @@ fn hgetdel(call: &mut Call<'_, '_, '_>) -> Outcome {
             return call.fail(error);
         }
     };
-    if deleted > 0 {
-        call.wrote(EventClass::Hash, "hdel", &key, deleted);
-    }
+    deleted.report(call, &key);
     done()
 }

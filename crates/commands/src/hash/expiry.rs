@@ -86,9 +86,10 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
     let moment = or_fail!(call, form.moment(args.get(2), call.txn.now()));
     let (key, over) = (call.key(1), call.is_over(moment));
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
-        let mut results = Vec::with_capacity(args.len() - first);
+        let (mut results, mut meets_hidden) = (Vec::with_capacity(args.len() - first), false);
         for field in args.from(first).iter() {
             let Some((_, old)) = edit.get(field) else {
+                meets_hidden |= edit.is_hidden(field);
                 results.push(NOT_THERE);
                 continue;
             };
@@ -103,9 +104,9 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
                 break;
             });
         }
-        Ok(results)
+        Ok((results, meets_hidden))
     });
-    let results = or_fail!(call, finished(edited));
+    let (results, meets_hidden) = or_fail!(call, finished(edited));
     if results.len() < args.len() - first {
         _ = call.out_of_memory();
     } else {
@@ -122,19 +123,27 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
         });
         call.wrote(EventClass::Hash, "hexpired", &key, set + expired);
     } else if set > 0 {
-        let mut room = [0; I64_BYTES_MAX];
+        let (mut room, mut count) = ([0; I64_BYTES_MAX], [0; I64_BYTES_MAX]);
         let number = write_i64(moment.get(), &mut room);
-        let (mut count, tried) = ([0; I64_BYTES_MAX], results.len());
-        let count = write_i64(tried as i64, &mut count);
+        let named = if meets_hidden { set as usize } else { results.len() };
+        let count = write_i64(named as i64, &mut count);
         call.record_words(|words| {
             words.extend([b"HPEXPIREAT", args.get(1), number]);
             words.extend(args.from(3).iter().take(first - 4));
             words.push(count);
-            words.extend(args.from(first).iter().take(tried));
+            match meets_hidden {
+                true => words.extend(fields_set(args.from(first), &results)),
+                false => words.extend(args.from(first).iter().take(named)),
+            }
         });
         call.wrote(EventClass::Hash, "hexpire", &key, set);
     }
     done()
+}
+
+/// What the log names where other fields are there and past their time: such a field is not to live again.
+fn fields_set<'a>(fields: Args<'a>, results: &[i64]) -> impl Iterator<Item = &'a [u8]> {
+    fields.iter().zip(results).filter(|(_, result)| **result == SET).map(|(field, _)| field)
 }
 
 pub const HEXPIRE: Command<Handler> = Command::new(
@@ -270,25 +279,39 @@ fn hpersist(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let first = or_fail!(call, fields_at(args, 3, 1, NUM_FIELDS));
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
-        let mut results = Vec::with_capacity(args.len() - first);
+        let (mut results, mut meets_hidden) = (Vec::with_capacity(args.len() - first), false);
         for field in args.from(first).iter() {
             results.push(match edit.get(field).map(|(_, expiry)| expiry) {
-                None => NOT_THERE,
-                Some(None) => NO_TIME,
-                Some(Some(_)) => {
-                    edit.set_expiry(field, None)?;
-                    SET
+                None => {
+                    meets_hidden |= edit.is_hidden(field);
+                    NOT_THERE
                 }
+                Some(None) => NO_TIME,
+                Some(Some(_)) if edit.set_expiry(field, None).is_ok() => SET,
+                Some(Some(_)) => break,
             });
         }
-        Ok(results)
+        Ok((results, meets_hidden))
     });
-    let results = or_fail!(call, finished(edited));
-    call.reply.array(results.len());
-    results.iter().for_each(|result| call.reply.integer(*result));
-    let changes = results.iter().filter(|result| **result == SET).count() as u64;
+    let (results, meets_hidden) = or_fail!(call, finished(edited));
+    let is_cut_short = results.len() < args.len() - first;
+    if is_cut_short {
+        _ = call.out_of_memory();
+    } else {
+        call.reply.array(results.len());
+        results.iter().for_each(|result| call.reply.integer(*result));
+    }
+    let changes = results.iter().filter(|result| **result == SET).count();
     if changes > 0 {
-        call.wrote(EventClass::Hash, "hpersist", &key, changes);
+        call.wrote(EventClass::Hash, "hpersist", &key, changes as u64);
+        if meets_hidden || is_cut_short {
+            let mut count = [0; I64_BYTES_MAX];
+            let count = write_i64(changes as i64, &mut count);
+            call.record_words(|words| {
+                words.extend([b"HPERSIST", args.get(1), b"FIELDS", count]);
+                words.extend(fields_set(args.from(first), &results));
+            });
+        }
     }
     done()
 }

@@ -235,6 +235,17 @@ impl HashEdit<'_, '_> {
         }
     }
 
+    /// Whether a field is there that is not visible.
+    pub fn is_hidden(&self, field: &[u8]) -> bool {
+        match &self.editing.body {
+            EditBody::Packed(_) => false,
+            EditBody::Object(_, root) => {
+                let found = fields_of(root).get(self.editing.store, field);
+                found.is_some_and(|found| !is_visible(&found, self.editing.now))
+            }
+        }
+    }
+
     /// Before several fields are stored: too many of them, or too long ones, end the compact encoding at once.
     pub fn expect(&mut self, fields: usize, longest_bytes: usize) -> Result<(), Full> {
         let limits = self.editing.limits;

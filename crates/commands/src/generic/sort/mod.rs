@@ -300,10 +300,33 @@ fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_
         let edited =
             call.txn.edit_list(call.db, &target, &call.settings.limits, |list| list.push(End::Back, texts));
         if !edited.is_ok_and(|edited| edited.result.is_ok()) {
+            // Half a result is none.
+            call.txn.remove(call.db, &target);
+            if existed {
+                call.wrote(EventClass::Generic, "del", &target, 1);
+                call.record(&[b"DEL", target.bytes]);
+            }
             return call.out_of_memory();
         }
         call.wrote(EventClass::List, "sortstore", &target, values.len() as u64);
     }
+    if options.reads_fields() {
+        record_result(call, &target, existed, &values);
+    }
     call.reply.integer(values.len() as i64);
     Outcome::Done
+}
+
+/// Where fields decide, the log gets the list that they made: one that is past its time is seen elsewhere.
+fn record_result(call: &mut Call<'_, '_, '_>, target: &Key<'_>, existed: bool, values: &[Vec<u8>]) {
+    call.records.replace_request();
+    if existed {
+        call.record(&[b"DEL", target.bytes]);
+    }
+    if !values.is_empty() {
+        call.record_words(|words| {
+            words.extend([b"RPUSH", target.bytes]);
+            words.extend(values.iter().map(Vec::as_slice));
+        });
+    }
 }

@@ -21,6 +21,12 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
+    /// Whether a pattern names a field of hashes.
+    pub fn reads_fields(&self) -> bool {
+        let names_field = |pattern: &&[u8]| pattern.windows(2).any(|pair| pair == b"->");
+        self.by.iter().chain(&self.gets).any(names_field)
+    }
+
     pub fn read(args: Args<'a>, may_store: bool) -> Result<Options<'a>, &'static str> {
         let mut options = Options {
             descending: false,
