@@ -13,4 +13,5 @@ mod modes;
 mod needs;
 mod random;
 mod replay;
+mod replay_full;
 mod transcripts;

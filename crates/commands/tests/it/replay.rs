@@ -23,25 +23,27 @@ use isotherm_keyspace::{
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use isotherm_stdx::Prng;
+use isotherm_stdx::crc64::crc64;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// What one entry of the log says, and in which database.
-type Entry = (Db, ArgsBuf);
+pub type Entry = (Db, ArgsBuf);
 
-const START_MS: i64 = 1_750_000_000_000;
-const DATABASES: u16 = 4;
+pub const START_MS: i64 = 1_750_000_000_000;
+pub const DATABASES: u16 = 4;
+pub const SPACE_BYTES: u64 = 512 << 20;
 
 /// What the threads share.
-struct World {
-    keyspace: Keyspace,
-    now_ms: AtomicI64,
-    log: Mutex<Vec<Entry>>,
+pub struct World {
+    pub keyspace: Keyspace,
+    pub now_ms: AtomicI64,
+    pub log: Mutex<Vec<Entry>>,
 }
 
 /// What one frame adds to the log.
 #[derive(Default)]
-struct Frame {
+pub struct Frame {
     entries: Vec<Entry>,
 }
 
@@ -52,9 +54,15 @@ impl Frame {
 }
 
 /// A sink that has a log behind it: what leaves by itself is an entry of the frame.
-struct Sink<'w> {
+pub struct Sink<'w> {
     frame: Frame,
     log: &'w Mutex<Vec<Entry>>,
+}
+
+impl Sink<'_> {
+    pub fn new(log: &Mutex<Vec<Entry>>) -> Sink<'_> {
+        Sink { frame: Frame::default(), log }
+    }
 }
 
 impl EffectSink for Sink<'_> {
@@ -83,12 +91,12 @@ impl EffectSink for Sink<'_> {
 }
 
 impl World {
-    fn new(partitions: usize) -> World {
+    pub fn new(partitions: usize, reserve_bytes: u64) -> World {
         let config = Config {
             partitions,
             arenas: 1,
             databases: DATABASES,
-            reserve_bytes: 512 << 20,
+            reserve_bytes,
             hash_secret: *b"0123456789abcdef",
             class_bytes: |bytes| bytes,
         };
@@ -97,7 +105,7 @@ impl World {
     }
 
     /// Runs commands as one frame, and returns their replies. `Want::All` where one of them says so.
-    fn run(
+    pub fn run(
         &self,
         held: &mut Held<'_>,
         sink: &mut Sink<'_>,
@@ -135,8 +143,7 @@ impl World {
     /// One thread's share of the work.
     fn work(&self, seed: u64, frames: u64) {
         let (mut prng, grammar) = (Prng::new(seed), grammar());
-        let (mut held, mut sink) =
-            (Held::new(&self.keyspace), Sink { frame: Frame::default(), log: &self.log });
+        let (mut held, mut sink) = (Held::new(&self.keyspace), Sink::new(&self.log));
         let mut theme = grammar.theme(&mut prng);
         let vocabulary = Vocabulary::new(START_MS);
         for number in 0..frames {
@@ -160,7 +167,7 @@ impl World {
     }
 
     /// Time passes; a step of expiry, and now and then a key is evicted.
-    fn upkeep(&self, sink: &mut Sink<'_>, prng: &mut Prng) {
+    pub fn upkeep(&self, sink: &mut Sink<'_>, prng: &mut Prng) {
         let passed = if prng.one_in(30) { 20_000 } else { prng.below(200) as i64 };
         let now = UnixMs(self.now_ms.fetch_add(passed, Ordering::Relaxed));
         let partition = prng.below(self.keyspace.partition_count() as u64) as u16;
@@ -208,7 +215,7 @@ fn run_one(
     reply
 }
 
-fn grammar() -> Grammar {
+pub fn grammar() -> Grammar {
     const GROUPS: [&str; 13] = [
         "string",
         "bitmap",
@@ -227,52 +234,68 @@ fn grammar() -> Grammar {
     Grammar::of_groups(&GROUPS.map(String::from)).expect("the groups of the grammar")
 }
 
-fn is_data_command(args: Args<'_>) -> bool {
+pub fn is_data_command(args: Args<'_>) -> bool {
     common::find(args).is_some_and(|(command, _)| command.handler.is_some())
 }
 
 /// Everything that the keyspace holds, expired keys included, in a form that does not depend on how it is stored.
-fn digest(world: &World) -> Vec<String> {
-    let mut prng = Prng::new(1);
-    let log = Mutex::default();
-    let mut sink = Sink { frame: Frame::default(), log: &log };
-    let mut held = Held::new(&world.keyspace);
-    let mut ask = |db: Db, words: &[&[u8]]| {
-        let entry = [(db, words.iter().copied().collect::<ArgsBuf>())];
-        let reply = world.run(&mut held, &mut sink, &entry, ExpiryMode::Keep, &mut prng).remove(0);
-        lines(&reply)
-    };
+pub fn digest(world: &World) -> Vec<String> {
     let mut digest = Vec::new();
     for db in (0..DATABASES).map(Db) {
-        for key in ask(db, &[b"KEYS", b"*"]) {
-            let key = unescape(&key);
-            let kind = ask(db, &[b"TYPE", &key]).remove(0);
-            let mut value = match kind.as_str() {
-                "string" => ask(db, &[b"GET", &key]),
-                "list" => ask(db, &[b"LRANGE", &key, b"0", b"-1"]),
-                "set" => ask(db, &[b"SMEMBERS", &key]),
-                "hash" => {
-                    let flat = ask(db, &[b"HGETALL", &key]);
-                    let with_time = |pair: &[String]| {
-                        let field = unescape(&pair[0]);
-                        let time = ask(db, &[b"HPEXPIRETIME", &key, b"FIELDS", b"1", &field]);
-                        format!("{pair:?} {time:?}")
-                    };
-                    flat.chunks(2).map(with_time).collect()
-                }
-                "zset" => ask(db, &[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"]),
-                "stream" => stream(&mut |words| ask(db, words), &key),
-                other => panic!("{other}"),
-            };
-            if matches!(kind.as_str(), "set" | "hash") {
-                value.sort();
-            }
-            let expiry = ask(db, &[b"PEXPIRETIME", &key]);
-            digest.push(format!("{} {} {kind} {expiry:?} {value:?}", db.0, key.escape_ascii()));
-        }
+        let keys = with_questions(world, |ask| ask(db, &[b"KEYS", b"*"]));
+        digest.extend(keys.iter().filter_map(|key| digest_of(world, db, &unescape(key))));
     }
     digest.sort();
     digest
+}
+
+/// One key of it.
+pub fn digest_of(world: &World, db: Db, key: &[u8]) -> Option<String> {
+    with_questions(world, |ask| {
+        let kind = ask(db, &[b"TYPE", key]).remove(0);
+        let mut value = match kind.as_str() {
+            "none" => return None,
+            "string" => ask(db, &[b"GET", key]),
+            "list" => ask(db, &[b"LRANGE", key, b"0", b"-1"]),
+            "set" => ask(db, &[b"SMEMBERS", key]),
+            "hash" => {
+                let flat = ask(db, &[b"HGETALL", key]);
+                let with_time = |pair: &[String]| {
+                    let field = unescape(&pair[0]);
+                    let time = ask(db, &[b"HPEXPIRETIME", key, b"FIELDS", b"1", &field]);
+                    format!("{pair:?} {time:?}")
+                };
+                flat.chunks(2).map(with_time).collect()
+            }
+            // The compact form has no negative zero, and when a sorted set left it is not recorded.
+            "zset" => {
+                let scores = ask(db, &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]);
+                scores.into_iter().map(|text| if text == "-0" { "0".into() } else { text }).collect()
+            }
+            "stream" => stream(&mut |words| ask(db, words), key),
+            other => panic!("{other}"),
+        };
+        if matches!(kind.as_str(), "set" | "hash") {
+            value.sort();
+        }
+        let expiry = ask(db, &[b"PEXPIRETIME", key]);
+        Some(format!("{} {} {kind} {expiry:?} {}", db.0, key.escape_ascii(), value.join(" ")))
+    })
+}
+
+type Ask<'a> = &'a mut dyn FnMut(Db, &[&[u8]]) -> Vec<String>;
+
+/// Commands that only read; hidden keys and fields are seen.
+fn with_questions<R>(world: &World, work: impl FnOnce(Ask<'_>) -> R) -> R {
+    let mut prng = Prng::new(1);
+    let log = Mutex::default();
+    let mut sink = Sink::new(&log);
+    let mut held = Held::new(&world.keyspace);
+    work(&mut |db: Db, words: &[&[u8]]| {
+        let entry = [(db, words.iter().copied().collect::<ArgsBuf>())];
+        let reply = world.run(&mut held, &mut sink, &entry, ExpiryMode::Keep, &mut prng).remove(0);
+        lines(&reply)
+    })
 }
 
 /// Entries, what the stream says of itself, and for each group who has what. When a consumer was last seen is not
@@ -306,7 +329,7 @@ fn lines(reply: &Reply) -> Vec<String> {
             b'*' => {}
             b'$' if line != b"$-1" => {
                 let len: usize = std::str::from_utf8(&line[1..]).unwrap().parse().expect("a length");
-                found.push(rest[..len].escape_ascii().to_string());
+                found.push(escape(&rest[..len]));
                 rest = &rest[len + 2..];
             }
             b'-' => panic!("{}", line.escape_ascii()),
@@ -314,6 +337,17 @@ fn lines(reply: &Reply) -> Vec<String> {
         }
     }
     found
+}
+
+/// A long value by its sum: no key or field is so long.
+fn escape(bytes: &[u8]) -> String {
+    const LONG: usize = 5000;
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'"' | b'\'');
+    match bytes {
+        _ if bytes.len() > LONG => format!("{} bytes of {:x}", bytes.len(), crc64(0, bytes)),
+        _ if bytes.iter().all(is_plain) => bytes.iter().copied().map(char::from).collect(),
+        _ => bytes.escape_ascii().to_string(),
+    }
 }
 
 fn unescape(text: &str) -> Vec<u8> {
@@ -337,7 +371,7 @@ fn unescape(text: &str) -> Vec<u8> {
 
 /// Runs the work, plays its log into an empty keyspace, and returns the log.
 fn check(seed: u64, partitions: usize, threads: u64, frames: u64) -> Vec<Entry> {
-    let world = World::new(partitions);
+    let world = World::new(partitions, SPACE_BYTES);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let world = &world;
@@ -346,10 +380,10 @@ fn check(seed: u64, partitions: usize, threads: u64, frames: u64) -> Vec<Entry> 
     });
     world.keyspace.check_invariants();
     let log = std::mem::take(&mut *world.log.lock().expect("no panic"));
-    let played = World::new(1);
+    let played = World::new(1, SPACE_BYTES);
     played.now_ms.store(world.now_ms.load(Ordering::Relaxed), Ordering::Relaxed);
     let (mut held, mut prng) = (Held::new(&played.keyspace), Prng::new(2));
-    let mut sink = Sink { frame: Frame::default(), log: &played.log };
+    let mut sink = Sink::new(&played.log);
     for entry in &log {
         let replies =
             played.run(&mut held, &mut sink, std::slice::from_ref(entry), ExpiryMode::Keep, &mut prng);
@@ -388,7 +422,7 @@ fn a_million_commands_played_back() {
 
 #[test]
 fn an_empty_log_makes_nothing() {
-    let world = World::new(8);
+    let world = World::new(8, SPACE_BYTES);
     Txn::new(
         &mut Held::new(&world.keyspace),
         Conditions { now: UnixMs(START_MS), expiry_mode: ExpiryMode::Keep, no_touch: true },
