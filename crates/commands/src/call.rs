@@ -184,6 +184,26 @@ impl<'c> Call<'c, '_, '_> {
         self.txn.event(class, name, db, key.bytes);
     }
 
+    // ---- results ----
+
+    /// A result is empty: the key that it was to be stored under is gone, if it `existed`.
+    pub fn result_is_empty(&mut self, key: &Key<'_>, existed: bool) {
+        if existed {
+            self.wrote(EventClass::Generic, "del", key, 1);
+        }
+    }
+
+    /// Memory ended: half a result is none, and what was there before it has gone.
+    #[cold]
+    pub fn result_is_cut_short(&mut self, key: &Key<'_>, existed: bool) -> Outcome {
+        self.txn.remove(self.db, key);
+        self.result_is_empty(key, existed);
+        if existed {
+            self.record(&[b"DEL", key.bytes]);
+        }
+        self.out_of_memory()
+    }
+
     // ---- expiry ----
 
     /// Whether a key that is given this moment has no time left. Only who deletes expired keys asks: elsewhere the key

@@ -83,12 +83,7 @@ fn restore(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let stored = load(call.txn, call.db, &key, (code, &value), &call.settings.limits);
     if stored.and_then(|()| call.txn.set_expiry(call.db, &key, expiry)).is_err() {
-        call.txn.remove(call.db, &key);
-        if replaced {
-            call.wrote(EventClass::Generic, "del", &key, 1);
-            call.record(&[b"DEL", key.bytes]);
-        }
-        return call.out_of_memory();
+        return call.result_is_cut_short(&key, replaced);
     }
     if let Some(access) = options.access {
         call.txn.note_access(call.db, &key, access);

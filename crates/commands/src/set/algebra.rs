@@ -141,9 +141,7 @@ fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str)
     let target = call.key(1);
     let existed = call.txn.clear(call.db, &target);
     if members.is_empty() {
-        if existed {
-            call.wrote(EventClass::Generic, "del", &target, 1);
-        }
+        call.result_is_empty(&target, existed);
         call.reply.integer(0);
         return done();
     }
@@ -154,14 +152,8 @@ fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str)
         }
         Ok::<_, Full>(())
     });
-    if let Err(error) = finished(edited) {
-        // Half a result is none.
-        call.txn.remove(call.db, &target);
-        if existed {
-            call.wrote(EventClass::Generic, "del", &target, 1);
-            call.record(&[b"DEL", target.bytes]);
-        }
-        return call.fail(error);
+    if finished(edited).is_err() {
+        return call.result_is_cut_short(&target, existed);
     }
     call.wrote(EventClass::Set, event, &target, 1);
     call.reply.integer(members.len() as i64);

@@ -16,9 +16,7 @@ pub(crate) fn store_members(
 ) -> Outcome {
     let existed = call.txn.clear(call.db, key);
     if members.is_empty() {
-        if existed {
-            call.wrote(EventClass::Generic, "del", key, 1);
-        }
+        call.result_is_empty(key, existed);
         call.reply.integer(0);
         return Outcome::Done;
     }
@@ -26,20 +24,9 @@ pub(crate) fn store_members(
         members.iter().try_for_each(|(member, score)| edit.set(member, *score).map(|_| ()))
     });
     if !matches!(&stored, Ok(edited) if edited.result == Ok(())) {
-        return stored_too_little(call, key, existed);
+        return call.result_is_cut_short(key, existed);
     }
     call.wrote(EventClass::Zset, event, key, changes);
     call.reply.integer(members.len() as i64);
     Outcome::Done
-}
-
-/// Memory ended: nothing is stored, and what was there before has gone.
-#[cold]
-fn stored_too_little(call: &mut Call<'_, '_, '_>, key: &Key<'_>, existed: bool) -> Outcome {
-    call.txn.remove(call.db, key);
-    if existed {
-        call.wrote(EventClass::Generic, "del", key, 1);
-        call.record(&[b"DEL", key.bytes]);
-    }
-    call.out_of_memory()
 }

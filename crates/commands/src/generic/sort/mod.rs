@@ -292,21 +292,13 @@ fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_
     let target = call.key(at);
     let existed = call.txn.clear(call.db, &target);
     if values.is_empty() {
-        if existed {
-            call.wrote(EventClass::Generic, "del", &target, 1);
-        }
+        call.result_is_empty(&target, existed);
     } else {
         let texts = values.iter().map(Vec::as_slice);
         let edited =
             call.txn.edit_list(call.db, &target, &call.settings.limits, |list| list.push(End::Back, texts));
         if !edited.is_ok_and(|edited| edited.result.is_ok()) {
-            // Half a result is none.
-            call.txn.remove(call.db, &target);
-            if existed {
-                call.wrote(EventClass::Generic, "del", &target, 1);
-                call.record(&[b"DEL", target.bytes]);
-            }
-            return call.out_of_memory();
+            return call.result_is_cut_short(&target, existed);
         }
         call.wrote(EventClass::List, "sortstore", &target, values.len() as u64);
     }
