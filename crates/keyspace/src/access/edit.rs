@@ -237,6 +237,12 @@ impl Partition {
         if root.key.is_some() || Plan::object(to.1.bytes.len(), tight).keyed {
             return Ok(false);
         }
+        // A snapshot of some slots finds by its home whether it has to save an object: that stays what it is.
+        let snapshot = &self.store.snapshot;
+        let is_covered = |slot| snapshot.covers(|| slot);
+        if snapshot.is_active() && is_covered(slot_of_blob_head(root.home)) != is_covered(to.1.slot) {
+            return Ok(false);
+        }
         let (form, expiry, home) = (root.body.form(), source.entry(&self.store).expiry(), root.home);
         let done = self.put_object_with(to.0, target, to.1, form, number, expiry, now);
         if done.is_err() {

@@ -548,3 +548,36 @@ fn what_is_kept_follows_what_was_written() {
     assert_eq!(keyspace.snapshot_bytes(), 0);
     drain(&keyspace);
 }
+
+/// A large value that is renamed into the slots of a snapshot is not emitted; one that is renamed out of them is, as it was.
+#[test]
+fn a_rename_across_the_edge_of_a_snapshot() {
+    let keyspace = keyspace(1, 1, 1 << 30, 19);
+    let mut writer = Writer::new(&keyspace, 19, 10);
+    let (inside, outside): (&[u8], &[u8]) = (b"{a}in", b"{b}out");
+    let slot = Slot::of_key(inside).get();
+    let elements = if cfg!(miri) { 100 } else { 3000 };
+    for kind in [Type::List, Type::Hash, Type::Zset, Type::Stream] {
+        writer.grow(kind, inside, 0..elements);
+        writer.grow(kind, outside, 0..elements);
+        let expected = dump_facts(&keyspace)[inside].clone();
+        let mut snapshot = keyspace.snapshot_of(slot..=slot).expect("none is under way");
+        for (from, to) in [(inside, b"{b}moved"), (outside, b"{a}moved")] {
+            txn(&keyspace, START, |txn| {
+                let (from, to) = (txn.key(from), txn.key(to));
+                txn.rename((Db(0), &from), (Db(0), &to)).expect("there is room");
+            });
+        }
+        writer.shrink(kind, b"{b}moved", 10);
+        writer.shrink(kind, b"{a}moved", 10);
+        txn(&keyspace, START, |txn| assert!(txn.remove(Db(0), &txn.key(b"{b}moved"))));
+        let mut emitted = Emitted::default();
+        while snapshot.step(5, &mut |item| emitted.take(item)) {}
+        drop(snapshot);
+        assert_eq!(emitted.facts.keys().collect::<Vec<_>>(), [inside], "{kind:?}");
+        assert!(emitted.facts.values().all(|facts| *facts == expected), "{kind:?}");
+        keyspace.check_invariants();
+        txn(&keyspace, START, |txn| assert!(txn.remove(Db(0), &txn.key(b"{a}moved"))));
+        drain(&keyspace);
+    }
+}
