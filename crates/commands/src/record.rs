@@ -28,6 +28,15 @@ impl<'a> Record<'a> {
             Record::Verbatim(args) | Record::Words(args) => args,
         }
     }
+
+    /// Its bytes as an array of strings, where they are at hand.
+    #[inline]
+    pub fn wire(self) -> Option<&'a [u8]> {
+        match self {
+            Record::Verbatim(args) => args.wire(),
+            Record::Words(_) => None,
+        }
+    }
 }
 
 enum Item {

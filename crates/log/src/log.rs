@@ -59,6 +59,13 @@ impl Log {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
+    /// A log to which nothing was appended, and which has no reader, goes on at `start`.
+    pub fn go_on_at(&self, start: LogOffset) {
+        let mut chunks = self.chunks();
+        *chunks = Chunks::new(start);
+        self.tail.go_on_at(start);
+    }
+
     /// Appends a frame and empties it.
     #[inline]
     pub fn append(&self, frame: &mut Frame) -> Appended {

@@ -95,7 +95,7 @@ impl Tail {
             database: None,
             full: Vec::new(),
             full_bytes: 0,
-            open: Vec::with_capacity(CHUNK_BYTES_MAX),
+            open: Vec::new(),
             spares: Vec::new(),
         };
         Tail { state: Mutex::new(state), end: AtomicU64::new(start.0) }
@@ -103,6 +103,14 @@ impl Tail {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under the tail's lock")
+    }
+
+    /// A log to which nothing was appended goes on at `start`: the history that was read from files ends there.
+    pub fn go_on_at(&self, start: LogOffset) {
+        let mut state = self.lock();
+        assert!(state.is_empty() && state.database.is_none(), "nothing was appended yet");
+        state.end = start;
+        self.end.store(start.0, Ordering::Release);
     }
 
     /// The place behind all that was appended.
@@ -176,7 +184,7 @@ impl Tail {
     /// What its blocks have allocated, with those that wait for their next use.
     pub fn memory_bytes(&self) -> u64 {
         let state = self.lock();
-        state.full_bytes + ((1 + state.spares.len()) * CHUNK_BYTES_MAX) as u64
+        state.full_bytes + (state.open.capacity() + state.spares.len() * CHUNK_BYTES_MAX) as u64
     }
 
     /// Gives the memory of a block back for a later one.
@@ -197,6 +205,10 @@ impl State {
 
     #[inline]
     fn copy(&mut self, bytes: &[u8]) {
+        // A log without a reader takes no memory.
+        if self.open.capacity() == 0 {
+            self.open = Vec::with_capacity(CHUNK_BYTES_MAX);
+        }
         if self.open.len() + bytes.len() > CHUNK_BYTES_MAX {
             self.close_block();
         }

@@ -69,6 +69,11 @@ pub fn cannot_save(name: &str) -> String {
     )
 }
 
+/// The append-only file cannot be written.
+pub fn cannot_log(error: &str) -> String {
+    format!("MISCONF Errors writing to the AOF file: {error}")
+}
+
 /// In Valkey a monitor is a kind of replica.
 pub const NOT_FOR_MONITORS: &str = "ERR Replica can't interact with the keyspace";
 pub const MAX_CLIENTS: &str = "ERR max number of clients reached";

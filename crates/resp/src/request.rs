@@ -84,6 +84,17 @@ impl<'a> Args<'a> {
         self.spans.last().map_or(0, |span| span.range().end)
     }
 
+    /// The request as it came, if it came as an array of strings: these are the bytes in which any server would write these
+    /// arguments, since the parser takes no other form of a number.
+    #[inline]
+    pub fn wire(&self) -> Option<&'a [u8]> {
+        const LINE_END: usize = 2;
+        let is_array = self.bytes.first() == Some(&b'*') && self.spans.first()?.start > 0;
+        let wire = is_array.then(|| self.bytes.get(..self.end() + LINE_END))?;
+        debug_assert!(wire.is_none_or(|wire| wire.len() == self.wire_bytes()), "{self:?}");
+        wire
+    }
+
     /// The length of a request of these arguments, each with its length.
     pub fn wire_bytes(&self) -> usize {
         const LINE_END: usize = 2;

@@ -53,16 +53,11 @@ impl Frame {
     }
 }
 
-/// A sink that has a log behind it: what leaves by itself is an entry of the frame.
+/// A sink that has a log behind it: what leaves by itself is an entry of the frame, or a frame where none is open.
 pub struct Sink<'w> {
     frame: Frame,
+    is_open: bool,
     log: &'w Mutex<Vec<Entry>>,
-}
-
-impl Sink<'_> {
-    pub fn new(log: &Mutex<Vec<Entry>>) -> Sink<'_> {
-        Sink { frame: Frame::default(), log }
-    }
 }
 
 impl EffectSink for Sink<'_> {
@@ -82,10 +77,19 @@ impl EffectSink for Sink<'_> {
             }
             Effect::Event { .. } | Effect::Written { .. } | Effect::Flushed { .. } => {}
         }
+        if !self.is_open {
+            self.append();
+        }
+    }
+}
+
+impl Sink<'_> {
+    pub fn new(log: &Mutex<Vec<Entry>>) -> Sink<'_> {
+        Sink { frame: Frame::default(), is_open: false, log }
     }
 
-    /// Of a command too: its partitions are still locked.
-    fn end_step(&mut self) {
+    /// The partitions are still locked.
+    fn append(&mut self) {
         self.log.lock().expect("no panic").append(&mut self.frame.entries);
     }
 }
@@ -131,10 +135,13 @@ impl World {
         held.acquire(partitions.as_deref().map_or(Want::All, Want::Many));
         let now = UnixMs(self.now_ms.fetch_add(1, Ordering::Relaxed));
         let conditions = Conditions { now, expiry_mode: mode, no_touch: false };
-        let replies =
-            commands.iter().map(|(db, args)| run_one(held, sink, *db, args.args(), conditions, prng));
-        let replies = replies.collect();
-        sink.end_step();
+        sink.is_open = true;
+        let replies = commands
+            .iter()
+            .map(|(db, args)| run_one(held, sink, *db, args.args(), conditions, prng))
+            .collect();
+        sink.is_open = false;
+        sink.append();
         while held.take_ready().is_some() {}
         held.release();
         replies

@@ -86,9 +86,6 @@ impl BitOr for EffectMask {
 pub trait EffectSink {
     fn mask(&self) -> EffectMask;
     fn effect(&mut self, effect: Effect<'_>);
-    /// A step of the server's own work (expiry, eviction) is over, and its partition is still locked: what it has reported
-    /// belongs into the log now, in the order of the locks. A command's frame is closed by the one that runs it.
-    fn end_step(&mut self) {}
 }
 
 /// No consumer.

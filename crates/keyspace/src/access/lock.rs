@@ -427,6 +427,16 @@ impl<'k> Held<'k> {
         self.partitions().for_each(|partition| partition.followers.reports_changes = report);
     }
 
+    /// What is held has changed: this number is kept with it (a place in the log, for which replies have to wait).
+    pub fn stamp(&mut self, stamp: u64) {
+        self.guards.iter_mut().for_each(|(_, partition)| partition.stamp = stamp);
+    }
+
+    /// The latest of what is held: a reply may show what was changed then.
+    pub fn latest_stamp(&self) -> u64 {
+        self.guards.iter().map(|(_, partition)| partition.stamp).max().unwrap_or(0)
+    }
+
     /// Whether a command has asked for what it flushed to be freed.
     #[inline]
     pub fn has_flushed(&self) -> bool {

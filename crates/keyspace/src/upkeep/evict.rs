@@ -127,7 +127,6 @@ impl Held<'_> {
         partition.remove_at(db, &location, now);
         let cause = ChangeCause::Evicted { was_stale };
         partition.followers.changed(db, key.bytes, cause, None, sink);
-        sink.end_step();
         Evicted::Key(number)
     }
 }

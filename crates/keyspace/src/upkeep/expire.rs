@@ -73,7 +73,6 @@ impl Held<'_> {
         if !step.done.more {
             partition.expiry_turn.done = 0;
         }
-        step.sink.end_step();
         step.done
     }
 }
