@@ -16,6 +16,7 @@
 //! ```
 
 mod admin;
+mod aof;
 mod config;
 mod effects;
 mod mail;

@@ -6,10 +6,13 @@
 
 use isotherm_commands::spec::Spec;
 use isotherm_keyspace::{Keyspace, UnixMs};
+use isotherm_log::LogOffset;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::aof::state::AofState;
 use crate::config::Config;
+use crate::effects::change_log::ChangeLog;
 use crate::effects::monitor::Monitors;
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
@@ -37,6 +40,9 @@ use isotherm_resp::Args;
 
 pub struct Node {
     pub cold: ColdTier<WorkerMessage>,
+    /// What was changed, in order.
+    pub log: ChangeLog,
+    pub aof: AofState,
     pub keyspace: Keyspace,
     pub config: Config,
     pub commands: Commands,
@@ -56,6 +62,9 @@ pub struct Node {
     pub persistence: Persistence,
 }
 
+/// What of the log may wait to be written.
+const LOG_MEMORY_BYTES: u64 = 256 << 20;
+
 /// What a node is made of beside its configuration.
 pub struct Parts {
     pub keyspace: Keyspace,
@@ -73,6 +82,8 @@ impl Node {
         let stats = Stats::new(parts.mail.worker_count() + 1, parts.commands.all().len());
         let node = Node {
             cold: ColdTier::default(),
+            aof: AofState::new(parts.mail.worker_count()),
+            log: ChangeLog::new(LogOffset::default(), LOG_MEMORY_BYTES),
             keyspace: parts.keyspace,
             commands: parts.commands,
             clients: Clients::default(),

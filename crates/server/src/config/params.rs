@@ -122,6 +122,8 @@ pub struct Flags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Apply {
     Nothing,
+    AofPolicy,
+    AppendOnly,
     /// Close the listening sockets and open others.
     Listen,
     /// The same, for other addresses.

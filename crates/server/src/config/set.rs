@@ -295,8 +295,8 @@ mod tests {
             "ERR CONFIG SET failed (possibly related to argument 'save') - Invalid save parameters",
         );
         refused(
-            &[("appendonly", "yes")],
-            "ERR CONFIG SET failed (possibly related to argument 'appendonly') - there is no AOF yet: it can only be 'no'",
+            &[("tls-port", "1")],
+            "ERR CONFIG SET failed (possibly related to argument 'tls-port') - there is no TLS yet: it can only be '0'",
         );
         assert_eq!(set(&config, &[("save", "")]), Ok(()));
         check(&config, "maxmemory", &[("maxmemory", "0")]);

@@ -265,7 +265,6 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_yet_is_refused_clearly() {
-        refused("appendonly", &["yes"], "there is no AOF yet: it can only be 'no'");
         refused("replicaof", &["localhost", "6379"], "there is no replication yet: it can only be ''");
         refused("replicaof", &["localhost", "x"], "Invalid primary port");
         assert_eq!(set("replicaof", &["no", "one"]).as_deref(), Ok(""));

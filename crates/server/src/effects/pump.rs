@@ -3,19 +3,23 @@
 //! Each thread that changes keys has a pump: the workers and the cron. It receives effects while the partitions are locked,
 //! so events of a key are published in the order of its changes. Invalidations are gathered until the batch is over: many
 //! keys make one broadcast, and a client that waited for a key gets its reply before its copy of the key is stale. WATCH is
-//! served inside the keyspace, and counts (hits, expired keys) come with the transaction. There is no log yet.
+//! served inside the keyspace, and counts (hits, expired keys) come with the transaction. The log of changes
+//! is written here too (see `change_log`).
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
 
+use crate::config::{Id, id};
+use crate::effects::change_log::LogWriter;
 use crate::effects::events::Events;
 use crate::effects::tracking::{Author, Changes, Stale};
-use crate::node::Node;
+use crate::node::{Node, Tasks};
 
 pub struct Pump {
     node: &'static Node,
     /// The worker whose pump it is.
     worker: Option<u16>,
     mask: EffectMask,
+    pub log: LogWriter,
     events: Events,
     /// The session whose command runs; 0 if it is none's.
     author: Author,
@@ -27,7 +31,8 @@ pub struct Pump {
 impl Pump {
     pub fn new(node: &'static Node, worker: Option<u16>) -> Pump {
         let (mask, events) = (EffectMask::NONE, Events::default());
-        Pump { node, worker, mask, events, author: 0, stale: Vec::new(), changes: Changes::new() }
+        let log = LogWriter::new(&node.log);
+        Pump { node, worker, mask, log, events, author: 0, stale: Vec::new(), changes: Changes::new() }
     }
 
     /// A command of this session begins; 0 if it is no session's.
@@ -40,6 +45,9 @@ impl Pump {
     pub fn listen(&mut self, events: Events) {
         self.events = events;
         self.mask = if events.any() { EffectMask::EVENTS } else { EffectMask::NONE };
+        const LAZY: [Id; 2] = [id("lazyfree-lazy-expire"), id("lazyfree-lazy-eviction")];
+        let [expires_lazily, evicts_lazily] = LAZY.map(|id| self.node.config.flag(id));
+        self.log.set_lazy(expires_lazily, evicts_lazily);
     }
 
     /// A batch is over, and its replies are not written yet. Nothing is held.
@@ -62,10 +70,17 @@ impl Pump {
     /// Sessions that have named prefixes are notified. There may be very many prefixes: nothing is held.
     #[inline]
     pub fn broadcast(&mut self) {
+        self.log.settle();
         if !self.changes.is_empty() {
             let node = self.node;
             node.trackers.broadcast(&node.mail, self.worker, std::mem::take(&mut self.changes));
         }
+    }
+
+    /// Whether the log has a reader. Something is held, and while it is this does not change.
+    #[inline]
+    pub fn is_logging(&self) -> bool {
+        self.node.mail.tasks().has(Tasks::LOGGED)
     }
 
     fn event(&self, class: EventClass, name: &str, db: Db, key: &[u8]) {
@@ -92,22 +107,32 @@ impl Pump {
 impl EffectSink for Pump {
     #[inline]
     fn mask(&self) -> EffectMask {
-        self.mask
+        if self.is_logging() { self.mask | EffectMask::LOG } else { self.mask }
     }
 
     fn effect(&mut self, effect: Effect<'_>) {
+        let is_logging = self.is_logging();
         match effect {
             Effect::Event { class, name, db, key } => self.event(class, name, db, key),
             // No client's command: NOLOOP does not hold for them.
             Effect::Expired { db, key } => {
+                if is_logging {
+                    self.log.expired(db, key);
+                }
                 self.event(EventClass::Expired, "expired", db, key);
                 self.changed(key, 0);
             }
             Effect::Evicted { db, key } => {
+                if is_logging {
+                    self.log.evicted(db, key);
+                }
                 self.changed(key, 0);
                 self.event(EventClass::Evicted, "evicted", db, key);
             }
-            Effect::FieldsExpired { db, key, is_emptied, .. } => {
+            Effect::FieldsExpired { db, key, fields, is_emptied } => {
+                if is_logging {
+                    self.log.fields_expired(db, key, fields);
+                }
                 self.event(EventClass::Expired, "hexpired", db, key);
                 if is_emptied {
                     self.event(EventClass::Generic, "del", db, key);

@@ -1,6 +1,7 @@
 //! The messages themselves: to a worker, and to the control thread.
 
 use isotherm_keyspace::Waiter;
+use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use std::sync::Arc;
 
@@ -41,7 +42,11 @@ pub enum WorkerMessage {
     Served {
         waiter: Arc<Waiter>,
         reply: Vec<u8>,
+        /// The place in the log that the reply waits for.
+        not_before: LogOffset,
     },
+    /// More of the log is durable.
+    Durable,
     /// It waits no longer, without its key.
     Unblocked {
         waiter: Arc<Waiter>,

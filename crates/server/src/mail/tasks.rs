@@ -16,10 +16,17 @@ impl Tasks {
     pub const LOADING: Tasks = Tasks(16);
     /// The last save in the background failed: commands that write may be refused.
     pub const SAVE_FAILED: Tasks = Tasks(32);
+    /// The append-only file cannot be written: commands that write are refused.
+    pub const LOG_FAILED: Tasks = Tasks(64);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
+    /// The log of changes has a reader. It holds up no command, so it is not among `ANY`. It changes while all partitions are
+    /// held, so that of the commands that hold some, all see it or none.
+    pub const LOGGED: Tasks = Tasks(1 << 31);
+    /// Replies wait until what they show is durable. Like `LOGGED` it holds up no command.
+    pub const GATED: Tasks = Tasks(1 << 30);
     pub const NONE: Tasks = Tasks(0);
-    pub const ANY: Tasks = Tasks(u32::MAX);
+    pub const ANY: Tasks = Tasks(u32::MAX ^ Tasks::LOGGED.0 ^ Tasks::GATED.0);
 
     pub const fn or(self, other: Tasks) -> Tasks {
         Tasks(self.0 | other.0)

@@ -40,7 +40,11 @@ pub struct Counts {
 
 /// Opens the file; `None` if there is none.
 pub fn open(store: Store<'static>) -> Result<Option<Source>, LoadFailure> {
-    let path = store.file();
+    open_at(store, store.file())
+}
+
+/// The same of any RDB file.
+pub fn open_at(store: Store<'static>, path: PathBuf) -> Result<Option<Source>, LoadFailure> {
     let opened = store.state.disk.open(&path, Mode::Read).and_then(|file| Ok((file.len()?, file)));
     match opened {
         Ok((bytes, file)) => Ok(Some(Source { path, file, bytes })),

@@ -16,6 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::aof;
 use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
@@ -227,6 +228,7 @@ impl Control {
 
     fn end(&self) {
         supervisor::notify("STOPPING=1\n");
+        aof::open::close(self.node);
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()
         {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::admin;
+use crate::aof;
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::mail::Mail;
@@ -113,8 +114,8 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         return Err("Configured to not listen anywhere, exiting.".to_string());
     }
     write_pid_file(node);
-    let file = load::open(node.store()).map_err(end_of_loading)?;
-    if file.is_some() {
+    let data = find_data(node)?;
+    if data.is_some() {
         node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
     }
     let control = Control::new(node, events, mailbox).map_err(no_events)?;
@@ -134,11 +135,35 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         log::warning(format!("Background purging unavailable, freed memory is returned late: {why}"));
     }
     start_options::log_options();
-    match file {
-        Some(file) => load_beside(node, file)?,
+    match data {
+        Some(data) => load_beside(node, data)?,
         None => say_ready(node),
     }
     Ok(control)
+}
+
+/// Where the data is that the process starts with.
+enum Data {
+    Rdb(load::Source),
+    /// What its manifest lists, or nothing yet.
+    Aof,
+}
+
+fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
+    let file = load::open(node.store()).map_err(end_of_loading)?;
+    if !node.config.flag(id("appendonly")) {
+        return Ok(file.map(Data::Rdb));
+    }
+    // COMPAT(persistence): With `appendonly yes`, an RDB file and no append-only file the server does not start; Valkey starts
+    // without data, and writes over the RDB file later. Why: the data would be lost by a change of one parameter.
+    if file.is_some() && !aof::open::is_there(node) {
+        return Err(format!(
+            "There is an RDB file ({}) and no append-only file: with 'appendonly yes' its data would be ignored. Move it away to \
+             start without data. Exiting.",
+            node.store().file().display()
+        ));
+    }
+    Ok(Some(Data::Aof))
 }
 
 fn say_ready(node: &Node) {
@@ -149,13 +174,23 @@ fn say_ready(node: &Node) {
     supervisor::notify("STATUS=Ready to accept connections\nREADY=1\n");
 }
 
-/// Loads the file while workers answer that it is being loaded. What cannot be loaded ends the process.
-fn load_beside(node: &'static Node, file: load::Source) -> Result<(), String> {
+/// Loads the data while workers answer that it is being loaded. What cannot be loaded ends the process.
+fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
     let run = move || {
         let begun = Instant::now();
-        let mut held = Held::new(&node.keyspace);
-        if let Err(failure) = load::load(node.store(), &file, &mut held, How::AtStart, true) {
-            log::warning(end_of_loading(failure));
+        let loaded = match data {
+            Data::Rdb(file) => {
+                let mut held = Held::new(&node.keyspace);
+                load::load(node.store(), &file, &mut held, How::AtStart, true)
+                    .map(drop)
+                    .map_err(end_of_loading)
+            }
+            Data::Aof => aof::open::open(node).map_err(|_| {
+                "Fatal error loading the append-only file, check server logs. Exiting.".to_string()
+            }),
+        };
+        if let Err(why) = loaded {
+            log::warning(why);
             std::process::exit(1);
         }
         log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
@@ -205,12 +240,13 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     } else if file_given {
         log::notice("Configuration loaded");
     }
-    log::warning(match config.save_points().is_empty() {
-        true => {
+    log::warning(match (config.flag(id("appendonly")), config.save_points().is_empty()) {
+        (true, _) => "WARNING: the append-only file is not rewritten yet: it grows with every change.",
+        (false, true) => {
             "WARNING: there are no save points: data is lost when this process ends, unless SAVE or BGSAVE is called."
         }
-        false => {
-            "WARNING: there is no AOF yet: what was written since the last RDB file is lost if this process is killed."
+        (false, false) => {
+            "WARNING: 'appendonly' is off: what was written since the last RDB file is lost if this process is killed."
         }
     });
     logo::show(config);

@@ -242,8 +242,9 @@ impl Serve<'static> for Serving<'_> {
         count_time(exec, client, taken, reply.len());
         let took = Duration::from_nanos(exec.clock.nanos(taken));
         exec.node.note_latency(Event::CommandUnblocking, took);
+        let not_before = exec.not_before();
         exec.node.mail.add_queued(carried_bytes(&reply.out));
-        client.post(WorkerMessage::Served { waiter: Arc::clone(waiter), reply: reply.out });
+        client.post(WorkerMessage::Served { waiter: Arc::clone(waiter), reply: reply.out, not_before });
     }
 }
 

@@ -7,7 +7,18 @@ pub struct Caller {
     pub id: u64,
     /// It can wait for a key.
     pub may_wait: bool,
-    /// CLIENT NO-TOUCH, and CLIENT IMPORT-SOURCE.
+    /// CLIENT NO-TOUCH.
     pub no_touch: bool,
-    pub import_source: bool,
+    pub authority: Authority,
+}
+
+/// Who decides when a key has expired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Authority {
+    /// The server, by its clock.
+    Server,
+    /// A client with CLIENT IMPORT-SOURCE: while data is imported, its source decides.
+    ImportSource,
+    /// A log that is played back: keys stay until it removes them.
+    Log,
 }

@@ -10,8 +10,9 @@
 
 use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
 use isotherm_commands::spec::Need;
-use isotherm_commands::{Call, Handler, Outcome, Records};
+use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
+use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
 
@@ -21,7 +22,7 @@ use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks};
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
-use crate::request::caller::Caller;
+use crate::request::caller::{Authority, Caller};
 use crate::request::clock::CommandClock;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
@@ -47,6 +48,8 @@ pub struct Exec {
     pub gates: Gates,
     /// Watched keys of a transaction that are too many for its locks: they are taken out behind them.
     pub unwatched: Option<Box<WatchList>>,
+    /// The place in the log that replies which are not sent yet have to wait for.
+    not_before: LogOffset,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
     last_ticket: Ticket,
@@ -71,11 +74,15 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     if let Some(keys) = exec.cold_keys(command, args, db) {
         return Outcome::Cold(keys);
     }
-    let conditions = exec.conditions(now, caller.no_touch, caller.import_source);
+    let conditions = exec.conditions(now, caller.no_touch, caller.authority);
     let errors_before = reply.error_count();
     let looked_before = steps::looked();
     exec.pump.begin(caller.id);
-    exec.records.begin(false);
+    let is_logging = exec.pump.is_logging();
+    exec.records.begin(is_logging);
+    if is_logging {
+        exec.pump.log.begin_command();
+    }
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
     let outcome = handler(&mut Call {
         txn: &mut txn,
@@ -88,7 +95,11 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         records: &mut exec.records,
         may_wait: caller.may_wait,
     });
-    exec.stats.count_txn(txn.finish());
+    let counts = txn.finish();
+    if is_logging {
+        exec.log(command, args, db, counts.dirty);
+    }
+    exec.stats.count_txn(counts);
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if let Outcome::Done = outcome {
         exec.count_call(command, reply, errors_before);
@@ -98,11 +109,20 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
 
 impl Exec {
     pub fn new(node: &'static Node, worker: usize) -> Exec {
+        Exec::of_thread(node, worker, Some(worker as u16))
+    }
+
+    /// For commands that no worker runs: those of a log that is played back.
+    pub fn of_control(node: &'static Node) -> Exec {
+        Exec::of_thread(node, node.worker_count(), None)
+    }
+
+    fn of_thread(node: &'static Node, thread: usize, worker: Option<u16>) -> Exec {
         let clock = CommandClock::new();
         let hot = Hot::new(node, &clock);
-        let mut pump = Pump::new(node, Some(worker as u16));
+        let mut pump = Pump::new(node, worker);
         pump.listen(hot.events);
-        let stats = node.stats.thread(worker);
+        let stats = node.stats.thread(thread);
         Exec {
             node,
             stats,
@@ -111,11 +131,12 @@ impl Exec {
             hot,
             pump,
             records: Records::default(),
-            prng: Prng::new(node.process.seed ^ (worker as u64 + 1)),
+            prng: Prng::new(node.process.seed ^ (thread as u64 + 1)),
             locks: LockSet::default(),
-            meter: Metering::new(node, stats, worker),
+            meter: Metering::new(node, stats, thread),
             gates: Gates::ALL,
             unwatched: None,
+            not_before: LogOffset::default(),
             errors_counted: 0,
             last_ticket: Ticket(0),
         }
@@ -156,17 +177,50 @@ impl Exec {
     }
 
     #[inline]
-    pub fn conditions(&self, now: UnixMs, no_touch: bool, import_source: bool) -> Conditions {
-        Conditions { now, expiry_mode: self.expiry_mode(import_source), no_touch }
+    pub fn conditions(&self, now: UnixMs, no_touch: bool, authority: Authority) -> Conditions {
+        Conditions { now, expiry_mode: self.expiry_mode(authority), no_touch }
     }
 
     /// While the server is paused expired keys stay, and while data is imported, the source decides about them.
     #[inline]
-    fn expiry_mode(&self, import_source: bool) -> ExpiryMode {
-        if self.hot.import_mode {
-            return if import_source { ExpiryMode::Keep } else { ExpiryMode::Hide };
+    fn expiry_mode(&self, authority: Authority) -> ExpiryMode {
+        if self.hot.import_mode || authority == Authority::Log {
+            return if authority == Authority::Server { ExpiryMode::Hide } else { ExpiryMode::Keep };
         }
         if self.node.mail.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
+    }
+
+    /// A command is over, and its partitions are held. What it has met that had expired is in the log's frame already.
+    #[inline(never)]
+    fn log(&mut self, command: &Entry, args: Args<'_>, db: Db, changes: u64) {
+        let stands_alone = command.spec.flags.has(Flags::TOUCHES_ARBITRARY_KEYS);
+        self.pump.log.end_command(db, args, changes, &mut self.records, stands_alone);
+        self.note_gate();
+    }
+
+    /// A frame may have ended; its partitions are held. Replies show what they hold, and wait until that is durable.
+    pub fn note_gate(&mut self) {
+        if self.node.mail.tasks().has(Tasks::GATED) {
+            if let Some(end) = self.pump.log.take_end() {
+                self.held.stamp(end.0);
+            }
+            self.wait_for(LogOffset(self.held.latest_stamp()));
+        }
+    }
+
+    /// The next replies wait for this place, at least.
+    pub fn wait_for(&mut self, not_before: LogOffset) {
+        self.not_before = self.not_before.max(not_before);
+    }
+
+    /// What the replies that are sent now have to wait for.
+    #[inline]
+    pub fn take_not_before(&mut self) -> LogOffset {
+        std::mem::take(&mut self.not_before)
+    }
+
+    pub fn not_before(&self) -> LogOffset {
+        self.not_before
     }
 
     // ---- cold values ----

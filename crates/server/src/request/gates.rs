@@ -15,8 +15,10 @@ use isotherm_commands::Flags;
 use isotherm_commands::spec::Reach;
 use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
+use std::io;
 
 use crate::node::Tasks;
+use crate::process::listeners::os_text;
 use crate::request::entry::Entry;
 use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
@@ -208,6 +210,9 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
+    if let Some(failure) = node.aof.failure().filter(|_| asked.flags.has(Flags::WRITE)) {
+        return refuse(errors::cannot_log(&os_text(&io::Error::from_raw_os_error(failure.errno))));
+    }
     let refuses = node.mail.tasks().has(Tasks::SAVE_FAILED)
         && asked.flags.has(Flags::WRITE)
         && node.config.stops_writes_on_save_error()

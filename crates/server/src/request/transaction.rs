@@ -275,7 +275,15 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
         call.session.in_exec = true;
         // What follows is the time of its commands.
         call.exec.clock.lap();
+        let is_logging = call.exec.pump.is_logging();
+        if is_logging {
+            call.exec.pump.log.begin_transaction();
+        }
         multi.queue.iter().for_each(|queued| run_queued(call, queued));
+        if is_logging {
+            call.exec.pump.log.end_transaction();
+            call.exec.note_gate();
+        }
         call.session.in_exec = false;
         call.session.last_command = call.command.index;
     }

@@ -72,7 +72,7 @@ impl Turn<'_> {
             args,
             command,
             now,
-            conditions: exec.conditions(now, session.no_touch, session.import_source),
+            conditions: exec.conditions(now, session.no_touch, session.authority()),
             exec,
             session,
             reply,

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::request::caller::Caller;
+use crate::request::caller::{Authority, Caller};
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 pub use client::{Attention, ClientShared, NO_COMMAND, Seen};
@@ -176,8 +176,12 @@ impl Session {
     /// As its commands see it.
     #[inline]
     pub fn caller(&self, may_wait: bool) -> Caller {
-        let (no_touch, import_source) = (self.no_touch, self.import_source);
-        Caller { id: self.id(), may_wait, no_touch, import_source }
+        Caller { id: self.id(), may_wait, no_touch: self.no_touch, authority: self.authority() }
+    }
+
+    #[inline]
+    pub fn authority(&self) -> Authority {
+        if self.import_source { Authority::ImportSource } else { Authority::Server }
     }
 
     pub fn id(&self) -> u64 {

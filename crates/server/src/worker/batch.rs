@@ -184,7 +184,8 @@ pub fn write_replies(dispatcher: &mut Dispatcher, connection: &mut Connection) -
     }
     let is_much = has_much_to_write(dispatcher);
     let all = 0..dispatcher.reply.len();
-    let is_sent = send(dispatcher, connection, all, None);
+    let not_before = dispatcher.exec.take_not_before();
+    let is_sent = send(dispatcher, connection, all, not_before);
     clear_replies(dispatcher);
     if is_sent && is_much {
         connection.account(dispatcher.exec.node);

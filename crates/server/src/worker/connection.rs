@@ -4,6 +4,7 @@
 //! that (`input_buffer`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its
 //! `ClientShared`, some 600 bytes together.
 
+use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;
 use isotherm_resp::Parser;
@@ -12,7 +13,6 @@ use std::sync::atomic::Ordering;
 
 use super::outbox::Outbox;
 use super::parking::Parked;
-use super::send::Offset;
 use crate::node::Node;
 use crate::request::next::Next;
 use crate::session::clients::Taken;
@@ -233,16 +233,18 @@ impl Connection {
     /// Writes the part `replies` of `out`, behind what waits. What the socket does not take is kept, and parks the
     /// connection if it is more than `unsent_bytes_max`: copied, or moved if it is much and nothing stands behind it.
     ///
-    /// Nothing leaves before the log has come to `not_before`.
+    /// With `not_before` they are held until the log has come there.
     #[inline]
     pub fn send(
         &mut self,
         out: &mut Vec<u8>,
         replies: Range<usize>,
-        not_before: Option<Offset>,
+        not_before: Option<LogOffset>,
         unsent_bytes_max: usize,
     ) -> Result<u64, ()> {
-        debug_assert!(not_before.is_none_or(Offset::is_reached), "nothing holds replies back yet");
+        if let Some(until) = not_before {
+            self.outbox.get_or_insert_default().hold(until);
+        }
         if self.outbox.is_some() {
             self.keep_replies(out, replies, unsent_bytes_max);
             return self.write_outbox();
@@ -284,9 +286,23 @@ impl Connection {
                 Progress::Ended | Progress::Broken(_) => return Err(()),
             }
         }
-        self.outbox = None;
+        // The rest waits for the log.
+        if outbox.is_empty() {
+            self.outbox = None;
+        }
         self.note_outbox();
         Ok(written)
+    }
+
+    /// The log has come to `reached`. Whether replies have to go on waiting for it.
+    #[inline]
+    pub fn let_go(&mut self, reached: LogOffset) -> bool {
+        self.outbox.as_mut().is_some_and(|outbox| outbox.let_go(reached))
+    }
+
+    /// The first place in the log that some of its replies wait for.
+    pub fn held_until(&self) -> LogOffset {
+        self.outbox.as_ref().and_then(|outbox| outbox.held_until()).unwrap_or_default()
     }
 
     /// Shows other threads how much it takes. One without buffers mostly had none before.

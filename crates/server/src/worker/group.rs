@@ -12,6 +12,7 @@
 //! Between two groups this struct is empty.
 
 use arrayvec::ArrayVec;
+use isotherm_log::LogOffset;
 use isotherm_reactor::stream::Progress;
 use isotherm_resp::Parser;
 use std::ops::Range;
@@ -54,6 +55,8 @@ struct Ran {
     /// How many of them, and what comes next.
     requests: usize,
     next: Next,
+    /// What its replies wait for.
+    not_before: LogOffset,
     /// Where its replies end in the reply buffer, until that is written.
     replies_end: usize,
 }
@@ -157,7 +160,8 @@ impl Group {
             if next == (Next::Close { after_replies: false }) {
                 dispatcher.reply.truncate(mark);
             }
-            self.ran.push(Ran { requests, next, replies_end: dispatcher.reply.len() });
+            let not_before = dispatcher.exec.take_not_before();
+            self.ran.push(Ran { requests, next, not_before, replies_end: dispatcher.reply.len() });
             if has_much_to_write(dispatcher) {
                 dispatcher.exec.release();
                 write_members(dispatcher, &mut self.members[written..=at], &self.ran[written..]);
@@ -176,7 +180,7 @@ fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran
     let mut start = 0;
     for (member, ran) in members.iter_mut().zip(ran) {
         let connection = &mut *member.connection;
-        send(dispatcher, connection, start..ran.replies_end, None);
+        send(dispatcher, connection, start..ran.replies_end, ran.not_before);
         start = ran.replies_end;
         if is_much {
             connection.account(dispatcher.exec.node);

@@ -1,6 +1,7 @@
 //! Connections that wait for a key: their deadlines, and what they are answered.
 
 use isotherm_keyspace::Waiter;
+use isotherm_log::LogOffset;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,8 @@ const TIMED_OUT_PER_TURN_MAX: usize = 256;
 
 /// What a client that waited for a key gets.
 pub enum Answer {
-    Reply(Vec<u8>),
+    /// It waits for this place in the log.
+    Reply(Vec<u8>, LogOffset),
     Without(Without),
 }
 
@@ -52,7 +54,10 @@ impl Inner {
             let session = &mut connection.session;
             self.dispatcher.exec.clock.begin();
             let reply = match answer {
-                Answer::Reply(reply) => reply,
+                Answer::Reply(reply, not_before) => {
+                    self.dispatcher.exec.wait_for(not_before);
+                    reply
+                }
                 Answer::Without(how) => {
                     blocking::answer_without(&mut self.dispatcher.exec, session, waiter, how)
                 }

@@ -91,6 +91,8 @@ struct Inner {
     timers: Timers<Due>,
     /// When those who wait for a key are to be answered without it.
     deadlines: BTreeSet<(UnixMs, usize)>,
+    /// Connections whose replies wait for the log.
+    held: Vec<usize>,
 }
 
 impl Worker {
@@ -117,6 +119,7 @@ impl Worker {
             said: Said::default(),
             timers,
             deadlines: BTreeSet::new(),
+            held: Vec::new(),
         };
         Worker { events, mailbox, number, inner }
     }
@@ -175,10 +178,11 @@ impl Worker {
                 WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
                 WorkerMessage::Drained => self.inner.drained(),
-                WorkerMessage::Served { waiter, reply } => {
+                WorkerMessage::Served { waiter, reply, not_before } => {
                     self.inner.node.mail.subtract_queued(carried_bytes(&reply));
-                    self.inner.answer(&waiter, Answer::Reply(reply));
+                    self.inner.answer(&waiter, Answer::Reply(reply, not_before));
                 }
+                WorkerMessage::Durable => self.inner.send_held(),
                 WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 WorkerMessage::Look { waiter } => {
                     blocking::look_for(&mut self.inner.dispatcher.exec, &waiter)
@@ -382,9 +386,38 @@ impl Inner {
             }
         }
         if connection.outbox.is_some() {
+            self.note_held(connection);
             self.check_output(connection);
         }
         self.account(connection);
+    }
+
+    /// Lists a connection whose replies wait for the log, so that they are sent when it has come there.
+    fn note_held(&mut self, connection: &mut Connection) {
+        let aof = &self.node.aof;
+        if !connection.let_go(aof.durable()) {
+            return;
+        }
+        self.held.push(connection.token());
+        if self.held.len() == 1 && aof.is_durable_after_asking(self.number, connection.held_until()) {
+            // It has come there meanwhile, and no message will say so.
+            self.node.mail.post_from(Some(self.number), self.number, WorkerMessage::Durable);
+        }
+    }
+
+    /// More of the log is durable: what has waited for that is sent.
+    fn send_held(&mut self) {
+        for token in std::mem::take(&mut self.held) {
+            let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else {
+                continue;
+            };
+            connection.let_go(self.node.aof.durable());
+            self.write(&mut connection);
+            if connection.outbox.is_some() {
+                self.note_held(&mut connection);
+            }
+            self.settle(connection, token);
+        }
     }
 
     /// How long until something is due.

@@ -7,6 +7,9 @@
 //! the outbox is full until half of it is gone: a client that never reads costs that much and one reply more, not all the
 //! memory there is.
 //!
+//! Replies that show what is not durable yet are held: they stand in the outbox like others, and `front` ends before them until
+//! the log has come to their offset.
+//!
 //! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first;
 //! `memory_bytes` is what the chunks take. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
@@ -15,6 +18,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use isotherm_allocator::class_bytes;
+use isotherm_log::LogOffset;
 
 /// A chunk of this size is moved rather than copied.
 const MOVE_BYTES_MIN: usize = 16 << 10;
@@ -30,11 +34,39 @@ pub struct Outbox {
     /// From so many on it is full.
     bytes_max: usize,
     full: bool,
+    holds: Option<Box<Holds>>,
     /// Since when the soft limit is exceeded.
     pub soft_since: Option<Instant>,
 }
 
+/// Replies that wait for the log.
+#[derive(Debug, Default)]
+struct Holds {
+    /// Ascending in both: what stands behind this many bytes leaves once the log has come to this offset.
+    list: VecDeque<(u64, LogOffset)>,
+    /// Bytes that have left since the first of them.
+    left: u64,
+}
+
 impl Outbox {
+    /// What is put in from now on does not leave before the log has come to `until`.
+    pub fn hold(&mut self, until: LogOffset) {
+        let holds = self.holds.get_or_insert_default();
+        if holds.list.back().is_none_or(|(_, last)| *last < until) {
+            holds.list.push_back((holds.left + self.bytes as u64, until));
+        }
+    }
+
+    /// The log has come to `reached`. Whether some of what waits has to go on waiting.
+    pub fn let_go(&mut self, reached: LogOffset) -> bool {
+        let Some(holds) = &mut self.holds else { return false };
+        while holds.list.pop_front_if(|(_, until)| *until <= reached).is_some() {}
+        if holds.list.is_empty() {
+            self.holds = None;
+        }
+        self.holds.is_some()
+    }
+
     /// Takes the part `replies` of `out`. If it is much and ends with `out`, `out` is taken whole, where its first bytes can be
     /// passed over, and is empty afterwards.
     pub fn take(&mut self, out: &mut Vec<u8>, replies: Range<usize>, bytes_max: usize) {
@@ -80,15 +112,32 @@ impl Outbox {
         self.chunks.push_back(chunk);
     }
 
-    /// What is to be written next; `None` if nothing is left.
+    /// What is to be written next; `None` if nothing is left, or nothing that may leave.
     pub fn front(&self) -> Option<&[u8]> {
-        self.chunks.front().map(|chunk| &chunk[self.written..]).filter(|bytes| !bytes.is_empty())
+        let bytes = self.chunks.front().map(|chunk| &chunk[self.written..])?;
+        let bytes = match self.holds.as_ref().and_then(|holds| Some(holds.list.front()?.0 - holds.left)) {
+            Some(free) if free < bytes.len() as u64 => &bytes[..free as usize],
+            _ => bytes,
+        };
+        Some(bytes).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// What the first held reply waits for.
+    pub fn held_until(&self) -> Option<LogOffset> {
+        Some(self.holds.as_ref()?.list.front()?.1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
     }
 
     /// So many bytes of `front` are written.
     pub fn advance(&mut self, count: usize) {
         self.written += count;
         self.bytes -= count;
+        if let Some(holds) = &mut self.holds {
+            holds.left += count as u64;
+        }
         if let Some(done) = self.chunks.pop_front_if(|chunk| chunk.len() == self.written) {
             self.memory_bytes -= class_bytes(done.capacity());
             self.written = 0;
@@ -180,6 +229,34 @@ mod tests {
         (0..10_000).for_each(|_| outbox.push(&[7; 1057], usize::MAX));
         outbox.check_invariants();
         assert!(outbox.memory_bytes() < outbox.bytes() * 11 / 10, "{}", outbox.memory_bytes());
+    }
+
+    #[test]
+    fn held_replies_wait_for_the_log() {
+        let mut outbox = Outbox::default();
+        outbox.push(b"free", usize::MAX);
+        outbox.hold(LogOffset(10));
+        outbox.push(b"one", usize::MAX);
+        // What shows less stands behind what shows more.
+        outbox.hold(LogOffset(5));
+        outbox.push(b"two", usize::MAX);
+        outbox.hold(LogOffset(20));
+        outbox.push(b"three", usize::MAX);
+        assert!(outbox.let_go(LogOffset(9)));
+        assert_eq!(outbox.front(), Some(&b"free"[..]));
+        outbox.advance(3);
+        assert_eq!(outbox.front(), Some(&b"e"[..]));
+        outbox.advance(1);
+        assert_eq!(outbox.front(), None);
+        assert!(outbox.let_go(LogOffset(10)));
+        assert_eq!(outbox.front(), Some(&b"onetwo"[..]));
+        outbox.advance(6);
+        assert!(outbox.front().is_none() && !outbox.is_empty());
+        assert!(!outbox.let_go(LogOffset(20)));
+        assert_eq!(outbox.front(), Some(&b"three"[..]));
+        outbox.advance(5);
+        assert!(outbox.is_empty());
+        outbox.check_invariants();
     }
 
     #[test]

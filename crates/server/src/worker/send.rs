@@ -1,6 +1,7 @@
 //! Replies leave: when, how much may wait for a client, and what is counted when bytes come and go.
 
 use isotherm_keyspace::UnixMs;
+use isotherm_log::LogOffset;
 use std::ops::Range;
 
 use super::connection::Connection;
@@ -12,28 +13,16 @@ use std::sync::atomic::Ordering;
 /// Kept between batches.
 const REPLY_CAPACITY_MAX: usize = 1 << 20;
 
-/// A place in the log of changes. Replies to what was changed, or seen, before it leave once it is reached: it is on disk,
-/// or replicas have it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Offset(pub u64);
-
-impl Offset {
-    /// There is no log yet that could be behind.
-    #[inline]
-    pub fn is_reached(self) -> bool {
-        true
-    }
-}
-
-/// Sends a connection its part of the reply buffer, not before the log has come to `not_before`. False if the connection
+/// Sends a connection its part of the reply buffer, not before the log is durable up to `not_before`. False if the connection
 /// is broken. The only way on which replies leave.
 #[inline]
 pub fn send(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,
     replies: Range<usize>,
-    not_before: Option<Offset>,
+    not_before: LogOffset,
 ) -> bool {
+    let not_before = (not_before > dispatcher.exec.node.aof.durable()).then_some(not_before);
     // Before its client reads a reply, others see that it was answered.
     connection.session.publish(dispatcher.exec.clock.now().0);
     let unsent_bytes_max = unsent_bytes_max(dispatcher);

@@ -3,6 +3,7 @@
 mod accounting;
 mod admin;
 mod allocator;
+mod aof;
 mod attribution;
 mod bad_input;
 mod bad_start;

@@ -28,7 +28,7 @@ fn it_ends_at_a_signal() {
         ] {
             assert!(log.contains(line), "{line:?} is missing in {log}");
         }
-        assert_eq!(log.matches("there is no AOF yet").count(), 1, "{log}");
+        assert_eq!(log.matches("'appendonly' is off").count(), 1, "{log}");
     }
 }
 

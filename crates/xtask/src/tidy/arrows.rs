@@ -28,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "reactor",
             "persist",
             "keyspace",
+            "log",
             "codec",
             "commands",
         ],

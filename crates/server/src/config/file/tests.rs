@@ -92,7 +92,7 @@ fn wrong_lines() {
     refused("sentinel monitor", 1, "sentinel monitor", "sentinel directive while not in sentinel mode");
     refused("a.b", 1, "a.b", "Module config specified without value");
     refused("save 900", 1, "save 900", "Invalid save parameters");
-    refused("appendonly yes", 1, "appendonly yes", "there is no AOF yet: it can only be 'no'");
+    refused("tls-port 1", 1, "tls-port 1", "there is no TLS yet: it can only be '0'");
     let no_log = read("logfile /no/such/folder/log").err().expect("an error");
     assert!(no_log.ends_with(") ***\nCan't open the log file: No such file or directory\n"), "{no_log}");
 }

@@ -160,7 +160,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_cluster_links", none),
     ("mem_cluster_slot_import", none),
     ("mem_cluster_slot_export", none),
-    ("mem_aof_buffer", none),
+    ("mem_aof_buffer", |s| s.node.log.memory_bytes().to_string()),
     ("mem_allocator", |_| isotherm_allocator::name()),
     ("mem_overhead_db_hashtable_rehashing", none),
     ("active_defrag_running", |s| s.node.memory.compaction.percent().to_string()),
@@ -208,7 +208,7 @@ fn saving(snapshot: &Snapshot<'_>) -> SavingReport {
 }
 
 pub const PERSISTENCE: &[Field] = &[
-    ("isotherm_persistence", |_| "rdb".into()),
+    ("isotherm_persistence", |s| if s.node.aof.is_on() { "rdb,aof" } else { "rdb" }.into()),
     ("loading", |s| u8::from(report::is_loading(s.node.store())).to_string()),
     ("async_loading", none),
     ("current_cow_peak", none),
@@ -231,7 +231,7 @@ pub const PERSISTENCE: &[Field] = &[
     ("rdb_last_load_keys_loaded", |s| {
         s.node.persistence.loading.keys_loaded.load(Ordering::Relaxed).to_string()
     }),
-    ("aof_enabled", none),
+    ("aof_enabled", |s| u8::from(s.node.aof.is_on()).to_string()),
     ("aof_rewrite_in_progress", none),
     ("aof_rewrite_scheduled", none),
     ("aof_last_rewrite_time_sec", |_| "-1".into()),
@@ -239,7 +239,7 @@ pub const PERSISTENCE: &[Field] = &[
     ("aof_last_bgrewrite_status", |_| "ok".into()),
     ("aof_rewrites", none),
     ("aof_rewrites_consecutive_failures", none),
-    ("aof_last_write_status", |_| "ok".into()),
+    ("aof_last_write_status", |s| if s.node.aof.failure().is_some() { "err" } else { "ok" }.into()),
     ("aof_last_cow_size", none),
     ("module_fork_in_progress", none),
     ("module_fork_last_cow_size", none),

@@ -1,0 +1,317 @@
+//! The threads behind the append-only file: one that writes, one that syncs. What is done when is the machine's
+//! (`isotherm_log::AofWriter`); here are its hands.
+//!
+//! ```text
+//!   workers --append--> log --collect--> AofWriter --Write, Create, List--> this thread --> disk
+//!           --wake-->                              --Sync----------------> aof-sync     --> disk
+//!           <--Durable, RefuseWrites---------------
+//! ```
+//! Under `everysec` and `no` the writer sleeps a moment after it has written, so that a busy server makes one write of many
+//! commands; what was answered is in the kernel that moment later. Under `always` it is woken by each batch.
+
+use isotherm_disk::{File, write_all_at};
+use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
+use isotherm_log::{Collected, LogOffset, ReaderId, ReaderKind};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use super::files::AofFiles;
+use super::state::AofState;
+use crate::effects::change_log::ChangeLog;
+use crate::mail::Mail;
+use crate::mail::message::WorkerMessage;
+use crate::mail::tasks::Tasks;
+use crate::process::listeners::os_text;
+use crate::process::log as report;
+
+/// Between two writes of a busy log.
+const GATHERING: Duration = Duration::from_millis(1);
+
+/// What other threads ask of the writer.
+pub enum Request {
+    Policy(FsyncPolicy),
+    /// The sync thread is done.
+    SyncEnded(io::Result<()>),
+    Stop,
+}
+
+/// Requests for the writer, which sleeps until there is one.
+pub struct Inbox {
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Inbox {
+    pub const fn new() -> Inbox {
+        Inbox { requests: Mutex::new(Vec::new()) }
+    }
+
+    pub fn post(&self, log: &ChangeLog, request: Request) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        log.unpark_reader();
+    }
+
+    fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The writing thread.
+pub struct Driver {
+    log: &'static ChangeLog,
+    state: &'static AofState,
+    mail: &'static Mail,
+    files: AofFiles,
+    machine: AofWriter,
+    reader: ReaderId,
+    open: BTreeMap<FileId, Arc<dyn File>>,
+    sync: Sender<Arc<dyn File>>,
+    policy: FsyncPolicy,
+    began: Instant,
+    is_stopping: bool,
+}
+
+/// Starts both threads. The log is read from `start` on, where the last file of `list` ends, which is synced.
+pub fn start(
+    log: &'static ChangeLog,
+    state: &'static AofState,
+    mail: &'static Mail,
+    files: AofFiles,
+    list: List,
+    policy: FsyncPolicy,
+    start: LogOffset,
+) -> io::Result<JoinHandle<()>> {
+    let (sync, to_sync) = channel();
+    let reader = log.add_reader(ReaderKind::Writer, start).expect("the log begins here");
+    let began = Instant::now();
+    let machine = match list.segments.is_empty() {
+        true => AofWriter::new(policy, list, start, Ms(0)),
+        false => AofWriter::resume(policy, list, start, Ms(0)),
+    };
+    let driver = Driver {
+        log,
+        state,
+        mail,
+        files,
+        machine,
+        reader,
+        open: BTreeMap::new(),
+        sync,
+        policy,
+        began,
+        is_stopping: false,
+    };
+    let writer = std::thread::Builder::new().name("aof-write".into()).spawn(move || driver.run())?;
+    log.set_reader(writer.thread().clone());
+    let wake: Thread = writer.thread().clone();
+    std::thread::Builder::new().name("aof-sync".into()).spawn(move || sync_files(&to_sync, state, &wake))?;
+    Ok(writer)
+}
+
+fn sync_files(files: &Receiver<Arc<dyn File>>, state: &AofState, writer: &Thread) {
+    while let Ok(file) = files.recv() {
+        let synced = file.sync_data();
+        state.inbox.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request::SyncEnded(synced));
+        writer.unpark();
+    }
+}
+
+impl Driver {
+    fn now(&self) -> Ms {
+        Ms(self.began.elapsed().as_millis() as u64)
+    }
+
+    fn run(mut self) {
+        let mut outputs = Vec::new();
+        loop {
+            let has_work = self.turn(&mut outputs);
+            if self.is_stopping && !has_work && self.machine.durable() >= self.log.end() {
+                break;
+            }
+            self.rest(has_work);
+        }
+        self.log.remove_reader(self.reader);
+    }
+
+    /// One round: what was asked for, what was appended, what follows from it. Whether something was written.
+    fn turn(&mut self, outputs: &mut Vec<Output>) -> bool {
+        for request in self.state.inbox.take() {
+            let input = match request {
+                Request::Policy(policy) => {
+                    self.policy = policy;
+                    Input::Policy(policy)
+                }
+                Request::SyncEnded(Ok(())) => {
+                    self.state.count_sync();
+                    Input::Synced
+                }
+                Request::SyncEnded(Err(error)) => Input::SyncFailed { errno: errno(&error) },
+                Request::Stop => {
+                    self.is_stopping = true;
+                    self.collect(outputs);
+                    Input::Flush
+                }
+            };
+            self.step(input, outputs);
+        }
+        let before = self.machine.written();
+        self.collect(outputs);
+        self.step(Input::Tick, outputs);
+        self.machine.written() > before
+    }
+
+    fn collect(&mut self, outputs: &mut Vec<Output>) {
+        let mut collected = Vec::new();
+        self.log.collect(|one| collected.push(one));
+        for one in collected {
+            let input = match one {
+                Collected::Frames(end) => Input::Collected(end),
+                Collected::FileEnd(end) => Input::FileEnd(end),
+            };
+            self.step(input, outputs);
+        }
+    }
+
+    fn step(&mut self, input: Input, outputs: &mut Vec<Output>) {
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            self.machine.step(input, self.now(), outputs);
+            for output in std::mem::take(outputs) {
+                // At most one call at a time has a result.
+                next = self.perform(output).or(next);
+            }
+        }
+    }
+
+    /// Carries out one output. Returns its result, if it has one at once.
+    fn perform(&mut self, output: Output) -> Option<Input> {
+        match output {
+            Output::Create { file } => Some(self.ended(|driver| {
+                let opened = driver.files.create(file)?;
+                driver.open.insert(file, opened);
+                Ok(())
+            })),
+            Output::Write { file, at, from, to } => Some(self.write(file, at, from, to)),
+            Output::SetLen { file, len } => Some(self.ended(|driver| driver.file(file)?.set_len(len))),
+            Output::List(list) => Some(self.ended(|driver| driver.files.save(&list))),
+            Output::Sync { file } => match self.file(file) {
+                Ok(file) => {
+                    self.state.note_sync_begin();
+                    self.sync.send(file).expect("the sync thread ends last");
+                    None
+                }
+                Err(error) => Some(Input::SyncFailed { errno: errno(&error) }),
+            },
+            Output::Close { file } => {
+                self.open.remove(&file);
+                None
+            }
+            Output::Remove { file } => {
+                self.files.remove(file);
+                None
+            }
+            Output::Durable(offset) => {
+                let mail = self.mail;
+                self.state
+                    .set_durable(offset, |worker| mail.post(usize::from(worker), WorkerMessage::Durable));
+                None
+            }
+            Output::Release(offset) => {
+                self.log.advance(self.reader, offset);
+                None
+            }
+            Output::RefuseWrites(failure) => {
+                report::warning(format!(
+                    "The append-only file can't be written ({:?}: {}): writes are refused until it can.",
+                    failure.call,
+                    os_text(&io::Error::from_raw_os_error(failure.errno))
+                ));
+                self.state.refuse_writes(Some(failure));
+                self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::LOG_FAILED);
+                None
+            }
+            Output::AcceptWrites => {
+                report::warning("The append-only file can be written again.");
+                self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
+                self.state.refuse_writes(None);
+                None
+            }
+            Output::Flushed => None,
+            // There are no bases yet: what may have been lost is said.
+            Output::BaseNeeded => {
+                report::warning(
+                    "Writes to the append-only file since its last fsync may be lost if the machine stops.",
+                );
+                None
+            }
+            Output::Exit(failure) => {
+                report::warning(format!(
+                    "Can't recover from an error of the append-only file while the fsync policy is 'always': {}. Exiting...",
+                    os_text(&io::Error::from_raw_os_error(failure.errno))
+                ));
+                std::process::exit(1);
+            }
+        }
+    }
+
+    fn file(&mut self, file: FileId) -> io::Result<Arc<dyn File>> {
+        if let Some(open) = self.open.get(&file) {
+            return Ok(Arc::clone(open));
+        }
+        let opened = self.files.open(file)?;
+        self.open.insert(file, Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    fn ended(&mut self, call: impl FnOnce(&mut Driver) -> io::Result<()>) -> Input {
+        match call(self) {
+            Ok(()) => Input::Done,
+            Err(error) => Input::Failed { errno: errno(&error) },
+        }
+    }
+
+    fn write(&mut self, file: FileId, at: u64, from: LogOffset, to: LogOffset) -> Input {
+        let written = self.file(file).and_then(|file| {
+            let pieces = self.log.read(from, to).expect("what is not written is in memory");
+            let mut place = at;
+            for piece in pieces {
+                write_all_at(&*file, &piece, place).map_err(|error| error.error)?;
+                place += piece.len() as u64;
+            }
+            Ok(to - from)
+        });
+        match written {
+            Ok(file_bytes) => {
+                self.state.note_written(at + file_bytes);
+                Input::Wrote { file_bytes }
+            }
+            Err(error) => Input::Failed { errno: errno(&error) },
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn rest(&self, has_work: bool) {
+        if has_work && self.policy != FsyncPolicy::Always {
+            std::thread::sleep(GATHERING);
+            return;
+        }
+        self.log.fall_asleep();
+        if self.log.collected() < self.log.end() {
+            return;
+        }
+        match self.machine.next_tick() {
+            Some(tick) => {
+                let wait = tick.0.saturating_sub(self.now().0);
+                std::thread::park_timeout(Duration::from_millis(wait.max(1)));
+            }
+            None => std::thread::park(),
+        }
+    }
+}
+
+fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}

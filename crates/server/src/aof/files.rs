@@ -1,0 +1,161 @@
+//! The files of the append-only file: their names, and the manifest that lists them.
+//!
+//! ```text
+//!   appendonlydir/
+//!     appendonly.aof.manifest         written beside as temp-..., synced, renamed; then the folder is synced
+//!     appendonly.aof.2.base.rdb       a snapshot, or nothing yet
+//!     appendonly.aof.5.incr.aof       the log from there on
+//! ```
+//! Only what the manifest lists counts; what it does not list is removed at start.
+
+use isotherm_disk::{Disk, File, Mode, read_exact_at, write_all_at};
+use isotherm_log::LogOffset;
+use isotherm_log::writer::{FileId, List, Segment};
+use isotherm_persist::aof::manifest::{AofFile, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub struct AofFiles {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    names: Arc<Names>,
+    /// `appendfilename`.
+    old_name: Vec<u8>,
+    /// The base that the manifest lists.
+    base: Option<AofFile>,
+}
+
+/// Why the manifest cannot be had.
+#[derive(Debug)]
+pub enum ReadError {
+    Io(io::Error),
+    Manifest(ManifestError),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> ReadError {
+        ReadError::Io(error)
+    }
+}
+
+impl AofFiles {
+    /// `name`: `appendfilename`.
+    pub fn new(disk: Arc<dyn Disk>, folder: PathBuf, name: &[u8]) -> AofFiles {
+        AofFiles { disk, folder, names: Arc::new(Names::new(name)), old_name: name.to_vec(), base: None }
+    }
+
+    /// The single file of earlier versions, in `dir`.
+    pub fn old_name(&self) -> PathBuf {
+        PathBuf::from(std::ffi::OsStr::from_bytes(&self.old_name))
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn log_path(&self, file: FileId) -> PathBuf {
+        self.path(&self.names.incr(file.0 as i64))
+    }
+
+    pub fn path(&self, name: &[u8]) -> PathBuf {
+        self.folder.join(std::ffi::OsStr::from_bytes(name))
+    }
+
+    /// Reads the manifest; `None` if there is none.
+    pub fn read(&mut self) -> Result<Option<Manifest>, ReadError> {
+        let path = self.path(&self.names.manifest());
+        let file = match self.disk.open(&path, Mode::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let len = file.len()?;
+        if len > MANIFEST_BYTES_MAX as u64 {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG).into());
+        }
+        let mut text = vec![0; len as usize];
+        read_exact_at(&*file, &mut text, 0)?;
+        let manifest = Manifest::parse(&text).map_err(ReadError::Manifest)?;
+        self.base.clone_from(&manifest.base);
+        Ok(Some(manifest))
+    }
+
+    /// Makes the folder if it is not there.
+    pub fn prepare(&self) -> io::Result<()> {
+        match self.disk.create_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
+    pub fn open_to_read(&self, name: &[u8]) -> io::Result<Arc<dyn File>> {
+        self.disk.open(&self.path(name), Mode::Read)
+    }
+
+    /// Opens a file whose tail is to be cut off.
+    pub fn open_to_cut(&self, name: &[u8]) -> io::Result<Arc<dyn File>> {
+        self.disk.open(&self.path(name), Mode::Update)
+    }
+
+    /// An empty file. What an earlier one of that name held does not come back.
+    pub fn create(&self, file: FileId) -> io::Result<Arc<dyn File>> {
+        let created = self.disk.open(&self.log_path(file), Mode::Truncate)?;
+        created.sync_all()?;
+        Ok(created)
+    }
+
+    pub fn open(&self, file: FileId) -> io::Result<Arc<dyn File>> {
+        self.disk.open(&self.log_path(file), Mode::Update)
+    }
+
+    pub fn remove(&self, file: FileId) {
+        let _ = self.disk.remove(&self.log_path(file));
+    }
+
+    /// Writes the manifest. What it lists is in the folder before it is.
+    pub fn save(&mut self, list: &List) -> io::Result<()> {
+        let old = self.base.as_ref().map(|base| base.seq as u64);
+        let base = match list.base {
+            None => None,
+            // It keeps the name it was found with.
+            Some(number) if old == Some(number) => self.base.clone(),
+            Some(number) => {
+                let seq = number as i64;
+                Some(AofFile { name: self.names.base(seq, true), seq, place: None })
+            }
+        };
+        let incr = list.segments.iter().map(|segment| self.listed(segment)).collect();
+        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid: None }.write();
+        let (path, beside) = (self.path(&self.names.manifest()), self.path(&self.names.temp_manifest()));
+        let file = self.disk.open(&beside, Mode::Truncate)?;
+        write_all_at(&*file, &text, 0).map_err(|error| error.error)?;
+        file.sync_all()?;
+        self.disk.sync_dir(&self.folder)?;
+        self.disk.rename(&beside, &path)?;
+        self.disk.sync_dir(&self.folder)?;
+        if let Some(gone) =
+            self.base.take().filter(|gone| Some(&gone.name) != base.as_ref().map(|base| &base.name))
+        {
+            let _ = self.disk.remove(&self.path(&gone.name));
+        }
+        self.base = base;
+        Ok(())
+    }
+
+    fn listed(&self, segment: &Segment) -> AofFile {
+        let seq = segment.file.0 as i64;
+        let place = Place { start: segment.start.0, len: segment.len };
+        AofFile { name: self.names.incr(seq), seq, place: Some(place) }
+    }
+}
+
+/// The log files of a manifest, as the writer takes them over. `lengths`: how much of each counts.
+pub fn segments(manifest: &Manifest, starts: &[LogOffset], lengths: &[u64]) -> Vec<Segment> {
+    let files = manifest.incr.iter().zip(starts).zip(lengths);
+    files
+        .map(|((file, start), len)| Segment { file: FileId(file.seq as u64), start: *start, len: Some(*len) })
+        .collect()
+}

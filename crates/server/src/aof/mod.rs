@@ -1,0 +1,8 @@
+//! The append-only file: the log of changes on disk, and the data read back from it.
+
+pub mod applier;
+pub mod driver;
+pub mod files;
+pub mod load;
+pub mod open;
+pub mod state;

@@ -1,0 +1,208 @@
+//! The log of changes, as the server writes it: the records of a command, and the keys that leave by themselves, become one
+//! frame of the log before their partitions are released.
+//!
+//! ```text
+//!   a command        keys that expired under it, its records   -> a frame at its end
+//!   EXEC             the same of all its commands              -> one frame, in MULTI and EXEC
+//!   a waiter served  its own records                           -> a frame behind that of the command which served it
+//!   cron, eviction   a key that expired or was evicted         -> a frame each
+//! ```
+//! What the frames become (append-only file, backlog, replicas) is not known here, nor who reads them. While the log has no
+//! reader, a command costs one test of a task.
+
+use isotherm_commands::Records;
+use isotherm_keyspace::Db;
+use isotherm_log::{Frame, Log, LogOffset};
+use isotherm_resp::Args;
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::thread::Thread;
+
+/// The log of the node, and the thread that reads it.
+pub struct ChangeLog {
+    log: Log,
+    reader: OnceLock<Thread>,
+    /// The reader has read all there was, and sleeps until it is woken.
+    is_reader_asleep: AtomicBool,
+}
+
+impl Deref for ChangeLog {
+    type Target = Log;
+
+    #[inline]
+    fn deref(&self) -> &Log {
+        &self.log
+    }
+}
+
+impl ChangeLog {
+    pub fn new(start: LogOffset, memory_bytes_max: u64) -> ChangeLog {
+        let log = Log::new(start, memory_bytes_max);
+        ChangeLog { log, reader: OnceLock::new(), is_reader_asleep: AtomicBool::new(false) }
+    }
+
+    /// The thread that is woken by what is appended while it sleeps.
+    pub fn set_reader(&self, reader: Thread) {
+        let _ = self.reader.set(reader);
+    }
+
+    /// The reader is about to look whether there is more, and to sleep if there is not.
+    pub fn fall_asleep(&self) {
+        self.is_reader_asleep.store(true, Ordering::SeqCst);
+        // Either the appending thread sees the mark, or the reader sees what it has appended.
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub fn wake_reader(&self) {
+        if self.is_reader_asleep.load(Ordering::SeqCst) && self.is_reader_asleep.swap(false, Ordering::SeqCst)
+        {
+            self.unpark_reader();
+        }
+    }
+
+    #[cold]
+    pub fn unpark_reader(&self) {
+        if let Some(reader) = self.reader.get() {
+            reader.unpark();
+        }
+    }
+}
+
+const UNLINK: &[u8] = b"UNLINK";
+const DEL: &[u8] = b"DEL";
+
+/// What a thread has to write into the log.
+pub struct LogWriter {
+    log: &'static ChangeLog,
+    /// Something was appended since the reader was last woken.
+    has_appended: bool,
+    /// Where the last frame ends.
+    end: Option<LogOffset>,
+    frame: Frame,
+    open: Open,
+    /// What removes a key that has expired or was evicted, and does the same where the log is played back.
+    expired_word: &'static [u8],
+    evicted_word: &'static [u8],
+}
+
+/// The frame under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Open {
+    /// None: what comes is a frame of its own.
+    Nothing,
+    Command,
+    Transaction,
+}
+
+impl LogWriter {
+    pub fn new(log: &'static ChangeLog) -> LogWriter {
+        let (expired_word, evicted_word) = (UNLINK, UNLINK);
+        let frame = Frame::default();
+        LogWriter {
+            log,
+            has_appended: false,
+            end: None,
+            frame,
+            open: Open::Nothing,
+            expired_word,
+            evicted_word,
+        }
+    }
+
+    /// `lazyfree-lazy-expire` and `lazyfree-lazy-eviction`: Valkey shows them in its log, and so replicas get them.
+    pub fn set_lazy(&mut self, expires_lazily: bool, evicts_lazily: bool) {
+        self.expired_word = if expires_lazily { UNLINK } else { DEL };
+        self.evicted_word = if evicts_lazily { UNLINK } else { DEL };
+    }
+
+    /// A command begins; its partitions are held.
+    #[inline]
+    pub fn begin_command(&mut self) {
+        if self.open == Open::Nothing {
+            self.open = Open::Command;
+        }
+    }
+
+    /// The command is over, and has made so many changes. `stands_alone`: what it records need not take effect together.
+    /// Its partitions are still held.
+    pub fn end_command(
+        &mut self,
+        db: Db,
+        args: Args<'_>,
+        changes: u64,
+        records: &mut Records,
+        stands_alone: bool,
+    ) {
+        let frame = &mut self.frame;
+        records.take(args, changes, |record| match record.wire() {
+            Some(wire) => frame.push_wire(u32::from(db.0), wire),
+            None => frame.push(u32::from(db.0), record.args().iter()),
+        });
+        if self.open == Open::Command {
+            if stands_alone {
+                self.frame.stand_alone();
+            }
+            self.close();
+        }
+    }
+
+    /// A transaction begins; all that it needs is held.
+    pub fn begin_transaction(&mut self) {
+        debug_assert_eq!(self.open, Open::Nothing, "transactions do not nest");
+        self.open = Open::Transaction;
+    }
+
+    pub fn end_transaction(&mut self) {
+        debug_assert_eq!(self.open, Open::Transaction);
+        self.close();
+    }
+
+    /// The key's time has come. Its partition is held, here and below.
+    pub fn expired(&mut self, db: Db, key: &[u8]) {
+        self.add(db, [self.expired_word, key].into_iter());
+    }
+
+    pub fn evicted(&mut self, db: Db, key: &[u8]) {
+        self.add(db, [self.evicted_word, key].into_iter());
+    }
+
+    /// The time of fields of a hash has come. A hash without fields is gone, here and there.
+    pub fn fields_expired(&mut self, db: Db, key: &[u8], fields: &[Vec<u8>]) {
+        let words: Vec<&[u8]> =
+            [&b"HDEL"[..], key].into_iter().chain(fields.iter().map(Vec::as_slice)).collect();
+        self.add(db, words.into_iter());
+    }
+
+    fn add<'w>(&mut self, db: Db, words: impl ExactSizeIterator<Item = &'w [u8]>) {
+        self.frame.push(u32::from(db.0), words);
+        if self.open == Open::Nothing {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        self.open = Open::Nothing;
+        if !self.frame.is_empty() {
+            self.end = Some(self.log.append(&mut self.frame).end);
+            self.has_appended = true;
+        }
+    }
+
+    /// Where the frames end that were appended since this was last asked.
+    #[inline]
+    pub fn take_end(&mut self) -> Option<LogOffset> {
+        self.end.take()
+    }
+
+    /// A batch is over, and nothing is held.
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.has_appended {
+            self.has_appended = false;
+            fence(Ordering::SeqCst);
+            self.log.wake_reader();
+        }
+    }
+}

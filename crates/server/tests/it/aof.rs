@@ -1,0 +1,302 @@
+//! The append-only file: what was answered is there again after a restart, however the server ended.
+
+use crate::common::{Client, OnDrop, Server, command, free_port, wait_until};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// A folder for the data of servers that are started one after the other.
+struct Data(PathBuf);
+
+impl Data {
+    fn new() -> Data {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("isotherm-aof-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Data(folder)
+    }
+
+    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let mut all =
+            vec!["--dir", self.0.to_str().unwrap(), "--appendonly", "yes", "--enable-debug-command", "yes"];
+        all.extend_from_slice(more);
+        all
+    }
+
+    fn start(&self, workers: usize, more: &[&str]) -> Server {
+        let server = Server::with_workers(workers, &self.arguments(more));
+        wait_until("the data is loaded", || !server.client().ask("GET x").starts_with("-LOADING"));
+        server
+    }
+
+    /// Starts a server that is expected to end by itself. Returns its log.
+    fn fails_to_start(&self) -> String {
+        let port = free_port();
+        let text = port.to_string();
+        let mut all = vec!["--port", &text, "--bind", "127.0.0.1"];
+        all.extend(self.arguments(&[]));
+        let mut server = Server::spawn(port, command(&all));
+        assert!(!server.wait().success(), "it starts");
+        server.log()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join("appendonlydir").join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        std::fs::create_dir_all(self.0.join("appendonlydir")).unwrap();
+        std::fs::write(self.file(name), bytes).unwrap();
+    }
+
+    /// A manifest that lists these log files, and the files.
+    fn write_log(&self, files: &[&[u8]]) {
+        let line = |at: usize| format!("file appendonly.aof.{at}.incr.aof seq {at} type i\n");
+        let manifest: String = (1..=files.len()).map(line).collect();
+        self.write("appendonly.aof.manifest", manifest.as_bytes());
+        for (at, bytes) in files.iter().enumerate() {
+            self.write(&format!("appendonly.aof.{}.incr.aof", at + 1), bytes);
+        }
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn wire(requests: &[&str]) -> Vec<u8> {
+    let words = |request: &&str| crate::common::encode(&request.split(' ').collect::<Vec<_>>());
+    requests.iter().flat_map(words).collect()
+}
+
+fn kill(server: &mut Server) {
+    server.signal("KILL");
+    server.wait();
+}
+
+fn waits_for(path: &Path, bytes: &[u8]) {
+    wait_until("the append-only file has the command", || {
+        std::fs::read(path).is_ok_and(|read| read.windows(bytes.len()).any(|window| window == bytes))
+    });
+}
+
+#[test]
+fn all_types_are_there_after_a_restart() {
+    let data = Data::new();
+    let requests = [
+        "SET s value",
+        "APPEND s more",
+        "INCRBYFLOAT f 1.5",
+        "RPUSH l a b c",
+        "LMOVE l m LEFT RIGHT",
+        "SADD set a b c d",
+        "SPOP set 2",
+        "ZADD z 1 a 2.5 b",
+        "HSET h f v g w",
+        "HPEXPIRE h 100000 FIELDS 1 f",
+        "XADD x * f v",
+        "XGROUP CREATE x g 0",
+        "XREADGROUP GROUP g c STREAMS x >",
+        "SET e 1 EX 1000",
+        "SET gone 1 PX 1",
+        "SELECT 5",
+        "SET other 1",
+        "MULTI",
+        "SET t 1",
+        "INCR t",
+        "EXEC",
+        "MOVE other 6",
+        "SWAPDB 5 7",
+        "PFADD p a b c",
+        "SETBIT bits 7 1",
+        "GEOADD geo 13 38 place",
+        "DEL nothing",
+    ];
+    let mut server = data.start(2, &["--appendfsync", "always"]);
+    let mut client = server.client();
+    for request in requests {
+        assert!(!client.ask(request).starts_with('-'), "{request}");
+    }
+    wait_until("the key expires", || client.ask("EXISTS gone") == ":0\r\n");
+    let digest = client.ask("DEBUG DIGEST");
+    for _ in 0..2 {
+        kill(&mut server);
+        server = data.start(2, &["--appendfsync", "always"]);
+        client = server.client();
+        client.check("DEBUG DIGEST", &digest);
+    }
+    // What is written behind it is there too.
+    client.check("SELECT 7", "+OK\r\n");
+    client.check("INCR t", ":3\r\n");
+    kill(&mut server);
+    let server = data.start(1, &[]);
+    let mut client = server.client();
+    client.check("SELECT 7", "+OK\r\n");
+    client.check("GET t", "$1\r\n3\r\n");
+}
+
+#[test]
+fn the_bytes_are_those_that_valkey_writes() {
+    let data = Data::new();
+    let server = data.start(1, &[]);
+    let mut client = server.client();
+    for request in
+        ["SET a 1", "GET a", "MULTI", "INCR a", "SELECT 2", "SET b 2 EX 100", "EXEC", "DEL a", "DEL a"]
+    {
+        client.ask(request);
+    }
+    client.check("SELECT 0", "+OK\r\n");
+    client.check("DEL a", ":1\r\n");
+    let mut expected = wire(&["SELECT 0", "SET a 1", "MULTI", "INCR a", "SELECT 2"]);
+    let file = data.file("appendonly.aof.1.incr.aof");
+    let last = wire(&["EXEC", "SELECT 0", "DEL a"]);
+    waits_for(&file, &last);
+    let read = std::fs::read(file).unwrap();
+    // Between them stands SET b 2 PXAT and the time.
+    expected.extend_from_slice(b"*5\r\n$3\r\nSET\r\n$1\r\nb\r\n$1\r\n2\r\n$4\r\nPXAT\r\n");
+    assert!(read.starts_with(&expected), "{}", read.escape_ascii());
+    assert!(read.ends_with(&last), "{}", read.escape_ascii());
+}
+
+#[test]
+fn under_always_no_answered_write_is_lost() {
+    const CLIENTS: usize = 12;
+    let data = Data::new();
+    let answered: Vec<AtomicU64> = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
+    for _ in 0..4 {
+        let mut server = data.start(2, &["--appendfsync", "always"]);
+        let mut client = server.client();
+        for (at, answered) in answered.iter().enumerate() {
+            let kept: u64 = number(&client.ask(&format!("GET c{at}")));
+            assert!(kept >= answered.load(Ordering::Relaxed), "client {at}: {kept} of {answered:?}");
+            assert_eq!(number(&client.ask(&format!("GET d{at}"))), kept, "a transaction is whole");
+            answered.store(kept, Ordering::Relaxed);
+        }
+        let before: u64 = answered.iter().map(|answered| answered.load(Ordering::Relaxed)).sum();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stop = OnDrop(|| is_over.store(true, Ordering::Relaxed));
+            for (at, answered) in answered.iter().enumerate() {
+                let (client, is_over) = (server.client(), &is_over);
+                scope.spawn(move || write_until_the_end(client, at, answered, is_over));
+            }
+            wait_until("some writes are answered", || {
+                let now: u64 = answered.iter().map(|answered| answered.load(Ordering::Relaxed)).sum();
+                now >= before + 200
+            });
+            kill(&mut server);
+        });
+    }
+}
+
+/// Writes numbers, in transactions of two keys, and notes what was answered.
+fn write_until_the_end(mut client: Client, at: usize, answered: &AtomicU64, is_over: &AtomicBool) {
+    use std::io::{Read, Write};
+    let mut next = answered.load(Ordering::Relaxed);
+    while !is_over.load(Ordering::Relaxed) {
+        next += 1;
+        let requests = ["MULTI", &format!("SET c{at} {next}"), &format!("SET d{at} {next}"), "EXEC"];
+        let reply = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n";
+        let mut got = vec![0; reply.len()];
+        let asked = client.stream.write_all(&wire(&requests));
+        if asked.and_then(|()| client.stream.read_exact(&mut got)).is_err() {
+            return;
+        }
+        assert_eq!(got, reply);
+        answered.store(next, Ordering::Relaxed);
+    }
+}
+
+fn number(reply: &str) -> u64 {
+    reply.lines().nth(1).map_or(0, |line| line.parse().unwrap())
+}
+
+#[test]
+fn a_read_waits_for_what_it_shows() {
+    // Replies to reads and to blocked clients come by the same way as those to writes; none may be forgotten there.
+    let data = Data::new();
+    let server = data.start(2, &["--appendfsync", "always"]);
+    let (mut writer, mut reader, mut waiter) = (server.client(), server.client(), server.client());
+    for round in 0..50 {
+        waiter.send(crate::common::encode(&["BLPOP", "list", "0"]));
+        writer.send(wire(&[&format!("SET a {round}"), "GET a", "RPUSH list x", "PING"]));
+        let value = format!("{round}");
+        writer.expect("+OK\r\n");
+        writer.expect(&format!("${}\r\n{value}\r\n", value.len()));
+        writer.expect(":1\r\n");
+        writer.expect("+PONG\r\n");
+        waiter.expect("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n");
+        reader.check("GET a", &format!("${}\r\n{value}\r\n", value.len()));
+    }
+}
+
+#[test]
+fn a_torn_tail_is_cut_off() {
+    let whole = wire(&["SELECT 0", "SET a 1"]);
+    for torn in
+        [&b"*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$10\r\nxx"[..], b"*", b"*3\r\n$3", &wire(&["MULTI", "SET c 1"])]
+    {
+        let data = Data::new();
+        data.write_log(&[&[&whole[..], torn].concat()]);
+        let mut server = data.start(1, &[]);
+        let mut client = server.client();
+        client.check("GET a", "$1\r\n1\r\n");
+        client.check("DBSIZE", ":1\r\n");
+        assert!(server.log().contains("!!! Truncating the AOF appendonly.aof.1.incr.aof at offset 50 !!!"));
+        assert_eq!(std::fs::read(data.file("appendonly.aof.1.incr.aof")).unwrap(), whole);
+        client.check("SET b 2", "+OK\r\n");
+        server.signal("TERM");
+        assert!(server.wait().success());
+        let server = data.start(1, &[]);
+        server.client().check("DBSIZE", ":2\r\n");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_ends_the_start() {
+    let whole = wire(&["SELECT 0", "SET a 1"]);
+    let torn = &whole[..whole.len() - 3];
+    let check = |files: &[&[u8]], expected: &str| {
+        let data = Data::new();
+        data.write_log(files);
+        let log = data.fails_to_start();
+        assert!(log.contains(expected), "{expected}: {log}");
+        // Nothing was changed.
+        for (at, bytes) in files.iter().enumerate() {
+            assert_eq!(
+                std::fs::read(data.file(&format!("appendonly.aof.{}.incr.aof", at + 1))).unwrap(),
+                *bytes
+            );
+        }
+    };
+    let bad = [&whole[..], b"what is this\r\n"].concat();
+    check(&[&bad], "Bad file format reading the append only file appendonly.aof.1.incr.aof at offset 50");
+    check(&[&wire(&["NOSUCH a"])], "error: Unknown command 'NOSUCH'");
+    check(&[&wire(&["SET a"])], "error: wrong number of arguments for 'SET'");
+    check(&[&wire(&["SELECT 16"])], "error: database 16 does not exist");
+    check(&[&wire(&["EXEC"])], "ExecWithoutMulti");
+    check(&[torn, &whole], "Fatal error: the truncated file is not the last file");
+    check(&[b"*99999999999\r\n"], "Bad file format");
+    check(&[b"*1\r\n$99999999999\r\n"], "Bad file format");
+    let data = Data::new();
+    data.write("appendonly.aof.manifest", b"file a seq 1 type b\nfile b seq 1 type b\n");
+    assert!(data.fails_to_start().contains("Found duplicate base file information"));
+    let data = Data::new();
+    data.write_log(&[&whole]);
+    std::fs::remove_file(data.file("appendonly.aof.1.incr.aof")).unwrap();
+    assert!(data.fails_to_start().contains("The append log file appendonly.aof.1.incr.aof doesn't exist"));
+}
+
+#[test]
+fn comments_and_files_of_valkey_are_read() {
+    let data = Data::new();
+    let first = [&b"#TS:1700000000\r\n"[..], &wire(&["SELECT 3", "SET a 1"]), b"# anything\r\n"].concat();
+    // A database is selected anew in each file that Valkey writes; if it were not, the last one would go on.
+    data.write_log(&[&first, b"", &wire(&["SELECT 3", "PING", "INCR a"])]);
+    let server = data.start(1, &[]);
+    let mut client = server.client();
+    client.check("SELECT 3", "+OK\r\n");
+    client.check("GET a", "$1\r\n2\r\n");
+}
