@@ -176,6 +176,11 @@ fn load_part(
             finished(txn.edit_set(db, key, limits, |set| load_set(set, part, members, limits)))
         }
         RdbValue::Zset(zset) => finished(txn.edit_zset(db, key, limits, |edit| {
+            // In a tree from the first member on, if it was one: the packed form knows no score of -0.
+            if part.code == RdbType::Zset2 as u8 || part.code == RdbType::Zset as u8 {
+                let longest = zset.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
+                edit.expect(part.total.max(zset.members.len()), longest)?;
+            }
             zset.iter().try_for_each(|(member, score)| new_if(edit.set(member, score)?.is_added()))
         })),
         // COMPAT(transfer): RESTORE and RDB files cut lists and streams into nodes anew, by the current

@@ -21,6 +21,9 @@ pub(crate) fn store_members(
         return Outcome::Done;
     }
     let stored = call.txn.edit_zset(call.db, key, &call.settings.limits, |edit| {
+        // In a tree from the first member on, if it comes to that: the packed form knows no score of -0.
+        let longest = members.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
+        edit.expect(members.len(), longest)?;
         members.iter().try_for_each(|(member, score)| edit.set(member, *score).map(|_| ()))
     });
     if !matches!(&stored, Ok(edited) if edited.result == Ok(())) {

@@ -89,9 +89,11 @@ pub fn load(
     {
         counter.store(0, Relaxed);
     }
-    let text_bytes_max = Limits::default().text_bytes_max.max(store.config.bulk_bytes_max() as u64);
+    // A packed node may be longer than any string; what is too long for the keyspace is refused there. Memory is taken as the
+    // bytes come.
+    let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
     let reader = FileReader::new(Options {
-        limits: Limits { text_bytes_max, unfolded_bytes_max: u64::MAX },
+        limits,
         strict_version: store.config.checks_rdb_version(),
         checksum: checks_sum && store.config.sums_rdb_files(),
     });

@@ -410,3 +410,21 @@ fn a_long_pipeline_is_run_in_parts() {
         flood.expect(":1\r\n");
     }
 }
+
+#[test]
+fn a_score_of_minus_zero_is_kept_in_large_sets() {
+    // The packed form of small sets knows no sign of zero, in Valkey neither.
+    let server = Server::start(&["--save", ""]);
+    let mut client = server.client();
+    let members: String = (0..300).map(|number| format!(" -{number} m{number}")).collect();
+    client.check(&format!("ZADD z{members}"), ":300\r\n");
+    client.check("ZSCORE z m0", "$2\r\n-0\r\n");
+    client.check("ZUNIONSTORE union 1 z", ":300\r\n");
+    client.check("ZSCORE union m0", "$2\r\n-0\r\n");
+    client.check("ZRANGESTORE range z 0 -1", ":300\r\n");
+    client.check("ZSCORE range m0", "$2\r\n-0\r\n");
+    let dump = client.ask_bytes("DUMP z");
+    client.send(crate::common::encode(&[&b"RESTORE"[..], b"copy", b"0", &dump]));
+    client.expect("+OK\r\n");
+    client.check("ZSCORE copy m0", "$2\r\n-0\r\n");
+}

@@ -237,6 +237,14 @@ impl<S: Read + Write> Client<S> {
         String::from_utf8_lossy(&self.read_reply()).into_owned()
     }
 
+    /// Sends a request and returns the bytes of the string that it gets.
+    pub fn ask_bytes(&mut self, request: &str) -> Vec<u8> {
+        self.send(encode(&request.split_whitespace().collect::<Vec<_>>()));
+        let reply = self.read_reply();
+        let line = 1 + reply.iter().position(|byte| *byte == b'\n').expect("a line");
+        reply[line..reply.len() - 2].to_vec()
+    }
+
     /// The number behind the colon of a reply.
     #[track_caller]
     pub fn ask_number(&mut self, request: &str) -> i64 {
