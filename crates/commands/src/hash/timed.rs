@@ -193,10 +193,6 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
     }
     record_hsetex(call, &options, moment, over, &stored);
-    // A key that was there for a moment only.
-    if over && !exists {
-        call.event(EventClass::New, "new", &key);
-    }
     call.hash_event("hset", &key);
     if moment.is_some() {
         call.hash_event("hexpire", &key);

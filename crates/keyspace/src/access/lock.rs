@@ -21,7 +21,7 @@ use crate::tables::geometry::Geometry;
 use isotherm_arena::{Arena, ArenaConfig, ReserveError};
 use isotherm_stdx::{Slot, Steps, steps};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Keys of one waiter or WATCH that are listed or taken out under one lock: some tens of microseconds, and then others
@@ -427,14 +427,9 @@ impl<'k> Held<'k> {
         self.partitions().for_each(|partition| partition.followers.reports_changes = report);
     }
 
-    /// What is held has changed: this number is kept with it (a place in the log, for which replies have to wait).
-    pub fn stamp(&mut self, stamp: u64) {
-        self.guards.iter_mut().for_each(|(_, partition)| partition.stamp = stamp);
-    }
-
-    /// The latest of what is held: a reply may show what was changed then.
-    pub fn latest_stamp(&self) -> u64 {
-        self.guards.iter().map(|(_, partition)| partition.stamp).max().unwrap_or(0)
+    /// A number for each partition that is held, kept for the caller (a place in the log, for which replies have to wait).
+    pub fn stamps(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.guards.iter().map(|(number, _)| &self.keyspace.shared.stamps[usize::from(*number)])
     }
 
     /// Whether a command has asked for what it flushed to be freed.

@@ -27,8 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) struct Partition {
-    /// A number that the caller gives it with each change, and which only grows: where its last change ends in the log.
-    pub stamp: u64,
     pub store: Store,
     pub number: u16,
     pub geometry: Geometry,
@@ -75,7 +73,6 @@ impl Partition {
         };
         let tables = (0..config.databases).map(|_| None).collect();
         Partition {
-            stamp: 0,
             store,
             number,
             geometry,

@@ -15,6 +15,7 @@ use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
+use std::sync::atomic::Ordering;
 
 use crate::effects::pump::Pump;
 use crate::effects::tracking::Tracker;
@@ -202,9 +203,10 @@ impl Exec {
     pub fn note_gate(&mut self) {
         if self.node.mail.tasks().has(Tasks::GATED) {
             if let Some(end) = self.pump.log.take_end() {
-                self.held.stamp(end.0);
+                self.held.stamps().for_each(|stamp| stamp.store(end.0, Ordering::Relaxed));
             }
-            self.wait_for(LogOffset(self.held.latest_stamp()));
+            let latest = self.held.stamps().map(|stamp| stamp.load(Ordering::Relaxed)).max();
+            self.wait_for(LogOffset(latest.unwrap_or(0)));
         }
     }
 
