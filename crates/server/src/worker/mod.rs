@@ -22,6 +22,7 @@ mod reading;
 mod send;
 
 use isotherm_keyspace::UnixMs;
+use isotherm_log::LogOffset;
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
 use std::collections::BTreeSet;
@@ -394,13 +395,14 @@ impl Inner {
 
     /// Lists a connection whose replies wait for the log, so that they are sent when it has come there.
     fn note_held(&mut self, connection: &mut Connection) {
-        let aof = &self.node.aof;
-        if !connection.let_go(aof.durable()) {
+        let (aof, until) = (&self.node.aof, connection.held_until());
+        if until == LogOffset::default() {
             return;
         }
         self.held.push(connection.token());
-        if self.held.len() == 1 && aof.is_durable_after_asking(self.number, connection.held_until()) {
-            // It has come there meanwhile, and no message will say so.
+        let is_first = self.held.len() == 1;
+        // It may have come there meanwhile: then no message will say so, and nothing else would send what waits.
+        if !connection.let_go(aof.durable()) || is_first && aof.is_durable_after_asking(self.number, until) {
             self.node.mail.post_from(Some(self.number), self.number, WorkerMessage::Durable);
         }
     }

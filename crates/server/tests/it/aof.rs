@@ -300,3 +300,122 @@ fn comments_and_files_of_valkey_are_read() {
     client.check("SELECT 3", "+OK\r\n");
     client.check("GET a", "$1\r\n2\r\n");
 }
+
+/// Behind one letter `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: few, or many.
+const RANDOM: &[&str] = &[
+    "SET sK N",
+    "SET sK E PX T",
+    "INCR iK",
+    "APPEND sK E",
+    "INCRBYFLOAT fK 0.25",
+    "SETRANGE sK N E",
+    "GETEX sK PX T",
+    "GETDEL sK",
+    "MSET sK N sK N",
+    "SETBIT bK N 1",
+    "BITFIELD bK INCRBY u8 N 3",
+    "LPUSH lK E E",
+    "RPUSH lK E E E E E E",
+    "LPOP lK",
+    "RPOP lK 3",
+    "LMOVE lK lK LEFT RIGHT",
+    "LTRIM lK 0 N",
+    "LREM lK 0 E",
+    "LINSERT lK BEFORE E E",
+    "SADD SK E N",
+    "SREM SK E",
+    "SPOP SK",
+    "SPOP SK 3",
+    "SMOVE SK SK E",
+    "SUNIONSTORE SK SK SK",
+    "SDIFFSTORE SK SK SK",
+    "ZADD zK N E",
+    "ZINCRBY zK 1.5 E",
+    "ZREM zK E",
+    "ZPOPMIN zK",
+    "ZUNIONSTORE zK 2 zK zK",
+    "ZREMRANGEBYRANK zK 0 1",
+    "ZRANGESTORE zK zK 0 -1",
+    "HSET hK E N E N",
+    "HINCRBY hK n 2",
+    "HINCRBYFLOAT hK m 0.5",
+    "HDEL hK E E",
+    "HPEXPIRE hK T FIELDS 1 E",
+    "HPERSIST hK FIELDS 1 E",
+    "HSETEX hK PX T FIELDS 1 E N",
+    "HGETDEL hK FIELDS 1 E",
+    "XADD xK * f E",
+    "XADD xK MAXLEN ~ 50 * f E",
+    "XTRIM xK MAXLEN 20",
+    "XGROUP CREATE xK g 0 MKSTREAM",
+    "XREADGROUP GROUP g c COUNT 3 STREAMS xK >",
+    "XAUTOCLAIM xK g d 0 0 COUNT 2",
+    "PFADD pK E E",
+    "PFMERGE pK pK",
+    "GEOADD gK 13 38 E",
+    "GEOADD gK 2 48 E",
+    "DEL sK lK",
+    "RENAME sK sK",
+    "COPY SK SK REPLACE",
+    "PEXPIRE lK T",
+    "PEXPIRE hK T",
+    "PEXPIRE SK T",
+    "PERSIST sK",
+    "SORT lK ALPHA STORE lK",
+    "MOVE sK 1",
+    "SELECT 0",
+    "SELECT 2",
+    "SWAPDB 1 2",
+];
+
+fn random_request(prng: &mut isotherm_stdx::Prng) -> String {
+    let template = RANDOM[prng.below(RANDOM.len() as u64) as usize];
+    let mut word = |word: &str| match word {
+        "N" => prng.below(100).to_string(),
+        "E" => format!("e{}", prng.below(60)),
+        "T" => ["1", "30", "100000"][prng.below(3) as usize].to_string(),
+        key if key.len() == 2 && key.ends_with('K') => format!("{}{}", &key[..1], prng.below(30)),
+        other => other.to_string(),
+    };
+    template.split(' ').map(|one| word(one)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_random_commands_of_several_clients_made_is_there_again() {
+    const CLIENTS: u64 = 4;
+    const REQUESTS: usize = 1500;
+    for workers in [1, 4] {
+        let data = Data::new();
+        let mut server = data.start(workers, &["--appendfsync", "always"]);
+        std::thread::scope(|scope| {
+            for seed in 0..CLIENTS {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    let mut prng = isotherm_stdx::Prng::new(seed + 1);
+                    for _ in 0..REQUESTS / 10 {
+                        let mut requests: Vec<String> = (0..10).map(|_| random_request(&mut prng)).collect();
+                        if prng.one_in(4) {
+                            requests.insert(2, "MULTI".into());
+                            requests.insert(6, "EXEC".into());
+                        }
+                        client.send(wire(&requests.iter().map(String::as_str).collect::<Vec<_>>()));
+                        requests.iter().for_each(|_| drop(client.read_reply()));
+                    }
+                });
+            }
+        });
+        let mut client = server.client();
+        let mut digest = String::new();
+        // What has a short time leaves meanwhile.
+        wait_until("no key leaves any more", || {
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            let before = std::mem::replace(&mut digest, client.ask("DEBUG DIGEST"));
+            before == digest
+        });
+        kill(&mut server);
+        let server = data.start(5 - workers, &[]);
+        server.client().check("DEBUG DIGEST", &digest);
+        let keys: i64 = server.client().ask_number("DBSIZE");
+        assert!(keys > 50, "{keys} keys are no test");
+    }
+}
