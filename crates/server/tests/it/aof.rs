@@ -301,7 +301,7 @@ fn comments_and_files_of_valkey_are_read() {
     client.check("GET a", "$1\r\n2\r\n");
 }
 
-/// Behind one letter `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: few, or many.
+/// Behind one character `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: few, or many.
 const RANDOM: &[&str] = &[
     "SET sK N",
     "SET sK E PX T",
@@ -377,7 +377,7 @@ fn random_request(prng: &mut isotherm_stdx::Prng) -> String {
         key if key.len() == 2 && key.ends_with('K') => format!("{}{}", &key[..1], prng.below(30)),
         other => other.to_string(),
     };
-    template.split(' ').map(|one| word(one)).collect::<Vec<_>>().join(" ")
+    template.split(' ').map(&mut word).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
