@@ -28,6 +28,8 @@ use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log as report;
 
+// COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave up to some milliseconds before its change is
+// written to the file: a process that is killed loses that, as a machine that stops does in Valkey too. Why: workers write no files.
 /// Between two writes of a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
 

@@ -24,6 +24,8 @@ const PORTION_BYTES: usize = 1 << 20;
 /// Others may look at partitions between so many commands.
 const COMMANDS_PER_HOLD: u32 = 100;
 
+// COMPAT(persistence): An append-only file whose lines do not end in CR LF, or that has a MULTI in a transaction or an EXEC
+// without one, is refused; Valkey's loader takes it, `valkey-check-aof` does not. Why: no server writes it, so it is damage.
 /// Why a log file is not loaded. The lines for the log are Valkey's.
 #[derive(Debug)]
 pub enum LoadError {
