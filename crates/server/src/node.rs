@@ -62,9 +62,6 @@ pub struct Node {
     pub persistence: Persistence,
 }
 
-/// What of the log may wait to be written.
-const LOG_MEMORY_BYTES: u64 = 256 << 20;
-
 /// What a node is made of beside its configuration.
 pub struct Parts {
     pub keyspace: Keyspace,
@@ -83,7 +80,7 @@ impl Node {
         let node = Node {
             cold: ColdTier::default(),
             aof: AofState::new(parts.mail.worker_count()),
-            log: ChangeLog::new(LogOffset::default(), LOG_MEMORY_BYTES),
+            log: ChangeLog::new(LogOffset::default(), parts.config.log_memory_bytes()),
             keyspace: parts.keyspace,
             commands: parts.commands,
             clients: Clients::default(),

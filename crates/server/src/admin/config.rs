@@ -112,6 +112,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             return Err("appendonly can only be set at start".into());
         }
         Apply::AppendOnly => {}
+        Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),
         Apply::AofPolicy => aof::open::apply_policy(node),
         Apply::Listen | Apply::Bind => {
             node.process.listeners.open(&node.config).map_err(|why| {

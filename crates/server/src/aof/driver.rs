@@ -223,6 +223,9 @@ impl Driver {
             }
             Output::Release(offset) => {
                 self.log.advance(self.reader, offset);
+                if self.mail.is_log_full() && self.log.has_room() {
+                    self.mail.set_log_full(false);
+                }
                 None
             }
             Output::RefuseWrites(failure) => {

@@ -124,6 +124,7 @@ pub enum Apply {
     Nothing,
     AofPolicy,
     AppendOnly,
+    LogMemory,
     /// Close the listening sockets and open others.
     Listen,
     /// The same, for other addresses.

@@ -222,6 +222,7 @@ pub const PARAMS: &[Param] = &[
     signed("loading-process-events-interval-bytes", 2 << 20, 1024, INT_MAX).hidden().no_effect("clients are answered by other threads while a file is loaded"),
     text("locale-collate", "").check(check::locale).works("SORT ALPHA compares bytes, so only locales with that order (C, POSIX) are accepted."),
     choice("log-format", LOG_FORMAT, "legacy").apply(Apply::LogFormat).works("Format of log lines: legacy, logfmt or json."),
+    signed("log-memory-limit", 256 << 20, 1 << 20, i64::MAX).memory().apply(Apply::LogMemory).works("So much of the append-only file may wait to be written: then commands that write wait. Isotherm only."),
     choice("log-timestamp-format", LOG_TIMESTAMP_FORMAT, "legacy").apply(Apply::LogFormat).works("Format of timestamps in the log, which are in UTC."),
     text("logfile", "").immutable().works("File to log to; standard output if empty."),
     choice("loglevel", LOGLEVEL, "notice").apply(Apply::LogLevel).works("Lowest level that is logged."),

@@ -465,6 +465,12 @@ impl Config {
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
+    /// What of the log of changes may wait to be written.
+    pub fn log_memory_bytes(&self) -> u64 {
+        const LIMIT: Id = id("log-memory-limit");
+        self.number(LIMIT) as u64
+    }
+
     fn path(&self, id: Id) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStringExt;
         let text = self.text(id);

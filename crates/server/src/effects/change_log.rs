@@ -19,6 +19,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::Thread;
 
+use crate::mail::Mail;
+
 /// The log of the node, and the thread that reads it.
 pub struct ChangeLog {
     log: Log,
@@ -198,11 +200,18 @@ impl LogWriter {
 
     /// A batch is over, and nothing is held.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn settle(&mut self, mail: &Mail) {
         if self.has_appended {
             self.has_appended = false;
             fence(Ordering::SeqCst);
             self.log.wake_reader();
+            if !self.log.has_room() {
+                mail.set_log_full(true);
+                // The reader looks at the mark after each step; its last one may have been before.
+                if self.log.has_room() {
+                    mail.set_log_full(false);
+                }
+            }
         }
     }
 }

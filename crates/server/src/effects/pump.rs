@@ -70,7 +70,7 @@ impl Pump {
     /// Sessions that have named prefixes are notified. There may be very many prefixes: nothing is held.
     #[inline]
     pub fn broadcast(&mut self) {
-        self.log.settle();
+        self.log.settle(&self.node.mail);
         if !self.changes.is_empty() {
             let node = self.node;
             node.trackers.broadcast(&node.mail, self.worker, std::mem::take(&mut self.changes));

@@ -32,6 +32,8 @@ pub struct Mail {
     control: Sender<ControlMessage>,
     /// By worker: one of its connections waits until undelivered messages take less.
     drain_awaited: Box<[AtomicBool]>,
+    /// The log of changes has as much to be written as it may.
+    is_log_full: AtomicBool,
     queued: Queued,
 }
 
@@ -45,7 +47,14 @@ struct Queued {
 impl Mail {
     pub fn new(workers: Box<[Sender<WorkerMessage>]>, control: Sender<ControlMessage>) -> Mail {
         let drain_awaited = workers.iter().map(|_| AtomicBool::new(false)).collect();
-        Mail { tasks: AtomicU32::new(0), workers, control, drain_awaited, queued: Queued::default() }
+        Mail {
+            tasks: AtomicU32::new(0),
+            workers,
+            control,
+            drain_awaited,
+            is_log_full: AtomicBool::new(false),
+            queued: Queued::default(),
+        }
     }
 
     // ---- tasks ----
@@ -114,8 +123,23 @@ impl Mail {
     /// It was delivered.
     pub fn subtract_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW {
+        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW && !self.is_log_full() {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
+            self.post_drained();
+        }
+    }
+
+    pub fn is_log_full(&self) -> bool {
+        self.is_log_full.load(Ordering::SeqCst)
+    }
+
+    /// Whether what is to be written of the log is as much as it may be: commands that write wait until it is less.
+    #[cold]
+    pub fn set_log_full(&self, is_full: bool) {
+        self.is_log_full.store(is_full, Ordering::SeqCst);
+        if is_full {
+            self.set_tasks(Tasks::BACKPRESSURE, Tasks::BACKPRESSURE);
+        } else if !self.has_backpressure() {
             self.post_drained();
         }
     }
@@ -124,6 +148,7 @@ impl Mail {
     pub fn has_backpressure(&self) -> bool {
         if self.tasks().has(Tasks::BACKPRESSURE)
             && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW
+            && !self.is_log_full()
         {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
         }
