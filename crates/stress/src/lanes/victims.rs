@@ -68,6 +68,8 @@ impl Victims {
         let few = 2 + member.below(KEYS - 2);
         victim.send(&line(&(way.wait)(&keys[..few])))?;
         if !is_waiting(member, killer, id)? {
+            // A server that is late may run its command yet, and would serve it in the next round.
+            killer.call(&line(&format!("CLIENT KILL ID {id}")))?;
             return Ok(());
         }
         // BLMOVE waits for the first alone.
