@@ -1,5 +1,5 @@
 //! The threads behind the append-only file: one that writes, one that syncs. What is done when is the machine's
-//! (`isotherm_log::AofWriter`); here are its hands.
+//! (`isotherm_log::writer::AofWriter`); here are its hands.
 //!
 //! ```text
 //!   workers --append--> log --collect--> AofWriter --Write, Create, List--> this thread --> disk
@@ -12,7 +12,7 @@
 use isotherm_disk::{File, write_all_at};
 use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
 use isotherm_log::{Collected, LogOffset, ReaderId, ReaderKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,8 +52,12 @@ impl Inbox {
     }
 
     pub fn post(&self, log: &ChangeLog, request: Request) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.push(request);
         log.unpark_reader();
+    }
+
+    fn push(&self, request: Request) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 
     fn take(&self) -> Vec<Request> {
@@ -116,7 +120,7 @@ pub fn start(
 fn sync_files(files: &Receiver<Arc<dyn File>>, state: &AofState, writer: &Thread) {
     while let Ok(file) = files.recv() {
         let synced = file.sync_data();
-        state.inbox.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request::SyncEnded(synced));
+        state.inbox.push(Request::SyncEnded(synced));
         writer.unpark();
     }
 }
@@ -146,10 +150,7 @@ impl Driver {
                     self.policy = policy;
                     Input::Policy(policy)
                 }
-                Request::SyncEnded(Ok(())) => {
-                    self.state.count_sync();
-                    Input::Synced
-                }
+                Request::SyncEnded(Ok(())) => Input::Synced,
                 Request::SyncEnded(Err(error)) => Input::SyncFailed { errno: errno(&error) },
                 Request::Stop => {
                     self.is_stopping = true;
@@ -178,12 +179,12 @@ impl Driver {
     }
 
     fn step(&mut self, input: Input, outputs: &mut Vec<Output>) {
-        let mut next = Some(input);
-        while let Some(input) = next.take() {
+        // A write and a sync may both have a result at once.
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
             self.machine.step(input, self.now(), outputs);
             for output in std::mem::take(outputs) {
-                // At most one call at a time has a result.
-                next = self.perform(output).or(next);
+                inputs.extend(self.perform(output));
             }
         }
     }
@@ -201,7 +202,6 @@ impl Driver {
             Output::List(list) => Some(self.ended(|driver| driver.files.save(&list))),
             Output::Sync { file } => match self.file(file) {
                 Ok(file) => {
-                    self.state.note_sync_begin();
                     self.sync.send(file).expect("the sync thread ends last");
                     None
                 }
@@ -289,10 +289,7 @@ impl Driver {
             Ok(to - from)
         });
         match written {
-            Ok(file_bytes) => {
-                self.state.note_written(at + file_bytes);
-                Input::Wrote { file_bytes }
-            }
+            Ok(file_bytes) => Input::Wrote { file_bytes },
             Err(error) => Input::Failed { errno: errno(&error) },
         }
     }

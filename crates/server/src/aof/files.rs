@@ -6,12 +6,14 @@
 //!     appendonly.aof.2.base.rdb       a snapshot, or nothing yet
 //!     appendonly.aof.5.incr.aof       the log from there on
 //! ```
-//! Only what the manifest lists counts; what it does not list is removed at start.
+//! Only what the manifest lists counts. A file keeps the name under which it was found; those of the history are removed once a
+//! manifest without them is safe.
 
 use isotherm_disk::{Disk, File, Mode, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FileId, List, Segment};
 use isotherm_persist::aof::manifest::{AofFile, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -24,8 +26,10 @@ pub struct AofFiles {
     names: Arc<Names>,
     /// `appendfilename`.
     old_name: Vec<u8>,
-    /// The base that the manifest lists.
+    /// The base that the manifest lists, the names of its log files, and those that are of no more use.
     base: Option<AofFile>,
+    listed: BTreeMap<u64, Vec<u8>>,
+    history: Vec<Vec<u8>>,
 }
 
 /// Why the manifest cannot be had.
@@ -44,7 +48,15 @@ impl From<io::Error> for ReadError {
 impl AofFiles {
     /// `name`: `appendfilename`.
     pub fn new(disk: Arc<dyn Disk>, folder: PathBuf, name: &[u8]) -> AofFiles {
-        AofFiles { disk, folder, names: Arc::new(Names::new(name)), old_name: name.to_vec(), base: None }
+        AofFiles {
+            disk,
+            folder,
+            names: Arc::new(Names::new(name)),
+            old_name: name.to_vec(),
+            base: None,
+            listed: BTreeMap::new(),
+            history: Vec::new(),
+        }
     }
 
     /// The single file of earlier versions, in `dir`.
@@ -56,8 +68,12 @@ impl AofFiles {
         &self.folder
     }
 
+    fn log_name(&self, file: FileId) -> Vec<u8> {
+        self.listed.get(&file.0).cloned().unwrap_or_else(|| self.names.incr(file.0 as i64))
+    }
+
     fn log_path(&self, file: FileId) -> PathBuf {
-        self.path(&self.names.incr(file.0 as i64))
+        self.path(&self.log_name(file))
     }
 
     pub fn path(&self, name: &[u8]) -> PathBuf {
@@ -80,6 +96,8 @@ impl AofFiles {
         read_exact_at(&*file, &mut text, 0)?;
         let manifest = Manifest::parse(&text).map_err(ReadError::Manifest)?;
         self.base.clone_from(&manifest.base);
+        self.listed = manifest.incr.iter().map(|file| (file.seq as u64, file.name.clone())).collect();
+        self.history = manifest.history.iter().map(|file| file.name.clone()).collect();
         Ok(Some(manifest))
     }
 
@@ -142,13 +160,16 @@ impl AofFiles {
             let _ = self.disk.remove(&self.path(&gone.name));
         }
         self.base = base;
+        for name in std::mem::take(&mut self.history) {
+            let _ = self.disk.remove(&self.path(&name));
+        }
         Ok(())
     }
 
     fn listed(&self, segment: &Segment) -> AofFile {
         let seq = segment.file.0 as i64;
         let place = Place { start: segment.start.0, len: segment.len };
-        AofFile { name: self.names.incr(seq), seq, place: Some(place) }
+        AofFile { name: self.log_name(segment.file), seq, place: Some(place) }
     }
 }
 

@@ -14,6 +14,7 @@ use isotherm_resp::request::Span;
 use isotherm_resp::{Args, limits};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::applier::{Applier, Refused};
 use crate::process::listeners::os_text;
@@ -57,8 +58,8 @@ struct Reading<'r> {
 }
 
 impl LogFile<'_> {
-    /// Applies all of it. `progress` gets the bytes that were read.
-    pub fn load(&self, applier: &mut Applier, mut progress: impl FnMut(u64)) -> Result<(), LoadError> {
+    /// Applies all of it, and adds the bytes that were read to `loaded_bytes`.
+    pub fn load(&self, applier: &mut Applier, loaded_bytes: &AtomicU64) -> Result<(), LoadError> {
         let mut reading = Reading {
             applier,
             parser: StreamParser::new(0, limits::REQUEST_BYTES_MAX),
@@ -73,10 +74,12 @@ impl LogFile<'_> {
             }
             match self.read(&mut reading.buffer, read_bytes) {
                 Ok(0) => break reading.end(),
-                Ok(count) => read_bytes += count,
+                Ok(count) => {
+                    read_bytes += count;
+                    loaded_bytes.fetch_add(count, Relaxed);
+                }
                 Err(error) => break Err(LoadError::Io(error)),
             }
-            progress(read_bytes);
         };
         applier.release();
         ended

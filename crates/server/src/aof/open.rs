@@ -11,9 +11,10 @@ use isotherm_log::writer::{FsyncPolicy, List};
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use isotherm_disk::{File, OsDisk};
+use isotherm_disk::File;
 
 use super::applier::Applier;
 use super::driver::{self, Request};
@@ -45,7 +46,7 @@ pub fn files(node: &Node) -> AofFiles {
     const FOLDER: Id = id("appenddirname");
     const NAME: Id = id("appendfilename");
     let folder = node.config.folder().join(String::from_utf8_lossy(&node.config.text(FOLDER)).as_ref());
-    AofFiles::new(Arc::new(OsDisk), folder, &node.config.text(NAME))
+    AofFiles::new(Arc::clone(&node.persistence.disk), folder, &node.config.text(NAME))
 }
 
 /// Whether there is a manifest.
@@ -148,12 +149,16 @@ fn find<'m>(files: &AofFiles, listed: &'m AofFile) -> Result<Found<'m>, CannotLo
     let name = String::from_utf8_lossy(&listed.name).into_owned();
     let opened = files.open_to_read(&listed.name).and_then(|file| Ok((file.len()?, file)));
     match opened {
-        Ok((len, file)) => Ok(Found {
-            listed,
-            name,
-            file,
-            bytes: listed.place.and_then(|place| place.len).unwrap_or(len).min(len),
-        }),
+        Ok((len, file)) => {
+            let bytes = listed.place.and_then(|place| place.len).unwrap_or(len);
+            if bytes > len {
+                log::warning(format!(
+                    "Fatal error: {name} has {len} bytes of the {bytes} that its manifest lists"
+                ));
+                return Err(CannotLoad);
+            }
+            Ok(Found { listed, name, file, bytes })
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             log::warning(format!("The append log file {name} doesn't exist: {}", os_text(&error)));
             Err(CannotLoad)
@@ -176,11 +181,21 @@ fn load_all(
     if let Some(base) = &manifest.base {
         load_base(node, files, base)?;
     }
+    let loading = &node.persistence.loading;
+    loading.loaded_bytes.store(0, Relaxed);
+    loading.total_bytes.store(found.iter().map(|file| file.bytes).sum(), Relaxed);
     let mut applier = Applier::new(node);
     let mut end = LogOffset::default();
     let (mut starts, mut lengths) = (Vec::new(), Vec::new());
     for (at, found_file) in found.iter().enumerate() {
         let start = found_file.listed.place.map_or(end, |place| LogOffset(place.start));
+        if at > 0 && start != end {
+            let name = &found_file.name;
+            log::warning(format!(
+                "Fatal error: {name} begins at {start} in the log, the file before it ends at {end}"
+            ));
+            return Err(CannotLoad);
+        }
         let bytes = load_log(node, files, found_file, &mut applier, at + 1 == found.len())?;
         starts.push(start);
         lengths.push(bytes);
@@ -197,6 +212,9 @@ fn load_all(
     if applier.failed > 0 {
         log::warning(format!("{} commands of the append-only file replied with an error.", applier.failed));
     }
+    // What was played back is no client's command, and on disk already.
+    node.stats.reset();
+    node.persistence.saving().saved_changes = node.stats.changes();
     let base = manifest.base.as_ref().map(|base| base.seq as u64);
     Ok((List { base, segments: segments(manifest, &starts, &lengths) }, end))
 }
@@ -236,7 +254,9 @@ fn load_log(
 ) -> Result<u64, CannotLoad> {
     let begun = Instant::now();
     let Found { name, file, bytes, .. } = found;
-    let bytes = match (LogFile { file: &**file, bytes: *bytes }.load(applier, |_| {})) {
+    let bytes = match (LogFile { file: &**file, bytes: *bytes }
+        .load(applier, &node.persistence.loading.loaded_bytes))
+    {
         Ok(()) => *bytes,
         Err(error) => {
             load::report(name, &error);

@@ -2,10 +2,9 @@
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use super::driver::Inbox;
 
@@ -15,12 +14,6 @@ pub struct AofState {
     writer: Mutex<Option<JoinHandle<()>>>,
     /// A power failure takes nothing before this place of the log.
     durable: AtomicU64,
-    /// Calls of fdatasync that have ended well, and the time they took.
-    pub syncs: AtomicU64,
-    pub sync_us: AtomicU64,
-    sync_began: Mutex<Option<Instant>>,
-    /// Of the file that is written.
-    pub file_bytes: AtomicU64,
     failure: Mutex<Option<Failure>>,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
@@ -32,10 +25,6 @@ impl AofState {
             inbox: Inbox::new(),
             writer: Mutex::new(None),
             durable: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            sync_us: AtomicU64::new(0),
-            sync_began: Mutex::new(None),
-            file_bytes: AtomicU64::new(0),
             failure: Mutex::new(None),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
         }
@@ -76,21 +65,6 @@ impl AofState {
     pub fn is_durable_after_asking(&self, worker: u16, until: LogOffset) -> bool {
         self.waits[usize::from(worker)].store(true, SeqCst);
         self.durable() >= until
-    }
-
-    pub fn note_sync_begin(&self) {
-        *self.sync_began.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    pub fn count_sync(&self) {
-        let began = self.sync_began.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let us = began.map_or(0, |began| began.elapsed().as_micros() as u64);
-        self.sync_us.fetch_add(us, Relaxed);
-        self.syncs.fetch_add(1, Relaxed);
-    }
-
-    pub fn note_written(&self, file_bytes: u64) {
-        self.file_bytes.store(file_bytes, Relaxed);
     }
 
     pub fn refuse_writes(&self, failure: Option<Failure>) {

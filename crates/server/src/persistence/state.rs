@@ -2,11 +2,11 @@
 
 use isotherm_disk::{Disk, OsDisk};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 pub struct Persistence {
-    pub disk: Box<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
     saving: Mutex<Saving>,
     /// The save under way is to end at once, without its file.
     pub is_cancelled: AtomicBool,
@@ -62,7 +62,7 @@ pub struct Running {
 impl Persistence {
     pub fn new(now_seconds: i64) -> Persistence {
         Persistence {
-            disk: Box::new(OsDisk),
+            disk: Arc::new(OsDisk),
             saving: Mutex::new(Saving {
                 running: None,
                 is_scheduled: false,

@@ -210,7 +210,8 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
-    if let Some(failure) = node.aof.failure().filter(|_| asked.flags.has(Flags::WRITE)) {
+    let log_failed = node.mail.tasks().has(Tasks::LOG_FAILED) && asked.flags.has(Flags::WRITE);
+    if let Some(failure) = log_failed.then(|| node.aof.failure()).flatten() {
         return refuse(errors::cannot_log(&os_text(&io::Error::from_raw_os_error(failure.errno))));
     }
     let refuses = node.mail.tasks().has(Tasks::SAVE_FAILED)

@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 /// Kept between batches.
 const REPLY_CAPACITY_MAX: usize = 1 << 20;
 
+// COMPAT(persistence): Under `appendfsync always` messages of subscribers, keyspace events and invalidations leave before the
+// change that caused them is durable; Valkey sends them behind its fsync. Why: only replies are held; a client that then reads
+// the key waits.
 /// Sends a connection its part of the reply buffer, not before the log is durable up to `not_before`. False if the connection
 /// is broken. The only way on which replies leave.
 #[inline]

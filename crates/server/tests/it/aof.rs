@@ -290,6 +290,44 @@ fn what_cannot_be_read_ends_the_start() {
 }
 
 #[test]
+fn files_that_do_not_join_end_the_start() {
+    let whole = wire(&["SELECT 0", "SET a 1"]);
+    let check = |places: [&str; 2], expected: &str| {
+        let data = Data::new();
+        data.write_log(&[&whole, &whole]);
+        let lines: String = (1..=2)
+            .map(|at| {
+                format!(
+                    "#isotherm incr {at} {}\nfile appendonly.aof.{at}.incr.aof seq {at} type i\n",
+                    places[at - 1]
+                )
+            })
+            .collect();
+        data.write("appendonly.aof.manifest", lines.as_bytes());
+        let log = data.fails_to_start();
+        assert!(log.contains(expected), "{expected}: {log}");
+    };
+    check(["start 0 len 51", "start 51"], "has 50 bytes of the 51 that its manifest lists");
+    check(["start 0 len 50", "start 60"], "begins at 60 in the log, the file before it ends at 50");
+}
+
+#[test]
+fn files_keep_the_names_that_the_manifest_gives_them() {
+    let data = Data::new();
+    data.write("any name.aof", &wire(&["SELECT 0", "SET a 1"]));
+    data.write("old.aof", b"");
+    let manifest = "file old.aof seq 1 type h\nfile \"any name.aof\" seq 7 type i\n";
+    data.write("appendonly.aof.manifest", manifest.as_bytes());
+    for value in 2..5 {
+        let mut server = data.start(1, &["--appendfsync", "always", "--save", ""]);
+        let mut client = server.client();
+        assert_eq!(client.info("persistence", "rdb_changes_since_last_save"), 0, "what was read is on disk");
+        client.check("INCR a", &format!(":{value}\r\n"));
+        kill(&mut server);
+    }
+}
+
+#[test]
 fn comments_and_files_of_valkey_are_read() {
     let data = Data::new();
     let first = [&b"#TS:1700000000\r\n"[..], &wire(&["SELECT 3", "SET a 1"]), b"# anything\r\n"].concat();
