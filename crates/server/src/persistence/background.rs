@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::save::{self, Cut, SaveError};
+use super::state::Job;
 use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -39,7 +40,7 @@ fn now_seconds() -> i64 {
 
 /// SAVE. Nothing is held afterwards.
 pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin_save(false, now_seconds()) {
+    if !store.state.begin(Job::Save, now_seconds()) {
         return Asked::Busy;
     }
     let cut = save::cut(store, held, used_memory_bytes);
@@ -53,7 +54,7 @@ pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_byt
 
 /// DEBUG RELOAD: under what is held, so that nothing is written before the data is replaced.
 pub fn save_held(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin_save(false, now_seconds()) {
+    if !store.state.begin(Job::Save, now_seconds()) {
         return Asked::Busy;
     }
     let saved = match save::cut(store, held, used_memory_bytes) {
@@ -86,7 +87,7 @@ fn save_cut(
 
 /// BGSAVE. Everything is held afterwards.
 pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin_save(true, now_seconds()) {
+    if !store.state.begin(Job::BackgroundSave, now_seconds()) {
         return Asked::Busy;
     }
     let Some(cut) = save::cut(store, held, used_memory_bytes) else {
@@ -136,7 +137,7 @@ pub enum Cancelled {
 
 pub fn cancel(store: Store<'static>) -> Cancelled {
     let mut saving = store.state.saving();
-    if saving.running.is_some_and(|running| running.in_background) {
+    if saving.running.is_some_and(|running| running.job == Job::BackgroundSave) {
         log::notice("Background saving will be aborted due to user request");
         store.state.is_cancelled.store(true, Relaxed);
         return Cancelled::Running;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
-use super::state::Saving;
+use super::state::{Job, Saving};
 use crate::mail::tasks::Tasks;
 use crate::process::time::unix_now;
 
@@ -25,13 +25,17 @@ impl SavingReport {
         SavingReport { changes_since, keys: of(&progress.keys), keys_total: of(&progress.keys_total), saving }
     }
 
-    pub fn is_in_background(&self) -> bool {
-        self.saving.running.is_some_and(|running| running.in_background)
+    pub fn is_running(&self, job: Job) -> bool {
+        self.saving.running.is_some_and(|running| running.job == job)
     }
 
-    /// Of the save in the background; -1 for none.
-    pub fn running_seconds(&self) -> i64 {
-        let running = self.saving.running.filter(|running| running.in_background);
+    pub fn is_in_background(&self) -> bool {
+        self.is_running(Job::BackgroundSave)
+    }
+
+    /// How long such a walk has been under way; -1 for none.
+    pub fn running_seconds(&self, job: Job) -> i64 {
+        let running = self.saving.running.filter(|running| running.job == job);
         running.map_or(-1, |running| running.began.elapsed().as_secs() as i64)
     }
 

@@ -11,7 +11,7 @@ use isotherm_persist::rdb::Writer;
 use isotherm_persist::rdb::file::{self, FileHead, FileVersion};
 use isotherm_stdx::crc64::crc64;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -70,21 +70,48 @@ pub enum SaveError {
 /// Walks the rest of a cut: by steps of its own, or under what is held (DEBUG RELOAD).
 type Step<'s> = dyn FnMut(&mut Snapshot<'static>, u64, &mut dyn FnMut(SnapshotItem<'_>)) -> bool + 's;
 
+/// Where a file comes to stand, and what it is for.
+pub struct Target {
+    /// Written first, then renamed to `path`; both are in `folder`.
+    pub temporary: PathBuf,
+    pub path: PathBuf,
+    pub folder: PathBuf,
+    /// The base of an append-only file.
+    pub is_aof_base: bool,
+    /// Written bytes reach the disk in portions, instead of all at the end.
+    pub syncs: bool,
+}
+
+impl Target {
+    /// The file that `dbfilename` names.
+    fn db_file(store: Store<'_>) -> Target {
+        let folder = store.folder();
+        let temporary = folder.join(format!("temp-{}.rdb", std::process::id()));
+        let syncs = store.config.syncs_while_saving();
+        Target { temporary, path: store.file(), folder, is_aof_base: false, syncs }
+    }
+}
+
 /// Writes the file, in steps under locks of its own.
 pub fn write(store: Store<'static>, cut: Cut) -> Result<(), SaveError> {
-    write_by(store, cut, &mut |snapshot, items, visit| snapshot.step(items, visit))
+    write_to(store, cut, &Target::db_file(store))
+}
+
+/// The same to another place.
+pub fn write_to(store: Store<'static>, cut: Cut, target: &Target) -> Result<(), SaveError> {
+    write_by(store, cut, target, &mut |snapshot, items, visit| snapshot.step(items, visit))
 }
 
 /// The same for a thread that holds everything.
 pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> Result<(), SaveError> {
-    write_by(store, cut, &mut |snapshot, items, visit| snapshot.step_in(held, items, visit))
+    let target = Target::db_file(store);
+    write_by(store, cut, &target, &mut |snapshot, items, visit| snapshot.step_in(held, items, visit))
 }
 
-fn write_by(store: Store<'static>, cut: Cut, step: &mut Step<'_>) -> Result<(), SaveError> {
-    let (folder, target) = (store.folder(), store.file());
-    let temporary = folder.join(format!("temp-{}.rdb", std::process::id()));
+fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_>) -> Result<(), SaveError> {
+    let Target { temporary, folder, .. } = target;
     let disk = &*store.state.disk;
-    let file = disk.open(&temporary, Mode::Truncate).map_err(|error| {
+    let file = disk.open(temporary, Mode::Truncate).map_err(|error| {
         log::warning(format!(
             "Failed opening the temp RDB file {} (in server root dir {}) for saving: {}",
             temporary.file_name().unwrap_or_default().display(),
@@ -93,23 +120,24 @@ fn write_by(store: Store<'static>, cut: Cut, step: &mut Step<'_>) -> Result<(), 
         ));
         SaveError::Failed
     })?;
-    let written = Output::new(store, file).write_all(cut, step);
-    let written = written.and_then(|()| move_into_place(disk, &folder, &temporary, &target));
+    let written = Output::new(store, file, target).write_all(cut, step);
+    let written = written.and_then(|()| move_into_place(disk, target));
     if written.is_err() {
         // Left behind it would only take room; that it cannot be removed changes nothing.
-        let _ = disk.remove(&temporary);
-    } else {
+        let _ = disk.remove(temporary);
+    } else if !target.is_aof_base {
         log::notice("DB saved on disk");
     }
     written
 }
 
-fn move_into_place(disk: &dyn Disk, folder: &Path, temporary: &Path, target: &Path) -> Result<(), SaveError> {
-    disk.rename(temporary, target).map_err(|error| {
+fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
+    let Target { temporary, path, folder, .. } = target;
+    disk.rename(temporary, path).map_err(|error| {
         log::warning(format!(
             "Error moving temp DB file {} on the final destination {} (in server root dir {}): {}",
             temporary.file_name().unwrap_or_default().display(),
-            target.file_name().unwrap_or_default().display(),
+            path.file_name().unwrap_or_default().display(),
             folder.display(),
             os_text(&error)
         ));
@@ -130,12 +158,14 @@ struct Output {
     sum: u64,
     sums: bool,
     syncs: bool,
+    is_aof_base: bool,
 }
 
 impl Output {
-    fn new(store: Store<'static>, file: Arc<dyn File>) -> Output {
+    fn new(store: Store<'static>, file: Arc<dyn File>, target: &Target) -> Output {
         let sums = store.config.sums_rdb_files();
-        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs: store.config.syncs_while_saving() }
+        let Target { syncs, is_aof_base, .. } = *target;
+        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, is_aof_base }
     }
 
     fn write_all(mut self, cut: Cut, step: &mut Step<'_>) -> Result<(), SaveError> {
@@ -149,7 +179,7 @@ impl Output {
             created_seconds: unix_now().0 / 1000,
             used_memory_bytes,
             replication: None,
-            is_aof_base: false,
+            is_aof_base: self.is_aof_base,
             functions: &[],
         };
         file::head(&mut writer, &head);

@@ -56,7 +56,18 @@ pub struct Saving {
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
     pub began: Instant,
-    pub in_background: bool,
+    pub job: Job,
+}
+
+/// What the keyspace is walked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Job {
+    /// SAVE, SHUTDOWN: the thread that asked writes.
+    Save,
+    /// BGSAVE and save points.
+    BackgroundSave,
+    /// A new base of the append-only file.
+    Rewrite,
 }
 
 impl Persistence {
@@ -86,15 +97,15 @@ impl Persistence {
         self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a save, unless one is under way.
-    pub fn begin_save(&self, in_background: bool, now_seconds: i64) -> bool {
+    /// Begins a walk, unless one is under way.
+    pub fn begin(&self, job: Job, now_seconds: i64) -> bool {
         let mut saving = self.saving();
         if saving.running.is_some() {
             return false;
         }
-        saving.running = Some(Running { began: Instant::now(), in_background });
-        saving.saves += 1;
-        if in_background {
+        saving.running = Some(Running { began: Instant::now(), job });
+        saving.saves += u64::from(job != Job::Rewrite);
+        if job == Job::BackgroundSave {
             saving.last_try_seconds = now_seconds;
         }
         self.is_cancelled.store(false, Relaxed);

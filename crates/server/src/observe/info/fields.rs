@@ -9,6 +9,7 @@ use crate::node::Tasks;
 use crate::observe::counter::Counter;
 use crate::observe::stats::CycleCounters;
 use crate::persistence::report::{self, SavingReport};
+use crate::persistence::state::Job;
 use crate::process::start_options;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::upkeep::compaction::share_percent;
@@ -222,7 +223,7 @@ pub const PERSISTENCE: &[Field] = &[
     ("rdb_last_save_time", |s| saving(s).saving.last_save_seconds.to_string()),
     ("rdb_last_bgsave_status", |s| if saving(s).saving.last_failed { "err" } else { "ok" }.into()),
     ("rdb_last_bgsave_time_sec", |s| saving(s).saving.last_took_seconds.to_string()),
-    ("rdb_current_bgsave_time_sec", |s| saving(s).running_seconds().to_string()),
+    ("rdb_current_bgsave_time_sec", |s| saving(s).running_seconds(Job::BackgroundSave).to_string()),
     ("rdb_saves", |s| saving(s).saving.saves.to_string()),
     ("rdb_last_cow_size", none),
     ("rdb_last_load_keys_expired", |s| {
