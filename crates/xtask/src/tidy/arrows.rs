@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -36,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
     ("probe", &["stdx", "resp"]),
     ("bench", &["stdx", "arena", "keyspace", "resp", "probe"]),
+    ("check", &["stdx", "persist"]),
     ("cli", &["stdx", "resp"]),
     ("conformance", &["stdx", "resp"]),
     ("memlab", &["stdx", "allocator", "probe"]),

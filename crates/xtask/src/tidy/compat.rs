@@ -33,7 +33,7 @@ const AREAS: [(&str, &str); 19] = [
     ("blocking", "Blocking commands"),
     ("pubsub", "Pub/sub and client-side caching"),
     ("debug", "DEBUG"),
-    ("tools", "isotherm-cli and isotherm-benchmark"),
+    ("tools", "isotherm-cli, isotherm-benchmark and the checkers of files"),
 ];
 
 const DOCUMENT: &str = "COMPAT.md";

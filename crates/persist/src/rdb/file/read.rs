@@ -202,6 +202,11 @@ impl FileReader {
         self.version
     }
 
+    /// The type byte of the value at hand, or of the last one.
+    pub fn type_code(&self) -> u8 {
+        self.code
+    }
+
     /// Behind the end: bytes that were fed and are not of the file.
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.at..]
@@ -362,8 +367,8 @@ impl FileReader {
             version,
         })?;
         let mut reader = Reader::new(&self.buffer[self.at + 1..], &self.options.limits);
-        reader.text_into(&mut self.key)?;
         self.code = code;
+        reader.text_into(&mut self.key)?;
         let found = if kind == RdbType::String {
             Found::Text(place(&mut reader, self.buffer.len(), &mut self.rooms[0], 0)?)
         } else if pieces::comes_in_pieces(kind) {

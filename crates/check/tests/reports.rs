@@ -1,0 +1,123 @@
+//! What only our checkers report: torn and damaged commits, elements that are there twice, bases of version 80.
+
+mod files;
+
+use files::{Folder, aof, rdb};
+use isotherm_check::aof::{Options, Repair, check};
+use isotherm_check::progress::Progress;
+use isotherm_check::{Report, rdb as check_rdb};
+use isotherm_persist::aof::commit::header;
+use isotherm_stdx::crc64::crc64;
+
+const SMALL: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+fn checked(folder: &Folder, name: &str, repair: Repair) -> (bool, String) {
+    let options = Options { path: folder.path().join(name).into_os_string(), repair };
+    let mut out = Vec::new();
+    let ended = check(&mut Report(&mut out), &options, &mut b"yes\n".as_slice());
+    (ended.is_ok(), String::from_utf8(out).expect("the report is text"))
+}
+
+/// Two commits, the second of which says that the first was durable, or not.
+fn two_commits(is_durable: bool) -> (Vec<u8>, usize) {
+    let frames = aof();
+    let mut bytes = header(0, 0, std::iter::once(frames.as_slice()));
+    bytes.extend_from_slice(&frames);
+    let second = bytes.len();
+    let synced = if is_durable { second as u64 } else { 0 };
+    bytes.extend(header(second as u64, synced, std::iter::once(frames.as_slice())));
+    bytes.extend_from_slice(&frames);
+    (bytes, second)
+}
+
+#[test]
+fn a_torn_commit_is_cut_off() {
+    let (whole, second) = two_commits(false);
+    for cut in second + 1..whole.len() {
+        let folder = Folder::new();
+        folder.write("a.aof", &whole[..cut]);
+        let (is_sound, text) = checked(&folder, "a.aof", Repair::None);
+        assert!(!is_sound && text.contains(&format!("ok_up_to={second},")), "cut at {cut}: {text}");
+        assert!(!text.contains("damaged"), "{text}");
+        let (is_sound, text) = checked(&folder, "a.aof", Repair::Fix);
+        assert!(is_sound && text.contains("Successfully truncated AOF"), "{text}");
+        assert_eq!(folder.read("a.aof"), whole[..second]);
+        assert!(checked(&folder, "a.aof", Repair::None).0);
+    }
+}
+
+#[test]
+fn a_value_that_was_changed_is_found() {
+    let (whole, second) = two_commits(false);
+    let at = second + whole[second..].windows(5).position(|bytes| bytes == b"value").expect("a value");
+    let mut changed = whole.clone();
+    changed[at] ^= 1;
+    changed.extend_from_slice(SMALL);
+    let folder = Folder::new();
+    folder.write("a.aof", &changed);
+    let (is_sound, text) = checked(&folder, "a.aof", Repair::None);
+    let expected = format!("0x{second:16x}: Expected a whole commit, got other bytes than were written\n");
+    assert!(!is_sound && text.contains(&expected), "{text}");
+}
+
+#[test]
+fn damage_of_what_was_durable_is_named() {
+    let (whole, _) = two_commits(true);
+    let at = whole.windows(5).position(|bytes| bytes == b"value").expect("a value");
+    let mut changed = whole.clone();
+    changed[at] ^= 1;
+    let folder = Folder::new();
+    folder.write("a.aof", &changed);
+    let (is_sound, text) = checked(&folder, "a.aof", Repair::None);
+    assert!(!is_sound && text.contains("ok_up_to=0,") && text.contains("damaged afterwards"), "{text}");
+    folder.write("a.aof", &whole);
+    assert!(checked(&folder, "a.aof", Repair::None).0);
+}
+
+#[test]
+fn a_manifest_says_how_long_a_file_is() {
+    let folder = Folder::new();
+    folder.write("a.aof.1.base.rdb", &rdb(80, true));
+    folder.write("a.aof.1.incr.aof", &[SMALL, b"what a block held before"].concat());
+    let manifest = |len: usize| {
+        format!(
+            "#isotherm incr 1 start 0 len {len}\nfile a.aof.1.base.rdb seq 1 type b\nfile a.aof.1.incr.aof seq 1 type i\n"
+        )
+    };
+    folder.write("a.aof.manifest", manifest(SMALL.len()).as_bytes());
+    let (is_sound, text) = checked(&folder, "a.aof.manifest", Repair::None);
+    assert!(is_sound && text.ends_with("All AOF files and manifest are valid\n"), "{text}");
+    assert!(text.contains("Start to check BASE AOF (RDB format)."), "{text}");
+    folder.write("a.aof.manifest", manifest(1000).as_bytes());
+    let (is_sound, text) = checked(&folder, "a.aof.manifest", Repair::None);
+    assert!(!is_sound && text.contains("bytes of the 1000 that its manifest lists"), "{text}");
+    folder.write("a.aof.manifest", b"file nothing\n!!!\n");
+    let (is_sound, text) = checked(&folder, "a.aof.manifest", Repair::None);
+    let expected = "\n*** FATAL AOF MANIFEST FILE ERROR ***\nReading the manifest file, at line 1\n\
+                    >>> 'file nothing'\nInvalid AOF manifest file format\n";
+    assert!(!is_sound && text.ends_with(expected), "{text}");
+}
+
+#[test]
+fn an_element_that_is_there_twice() {
+    // A set of 300 members, the last of which is the first.
+    let mut bytes = b"REDIS0011\xfe\x00\x02\x03key\x41\x2c".to_vec();
+    for number in 0..300 {
+        let text = format!("member {}", number % 299);
+        bytes.push(text.len() as u8);
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes.push(0xff);
+    let sum = crc64(0, &bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    let mut out = Vec::new();
+    let mut progress = Progress::new(b"dump.rdb", 0);
+    let outcome =
+        check_rdb::check(&mut Report(&mut out), b"dump.rdb", &mut bytes.as_slice(), &mut progress, false);
+    let text = String::from_utf8(out).expect("the report is text");
+    assert!(!outcome.expect("it is reported").is_sound);
+    let expected = "Duplicate set members detected\n[additional info] While doing: read-object-value\n\
+                    [additional info] Reading key 'key'\n[additional info] Reading type 2 (set-hashtable)\n\
+                    [info] 1 keys read\n";
+    assert!(text.contains(expected), "{text}");
+}
