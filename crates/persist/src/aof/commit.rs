@@ -80,10 +80,13 @@ struct Open {
     expected: u64,
 }
 
-/// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit has ended.
+/// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit has ended: a reader
+/// that applies commands gives the check the rest of a commit (`rest_bytes`) before it parses it.
 pub struct CommitCheck {
     open: Option<Open>,
     lines: Lines,
+    has_seen_line: bool,
+    is_foreign: bool,
 }
 
 /// Which commits of a file have a line.
@@ -97,26 +100,49 @@ pub enum Lines {
 
 impl CommitCheck {
     pub fn new(lines: Lines) -> CommitCheck {
-        CommitCheck { open: None, lines }
+        CommitCheck { open: None, lines, has_seen_line: false, is_foreign: false }
     }
 
     /// The next item of the file: where it begins, and all its bytes.
     pub fn item(&mut self, at: u64, bytes: &[u8], item: Item) -> Result<(), BadCommit> {
-        if let Some(open) = &mut self.open {
-            let bad = BadCommit { at: open.at };
-            open.left = open.left.checked_sub(bytes.len() as u64).ok_or(bad)?;
-            open.crc = crc64(open.crc, bytes);
-            if open.left == 0 {
-                let is_sound = open.crc == open.expected;
-                self.open = None;
-                return if is_sound { Ok(()) } else { Err(bad) };
-            }
-        } else if let Item::Comment { line_bytes } = item {
-            self.comment(at, &bytes[..line_bytes])?;
-        } else if self.lines == Lines::All {
-            return Err(BadCommit { at });
+        if self.open.is_some() {
+            return self.feed(bytes);
+        }
+        match item {
+            Item::Comment { line_bytes } => self.comment(at, &bytes[..line_bytes])?,
+            _ if self.lines == Lines::All => return Err(BadCommit { at }),
+            _ => self.is_foreign |= needs_header(at, bytes.len() as u64),
         }
         Ok(())
+    }
+
+    /// The next bytes of the commit that has begun.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), BadCommit> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let bad = BadCommit { at: open.at };
+        open.left = open.left.checked_sub(bytes.len() as u64).ok_or(bad)?;
+        open.crc = crc64(open.crc, bytes);
+        if open.left == 0 {
+            let is_sound = open.crc == open.expected;
+            self.open = None;
+            return if is_sound { Ok(()) } else { Err(bad) };
+        }
+        Ok(())
+    }
+
+    /// What is still to come of the commit that has begun; 0 between commits.
+    pub fn rest_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.left)
+    }
+
+    /// Another source says that the file was written with lines, from its beginning on.
+    pub fn expect_lines(&mut self) {
+        self.has_seen_line = true;
+    }
+
+    /// What was read last was written with lines, as far as that can be seen: so a tail that makes no sense was torn.
+    pub fn has_lines(&self) -> bool {
+        self.has_seen_line && !self.is_foreign
     }
 
     fn comment(&mut self, at: u64, line: &[u8]) -> Result<(), BadCommit> {
@@ -127,6 +153,7 @@ impl CommitCheck {
         if line.starts_with(MARK.as_bytes()) {
             let header = Header::parse(line).filter(|header| header.at == at && header.len > 0);
             let Header { len, crc, line_crc, .. } = header.ok_or(BadCommit { at })?;
+            (self.has_seen_line, self.is_foreign) = (true, false);
             self.open = Some(Open { at, left: len, crc: line_crc, expected: crc });
         }
         Ok(())
@@ -143,23 +170,30 @@ impl CommitCheck {
     }
 }
 
-/// Whether a commit in `rest`, the bytes of the file from `rest_at` on, says that the file was durable beyond `at`: then what is
-/// bad at `at` was sound once.
-pub fn proves_durable(rest: &[u8], rest_at: u64, at: u64) -> bool {
-    let mut from = 0;
+/// A line is shorter: the mark, three numbers, the sum, blanks and its end.
+pub const LINE_BYTES_MAX: usize = 128;
+
+/// How far the file was durable by what the commits in `rest` say, the bytes of the file from `rest_at` on; none without a
+/// commit. What is bad before that place was sound once.
+pub fn durable_by(rest: &[u8], rest_at: u64) -> Option<u64> {
+    let (mut from, mut durable) = (0, None);
     while let Some(found) = find(&rest[from..], MARK.as_bytes()) {
         let start = from + found;
-        let line = &rest[start..rest.len().min(start + 128)];
-        let line = line.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        if let Some(header) = Header::parse(line)
+        let line = &rest[start..rest.len().min(start + LINE_BYTES_MAX)];
+        if let Some(end) = line.iter().position(|byte| *byte == b'\r')
+            && let Some(header) = Header::parse(&line[..end])
             && header.at == rest_at + start as u64
-            && header.synced > at
         {
-            return true;
+            durable = durable.max(Some(header.synced));
         }
         from = start + MARK.len();
     }
-    false
+    durable
+}
+
+/// Whether a commit in `rest` says that the file was durable beyond `at`.
+pub fn proves_durable(rest: &[u8], rest_at: u64, at: u64) -> bool {
+    durable_by(rest, rest_at).is_some_and(|durable| durable > at)
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -9,7 +9,7 @@
 //! Under `everysec` and `no` the writer sleeps a moment after it has written, so that a busy server makes one write of many
 //! commands; what was answered is in the kernel that moment later. Under `always` it is woken by each batch.
 
-use isotherm_disk::{File, write_all_at};
+use isotherm_disk::File;
 use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
 use isotherm_log::{Collected, LogOffset, ReaderId, ReaderKind};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use super::commit::Commit;
 use super::files::AofFiles;
 use super::state::AofState;
 use crate::effects::change_log::ChangeLog;
@@ -279,15 +280,10 @@ impl Driver {
     }
 
     fn write(&mut self, file: FileId, at: u64, from: LogOffset, to: LogOffset) -> Input {
-        let written = self.file(file).and_then(|file| {
-            let pieces = self.log.read(from, to).expect("what is not written is in memory");
-            let mut place = at;
-            for piece in pieces {
-                write_all_at(&*file, &piece, place).map_err(|error| error.error)?;
-                place += piece.len() as u64;
-            }
-            Ok(to - from)
-        });
+        let pieces = self.log.read(from, to).expect("what is not written is in memory");
+        let commit = Commit { at, durable_bytes: self.machine.durable_bytes(), pieces: &pieces };
+        let has_lines = self.state.has_lines();
+        let written = self.file(file).and_then(|file| commit.write(&*file, has_lines));
         match written {
             Ok(file_bytes) => Input::Wrote { file_bytes },
             Err(error) => Input::Failed { errno: errno(&error) },

@@ -5,10 +5,12 @@
 //!        skipped        run          kept           run        |
 //!                                                         valid |<- cut off, in the last file only
 //! ```
-//! A file may end in the middle of a command or a transaction: a machine that loses power leaves that. Anything else that cannot
-//! be read ends the start, for what stands behind it would be lost without a word.
+//! A file may end in the middle of a command or a transaction: a machine that loses power leaves that. Of a commit of several
+//! sectors it may leave any part; so a commit is checked before its first command is applied. Anything else that cannot be read
+//! ends the start, for what stands behind it would be lost without a word.
 
 use isotherm_disk::File;
+use isotherm_persist::aof::commit::{CommitCheck, LINE_BYTES_MAX, Lines, durable_by};
 use isotherm_persist::aof::stream::{End, Item, StreamError, StreamParser};
 use isotherm_resp::request::Span;
 use isotherm_resp::{Args, limits};
@@ -25,6 +27,9 @@ const PORTION_BYTES: usize = 1 << 20;
 /// Others may look at partitions between so many commands.
 const COMMANDS_PER_HOLD: u32 = 100;
 
+// COMPAT(persistence): Commits of the append-only file that cover more than one sector of 512 B begin with a comment line that
+// Valkey skips (`#isotherm commit`, with a checksum); a last file of which zeros or a torn commit are the end is cut there
+// under `aof-load-truncated`, where Valkey refuses it or loads wrong values. Why: a power failure leaves that.
 // COMPAT(persistence): An append-only file whose lines do not end in CR LF, or that has a MULTI in a transaction or an EXEC
 // without one, is refused; Valkey's loader takes it, `valkey-check-aof` does not. Why: no server writes it, so it is damage.
 /// Why a log file is not loaded. The lines for the log are Valkey's.
@@ -34,11 +39,24 @@ pub enum LoadError {
     Format(StreamError),
     /// The command at this place.
     Command(u64, Refused),
-    /// The file ends within a command or a transaction; what is valid ends here.
+    /// The file ends within a command or a transaction, or its last commits were torn; what is valid ends here.
     Torn {
-        valid_bytes: u64,
+        valid: Loaded,
         in_transaction: bool,
     },
+    /// What stands here was durable once, to the second place at least.
+    Damaged {
+        at: u64,
+        durable: u64,
+    },
+}
+
+/// How much of a file was loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Loaded {
+    pub file_bytes: u64,
+    /// Those of them that are part of the log: all but comments.
+    pub log_bytes: u64,
 }
 
 /// One log file, from its start.
@@ -46,42 +64,63 @@ pub struct LogFile<'f> {
     pub file: &'f dyn File,
     /// The bytes that count.
     pub bytes: u64,
+    /// The manifest shows that this server's writer has made it.
+    pub is_ours: bool,
+    /// `aof-integrity-check`
+    pub checks_commits: bool,
 }
 
 struct Reading<'r> {
+    source: &'r LogFile<'r>,
     applier: &'r mut Applier,
     parser: StreamParser,
+    check: Option<CommitCheck>,
+    /// The commits before this place are sound.
+    trusted_to: u64,
     spans: Vec<Span>,
     /// Bytes of the file that are not done with.
     buffer: Vec<u8>,
+    read_bytes: u64,
+    log_bytes: u64,
+    /// To here the file can be kept.
+    valid: Loaded,
     commands: u32,
 }
 
 impl LogFile<'_> {
     /// Applies all of it, and adds the bytes that were read to `loaded_bytes`.
-    pub fn load(&self, applier: &mut Applier, loaded_bytes: &AtomicU64) -> Result<(), LoadError> {
+    pub fn load(&self, applier: &mut Applier, loaded_bytes: &AtomicU64) -> Result<Loaded, LoadError> {
+        let mut check = self.checks_commits.then(|| CommitCheck::new(Lines::WhereNeeded));
+        if let Some(check) = check.as_mut().filter(|_| self.is_ours) {
+            check.expect_lines();
+        }
         let mut reading = Reading {
+            source: self,
             applier,
             parser: StreamParser::new(0, limits::REQUEST_BYTES_MAX),
+            check,
+            trusted_to: 0,
             spans: Vec::new(),
             buffer: Vec::new(),
+            read_bytes: 0,
+            log_bytes: 0,
+            valid: Loaded::default(),
             commands: 0,
         };
-        let mut read_bytes = 0;
         let ended = loop {
             if let Err(error) = reading.run_buffered() {
                 break Err(error);
             }
-            match self.read(&mut reading.buffer, read_bytes) {
+            match self.read(&mut reading.buffer, reading.read_bytes) {
                 Ok(0) => break reading.end(),
                 Ok(count) => {
-                    read_bytes += count;
+                    reading.read_bytes += count;
                     loaded_bytes.fetch_add(count, Relaxed);
                 }
                 Err(error) => break Err(LoadError::Io(error)),
             }
         };
-        applier.release();
+        reading.applier.release();
         ended
     }
 
@@ -99,25 +138,119 @@ impl LogFile<'_> {
         buffer.truncate(before + *read.as_ref().unwrap_or(&0));
         read.map(|count| count as u64)
     }
+
+    /// Looks through what stands from `at` on, which is bad there.
+    fn rest(&self, at: u64) -> io::Result<Rest> {
+        let mut rest = Rest { durable: None, is_zeros: true };
+        let (mut buffer, mut place) = (Vec::new(), at);
+        loop {
+            // A line may begin in one portion and end in the next.
+            let kept = buffer.len().min(LINE_BYTES_MAX);
+            buffer.drain(..buffer.len() - kept);
+            let count = self.read(&mut buffer, place)?;
+            if count == 0 {
+                return Ok(rest);
+            }
+            rest.is_zeros &= buffer[kept..].iter().all(|byte| *byte == 0);
+            rest.durable = rest.durable.max(durable_by(&buffer, place - kept as u64));
+            place += count;
+        }
+    }
+}
+
+/// What stands behind the sound part of a file.
+struct Rest {
+    /// What its commits say of how far the file was durable; none without a commit.
+    durable: Option<u64>,
+    is_zeros: bool,
 }
 
 impl Reading<'_> {
     /// Runs what is complete in the buffer.
     fn run_buffered(&mut self) -> Result<(), LoadError> {
         let mut done = 0;
-        loop {
+        let ended = loop {
             let place = self.parser.position();
-            match self.parser.next(&self.buffer[done..]).map_err(LoadError::Format)? {
-                (Item::NeedMore, _) => break,
-                (Item::Comment { .. }, len) => done += len,
-                (Item::Command(_), len) => {
-                    self.run_one(done).map_err(|why| LoadError::Command(place, why))?;
-                    done += len;
-                }
+            let (item, len) = match self.parser.next(&self.buffer[done..]) {
+                Ok((Item::NeedMore, _)) => break Ok(()),
+                Ok(found) => found,
+                Err(error) => return Err(self.bad(LoadError::Format(error))),
+            };
+            self.check(place, done..done + len, item)?;
+            if let Item::Command(_) = item {
+                self.run_one(done).map_err(|why| LoadError::Command(place, why))?;
+                self.log_bytes += len as u64;
             }
-        }
+            done += len;
+            if self.parser.end_of_valid() == self.parser.position() {
+                self.valid = Loaded { file_bytes: self.parser.position(), log_bytes: self.log_bytes };
+            }
+        };
         self.buffer.drain(..done);
+        ended
+    }
+
+    /// The item at `place` may be applied: the commit that it is part of is what was written.
+    fn check(&mut self, place: u64, range: Range<usize>, item: Item) -> Result<(), LoadError> {
+        let Some(check) = &mut self.check else { return Ok(()) };
+        let end = place + range.len() as u64;
+        if place < self.trusted_to {
+            // What was written are whole frames.
+            return if end <= self.trusted_to { Ok(()) } else { Err(self.bad_commit(place)) };
+        }
+        let behind = range.end;
+        let begun = check.item(place, &self.buffer[range], item);
+        let rest_bytes = check.rest_bytes();
+        if begun.is_ok() && rest_bytes == 0 {
+            return Ok(());
+        }
+        if begun.is_err() || !self.look_ahead(behind).map_err(LoadError::Io)? {
+            return Err(self.bad_commit(place));
+        }
+        self.trusted_to = end + rest_bytes;
         Ok(())
+    }
+
+    /// Reads the rest of a commit, of which the buffer has the beginning from `from` on. Whether it is sound. Its length, which
+    /// nothing vouches for yet, takes no memory.
+    fn look_ahead(&mut self, from: usize) -> io::Result<bool> {
+        let check = self.check.as_mut().expect("a commit has begun");
+        let rest_bytes = |check: &CommitCheck| usize::try_from(check.rest_bytes()).unwrap_or(usize::MAX);
+        let buffered = &self.buffer[from..];
+        if check.feed(&buffered[..buffered.len().min(rest_bytes(check))]).is_err() {
+            return Ok(false);
+        }
+        let (mut portion, mut place) = (Vec::new(), self.read_bytes);
+        while check.rest_bytes() > 0 {
+            portion.clear();
+            let count = self.source.read(&mut portion, place)?;
+            if count == 0 || check.feed(&portion[..portion.len().min(rest_bytes(check))]).is_err() {
+                return Ok(false);
+            }
+            place += count;
+        }
+        Ok(true)
+    }
+
+    fn bad_commit(&self, at: u64) -> LoadError {
+        self.bad(LoadError::Damaged { at, durable: 0 })
+    }
+
+    /// What is behind the valid part makes no sense. In a file whose writer writes lines that is a write that power failure has
+    /// torn, unless a later line says that it had been durable.
+    fn bad(&self, error: LoadError) -> LoadError {
+        let Some(check) = &self.check else { return error };
+        let at = self.valid.file_bytes;
+        let rest = match self.source.rest(at) {
+            Ok(rest) => rest,
+            Err(error) => return LoadError::Io(error),
+        };
+        let in_transaction = self.parser.position() != self.parser.end_of_valid();
+        match (rest.durable, error) {
+            (Some(durable), _) if durable > at => LoadError::Damaged { at, durable },
+            (None, error @ LoadError::Format(_)) if !rest.is_zeros && !check.has_lines() => error,
+            _ => LoadError::Torn { valid: self.valid, in_transaction },
+        }
     }
 
     /// Runs the command that was found at `from` in the buffer.
@@ -133,12 +266,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), LoadError> {
+    fn end(&mut self) -> Result<Loaded, LoadError> {
         match self.parser.end(self.buffer.len()) {
-            End::Complete => Ok(()),
-            End::Truncated { valid_bytes, in_transaction } => {
+            End::Complete => Ok(self.valid),
+            End::Truncated { in_transaction, .. } => {
                 self.applier.abandon_transaction();
-                Err(LoadError::Torn { valid_bytes, in_transaction })
+                Err(self.bad(LoadError::Torn { valid: self.valid, in_transaction }))
             }
         }
     }
@@ -159,6 +292,11 @@ pub fn report(name: &str, error: &LoadError) {
         LoadError::Command(place, why) => {
             log::warning(format!("Error reading the append only file {name} at offset {place}, error: {why}"))
         }
+        LoadError::Damaged { at, durable } => log::warning(format!(
+            "The append only file {name} is damaged at offset {at}: a later commit shows that it was durable to offset \
+             {durable}. What stands there is not what was written: restore the file from a backup or a replica, or cut it \
+             there by ./isotherm-check-aof --fix <filename.manifest>, which loses all that follows"
+        )),
         LoadError::Torn { in_transaction, .. } => {
             if *in_transaction {
                 log::warning(format!("Revert incomplete MULTI/EXEC transaction in AOF file {name}"));

@@ -19,7 +19,7 @@ use isotherm_disk::File;
 use super::applier::Applier;
 use super::driver::{self, Request};
 use super::files::{AofFiles, ReadError, segments};
-use super::load::{self, LoadError, LogFile};
+use super::load::{self, LoadError, Loaded, LogFile};
 use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -81,6 +81,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     node.log.go_on_at(end);
     node.aof.set_durable(end, |_| {});
     let policy = policy(node);
+    node.aof.set_has_lines(has_lines(node));
     let writer = driver::start(&node.log, &node.aof, &node.mail, files, list, policy, end)?;
     node.aof.set_on(writer);
     node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
@@ -94,9 +95,16 @@ fn gate_replies(node: &Node, policy: FsyncPolicy) {
     node.mail.set_tasks(Tasks::GATED, gated);
 }
 
-/// `appendfsync` was changed.
+/// `aof-integrity-check`: commits have lines, and are checked.
+fn has_lines(node: &Node) -> bool {
+    const HAS_LINES: Id = id("aof-integrity-check");
+    node.config.flag(HAS_LINES)
+}
+
+/// `appendfsync` or `aof-integrity-check` was changed.
 pub fn apply_policy(node: &'static Node) {
     if node.aof.is_on() {
+        node.aof.set_has_lines(has_lines(node));
         node.aof.inbox.post(&node.log, Request::Policy(policy(node)));
         gate_replies(node, policy(node));
     }
@@ -196,10 +204,10 @@ fn load_all(
             ));
             return Err(CannotLoad);
         }
-        let bytes = load_log(node, files, found_file, &mut applier, at + 1 == found.len())?;
+        let loaded = load_log(node, files, found_file, &mut applier, at + 1 == found.len())?;
         starts.push(start);
-        lengths.push(bytes);
-        end = start + bytes;
+        lengths.push(loaded.file_bytes);
+        end = start + loaded.log_bytes;
     }
     if let Some(last) = manifest.incr.last() {
         // The log goes on in it, and counts what is there as durable.
@@ -251,23 +259,30 @@ fn load_log(
     found: &Found<'_>,
     applier: &mut Applier,
     is_last: bool,
-) -> Result<u64, CannotLoad> {
+) -> Result<Loaded, CannotLoad> {
     let begun = Instant::now();
-    let Found { name, file, bytes, .. } = found;
-    let bytes = match (LogFile { file: &**file, bytes: *bytes }
-        .load(applier, &node.persistence.loading.loaded_bytes))
-    {
-        Ok(()) => *bytes,
+    let Found { name, file, bytes, listed } = found;
+    let log_file = LogFile {
+        file: &**file,
+        bytes: *bytes,
+        is_ours: listed.place.is_some(),
+        checks_commits: has_lines(node),
+    };
+    let loaded = match log_file.load(applier, &node.persistence.loading.loaded_bytes) {
+        Ok(loaded) => loaded,
         Err(error) => {
             load::report(name, &error);
             match error {
-                LoadError::Torn { valid_bytes, .. } => cut_off(node, files, found, valid_bytes, is_last)?,
+                LoadError::Torn { valid, .. } => {
+                    cut_off(node, files, found, valid.file_bytes, is_last)?;
+                    valid
+                }
                 _ => return Err(CannotLoad),
             }
         }
     };
     log::notice(format!("DB loaded from incr file {name}: {:.3} seconds", begun.elapsed().as_secs_f64()));
-    Ok(bytes)
+    Ok(loaded)
 }
 
 /// The file ends within a command: what is behind the last whole one is cut off, if that is allowed.
@@ -277,7 +292,7 @@ fn cut_off(
     found: &Found<'_>,
     valid_bytes: u64,
     is_last: bool,
-) -> Result<u64, CannotLoad> {
+) -> Result<(), CannotLoad> {
     const LOADS_TRUNCATED: Id = id("aof-load-truncated");
     let name = &found.name;
     if !is_last {
@@ -293,7 +308,7 @@ fn cut_off(
         match cut {
             Ok(()) => {
                 log::warning(format!("AOF {name} loaded anyway because aof-load-truncated is enabled"));
-                return Ok(valid_bytes);
+                return Ok(());
             }
             Err(error) => {
                 log::warning(format!("Error truncating the AOF file {name}: {}", os_text(&error)));

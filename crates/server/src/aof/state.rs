@@ -15,6 +15,8 @@ pub struct AofState {
     /// A power failure takes nothing before this place of the log.
     durable: AtomicU64,
     failure: Mutex<Option<Failure>>,
+    /// `aof-integrity-check`: commits are written with their lines.
+    has_lines: AtomicBool,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
 }
@@ -26,6 +28,7 @@ impl AofState {
             writer: Mutex::new(None),
             durable: AtomicU64::new(0),
             failure: Mutex::new(None),
+            has_lines: AtomicBool::new(true),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
         }
     }
@@ -65,6 +68,14 @@ impl AofState {
     pub fn is_durable_after_asking(&self, worker: u16, until: LogOffset) -> bool {
         self.waits[usize::from(worker)].store(true, SeqCst);
         self.durable() >= until
+    }
+
+    pub fn has_lines(&self) -> bool {
+        self.has_lines.load(SeqCst)
+    }
+
+    pub fn set_has_lines(&self, has_lines: bool) {
+        self.has_lines.store(has_lines, SeqCst);
     }
 
     pub fn refuse_writes(&self, failure: Option<Failure>) {

@@ -111,6 +111,7 @@ pub const PARAMS: &[Param] = &[
     flag("allocator-stats-at-exit", false).works("Log the report of MEMORY MALLOC-STATS at shutdown. Isotherm only."),
     flag("always-show-logo", false).immutable().works("Print the logo even when standard output is not a terminal."),
     flag("aof-disable-auto-gc", false).hidden().no_effect(NO_REWRITE),
+    flag("aof-integrity-check", true).apply(Apply::AofPolicy).works("Writes to the append-only file carry a checksum, in comments that Valkey skips; it is checked at start. Isotherm only."),
     flag("aof-load-truncated", true).works("Load an append-only file that ends within a command, and cut it there."),
     text("aof-rewrite-cpulist", "").alias("aof_rewrite_cpulist").immutable().no_effect(NO_AFFINITY),
     flag("aof-rewrite-incremental-fsync", true).no_effect(NO_REWRITE),

@@ -254,6 +254,94 @@ fn a_torn_tail_is_cut_off() {
     }
 }
 
+/// Three writes of 2 KB each, synced one by one: each is a commit with its line. The file, and where the commits begin.
+fn three_commits(data: &Data, more: &[&str]) -> (Vec<u8>, Vec<usize>) {
+    let mut server = data.start(1, more);
+    let mut client = server.client();
+    for key in ["a", "b", "c"] {
+        client.check(&format!("SET {key} {}", key.repeat(2000)), "+OK\r\n");
+    }
+    kill(&mut server);
+    let bytes = std::fs::read(data.file("appendonly.aof.1.incr.aof")).unwrap();
+    let is_mark = |at: &usize| bytes[*at..].starts_with(b"#isotherm commit ");
+    let marks = (0..bytes.len()).filter(is_mark).collect();
+    (bytes, marks)
+}
+
+#[test]
+fn a_commit_that_was_torn_is_cut_off() {
+    let data = Data::new();
+    let (bytes, marks) = three_commits(&data, &["--appendfsync", "always"]);
+    let last = marks[2];
+    let mut wrong_value = bytes.clone();
+    wrong_value[last + 1000] ^= 1;
+    let mut lost_start = bytes.clone();
+    lost_start[last..last + 200].fill(0);
+    let mut zeros = bytes.clone();
+    zeros[last..].fill(0);
+    for torn in [wrong_value, lost_start, zeros, bytes[..bytes.len() - 1].to_vec()] {
+        data.write("appendonly.aof.1.incr.aof", &torn);
+        let server = data.start(1, &["--appendfsync", "always"]);
+        let mut client = server.client();
+        client.check("EXISTS a b c", ":2\r\n");
+        assert!(
+            server.log().contains(&format!("Truncating the AOF appendonly.aof.1.incr.aof at offset {last} "))
+        );
+        client.check("SET c more", "+OK\r\n");
+        drop(server);
+    }
+    assert_eq!(data.start(1, &[]).client().ask("GET c"), "$4\r\nmore\r\n");
+}
+
+#[test]
+fn what_was_durable_and_is_damaged_ends_the_start() {
+    let data = Data::new();
+    let (bytes, marks) = three_commits(&data, &["--appendfsync", "always"]);
+    assert_eq!(marks.len(), 3);
+    for (at, byte) in [(marks[1] + 500, b'x'), (marks[1] + 20, b'9'), (marks[0] + 3, 0)] {
+        let mut damaged = bytes.clone();
+        damaged[at] = byte;
+        data.write("appendonly.aof.1.incr.aof", &damaged);
+        let log = data.fails_to_start();
+        let from = marks.iter().rev().find(|mark| **mark <= at).unwrap();
+        let expected = format!("appendonly.aof.1.incr.aof is damaged at offset {from}: ");
+        assert!(log.contains(&expected), "{log}");
+        assert_eq!(std::fs::read(data.file("appendonly.aof.1.incr.aof")).unwrap(), damaged, "it is not cut");
+    }
+    // Not looked at, the wrong value is served.
+    let mut damaged = bytes.clone();
+    damaged[marks[1] + 500] = b'x';
+    data.write("appendonly.aof.1.incr.aof", &damaged);
+    let server = data.start(1, &["--aof-integrity-check", "no"]);
+    assert!(server.client().ask("GET b").contains("bxb"));
+}
+
+#[test]
+fn without_the_integrity_check_files_are_those_of_valkey() {
+    let data = Data::new();
+    let (bytes, marks) = three_commits(&data, &["--appendfsync", "always", "--aof-integrity-check", "no"]);
+    assert!(marks.is_empty() && !bytes.contains(&b'#'));
+    // It can be switched on later.
+    let mut server = data.start(1, &["--appendfsync", "always"]);
+    let mut client = server.client();
+    client.check(&format!("SET d {}", "d".repeat(1000)), "+OK\r\n");
+    kill(&mut server);
+    let bytes = std::fs::read(data.file("appendonly.aof.1.incr.aof")).unwrap();
+    assert!(bytes.windows(17).any(|window| window == b"#isotherm commit "));
+    data.start(1, &[]).client().check("EXISTS a b c d", ":4\r\n");
+}
+
+#[test]
+fn a_commit_whose_length_is_a_lie_takes_no_memory() {
+    let data = Data::new();
+    let line = isotherm_persist::aof::commit::header(0, 0, std::iter::once(&b"x"[..]));
+    let text = String::from_utf8(line).unwrap().replace(" 0 1 0 ", " 0 9223372036854775807 0 ");
+    data.write_log(&[text.as_bytes()]);
+    let server = data.start(1, &[]);
+    server.client().check("DBSIZE", ":0\r\n");
+    assert!(server.log().contains("Truncating the AOF appendonly.aof.1.incr.aof at offset 0 "));
+}
+
 #[test]
 fn what_cannot_be_read_ends_the_start() {
     let whole = wire(&["SELECT 0", "SET a 1"]);

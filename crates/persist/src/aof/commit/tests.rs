@@ -148,3 +148,43 @@ fn lines_that_are_none_are_bad() {
     assert_eq!(sound(&good.replace("\r\n", " more\r\n")), 0);
     assert_eq!(sound("# another comment\r\n"), 19 + frames.len());
 }
+
+#[test]
+fn a_commit_is_checked_before_its_items_are_parsed() {
+    let mut prng = Prng::new(3);
+    let frames = [set(&mut prng), set(&mut prng), vec![b'x'; 600]].concat();
+    let line = header(0, 0, [frames.as_slice()].into_iter());
+    let comment = Item::Comment { line_bytes: line.len() - 2 };
+    let begun = || {
+        let mut check = CommitCheck::new(Lines::WhereNeeded);
+        check.item(0, &line, comment).expect("a sound line");
+        assert_eq!(check.rest_bytes(), frames.len() as u64);
+        check
+    };
+    for portion in [1, 7, 512, frames.len()] {
+        let mut check = begun();
+        frames.chunks(portion).try_for_each(|bytes| check.feed(bytes)).expect("sound");
+        assert!(check.rest_bytes() == 0 && check.is_between_commits() && check.end().is_none());
+    }
+    assert_eq!(begun().feed(&[&frames[..], b"x"].concat()), Err(BadCommit { at: 0 }), "longer");
+    let mut bad = frames.clone();
+    bad[700] ^= 1;
+    assert_eq!(begun().feed(&bad), Err(BadCommit { at: 0 }));
+}
+
+#[test]
+fn a_large_command_without_a_line_is_of_another_writer() {
+    let plain = Item::Command(crate::aof::stream::Command::Plain);
+    let frames = [b'x'; 600];
+    let line = header(600, 0, [&frames[..]].into_iter());
+    let mut check = CommitCheck::new(Lines::WhereNeeded);
+    assert!(!check.has_lines(), "no line yet");
+    check.item(0, &[b'x'; 600], plain).expect("without a line");
+    check.item(600, &line, Item::Comment { line_bytes: line.len() - 2 }).expect("a sound line");
+    check.feed(&frames).expect("sound");
+    assert!(check.has_lines());
+    check.item(2048, &[b'x'; 512], plain).expect("it needs no line");
+    assert!(check.has_lines());
+    check.item(2560, &[b'x'; 513], plain).expect("without a line");
+    assert!(!check.has_lines());
+}

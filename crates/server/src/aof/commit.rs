@@ -1,0 +1,54 @@
+//! How a write of the log stands in its file: as it is, or behind the line of a commit.
+//!
+//! ```text
+//!   small, within one sector   [ frames ]
+//!   else                       #isotherm commit AT LEN SYNCED CRC\r\n [ frames ]
+//! ```
+//! Why, and what the line says: `isotherm_persist::aof::commit`.
+
+use isotherm_disk::{File, write_all_at};
+use isotherm_log::Piece;
+use isotherm_persist::aof::commit;
+use std::io;
+
+/// A commit of fewer bytes goes to the system in one call.
+const COPIED_BYTES_MAX: u64 = 64 << 10;
+
+/// What is written as one commit.
+pub struct Commit<'p> {
+    /// Where it begins in the file.
+    pub at: u64,
+    /// So much of the file is durable.
+    pub durable_bytes: u64,
+    pub pieces: &'p [Piece],
+}
+
+impl Commit<'_> {
+    /// Writes it, with a line if `has_lines` and it needs one. Returns how many bytes it takes in the file.
+    pub fn write(&self, file: &dyn File, has_lines: bool) -> io::Result<u64> {
+        let pieces = || self.pieces.iter().map(|piece| &**piece);
+        let len: u64 = pieces().map(|piece| piece.len() as u64).sum();
+        let line = match has_lines && commit::needs_header(self.at, len) {
+            true => commit::header(self.at, self.durable_bytes, pieces()),
+            false => Vec::new(),
+        };
+        if line.is_empty() && self.pieces.len() == 1 || len > COPIED_BYTES_MAX {
+            let mut place = self.at;
+            for bytes in std::iter::once(line.as_slice()).chain(pieces()) {
+                write(file, bytes, place)?;
+                place += bytes.len() as u64;
+            }
+        } else {
+            write(
+                file,
+                &std::iter::once(line.as_slice()).chain(pieces()).collect::<Vec<_>>().concat(),
+                self.at,
+            )?;
+        }
+        Ok(line.len() as u64 + len)
+    }
+}
+
+fn write(file: &dyn File, bytes: &[u8], at: u64) -> io::Result<()> {
+    write_all_at(file, bytes, at).map_err(|error| error.error)
+}
