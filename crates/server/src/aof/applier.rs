@@ -11,7 +11,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
-use isotherm_keyspace::Db;
+use isotherm_keyspace::{Db, Held};
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt;
@@ -61,6 +61,8 @@ pub struct Applier {
     reply: Reply,
     db: Db,
     transaction: Option<Transaction>,
+    /// All partitions are held from the beginning to the end.
+    is_within: bool,
     /// Commands that replied with an error, which they did not where they were recorded.
     pub failed: u64,
 }
@@ -74,7 +76,22 @@ struct Transaction {
 impl Applier {
     pub fn new(node: &'static Node) -> Applier {
         let exec = Exec::of_control(node);
-        Applier { exec, reply: Reply::default(), db: Db(0), transaction: None, failed: 0 }
+        Applier { exec, reply: Reply::default(), db: Db(0), transaction: None, is_within: false, failed: 0 }
+    }
+
+    /// For a thread that holds all partitions, and goes on doing so. The clients that wait for keys are served by what ends the
+    /// hold.
+    pub fn within(node: &'static Node, held: Held<'static>) -> Applier {
+        let mut applier = Applier::new(node);
+        applier.exec.held = held;
+        applier.is_within = true;
+        applier
+    }
+
+    /// What `within` was given.
+    pub fn into_held(mut self) -> Held<'static> {
+        self.exec.pump.flush();
+        self.exec.held
     }
 
     /// The log has ended before the EXEC: what was kept has no effect.
@@ -104,9 +121,11 @@ impl Applier {
         }
         let db = self.db;
         let Some(transaction) = &mut self.transaction else {
-            self.exec.locks.clear();
-            self.exec.locks.add_command(&node.keyspace, command, args);
-            self.exec.acquire();
+            if !self.is_within {
+                self.exec.locks.clear();
+                self.exec.locks.add_command(&node.keyspace, command, args);
+                self.exec.acquire();
+            }
             return self.run(db, command, args);
         };
         transaction.bytes = transaction.bytes.saturating_add(args.wire_bytes());
@@ -119,7 +138,11 @@ impl Applier {
 
     /// Other threads may have what is held.
     pub fn release(&mut self) {
-        self.exec.release();
+        if self.is_within {
+            self.exec.pump.post_stale();
+        } else {
+            self.exec.release();
+        }
     }
 
     fn select(&mut self, args: Args<'_>) -> Result<(), Refused> {
@@ -143,12 +166,14 @@ impl Applier {
 
     fn run_transaction(&mut self) -> Result<(), Refused> {
         let transaction = self.transaction.take().ok_or(Refused::NotBegun)?;
-        let keyspace = &self.exec.node.keyspace;
-        self.exec.locks.clear();
-        for (_, command, args) in &transaction.commands {
-            self.exec.locks.add_command(keyspace, command, args.args());
+        if !self.is_within {
+            let keyspace = &self.exec.node.keyspace;
+            self.exec.locks.clear();
+            for (_, command, args) in &transaction.commands {
+                self.exec.locks.add_command(keyspace, command, args.args());
+            }
+            self.exec.acquire();
         }
-        self.exec.acquire();
         self.exec.pump.log.begin_transaction();
         let mut all = transaction.commands.iter();
         let ran = all.try_for_each(|(db, command, args)| self.run(*db, command, args.args()));
@@ -175,7 +200,9 @@ impl Applier {
                 Outcome::Cold(keys) => exec.node.cold.fetch_now(&keys),
             }
         }
-        follow_up::end_hold(exec, command, 0);
+        if !self.is_within {
+            follow_up::end_hold(exec, command, 0);
+        }
         reply.out.clear();
         if reply.error_count() == errors_before {
             return Ok(());

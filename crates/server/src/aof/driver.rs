@@ -39,6 +39,8 @@ pub enum Request {
     Policy(FsyncPolicy),
     /// The sync thread is done.
     SyncEnded(io::Result<()>),
+    /// All that was logged is to be synced, under every policy.
+    Flush,
     Stop,
 }
 
@@ -153,6 +155,10 @@ impl Driver {
                 }
                 Request::SyncEnded(Ok(())) => Input::Synced,
                 Request::SyncEnded(Err(error)) => Input::SyncFailed { errno: errno(&error) },
+                Request::Flush => {
+                    self.collect(outputs);
+                    Input::Flush
+                }
                 Request::Stop => {
                     self.is_stopping = true;
                     self.collect(outputs);

@@ -6,4 +6,5 @@ pub mod driver;
 pub mod files;
 pub mod load;
 pub mod open;
+pub mod reload;
 pub mod state;

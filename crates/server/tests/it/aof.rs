@@ -578,3 +578,46 @@ fn what_random_commands_of_several_clients_made_is_there_again() {
         assert!(keys > 50, "{keys} keys are no test");
     }
 }
+
+#[test]
+fn debug_loadaof_brings_the_same_data_back() {
+    for policy in ["always", "everysec", "no"] {
+        let data = Data::new();
+        let server = data.start(2, &["--appendfsync", policy]);
+        let (mut client, mut waiting) = (server.client(), server.client());
+        for request in
+            ["SET a 1", "SELECT 3", "RPUSH l a b", "MULTI", "INCR n", "INCR n", "EXEC", "FLUSHALL", "SET a 2"]
+        {
+            assert!(!client.ask(request).starts_with('-'), "{request}");
+        }
+        client.check("DEBUG POPULATE 2000 key 10", "+OK\r\n");
+        client.check("HSET h f v", ":1\r\n");
+        waiting.check("SELECT 3", "+OK\r\n");
+        waiting.send("BLPOP later 0\r\n");
+        wait_until("the client waits", || client.blocked_count() == 1);
+        let file = data.file("appendonly.aof.1.incr.aof");
+        client.check("DEBUG LOADAOF", "+OK\r\n");
+        let (written, digest) = (std::fs::read(&file).unwrap(), client.ask("DEBUG DIGEST"));
+        for _ in 0..2 {
+            client.check("DEBUG LOADAOF", "+OK\r\n");
+            client.check("DEBUG DIGEST", &digest);
+            client.check("HGET h f", "$1\r\nv\r\n");
+        }
+        client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+        assert!(std::fs::read(&file).unwrap() == written, "what is played back is not written again");
+        // The log goes on.
+        client.check("RPUSH later x", ":1\r\n");
+        waiting.expect("*2\r\n$5\r\nlater\r\n$1\r\nx\r\n");
+        client.check("SET last 1", "+OK\r\n");
+        client.check("DEBUG LOADAOF", "+OK\r\n");
+        client.check("GET last", "$1\r\n1\r\n");
+        client.check("EXISTS later", ":0\r\n");
+    }
+}
+
+#[test]
+fn debug_loadaof_without_a_file_is_an_error() {
+    let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    client.check("DEBUG LOADAOF", "-ERR Error trying to load the AOF files, check server logs.\r\n");
+}

@@ -61,8 +61,7 @@ const WORDS: &[Word] = &[
     word("client-eviction", 2..=2, client_eviction),
     word("protect-client", 3..=3, protect_client),
     word("reload", 2..=usize::MAX, reload::reload),
-    // COMPAT(debug): DEBUG LOADAOF answers OK and changes nothing. Why: the AOF is read at start only.
-    word("loadaof", 2..=usize::MAX, ok),
+    word("loadaof", 2..=usize::MAX, reload::load_aof),
     word("config-rewrite-force-all", 2..=2, rewrite_all),
     word("panic", 2..=usize::MAX, crash),
     word("segfault", 2..=usize::MAX, crash),

@@ -1,10 +1,12 @@
-//! DEBUG RELOAD: all data into the RDB file and back, as if the server had stopped in between.
+//! DEBUG RELOAD and LOADAOF: all data to disk and back, as if the server had stopped in between.
 
 use super::super::AdminCall;
+use crate::aof::reload as aof;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::load::{self, How, LoadFailure};
 use crate::process::log;
 
+const AOF_FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
 
 /// Everything stays locked, so nothing is written between the cut and the flush. It is for tests: nothing else writes to a
@@ -14,9 +16,10 @@ pub fn reload(call: &mut AdminCall<'_>) {
     for word in call.args.from(2).iter() {
         match word.to_ascii_lowercase().as_slice() {
             b"nosave" => saves = false,
-            // COMPAT(debug): DEBUG RELOAD NOFLUSH replaces keys that exist, as MERGE does; Valkey stops on the first. Why:
-            // a test that means this says MERGE.
-            b"merge" | b"noflush" => flushes = false,
+            // COMPAT(debug): DEBUG RELOAD NOFLUSH replaces keys that exist, as with MERGE; Valkey ends on the first one. Why: a
+            // test that means this says MERGE.
+            b"noflush" => flushes = false,
+            b"merge" => {}
             _ => {
                 call.reply.error("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.");
                 return;
@@ -47,5 +50,18 @@ pub fn reload(call: &mut AdminCall<'_>) {
             lines.iter().for_each(log::warning);
             call.reply.error(FAILED);
         }
+    }
+}
+
+/// From the append-only file, which is synced before.
+pub fn load_aof(call: &mut AdminCall<'_>) {
+    let (node, conditions) = (call.node, call.conditions);
+    let exec = &mut *call.exec;
+    match aof::reload(node, &mut exec.held, conditions, &mut exec.pump) {
+        Ok(()) => {
+            log::notice("Append Only File loaded by DEBUG LOADAOF");
+            call.reply.ok();
+        }
+        Err(aof::CannotReload) => call.reply.error(AOF_FAILED),
     }
 }

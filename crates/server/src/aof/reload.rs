@@ -1,0 +1,155 @@
+//! DEBUG LOADAOF: the data goes, and comes back from the append-only file, as if the server had stopped in between.
+//!
+//! ```text
+//!   all partitions held --> what was logged is synced --> the log loses its reader --> flush, base, log files --> the log goes on
+//! ```
+//! Everything stays locked, so no client sees a part of the data, and nothing is logged meanwhile: what is played back stands in the
+//! file already. It is for tests: nothing else waits for a disk under a lock.
+
+use isotherm_keyspace::{Conditions, Held, Txn};
+use isotherm_persist::aof::manifest::{AofFile, Manifest};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use isotherm_disk::File;
+
+use super::applier::Applier;
+use super::driver::Request;
+use super::files::{AofFiles, ReadError};
+use super::load::{self, LoadError, LogFile};
+use super::open;
+use crate::effects::pump::Pump;
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::persistence::load::{self as rdb, How, LoadFailure};
+use crate::process::listeners::os_text;
+use crate::process::log;
+
+/// The files could not be loaded; why stands in the log. The data is what could be read.
+pub struct CannotReload;
+
+/// Replaces all data by that of the append-only file. `held` has all partitions, and keeps them.
+pub fn reload(
+    node: &'static Node,
+    held: &mut Held<'static>,
+    conditions: Conditions,
+    pump: &mut Pump,
+) -> Result<(), CannotReload> {
+    make_durable(node)?;
+    let was_logging = node.mail.tasks().has(Tasks::LOGGED);
+    node.mail.set_tasks(Tasks::LOGGED, Tasks::NONE);
+    let mut txn = Txn::new(held, conditions, pump);
+    txn.flush(None);
+    txn.free_flushed_now();
+    let loaded = load_all(node, held);
+    let logged = if was_logging { Tasks::LOGGED } else { Tasks::NONE };
+    node.mail.set_tasks(Tasks::LOGGED, logged);
+    node.persistence.saving().saved_changes = node.stats.changes();
+    loaded
+}
+
+/// Waits until the file holds all that was logged. Nothing is appended meanwhile.
+fn make_durable(node: &'static Node) -> Result<(), CannotReload> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    if !node.aof.is_on() {
+        return Ok(());
+    }
+    node.aof.inbox.post(&node.log, Request::Flush);
+    let begun = Instant::now();
+    while node.aof.durable() < node.log.end() {
+        if begun.elapsed() > PATIENCE {
+            log::warning("The append-only file could not be synced: it is not reloaded.");
+            return Err(CannotReload);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn load_all(node: &'static Node, held: &mut Held<'static>) -> Result<(), CannotReload> {
+    let mut files = open::files(node);
+    let manifest = match files.read() {
+        Ok(Some(manifest)) => manifest,
+        Ok(None) => {
+            log::warning("There is no append-only file.");
+            return Err(CannotReload);
+        }
+        Err(ReadError::Io(error)) => {
+            log::warning(format!("Can't open the AOF manifest file for reading: {}", os_text(&error)));
+            return Err(CannotReload);
+        }
+        Err(ReadError::Manifest(error)) => {
+            log::warning(format!("\n*** FATAL AOF MANIFEST FILE ERROR ***\n{error}"));
+            return Err(CannotReload);
+        }
+    };
+    let logs = open_logs(&files, &manifest)?;
+    if let Some(base) = &manifest.base {
+        load_base(node, &files, &base.name, held)?;
+    }
+    let mut applier = Applier::within(node, std::mem::replace(held, Held::new(&node.keyspace)));
+    let played_back = logs.iter().try_for_each(|log| log.play_back(&mut applier, node.aof.has_lines()));
+    *held = applier.into_held();
+    played_back
+}
+
+/// One log file that is there.
+struct Log {
+    name: String,
+    file: Arc<dyn File>,
+    /// What of it counts.
+    bytes: u64,
+    is_ours: bool,
+}
+
+fn open_logs(files: &AofFiles, manifest: &Manifest) -> Result<Vec<Log>, CannotReload> {
+    let open = |listed: &AofFile| {
+        let name = String::from_utf8_lossy(&listed.name).into_owned();
+        match files.open_to_read(&listed.name).and_then(|file| Ok((file.len()?, file))) {
+            Ok((len, file)) => {
+                let bytes = listed.place.and_then(|place| place.len).map_or(len, |bytes| bytes.min(len));
+                Ok(Log { name, file, bytes, is_ours: listed.place.is_some() })
+            }
+            Err(error) => {
+                log::warning(format!("Can't open the append log file {name}: {}", os_text(&error)));
+                Err(CannotReload)
+            }
+        }
+    };
+    manifest.incr.iter().map(open).collect()
+}
+
+fn load_base(
+    node: &'static Node,
+    files: &AofFiles,
+    name: &[u8],
+    held: &mut Held<'static>,
+) -> Result<(), CannotReload> {
+    let shown = String::from_utf8_lossy(name);
+    let loaded = rdb::open_at(node.store(), files.path(name)).and_then(|source| match source {
+        Some(source) => rdb::load(node.store(), &source, held, How::Held, true),
+        None => Err(LoadFailure(vec![format!("The append log file {shown} doesn't exist")])),
+    });
+    loaded.map(|_| ()).map_err(|LoadFailure(lines)| {
+        lines.iter().for_each(log::warning);
+        log::warning(format!("Error reading the RDB base file {shown}, AOF loading aborted"));
+        CannotReload
+    })
+}
+
+impl Log {
+    fn play_back(&self, applier: &mut Applier, checks_commits: bool) -> Result<(), CannotReload> {
+        let read_bytes = AtomicU64::new(0);
+        let Log { file, bytes, is_ours, .. } = self;
+        let source = LogFile { file: &**file, bytes: *bytes, is_ours: *is_ours, checks_commits };
+        match source.load(applier, &read_bytes) {
+            // It was synced: what is torn in it was never logged.
+            Ok(_) | Err(LoadError::Torn { .. }) => Ok(()),
+            Err(error) => {
+                load::report(&self.name, &error);
+                Err(CannotReload)
+            }
+        }
+    }
+}
