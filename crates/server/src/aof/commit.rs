@@ -3,6 +3,7 @@
 //! ```text
 //!   small, within one sector   [ frames ]
 //!   else                       #isotherm commit AT LEN SYNCED CRC\r\n [ frames ]
+//!   first of its second        #TS:SECONDS\r\n and one of these
 //! ```
 //! Why, and what the line says: `isotherm_persist::aof::commit`.
 
@@ -21,6 +22,8 @@ pub struct Commit<'p> {
     /// So much of the file is durable.
     pub durable_bytes: u64,
     pub pieces: &'p [Piece],
+    /// The second in which it is written, if it is the first of it. Before the line: a file that is cut there ends whole.
+    pub timestamp_seconds: Option<i64>,
 }
 
 impl Commit<'_> {
@@ -28,10 +31,13 @@ impl Commit<'_> {
     pub fn write(&self, file: &dyn File, has_lines: bool) -> io::Result<u64> {
         let pieces = || self.pieces.iter().map(|piece| &**piece);
         let len: u64 = pieces().map(|piece| piece.len() as u64).sum();
-        let line = match has_lines && commit::needs_header(self.at, len) {
-            true => commit::header(self.at, self.durable_bytes, pieces()),
-            false => Vec::new(),
-        };
+        let stamp = self.timestamp_seconds.map(|seconds| format!("#TS:{seconds}\r\n").into_bytes());
+        let mut line = stamp.unwrap_or_default();
+        let frames_at = self.at + line.len() as u64;
+        // The frames must not hang on to a stamp that may be torn away from them.
+        if has_lines && commit::needs_header(self.at, line.len() as u64 + len) {
+            line.extend(commit::header(frames_at, self.durable_bytes, pieces()));
+        }
         if line.is_empty() && self.pieces.len() == 1 || len > COPIED_BYTES_MAX {
             let mut place = self.at;
             for bytes in std::iter::once(line.as_slice()).chain(pieces()) {

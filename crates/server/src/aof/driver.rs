@@ -28,6 +28,7 @@ use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log as report;
+use crate::process::time::unix_now;
 
 // COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave up to some milliseconds before its change is
 // written to the file: a process that is killed loses that, as a machine that stops does in Valkey too. Why: workers write no files.
@@ -80,6 +81,8 @@ pub struct Driver {
     sync: Sender<Arc<dyn File>>,
     policy: FsyncPolicy,
     began: Instant,
+    /// The last second that stands in the file.
+    stamped_seconds: i64,
     is_stopping: bool,
 }
 
@@ -111,6 +114,7 @@ pub fn start(
         sync,
         policy,
         began,
+        stamped_seconds: 0,
         is_stopping: false,
     };
     let writer = std::thread::Builder::new().name("aof-write".into()).spawn(move || driver.run())?;
@@ -287,13 +291,26 @@ impl Driver {
 
     fn write(&mut self, file: FileId, at: u64, from: LogOffset, to: LogOffset) -> Input {
         let pieces = self.log.read(from, to).expect("what is not written is in memory");
-        let commit = Commit { at, durable_bytes: self.machine.durable_bytes(), pieces: &pieces };
+        let timestamp_seconds = self.next_timestamp();
+        let durable_bytes = self.machine.durable_bytes();
+        let commit = Commit { at, durable_bytes, pieces: &pieces, timestamp_seconds };
         let has_lines = self.state.has_lines();
         let written = self.file(file).and_then(|file| commit.write(&*file, has_lines));
         match written {
-            Ok(file_bytes) => Input::Wrote { file_bytes },
+            Ok(file_bytes) => {
+                self.stamped_seconds = timestamp_seconds.unwrap_or(self.stamped_seconds);
+                Input::Wrote { file_bytes }
+            }
             Err(error) => Input::Failed { errno: errno(&error) },
         }
+    }
+
+    // COMPAT(persistence): With `aof-timestamp-enabled` a timestamp is that of the write that has the commands behind it, some
+    // milliseconds after they ran. Why: workers do not write the file.
+    /// The second at hand, unless it stands in the file. A clock that goes back adds nothing.
+    fn next_timestamp(&self) -> Option<i64> {
+        let now_seconds = unix_now().0 / 1000;
+        (self.state.has_timestamps() && now_seconds > self.stamped_seconds).then_some(now_seconds)
     }
 
     /// Sleeps until there is something to do.

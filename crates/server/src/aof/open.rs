@@ -82,6 +82,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     node.aof.set_durable(end, |_| {});
     let policy = policy(node);
     node.aof.set_has_lines(has_lines(node));
+    node.aof.set_has_timestamps(has_timestamps(node));
     let writer = driver::start(&node.log, &node.aof, &node.mail, files, list, policy, end)?;
     node.aof.set_on(writer);
     node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
@@ -101,10 +102,17 @@ fn has_lines(node: &Node) -> bool {
     node.config.flag(HAS_LINES)
 }
 
-/// `appendfsync` or `aof-integrity-check` was changed.
+/// `aof-timestamp-enabled`: the seconds stand in the file.
+fn has_timestamps(node: &Node) -> bool {
+    const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
+    node.config.flag(HAS_TIMESTAMPS)
+}
+
+/// `appendfsync`, `aof-integrity-check` or `aof-timestamp-enabled` was changed.
 pub fn apply_policy(node: &'static Node) {
     if node.aof.is_on() {
         node.aof.set_has_lines(has_lines(node));
+        node.aof.set_has_timestamps(has_timestamps(node));
         node.aof.inbox.post(&node.log, Request::Policy(policy(node)));
         gate_replies(node, policy(node));
     }

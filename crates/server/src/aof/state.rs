@@ -17,6 +17,8 @@ pub struct AofState {
     failure: Mutex<Option<Failure>>,
     /// `aof-integrity-check`: commits are written with their lines.
     has_lines: AtomicBool,
+    /// `aof-timestamp-enabled`: a line at the beginning of each second that has commands.
+    has_timestamps: AtomicBool,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
 }
@@ -29,6 +31,7 @@ impl AofState {
             durable: AtomicU64::new(0),
             failure: Mutex::new(None),
             has_lines: AtomicBool::new(true),
+            has_timestamps: AtomicBool::new(false),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
         }
     }
@@ -76,6 +79,14 @@ impl AofState {
 
     pub fn set_has_lines(&self, has_lines: bool) {
         self.has_lines.store(has_lines, SeqCst);
+    }
+
+    pub fn has_timestamps(&self) -> bool {
+        self.has_timestamps.load(SeqCst)
+    }
+
+    pub fn set_has_timestamps(&self, has_timestamps: bool) {
+        self.has_timestamps.store(has_timestamps, SeqCst);
     }
 
     pub fn refuse_writes(&self, failure: Option<Failure>) {

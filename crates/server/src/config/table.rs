@@ -115,7 +115,7 @@ pub const PARAMS: &[Param] = &[
     flag("aof-load-truncated", true).works("Load an append-only file that ends within a command, and cut it there."),
     text("aof-rewrite-cpulist", "").alias("aof_rewrite_cpulist").immutable().no_effect(NO_AFFINITY),
     flag("aof-rewrite-incremental-fsync", true).no_effect(NO_REWRITE),
-    flag("aof-timestamp-enabled", false).no_effect(NO_REWRITE),
+    flag("aof-timestamp-enabled", false).apply(Apply::AofPolicy).works("Write a comment with the time into the append-only file, at most one a second: isotherm-check-aof --truncate-to-timestamp cuts there."),
     flag("aof-use-rdb-preamble", true).no_effect(NO_REWRITE),
     text("appenddirname", "appendonlydir").immutable().check(check::aof_dirname).works("Folder of the append-only file, in dir."),
     text("appendfilename", "appendonly.aof").immutable().check(check::aof_filename).works("The names of the files in appenddirname begin with this."),

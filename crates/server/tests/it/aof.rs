@@ -621,3 +621,43 @@ fn debug_loadaof_without_a_file_is_an_error() {
     let mut client = server.client();
     client.check("DEBUG LOADAOF", "-ERR Error trying to load the AOF files, check server logs.\r\n");
 }
+
+#[test]
+fn seconds_stand_in_the_file() {
+    let data = Data::new();
+    let long = "x".repeat(2000);
+    let mut server = data.start(1, &["--appendfsync", "always", "--aof-timestamp-enabled", "yes"]);
+    let mut client = server.client();
+    client.check("SET a 1", "+OK\r\n");
+    let read = || std::fs::read(data.file("appendonly.aof.1.incr.aof")).unwrap();
+    let stamps = |bytes: &[u8]| -> Vec<i64> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        text.lines().filter_map(|line| line.strip_prefix("#TS:")?.parse().ok()).collect()
+    };
+    assert!(read().starts_with(b"#TS:"), "the first line is one");
+    let mut writes = 0;
+    while stamps(&read()).len() < 3 {
+        writes += 1;
+        client.check(&format!("SET long{writes} {long}"), "+OK\r\n");
+    }
+    let seconds = stamps(&read());
+    assert!(seconds.is_sorted_by(|a, b| a < b), "{seconds:?}: one a second, at most");
+    // Without it none is added, and what is there is read again.
+    client.check("CONFIG SET aof-timestamp-enabled no", "+OK\r\n");
+    client.check("SET b 1", "+OK\r\n");
+    let digest = client.ask("DEBUG DIGEST");
+    kill(&mut server);
+    server = data.start(1, &[]);
+    client = server.client();
+    client.check("DEBUG DIGEST", &digest);
+    client.check("SET c 1", "+OK\r\n");
+    drop(server);
+    // A file that is cut before a second is whole.
+    let bytes = read();
+    let cut = String::from_utf8_lossy(&bytes).find(&format!("#TS:{}", seconds[2])).unwrap();
+    std::fs::write(data.file("appendonly.aof.1.incr.aof"), &bytes[..cut]).unwrap();
+    let server = data.start(1, &["--aof-load-truncated", "no"]);
+    let mut client = server.client();
+    client.check("GET a", "$1\r\n1\r\n");
+    client.check(&format!("EXISTS b long{writes}"), ":0\r\n");
+}
