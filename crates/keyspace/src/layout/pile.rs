@@ -9,11 +9,12 @@ const CHUNK: usize = 64;
 pub(crate) struct Pile<T> {
     /// None is empty.
     chunks: LinkedList<Vec<T>>,
+    len: usize,
 }
 
 impl<T> Default for Pile<T> {
     fn default() -> Pile<T> {
-        Pile { chunks: LinkedList::new() }
+        Pile { chunks: LinkedList::new(), len: 0 }
     }
 }
 
@@ -23,8 +24,7 @@ impl<T> Pile<T> {
     }
 
     pub fn len(&self) -> usize {
-        let last = self.chunks.back().map_or(0, Vec::len);
-        self.chunks.len().saturating_sub(1) * CHUNK + last
+        self.len
     }
 
     /// Bytes in the global allocator, about.
@@ -33,6 +33,7 @@ impl<T> Pile<T> {
     }
 
     pub fn push(&mut self, item: T) {
+        self.len += 1;
         match self.chunks.back_mut().filter(|chunk| chunk.len() < CHUNK) {
             Some(chunk) => chunk.push(item),
             None => self.chunks.push_back(vec![item]),
@@ -42,6 +43,7 @@ impl<T> Pile<T> {
     pub fn pop(&mut self) -> Option<T> {
         let last = self.chunks.back_mut()?;
         let item = last.pop();
+        self.len -= 1;
         if last.is_empty() {
             self.chunks.pop_back();
         }
@@ -54,7 +56,15 @@ impl<T> Pile<T> {
 
     /// Takes off up to 64 of them.
     pub fn take_some(&mut self) -> Option<Vec<T>> {
-        self.chunks.pop_back()
+        let some = self.chunks.pop_back()?;
+        self.len -= some.len();
+        Some(some)
+    }
+
+    /// Puts all of another pile on this one, however many they are.
+    pub fn append(&mut self, other: &mut Pile<T>) {
+        self.chunks.append(&mut other.chunks);
+        self.len += std::mem::take(&mut other.len);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {

@@ -7,3 +7,7 @@ pub(crate) mod evict;
 pub(crate) mod expire;
 pub(crate) mod snapshot;
 pub(crate) mod steps;
+pub(crate) mod walk;
+
+#[cfg(test)]
+mod walk_tests;

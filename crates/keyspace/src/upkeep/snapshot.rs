@@ -15,8 +15,10 @@
 //! the byte could meet itself (`EPOCHS_BEHIND_MAX`), the next snapshot walks everything once without emitting it.
 //!
 //! **Steps.** A step emits about as many items (entries, parts of collections) as it is given, under one partition's lock.
-//! Within a slot the walk goes on by the number of the page: that changes only by a split or a merge, which save the
-//! page first. A page that is too much for what is left of a step is saved, and emitted entry by entry.
+//! A long item counts as several, one for each 64 bytes, so that a step is bounded in bytes too: a page (16 KB, or one
+//! entry of 4 KB) is the most that it may exceed that by. Strings above 4 KB are shared under the lock and emitted behind
+//! it. Within a slot the walk goes on by the number of the page: that changes only by a split or a merge, which save the
+//! page first. A page that weighs too much is saved, and emitted entry by entry.
 //!
 //! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes carry the epoch
 //! in the same way. What it changes meanwhile is saved first, under the number of the object; an object that is removed
@@ -28,18 +30,14 @@
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
-use crate::layout::directory;
-use crate::layout::entry::{EntryBytes, Place};
-use crate::layout::kind::{Db, Form};
+use crate::layout::kind::Db;
 use crate::layout::pile::Pile;
-use crate::tables::geometry::Geometry;
-use crate::values::collection::Stored;
+use crate::upkeep::walk::{Late, Walk, WalkPlace};
 use crate::values::parts::{Outline, Part};
-use crate::values::saved::{EPOCHS_BEHIND_MAX, Pending, Saved, SavedField, SavedValue};
+use crate::values::saved::{EPOCHS_BEHIND_MAX, Pending, Saved, SavedField};
 use crate::values::value::Value;
-use isotherm_arena::Handle;
-use isotherm_stdx::{Slot, Steps, UnixMs};
-use std::collections::{HashMap, VecDeque};
+use isotherm_stdx::{Slot, UnixMs};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
@@ -79,31 +77,8 @@ pub struct Snapshot<'k> {
     partitions: Vec<u16>,
     at: usize,
     place: WalkPlace,
-}
-
-/// Where the walk of a partition goes on.
-#[derive(Clone, Copy, Default)]
-struct WalkPlace {
-    db: u16,
-    /// The slot's place in the partition, and whether it was found to have keys.
-    slot: usize,
-    is_in_slot: bool,
-    /// Of the tables that were the database's at the cut, in the order of their numbers.
-    table: u32,
-    page: u32,
-}
-
-/// What a step may still emit, and to whom.
-struct Walk<'v> {
-    steps: Steps,
-    visit: &'v mut dyn FnMut(SnapshotItem<'_>),
-}
-
-impl Walk<'_> {
-    fn emit(&mut self, item: SnapshotItem<'_>) {
-        self.steps.look(1);
-        (self.visit)(item);
-    }
+    /// What the last step left to be emitted without the lock.
+    late: Vec<Late>,
 }
 
 const ALL_SLOTS: RangeInclusive<u16> = 0..=Slot::COUNT as u16 - 1;
@@ -184,14 +159,19 @@ impl<'k> Held<'k> {
         for &number in &partitions {
             self.numbered(number).begin_snapshot((slots != ALL_SLOTS).then(|| slots.clone()));
         }
-        Snapshot { keyspace: self.keyspace, partitions, at: 0, place: WalkPlace::default() }
+        let (at, place, late) = (0, WalkPlace::default(), Vec::new());
+        Snapshot { keyspace: self.keyspace, partitions, at, place, late }
     }
 }
 
 impl<'k> Snapshot<'k> {
     /// Walks on over about `items_max` items under one partition's lock. False when all has been emitted.
     pub fn step(&mut self, items_max: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
-        self.step_in(&mut Held::new(self.keyspace), items_max, visit)
+        let mut held = Held::new(self.keyspace);
+        let more = self.walk(&mut held, items_max, visit);
+        std::mem::drop(held);
+        self.late.drain(..).for_each(|late| late.visit(visit));
+        more
     }
 
     /// The same for a thread that may hold the partition already.
@@ -201,24 +181,19 @@ impl<'k> Snapshot<'k> {
         items_max: u64,
         visit: &mut dyn FnMut(SnapshotItem<'_>),
     ) -> bool {
+        let more = self.walk(held, items_max, visit);
+        self.late.drain(..).for_each(|late| late.visit(visit));
+        more
+    }
+
+    fn walk(&mut self, held: &mut Held<'k>, items_max: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
         let Some(&number) = self.partitions.get(self.at) else { return false };
         held.acquire(Want::One(number));
         let partition = held.numbered(number);
-        let mut walk = Walk { steps: Steps::new(items_max.max(1)), visit };
-        while !walk.steps.is_spent() {
-            // A collection comes in one piece: what was saved meanwhile waits until it has ended.
-            let is_in_collection = partition.store.snapshot.is_in_collection();
-            if !is_in_collection && partition.emit_saved(&mut walk) || partition.emit_collection(&mut walk) {
-                continue;
-            }
-            if self.place.db == self.keyspace.config().databases {
-                partition.end_snapshot();
-                (self.at, self.place) = (self.at + 1, WalkPlace::default());
-                return true;
-            }
-            if !partition.emit_next_page(&mut self.place, &mut walk) {
-                self.place = WalkPlace { db: self.place.db + 1, ..WalkPlace::default() };
-            }
+        let mut walk = Walk::new(items_max, visit, &mut self.late);
+        if partition.walk(&mut self.place, self.keyspace.config().databases, &mut walk) {
+            self.late.push(Late::Garbage(partition.end_snapshot()));
+            (self.at, self.place) = (self.at + 1, WalkPlace::default());
         }
         true
     }
@@ -240,23 +215,8 @@ impl Drop for Snapshot<'_> {
     }
 }
 
-/// A snapshot emits what is stored, whether its time has come or not.
-const ALL_TIMES: UnixMs = UnixMs(i64::MIN);
-
-fn saved_value(form: Form, bytes: &[u8]) -> Value<'_> {
-    if form.is_collection() {
-        return Value::collection(form, Stored::Packed(bytes), ALL_TIMES);
-    }
-    Value::Bytes(bytes)
-}
-
 /// What was saved for a snapshot that ended: dropped without the lock.
-type Leftovers = (Pile<Saved>, VecDeque<Pending>, HashMap<u32, Pile<SavedField>>);
-
-/// What emitting an entry costs: a small collection is walked, at two bytes an element at least.
-fn weight_of(form: Form, value_bytes: usize) -> u64 {
-    1 + if form.is_collection() { value_bytes as u64 / 2 } else { 0 }
-}
+type Leftovers = (Pile<Saved>, Pile<Pending>, HashMap<u32, Pile<SavedField>>);
 
 impl Partition {
     fn begin_snapshot(&mut self, slots: Option<RangeInclusive<u16>>) {
@@ -272,17 +232,19 @@ impl Partition {
         self.store.objects.keep_pending_free();
     }
 
-    fn end_snapshot(&mut self) {
+    /// What it returns is dropped without the lock.
+    fn end_snapshot(&mut self) -> Pile<u32> {
         let state = &mut self.store.snapshot;
-        debug_assert!(state.saved.is_empty() && state.pending.is_empty());
+        debug_assert!(state.saved.is_empty() && state.pending.is_empty() && state.collection.is_none());
         debug_assert!(state.fields.is_empty());
         if state.slots.is_none() {
             state.complete = state.epoch;
         }
         state.active = false;
-        state.keeping = Pile::default();
+        let keeping = std::mem::take(&mut state.keeping);
         self.store.objects.doom_kept();
         self.store.note_unfreed();
+        keeping
     }
 
     /// What objects keep is dropped in steps, by upkeep or before the next snapshot.
@@ -291,67 +253,10 @@ impl Partition {
         state.active = false;
         let (saved, pending) = (std::mem::take(&mut state.saved), std::mem::take(&mut state.pending));
         let fields = std::mem::take(&mut state.fields);
+        state.collection = None;
         self.store.objects.doom_kept();
         self.store.note_unfreed();
         (saved, pending, fields)
-    }
-
-    /// Goes on with the collections that were met. False if there is none.
-    fn emit_collection(&mut self, walk: &mut Walk<'_>) -> bool {
-        let Some(mut next) = self.store.snapshot.pending.pop_front() else { return false };
-        let number = next.number;
-        let mut root = self.store.objects.take(number);
-        if next.cursor.is_none() {
-            let outline = root.cut.unwrap_or_else(|| root.outline());
-            walk.emit(SnapshotItem::Begin { db: next.db, key: &next.key, expiry: next.expiry, outline });
-            self.store.snapshot.keeping.push(number);
-        }
-        let mut cursor = next.cursor.unwrap_or(0);
-        let structure = root.body.structure_mut();
-        let done = loop {
-            let emit = &mut |part: Part<'_>| walk.emit(SnapshotItem::Part(part));
-            let done = structure.emit_step(&mut self.store, &mut cursor, 1, emit);
-            walk.steps.look(1);
-            if done || walk.steps.is_spent() {
-                break done;
-            }
-        };
-        if done {
-            structure.set_saving(false);
-            (root.seen, root.cut) = (self.store.snapshot.version(), None);
-            walk.emit(SnapshotItem::End);
-        } else {
-            next.cursor = Some(cursor);
-            self.store.snapshot.pending.push_front(next);
-        }
-        self.store.objects.put(number, root);
-        if done {
-            self.let_go(number);
-        }
-        true
-    }
-
-    /// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed meanwhile.
-    fn let_go(&mut self, number: u32) {
-        self.store.note_garbage(number);
-        if self.store.objects.doom_emitted(number) {
-            self.store.note_unfreed();
-        }
-    }
-
-    /// Emits an entry that was saved. False if there is none.
-    fn emit_saved(&mut self, walk: &mut Walk<'_>) -> bool {
-        let Some(saved) = self.store.snapshot.saved.pop() else { return false };
-        let (value, form) = match &saved.value {
-            SavedValue::Int(int) => (Value::Int(*int), Form::Int),
-            SavedValue::Bytes(form, bytes) => (saved_value(*form, bytes), *form),
-            SavedValue::Shared(form, body, skip) => (saved_value(*form, &body[*skip..]), *form),
-        };
-        let bytes = if let SavedValue::Bytes(_, bytes) = &saved.value { bytes.len() } else { 0 };
-        walk.steps.look(weight_of(form, bytes) - 1);
-        let (key, expiry) = (&*saved.key, saved.expiry);
-        walk.emit(SnapshotItem::Entry(SnapshotEntry { db: saved.db, key, value, expiry }));
-        true
     }
 
     /// What is kept for the snapshot because it was written since the cut.
@@ -364,77 +269,5 @@ impl Partition {
         let fields = state.fields.values().flat_map(Pile::iter).map(SavedField::memory_bytes);
         let objects = self.store.objects.iter().map(|(_, root)| root.body.structure().kept_bytes());
         entries.chain(fields).chain(objects.map(|bytes| bytes as usize)).sum::<usize>() as u64
-    }
-
-    /// The next slot from a place on that has keys in a database that was `db` at the cut. It passes the partition's slots
-    /// at most.
-    fn snapshot_next_slot(&self, db: Db, from: usize) -> Option<usize> {
-        let mut from = from;
-        loop {
-            let tables = self.snapshot_tables(db);
-            let at = tables.filter_map(|table| table.next_slot(&self.store.heap, from)).min()?;
-            let spread = self.geometry.spread_of(self.number, at);
-            if self.store.snapshot.covers(|| Geometry::slot_at(spread)) {
-                return Some(at);
-            }
-            from = at + 1;
-        }
-    }
-
-    /// Emits the page at the walk's place, if it was not seen yet, and moves on. False behind the database's last.
-    fn emit_next_page(&mut self, place: &mut WalkPlace, walk: &mut Walk<'_>) -> bool {
-        walk.steps.look(1);
-        let db = Db(place.db);
-        if !place.is_in_slot {
-            let Some(slot) = self.snapshot_next_slot(db, place.slot) else { return false };
-            *place = WalkPlace { db: place.db, slot, is_in_slot: true, table: 0, page: 0 };
-        }
-        let slot = place.slot;
-        let rest = self.snapshot_tables(db).filter(|table| table.number >= place.table);
-        let Some(table) = rest.min_by_key(|table| table.number) else {
-            *place = WalkPlace { db: place.db, slot: slot + 1, ..WalkPlace::default() };
-            return true;
-        };
-        if table.number != place.table {
-            (place.table, place.page) = (table.number, 0);
-        }
-        let record = table.slot(&self.store.heap, slot).record;
-        if place.page >= record.pages {
-            (place.table, place.page) = (place.table + 1, 0);
-            return true;
-        }
-        let (page, _) = directory::get(&self.store.heap, &record, place.page);
-        place.page += 1;
-        if let Some(page) =
-            page.filter(|page| self.store.heap.page(*page).version() != self.store.snapshot.epoch)
-        {
-            self.emit_page(db, page, walk);
-        }
-        true
-    }
-
-    fn emit_page(&mut self, db: Db, page: Handle, walk: &mut Walk<'_>) {
-        let view = self.store.heap.page(page);
-        let entries = || view.spots().map(|spot| EntryBytes(view.entry(spot)));
-        let is_object = |entry: &EntryBytes<'_>| entry.place() == Place::Object;
-        let weight = |entry: EntryBytes<'_>| weight_of(entry.form(), self.store.value_bytes_of(entry).len());
-        let sum: u64 = entries().filter(|entry| !is_object(entry)).map(weight).sum();
-        if sum > walk.steps.left() {
-            walk.steps.look(view.len() as u64);
-            return self.store.save_page(db, page);
-        }
-        let mut objects = Vec::new();
-        for entry in entries() {
-            let key = self.store.key_of(entry);
-            if let Some(body) = entry.body().filter(|body| body.place == Place::Object) {
-                objects.push(Pending::new(db, key, entry, body.raw));
-                continue;
-            }
-            let value = Value::of(&self.store, entry, ALL_TIMES);
-            walk.emit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry: entry.expiry() }));
-        }
-        self.store.snapshot.pending.extend(objects);
-        let epoch = self.store.snapshot.epoch;
-        crate::layout::page::set_version(self.store.heap.page_mut(page), epoch);
     }
 }

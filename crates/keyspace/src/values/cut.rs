@@ -31,6 +31,12 @@ pub(crate) enum Body {
     Large(u32),
 }
 
+/// A piece as it was.
+pub(crate) enum PieceBytes<'a> {
+    Node(&'a [u8]),
+    Large(Shared),
+}
+
 pub(crate) struct Cut<P> {
     chain: Chain<P>,
     saved: BTreeMap<NodeId, Box<[u8]>>,
@@ -94,19 +100,18 @@ impl<P: Piece> Cut<P> {
         &mut self,
         room: &mut Room<'_>,
         nodes: &mut Nodes,
-        emit: &mut dyn FnMut(&P, &[u8]),
+        emit: &mut dyn FnMut(PieceBytes<'_>),
     ) -> bool {
         let Some(at) = self.next else { return false };
         self.next = self.chain.next(at);
-        let piece = *self.chain.get(at);
-        match piece.body() {
-            Body::Large(number) => match self.large.remove(&number) {
-                Some(body) => emit(&piece, &body),
-                None => emit(&piece, room.large.get(number)),
-            },
+        match self.chain.get(at).body() {
+            Body::Large(number) => {
+                let body = self.large.remove(&number).unwrap_or_else(|| room.large.share(number));
+                emit(PieceBytes::Large(body));
+            }
             Body::Node(node) => match self.saved.remove(&node) {
-                Some(bytes) => emit(&piece, &bytes),
-                None => self.emit_live(room, nodes, node, &mut |bytes| emit(&piece, bytes)),
+                Some(bytes) => emit(PieceBytes::Node(&bytes)),
+                None => self.emit_live(room, nodes, node, &mut |bytes| emit(PieceBytes::Node(bytes))),
             },
         }
         true

@@ -5,7 +5,7 @@
 //!   hash, set, list, stream, zset            each type: a view to read it, an edit to change it
 //!   collection                               where a collection is stored, and how one is changed
 //!   store, pages, linear, object, fields     the memory of a partition, its pages and its large objects
-//!   parts, saved, cut                        a collection in parts, and what a snapshot under way still needs
+//!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
 //!
 //! Nothing here knows which slot or database a value belongs to.
@@ -19,6 +19,7 @@ pub(crate) mod list;
 pub(crate) mod object;
 pub(crate) mod pages;
 pub(crate) mod parts;
+pub(crate) mod receiver;
 pub(crate) mod saved;
 pub(crate) mod set;
 pub(crate) mod store;

@@ -17,7 +17,8 @@ use crate::layout::pile::Pile;
 use crate::layout::record::Units;
 use crate::values::fields::Fields;
 use crate::values::list::List;
-use crate::values::parts::{Outline, Part};
+use crate::values::parts::Outline;
+use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use crate::values::stream::Stream;
 use crate::values::zset::ZsetTree;
@@ -56,15 +57,9 @@ pub(crate) trait Structure {
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full>;
     /// From now on every node is saved before its first change, or no longer.
     fn set_saving(&mut self, saving: bool);
-    /// Emits about `nodes_max` nodes as they were at the cut, saved or not changed since, and stamps them with
+    /// Emits a node at most as it was at the cut, saved or not changed since, and stamps it with
     /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all is emitted.
-    fn emit_step(
-        &mut self,
-        store: &mut Store,
-        cursor: &mut u64,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool;
+    fn emit_step(&mut self, store: &mut Store, cursor: &mut u64, receiver: &mut dyn Receiver) -> bool;
     /// Drops about `nodes_max` nodes of what it keeps for a snapshot that ended before it had emitted them. True when
     /// nothing is left of that.
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
@@ -222,11 +217,11 @@ pub(crate) struct Objects {
     free: Pile<u32>,
     len: u32,
     /// Removed, to be freed.
-    pending_free: Vec<u32>,
-    /// Removed, but to stay until the snapshot under way has emitted it.
+    pending_free: Pile<u32>,
+    /// Removed, but to stay until the snapshot under way has emitted it, or is over.
     kept: BTreeSet<u32>,
     /// Removed before its cut, and to stay until it is over.
-    kept_before: Vec<u32>,
+    kept_before: Pile<u32>,
     with_garbage: BTreeSet<u32>,
     footprint: Footprint,
 }
@@ -279,11 +274,9 @@ impl Objects {
     pub fn table_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
             + self.free.memory_bytes()
-            + (self.pending_free.capacity()
-                + self.kept_before.capacity()
-                + self.kept.len()
-                + self.with_garbage.len())
-                * size_of::<u32>()
+            + self.pending_free.memory_bytes()
+            + self.kept_before.memory_bytes()
+            + (self.kept.len() + self.with_garbage.len()) * size_of::<u32>()
     }
 
     /// Asks for the line from which `get` reads where a root is.
@@ -336,14 +329,21 @@ impl Objects {
         std::mem::swap(&mut self.pending_free, &mut self.kept_before);
     }
 
-    /// The snapshot is over: what it kept is pending free.
+    /// The snapshot is over: what was removed before is pending free. `doom_step` has to follow for what it kept.
     pub fn doom_kept(&mut self) {
-        if self.pending_free.is_empty() {
-            std::mem::swap(&mut self.pending_free, &mut self.kept_before);
-        } else {
-            self.pending_free.append(&mut self.kept_before);
+        self.pending_free.append(&mut self.kept_before);
+    }
+
+    /// Without a snapshot under way, which has to be so: what the last one kept is pending free, some of it after each call.
+    pub fn doom_step(&mut self, objects_max: usize) {
+        for _ in 0..objects_max {
+            let Some(number) = self.kept.pop_first() else { return };
+            self.pending_free.push(number);
         }
-        self.pending_free.extend(std::mem::take(&mut self.kept));
+    }
+
+    pub fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
     }
 
     /// The snapshot has emitted an object: if it is removed, it is pending free now. Whether it is.
@@ -391,7 +391,7 @@ impl Objects {
             removed += usize::from(root.references == 0);
         }
         assert_eq!(self.pending_free.len() + self.kept.len() + self.kept_before.len(), removed);
-        for &number in self.pending_free.iter().chain(&self.kept).chain(&self.kept_before) {
+        for &number in self.pending_free.iter().chain(&self.kept).chain(self.kept_before.iter()) {
             assert_eq!(self.get(number).references, 0);
         }
         assert_eq!(self.footprint, sum);

@@ -3,7 +3,7 @@
 //! A page is changed here without knowing which slot or object it belongs to. Every function that may move a page to
 //! another size class returns its handle.
 
-use crate::layout::entry::{EntryBytes, Place, read_int, set_form};
+use crate::layout::entry::{EntryBytes, Place, set_form};
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Db, Form, Full};
 use crate::layout::last_used;
@@ -261,22 +261,28 @@ impl Store {
         let view = self.heap.page(page);
         for spot in view.spots() {
             let entry = EntryBytes(view.entry(spot));
-            let value = match (entry.form(), entry.body()) {
-                (_, Some(body)) if body.place == Place::Object => {
-                    self.snapshot.pending.push_back(Pending::new(db, self.key_of(entry), entry, body.raw));
-                    continue;
+            match entry.body().filter(|body| body.place == Place::Object) {
+                Some(object) => {
+                    self.snapshot.pending.push(Pending::new(db, self.key_of(entry), entry, object.raw));
                 }
-                (Form::Int, _) => SavedValue::Int(read_int(self.value_bytes_of(entry))),
-                (form, Some(body)) if body.place == Place::Large => {
-                    let skip = body.len as usize - self.value_bytes_of(entry).len();
-                    SavedValue::Shared(form, self.large.share(body.raw), skip)
-                }
-                (form, _) => SavedValue::Bytes(form, self.value_bytes_of(entry).into()),
-            };
-            saved.push(Saved { db, key: self.key_of(entry).into(), value, expiry: entry.expiry() });
+                None => saved.push(self.saved_entry(db, entry)),
+            }
         }
         self.snapshot.saved = saved;
         page::set_version(self.heap.page_mut(page), epoch);
+    }
+
+    /// An entry whose value is no object, as it is.
+    pub fn saved_entry(&self, db: Db, entry: EntryBytes<'_>) -> Saved {
+        let (form, expiry) = (entry.form(), entry.expiry());
+        let (key, value) = match entry.body().filter(|body| body.place == Place::Large) {
+            Some(body) => {
+                let key = entry.inline_key().unwrap_or_default();
+                (key, SavedValue::Shared(form, self.large.share(body.raw), body.keyed))
+            }
+            None => (self.key_of(entry), SavedValue::Bytes(form, self.value_bytes_of(entry).into())),
+        };
+        Saved { db, key: key.into(), value, expiry }
     }
 
     /// All entries of a page are of one slot.

@@ -1,11 +1,11 @@
 //! What a partition keeps for the snapshot under way: entries and fields as they were before their page changed.
 
-use crate::layout::entry::EntryBytes;
+use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
 use crate::layout::pile::Pile;
 use isotherm_stdx::{Slot, UnixMs};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// What a partition knows of the snapshot under way.
@@ -19,8 +19,9 @@ pub(crate) struct SnapshotState {
     pub slots: Option<RangeInclusive<u16>>,
     /// Entries that were saved before their page changed.
     pub saved: Pile<Saved>,
-    /// Objects whose entries were met or saved, still to be emitted.
-    pub pending: VecDeque<Pending>,
+    /// The collection that is being emitted, and objects whose entries were met or saved, still to be emitted.
+    pub collection: Option<Pending>,
+    pub pending: Pile<Pending>,
     /// Fields and members of objects that were saved before their page changed.
     pub fields: HashMap<u32, Pile<SavedField>>,
     /// Objects that may keep something for it, or for one that ended early.
@@ -35,18 +36,48 @@ pub(crate) struct Pending {
     pub key: Box<[u8]>,
     pub expiry: Option<UnixMs>,
     pub number: u32,
-    /// Where the collection goes on; `None` before its first part.
-    pub cursor: Option<u64>,
+    /// Where the collection goes on.
+    pub cursor: u64,
 }
 
 pub(crate) struct Saved {
     pub db: Db,
+    /// Empty if it lies in the value's body.
     pub key: Box<[u8]>,
     pub value: SavedValue,
     pub expiry: Option<UnixMs>,
 }
 
 impl Saved {
+    pub fn key(&self) -> &[u8] {
+        match &self.value {
+            SavedValue::Shared(_, body, true) => split_keyed(body).0,
+            _ => &self.key,
+        }
+    }
+
+    /// Its form, and its bytes.
+    pub fn value(&self) -> (Form, &[u8]) {
+        match &self.value {
+            SavedValue::Bytes(form, bytes) => (*form, bytes),
+            SavedValue::Shared(form, body, false) => (*form, body),
+            SavedValue::Shared(form, body, true) => (*form, split_keyed(body).1),
+        }
+    }
+
+    /// By a rule over the form, the bytes of the key and those of the value.
+    pub fn weight(&self, rule: impl Fn(Form, usize, usize) -> u64) -> u64 {
+        match &self.value {
+            SavedValue::Bytes(form, bytes) => rule(*form, self.key.len(), bytes.len()),
+            SavedValue::Shared(..) => 1,
+        }
+    }
+
+    /// Whether it is to be handed on behind the lock.
+    pub fn is_long(&self) -> bool {
+        matches!(self.value, SavedValue::Shared(..))
+    }
+
     pub fn memory_bytes(&self) -> usize {
         let value = if let SavedValue::Bytes(_, bytes) = &self.value { bytes.len() } else { 0 };
         size_of::<Saved>() + self.key.len() + value
@@ -54,11 +85,10 @@ impl Saved {
 }
 
 pub(crate) enum SavedValue {
-    Int(i64),
     /// Of a string or a small collection.
     Bytes(Form, Box<[u8]>),
-    /// A large body, shared; the value begins behind `skip` bytes.
-    Shared(Form, Shared, usize),
+    /// A large body, shared, and whether it begins with the key.
+    Shared(Form, Shared, bool),
 }
 
 impl SnapshotState {
@@ -74,13 +104,13 @@ impl SnapshotState {
     pub fn fields_of(&mut self, number: u32) -> &mut Pile<SavedField> {
         self.fields.entry(number).or_default()
     }
-    /// Some of the fields that were saved of an object; `None` if there are no more.
-    pub fn take_fields(&mut self, number: u32) -> Option<Vec<SavedField>> {
-        let some = self.fields.get_mut(&number)?.take_some();
-        if some.is_none() {
+    /// One of the fields that were saved of an object; `None` if there are no more.
+    pub fn pop_field(&mut self, number: u32) -> Option<SavedField> {
+        let one = self.fields.get_mut(&number)?.pop();
+        if one.is_none() {
             self.fields.remove(&number);
         }
-        some
+        one
     }
     /// Pages carry the epoch, or one of those since the last that was on all of them.
     pub fn check_version(&self, version: u8) {
@@ -92,10 +122,6 @@ impl SnapshotState {
         self.slots.as_ref().is_none_or(|slots| slots.contains(&slot().get()))
     }
 
-    pub fn is_in_collection(&self) -> bool {
-        self.pending.front().is_some_and(|pending| pending.cursor.is_some())
-    }
-
     pub fn is_worn(&self) -> bool {
         self.epoch.wrapping_sub(self.complete) >= EPOCHS_BEHIND_MAX
     }
@@ -103,12 +129,13 @@ impl SnapshotState {
 
 impl Pending {
     pub fn new(db: Db, key: &[u8], entry: EntryBytes<'_>, number: u32) -> Pending {
-        Pending { db, key: key.into(), expiry: entry.expiry(), number, cursor: None }
+        Pending { db, key: key.into(), expiry: entry.expiry(), number, cursor: 0 }
     }
 }
 
 /// A field that was saved before its page changed.
 pub(crate) struct SavedField {
+    /// Empty if it lies in the value's body.
     pub name: Box<[u8]>,
     pub value: SavedText,
     pub expiry: Option<UnixMs>,
@@ -117,8 +144,8 @@ pub(crate) struct SavedField {
 pub(crate) enum SavedText {
     Int(i64),
     Bytes(Box<[u8]>),
-    /// A large value, shared; it begins behind so many bytes.
-    Shared(Shared, usize),
+    /// A large body, shared, and whether it begins with the name.
+    Shared(Form, Shared, bool),
 }
 
 impl SavedField {

@@ -342,7 +342,8 @@ impl Store {
         if self.snapshot.is_active() {
             return false;
         }
-        let Some(&number) = self.snapshot.keeping.last() else { return false };
+        self.objects.doom_step(nodes_max);
+        let Some(&number) = self.snapshot.keeping.last() else { return self.objects.has_kept() };
         let done = !self.objects.contains(number) || {
             let mut root = self.open_object(number);
             root.cut = None;
@@ -428,6 +429,9 @@ impl Store {
 
     /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
     pub fn free_pending(&mut self, nodes_max: usize) -> bool {
+        if !self.snapshot.is_active() {
+            self.objects.doom_step(nodes_max);
+        }
         if self.objects.next_pending_free().is_none() {
             return false;
         }

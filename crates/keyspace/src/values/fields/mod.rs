@@ -375,14 +375,19 @@ impl Fields {
     /// Has to be called before a page changes: a snapshot that has not emitted it yet gets its entries first.
     fn before_change(&self, store: &mut Store, page: Handle) {
         if self.saving && store.heap.page(page).version() != store.snapshot.version() {
-            let mut saved = std::mem::take(store.snapshot.fields_of(self.number));
-            let view = store.heap.page(page);
-            view.spots()
-                .for_each(|spot| saved.push(SavedField::of_entry(store, EntryBytes(view.entry(spot)))));
-            *store.snapshot.fields_of(self.number) = saved;
-            let epoch = store.snapshot.version();
-            page::set_version(store.heap.page_mut(page), epoch);
+            self.save_page(store, page);
         }
+    }
+
+    /// Copies the entries of a page aside.
+    #[cold]
+    fn save_page(&self, store: &mut Store, page: Handle) {
+        let mut saved = std::mem::take(store.snapshot.fields_of(self.number));
+        let view = store.heap.page(page);
+        view.spots().for_each(|spot| saved.push(SavedField::of_entry(store, EntryBytes(view.entry(spot)))));
+        *store.snapshot.fields_of(self.number) = saved;
+        let epoch = store.snapshot.version();
+        page::set_version(store.heap.page_mut(page), epoch);
     }
 
     // ---- growth ----

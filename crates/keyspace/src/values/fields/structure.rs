@@ -2,7 +2,7 @@
 
 use super::{Field, Fields, PAGE_ROUNDING_BYTES, field_of};
 use crate::layout::directory;
-use crate::layout::entry::{BodyRef, EntryBytes, Place};
+use crate::layout::entry::{BodyRef, EntryBytes, Place, read_int, split_keyed};
 use crate::layout::key::tag_of;
 use crate::layout::kind::{Encoding, Form, Full, NewValue};
 use crate::layout::packed::Element;
@@ -10,6 +10,7 @@ use crate::layout::page::{self, Spot};
 use crate::layout::record::{Record, UNIT_BYTES, bound_of, page_index};
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::parts::Part;
+use crate::values::receiver::{LongPart, PAGE_WEIGHT_MAX, Receiver, weight_of};
 use crate::values::saved::{SavedField, SavedText};
 use crate::values::store::Store;
 use isotherm_arena::Handle;
@@ -58,10 +59,44 @@ impl Fields {
         moved != handle
     }
 
-    /// Emits the fields of one page as they are.
-    fn emit_page(&self, store: &Store, page: Handle, visit: &mut dyn FnMut(Field<'_>)) {
+    /// Emits the fields of one page as they are, or has them saved if they weigh too much to be emitted at once.
+    fn emit_page(&self, store: &mut Store, page: Handle, receiver: &mut dyn Receiver) {
         let view = store.heap.page(page);
-        view.spots().for_each(|spot| visit(field_of(store, view.entry(spot))));
+        let entries = || view.spots().map(|spot| EntryBytes(view.entry(spot)));
+        let is_large = |entry: EntryBytes<'_>| entry.place() == Place::Large;
+        let bytes = |entry: EntryBytes<'_>| store.key_of(entry).len() + store.value_bytes_of(entry).len();
+        let weight = |entry| if is_large(entry) { 1 } else { weight_of(bytes(entry)) };
+        if entries().map(weight).sum::<u64>() > PAGE_WEIGHT_MAX {
+            return self.save_page(store, page);
+        }
+        for entry in entries() {
+            if is_large(entry) {
+                receiver.long(self.long_part(SavedField::of_entry(store, entry)));
+            } else {
+                receiver.part(self.part_of(field_of(store, entry.0)));
+            }
+        }
+        let epoch = store.snapshot.version();
+        page::set_version(store.heap.page_mut(page), epoch);
+    }
+
+    fn emit_saved(&self, saved: SavedField, receiver: &mut dyn Receiver) {
+        if matches!(saved.value, SavedText::Shared(..)) {
+            receiver.long(self.long_part(saved));
+        } else {
+            receiver.part(self.part_of(saved.field()));
+        }
+    }
+
+    fn long_part(&self, saved: SavedField) -> LongPart {
+        if self.is_set { LongPart::Member(saved) } else { LongPart::Field(saved) }
+    }
+
+    fn part_of<'a>(&self, field: Field<'a>) -> Part<'a> {
+        match Element::Bytes(field.name) {
+            name if self.is_set => Part::Member(name),
+            name => Part::Field(name, field.value, field.expiry),
+        }
     }
 }
 
@@ -76,24 +111,27 @@ impl SavedField {
 
     /// A large value is shared, not copied.
     pub(super) fn of_entry(store: &Store, entry: EntryBytes<'_>) -> SavedField {
-        let field = field_of(store, entry.0);
         match entry.body() {
-            Some(body) if body.place == Place::Large && entry.form() != Form::Int => {
-                let skip = body.len as usize - store.value_bytes_of(entry).len();
-                let value = SavedText::Shared(store.large.share(body.raw), skip);
-                SavedField { name: field.name.into(), value, expiry: field.expiry }
+            Some(body) if body.place == Place::Large => {
+                let name = entry.inline_key().unwrap_or_default().into();
+                let value = SavedText::Shared(entry.form(), store.large.share(body.raw), body.keyed);
+                SavedField { name, value, expiry: entry.expiry() }
             }
-            _ => SavedField::of(field),
+            _ => SavedField::of(field_of(store, entry.0)),
         }
     }
 
     pub fn field(&self) -> Field<'_> {
-        let value = match &self.value {
-            SavedText::Int(int) => Element::Int(*int),
-            SavedText::Bytes(bytes) => Element::Bytes(bytes),
-            SavedText::Shared(body, skip) => Element::Bytes(&body[*skip..]),
+        let (name, value) = match &self.value {
+            SavedText::Int(int) => (&*self.name, Element::Int(*int)),
+            SavedText::Bytes(bytes) => (&*self.name, Element::Bytes(bytes)),
+            SavedText::Shared(form, body, is_keyed) => {
+                let (name, bytes) = if *is_keyed { split_keyed(body) } else { (&*self.name, &body[..]) };
+                let is_int = *form == Form::Int;
+                (name, if is_int { Element::Int(read_int(bytes)) } else { Element::Bytes(bytes) })
+            }
         };
-        Field { name: &self.name, value, expiry: self.expiry }
+        Field { name, value, expiry: self.expiry }
     }
 }
 
@@ -175,38 +213,21 @@ impl Structure for Fields {
     }
 
     /// The cursor is the next page: a page changes its number only by a split or a merge, which save it.
-    fn emit_step(
-        &mut self,
-        store: &mut Store,
-        cursor: &mut u64,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
-        let (epoch, is_set) = (store.snapshot.version(), self.is_set);
-        let mut emit = |field: Field<'_>| {
-            let name = Element::Bytes(field.name);
-            visit(match is_set {
-                true => Part::Member(name),
-                false => Part::Field(name, field.value, field.expiry),
-            });
-        };
-        for _ in 0..nodes_max {
-            if let Some(some) = store.snapshot.take_fields(self.number) {
-                some.iter().for_each(|saved| emit(saved.field()));
-                continue;
-            }
-            let index = *cursor as u32;
-            if index >= self.record.pages {
-                return true;
-            }
-            if let (Some(page), _) = directory::get(&store.heap, &self.record, index)
-                && store.heap.page(page).version() != epoch
-            {
-                self.emit_page(store, page, &mut emit);
-                page::set_version(store.heap.page_mut(page), epoch);
-            }
-            *cursor += 1;
+    fn emit_step(&mut self, store: &mut Store, cursor: &mut u64, receiver: &mut dyn Receiver) -> bool {
+        if let Some(saved) = store.snapshot.pop_field(self.number) {
+            self.emit_saved(saved, receiver);
+            return false;
         }
+        let index = *cursor as u32;
+        if index >= self.record.pages {
+            return true;
+        }
+        if let (Some(page), _) = directory::get(&store.heap, &self.record, index)
+            && store.heap.page(page).version() != store.snapshot.version()
+        {
+            self.emit_page(store, page, receiver);
+        }
+        *cursor += 1;
         false
     }
 

@@ -4,9 +4,9 @@ use super::block::{self, Block};
 use super::{List, Piece};
 use crate::layout::chain::Chain;
 use crate::layout::nodes::{NodeId, Nodes, Room};
-use crate::layout::packed::Element;
-use crate::values::cut::{Body, Cut, Piece as Cuttable};
+use crate::values::cut::{Body, Cut, Piece as Cuttable, PieceBytes};
 use crate::values::parts::Part;
+use crate::values::receiver::{LongPart, Receiver};
 
 impl Cuttable for Piece {
     fn body(&self) -> Body {
@@ -59,33 +59,22 @@ impl List {
         self.cut.as_mut().is_some_and(|cut| cut.keeps(room, &self.nodes, piece.body()))
     }
 
-    /// Emits the next elements of the list as it was at the cut, some `pieces_max` blocks of them. True when that was
-    /// all.
-    pub fn emit_cut(
-        &mut self,
-        room: &mut Room<'_>,
-        pieces_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
+    /// Emits the next block of the list as it was at the cut. True when that was all.
+    pub fn emit_cut(&mut self, room: &mut Room<'_>, receiver: &mut dyn Receiver) -> bool {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");
-        for _ in 0..pieces_max {
-            let emitted = cut.emit_next(room, &mut self.nodes, &mut |piece, bytes| match piece {
-                Piece::Large { .. } => {
-                    visit(Part::Node { alone: true });
-                    visit(Part::Item(Element::Bytes(bytes)));
-                }
-                Piece::Block { .. } => {
-                    visit(Part::Node { alone: false });
-                    let block = Block(bytes);
-                    block.cells().for_each(|cell| visit(Part::Item(block.element(cell))));
-                }
-            });
-            if !emitted && cut.drop_step(64) {
-                self.keep_cut(false);
-                return true;
+        let emitted = cut.emit_next(room, &mut self.nodes, &mut |piece| match piece {
+            PieceBytes::Large(body) => receiver.long(LongPart::Item(body)),
+            PieceBytes::Node(bytes) => {
+                receiver.part(Part::Node { alone: false });
+                let block = Block(bytes);
+                block.cells().for_each(|cell| receiver.part(Part::Item(block.element(cell))));
             }
+        });
+        let done = !emitted && cut.drop_step(64);
+        if done {
+            self.keep_cut(false);
         }
-        false
+        done
     }
 }

@@ -170,7 +170,7 @@ impl Run {
             }
             Some(Seen { wanted, seen }) => {
                 let done = self.world.with(|list, room| {
-                    list.emit_cut(room, 1, &mut |part| {
+                    list.emit_cut(room, &mut |part: Part<'_>| {
                         if let Part::Item(element) = part {
                             seen.push(element.to_vec());
                         }

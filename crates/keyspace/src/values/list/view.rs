@@ -11,7 +11,7 @@ use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::parts::Part;
+use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::steps;
@@ -481,14 +481,8 @@ impl Structure for List {
         self.keep_cut(saving);
     }
 
-    fn emit_step(
-        &mut self,
-        store: &mut Store,
-        _: &mut u64,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
-        self.emit_cut(&mut room_of(store), nodes_max, visit)
+    fn emit_step(&mut self, store: &mut Store, _: &mut u64, receiver: &mut dyn Receiver) -> bool {
+        self.emit_cut(&mut room_of(store), receiver)
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {

@@ -125,6 +125,11 @@ impl<'a> Block<'a> {
 pub struct StreamBlock<'a>(pub(super) Block<'a>);
 
 impl<'a> StreamBlock<'a> {
+    /// What it takes, entries and all.
+    pub(crate) fn byte_count(&self) -> usize {
+        self.0.0.len()
+    }
+
     /// The names that its entries may share.
     pub fn names(&self) -> impl ExactSizeIterator<Item = Element<'a>> + use<'a> {
         self.0.field_names()

@@ -13,7 +13,9 @@ use super::id::StreamId;
 use super::{Piece, Stream, StreamEntry, StreamState};
 use crate::layout::chain::Chain;
 use crate::layout::nodes::{NodeId, Nodes, Room};
-use crate::values::cut::{Body, Cut, Piece as Cuttable};
+use crate::values::cut::{Body, Cut, Piece as Cuttable, PieceBytes};
+use crate::values::parts::Part;
+use crate::values::receiver::{LongPart, Receiver};
 use std::sync::Arc;
 
 /// Ids that are emitted for one node of the walk's budget.
@@ -121,52 +123,46 @@ impl Stream {
         self.cut.as_mut().is_some_and(|cut| cut.blocks.keeps(room, &self.nodes, piece.body()))
     }
 
-    /// Emits what comes next of the stream as it was at the cut, some `nodes_max` blocks of it. True when that was all.
-    pub fn emit_cut(
-        &mut self,
-        room: &mut Room<'_>,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(StreamPart<'_>),
-    ) -> bool {
+    /// Emits what comes next of the stream as it was at the cut, a block of it at most. True when that was all.
+    pub fn emit_cut(&mut self, room: &mut Room<'_>, receiver: &mut dyn Receiver) -> bool {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");
-        for _ in 0..nodes_max {
-            if cut.emit_next(room, &mut self.nodes, visit) {
-                self.keep_cut(false);
-                return true;
-            }
+        let done = cut.emit_next(room, &mut self.nodes, receiver);
+        if done {
+            self.keep_cut(false);
         }
-        false
+        done
     }
 }
 
 impl StreamCut {
     /// True when everything was emitted.
-    fn emit_next(
-        &mut self,
-        room: &mut Room<'_>,
-        nodes: &mut Nodes,
-        visit: &mut dyn FnMut(StreamPart<'_>),
-    ) -> bool {
+    fn emit_next(&mut self, room: &mut Room<'_>, nodes: &mut Nodes, receiver: &mut dyn Receiver) -> bool {
         match &self.walk {
             Walk::Blocks => {
-                let emitted = self.blocks.emit_next(room, nodes, &mut |_, bytes| emit_block(bytes, visit));
+                let emitted = self.blocks.emit_next(room, nodes, &mut |piece| match piece {
+                    PieceBytes::Large(body) => receiver.long(LongPart::Block(body)),
+                    PieceBytes::Node(bytes) => {
+                        emit_block(bytes, &mut |part| receiver.part(Part::Stream(part)));
+                    }
+                });
                 if !emitted && self.blocks.drop_step(IDS_PER_NODE) {
                     self.walk = Walk::State;
                 }
             }
             Walk::State => {
-                visit(StreamPart::State { state: self.state, groups: self.groups.len() });
+                let state = StreamPart::State { state: self.state, groups: self.groups.len() };
+                receiver.part(Part::Stream(state));
                 self.walk = Walk::Group(None);
             }
             Walk::Done => return true,
-            walk => self.walk = walk.step(&self.groups, visit),
+            walk => self.walk = walk.step(&self.groups, &mut |part| receiver.part(Part::Stream(part))),
         }
         false
     }
 }
 
-fn emit_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
+pub(crate) fn emit_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
     let block = StreamBlock(Block(bytes));
     visit(StreamPart::Block(block));
     block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));

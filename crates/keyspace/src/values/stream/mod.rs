@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 pub use block::{NewBlock, StreamBlock, StreamEntry};
 pub use cut::StreamPart;
+pub(crate) use cut::emit_block;
 pub use edit::Trim;
 pub use group::{Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending};
 pub use id::StreamId;

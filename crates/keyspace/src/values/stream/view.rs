@@ -9,7 +9,7 @@ use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::{Reading, Room};
 use crate::values::collection::{EditBody, Editing, Stored};
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::parts::Part;
+use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
 use std::sync::Arc;
@@ -256,14 +256,8 @@ impl Structure for Stream {
         self.keep_cut(saving);
     }
 
-    fn emit_step(
-        &mut self,
-        store: &mut Store,
-        _: &mut u64,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
-        self.emit_cut(&mut room_of(store), nodes_max, &mut |part| visit(Part::Stream(part)))
+    fn emit_step(&mut self, store: &mut Store, _: &mut u64, receiver: &mut dyn Receiver) -> bool {
+        self.emit_cut(&mut room_of(store), receiver)
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {

@@ -21,6 +21,7 @@ use super::node;
 use super::score::{order_of, score_of};
 use crate::layout::page::words;
 use isotherm_stdx::steps;
+use std::sync::Arc;
 
 const FORM: usize = node::HEAD_BYTES;
 const EVEN: usize = FORM + 1;
@@ -249,6 +250,10 @@ impl<'a> Leaf<'a> {
             None => cell.raw,
             Some(number) => self.longs.get(number),
         }
+    }
+    /// A member that does not lie in the leaf.
+    pub fn share(&self, cell: Cell<'a>) -> Option<Arc<[u8]>> {
+        cell.long_number().map(|number| self.longs.share(number))
     }
     #[inline]
     pub fn member(&self, index: usize) -> &'a [u8] {

@@ -21,6 +21,11 @@ impl Longs {
         self.slot(number)
     }
 
+    /// The member as it is, whatever happens to it later.
+    pub fn share(&self, number: u32) -> Arc<[u8]> {
+        Arc::clone(self.slot(number))
+    }
+
     fn slot(&self, number: u32) -> &Arc<[u8]> {
         self.chunks[number as usize / CHUNK][number as usize % CHUNK].as_ref().expect("a leaf refers to it")
     }

@@ -5,9 +5,8 @@ use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
 use super::saved::SavedLeaf;
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::Table;
-use crate::layout::packed::Element;
 use crate::values::object::{Footprint, Object, Structure};
-use crate::values::parts::Part;
+use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
 
@@ -69,17 +68,9 @@ impl Structure for ZsetTree {
         self.saving = saving;
     }
 
-    fn emit_step(
-        &mut self,
-        store: &mut Store,
-        cursor: &mut u64,
-        nodes_max: usize,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> bool {
+    fn emit_step(&mut self, store: &mut Store, cursor: &mut u64, receiver: &mut dyn Receiver) -> bool {
         let version = store.snapshot.version();
-        self.emit_leaves(&mut store.heap, version, cursor, nodes_max, &mut |member, score| {
-            visit(Part::Scored(Element::Bytes(member), score));
-        })
+        self.emit_leaf(&mut store.heap, version, cursor, receiver)
     }
 
     fn forget_step(&mut self, _: &mut Store, nodes_max: usize) -> bool {

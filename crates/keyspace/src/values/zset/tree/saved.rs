@@ -13,34 +13,56 @@ use super::leaf::Leaf;
 use super::node::{self, Room};
 use super::{ZsetTree, score};
 use crate::layout::heap::Heap;
+use crate::layout::packed::Element;
+use crate::values::parts::Part;
+use crate::values::receiver::{LongPart, Receiver, SHORT_BYTES_MAX};
+use std::sync::Arc;
 
-/// Members of one leaf as they were: [score bits u64][len u32][member] one behind another.
-pub(super) struct SavedLeaf(Box<[u8]>);
+/// Members of one leaf as they were: [score bits u64][len u32][member] one behind another. Long members are shared.
+pub(super) struct SavedLeaf {
+    bytes: Box<[u8]>,
+    longs: Vec<(f64, Arc<[u8]>)>,
+}
 
 impl SavedLeaf {
     fn of(leaf: &Leaf<'_>) -> SavedLeaf {
         let mut bytes = Vec::with_capacity(leaf.used() + 12 * leaf.len());
+        let mut longs = Vec::new();
         for (index, cell) in leaf.cells().enumerate() {
-            let member = leaf.resolve(cell);
+            if let Some(member) = leaf.share(cell) {
+                longs.push((leaf.score(index), member));
+                continue;
+            }
             bytes.extend_from_slice(&leaf.bits(index).to_le_bytes());
-            bytes.extend_from_slice(&(member.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(member);
+            bytes.extend_from_slice(&(cell.raw.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(cell.raw);
         }
-        SavedLeaf(bytes.into())
+        SavedLeaf { bytes: bytes.into(), longs }
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.0.len()
+        size_of::<SavedLeaf>() + self.bytes.len() + self.longs.len() * size_of::<(f64, Arc<[u8]>)>()
     }
 
-    fn emit(&self, visit: &mut dyn FnMut(&[u8], f64)) {
-        let mut rest = &self.0[..];
+    fn emit(self, receiver: &mut dyn Receiver) {
+        let mut rest = &self.bytes[..];
         while let Some((bits, tail)) = rest.split_first_chunk::<8>() {
             let (len, tail) = tail.split_first_chunk::<4>().expect("a length follows the score");
             let (member, tail) = tail.split_at(u32::from_le_bytes(*len) as usize);
-            visit(member, score::score_of(u64::from_le_bytes(*bits)));
+            let score = score::score_of(u64::from_le_bytes(*bits));
+            receiver.part(Part::Scored(Element::Bytes(member), score));
             rest = tail;
         }
+        self.longs.into_iter().for_each(|(score, member)| emit_shared(member, score, receiver));
+    }
+}
+
+/// A leaf may have dozens of them.
+fn emit_shared(member: Arc<[u8]>, score: f64, receiver: &mut dyn Receiver) {
+    if receiver.is_full() || member.len() > SHORT_BYTES_MAX {
+        receiver.long(LongPart::Scored(member, score));
+    } else {
+        receiver.part(Part::Scored(Element::Bytes(&member), score));
     }
 }
 
@@ -64,38 +86,34 @@ impl ZsetTree {
         node::set_version(node::bytes_mut(room.heap, handle), room.version);
     }
 
-    /// Emits the members of saved leaves and of up to `leaves_max` others; `at` begins at 0 and is the walk's own.
-    /// Whether all have been emitted.
-    pub(super) fn emit_leaves(
+    /// Emits the members of a saved leaf, or else of the next other one; `at` begins at 0 and is the walk's own. Whether
+    /// all have been emitted.
+    pub(super) fn emit_leaf(
         &mut self,
         heap: &mut Heap,
         version: u8,
         at: &mut u64,
-        leaves_max: usize,
-        visit: &mut dyn FnMut(&[u8], f64),
+        receiver: &mut dyn Receiver,
     ) -> bool {
-        let mut leaves_max = leaves_max;
-        while let Some(some) = self.saved.take_some() {
-            some.iter().for_each(|saved| saved.emit(visit));
-            leaves_max = leaves_max.saturating_sub(some.len());
-            if leaves_max == 0 {
-                return false;
-            }
+        if let Some(saved) = self.saved.pop() {
+            saved.emit(receiver);
+            return false;
         }
         let numbers = u64::from(self.leaves.len());
-        let end = numbers.min(at.saturating_add(leaves_max as u64));
-        for number in *at as u32..end as u32 {
-            let Some(handle) = self.leaves.find(number) else { continue };
-            if node::version(node::bytes(heap, handle)) == version {
-                continue;
-            }
-            let leaf = self.leaf(heap, number);
+        if *at < numbers
+            && let Some(handle) = self.leaves.find(*at as u32)
+            && node::version(node::bytes(heap, handle)) != version
+        {
+            let leaf = self.leaf(heap, *at as u32);
             for (index, cell) in leaf.cells().enumerate() {
-                visit(leaf.resolve(cell), leaf.score(index));
+                match leaf.share(cell) {
+                    Some(member) => emit_shared(member, leaf.score(index), receiver),
+                    None => receiver.part(Part::Scored(Element::Bytes(cell.raw), leaf.score(index))),
+                }
             }
             node::set_version(node::bytes_mut(heap, handle), version);
         }
-        *at = end.max(*at);
+        *at += 1;
         *at >= numbers
     }
 }

@@ -1,6 +1,8 @@
 //! Sorted sets beside a plain ordered set, with random operations from printed seeds.
 
 use super::*;
+use crate::layout::packed::Element;
+use crate::values::parts::Part;
 use isotherm_arena::{Arena, ArenaConfig};
 use isotherm_stdx::Prng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -327,9 +329,11 @@ fn a_snapshot_is_the_state_at_its_cut() {
                         _ => bench.remove(&member),
                     }
                 }
-                done = bench.zset.emit_leaves(&mut bench.heap, bench.version, &mut at, 7, &mut |m, s| {
-                    assert!(emitted.insert(m.to_vec(), s).is_none(), "emitted twice");
-                });
+                done =
+                    bench.zset.emit_leaf(&mut bench.heap, bench.version, &mut at, &mut |part: Part<'_>| {
+                        let Part::Scored(Element::Bytes(member), score) = part else { unreachable!() };
+                        assert!(emitted.insert(member.to_vec(), score).is_none(), "emitted twice");
+                    });
             }
             bench.zset.saving = false;
             assert_eq!(emitted, expected);

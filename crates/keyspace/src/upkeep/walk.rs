@@ -1,0 +1,322 @@
+//! The walk of a snapshot through a partition (see `snapshot`): one step of it.
+//!
+//! ```text
+//!   a step     the collection at hand, to its end; else what writers saved; else the next collection that was met;
+//!              else the next page
+//!   late       what is long: shared under the lock, emitted behind it. It ends the step, so that nothing overtakes it
+//! ```
+
+use crate::access::partition::Partition;
+use crate::layout::directory;
+use crate::layout::entry::{EntryBytes, Place, read_int};
+use crate::layout::kind::{Db, Form};
+use crate::layout::packed::Element;
+use crate::layout::pile::Pile;
+use crate::tables::geometry::Geometry;
+use crate::upkeep::snapshot::{SnapshotEntry, SnapshotItem};
+use crate::values::collection::Stored;
+use crate::values::parts::Part;
+use crate::values::receiver::{LongPart, PAGE_WEIGHT_MAX, Receiver, weight_of};
+use crate::values::saved::{Pending, Saved};
+use crate::values::stream;
+use crate::values::value::Value;
+use isotherm_arena::Handle;
+use isotherm_stdx::{Steps, UnixMs};
+
+/// Where the walk of a partition goes on.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WalkPlace {
+    db: u16,
+    /// The slot's place in the partition, and whether it was found to have keys.
+    slot: usize,
+    is_in_slot: bool,
+    /// Of the tables that were the database's at the cut, in the order of their numbers.
+    table: u32,
+    page: u32,
+}
+
+/// What is left for when the lock is gone.
+pub(crate) enum Late {
+    Entry(Saved),
+    Part(LongPart),
+    End,
+    /// Nothing to emit.
+    Garbage(#[expect(dead_code, reason = "it is only dropped")] Pile<u32>),
+}
+
+impl Late {
+    pub fn visit(self, visit: &mut dyn FnMut(SnapshotItem<'_>)) {
+        match self {
+            Late::Entry(saved) => visit(SnapshotItem::Entry(entry_of(&saved))),
+            Late::Part(part) => visit_long(&part, &mut |part| visit(SnapshotItem::Part(part))),
+            Late::End => visit(SnapshotItem::End),
+            Late::Garbage(_) => {}
+        }
+    }
+}
+
+/// A snapshot emits what is stored, whether its time has come or not.
+const ALL_TIMES: UnixMs = UnixMs(i64::MIN);
+
+fn entry_of(saved: &Saved) -> SnapshotEntry<'_> {
+    let (form, bytes) = saved.value();
+    let value = match form {
+        Form::Int => Value::Int(read_int(bytes)),
+        form if form.is_collection() => Value::collection(form, Stored::Packed(bytes), ALL_TIMES),
+        _ => Value::Bytes(bytes),
+    };
+    SnapshotEntry { db: saved.db, key: saved.key(), value, expiry: saved.expiry }
+}
+
+fn visit_long(part: &LongPart, visit: &mut dyn FnMut(Part<'_>)) {
+    match part {
+        LongPart::Field(saved) => {
+            let field = saved.field();
+            visit(Part::Field(Element::Bytes(field.name), field.value, field.expiry));
+        }
+        LongPart::Member(saved) => visit(Part::Member(Element::Bytes(saved.field().name))),
+        LongPart::Scored(member, score) => visit(Part::Scored(Element::Bytes(member), *score)),
+        LongPart::Item(body) => {
+            visit(Part::Node { alone: true });
+            visit(Part::Item(Element::Bytes(body)));
+        }
+        LongPart::Block(body) => stream::emit_block(body, &mut |part| visit(Part::Stream(part))),
+    }
+}
+
+/// Bytes of a part.
+pub(crate) fn bytes_of(part: &Part<'_>) -> usize {
+    let of = |element: &Element<'_>| if let Element::Bytes(bytes) = element { bytes.len() } else { 8 };
+    match part {
+        Part::Field(field, value, _) => of(field) + of(value),
+        Part::Member(member) | Part::Scored(member, _) | Part::Item(member) => of(member),
+        // The bytes of an entry are those of its block.
+        Part::Stream(stream::StreamPart::Block(block)) => block.byte_count(),
+        Part::Stream(stream::StreamPart::Group { name, .. } | stream::StreamPart::Consumer { name, .. }) => {
+            name.len()
+        }
+        Part::Node { .. } | Part::Stream(_) => 0,
+    }
+}
+
+/// What emitting an entry costs: a small collection is walked, at two bytes an element at least.
+fn entry_weight(form: Form, key_bytes: usize, value_bytes: usize) -> u64 {
+    weight_of(key_bytes + value_bytes) + if form.is_collection() { value_bytes as u64 / 2 } else { 0 }
+}
+
+/// What a step may still emit, and to whom.
+pub(crate) struct Walk<'v> {
+    steps: Steps,
+    visit: &'v mut dyn FnMut(SnapshotItem<'_>),
+    late: &'v mut Vec<Late>,
+}
+
+impl<'v> Walk<'v> {
+    pub fn new(
+        items_max: u64,
+        visit: &'v mut dyn FnMut(SnapshotItem<'_>),
+        late: &'v mut Vec<Late>,
+    ) -> Walk<'v> {
+        debug_assert!(late.is_empty(), "the last step's are emitted");
+        Walk { steps: Steps::new(items_max.max(1)), visit, late }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.steps.is_spent() || !self.late.is_empty()
+    }
+
+    fn emit(&mut self, item: SnapshotItem<'_>) {
+        self.steps.look(1);
+        (self.visit)(item);
+    }
+
+    fn saved(&mut self, saved: Saved) {
+        if saved.is_long() {
+            self.steps.look(1);
+            self.late.push(Late::Entry(saved));
+        } else {
+            self.steps.look(saved.weight(entry_weight) - 1);
+            self.emit(SnapshotItem::Entry(entry_of(&saved)));
+        }
+    }
+
+    /// The collection at hand has ended.
+    fn end(&mut self) {
+        if self.late.is_empty() {
+            self.emit(SnapshotItem::End);
+        } else {
+            self.late.push(Late::End);
+        }
+    }
+}
+
+impl Receiver for Walk<'_> {
+    fn part(&mut self, part: Part<'_>) {
+        self.steps.look(weight_of(bytes_of(&part)) - 1);
+        self.emit(SnapshotItem::Part(part));
+    }
+
+    fn long(&mut self, part: LongPart) {
+        self.steps.look(1);
+        self.late.push(Late::Part(part));
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_spent()
+    }
+}
+
+impl Partition {
+    /// Walks on until the step is spent. True when all of the partition has been emitted.
+    pub fn walk(&mut self, place: &mut WalkPlace, databases: u16, walk: &mut Walk<'_>) -> bool {
+        while !walk.is_spent() {
+            // A collection comes in one piece: what was saved meanwhile waits until it has ended.
+            if self.emit_collection(walk) || self.emit_saved(walk) || self.begin_collection(walk) {
+                continue;
+            }
+            if place.db == databases {
+                return true;
+            }
+            if !self.emit_next_page(place, walk) {
+                *place = WalkPlace { db: place.db + 1, ..WalkPlace::default() };
+            }
+        }
+        false
+    }
+
+    /// Begins the next of the collections that were met. False if there is none.
+    fn begin_collection(&mut self, walk: &mut Walk<'_>) -> bool {
+        let Some(next) = self.store.snapshot.pending.pop() else { return false };
+        let root = self.store.objects.get(next.number);
+        let outline = root.cut.unwrap_or_else(|| root.outline());
+        walk.emit(SnapshotItem::Begin { db: next.db, key: &next.key, expiry: next.expiry, outline });
+        self.store.snapshot.keeping.push(next.number);
+        self.store.snapshot.collection = Some(next);
+        true
+    }
+
+    /// Goes on with the collection at hand. False if there is none.
+    fn emit_collection(&mut self, walk: &mut Walk<'_>) -> bool {
+        let Some(mut pending) = self.store.snapshot.collection.take() else { return false };
+        let number = pending.number;
+        let mut root = self.store.objects.take(number);
+        let structure = root.body.structure_mut();
+        let done = loop {
+            let done = structure.emit_step(&mut self.store, &mut pending.cursor, walk);
+            walk.steps.look(1);
+            if done || walk.is_spent() {
+                break done;
+            }
+        };
+        if done {
+            structure.set_saving(false);
+            (root.seen, root.cut) = (self.store.snapshot.version(), None);
+            walk.end();
+        } else {
+            self.store.snapshot.collection = Some(pending);
+        }
+        self.store.objects.put(number, root);
+        if done {
+            self.let_go(number);
+        }
+        true
+    }
+
+    /// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed meanwhile.
+    fn let_go(&mut self, number: u32) {
+        self.store.note_garbage(number);
+        if self.store.objects.doom_emitted(number) {
+            self.store.note_unfreed();
+        }
+    }
+
+    /// Emits an entry that was saved. False if there is none.
+    fn emit_saved(&mut self, walk: &mut Walk<'_>) -> bool {
+        let Some(saved) = self.store.snapshot.saved.pop() else { return false };
+        walk.saved(saved);
+        true
+    }
+
+    /// The next slot from a place on that has keys in a database that was `db` at the cut. It passes the partition's slots
+    /// at most.
+    fn snapshot_next_slot(&self, db: Db, from: usize) -> Option<usize> {
+        let mut from = from;
+        loop {
+            let tables = self.snapshot_tables(db);
+            let at = tables.filter_map(|table| table.next_slot(&self.store.heap, from)).min()?;
+            let spread = self.geometry.spread_of(self.number, at);
+            if self.store.snapshot.covers(|| Geometry::slot_at(spread)) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    /// Emits the page at the walk's place, if it was not seen yet, and moves on. False behind the database's last.
+    fn emit_next_page(&mut self, place: &mut WalkPlace, walk: &mut Walk<'_>) -> bool {
+        walk.steps.look(1);
+        let db = Db(place.db);
+        if !place.is_in_slot {
+            let Some(slot) = self.snapshot_next_slot(db, place.slot) else { return false };
+            *place = WalkPlace { db: place.db, slot, is_in_slot: true, table: 0, page: 0 };
+        }
+        let slot = place.slot;
+        let rest = self.snapshot_tables(db).filter(|table| table.number >= place.table);
+        let Some(table) = rest.min_by_key(|table| table.number) else {
+            *place = WalkPlace { db: place.db, slot: slot + 1, ..WalkPlace::default() };
+            return true;
+        };
+        if table.number != place.table {
+            (place.table, place.page) = (table.number, 0);
+        }
+        let record = table.slot(&self.store.heap, slot).record;
+        if place.page >= record.pages {
+            (place.table, place.page) = (place.table + 1, 0);
+            return true;
+        }
+        let (page, _) = directory::get(&self.store.heap, &record, place.page);
+        place.page += 1;
+        if let Some(page) =
+            page.filter(|page| self.store.heap.page(*page).version() != self.store.snapshot.epoch)
+        {
+            self.emit_page(db, page, walk);
+        }
+        true
+    }
+
+    fn emit_page(&mut self, db: Db, page: Handle, walk: &mut Walk<'_>) {
+        let view = self.store.heap.page(page);
+        let entries = || view.spots().map(|spot| EntryBytes(view.entry(spot)));
+        if entries().map(|entry| self.weight_of(entry)).sum::<u64>() > PAGE_WEIGHT_MAX {
+            walk.steps.look(view.len() as u64);
+            return self.store.save_page(db, page);
+        }
+        let mut objects = Vec::new();
+        for entry in entries() {
+            match entry.place() {
+                Place::Object => {
+                    let object = entry.body().expect("it is one");
+                    objects.push(Pending::new(db, self.store.key_of(entry), entry, object.raw));
+                }
+                Place::Large => walk.saved(self.store.saved_entry(db, entry)),
+                _ => {
+                    let (key, expiry) = (self.store.key_of(entry), entry.expiry());
+                    let value = Value::of(&self.store, entry, ALL_TIMES);
+                    walk.steps.look(self.weight_of(entry) - 1);
+                    walk.emit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry }));
+                }
+            }
+        }
+        objects.into_iter().for_each(|object| self.store.snapshot.pending.push(object));
+        let epoch = self.store.snapshot.epoch;
+        crate::layout::page::set_version(self.store.heap.page_mut(page), epoch);
+    }
+
+    /// What emitting an entry costs under the lock.
+    fn weight_of(&self, entry: EntryBytes<'_>) -> u64 {
+        if matches!(entry.place(), Place::Object | Place::Large) {
+            return 1;
+        }
+        entry_weight(entry.form(), self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len())
+    }
+}
