@@ -4,6 +4,7 @@ use crate::record::Records;
 use crate::spec::Need;
 use crate::wait::Wait;
 use isotherm_keyspace::{Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
+use isotherm_persist::RdbError;
 use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
@@ -73,7 +74,21 @@ pub struct TransferSettings {
     pub compress: bool,
     /// `rdb-version-check`, and what DEBUG has switched off.
     pub checks: Checks,
+    pub refused: RefusedPayload,
 }
+
+/// Where RESTORE reports why a payload was refused: the reply does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RefusedPayload(pub Option<fn(&RdbError)>);
+
+/// It is the same for all: two settings do not differ by it.
+impl PartialEq for RefusedPayload {
+    fn eq(&self, _: &RefusedPayload) -> bool {
+        true
+    }
+}
+
+impl Eq for RefusedPayload {}
 
 impl Default for CallSettings {
     fn default() -> CallSettings {
@@ -83,7 +98,11 @@ impl Default for CallSettings {
             lfu: false,
             import_mode: false,
             limits: Limits::default(),
-            transfer: TransferSettings { compress: true, checks: Checks::default() },
+            transfer: TransferSettings {
+                compress: true,
+                checks: Checks::default(),
+                refused: RefusedPayload::default(),
+            },
         }
     }
 }

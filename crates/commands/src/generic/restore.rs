@@ -146,6 +146,11 @@ fn decode(call: &Call<'_, '_, '_>) -> Result<(u8, RdbValue), String> {
     dump.and_then(|dump| Ok((dump.code(), dump.value(&Limits::default())?))).map_err(|error| match error {
         DumpError::VersionOrChecksum => "ERR DUMP payload version or checksum are wrong".to_string(),
         DumpError::ForeignType(code) => format!("ERR Unsupported foreign data type: {code}"),
-        DumpError::Value(_) => "ERR Bad data format".to_string(),
+        DumpError::Value(why) => {
+            if let Some(report) = call.settings.transfer.refused.0 {
+                report(&why);
+            }
+            "ERR Bad data format".to_string()
+        }
     })
 }

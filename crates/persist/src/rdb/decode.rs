@@ -4,7 +4,7 @@
 //! accepted; what contradicts itself is not, even where Valkey would look away (ids of stream entries out of order).
 
 use super::kind::RdbType;
-use super::read::{Limits, RdbError, Reader, Result};
+use super::read::{Limits, RdbError, Reader, Result, within};
 use super::value::{RdbValue, Texts, ZsetMembers};
 use super::{decode_stream, intset, listpack, ziplist, zipmap};
 
@@ -33,18 +33,21 @@ pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> 
             intset::read(&reader.text()?, &mut members)?;
             Ok(RdbValue::Set(members))
         }
-        SetListpack => checked_set(listpack_texts(&reader.text()?)?),
+        SetListpack => {
+            let set = listpack_texts(&reader.text()?).and_then(checked_set);
+            set.map_err(within(RdbError::Corrupt("Set listpack integrity check failed.")))
+        }
         Zset => plain_zset(reader, score_text),
         Zset2 => plain_zset(reader, |reader| reader.double()),
         ZsetZiplist => {
             let bytes = reader.text()?;
-            let mut elements = ziplist::open(&bytes)?;
-            compact_zset(|| elements.next())
+            let zset = ziplist::open(&bytes).and_then(|mut elements| compact_zset(|| elements.next()));
+            zset.map_err(within(RdbError::Corrupt("Zset ziplist integrity check failed.")))
         }
         ZsetListpack => {
             let bytes = reader.text()?;
-            let mut elements = listpack::open(&bytes)?;
-            compact_zset(|| elements.next())
+            let zset = listpack::open(&bytes).and_then(|mut elements| compact_zset(|| elements.next()));
+            zset.map_err(within(RdbError::Corrupt("Zset listpack integrity check failed.")))
         }
         Hash => checked_hash(plain_texts(reader, 2)?, Vec::new()),
         Hash2 => hash_with_expiry(reader),
@@ -52,9 +55,16 @@ pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> 
             let mut pairs = Texts::default();
             zipmap::read(&reader.text()?, &mut pairs)?;
             checked_hash(pairs, Vec::new())
+                .map_err(within(RdbError::Corrupt("Zipmap integrity check failed.")))
         }
-        HashZiplist => checked_hash(ziplist_texts(&reader.text()?)?, Vec::new()),
-        HashListpack => checked_hash(listpack_texts(&reader.text()?)?, Vec::new()),
+        HashZiplist => {
+            let hash = ziplist_texts(&reader.text()?).and_then(|pairs| checked_hash(pairs, Vec::new()));
+            hash.map_err(within(RdbError::Corrupt("Hash ziplist integrity check failed.")))
+        }
+        HashListpack => {
+            let hash = listpack_texts(&reader.text()?).and_then(|pairs| checked_hash(pairs, Vec::new()));
+            hash.map_err(within(RdbError::Corrupt("Hash listpack integrity check failed.")))
+        }
         ForeignHashExpiry => foreign_hash(reader),
         ForeignHashListpackExpiry => foreign_hash_listpack(reader),
         StreamListpacks => decode_stream::stream(reader, 1),

@@ -15,7 +15,7 @@
 use std::borrow::Cow;
 
 use super::listpack::{self, Elements};
-use super::read::{RdbError, Reader, Result};
+use super::read::{RdbError, Reader, Result, within};
 use super::value::{Consumer, Group, Pending, RdbStream, RdbValue, StreamEntry, StreamId, StreamNode};
 
 const FLAG_DELETED: i64 = 1;
@@ -24,7 +24,7 @@ const FLAG_SAME_FIELDS: i64 = 2;
 const ELEMENTS_FIXED: i64 = 3;
 const ENTRIES_READ_UNKNOWN: i64 = -1;
 
-const CORRUPT: RdbError = RdbError::Corrupt("stream");
+const CORRUPT: RdbError = RdbError::Corrupt("Stream listpack integrity check failed.");
 
 pub(super) fn stream(reader: &mut Reader<'_>, generation: u8) -> Result<RdbValue> {
     let mut stream = RdbStream::default();
@@ -47,14 +47,14 @@ pub(super) fn tail(reader: &mut Reader<'_>, generation: u8, stream: &mut RdbStre
     }
     stream.groups.sort_by(|a, b| a.name.cmp(&b.name));
     let unique = stream.groups.is_sorted_by(|a, b| a.name < b.name);
-    unique.then_some(()).ok_or(RdbError::Corrupt("a group that is there twice"))
+    unique.then_some(()).ok_or(RdbError::Corrupt("Duplicated consumer group name"))
 }
 
 /// The id in front of a node, and the node.
 pub(super) fn keyed_node(reader: &mut Reader<'_>, stream: &mut RdbStream) -> Result<()> {
     let key: Cow<'_, [u8]> = reader.text()?;
     let id = StreamId::from_bytes((*key).try_into().map_err(|_| CORRUPT)?);
-    node(id, &reader.text()?, stream)
+    node(id, &reader.text()?, stream).map_err(within(CORRUPT))
 }
 
 fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream) -> Result<()> {
@@ -193,7 +193,9 @@ fn pending(reader: &mut Reader<'_>) -> Result<Vec<Pending>> {
     }
     pending.sort_by_key(|pending| pending.id);
     let unique = pending.is_sorted_by(|a, b| a.id < b.id);
-    unique.then_some(pending).ok_or(RdbError::Corrupt("an entry pending twice"))
+    unique
+        .then_some(pending)
+        .ok_or(RdbError::Corrupt("Duplicated global PEL entry loading stream consumer group"))
 }
 
 /// Reads a consumer and signs the entries that it has.
@@ -211,7 +213,9 @@ fn consumer(
         let id = StreamId::from_bytes(reader.array()?);
         let at = pending.binary_search_by_key(&id, |pending| pending.id);
         let entry = at.ok().map(|at| &mut pending[at]).filter(|entry| entry.consumer == NO_CONSUMER);
-        entry.ok_or(RdbError::Corrupt("a consumer's entry that is not its own"))?.consumer = number;
+        entry
+            .ok_or(RdbError::Corrupt("Duplicated consumer PEL entry loading a stream consumer group"))?
+            .consumer = number;
     }
     Ok(Consumer { name, seen_ms, active_ms })
 }
@@ -220,7 +224,7 @@ fn sort_consumers(consumers: &mut Vec<Consumer>, pending: &mut [Pending]) -> Res
     let mut order: Vec<usize> = (0..consumers.len()).collect();
     order.sort_by(|&a, &b| consumers[a].name.cmp(&consumers[b].name));
     if !order.is_sorted_by(|&a, &b| consumers[a].name < consumers[b].name) {
-        return Err(RdbError::Corrupt("a consumer that is there twice"));
+        return Err(RdbError::Corrupt("Duplicate stream consumer detected"));
     }
     let mut places = vec![0; order.len()];
     for (place, &number) in order.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::value::Texts;
 
 const HEADER_BYTES: usize = 8;
 
-const CORRUPT: RdbError = RdbError::Corrupt("intset");
+const CORRUPT: RdbError = RdbError::Corrupt("Intset integrity check failed.");
 
 pub(crate) fn read(bytes: &[u8], texts: &mut Texts) -> Result<()> {
     let (header, integers) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(CORRUPT)?;

@@ -22,7 +22,7 @@ const COUNT_UNKNOWN: u16 = u16::MAX;
 /// The largest node of a list that is not one element, twice.
 const BYTES_KEPT_MAX: usize = 128 << 10;
 
-const CORRUPT: RdbError = RdbError::Corrupt("listpack");
+const CORRUPT: RdbError = RdbError::Corrupt("Listpack integrity check failed.");
 
 /// One element of a listpack or a ziplist.
 #[derive(Clone, Copy, Debug, PartialEq)]

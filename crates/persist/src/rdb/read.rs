@@ -47,6 +47,11 @@ pub enum RdbError {
     TooLarge,
 }
 
+/// What is corrupt inside a larger thing makes that thing corrupt, under its name. Anything else stays what it is.
+pub(super) fn within(whole: RdbError) -> impl FnOnce(RdbError) -> RdbError {
+    |error| if matches!(error, RdbError::Corrupt(_)) { whole } else { error }
+}
+
 pub(crate) type Result<T> = std::result::Result<T, RdbError>;
 
 pub(crate) struct Reader<'a> {

@@ -18,7 +18,7 @@ const COUNT_UNKNOWN: u16 = u16::MAX;
 /// A first byte from here on says that the length follows in four bytes.
 const PREVIOUS_LONG: u8 = 254;
 
-const CORRUPT: RdbError = RdbError::Corrupt("ziplist");
+const CORRUPT: RdbError = RdbError::Corrupt("Ziplist integrity check failed.");
 
 /// Walks a ziplist and checks it on the way.
 pub(crate) struct Elements<'a> {

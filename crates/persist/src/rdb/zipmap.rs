@@ -11,7 +11,7 @@ use super::value::Texts;
 const END: u8 = 0xff;
 const BIG: u8 = 254;
 
-const CORRUPT: RdbError = RdbError::Corrupt("zipmap");
+const CORRUPT: RdbError = RdbError::Corrupt("Zipmap integrity check failed.");
 
 /// Fields and values in turn.
 pub(crate) fn read(bytes: &[u8], texts: &mut Texts) -> Result<()> {

@@ -45,7 +45,7 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Unknown(name) => write!(f, "Unknown command '{}'", name.escape_ascii()),
+            Refused::Unknown(name) => write!(f, "unknown command '{}'", name.escape_ascii()),
             Refused::WrongArity(name) => write!(f, "wrong number of arguments for '{}'", name.escape_ascii()),
             Refused::NoDatabase(db) => write!(f, "database {} does not exist", db.escape_ascii()),
             Refused::Nested => f.write_str("MULTI inside a transaction"),

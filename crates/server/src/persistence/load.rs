@@ -7,6 +7,7 @@ use isotherm_codec::{FileTerms, LoadError, Loaded, load_piece};
 use isotherm_disk::{File, Mode};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, Want};
 use isotherm_persist::Limits;
+use isotherm_persist::rdb::RdbError;
 use isotherm_persist::rdb::file::{FileCause, FileError, FileReader, Item, Options, Piece, PieceValue, Step};
 use isotherm_stdx::{parse_i64, steps};
 use std::io;
@@ -19,6 +20,8 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 
+/// What names the format and its version.
+const MAGIC_BYTES: usize = 9;
 /// Read at once.
 const PORTION_BYTES: usize = 128 << 10;
 /// Keys, or pieces of keys, that are stored in one hold.
@@ -28,6 +31,12 @@ const EMPTY_NAMED_MAX: u64 = 10;
 
 /// Why a file could not be loaded: lines for the log, the last of which says what follows from it.
 pub struct LoadFailure(pub Vec<String>);
+
+/// Why RESTORE has refused a payload.
+pub fn log_refused_payload(why: &RdbError) {
+    let why = FileCause::Value(why.clone());
+    log::verbose(format!("Internal error in RDB reading offset 0, function at restore -> {why}"));
+}
 
 /// What was loaded.
 #[derive(Default, Clone, Copy, Debug)]
@@ -62,6 +71,21 @@ pub struct Source {
     path: PathBuf,
     file: Arc<dyn File>,
     bytes: u64,
+}
+
+impl Source {
+    /// Whether a file begins like this: asked before data makes way for it.
+    pub fn check_head(&self, strict_version: bool) -> Result<(), LoadFailure> {
+        let mut head = [0; MAGIC_BYTES];
+        let unread = |error| LoadFailure(vec![format!("{}: {}", self.path.display(), os_text(&error))]);
+        let count = self.file.read_at(&mut head, 0).map_err(unread)?;
+        let limits = Limits::default();
+        let mut reader = FileReader::new(Options { limits, strict_version, checksum: false });
+        reader.feed(&head[..count]);
+        let refused =
+            |error: FileError| LoadFailure(vec![format!("{} ({})", error.cause, self.path.display())]);
+        reader.step().map(drop).map_err(refused)
+    }
 }
 
 /// How it is loaded.
@@ -300,16 +324,27 @@ impl Load<'_> {
         if let FileCause::Signature(_) | FileCause::Version(_) | FileCause::Envelope = error.cause {
             return LoadFailure(vec![format!("{} ({path})", error.cause)]);
         }
+        let FileError { offset, cause, .. } = error;
         let mut lines = Vec::new();
-        if error.is_short() {
-            lines.push("Short read or OOM loading DB. Unrecoverable error, aborting now.".to_string());
+        match cause {
+            FileCause::Value(RdbError::Short) => {
+                lines.push("Short read or OOM loading DB. Unrecoverable error, aborting now.".to_string());
+            }
+            FileCause::Checksum { .. } => lines.push(format!("RDB CRC error: {cause}")),
+            FileCause::UnreadType { name: None, .. } => {
+                lines.push(
+                    "Unknown type or opcode when loading DB. Unrecoverable error, aborting now.".to_string(),
+                );
+            }
+            _ => {}
         }
-        lines.push(format!(
-            "Internal error in RDB reading offset {}, file {path}{} -> {}",
-            error.offset,
-            self.of_key(error.db, error.key.as_deref()),
-            error.cause
-        ));
+        let of_key = self.of_key(error.db, error.key.as_deref());
+        lines.push(format!("Internal error in RDB reading offset {offset}, file {path}{of_key} -> {cause}"));
+        if let FileCause::Value(RdbError::Corrupt(_)) = cause {
+            // As `check-rdb` shows it, which Valkey runs here.
+            lines.push(format!("[offset {offset}] {cause}"));
+            lines.push("Terminating server after rdb file reading failure.".to_string());
+        }
         LoadFailure(lines)
     }
 

@@ -1,7 +1,7 @@
 //! What every command looks at of the configuration, as plain fields of the worker: refreshed between batches when the
 //! configuration has changed.
 
-use isotherm_commands::call::{CallSettings, TransferSettings};
+use isotherm_commands::call::{CallSettings, RefusedPayload, TransferSettings};
 use isotherm_persist::dump::Checks;
 use isotherm_resp::Limits;
 
@@ -10,6 +10,7 @@ use crate::effects::events::Events;
 use crate::node::Node;
 use crate::observe::command_log::Kind;
 use crate::observe::holds::LONG_HOLD;
+use crate::persistence::load;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 
@@ -171,6 +172,7 @@ impl Hot {
                         version: config.number(id("rdb-version-check")) == 0,
                         checksum: !node.debug.skip_checksums.is_on(),
                     },
+                    refused: RefusedPayload(Some(load::log_refused_payload)),
                 },
             },
         }

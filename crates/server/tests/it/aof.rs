@@ -361,7 +361,7 @@ fn what_cannot_be_read_ends_the_start() {
     };
     let bad = [&whole[..], b"what is this\r\n"].concat();
     check(&[&bad], "Bad file format reading the append only file appendonly.aof.1.incr.aof at offset 50");
-    check(&[&wire(&["NOSUCH a"])], "error: Unknown command 'NOSUCH'");
+    check(&[&wire(&["NOSUCH a"])], "error: unknown command 'NOSUCH'");
     check(&[&wire(&["SET a"])], "error: wrong number of arguments for 'SET'");
     check(&[&wire(&["SELECT 16"])], "error: database 16 does not exist");
     check(&[&wire(&["EXEC"])], "ExecWithoutMulti");

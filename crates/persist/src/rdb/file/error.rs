@@ -66,7 +66,7 @@ impl fmt::Display for FileCause {
                 "The RDB file is compressed as a whole (rdbcompression lz4), which is not supported",
             ),
             FileCause::Value(RdbError::Short) => f.write_str("Unexpected EOF reading RDB file"),
-            FileCause::Value(RdbError::Corrupt(what)) => write!(f, "Corrupt value: {what}"),
+            FileCause::Value(RdbError::Corrupt(what)) => f.write_str(what),
             FileCause::Value(RdbError::Empty) => f.write_str("A collection without elements"),
             FileCause::Value(RdbError::UnknownType(code)) => write!(f, "Unknown RDB encoding type {code}"),
             FileCause::Value(RdbError::Module(name)) => {

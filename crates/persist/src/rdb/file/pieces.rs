@@ -90,6 +90,17 @@ impl Pieces {
         self.left == 0 && (self.tail_is_read || !matches!(self.value, RdbValue::Stream(_)))
     }
 
+    /// The value is over and had no elements: counts of zero, or nodes without any. A stream may be empty.
+    pub fn is_empty(&self) -> bool {
+        let has_none = match &self.value {
+            RdbValue::String(_) | RdbValue::Stream(_) => false,
+            RdbValue::List(texts) | RdbValue::Set(texts) => texts.is_empty(),
+            RdbValue::Zset(zset) => zset.members.is_empty(),
+            RdbValue::Hash { pairs, .. } => pairs.is_empty(),
+        };
+        has_none && self.is_first && self.is_last()
+    }
+
     /// Reads one unit. True if the piece is to be handed out.
     pub fn read_unit(&mut self, reader: &mut Reader<'_>) -> Result<bool> {
         if self.left > 0 {

@@ -409,6 +409,11 @@ impl FileReader {
             is_full = pieces.read_unit(&mut reader)?;
             *at = buffer.len() - reader.left();
         }
+        if pieces.is_empty() {
+            self.pieces = None;
+            *state = State::Body;
+            return Ok(Found::Empty);
+        }
         *state = State::Pieces { is_lent: true };
         Ok(Found::Piece)
     }

@@ -31,16 +31,18 @@ pub fn reload(call: &mut AdminCall<'_>) {
         call.reply.error("ERR");
         return;
     }
-    if flushes {
+    let opened = load::open(store).and_then(|source| match source {
+        Some(source) => source.check_head(store.config.checks_rdb_version()).map(|()| source),
+        None => Err(LoadFailure(vec!["There is no RDB file.".to_string()])),
+    });
+    if flushes && opened.is_ok() {
         let mut txn = call.txn();
         txn.flush(None);
         txn.free_flushed_now();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
-    let loaded = load::open(store).and_then(|source| match source {
-        Some(source) => load::load(store, &source, &mut call.exec.held, How::Held, checks_sum),
-        None => Err(LoadFailure(vec!["There is no RDB file.".to_string()])),
-    });
+    let loaded =
+        opened.and_then(|source| load::load(store, &source, &mut call.exec.held, How::Held, checks_sum));
     match loaded {
         Ok(_) => {
             log::warning("DB reloaded by DEBUG RELOAD");
