@@ -149,6 +149,22 @@ pub fn cancel(store: Store<'static>) -> Cancelled {
     Cancelled::Nothing
 }
 
+/// After FLUSHALL: a save under way is of data that is gone, and with save points the file is replaced by one
+/// without keys, so that a restart does not bring them back.
+pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
+    if store.state.saving().running.is_some_and(|running| running.job == Job::BackgroundSave) {
+        store.state.is_cancelled.store(true, Relaxed);
+    }
+    if store.config.save_points().is_empty() {
+        return;
+    }
+    while store.state.saving().running.is_some_and(|running| running.job == Job::BackgroundSave) {
+        store.state.is_cancelled.store(true, Relaxed);
+        std::thread::sleep(CANCEL_LOOK);
+    }
+    save_now(store, held, 0);
+}
+
 /// Ends a save in the background, and waits for it. For the end of the process, which waits for nothing else.
 pub fn stop(store: Store<'static>) {
     if store.state.saving().running.is_none() {

@@ -6,6 +6,7 @@ use isotherm_resp::Args;
 
 use crate::node::Tasks;
 use crate::observe::holds::{self, Work};
+use crate::persistence::background;
 use crate::request::blocking;
 use crate::request::entry::Entry;
 use crate::request::execute::Exec;
@@ -43,7 +44,7 @@ pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
     }
     exec.meter.note_hold(&exec.held, &exec.hot, command, from, to);
     if exec.held.has_flushed() {
-        free_flushed(exec);
+        free_flushed(exec, command);
     }
     if let Some(list) = exec.unwatched.take() {
         exec.release();
@@ -53,8 +54,11 @@ pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
 
 /// The keys are gone; others may have the partitions while memory is freed.
 #[cold]
-fn free_flushed(exec: &mut Exec) {
+fn free_flushed(exec: &mut Exec, command: &'static Entry) {
     exec.release();
+    if command.spec.flags.has(Flags::ALL_DBS) && !exec.node.mail.tasks().has(Tasks::LOADING) {
+        background::forget_saved(exec.node.store(), &mut exec.held);
+    }
     let _working = holds::working(Work::LazyFree);
     exec.held.free_flushed();
 }
