@@ -102,13 +102,13 @@ fn one_at_a_time(server: &Server, count: u64, mut write: impl FnMut(&mut Vec<u8>
 }
 
 /// The CPU clock of one thread of the server.
-struct Clock {
+pub struct Clock {
     schedstat: File,
 }
 
 impl Clock {
     /// Of the thread that answers `client`: the one whose clock grows when it asks.
-    fn of_busiest(server: &Server, client: &mut isotherm_probe::Client) -> Fallible<Clock> {
+    pub fn of_busiest(server: &Server, client: &mut isotherm_probe::Client) -> Fallible<Clock> {
         let before = server.threads_cpu_ns()?;
         for _ in 0..2000 {
             client.call(&["PING"])?;
@@ -124,7 +124,7 @@ impl Clock {
         Ok(Clock { schedstat })
     }
 
-    fn read_ns(&mut self) -> Fallible<u64> {
+    pub fn read_ns(&mut self) -> Fallible<u64> {
         let mut text = [0; 64];
         let bytes =
             self.schedstat.read_at(&mut text, 0).map_err(|why| format!("cannot read schedstat: {why}"))?;

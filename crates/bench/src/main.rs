@@ -4,10 +4,11 @@
 //! no more of Isotherm than any client (`threads` alone takes the keyspace without its server). Figures that CPU time enters are taken A B A B, so that a machine which gets slower
 //! or faster in between does so for both.
 //!
-//! * `process` starts the servers (`isotherm-probe` asks and watches them), `load` works one with a `shape` of commands.
+//! * `process` starts the servers (`isotherm-probe` asks and watches them), `load` works one with a `shape` of commands,
+//!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `instructions` are the kinds of measurement, each a list of rows.
+//!   `durability`, `instructions` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -19,12 +20,14 @@ mod audience;
 mod elements;
 mod histogram;
 mod load;
+mod open_loop;
 mod reply;
 mod shape;
 mod zipf;
 
 mod collections;
 mod collections_speed;
+mod durability;
 mod expiry;
 mod hits;
 mod instructions;
@@ -56,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "memory",
     "speed",
     "collections",
@@ -67,6 +70,7 @@ const KINDS: [&str; 11] = [
     "maxmemory",
     "longest",
     "pubsub",
+    "durability",
     instructions::KIND,
 ];
 
@@ -111,6 +115,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "expiry" => expiry::ROWS.to_vec(),
         "maxmemory" => maxmemory::ROWS.to_vec(),
         "longest" => longest::ROWS.to_vec(),
+        "durability" => durability::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -131,6 +136,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "expiry" => expiry::measure(options),
         "maxmemory" => maxmemory::measure(options),
         "longest" => longest::measure(options),
+        "durability" => durability::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

@@ -22,6 +22,7 @@ kinds
   maxmemory how well the limit is kept, and the cost of finding a volatile key
   longest   the longest single command while keys are inserted
   pubsub    10,000 connections, a tenth of them subscribers: delivery, order, delay; a subscriber that never reads
+  durability  saving, loading, the append-only file, each fsync policy; on this disk and a modelled one
   instructions  instructions per operation, of each command (needs valgrind; beside another build: --peer-server)
   all       all of these, one after the other
 
@@ -34,8 +35,9 @@ options
   --seeds N         seeds of the hit ratio (8)
   --server-core N   core of a pinned server (0); --load-core N core of the load (1)
   --isotherm FILE   the server; --valkey-bin FOLDER the peer's programs
-  --peer-server FILE  another build of the server, whose instructions are counted beside
+  --peer-server FILE  another build of the server, whose instructions or CPU (durability) are measured beside
   --maxmemory N     limit of the server whose instructions are counted, not of the peer
+  --valkey-threads N  io-threads of Valkey in the rows of durability (1)
   --write           put the tables into docs/benchmarks.md
 ";
 
@@ -56,6 +58,8 @@ pub struct Options {
     /// Another build of Isotherm.
     pub peer_server: Option<PathBuf>,
     pub maxmemory: Option<String>,
+    /// Of Valkey in the rows of durability.
+    pub valkey_threads: usize,
     pub write: bool,
     /// Folders of the servers; each goes with its server.
     pub scratch: PathBuf,
@@ -80,6 +84,7 @@ impl Options {
             valkey_bin: from_env("ISOTHERM_PEER_BIN"),
             peer_server: None,
             maxmemory: None,
+            valkey_threads: 1,
             write: false,
             scratch: std::env::temp_dir().join(format!("isotherm-bench-{}", std::process::id())),
         };
@@ -99,6 +104,7 @@ impl Options {
                 "--valkey-bin" => options.valkey_bin = PathBuf::from(value()?),
                 "--peer-server" => options.peer_server = Some(PathBuf::from(value()?)),
                 "--maxmemory" => options.maxmemory = Some(value()?.clone()),
+                "--valkey-threads" => options.valkey_threads = number(value()?)? as usize,
                 "--write" => options.write = true,
                 other => return Err(format!("no option called '{other}'\n\n{HELP}")),
             }

@@ -29,10 +29,16 @@ impl Side {
 #[derive(Clone, Default)]
 pub struct Setting {
     pub workers: usize,
+    /// Of Valkey, where it is to have another number of threads.
+    pub valkey_workers: Option<usize>,
     /// Valkey keeps one table a slot only as a member of a cluster; Isotherm always works by slots.
     pub cluster_layout: bool,
     pub arguments: Vec<(String, String)>,
     pub pinned: bool,
+    /// Variables beside ours.
+    pub environment: Vec<(String, PathBuf)>,
+    /// Another build than the one under measurement.
+    pub program: Option<PathBuf>,
 }
 
 impl Setting {
@@ -60,7 +66,9 @@ pub struct Server {
 impl Server {
     pub fn start(side: Side, setting: &Setting, options: &Options) -> Fallible<Server> {
         let core = options.server_core.filter(|_| setting.pinned).map(|core| core.to_string());
-        let command = on_cores(&core.unwrap_or_else(|| options.cores.clone()), options.program(side));
+        let program = setting.program.clone().unwrap_or_else(|| options.program(side));
+        let mut command = on_cores(&core.unwrap_or_else(|| options.cores.clone()), program);
+        command.envs(setting.environment.iter().map(|(name, value)| (name, value)));
         let arguments = arguments(side, setting);
         let probed = isotherm_probe::Server::start(side.name(), command, &arguments, &options.scratch)?;
         if setting.cluster_layout && side == Side::Valkey {
@@ -80,7 +88,8 @@ impl Deref for Server {
 }
 
 fn arguments(side: Side, setting: &Setting) -> Vec<String> {
-    let mut pairs = vec![("io-threads".to_string(), setting.workers.max(1).to_string())];
+    let workers = setting.valkey_workers.filter(|_| side == Side::Valkey).unwrap_or(setting.workers);
+    let mut pairs = vec![("io-threads".to_string(), workers.max(1).to_string())];
     if setting.cluster_layout && side == Side::Valkey {
         pairs.push(("cluster-enabled".to_string(), "yes".to_string()));
     }

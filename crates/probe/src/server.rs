@@ -23,6 +23,11 @@ pub struct Server {
     folder: PathBuf,
 }
 
+/// From its start to its first answer: it may have files to load.
+const LOADED_WITHIN: Duration = Duration::from_secs(120);
+/// The time of a start is exact to this.
+const BETWEEN_PINGS: Duration = Duration::from_millis(2);
+
 /// A thread of a server, and its times since it began.
 #[derive(Clone, Debug)]
 pub struct Thread {
@@ -67,13 +72,13 @@ impl Server {
                 return Ok(());
             }
             let ended = self.process.try_wait().map_err(|why| why.to_string())?;
-            if ended.is_some() || start.elapsed() > Duration::from_secs(20) {
+            if ended.is_some() || start.elapsed() > LOADED_WITHIN {
                 let log = self.log();
                 let tail: Vec<&str> = log.lines().rev().take(8).collect();
                 let tail: Vec<&str> = tail.into_iter().rev().collect();
                 return Err(format!("{} does not answer; its log ends with\n{}", self.name, tail.join("\n")));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(BETWEEN_PINGS);
         }
     }
 
@@ -120,6 +125,18 @@ impl Server {
             .lines()
             .find_map(|line| line.strip_prefix("Rss:")?.split_whitespace().next()?.parse::<u64>().ok());
         kilobytes.map(|kb| kb * 1024).ok_or_else(|| format!("{file} has no Rss"))
+    }
+
+    /// The memory of the process and of what it has forked, pages that are shared counted once (PSS).
+    pub fn proportional_bytes(&self) -> Fallible<u64> {
+        let own = self.process.id();
+        let mut bytes = proportional_bytes_of(own).ok_or("a server without smaps_rollup")?;
+        let processes = fs::read_dir("/proc").map_err(|why| why.to_string())?.flatten();
+        let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        // A child that is gone by now has nothing.
+        bytes +=
+            numbers.filter(|id| parent_of(*id) == Some(own)).filter_map(proportional_bytes_of).sum::<u64>();
+        Ok(bytes)
     }
 
     /// The most that was resident at any time. Read once, afterwards: to look every so often while delays are measured would
@@ -177,6 +194,19 @@ impl Server {
         }
         Ok(())
     }
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn proportional_bytes_of(process: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kb| kb * 1024)
 }
 
 impl Drop for Server {
