@@ -24,10 +24,12 @@
 //! * `connection` is one client; `ledger` holds what was sent against what came; `grammar` draws any command there is.
 //! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads` writes down what the
 //!   server is at while it stalls.
+//! * `kills` is another program: what was answered is there after a kill -9.
 //! * `run` is one seed from start to end; `report` says what became of it.
 
 use std::process::ExitCode;
 
+mod kills;
 mod kinds;
 mod options;
 mod plan;
@@ -56,9 +58,20 @@ pub use isotherm_probe::Fallible;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let is_kills = args.first().is_some_and(|first| first == "kills");
     if args.iter().any(|arg| arg == "--help") {
-        print!("{HELP}");
+        print!("{}", if is_kills { kills::HELP } else { HELP });
         return ExitCode::SUCCESS;
+    }
+    if is_kills {
+        return match kills::run(&args[1..]) {
+            Ok(0) => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(why) => {
+                eprintln!("stress: {why}");
+                ExitCode::FAILURE
+            }
+        };
     }
     match Options::parse(&args).and_then(|options| run::all(&options)) {
         Ok(None) => ExitCode::SUCCESS,

@@ -25,6 +25,8 @@ isotherm-stress [options]     (cargo xtask stress [options] builds the server wi
   --server FILE     use this server instead of the one that was built
   --keep FOLDER     where a failed run stores what it sent (target/stress-runs)
 
+isotherm-stress kills [options]: kill -9 and restart, with an append-only file (`kills --help`)
+
 Exit code: 0 without a fault; 2 if all faults were delays, which the machine may have caused; 1 otherwise.
 ";
 
@@ -141,7 +143,7 @@ fn names(list: &str, what: &str, known: impl Iterator<Item = &'static str>) -> F
     }
 }
 
-fn number(text: &str) -> Fallible<u64> {
+pub fn number(text: &str) -> Fallible<u64> {
     text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 

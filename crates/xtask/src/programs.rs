@@ -115,7 +115,8 @@ pub fn stress(args: &[String]) -> Fallible {
     if !args.iter().any(|arg| arg == "--help" || arg == "--server") {
         command.env("ISOTHERM_SERVER", build_with("isotherm", "isotherm-server", "stress")?);
     }
-    if !args.iter().any(|arg| arg == "--keep") {
+    let is_kills = args.first().is_some_and(|first| first == "kills");
+    if !is_kills && !args.iter().any(|arg| arg == "--keep") {
         command.arg("--keep").arg(place::target().join("stress-runs"));
     }
     let why = command.exec();

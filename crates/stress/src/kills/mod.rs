@@ -1,0 +1,188 @@
+//! `isotherm-stress kills`: a server with an append-only file is killed at random moments, and started again on its files.
+//!
+//! ```text
+//!   start --> audit: what was answered is there --> 50 clients write --> kill -9 --> start --> audit ...
+//! ```
+//! A client writes one thing after the other, numbered, to keys of its own; the numbers go around all types and a
+//! transaction (`writing`). So after a start its keys say up to which number its writes are there (`audit`), and:
+//!
+//! * under `always` that is the last number that was answered, or the one that was under way;
+//! * under `everysec` nothing is missing that was answered more than a second and an fsync before the kill;
+//! * it is a prefix: no number of a client is missing below one that is there, no transaction is there in part, and what was
+//!   answered before something else was sent is there if that is.
+//!
+//! In some rounds the file is rewritten while the server is killed.
+
+mod audit;
+mod writing;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use isotherm_probe::{Client, Server};
+use isotherm_stdx::Prng;
+
+use crate::Fallible;
+use crate::options::number;
+use writing::Writer;
+
+pub const HELP: &str = "\
+isotherm-stress kills [options]   (cargo xtask stress kills [options])
+
+  --rounds N        how often the server is killed (20)
+  --policy NAME     appendfsync: always or everysec (always)
+  --clients N       clients that write (50)
+  --workers N       workers of the server (2)
+  --seed N          draws when the server is killed (1)
+  --server FILE     use this server instead of the one that was built
+";
+
+struct Options {
+    rounds: u64,
+    policy: String,
+    clients: usize,
+    workers: usize,
+    seed: u64,
+    server: PathBuf,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Fallible<Options> {
+        let mut options = Options {
+            rounds: 20,
+            policy: "always".to_string(),
+            clients: 50,
+            workers: 2,
+            seed: 1,
+            server: std::env::var_os("ISOTHERM_SERVER").map(PathBuf::from).unwrap_or_default(),
+        };
+        let mut args = args.iter();
+        while let Some(flag) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{flag} wants a value\n\n{HELP}"))?;
+            match flag.as_str() {
+                "--rounds" => options.rounds = number(value)?,
+                "--policy" if ["always", "everysec"].contains(&value.as_str()) => {
+                    options.policy.clone_from(value);
+                }
+                "--clients" => options.clients = number(value)?.clamp(1, 1000) as usize,
+                "--workers" => options.workers = number(value)?.clamp(1, 128) as usize,
+                "--seed" => options.seed = number(value)?,
+                "--server" => options.server = PathBuf::from(value),
+                _ => return Err(format!("no option called '{flag} {value}'\n\n{HELP}")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// How old an answer may be that is lost. Another second is for an fsync on a busy machine.
+    fn may_lose(&self) -> Option<Duration> {
+        (self.policy == "everysec").then_some(Duration::from_secs(2))
+    }
+}
+
+/// From the first write to the kill, in milliseconds.
+const LIFE_MS: (u64, u64) = (50, 400);
+/// One round of so many has a rewrite.
+const REWRITE_ONE_IN: u64 = 4;
+
+/// Runs all rounds. The number of faults.
+pub fn run(args: &[String]) -> Fallible<usize> {
+    let options = Options::parse(args)?;
+    let scratch = std::env::temp_dir().join(format!("isotherm-kills-{}", std::process::id()));
+    let data = scratch.join("data");
+    std::fs::create_dir_all(&data).map_err(|why| format!("cannot make {}: {why}", data.display()))?;
+    let mut writers: Vec<Writer> = (0..options.clients).map(Writer::new).collect();
+    let mut prng = Prng::new(options.seed);
+    let (mut answered, mut oldest_lost, mut killed) = (0, Duration::ZERO, None);
+    for round in 0..=options.rounds {
+        let server = start(&options, &scratch, &data).map_err(|why| format!("round {round}: {why}"))?;
+        let mut client = server.client()?;
+        let (faults, lost) = audit::audit(&mut client, &mut writers, killed, options.may_lose())?;
+        oldest_lost = oldest_lost.max(lost);
+        if !faults.is_empty() {
+            println!("kills: round {round} of {}, seed {}:", options.policy, options.seed);
+            faults.iter().for_each(|fault| println!("  {fault}"));
+            println!("  the files are in {}", data.display());
+            return Ok(faults.len());
+        }
+        if round == options.rounds {
+            break;
+        }
+        let life = Duration::from_millis(LIFE_MS.0 + prng.below(LIFE_MS.1 - LIFE_MS.0));
+        let rewrites = prng.one_in(REWRITE_ONE_IN);
+        let before: u64 = writers.iter().map(Writer::answered).sum();
+        killed = Some(live(server, &mut client, &mut writers, life, rewrites)?);
+        answered += writers.iter().map(Writer::answered).sum::<u64>() - before;
+    }
+    let _ = std::fs::remove_dir_all(&scratch);
+    println!(
+        "kills: {}, {} rounds, {} clients: {answered} writes answered, {} starts, no fault; the oldest answer that was \
+         lost came {:.1} ms before its kill",
+        options.policy,
+        options.rounds,
+        options.clients,
+        options.rounds + 1,
+        oldest_lost.as_secs_f64() * 1e3
+    );
+    Ok(0)
+}
+
+fn start(options: &Options, scratch: &std::path::Path, data: &std::path::Path) -> Fallible<Server> {
+    let (folder, workers) = (data.display().to_string(), options.workers.to_string());
+    let arguments = [
+        ["--dir", &folder],
+        ["--appendonly", "yes"],
+        ["--appendfsync", &options.policy],
+        ["--io-threads", &workers],
+    ];
+    let arguments: Vec<String> = arguments.iter().flatten().map(|word| word.to_string()).collect();
+    Server::start("Isotherm", Command::new(&options.server), &arguments, scratch)
+}
+
+/// Lets the clients write for so long, and kills the server. When that was.
+fn live(
+    server: Server,
+    client: &mut Client,
+    writers: &mut [Writer],
+    life: Duration,
+    rewrites: bool,
+) -> Fallible<Instant> {
+    let port = server.port;
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            writers.iter_mut().map(|writer| scope.spawn(move || writer.work(port))).collect();
+        if rewrites {
+            thread::sleep(life / 2);
+            // A server that cannot rewrite says so, and is killed all the same.
+            let _ = client.call(&["BGREWRITEAOF"]);
+            thread::sleep(life / 2);
+        } else {
+            thread::sleep(life);
+        }
+        let killed = Instant::now();
+        drop(server);
+        for thread in threads {
+            thread.join().expect("a client does not panic")?;
+        }
+        Ok(killed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_values() {
+        let parse =
+            |line: &str| Options::parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>());
+        let options = parse("--rounds 3 --policy everysec").unwrap();
+        assert_eq!((options.rounds, options.may_lose()), (3, Some(Duration::from_secs(2))));
+        assert_eq!(parse("").unwrap().may_lose(), None);
+        for wrong in ["--rounds", "--rounds x", "--policy no", "--other 1"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
