@@ -48,7 +48,7 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("cluster.links", bytes(0)),
         ("cluster.slot_import", bytes(0)),
         ("cluster.slot_export", bytes(0)),
-        ("aof.buffer", bytes(0)),
+        ("aof.buffer", bytes(call.node.log.memory_bytes())),
         ("lua.caches", bytes(0)),
         ("functions.caches", bytes(0)),
         // There are pages instead of tables.

@@ -123,7 +123,7 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
         line("tracking", node.trackers.memory_bytes() as u64),
         line("statistics", (node.stats.memory_bytes() + node.command_log.memory_bytes()) as u64),
         line("replication", 0),
-        line("aof", 0),
+        line("aof", node.log.memory_bytes()),
         line("scripts", 0),
         line("tier", 0),
         line("cluster", 0),
