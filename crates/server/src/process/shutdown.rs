@@ -7,7 +7,7 @@
 //! ```
 //! A file that cannot be written stands in the way of the end, unless FORCE says that it need not.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, Ordering::Relaxed};
 
 use isotherm_keyspace::Held;
 
@@ -127,7 +127,11 @@ impl End<'_> {
             return true;
         }
         log::notice("Saving the final RDB snapshot before exiting.");
-        supervisor::notify("STATUS=Saving the final RDB snapshot\n");
+        let progress = &self.store.state.progress;
+        let _extending = supervisor::extend(|| {
+            let (keys, total) = (progress.keys.load(Relaxed), progress.keys_total.load(Relaxed));
+            format!("Saving the final RDB snapshot: {keys} of {total} keys")
+        });
         // Commands wait from here on: what they wrote behind the cut would be answered and lost.
         self.pause.begin(self.store.mail, i64::MAX, false);
         let mut held = Held::new(self.store.keyspace);

@@ -5,6 +5,7 @@ use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::admin;
@@ -178,6 +179,13 @@ fn say_ready(node: &Node) {
 fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
     let run = move || {
         let begun = Instant::now();
+        let loading = &node.persistence.loading;
+        let extending = supervisor::extend(|| {
+            let (loaded, total) = (loading.loaded_bytes.load(Relaxed), loading.total_bytes.load(Relaxed));
+            let percent = u128::from(loaded) * 100 / u128::from(total.max(1));
+            let keys = loading.keys_loaded.load(Relaxed);
+            format!("Isotherm is loading: {percent} % of {total} bytes, {keys} keys")
+        });
         let loaded = match data {
             Data::Rdb(file) => {
                 let mut held = Held::new(&node.keyspace);
@@ -194,6 +202,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
             std::process::exit(1);
         }
         log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
+        drop(extending);
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
         say_ready(node);
     };

@@ -1,9 +1,12 @@
-//! systemd's notifications: ready, what is going on, stopping. A datagram each to the socket that `NOTIFY_SOCKET` names.
+//! systemd's notifications: ready, what is going on and that it may take longer, stopping. A datagram each to the socket that `NOTIFY_SOCKET` names.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::process::log;
@@ -31,6 +34,44 @@ pub fn notify(message: &str) {
     let Some(Some(name)) = SOCKET.get() else { return };
     if let Err(error) = send(name, message) {
         log::warning(format!("systemd supervision error: {}", crate::process::listeners::os_text(&error)));
+    }
+}
+
+/// So long the supervisor waits for the next message.
+const EXTENDED_US: u64 = 30_000_000;
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Asks the supervisor each second for more time, until it is dropped.
+pub struct Extension {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Something takes long that the supervisor waits for; `status` says how far it is. None without a supervisor.
+pub fn extend(status: impl Fn() -> String + Send + 'static) -> Option<Extension> {
+    if !is_there() {
+        return None;
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&is_over);
+    let run = move || {
+        while !seen.load(SeqCst) {
+            notify(&format!("STATUS={}\nEXTEND_TIMEOUT_USEC={EXTENDED_US}\n", status()));
+            std::thread::park_timeout(BETWEEN);
+        }
+    };
+    // Without the thread the supervisor's own patience has to do.
+    let thread = std::thread::Builder::new().name("supervisor".into()).spawn(run).ok();
+    Some(Extension { is_over, thread })
+}
+
+impl Drop for Extension {
+    fn drop(&mut self) {
+        self.is_over.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 }
 

@@ -163,9 +163,25 @@ fn systemd_hears_when_the_server_is_ready_and_when_it_ends() {
         }
     };
     let port = common::free_port();
-    let mut command = common::command(&["--port", &port.to_string(), "--supervised", "systemd"]);
-    command.env("NOTIFY_SOCKET", &path);
-    let mut server = Server::spawn(port, command);
+    let text = port.to_string();
+    let slow =
+        ["--key-load-delay", "100000", "--rdb-key-save-delay", "100000", "--dir", folder.to_str().unwrap()];
+    let arguments = ["--port", &text, "--supervised", "systemd", "--save", "3600 1"];
+    let start = || {
+        let mut command = common::command(&[&arguments[..], &slow].concat());
+        command.env("NOTIFY_SOCKET", &path);
+        Server::spawn(port, command)
+    };
+    let mut server = start();
+    heard("READY=1\n");
+    let mut client = server.client();
+    (0..5).for_each(|number| client.check(&format!("SET key{number} x"), "+OK\r\n"));
+    server.signal("TERM");
+    heard("STATUS=Saving the final RDB snapshot: ");
+    heard("STOPPING=1\n");
+    assert!(server.wait().success());
+    server = start();
+    heard("\nEXTEND_TIMEOUT_USEC=30000000\n");
     heard("READY=1\n");
     assert!(server.client().ask("INFO server").contains("process_supervised:systemd\r\n"));
     server.signal("TERM");
