@@ -21,7 +21,7 @@ use crate::mail::message::WorkerMessage;
 pub use crate::mail::tasks::Tasks;
 use crate::observe::command_log::CommandLog;
 use crate::observe::holds::{self, HoldSinks};
-use crate::observe::latency::monitor::{Event, Monitor};
+use crate::observe::latency::monitor::{Event, Monitor, Spikes};
 use crate::observe::stats::{Stats, ThreadStats};
 use crate::persistence::Store;
 use crate::persistence::state::Persistence;
@@ -121,6 +121,7 @@ impl Node {
             stats,
             mail,
             state,
+            spikes: Spikes { monitor: &self.latency, config },
             valkey_version: crate::process::version::VALKEY_VERSION,
         }
     }

@@ -26,6 +26,8 @@ use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
+use crate::observe::latency::monitor::{Event, Spikes};
+use crate::persistence::Store;
 use crate::process::listeners::os_text;
 use crate::process::log as report;
 use crate::process::time::unix_now;
@@ -71,6 +73,7 @@ impl Inbox {
 
 /// The writing thread.
 pub struct Driver {
+    store: Store<'static>,
     log: &'static ChangeLog,
     state: &'static AofState,
     mail: &'static Mail,
@@ -78,7 +81,8 @@ pub struct Driver {
     machine: AofWriter,
     reader: ReaderId,
     open: BTreeMap<FileId, Arc<dyn File>>,
-    sync: Sender<Arc<dyn File>>,
+    sync: Sender<ToSync>,
+    is_syncing: bool,
     policy: FsyncPolicy,
     began: Instant,
     /// The last second that stands in the file.
@@ -88,9 +92,9 @@ pub struct Driver {
 
 /// Starts both threads. The log is read from `start` on, where the last file of `list` ends, which is synced.
 pub fn start(
+    store: Store<'static>,
     log: &'static ChangeLog,
     state: &'static AofState,
-    mail: &'static Mail,
     files: AofFiles,
     list: List,
     policy: FsyncPolicy,
@@ -104,14 +108,16 @@ pub fn start(
         false => AofWriter::resume(policy, list, start, Ms(0)),
     };
     let driver = Driver {
+        store,
         log,
         state,
-        mail,
+        mail: store.mail,
         files,
         machine,
         reader,
         open: BTreeMap::new(),
         sync,
+        is_syncing: false,
         policy,
         began,
         stamped_seconds: 0,
@@ -120,13 +126,21 @@ pub fn start(
     let writer = std::thread::Builder::new().name("aof-write".into()).spawn(move || driver.run())?;
     log.set_reader(writer.thread().clone());
     let wake: Thread = writer.thread().clone();
-    std::thread::Builder::new().name("aof-sync".into()).spawn(move || sync_files(&to_sync, state, &wake))?;
+    std::thread::Builder::new()
+        .name("aof-sync".into())
+        .spawn(move || sync_files(&to_sync, state, store.spikes, &wake))?;
     Ok(writer)
 }
 
-fn sync_files(files: &Receiver<Arc<dyn File>>, state: &AofState, writer: &Thread) {
-    while let Ok(file) = files.recv() {
-        let synced = file.sync_data();
+/// A file for the sync thread, and whether replies wait for it.
+type ToSync = (Arc<dyn File>, FsyncPolicy);
+
+fn sync_files(files: &Receiver<ToSync>, state: &AofState, spikes: Spikes<'_>, writer: &Thread) {
+    while let Ok((file, policy)) = files.recv() {
+        let synced = match policy {
+            FsyncPolicy::Always => spikes.time(Event::AofFsyncAlways, || file.sync_data()),
+            FsyncPolicy::EverySecond | FsyncPolicy::No => file.sync_data(),
+        };
         state.inbox.push(Request::SyncEnded(synced));
         writer.unpark();
     }
@@ -157,8 +171,13 @@ impl Driver {
                     self.policy = policy;
                     Input::Policy(policy)
                 }
-                Request::SyncEnded(Ok(())) => Input::Synced,
-                Request::SyncEnded(Err(error)) => Input::SyncFailed { errno: errno(&error) },
+                Request::SyncEnded(synced) => {
+                    self.is_syncing = false;
+                    match synced {
+                        Ok(()) => Input::Synced,
+                        Err(error) => Input::SyncFailed { errno: errno(&error) },
+                    }
+                }
                 Request::Flush => {
                     self.collect(outputs);
                     Input::Flush
@@ -210,10 +229,14 @@ impl Driver {
             })),
             Output::Write { file, at, from, to } => Some(self.write(file, at, from, to)),
             Output::SetLen { file, len } => Some(self.ended(|driver| driver.file(file)?.set_len(len))),
-            Output::List(list) => Some(self.ended(|driver| driver.files.save(&list))),
+            Output::List(list) => Some(self.ended(|driver| {
+                let spikes = driver.store.spikes;
+                spikes.time(Event::AofRename, || driver.files.save(&list))
+            })),
             Output::Sync { file } => match self.file(file) {
                 Ok(file) => {
-                    self.sync.send(file).expect("the sync thread ends last");
+                    self.is_syncing = true;
+                    self.sync.send((file, self.policy)).expect("the sync thread ends last");
                     None
                 }
                 Err(error) => Some(Input::SyncFailed { errno: errno(&error) }),
@@ -295,7 +318,9 @@ impl Driver {
         let durable_bytes = self.machine.durable_bytes();
         let commit = Commit { at, durable_bytes, pieces: &pieces, timestamp_seconds };
         let has_lines = self.state.has_lines();
+        let begun = Instant::now();
         let written = self.file(file).and_then(|file| commit.write(&*file, has_lines));
+        self.note_write(begun.elapsed());
         match written {
             Ok(file_bytes) => {
                 self.stamped_seconds = timestamp_seconds.unwrap_or(self.stamped_seconds);
@@ -303,6 +328,23 @@ impl Driver {
             }
             Err(error) => Input::Failed { errno: errno(&error) },
         }
+    }
+
+    /// Valkey's two events of a write: what else the disk had to do is the usual reason for a slow one.
+    fn note_write(&self, took: Duration) {
+        let Store { spikes, state, config, .. } = self.store;
+        if config.latency_threshold_ms().is_none_or(|ms| took.as_millis() < u128::from(ms)) {
+            return;
+        }
+        spikes.note(Event::AofWrite, took);
+        spikes.note(
+            match () {
+                () if self.is_syncing => Event::AofWritePendingFsync,
+                () if state.saving().running.is_some() => Event::AofWriteActiveChild,
+                () => Event::AofWriteAlone,
+            },
+            took,
+        );
     }
 
     // COMPAT(persistence): With `aof-timestamp-enabled` a timestamp is that of the write that has the commands behind it, some

@@ -83,7 +83,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     let policy = policy(node);
     node.aof.set_has_lines(has_lines(node));
     node.aof.set_has_timestamps(has_timestamps(node));
-    let writer = driver::start(&node.log, &node.aof, &node.mail, files, list, policy, end)?;
+    let writer = driver::start(node.store(), &node.log, &node.aof, files, list, policy, end)?;
     node.aof.set_on(writer);
     node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
     gate_replies(node, policy);

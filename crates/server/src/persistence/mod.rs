@@ -25,6 +25,7 @@ use std::path::PathBuf;
 
 use crate::config::Config;
 use crate::mail::Mail;
+use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
 use state::Persistence;
 
@@ -36,6 +37,7 @@ pub struct Store<'n> {
     pub stats: &'n Stats,
     pub mail: &'n Mail,
     pub state: &'n Persistence,
+    pub spikes: Spikes<'n>,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Store;
+use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
@@ -50,8 +51,10 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
         (0..txn.databases()).map(|db| (txn.len(Db(db)), txn.volatile_len(Db(db)))).collect();
     let changes = store.stats.changes();
     store.state.progress.keys_total.store(keys_of(&sizes), Relaxed);
+    let took = from.elapsed();
+    store.spikes.note(Event::Fork, took);
     let mut saving = store.state.saving();
-    (saving.cut_us, saving.cuts) = (from.elapsed().as_micros() as u64, saving.cuts + 1);
+    (saving.cut_us, saving.cuts) = (took.as_micros() as u64, saving.cuts + 1);
     Some(Cut { snapshot, sizes, changes, used_memory_bytes })
 }
 
@@ -124,7 +127,7 @@ fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_
     let written = written.and_then(|()| move_into_place(disk, target));
     if written.is_err() {
         // Left behind it would only take room; that it cannot be removed changes nothing.
-        let _ = disk.remove(temporary);
+        let _ = store.spikes.time(Event::RdbUnlinkTempFile, || disk.remove(temporary));
     } else if !target.is_aof_base {
         log::notice("DB saved on disk");
     }

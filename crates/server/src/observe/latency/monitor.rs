@@ -6,8 +6,9 @@
 use isotherm_stdx::steps;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::config::Config;
 use crate::process::time::unix_now;
 
 /// Seconds remembered of each kind.
@@ -22,6 +23,19 @@ pub enum Event {
     ExpireCycle,
     EvictionCycle,
     ActiveDefragCycle,
+    /// A write to the append-only file, and by what else the disk had to do meanwhile.
+    AofWrite,
+    AofWritePendingFsync,
+    AofWriteActiveChild,
+    AofWriteAlone,
+    /// A sync under `appendfsync always`.
+    AofFsyncAlways,
+    /// The manifest was replaced.
+    AofRename,
+    /// The cut of a snapshot.
+    Fork,
+    /// The file of a save that failed or was ended was removed.
+    RdbUnlinkTempFile,
     /// A lock was held: those that the events above held, and those of the housekeeping.
     Lock,
 }
@@ -35,10 +49,18 @@ impl Event {
             Event::ExpireCycle => "expire-cycle",
             Event::EvictionCycle => "eviction-cycle",
             Event::ActiveDefragCycle => "active-defrag-cycle",
-            // COMPAT(observability): LATENCY knows the events `command`, `fast-command`, `command-unblocking`,
-            // `expire-cycle` (with its waits for locks), `eviction-cycle`, `active-defrag-cycle` (compaction) and
-            // `lock` (a lock of the keyspace was held longer than the threshold; INFO locks has the cause). Why: the
-            // other events of Valkey belong to forks, files and its main thread.
+            Event::AofWrite => "aof-write",
+            Event::AofWritePendingFsync => "aof-write-pending-fsync",
+            Event::AofWriteActiveChild => "aof-write-active-child",
+            Event::AofWriteAlone => "aof-write-alone",
+            Event::AofFsyncAlways => "aof-fsync-always",
+            Event::AofRename => "aof-rename",
+            Event::Fork => "fork",
+            Event::RdbUnlinkTempFile => "rdb-unlink-temp-file",
+            // COMPAT(observability): LATENCY has the event `lock` (a lock of the keyspace was held longer than the threshold; INFO
+            // locks has the cause), `expire-cycle` includes waits for locks, `active-defrag-cycle` is compaction, `fork` the cut
+            // of a snapshot, and `aof-write` and `aof-fsync-always` are of threads beside the workers. The events of Valkey's
+            // main thread are missing, and `aof-fstat` and `aof-rewrite-diff-write`. Why: nothing like them is done.
             Event::Lock => "lock",
         }
     }
@@ -48,6 +70,28 @@ impl Event {
 pub struct Sample {
     pub unix_seconds: i64,
     pub latency_ms: u64,
+}
+
+/// Where a thread notes what took long.
+#[derive(Clone, Copy)]
+pub struct Spikes<'n> {
+    pub monitor: &'n Monitor,
+    pub config: &'n Config,
+}
+
+impl Spikes<'_> {
+    /// Notes an event if it took as long as `latency-monitor-threshold`.
+    pub fn note(self, event: Event, took: Duration) {
+        self.monitor.note(self.config.latency_threshold_ms(), event, took);
+    }
+
+    /// The same of a call.
+    pub fn time<R>(self, event: Event, call: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let result = call();
+        self.note(event, begun.elapsed());
+        result
+    }
 }
 
 /// One kind of event.
