@@ -33,6 +33,8 @@ pub(crate) struct Partition {
     tables: Vec<Option<Box<Table>>>,
     /// Those of databases that were flushed, still to be freed.
     pub flushed: VecDeque<Flushed>,
+    /// The same of those that were there at the cut of the snapshot under way: they stay until it is over.
+    pub flushed_since: Vec<Flushed>,
     pub followers: Followers,
     pub expiry_turn: ExpiryTurn,
     shared: Arc<shared::Shared>,
@@ -63,8 +65,8 @@ impl Partition {
             lfu_log_factor: 10,
             prng: Prng::new(secret ^ u64::from(number)),
             hasher: crate::layout::key::KeyHasher::new(config.hash_secret),
-            snapshot: SnapshotState::default(),
-            objects: Objects::default(),
+            snapshot: SnapshotState::new(&shared.kept_bytes),
+            objects: Objects::new(&shared.kept_bytes),
             freed_at_once_max: crate::values::object::FREED_AT_ONCE_MAX,
             unfreed: Arc::clone(&shared.unfreed[usize::from(number)]),
             field_bounds: BTreeSet::new(),
@@ -78,6 +80,7 @@ impl Partition {
             geometry,
             tables,
             flushed: VecDeque::new(),
+            flushed_since: Vec::new(),
             followers: Followers::default(),
             expiry_turn: ExpiryTurn::default(),
             shared,
@@ -311,7 +314,8 @@ impl Partition {
                 self.number,
                 &self.shared.counters,
             )?;
-            table.snapshot_db = db;
+            // What comes after the cut is none of a snapshot's.
+            table.snapshot_db = if self.store.snapshot.is_active() { Db::HIDDEN } else { db };
             self.tables[usize::from(db.0)] = Some(Box::new(table));
             self.publish_root(db);
         }
@@ -353,25 +357,25 @@ impl Partition {
             table.forget_largest();
         }
         let keys = table.keys;
-        self.flushed.push_back(Flushed::new(*table, others_stay));
+        let flushed = Flushed::new(*table, others_stay);
+        if self.store.snapshot.is_active() && !flushed.is_hidden_from_snapshot() {
+            self.flushed_since.push(flushed);
+        } else {
+            self.flushed.push_back(flushed);
+        }
         self.store.note_unfreed();
         keys
     }
 
     /// What counts prefixes has forgotten all keys.
     pub fn forget_attribution(&mut self) {
-        self.flushed.iter_mut().for_each(|flushed| flushed.is_attributed = false);
+        let flushed = self.flushed.iter_mut().chain(&mut self.flushed_since);
+        flushed.for_each(|flushed| flushed.is_attributed = false);
     }
 
     /// Frees pages of flushed tables until the budget is spent. False if there is none that may go.
     pub fn free_flushed(&mut self, steps: &mut Steps) -> bool {
-        let is_snapshot = self.store.snapshot.is_active();
-        // Behind one that a snapshot has yet to walk there are only such.
-        let Some(flushed) =
-            self.flushed.front_mut().filter(|flushed| !is_snapshot || flushed.is_hidden_from_snapshot())
-        else {
-            return false;
-        };
+        let Some(flushed) = self.flushed.front_mut() else { return false };
         if flushed.free_step(&mut self.store, steps) {
             let flushed = self.flushed.pop_front().expect("it is the first");
             flushed.free_empty(&mut self.store);
@@ -382,6 +386,7 @@ impl Partition {
     // ---- for snapshots ----
 
     pub fn name_tables_for_snapshot(&mut self) {
+        debug_assert!(self.flushed_since.is_empty(), "one snapshot at a time");
         self.flushed.iter_mut().for_each(Flushed::hide_from_snapshot);
         for (db, table) in self.tables.iter_mut().enumerate() {
             if let Some(table) = table {
@@ -400,7 +405,7 @@ impl Partition {
     }
 
     pub fn flushed_tables(&self) -> impl Iterator<Item = &Table> {
-        self.flushed.iter().map(Flushed::table)
+        self.flushed.iter().chain(&self.flushed_since).map(Flushed::table)
     }
 
     /// What the partition has of the global allocator, its tables' and its bodies' apart.

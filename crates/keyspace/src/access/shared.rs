@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub stamps: Box<[AtomicU64]>,
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
+    /// What is kept for a snapshot.
+    pub kept_bytes: Arc<AtomicU64>,
     pub waited: WaitedKeys,
     /// How often databases were swapped. Changes while everything is held.
     pub swaps: AtomicU64,
@@ -73,6 +75,7 @@ impl Shared {
             stamps: (0..config.partitions).map(|_| AtomicU64::new(0)).collect(),
             access: AccessSettings::new(),
             snapshot_active: AtomicBool::new(false),
+            kept_bytes: Arc::default(),
             waited: WaitedKeys::default(),
             swaps: AtomicU64::new(0),
             watch: OnceLock::new(),

@@ -6,6 +6,11 @@ use isotherm_stdx::UnixMs;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Db(pub u16);
 
+impl Db {
+    /// No database has this number: what is kept under it is none of a snapshot's.
+    pub(crate) const HIDDEN: Db = Db(u16::MAX);
+}
+
 /// The type that TYPE reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {

@@ -54,13 +54,6 @@ impl<T> Pile<T> {
         self.chunks.back()?.last()
     }
 
-    /// Takes off up to 64 of them.
-    pub fn take_some(&mut self) -> Option<Vec<T>> {
-        let some = self.chunks.pop_back()?;
-        self.len -= some.len();
-        Some(some)
-    }
-
     /// Puts all of another pile on this one, however many they are.
     pub fn append(&mut self, other: &mut Pile<T>) {
         self.chunks.append(&mut other.chunks);

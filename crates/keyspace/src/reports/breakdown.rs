@@ -86,7 +86,7 @@ impl Breakdown {
     pub(crate) fn add_partition(&mut self, partition: &Partition, used: &mut u64) {
         partition.flushed_tables().for_each(|table| self.add_table(table, used));
         let store = &partition.store;
-        let Footprint { page_bytes, malloc_bytes } = store.objects.footprint();
+        let Footprint { page_bytes, malloc_bytes, .. } = store.objects.footprint();
         self.nodes += page_bytes;
         self.roots += malloc_bytes;
         *used += page_bytes;

@@ -35,7 +35,12 @@ impl Held<'_> {
         let attribution = &self.keyspace.shared().counters.attribution;
         attribution.largest.check_invariants(&all);
         for partition in self.all() {
-            for flushed in partition.flushed.iter().filter(|flushed| flushed.is_attributed) {
+            for flushed in partition
+                .flushed
+                .iter()
+                .chain(&partition.flushed_since)
+                .filter(|flushed| flushed.is_attributed)
+            {
                 flushed.table().count_all(&partition.store, &mut all);
             }
         }

@@ -6,8 +6,8 @@
 //!                                          each in some hold of its partition's lock
 //! ```
 //!
-//! What a flushed table holds is in the memory accounts until it is freed. While a snapshot is under way it stays: the
-//! walk has yet to see it. No command finds its keys, and eviction does not count them.
+//! What a flushed table holds is in the memory accounts until it is freed. One that was there at the cut of the snapshot
+//! under way stays until that is over: the walk has yet to see it. No command finds its keys, and eviction does not count them.
 
 use crate::accounting::attribution::{Change, Size};
 use crate::layout::directory;
@@ -46,16 +46,13 @@ impl Flushed {
 
     /// A snapshot that begins now does not see it.
     pub fn hide_from_snapshot(&mut self) {
-        self.table.snapshot_db = HIDDEN;
+        self.table.snapshot_db = Db::HIDDEN;
     }
 
     pub fn is_hidden_from_snapshot(&self) -> bool {
-        self.table.snapshot_db == HIDDEN
+        self.table.snapshot_db == Db::HIDDEN
     }
 }
-
-/// No database has this number.
-const HIDDEN: Db = Db(u16::MAX);
 
 impl Flushed {
     /// True if nothing is left in it.

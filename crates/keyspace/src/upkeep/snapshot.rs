@@ -18,7 +18,8 @@
 //! A long item counts as several, one for each 64 bytes, so that a step is bounded in bytes too: a page (16 KB, or one
 //! entry of 4 KB) is the most that it may exceed that by. Strings above 4 KB are shared under the lock and emitted behind
 //! it. Within a slot the walk goes on by the number of the page: that changes only by a split or a merge, which save the
-//! page first. A page that weighs too much is saved, and emitted entry by entry.
+//! page first. A page that weighs too much is saved, and emitted entry by entry. The steps go round over the partitions, so
+//! that what writers save is emitted soon, and few bytes are kept at a time; a collection is not left before its end.
 //!
 //! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes carry the epoch
 //! in the same way. What it changes meanwhile is saved first, under the number of the object; an object that is removed
@@ -26,7 +27,8 @@
 //! each page's at most once.
 //!
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
-//! copied, until they change. A database that FLUSHALL drops meanwhile is freed when its partition was walked.
+//! copied, until they change. A database that FLUSHALL drops meanwhile is freed when its partition was walked, what was
+//! written behind the cut and dropped at once.
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
@@ -34,10 +36,10 @@ use crate::layout::kind::Db;
 use crate::layout::pile::Pile;
 use crate::upkeep::walk::{Late, Walk, WalkPlace};
 use crate::values::parts::{Outline, Part};
-use crate::values::saved::{EPOCHS_BEHIND_MAX, Pending, Saved, SavedField};
+use crate::values::saved::{EPOCHS_BEHIND_MAX, Leftovers};
 use crate::values::value::Value;
 use isotherm_stdx::{Slot, UnixMs};
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
@@ -73,10 +75,8 @@ pub struct SnapshotEntry<'a> {
 /// A snapshot under way. Dropping it early ends it at once: nothing more is walked, and what was saved is given back.
 pub struct Snapshot<'k> {
     keyspace: &'k Keyspace,
-    /// Those that have slots of it, and the one that is being walked.
-    partitions: Vec<u16>,
-    at: usize,
-    place: WalkPlace,
+    /// Those that are still to be walked, in turn, and how far each is.
+    partitions: VecDeque<(u16, WalkPlace)>,
     /// What the last step left to be emitted without the lock.
     late: Vec<Late>,
 }
@@ -94,7 +94,13 @@ impl Keyspace {
         Held::new(self).snapshot_of(slots)
     }
 
-    /// Bytes that the snapshot under way keeps because of what was written since its cut. It goes through all of them.
+    /// What is kept for a snapshot because of what was written since its cut, what is left of one that ended early
+    /// included. It takes no lock.
+    pub fn kept_bytes(&self) -> u64 {
+        self.shared().kept_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the snapshot under way keeps because of what was written since its cut.
     pub fn snapshot_bytes(&self) -> u64 {
         (0..self.partition_count() as u16).map(|partition| self.lock(partition).snapshot_bytes()).sum()
     }
@@ -159,8 +165,8 @@ impl<'k> Held<'k> {
         for &number in &partitions {
             self.numbered(number).begin_snapshot((slots != ALL_SLOTS).then(|| slots.clone()));
         }
-        let (at, place, late) = (0, WalkPlace::default(), Vec::new());
-        Snapshot { keyspace: self.keyspace, partitions, at, place, late }
+        let partitions = partitions.into_iter().map(|number| (number, WalkPlace::default())).collect();
+        Snapshot { keyspace: self.keyspace, partitions, late: Vec::new() }
     }
 }
 
@@ -187,13 +193,19 @@ impl<'k> Snapshot<'k> {
     }
 
     fn walk(&mut self, held: &mut Held<'k>, items_max: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
-        let Some(&number) = self.partitions.get(self.at) else { return false };
+        let Some(&(number, mut place)) = self.partitions.front() else { return false };
         held.acquire(Want::One(number));
         let partition = held.numbered(number);
         let mut walk = Walk::new(items_max, visit, &mut self.late);
-        if partition.walk(&mut self.place, self.keyspace.config().databases, &mut walk) {
+        let is_done = partition.walk(&mut place, self.keyspace.config().databases, &mut walk);
+        let is_in_collection = partition.store.snapshot.collection.is_some();
+        self.partitions.pop_front();
+        if is_done {
             self.late.push(Late::Garbage(partition.end_snapshot()));
-            (self.at, self.place) = (self.at + 1, WalkPlace::default());
+        } else if is_in_collection {
+            self.partitions.push_front((number, place));
+        } else {
+            self.partitions.push_back((number, place));
         }
         true
     }
@@ -204,7 +216,7 @@ impl<'k> Snapshot<'k> {
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        for &number in &self.partitions[self.at..] {
+        for &(number, _) in &self.partitions {
             let mut held = Held::new(self.keyspace);
             held.acquire(Want::One(number));
             let saved = held.numbered(number).abort_snapshot();
@@ -214,9 +226,6 @@ impl Drop for Snapshot<'_> {
         self.keyspace.shared().snapshot_active.store(false, Ordering::Release);
     }
 }
-
-/// What was saved for a snapshot that ended: dropped without the lock.
-type Leftovers = (Pile<Saved>, Pile<Pending>, HashMap<u32, Pile<SavedField>>);
 
 impl Partition {
     fn begin_snapshot(&mut self, slots: Option<RangeInclusive<u16>>) {
@@ -242,6 +251,7 @@ impl Partition {
         }
         state.active = false;
         let keeping = std::mem::take(&mut state.keeping);
+        self.flushed.extend(self.flushed_since.drain(..));
         self.store.objects.doom_kept();
         self.store.note_unfreed();
         keeping
@@ -249,25 +259,18 @@ impl Partition {
 
     /// What objects keep is dropped in steps, by upkeep or before the next snapshot.
     fn abort_snapshot(&mut self) -> Leftovers {
-        let state = &mut self.store.snapshot;
-        state.active = false;
-        let (saved, pending) = (std::mem::take(&mut state.saved), std::mem::take(&mut state.pending));
-        let fields = std::mem::take(&mut state.fields);
-        state.collection = None;
+        let leftovers = self.store.snapshot.abort();
+        self.flushed.extend(self.flushed_since.drain(..));
         self.store.objects.doom_kept();
         self.store.note_unfreed();
-        (saved, pending, fields)
+        leftovers
     }
 
     /// What is kept for the snapshot because it was written since the cut.
     pub fn snapshot_bytes(&self) -> u64 {
-        let state = &self.store.snapshot;
-        if !state.is_active() {
-            return 0;
+        match self.store.snapshot.is_active() {
+            true => self.store.snapshot.kept_bytes() + self.store.objects.footprint().kept_bytes,
+            false => 0,
         }
-        let entries = state.saved.iter().map(Saved::memory_bytes);
-        let fields = state.fields.values().flat_map(Pile::iter).map(SavedField::memory_bytes);
-        let objects = self.store.objects.iter().map(|(_, root)| root.body.structure().kept_bytes());
-        entries.chain(fields).chain(objects.map(|bytes| bytes as usize)).sum::<usize>() as u64
     }
 }

@@ -232,7 +232,7 @@ impl Partition {
 
     /// Emits an entry that was saved. False if there is none.
     fn emit_saved(&mut self, walk: &mut Walk<'_>) -> bool {
-        let Some(saved) = self.store.snapshot.saved.pop() else { return false };
+        let Some(saved) = self.store.snapshot.pop_saved() else { return false };
         walk.saved(saved);
         true
     }

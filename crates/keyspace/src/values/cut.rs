@@ -40,6 +40,7 @@ pub(crate) enum PieceBytes<'a> {
 pub(crate) struct Cut<P> {
     chain: Chain<P>,
     saved: BTreeMap<NodeId, Box<[u8]>>,
+    saved_bytes: u64,
     orphans: BTreeSet<NodeId>,
     large: BTreeMap<u32, Shared>,
     /// What had been cut off before, and was not freed yet.
@@ -56,6 +57,7 @@ impl<P: Piece> Cut<P> {
         Cut {
             chain: chain.clone(),
             saved: BTreeMap::new(),
+            saved_bytes: 0,
             orphans: BTreeSet::new(),
             large: BTreeMap::new(),
             waste,
@@ -77,6 +79,7 @@ impl<P: Piece> Cut<P> {
                 let size = P::node_bytes(room, nodes, node);
                 let old = self.saved.insert(node, room.heap.bytes(nodes.handle(node), size).into());
                 debug_assert!(old.is_none(), "a node is saved once");
+                self.saved_bytes += size as u64;
                 nodes.set_version(room.heap, node, room.epoch);
             }
             Body::Node(_) => {}
@@ -110,7 +113,10 @@ impl<P: Piece> Cut<P> {
                 emit(PieceBytes::Large(body));
             }
             Body::Node(node) => match self.saved.remove(&node) {
-                Some(bytes) => emit(PieceBytes::Node(&bytes)),
+                Some(bytes) => {
+                    self.saved_bytes -= bytes.len() as u64;
+                    emit(PieceBytes::Node(&bytes));
+                }
                 None => self.emit_live(room, nodes, node, &mut |bytes| emit(PieceBytes::Node(bytes))),
             },
         }
@@ -151,7 +157,11 @@ impl<P: Piece> Cut<P> {
     pub fn forget_step(&mut self, room: &mut Room<'_>, nodes: &mut Nodes, pieces_max: usize) -> bool {
         self.next = None;
         for _ in 0..pieces_max {
-            if self.saved.pop_first().is_some() || self.large.pop_first().is_some() {
+            if let Some((_, bytes)) = self.saved.pop_first() {
+                self.saved_bytes -= bytes.len() as u64;
+                continue;
+            }
+            if self.large.pop_first().is_some() {
                 continue;
             }
             if let Some(node) = self.orphans.pop_first() {
@@ -185,7 +195,7 @@ impl<P: Piece> Cut<P> {
 
     /// Copies that it keeps.
     pub fn kept_bytes(&self) -> u64 {
-        self.saved.values().map(|bytes| bytes.len() as u64).sum()
+        self.saved_bytes
     }
 
     pub fn is_emitted(&self) -> bool {

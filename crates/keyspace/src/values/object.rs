@@ -24,6 +24,8 @@ use crate::values::stream::Stream;
 use crate::values::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
 pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
@@ -85,12 +87,15 @@ pub(crate) struct Footprint {
     pub page_bytes: u64,
     /// Of the global allocator: roots and tables.
     pub malloc_bytes: u64,
+    /// Kept for a snapshot.
+    pub kept_bytes: u64,
 }
 
 impl Footprint {
     fn exchange(&mut self, old: Footprint, new: Footprint) {
         self.page_bytes = self.page_bytes + new.page_bytes - old.page_bytes;
         self.malloc_bytes = self.malloc_bytes + new.malloc_bytes - old.malloc_bytes;
+        self.kept_bytes = self.kept_bytes + new.kept_bytes - old.kept_bytes;
     }
 }
 
@@ -200,9 +205,12 @@ impl Root {
     }
 
     fn footprint_now(&self) -> Footprint {
-        let Footprint { page_bytes, malloc_bytes } = self.body.structure().footprint();
+        let structure = self.body.structure();
+        let mut footprint = structure.footprint();
         let key = self.key.as_ref().map_or(0, |key| key.len() as u64);
-        Footprint { page_bytes, malloc_bytes: malloc_bytes + size_of::<Root>() as u64 + key }
+        footprint.malloc_bytes += size_of::<Root>() as u64 + key;
+        footprint.kept_bytes = structure.kept_bytes();
+        footprint
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -211,7 +219,6 @@ impl Root {
     }
 }
 
-#[derive(Default)]
 pub(crate) struct Objects {
     chunks: Vec<Box<[Option<Box<Root>>]>>,
     free: Pile<u32>,
@@ -224,9 +231,25 @@ pub(crate) struct Objects {
     kept_before: Pile<u32>,
     with_garbage: BTreeSet<u32>,
     footprint: Footprint,
+    /// What all partitions keep for a snapshot.
+    kept_total: Arc<AtomicU64>,
 }
 
 impl Objects {
+    pub fn new(kept_total: &Arc<AtomicU64>) -> Objects {
+        Objects {
+            chunks: Vec::new(),
+            free: Pile::default(),
+            len: 0,
+            pending_free: Pile::default(),
+            kept: BTreeSet::new(),
+            kept_before: Pile::default(),
+            with_garbage: BTreeSet::new(),
+            footprint: Footprint::default(),
+            kept_total: Arc::clone(kept_total),
+        }
+    }
+
     #[inline]
     pub fn get(&self, number: u32) -> &Root {
         self.slot(number).as_ref().expect("an entry refers to it")
@@ -253,8 +276,16 @@ impl Objects {
     fn account(&mut self, root: &mut Root) {
         let now = root.footprint_now();
         if now != root.footprint {
-            self.footprint.exchange(root.footprint, now);
+            self.exchange(root.footprint, now);
             root.footprint = now;
+        }
+    }
+
+    fn exchange(&mut self, old: Footprint, new: Footprint) {
+        self.footprint.exchange(old, new);
+        if old.kept_bytes != new.kept_bytes {
+            // Modulo 2^64.
+            self.kept_total.fetch_add(new.kept_bytes.wrapping_sub(old.kept_bytes), Relaxed);
         }
     }
 
@@ -364,7 +395,7 @@ impl Objects {
         let number = self.pending_free.pop().expect("it is pending free");
         self.with_garbage.remove(&number);
         let gone = self.slot_mut(number).take().expect("it is pending free");
-        self.footprint.exchange(gone.footprint, Footprint::default());
+        self.exchange(gone.footprint, Footprint::default());
         self.free.push(number);
     }
 

@@ -257,7 +257,8 @@ impl Store {
         if !self.snapshot.covers(|| self.slot_of_page(page)) {
             return page::set_version(self.heap.page_mut(page), epoch);
         }
-        let mut saved = std::mem::take(&mut self.snapshot.saved);
+        debug_assert_ne!(db, Db::HIDDEN, "its pages were born after the cut");
+        let (mut saved, mut bytes) = (std::mem::take(&mut self.snapshot.saved), 0);
         let view = self.heap.page(page);
         for spot in view.spots() {
             let entry = EntryBytes(view.entry(spot));
@@ -265,10 +266,15 @@ impl Store {
                 Some(object) => {
                     self.snapshot.pending.push(Pending::new(db, self.key_of(entry), entry, object.raw));
                 }
-                None => saved.push(self.saved_entry(db, entry)),
+                None => {
+                    let entry = self.saved_entry(db, entry);
+                    bytes += entry.memory_bytes();
+                    saved.push(entry);
+                }
             }
         }
         self.snapshot.saved = saved;
+        self.snapshot.note_kept(bytes);
         page::set_version(self.heap.page_mut(page), epoch);
     }
 

@@ -7,9 +7,10 @@ use crate::layout::pile::Pile;
 use isotherm_stdx::{Slot, UnixMs};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a partition knows of the snapshot under way.
-#[derive(Default)]
 pub(crate) struct SnapshotState {
     pub epoch: u8,
     /// The last epoch that every page was stamped with.
@@ -26,7 +27,13 @@ pub(crate) struct SnapshotState {
     pub fields: HashMap<u32, Pile<SavedField>>,
     /// Objects that may keep something for it, or for one that ended early.
     pub keeping: Pile<u32>,
+    /// What `saved` and `fields` take; the same of all partitions, with what objects keep.
+    kept_bytes: u64,
+    kept_total: Arc<AtomicU64>,
 }
+
+/// What was saved for a snapshot that ended: dropped without the lock.
+pub(crate) type Leftovers = (Pile<Saved>, Pile<Pending>, HashMap<u32, Pile<SavedField>>);
 
 /// Epochs whose versions may be on pages of a partition at once. One byte distinguishes 256.
 pub(crate) const EPOCHS_BEHIND_MAX: u8 = 250;
@@ -92,6 +99,53 @@ pub(crate) enum SavedValue {
 }
 
 impl SnapshotState {
+    pub fn new(kept_total: &Arc<AtomicU64>) -> SnapshotState {
+        SnapshotState {
+            epoch: 0,
+            complete: 0,
+            active: false,
+            slots: None,
+            saved: Pile::default(),
+            collection: None,
+            pending: Pile::default(),
+            fields: HashMap::new(),
+            keeping: Pile::default(),
+            kept_bytes: 0,
+            kept_total: Arc::clone(kept_total),
+        }
+    }
+
+    /// What `saved` and `fields` take.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    /// So many bytes more are kept.
+    pub fn note_kept(&mut self, bytes: usize) {
+        self.kept_bytes += bytes as u64;
+        self.kept_total.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// So many bytes are no longer kept.
+    pub fn note_given(&mut self, bytes: usize) {
+        self.kept_bytes -= bytes as u64;
+        self.kept_total.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    pub fn pop_saved(&mut self) -> Option<Saved> {
+        let saved = self.saved.pop()?;
+        self.note_given(saved.memory_bytes());
+        Some(saved)
+    }
+
+    /// Nothing of it is to be emitted any more. What was saved is the caller's to drop.
+    pub fn abort(&mut self) -> Leftovers {
+        (self.active, self.collection) = (false, None);
+        self.note_given(self.kept_bytes as usize);
+        let (saved, pending) = (std::mem::take(&mut self.saved), std::mem::take(&mut self.pending));
+        (saved, pending, std::mem::take(&mut self.fields))
+    }
+
     #[inline]
     pub fn is_active(&self) -> bool {
         self.active
@@ -107,8 +161,9 @@ impl SnapshotState {
     /// One of the fields that were saved of an object; `None` if there are no more.
     pub fn pop_field(&mut self, number: u32) -> Option<SavedField> {
         let one = self.fields.get_mut(&number)?.pop();
-        if one.is_none() {
-            self.fields.remove(&number);
+        match &one {
+            Some(field) => self.note_given(field.memory_bytes()),
+            None => _ = self.fields.remove(&number),
         }
         one
     }

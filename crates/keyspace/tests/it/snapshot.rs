@@ -373,6 +373,76 @@ fn large_values_are_emitted_as_they_were() {
     flush_and_check(&keyspace, START);
 }
 
+/// Databases that are filled and flushed again and again while a snapshot stands still take no more than what was there at its
+/// cut and what is there now.
+#[test]
+fn flushes_under_a_snapshot_give_their_memory_back() {
+    let keyspace = keyspace(4, 1, 1 << 30, 16);
+    let count = if MIRI { 30 } else { 3000 };
+    let fill = |round: usize| {
+        for number in 0..count {
+            let name = ((number % 3) as u16, format!("key:{number}").into_bytes());
+            let value = Stored::Bytes(vec![round as u8; 10 + number % 500]);
+            run_op(&keyspace, START, &Op::Set { name, value, expiry: Expiry::Clear }).expect("there is room");
+        }
+    };
+    fill(0);
+    let (cut, cut_bytes) = (dump(&keyspace), live_bytes(&keyspace));
+    let mut snapshot = keyspace.snapshot().expect("none is under way");
+    let mut emitted = Emitted::default();
+    for round in 1..40 {
+        run_op(&keyspace, START, &Op::Flush { db: (round % 4 < 3).then_some((round % 4) as u16) })
+            .expect("it needs no room");
+        keyspace.free_all();
+        fill(round);
+        if round % 8 == 0 {
+            run_op(&keyspace, START, &Op::Swap { a: 0, b: 2 }).expect("it needs no room");
+            keyspace.check_invariants();
+        }
+        assert!(snapshot.step(1, &mut |entry| emitted.take(entry)));
+        let live = live_bytes(&keyspace);
+        assert!(live <= cut_bytes * 3, "{live} bytes are live, {cut_bytes} were at the cut");
+    }
+    while snapshot.step(100, &mut |entry| emitted.take(entry)) {}
+    drop(snapshot);
+    assert!(emitted.state == cut);
+    assert_eq!(keyspace.kept_bytes(), 0);
+    flush_and_check(&keyspace, START);
+}
+
+/// The walk goes round over the partitions: what writers save anywhere is emitted soon, and little is kept at a time.
+#[test]
+#[cfg_attr(miri, ignore = "it needs many pages")]
+fn what_writers_save_is_kept_for_a_round() {
+    const KEYS: u64 = 200_000;
+    const WRITES_PER_STEP: u64 = 20;
+    let keyspace = keyspace(16, 1, 1 << 30, 17);
+    let mut prng = Prng::new(17);
+    let set = |number: u64, value: i64| {
+        let name = (0, format!("key:{number}").into_bytes());
+        run_op(&keyspace, START, &Op::Set { name, value: Stored::Int(value), expiry: Expiry::Clear })
+    };
+    (0..KEYS).for_each(|number| _ = set(number, 0).expect("there is room"));
+    let mut snapshot = keyspace.snapshot().expect("none is under way");
+    let (mut emitted, mut most) = (0, 0);
+    let mut take = |item: SnapshotItem<'_>| {
+        let SnapshotItem::Entry(entry) = item else { panic!("there are strings only") };
+        assert_eq!(entry.value, Value::Int(0), "as it was at the cut");
+        emitted += 1;
+    };
+    while snapshot.step(500, &mut take) {
+        (0..WRITES_PER_STEP).for_each(|_| _ = set(prng.below(KEYS), 1).expect("there is room"));
+        assert_eq!(keyspace.kept_bytes(), keyspace.snapshot_bytes(), "both count the same");
+        most = most.max(keyspace.kept_bytes());
+    }
+    drop(snapshot);
+    assert_eq!(emitted, KEYS);
+    assert_eq!(keyspace.kept_bytes(), 0);
+    // A write saves a page of some 17 entries, of 100 B each as they are kept; a round is 16 steps.
+    let of_a_round = 16 * WRITES_PER_STEP * 25 * 110;
+    assert!((1..=of_a_round).contains(&most), "{most} bytes were kept at a time, of a round {of_a_round}");
+}
+
 // ---- with real writers ----
 
 /// Where a writer counts its ops, in the same transaction as the op.

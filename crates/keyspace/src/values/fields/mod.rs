@@ -384,8 +384,14 @@ impl Fields {
     fn save_page(&self, store: &mut Store, page: Handle) {
         let mut saved = std::mem::take(store.snapshot.fields_of(self.number));
         let view = store.heap.page(page);
-        view.spots().for_each(|spot| saved.push(SavedField::of_entry(store, EntryBytes(view.entry(spot)))));
+        let mut bytes = 0;
+        for spot in view.spots() {
+            let field = SavedField::of_entry(store, EntryBytes(view.entry(spot)));
+            bytes += field.memory_bytes();
+            saved.push(field);
+        }
         *store.snapshot.fields_of(self.number) = saved;
+        store.snapshot.note_kept(bytes);
         let epoch = store.snapshot.version();
         page::set_version(store.heap.page_mut(page), epoch);
     }

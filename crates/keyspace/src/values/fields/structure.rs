@@ -150,7 +150,7 @@ impl Structure for Fields {
     }
 
     fn footprint(&self) -> Footprint {
-        Footprint { page_bytes: self.record.page_bytes(), malloc_bytes: 0 }
+        Footprint { page_bytes: self.record.page_bytes(), ..Footprint::default() }
     }
 
     fn encoding(&self) -> Encoding {

@@ -228,7 +228,7 @@ impl Structure for Stream {
 
     fn footprint(&self) -> Footprint {
         let malloc_bytes = self.nodes.table_bytes() + self.table_bytes();
-        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
+        Footprint { malloc_bytes: malloc_bytes as u64, ..Footprint::default() }
     }
 
     fn encoding(&self) -> Encoding {

@@ -73,6 +73,7 @@ pub(crate) struct ZsetTree {
     /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it changes.
     saving: bool,
     saved: Pile<SavedLeaf>,
+    saved_bytes: u64,
     /// Still within the limits of a listpack: what OBJECT ENCODING says, and nothing else, follows from it.
     pub compact: bool,
 }
@@ -91,6 +92,7 @@ impl ZsetTree {
             longs: Longs::default(),
             saving: false,
             saved: Pile::default(),
+            saved_bytes: 0,
             compact: false,
         }
     }

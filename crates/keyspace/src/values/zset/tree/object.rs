@@ -2,7 +2,6 @@
 
 use super::ZsetTree;
 use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
-use super::saved::SavedLeaf;
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::Table;
 use crate::values::object::{Footprint, Object, Structure};
@@ -31,7 +30,7 @@ impl Structure for ZsetTree {
 
     fn footprint(&self) -> Footprint {
         let malloc_bytes = self.bytes_outside() - self.nodes.live_bytes;
-        Footprint { page_bytes: 0, malloc_bytes: malloc_bytes as u64 }
+        Footprint { malloc_bytes: malloc_bytes as u64, ..Footprint::default() }
     }
 
     fn encoding(&self) -> Encoding {
@@ -77,11 +76,11 @@ impl Structure for ZsetTree {
         if self.saving {
             return true;
         }
-        (0..nodes_max).any(|_| self.saved.take_some().is_none())
+        (0..nodes_max).any(|_| self.pop_saved().is_none())
     }
 
     fn kept_bytes(&self) -> u64 {
-        self.saved.iter().map(SavedLeaf::memory_bytes).sum::<usize>() as u64
+        self.saved_bytes
     }
 
     fn parts(&self) -> u64 {

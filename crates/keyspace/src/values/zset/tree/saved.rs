@@ -40,8 +40,9 @@ impl SavedLeaf {
         SavedLeaf { bytes: bytes.into(), longs }
     }
 
-    pub fn memory_bytes(&self) -> usize {
-        size_of::<SavedLeaf>() + self.bytes.len() + self.longs.len() * size_of::<(f64, Arc<[u8]>)>()
+    fn memory_bytes(&self) -> u64 {
+        let longs = self.longs.len() * size_of::<(f64, Arc<[u8]>)>();
+        (size_of::<SavedLeaf>() + self.bytes.len() + longs) as u64
     }
 
     fn emit(self, receiver: &mut dyn Receiver) {
@@ -75,6 +76,12 @@ impl ZsetTree {
         }
     }
 
+    pub(super) fn pop_saved(&mut self) -> Option<SavedLeaf> {
+        let saved = self.saved.pop()?;
+        self.saved_bytes -= saved.memory_bytes();
+        Some(saved)
+    }
+
     #[cold]
     fn save(&mut self, room: &mut Room<'_>, number: u32) {
         let handle = self.leaves.get(number);
@@ -82,6 +89,7 @@ impl ZsetTree {
             return;
         }
         let saved = SavedLeaf::of(&self.leaf(room.heap, number));
+        self.saved_bytes += saved.memory_bytes();
         self.saved.push(saved);
         node::set_version(node::bytes_mut(room.heap, handle), room.version);
     }
@@ -95,7 +103,7 @@ impl ZsetTree {
         at: &mut u64,
         receiver: &mut dyn Receiver,
     ) -> bool {
-        if let Some(saved) = self.saved.pop() {
+        if let Some(saved) = self.pop_saved() {
             saved.emit(receiver);
             return false;
         }
