@@ -15,6 +15,7 @@
 //! **Architecture invariant:** `codec` does not know who asks (a command, a save, a replica, a migration), nor where the
 //! bytes go.
 
+mod commands;
 mod digest;
 mod load;
 mod parts;
@@ -22,6 +23,7 @@ mod save;
 mod stream;
 mod write;
 
+pub use commands::CommandWriter;
 pub use digest::{add_value, mix, xor};
 pub use load::{FileTerms, LoadError, Loaded, load, load_piece};
 pub use save::{dump, saved_bytes};

@@ -51,8 +51,13 @@ impl Log {
     /// Whether another command may append.
     #[inline]
     pub fn has_room(&self) -> bool {
-        let unwritten_bytes = self.tail.end().0.saturating_sub(self.written.load(Ordering::Relaxed));
-        unwritten_bytes < self.limit_bytes.load(Ordering::Relaxed)
+        self.unwritten_bytes() < self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What was appended and is still needed by a writer.
+    #[inline]
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.tail.end().0.saturating_sub(self.written.load(Ordering::Relaxed))
     }
 
     pub fn set_limit_bytes(&self, limit_bytes: u64) {

@@ -127,7 +127,12 @@ impl Node {
     }
 
     pub fn end(&'static self) -> End<'static> {
-        End { store: self.store(), pause: &self.pause, used_memory_bytes: self.used_memory_bytes() }
+        End {
+            store: self.store(),
+            aof: &self.aof,
+            pause: &self.pause,
+            used_memory_bytes: self.used_memory_bytes(),
+        }
     }
 
     // ---- memory ----

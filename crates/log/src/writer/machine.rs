@@ -214,6 +214,17 @@ impl AofWriter {
         self.marks.map_or(self.start, |marks| marks.written.offset)
     }
 
+    /// Nothing that it writes counts before there is a base.
+    pub fn is_awaiting_base(&self) -> bool {
+        self.awaits_base.is_some()
+    }
+
+    /// What the listed log files hold.
+    pub fn log_bytes(&self) -> u64 {
+        let complete: u64 = self.list.segments.iter().filter_map(|segment| segment.len).sum();
+        complete + self.marks.map_or(0, |marks| marks.written.position)
+    }
+
     pub fn failure(&self) -> Option<Failure> {
         self.trouble.as_ref().map(|trouble| trouble.failure)
     }

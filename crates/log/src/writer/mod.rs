@@ -83,7 +83,7 @@ pub struct Segment {
 
 /// What the manifest is to say. It is written whole: to a temporary file that is synced and renamed. The folder is synced before
 /// the rename, so that a listed file has its name, and after it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct List {
     /// The base, by the number that `BaseSaved` gave it.
     pub base: Option<u64>,

@@ -7,7 +7,7 @@ use isotherm_resp::{Args, errors};
 
 use super::{AdminCall, AdminHandler};
 use crate::aof;
-use crate::config::{Apply, Reason, find, id, is_sensitive};
+use crate::config::{Apply, Reason, find, is_sensitive};
 use crate::mail::message::ControlMessage;
 use crate::node::Node;
 use crate::process::listeners::os_text;
@@ -106,14 +106,9 @@ fn set(call: &mut AdminCall<'_>) -> Outcome {
 fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reason> {
     match kind {
         Apply::Nothing => {}
-        // COMPAT(persistence): CONFIG SET appendonly is refused where it would change something. Why: switching it on writes a
-        // base, which does not exist yet.
-        Apply::AppendOnly if node.config.flag(id("appendonly")) != node.aof.is_on() => {
-            return Err("appendonly can only be set at start".into());
-        }
-        Apply::AppendOnly => {}
+        Apply::Aof if holds_keys => node.mail.post_control(ControlMessage::Aof),
+        Apply::Aof => aof::switch::apply(node)?,
         Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),
-        Apply::AofPolicy => aof::open::apply_policy(node),
         Apply::Listen | Apply::Bind => {
             node.process.listeners.open(&node.config).map_err(|why| {
                 log::warning(why);

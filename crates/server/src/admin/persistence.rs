@@ -1,16 +1,24 @@
-//! SAVE, BGSAVE, LASTSAVE.
+//! SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
+use crate::aof::rewrite;
 use crate::persistence::background::{self, Asked, Cancelled};
+use crate::persistence::state::Job;
 use crate::process::log;
 
-pub const COMMANDS: &[Command<AdminHandler>] =
-    &[Command::new(SAVE, save), Command::new(BGSAVE, bgsave), Command::new(LASTSAVE, lastsave)];
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(SAVE, save),
+    Command::new(BGSAVE, bgsave),
+    Command::new(BGREWRITEAOF, bgrewriteaof),
+    Command::new(LASTSAVE, lastsave),
+];
 
+const ANOTHER: &str = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule \
+                       a BGSAVE whenever possible.";
 const BUSY: &str = "ERR Background save already in progress";
 /// Valkey's, where only the log knows more.
 const FAILED: &str = "ERR";
@@ -29,6 +37,7 @@ const SAVE: Spec = Spec {
 // COMPAT(persistence): While SAVE writes, clients of other workers are served, and what they write after its begin is not in
 // the file. Why: no worker waits for another one.
 fn save(call: &mut AdminCall<'_>) -> Outcome {
+    rewrite::postpone(call.node);
     let used_memory_bytes = call.node.used_memory_bytes();
     match background::save_now(call.node.store(), &mut call.exec.held, used_memory_bytes) {
         Asked::Started => call.reply.ok(),
@@ -78,11 +87,19 @@ fn bgsave(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     }
+    let is_rewriting = store.state.saving().running.is_some_and(|running| running.job == Job::Rewrite);
     // What else the queue changes is to be in the file.
-    if call.session.in_exec && store.state.saving().running.is_none() {
+    let waits_for_exec = call.session.in_exec && store.state.saving().running.is_none();
+    if waits_for_exec || is_rewriting && word.is_some() {
         store.state.saving().is_scheduled = true;
-        log::notice("Background saving scheduled to run after transaction execution");
+        if waits_for_exec {
+            log::notice("Background saving scheduled to run after transaction execution");
+        }
         call.reply.simple("Background saving scheduled");
+        return Outcome::Done;
+    }
+    if is_rewriting {
+        call.reply.error(ANOTHER);
         return Outcome::Done;
     }
     let used_memory_bytes = call.node.used_memory_bytes();
@@ -90,6 +107,37 @@ fn bgsave(call: &mut AdminCall<'_>) -> Outcome {
         Asked::Started => call.reply.simple("Background saving started"),
         Asked::Busy => call.reply.error(BUSY),
         Asked::Failed => call.reply.error(FAILED),
+    }
+    Outcome::Done
+}
+
+const BGREWRITEAOF: Spec = Spec {
+    name: "bgrewriteaof",
+    summary: "Asynchronously rewrites the append-only file to disk.",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 1,
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT),
+    reach: Reach::Each,
+    ..Spec::BASE
+};
+
+fn bgrewriteaof(call: &mut AdminCall<'_>) -> Outcome {
+    const SCHEDULED: &str = "Background append only file rewriting scheduled";
+    let node = call.node;
+    if rewrite::is_running(node) {
+        call.reply.error("ERR Background append only file rewriting already in progress");
+    } else if node.persistence.saving().running.is_some() || call.session.in_exec {
+        let mut rewrites = node.aof.rewrites();
+        (rewrites.is_scheduled, rewrites.failures_in_row) = (true, 0);
+        log::notice(format!("{SCHEDULED}."));
+        call.reply.simple(SCHEDULED);
+    } else if rewrite::begin(node, &mut call.exec.held) == Asked::Started {
+        call.reply.simple("Background append only file rewriting started");
+    } else {
+        call.reply.error(
+            "ERR Can't execute an AOF background rewriting. Please check the server logs for more information.",
+        );
     }
     Outcome::Done
 }

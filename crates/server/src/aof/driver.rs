@@ -14,13 +14,15 @@ use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Outp
 use isotherm_log::{Collected, LogOffset, ReaderId, ReaderKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::commit::Commit;
 use super::files::AofFiles;
+use super::request::{Base, Request};
 use super::state::AofState;
 use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
@@ -37,38 +39,12 @@ use crate::process::time::unix_now;
 /// Between two writes of a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
 
-/// What other threads ask of the writer.
-pub enum Request {
-    Policy(FsyncPolicy),
-    /// The sync thread is done.
-    SyncEnded(io::Result<()>),
-    /// All that was logged is to be synced, under every policy.
-    Flush,
-    Stop,
-}
-
-/// Requests for the writer, which sleeps until there is one.
-pub struct Inbox {
-    requests: Mutex<Vec<Request>>,
-}
-
-impl Inbox {
-    pub const fn new() -> Inbox {
-        Inbox { requests: Mutex::new(Vec::new()) }
-    }
-
-    pub fn post(&self, log: &ChangeLog, request: Request) {
-        self.push(request);
-        log.unpark_reader();
-    }
-
-    fn push(&self, request: Request) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-    }
-
-    fn take(&self) -> Vec<Request> {
-        std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// Where the writing begins.
+pub enum First {
+    /// Behind the last of these files, at this place of the log; they are loaded.
+    Behind(List, LogOffset),
+    /// There is data, and these files know nothing of it.
+    AwaitingBase { before: List, start: LogOffset },
 }
 
 /// The writing thread.
@@ -88,26 +64,36 @@ pub struct Driver {
     /// The last second that stands in the file.
     stamped_seconds: i64,
     is_stopping: bool,
+    is_abandoned: bool,
+    /// The base that is to be listed.
+    base: Option<Base>,
 }
 
-/// Starts both threads. The log is read from `start` on, where the last file of `list` ends, which is synced.
+/// Starts both threads.
 pub fn start(
     store: Store<'static>,
     log: &'static ChangeLog,
     state: &'static AofState,
     files: AofFiles,
-    list: List,
+    first: First,
     policy: FsyncPolicy,
-    start: LogOffset,
 ) -> io::Result<JoinHandle<()>> {
     let (sync, to_sync) = channel();
-    let reader = log.add_reader(ReaderKind::Writer, start).expect("the log begins here");
     let began = Instant::now();
-    let machine = match list.segments.is_empty() {
-        true => AofWriter::new(policy, list, start, Ms(0)),
-        false => AofWriter::resume(policy, list, start, Ms(0)),
+    let (start, machine) = match first {
+        First::Behind(list, start) if list.segments.is_empty() => {
+            (start, AofWriter::new(policy, list, start, Ms(0)))
+        }
+        First::Behind(list, start) => (start, AofWriter::resume(policy, list, start, Ms(0))),
+        First::AwaitingBase { before, start } => {
+            (start, AofWriter::awaiting_base(policy, before, start, Ms(0)))
+        }
     };
-    let driver = Driver {
+    let reader = log.add_reader(ReaderKind::Writer, start).expect("the log begins here");
+    let sync_thread = std::thread::Builder::new()
+        .name("aof-sync".into())
+        .spawn(move || sync_files(&to_sync, state, store.spikes, log))?;
+    let mut driver = Driver {
         store,
         log,
         state,
@@ -122,27 +108,31 @@ pub fn start(
         began,
         stamped_seconds: 0,
         is_stopping: false,
+        is_abandoned: false,
+        base: None,
     };
-    let writer = std::thread::Builder::new().name("aof-write".into()).spawn(move || driver.run())?;
+    let ends = move || {
+        driver.run();
+        drop(driver);
+        // What it still reports is of no interest to the next writer.
+        let _ = sync_thread.join();
+        state.inbox.take();
+    };
+    let writer = std::thread::Builder::new().name("aof-write".into()).spawn(ends)?;
     log.set_reader(writer.thread().clone());
-    let wake: Thread = writer.thread().clone();
-    std::thread::Builder::new()
-        .name("aof-sync".into())
-        .spawn(move || sync_files(&to_sync, state, store.spikes, &wake))?;
     Ok(writer)
 }
 
 /// A file for the sync thread, and whether replies wait for it.
 type ToSync = (Arc<dyn File>, FsyncPolicy);
 
-fn sync_files(files: &Receiver<ToSync>, state: &AofState, spikes: Spikes<'_>, writer: &Thread) {
+fn sync_files(files: &Receiver<ToSync>, state: &AofState, spikes: Spikes<'_>, log: &ChangeLog) {
     while let Ok((file, policy)) = files.recv() {
         let synced = match policy {
             FsyncPolicy::Always => spikes.time(Event::AofFsyncAlways, || file.sync_data()),
             FsyncPolicy::EverySecond | FsyncPolicy::No => file.sync_data(),
         };
-        state.inbox.push(Request::SyncEnded(synced));
-        writer.unpark();
+        state.inbox.post(log, Request::SyncEnded(synced));
     }
 }
 
@@ -151,16 +141,26 @@ impl Driver {
         Ms(self.began.elapsed().as_millis() as u64)
     }
 
-    fn run(mut self) {
+    fn run(&mut self) {
         let mut outputs = Vec::new();
         loop {
             let has_work = self.turn(&mut outputs);
-            if self.is_stopping && !has_work && self.machine.durable() >= self.log.end() {
+            if self.is_abandoned || self.is_stopping && !has_work && self.is_all_done() {
                 break;
             }
             self.rest(has_work);
         }
         self.log.remove_reader(self.reader);
+    }
+
+    /// Whether nothing that was logged is left to do.
+    fn is_all_done(&self) -> bool {
+        let end = self.log.end();
+        match self.machine.is_awaiting_base() {
+            // The files of before count, and what was logged behind them does not.
+            true => self.machine.written() >= end,
+            false => self.machine.durable() >= end,
+        }
     }
 
     /// One round: what was asked for, what was appended, what follows from it. Whether something was written.
@@ -174,13 +174,28 @@ impl Driver {
                 Request::SyncEnded(synced) => {
                     self.is_syncing = false;
                     match synced {
-                        Ok(()) => Input::Synced,
+                        Ok(()) => {
+                            self.state.commits.fetch_add(1, Ordering::Relaxed);
+                            Input::Synced
+                        }
                         Err(error) => Input::SyncFailed { errno: errno(&error) },
                     }
                 }
                 Request::Flush => {
                     self.collect(outputs);
                     Input::Flush
+                }
+                Request::BaseSaved(base) => {
+                    self.files.announce_base(base.file.clone());
+                    // The cut is in the log already, and the base is listed behind it.
+                    self.collect(outputs);
+                    let saved = Input::BaseSaved { base: base.file.seq as u64, cut: base.cut };
+                    self.base = Some(base);
+                    saved
+                }
+                Request::Abandon => {
+                    self.is_abandoned = true;
+                    continue;
                 }
                 Request::Stop => {
                     self.is_stopping = true;
@@ -193,7 +208,17 @@ impl Driver {
         let before = self.machine.written();
         self.collect(outputs);
         self.step(Input::Tick, outputs);
+        self.state.log_bytes.store(self.machine.log_bytes(), Ordering::Relaxed);
+        self.end_rewrite();
         self.machine.written() > before
+    }
+
+    /// If the new base is listed, and the files before it are removed.
+    fn end_rewrite(&mut self) {
+        let number = self.files.base_number();
+        if let Some(base) = self.base.take_if(|base| base.file.seq as u64 == number) {
+            (base.finish)();
+        }
     }
 
     fn collect(&mut self, outputs: &mut Vec<Output>) {
@@ -279,11 +304,11 @@ impl Driver {
                 None
             }
             Output::Flushed => None,
-            // There are no bases yet: what may have been lost is said.
             Output::BaseNeeded => {
                 report::warning(
-                    "Writes to the append-only file since its last fsync may be lost if the machine stops.",
+                    "Writes to the append-only file since its last fsync may be lost if the machine stops: it is rewritten.",
                 );
+                self.state.rewrites().is_scheduled = true;
                 None
             }
             Output::Exit(failure) => {

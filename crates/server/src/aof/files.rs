@@ -14,10 +14,16 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::{FileId, List, Segment};
 use isotherm_persist::aof::manifest::{AofFile, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place};
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use crate::process::listeners::os_text;
+use crate::process::log;
+
+const TEMPORARY_BASE: &str = "temp-rewriteaof-bg-";
 
 #[derive(Clone)]
 pub struct AofFiles {
@@ -28,13 +34,15 @@ pub struct AofFiles {
     old_name: Vec<u8>,
     /// The base that the manifest lists, the names of its log files, and those that are of no more use.
     base: Option<AofFile>,
+    /// The next one, which is complete and not listed yet.
+    base_next: Option<AofFile>,
     listed: BTreeMap<u64, Vec<u8>>,
     history: Vec<Vec<u8>>,
 }
 
 /// Why the manifest cannot be had.
 #[derive(Debug)]
-pub enum ReadError {
+enum ReadError {
     Io(io::Error),
     Manifest(ManifestError),
 }
@@ -54,6 +62,7 @@ impl AofFiles {
             names: Arc::new(Names::new(name)),
             old_name: name.to_vec(),
             base: None,
+            base_next: None,
             listed: BTreeMap::new(),
             history: Vec::new(),
         }
@@ -81,7 +90,7 @@ impl AofFiles {
     }
 
     /// Reads the manifest; `None` if there is none.
-    pub fn read(&mut self) -> Result<Option<Manifest>, ReadError> {
+    fn read(&mut self) -> Result<Option<Manifest>, ReadError> {
         let path = self.path(&self.names.manifest());
         let file = match self.disk.open(&path, Mode::Read) {
             Ok(file) => file,
@@ -109,6 +118,38 @@ impl AofFiles {
         }
     }
 
+    /// Makes the folder, and takes its lock: two processes must not write the same files. The log says why not.
+    pub fn lock(&self) -> Result<fs::File, ()> {
+        let locked = self.prepare().and_then(|()| {
+            let folder = fs::File::open(&self.folder)?;
+            folder.try_lock()?;
+            Ok(folder)
+        });
+        locked.map_err(|error| {
+            let folder = self.folder.display();
+            if error.kind() == io::ErrorKind::WouldBlock {
+                log::warning(format!("Another process writes the append-only file in {folder}."));
+            } else {
+                log::warning(format!("Can't open or create append-only dir {folder}: {}", os_text(&error)));
+            }
+        })
+    }
+
+    /// `read`; the log says why not.
+    pub fn manifest(&mut self) -> Result<Option<Manifest>, ()> {
+        self.read().map_err(|error| match error {
+            ReadError::Io(error) => log::warning(format!(
+                "Fatal error: can't open the AOF manifest file in {} for reading: {}",
+                self.folder.display(),
+                os_text(&error)
+            )),
+            ReadError::Manifest(error) => {
+                log::warning("\n*** FATAL AOF MANIFEST FILE ERROR ***\n");
+                log::warning(error.to_string());
+            }
+        })
+    }
+
     pub fn open_to_read(&self, name: &[u8]) -> io::Result<Arc<dyn File>> {
         self.disk.open(&self.path(name), Mode::Read)
     }
@@ -133,6 +174,39 @@ impl AofFiles {
         let _ = self.disk.remove(&self.log_path(file));
     }
 
+    /// A file that is listed no more.
+    pub fn remove_named(&self, name: &[u8]) {
+        let _ = self.disk.remove(&self.path(name));
+    }
+
+    /// The name of a base. `is_rdb`: it is a snapshot, not commands.
+    pub fn base_file(&self, number: u64, is_rdb: bool) -> AofFile {
+        let seq = number as i64;
+        AofFile { name: self.names.base(seq, is_rdb), seq, place: None }
+    }
+
+    /// A base that a later list may name. Its file is complete.
+    pub fn announce_base(&mut self, base: AofFile) {
+        self.base_next = Some(base);
+    }
+
+    pub fn base_number(&self) -> u64 {
+        self.base.as_ref().map_or(0, |base| base.seq as u64)
+    }
+
+    /// Removes what a rewrite that was killed has left.
+    pub fn remove_leftovers(&self) {
+        let names = self.disk.list(&self.folder).unwrap_or_default();
+        for name in names.iter().filter(|name| name.starts_with(TEMPORARY_BASE)) {
+            let _ = self.disk.remove(&self.folder.join(name));
+        }
+    }
+
+    /// Where a base is written before it gets its name.
+    pub fn temporary_base(&self) -> PathBuf {
+        self.folder.join(format!("{TEMPORARY_BASE}{}.aof", std::process::id()))
+    }
+
     /// Writes the manifest. What it lists is in the folder before it is.
     pub fn save(&mut self, list: &List) -> io::Result<()> {
         let old = self.base.as_ref().map(|base| base.seq as u64);
@@ -141,8 +215,8 @@ impl AofFiles {
             // It keeps the name it was found with.
             Some(number) if old == Some(number) => self.base.clone(),
             Some(number) => {
-                let seq = number as i64;
-                Some(AofFile { name: self.names.base(seq, true), seq, place: None })
+                let next = self.base_next.clone().filter(|next| next.seq as u64 == number);
+                Some(next.expect("a base is announced before it is listed"))
             }
         };
         let incr = list.segments.iter().map(|segment| self.listed(segment)).collect();

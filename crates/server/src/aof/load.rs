@@ -62,6 +62,8 @@ pub struct Loaded {
 /// One log file, from its start.
 pub struct LogFile<'f> {
     pub file: &'f dyn File,
+    /// Its commands begin here.
+    pub start: u64,
     /// The bytes that count.
     pub bytes: u64,
     /// The manifest shows that this server's writer has made it.
@@ -97,14 +99,14 @@ impl LogFile<'_> {
         let mut reading = Reading {
             source: self,
             applier,
-            parser: StreamParser::new(0, limits::REQUEST_BYTES_MAX),
+            parser: StreamParser::new(self.start, limits::REQUEST_BYTES_MAX),
             check,
             trusted_to: 0,
             spans: Vec::new(),
             buffer: Vec::new(),
-            read_bytes: 0,
+            read_bytes: self.start,
             log_bytes: 0,
-            valid: Loaded::default(),
+            valid: Loaded { file_bytes: self.start, log_bytes: 0 },
             commands: 0,
         };
         let ended = loop {

@@ -1,73 +1,68 @@
 //! Starting with an append-only file: the files are read, then the log goes on behind them.
 //!
 //! ```text
-//!   manifest --> log files, in order --> the last one is cut where it is torn, and synced --> the log goes on in it
+//!   manifest --> base --> log files, in order --> the last one is cut where it is torn, and synced --> the log goes on in it
+//!   single file of versions before 7.0 --> becomes the base
+//!   no file: the RDB file, if there is one --> a first base --> the log begins
 //! ```
 //! The last log file may end within a command (`aof-load-truncated`): it is cut there. What else cannot be read ends the start.
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::Held;
 use isotherm_log::LogOffset;
-use isotherm_log::writer::{FsyncPolicy, List};
+use isotherm_log::writer::List;
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use isotherm_disk::File;
 
 use super::applier::Applier;
-use super::driver::{self, Request};
-use super::files::{AofFiles, ReadError, segments};
+use super::driver::{self, First};
+use super::files::{AofFiles, segments};
 use super::load::{self, LoadError, Loaded, LogFile};
+use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
-use crate::persistence::load::{self as rdb, How, LoadFailure};
+use crate::persistence::load::{self as rdb, How, LoadFailure, Source};
 use crate::process::listeners::os_text;
 use crate::process::log;
-
-const ALWAYS: i64 = 1;
-const NEVER: i64 = 2;
 
 /// The start cannot go on; why stands in the log.
 pub struct CannotLoad;
 
-pub fn policy(node: &Node) -> FsyncPolicy {
-    const FSYNC: Id = id("appendfsync");
-    match node.config.number(FSYNC) {
-        ALWAYS => FsyncPolicy::Always,
-        NEVER => FsyncPolicy::No,
-        _ => FsyncPolicy::EverySecond,
-    }
-}
-
-pub fn files(node: &Node) -> AofFiles {
-    const FOLDER: Id = id("appenddirname");
-    const NAME: Id = id("appendfilename");
-    let folder = node.config.folder().join(String::from_utf8_lossy(&node.config.text(FOLDER)).as_ref());
-    AofFiles::new(Arc::clone(&node.persistence.disk), folder, &node.config.text(NAME))
-}
-
-/// Whether there is a manifest.
-pub fn is_there(node: &Node) -> bool {
-    !matches!(files(node).read(), Ok(None))
-}
-
-/// Reads what the manifest lists, and begins to write behind it.
-pub fn open(node: &'static Node) -> Result<(), CannotLoad> {
-    let mut files = files(node);
-    let listed = match files.read() {
-        Ok(listed) => listed,
-        Err(error) => return Err(report_manifest(&files, &error)),
+/// Reads what the manifest lists, or if there is none `rdb`, and begins to write behind it.
+pub fn open(node: &'static Node, rdb: Option<Source>) -> Result<(), CannotLoad> {
+    let mut files = settings::files(node);
+    let lock = files.lock().map_err(|()| CannotLoad)?;
+    node.aof.keep_folder(Some(lock));
+    files.remove_leftovers();
+    let manifest = match files.manifest().map_err(|()| CannotLoad)? {
+        None if node.config.folder().join(files.old_name()).exists() => Some(adopt(node, &mut files)?),
+        found => found,
     };
-    let (list, end) = match listed {
-        Some(manifest) => load_all(node, &files, &manifest)?,
-        None if node.config.folder().join(files.old_name()).exists() => {
-            log::warning("There is an append-only file of a version before 7.0, which can't be read yet.");
-            return Err(CannotLoad);
+    let (list, end) = match manifest {
+        Some(manifest) => {
+            move_old(node, &files, &manifest)?;
+            load_all(node, &files, &manifest)?
         }
-        None => (List { base: None, segments: Vec::new() }, LogOffset::default()),
+        None => {
+            if let Some(source) = rdb {
+                log::notice("There is no append-only file: its first base is made of the RDB file.");
+                let loaded =
+                    rdb::load(node.store(), &source, &mut Held::new(&node.keyspace), How::AtStart, true);
+                loaded.map_err(|LoadFailure(lines)| {
+                    lines.iter().for_each(log::warning);
+                    CannotLoad
+                })?;
+            }
+            let base = rewrite::write_first(node, &mut files).map_err(|_| CannotLoad)?;
+            log::notice("Creating AOF base file on server start");
+            (List { base: Some(base), segments: Vec::new() }, LogOffset::default())
+        }
     };
     begin(node, files, list, end).map_err(|error| {
         log::warning(format!("Can't open the append-only file: {}", os_text(&error)));
@@ -75,81 +70,63 @@ pub fn open(node: &'static Node) -> Result<(), CannotLoad> {
     })
 }
 
+/// The single file of versions before 7.0 becomes the base. The manifest is first: `move_old` goes on after a crash.
+fn adopt(node: &Node, files: &mut AofFiles) -> Result<Manifest, CannotLoad> {
+    let base = AofFile { name: files.old_name().as_os_str().as_bytes().to_vec(), seq: 1, place: None };
+    files.announce_base(base.clone());
+    let saved = files.save(&List { base: Some(1), segments: Vec::new() });
+    saved.map_err(|error| {
+        log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
+        CannotLoad
+    })?;
+    log::notice(format!(
+        "Successfully migrated an old-style AOF file ({}) into the AOF directory ({}).",
+        files.old_name().display(),
+        node.config.folder().join(files.folder()).display()
+    ));
+    Ok(Manifest { base: Some(base), ..Manifest::default() })
+}
+
+/// Moves the single file of versions before 7.0 to where the manifest has it, if that was not done.
+fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), CannotLoad> {
+    let Some(base) = &manifest.base else { return Ok(()) };
+    let (from, to) = (node.config.folder().join(files.old_name()), files.path(&base.name));
+    if base.name != files.old_name().as_os_str().as_bytes() || to.exists() || !from.exists() {
+        return Ok(());
+    }
+    let disk = &node.persistence.disk;
+    let moved = disk
+        .rename(&from, &to)
+        .and_then(|()| disk.sync_dir(files.folder()))
+        .and_then(|()| disk.sync_dir(&node.config.folder()));
+    moved.map_err(|error| {
+        log::warning(format!(
+            "Error trying to move the old AOF file {}: {}",
+            from.display(),
+            os_text(&error)
+        ));
+        CannotLoad
+    })
+}
+
 /// From here on changes are logged.
 fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io::Result<()> {
-    files.prepare()?;
     node.log.go_on_at(end);
     node.aof.set_durable(end, |_| {});
-    let policy = policy(node);
-    node.aof.set_has_lines(has_lines(node));
-    node.aof.set_has_timestamps(has_timestamps(node));
-    let writer = driver::start(node.store(), &node.log, &node.aof, files, list, policy, end)?;
+    settings::frame(node);
+    node.aof.base_number.store(list.base.unwrap_or(0), Relaxed);
+    let log_bytes: u64 = list.segments.iter().filter_map(|segment| segment.len).sum();
+    node.aof.log_bytes.store(log_bytes, Relaxed);
+    {
+        let mut rewrites = node.aof.rewrites();
+        rewrites.size_then_bytes = rewrites.base_bytes + log_bytes;
+    }
+    let first = First::Behind(list, end);
+    let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
     node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
-    gate_replies(node, policy);
+    settings::gate_replies(node);
     Ok(())
-}
-
-/// Whether replies wait until what they show is durable.
-fn gate_replies(node: &Node, policy: FsyncPolicy) {
-    let gated = if policy == FsyncPolicy::Always { Tasks::GATED } else { Tasks::NONE };
-    node.mail.set_tasks(Tasks::GATED, gated);
-}
-
-/// `aof-integrity-check`: commits have lines, and are checked.
-fn has_lines(node: &Node) -> bool {
-    const HAS_LINES: Id = id("aof-integrity-check");
-    node.config.flag(HAS_LINES)
-}
-
-/// `aof-timestamp-enabled`: the seconds stand in the file.
-fn has_timestamps(node: &Node) -> bool {
-    const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
-    node.config.flag(HAS_TIMESTAMPS)
-}
-
-/// `appendfsync`, `aof-integrity-check` or `aof-timestamp-enabled` was changed.
-pub fn apply_policy(node: &'static Node) {
-    if node.aof.is_on() {
-        node.aof.set_has_lines(has_lines(node));
-        node.aof.set_has_timestamps(has_timestamps(node));
-        node.aof.inbox.post(&node.log, Request::Policy(policy(node)));
-        gate_replies(node, policy(node));
-    }
-}
-
-/// The process is about to end: no further command runs, and all that was logged is made durable.
-pub fn close(node: &'static Node) {
-    /// A disk that does not answer does not keep the process.
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let Some(writer) = node.aof.take_writer() else { return };
-    log::notice("Calling fsync() on the AOF file.");
-    node.pause.begin(&node.mail, i64::MAX, false);
-    // What had its locks before has ended.
-    Held::new(&node.keyspace).acquire(Want::All);
-    node.aof.inbox.post(&node.log, Request::Stop);
-    let begun = Instant::now();
-    while !writer.is_finished() && begun.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    if !writer.is_finished() {
-        log::warning("The append-only file could not be synced: what was written last may be lost.");
-    }
-}
-
-fn report_manifest(files: &AofFiles, error: &ReadError) -> CannotLoad {
-    match error {
-        ReadError::Io(error) => log::warning(format!(
-            "Fatal error: can't open the AOF manifest file in {} for reading: {}",
-            files.folder().display(),
-            os_text(error)
-        )),
-        ReadError::Manifest(error) => {
-            log::warning("\n*** FATAL AOF MANIFEST FILE ERROR ***\n");
-            log::warning(error.to_string());
-        }
-    }
-    CannotLoad
 }
 
 /// One file of the manifest that is there.
@@ -157,6 +134,8 @@ struct Found<'m> {
     listed: &'m AofFile,
     name: String,
     file: Arc<dyn File>,
+    /// Its commands begin here.
+    start: u64,
     /// What of it counts.
     bytes: u64,
 }
@@ -173,7 +152,7 @@ fn find<'m>(files: &AofFiles, listed: &'m AofFile) -> Result<Found<'m>, CannotLo
                 ));
                 return Err(CannotLoad);
             }
-            Ok(Found { listed, name, file, bytes })
+            Ok(Found { listed, name, file, start: 0, bytes })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             log::warning(format!("The append log file {name} doesn't exist: {}", os_text(&error)));
@@ -195,7 +174,7 @@ fn load_all(
 ) -> Result<(List, LogOffset), CannotLoad> {
     let found = manifest.incr.iter().map(|listed| find(files, listed)).collect::<Result<Vec<_>, _>>()?;
     if let Some(base) = &manifest.base {
-        load_base(node, files, base)?;
+        node.aof.rewrites().base_bytes = load_base(node, files, base, found.is_empty())?;
     }
     let loading = &node.persistence.loading;
     loading.loaded_bytes.store(0, Relaxed);
@@ -235,29 +214,52 @@ fn load_all(
     Ok((List { base, segments: segments(manifest, &starts, &lengths) }, end))
 }
 
-/// Loads the snapshot on which the log files build.
-fn load_base(node: &'static Node, files: &AofFiles, base: &AofFile) -> Result<(), CannotLoad> {
+/// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns the file's bytes.
+fn load_base(
+    node: &'static Node,
+    files: &AofFiles,
+    base: &AofFile,
+    is_last: bool,
+) -> Result<u64, CannotLoad> {
     let begun = Instant::now();
-    let name = String::from_utf8_lossy(&base.name);
-    // COMPAT(persistence): A base of the append-only file has to be an RDB file; Valkey also reads commands
-    // (`aof-use-rdb-preamble no`), and the single file of versions before 7.0. Why: there is no reader for them yet.
-    if !base.name.ends_with(b".rdb") {
-        log::warning(format!("The base file {name} is no RDB file: it can't be read yet."));
-        return Err(CannotLoad);
+    let mut found = find(files, base)?;
+    let name = found.name.clone();
+    if starts_with_rdb(&*found.file) {
+        log::notice("Reading RDB base file on AOF loading...");
+        let loaded = rdb::open_at(node.store(), files.path(&base.name)).and_then(|source| {
+            let source = source
+                .ok_or_else(|| LoadFailure(vec![format!("The append log file {name} doesn't exist")]))?;
+            rdb::load(node.store(), &source, &mut Held::new(&node.keyspace), How::AtStart, true)
+        });
+        match loaded {
+            Ok(counts) => found.start = counts.end,
+            Err(LoadFailure(lines)) => {
+                lines.iter().for_each(log::warning);
+                log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));
+                return Err(CannotLoad);
+            }
+        }
+        if found.start < found.bytes {
+            log::notice("Reading the remaining AOF tail...");
+        }
     }
-    log::notice("Reading RDB base file on AOF loading...");
-    let loaded = rdb::open_at(node.store(), files.path(&base.name)).and_then(|source| {
-        let source =
-            source.ok_or_else(|| LoadFailure(vec![format!("The append log file {name} doesn't exist")]))?;
-        rdb::load(node.store(), &source, &mut Held::new(&node.keyspace), How::AtStart, true)
-    });
-    if let Err(LoadFailure(lines)) = loaded {
-        lines.iter().for_each(log::warning);
-        log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));
-        return Err(CannotLoad);
-    }
+    let bytes = if found.start < found.bytes {
+        let loading = &node.persistence.loading;
+        loading.total_bytes.store(found.bytes, Relaxed);
+        let mut applier = Applier::new(node);
+        load_commands(node, files, &found, &mut applier, is_last)?.file_bytes
+    } else {
+        found.bytes
+    };
     log::notice(format!("DB loaded from base file {name}: {:.3} seconds", begun.elapsed().as_secs_f64()));
-    Ok(())
+    Ok(bytes)
+}
+
+/// Whether a base is a snapshot, or begins with one.
+pub fn starts_with_rdb(file: &dyn File) -> bool {
+    let mut magic = [0; 6];
+    let read = file.read_at(&mut magic, 0).unwrap_or(0);
+    magic[..read].starts_with(b"REDIS") || magic[..read].starts_with(b"VALKEY")
 }
 
 /// Loads one log file. Returns how much of it counts.
@@ -269,28 +271,36 @@ fn load_log(
     is_last: bool,
 ) -> Result<Loaded, CannotLoad> {
     let begun = Instant::now();
-    let Found { name, file, bytes, listed } = found;
-    let log_file = LogFile {
-        file: &**file,
-        bytes: *bytes,
-        is_ours: listed.place.is_some(),
-        checks_commits: has_lines(node),
-    };
-    let loaded = match log_file.load(applier, &node.persistence.loading.loaded_bytes) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            load::report(name, &error);
-            match error {
-                LoadError::Torn { valid, .. } => {
-                    cut_off(node, files, found, valid.file_bytes, is_last)?;
-                    valid
-                }
-                _ => return Err(CannotLoad),
-            }
-        }
-    };
-    log::notice(format!("DB loaded from incr file {name}: {:.3} seconds", begun.elapsed().as_secs_f64()));
+    let loaded = load_commands(node, files, found, applier, is_last)?;
+    let (name, seconds) = (&found.name, begun.elapsed().as_secs_f64());
+    log::notice(format!("DB loaded from incr file {name}: {seconds:.3} seconds"));
     Ok(loaded)
+}
+
+/// Applies the commands of a file.
+fn load_commands(
+    node: &Node,
+    files: &AofFiles,
+    found: &Found<'_>,
+    applier: &mut Applier,
+    is_last: bool,
+) -> Result<Loaded, CannotLoad> {
+    let Found { name, file, start, bytes, listed } = found;
+    let is_ours = listed.place.is_some();
+    let checks_commits = settings::has_lines(node);
+    let log_file = LogFile { file: &**file, start: *start, bytes: *bytes, is_ours, checks_commits };
+    let error = match log_file.load(applier, &node.persistence.loading.loaded_bytes) {
+        Ok(loaded) => return Ok(loaded),
+        Err(error) => error,
+    };
+    load::report(name, &error);
+    match error {
+        LoadError::Torn { valid, .. } => {
+            cut_off(node, files, found, valid.file_bytes, is_last)?;
+            Ok(valid)
+        }
+        _ => Err(CannotLoad),
+    }
 }
 
 /// The file ends within a command: what is behind the last whole one is cut off, if that is allowed.

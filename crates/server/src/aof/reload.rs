@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use isotherm_disk::File;
 
 use super::applier::Applier;
-use super::driver::Request;
-use super::files::{AofFiles, ReadError};
+use super::files::AofFiles;
 use super::load::{self, LoadError, LogFile};
-use super::open;
+use super::request::Request;
+use super::{open, settings};
 use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -68,25 +68,18 @@ fn make_durable(node: &'static Node) -> Result<(), CannotReload> {
 }
 
 fn load_all(node: &'static Node, held: &mut Held<'static>) -> Result<(), CannotReload> {
-    let mut files = open::files(node);
-    let manifest = match files.read() {
-        Ok(Some(manifest)) => manifest,
-        Ok(None) => {
-            log::warning("There is no append-only file.");
-            return Err(CannotReload);
-        }
-        Err(ReadError::Io(error)) => {
-            log::warning(format!("Can't open the AOF manifest file for reading: {}", os_text(&error)));
-            return Err(CannotReload);
-        }
-        Err(ReadError::Manifest(error)) => {
-            log::warning(format!("\n*** FATAL AOF MANIFEST FILE ERROR ***\n{error}"));
-            return Err(CannotReload);
-        }
+    let mut files = settings::files(node);
+    let Some(manifest) = files.manifest().map_err(|()| CannotReload)? else {
+        log::warning("There is no append-only file.");
+        return Err(CannotReload);
     };
-    let logs = open_logs(&files, &manifest)?;
+    let mut logs = open_logs(&files, &manifest)?;
     if let Some(base) = &manifest.base {
-        load_base(node, &files, &base.name, held)?;
+        let mut base = open_log(&files, base)?;
+        if open::starts_with_rdb(&*base.file) {
+            base.start = load_snapshot(node, &files, &base.name, held)?;
+        }
+        logs.insert(0, base);
     }
     let mut applier = Applier::within(node, std::mem::replace(held, Held::new(&node.keyspace)));
     let played_back = logs.iter().try_for_each(|log| log.play_back(&mut applier, node.aof.has_lines()));
@@ -98,42 +91,45 @@ fn load_all(node: &'static Node, held: &mut Held<'static>) -> Result<(), CannotR
 struct Log {
     name: String,
     file: Arc<dyn File>,
+    /// Its commands begin here.
+    start: u64,
     /// What of it counts.
     bytes: u64,
     is_ours: bool,
 }
 
 fn open_logs(files: &AofFiles, manifest: &Manifest) -> Result<Vec<Log>, CannotReload> {
-    let open = |listed: &AofFile| {
-        let name = String::from_utf8_lossy(&listed.name).into_owned();
-        match files.open_to_read(&listed.name).and_then(|file| Ok((file.len()?, file))) {
-            Ok((len, file)) => {
-                let bytes = listed.place.and_then(|place| place.len).map_or(len, |bytes| bytes.min(len));
-                Ok(Log { name, file, bytes, is_ours: listed.place.is_some() })
-            }
-            Err(error) => {
-                log::warning(format!("Can't open the append log file {name}: {}", os_text(&error)));
-                Err(CannotReload)
-            }
-        }
-    };
-    manifest.incr.iter().map(open).collect()
+    manifest.incr.iter().map(|listed| open_log(files, listed)).collect()
 }
 
-fn load_base(
+fn open_log(files: &AofFiles, listed: &AofFile) -> Result<Log, CannotReload> {
+    let name = String::from_utf8_lossy(&listed.name).into_owned();
+    match files.open_to_read(&listed.name).and_then(|file| Ok((file.len()?, file))) {
+        Ok((len, file)) => {
+            let bytes = listed.place.and_then(|place| place.len).map_or(len, |bytes| bytes.min(len));
+            Ok(Log { name, file, start: 0, bytes, is_ours: listed.place.is_some() })
+        }
+        Err(error) => {
+            log::warning(format!("Can't open the append log file {name}: {}", os_text(&error)));
+            Err(CannotReload)
+        }
+    }
+}
+
+/// Returns where it ends.
+fn load_snapshot(
     node: &'static Node,
     files: &AofFiles,
-    name: &[u8],
+    name: &str,
     held: &mut Held<'static>,
-) -> Result<(), CannotReload> {
-    let shown = String::from_utf8_lossy(name);
-    let loaded = rdb::open_at(node.store(), files.path(name)).and_then(|source| match source {
+) -> Result<u64, CannotReload> {
+    let loaded = rdb::open_at(node.store(), files.path(name.as_bytes())).and_then(|source| match source {
         Some(source) => rdb::load(node.store(), &source, held, How::Held, true),
-        None => Err(LoadFailure(vec![format!("The append log file {shown} doesn't exist")])),
+        None => Err(LoadFailure(vec![format!("The append log file {name} doesn't exist")])),
     });
-    loaded.map(|_| ()).map_err(|LoadFailure(lines)| {
+    loaded.map(|counts| counts.end).map_err(|LoadFailure(lines)| {
         lines.iter().for_each(log::warning);
-        log::warning(format!("Error reading the RDB base file {shown}, AOF loading aborted"));
+        log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));
         CannotReload
     })
 }
@@ -141,8 +137,9 @@ fn load_base(
 impl Log {
     fn play_back(&self, applier: &mut Applier, checks_commits: bool) -> Result<(), CannotReload> {
         let read_bytes = AtomicU64::new(0);
-        let Log { file, bytes, is_ours, .. } = self;
-        let source = LogFile { file: &**file, bytes: *bytes, is_ours: *is_ours, checks_commits };
+        let Log { file, start, bytes, is_ours, .. } = self;
+        let source =
+            LogFile { file: &**file, start: *start, bytes: *bytes, is_ours: *is_ours, checks_commits };
         match source.load(applier, &read_bytes) {
             // It was synced: what is torn in it was never logged.
             Ok(_) | Err(LoadError::Torn { .. }) => Ok(()),

@@ -2,16 +2,20 @@
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::driver::Inbox;
+use super::request::Inbox;
+use super::rewrites::Rewrites;
 
 pub struct AofState {
     pub inbox: Inbox,
     /// Also says whether there is an append-only file.
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// A writer that was switched off, and still waits for the disk.
+    ending: Mutex<Option<JoinHandle<()>>>,
     /// A power failure takes nothing before this place of the log.
     durable: AtomicU64,
     failure: Mutex<Option<Failure>>,
@@ -21,6 +25,17 @@ pub struct AofState {
     has_timestamps: AtomicBool,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
+    /// It was switched on while there was data, and nothing counts before its first base.
+    pub awaits_base: AtomicBool,
+    /// What the listed log files hold.
+    pub log_bytes: AtomicU64,
+    /// Syncs that have succeeded.
+    pub commits: AtomicU64,
+    /// The number of the last base, whether it is listed or not.
+    pub base_number: AtomicU64,
+    rewrites: Mutex<Rewrites>,
+    /// The folder's lock, for as long as its files are this process's.
+    folder: Mutex<Option<fs::File>>,
 }
 
 impl AofState {
@@ -28,11 +43,18 @@ impl AofState {
         AofState {
             inbox: Inbox::new(),
             writer: Mutex::new(None),
+            ending: Mutex::new(None),
             durable: AtomicU64::new(0),
             failure: Mutex::new(None),
             has_lines: AtomicBool::new(true),
             has_timestamps: AtomicBool::new(false),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            awaits_base: AtomicBool::new(false),
+            log_bytes: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            base_number: AtomicU64::new(0),
+            rewrites: Mutex::new(Rewrites::default()),
+            folder: Mutex::new(None),
         }
     }
 
@@ -49,12 +71,37 @@ impl AofState {
         self.writer().take()
     }
 
+    /// This writer was asked to end, and waits for the disk.
+    pub fn set_ending(&self, writer: JoinHandle<()>) {
+        *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+    }
+
+    pub fn is_writer_ending(&self) -> bool {
+        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.as_ref().is_some_and(|writer| !writer.is_finished())
+    }
+
     fn writer(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Held for a moment only.
+    pub fn rewrites(&self) -> MutexGuard<'_, Rewrites> {
+        self.rewrites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the folder's lock, or gives it back.
+    pub fn keep_folder(&self, lock: Option<fs::File>) {
+        *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+    }
+
     pub fn durable(&self) -> LogOffset {
         LogOffset(self.durable.load(SeqCst))
+    }
+
+    /// The base and the log files behind it.
+    pub fn current_bytes(&self) -> u64 {
+        self.rewrites().base_bytes + self.log_bytes.load(Relaxed)
     }
 
     /// More is durable. `wake` is called for each worker that waits for that.

@@ -122,8 +122,8 @@ pub struct Flags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Apply {
     Nothing,
-    AofPolicy,
-    AppendOnly,
+    /// Switch the append-only file on or off, or sync it otherwise.
+    Aof,
     LogMemory,
     /// Close the listening sockets and open others.
     Listen,

@@ -34,7 +34,6 @@ const LAZYFREE: &str =
     "large values are always freed in the background, in steps; only `FLUSHALL SYNC` waits for them";
 const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
-const NO_REWRITE: &str = "the AOF is not rewritten yet";
 const NO_RDMA: &str = "there is no RDMA";
 const NO_REPLICATION: &str = "there is no replication yet";
 const NO_SCRIPTS: &str = "there are no scripts yet";
@@ -110,19 +109,19 @@ pub const PARAMS: &[Param] = &[
     flag("activerehashing", true).no_effect("there are no hash tables to rehash: pages are split one at a time"),
     flag("allocator-stats-at-exit", false).works("Log the report of MEMORY MALLOC-STATS at shutdown. Isotherm only."),
     flag("always-show-logo", false).immutable().works("Print the logo even when standard output is not a terminal."),
-    flag("aof-disable-auto-gc", false).hidden().no_effect(NO_REWRITE),
-    flag("aof-integrity-check", true).apply(Apply::AofPolicy).works("Writes to the append-only file carry a checksum, in comments that Valkey skips; it is checked at start. Isotherm only."),
+    flag("aof-disable-auto-gc", false).hidden().no_effect("files that are not listed any more are removed at once"),
+    flag("aof-integrity-check", true).apply(Apply::Aof).works("Writes to the append-only file carry a checksum, in comments that Valkey skips; it is checked at start. Isotherm only."),
     flag("aof-load-truncated", true).works("Load an append-only file that ends within a command, and cut it there."),
     text("aof-rewrite-cpulist", "").alias("aof_rewrite_cpulist").immutable().no_effect(NO_AFFINITY),
-    flag("aof-rewrite-incremental-fsync", true).no_effect(NO_REWRITE),
-    flag("aof-timestamp-enabled", false).apply(Apply::AofPolicy).works("Write a comment with the time into the append-only file, at most one a second: isotherm-check-aof --truncate-to-timestamp cuts there."),
-    flag("aof-use-rdb-preamble", true).no_effect(NO_REWRITE),
+    flag("aof-rewrite-incremental-fsync", true).works("Sync a new base of the append-only file to disk in portions while it is written."),
+    flag("aof-timestamp-enabled", false).apply(Apply::Aof).works("Write a comment with the time into the append-only file, at most one a second: isotherm-check-aof --truncate-to-timestamp cuts there."),
+    flag("aof-use-rdb-preamble", true).works("Write the base of the append-only file as RDB; no: as commands."),
     text("appenddirname", "appendonlydir").immutable().check(check::aof_dirname).works("Folder of the append-only file, in dir."),
     text("appendfilename", "appendonly.aof").immutable().check(check::aof_filename).works("The names of the files in appenddirname begin with this."),
-    choice("appendfsync", AOF_FSYNC, "everysec").apply(Apply::AofPolicy).works("When the append-only file is synced to disk. always: before a reply that shows a change leaves; everysec: once a second; no: when the operating system does."),
-    flag("appendonly", false).apply(Apply::AppendOnly).works("Log every change to the append-only file, and load it at start. CONFIG SET refuses to change it."),
-    signed("auto-aof-rewrite-min-size", 64 << 20, 0, i64::MAX).memory().no_effect(NO_REWRITE),
-    signed("auto-aof-rewrite-percentage", 100, 0, INT_MAX).no_effect(NO_REWRITE),
+    choice("appendfsync", AOF_FSYNC, "everysec").apply(Apply::Aof).works("When the append-only file is synced to disk. always: before a reply that shows a change leaves; everysec: once a second; no: when the operating system does."),
+    flag("appendonly", false).apply(Apply::Aof).works("Log every change to the append-only file, and load it at start. Switched on by CONFIG SET, it begins with a rewrite."),
+    signed("auto-aof-rewrite-min-size", 64 << 20, 0, i64::MAX).memory().works("Do not rewrite an append-only file that is smaller."),
+    signed("auto-aof-rewrite-percentage", 100, 0, INT_MAX).works("Rewrite the append-only file when it has grown by so many percent since the last time; 0: never by itself."),
     bytes("availability-zone", "").works("Shown by HELLO and INFO."),
     text("bgsave-cpulist", "").alias("bgsave_cpulist").immutable().no_effect(NO_AFFINITY),
     special("bind", &special::BIND).multi_arg().apply(Apply::Bind).works("Addresses to listen on; an address with a leading \"-\" may be missing."),
@@ -246,7 +245,7 @@ pub const PARAMS: &[Param] = &[
     signed("min-string-size-avoid-copy-reply", 16384, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),
     signed("min-string-size-avoid-copy-reply-threaded", 65536, 0, INT_MAX).hidden().no_effect("replies are built in one buffer per worker"),
     flag("mptcp", false).immutable().check(check::no_mptcp).fixed(NO_MPTCP),
-    flag("no-appendfsync-on-rewrite", false).no_effect(NO_REWRITE),
+    flag("no-appendfsync-on-rewrite", false).no_effect("no fsync is left out: a thread of its own makes them, and commands do not wait for it"),
     special("notify-keyspace-events", &special::NOTIFY_KEYSPACE_EVENTS)
         .works("Which keyspace events are published, and on which channels."),
     choice("oom-score-adj", OOM_SCORE_ADJ, "no").no_effect("the OOM score is not changed"),

@@ -15,8 +15,8 @@ use isotherm_keyspace::Db;
 use isotherm_log::{Frame, Log, LogOffset};
 use isotherm_resp::Args;
 use std::ops::Deref;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
 
 use crate::mail::Mail;
@@ -24,7 +24,7 @@ use crate::mail::Mail;
 /// The log of the node, and the thread that reads it.
 pub struct ChangeLog {
     log: Log,
-    reader: OnceLock<Thread>,
+    reader: Mutex<Option<Thread>>,
     /// The reader has read all there was, and sleeps until it is woken.
     is_reader_asleep: AtomicBool,
 }
@@ -41,12 +41,12 @@ impl Deref for ChangeLog {
 impl ChangeLog {
     pub fn new(start: LogOffset, memory_bytes_max: u64) -> ChangeLog {
         let log = Log::new(start, memory_bytes_max);
-        ChangeLog { log, reader: OnceLock::new(), is_reader_asleep: AtomicBool::new(false) }
+        ChangeLog { log, reader: Mutex::new(None), is_reader_asleep: AtomicBool::new(false) }
     }
 
     /// The thread that is woken by what is appended while it sleeps.
     pub fn set_reader(&self, reader: Thread) {
-        let _ = self.reader.set(reader);
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
     }
 
     /// The reader is about to look whether there is more, and to sleep if there is not.
@@ -66,7 +66,7 @@ impl ChangeLog {
 
     #[cold]
     pub fn unpark_reader(&self) {
-        if let Some(reader) = self.reader.get() {
+        if let Some(reader) = &*self.reader.lock().unwrap_or_else(PoisonError::into_inner) {
             reader.unpark();
         }
     }

@@ -89,5 +89,7 @@ pub enum ControlMessage {
     Listen,
     /// The access stamps are to be kept as the policy says.
     EvictionPolicy,
+    /// The append-only file is to be as the configuration says.
+    Aof,
     ShutDown,
 }

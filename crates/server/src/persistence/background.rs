@@ -167,10 +167,11 @@ pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
 
 /// Ends a save in the background, and waits for it. For the end of the process, which waits for nothing else.
 pub fn stop(store: Store<'static>) {
-    if store.state.saving().running.is_none() {
-        return;
-    }
-    log::warning("There is a save in the background. Ending it!");
+    let Some(running) = store.state.saving().running else { return };
+    log::warning(match running.job {
+        Job::Rewrite => "There is a child rewriting the AOF. Killing it!",
+        Job::Save | Job::BackgroundSave => "There is a save in the background. Ending it!",
+    });
     while store.state.saving().running.is_some() {
         store.state.is_cancelled.store(true, Relaxed);
         std::thread::sleep(CANCEL_LOOK);

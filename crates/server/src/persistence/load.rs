@@ -45,6 +45,8 @@ pub struct Counts {
     pub expired: u64,
     pub empty: u64,
     pub fields_expired: u64,
+    /// Where the file ends; what lies behind is not read.
+    pub end: u64,
 }
 
 /// Opens the file; `None` if there is none.
@@ -135,7 +137,7 @@ pub fn load(
 }
 
 fn log_counts(counts: &Counts) {
-    let Counts { loaded, expired, empty, fields_expired } = counts;
+    let Counts { loaded, expired, empty, fields_expired, .. } = counts;
     let empty = if *empty > 0 { format!(" empty keys skipped: {empty},") } else { String::new() };
     log::notice(format!(
         "Done loading RDB, keys loaded: {loaded}, keys expired: {expired},{empty} all fields expired hashes: \
@@ -162,6 +164,7 @@ impl Load<'_> {
             match reader.step() {
                 Ok(Step::End) => {
                     self.note_progress(at);
+                    self.counts.end = reader.offset();
                     return Ok(());
                 }
                 Ok(Step::NeedsMore) => {

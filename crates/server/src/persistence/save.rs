@@ -4,7 +4,7 @@
 //! gone. The file begins as version 11, which every Valkey and Redis 7.2 read. Only behind the last key is known whether a
 //! hash has a field with a TTL: then its first nine bytes are written again, and the sum is corrected for it.
 
-use isotherm_codec::ItemWriter;
+use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_disk::{Disk, File, Mode, WriteError, write_all_at};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
 use isotherm_persist::rdb::Writer;
@@ -73,14 +73,23 @@ pub enum SaveError {
 /// Walks the rest of a cut: by steps of its own, or under what is held (DEBUG RELOAD).
 type Step<'s> = dyn FnMut(&mut Snapshot<'static>, u64, &mut dyn FnMut(SnapshotItem<'_>)) -> bool + 's;
 
+/// What is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    Rdb,
+    /// RDB, as the base of an append-only file.
+    AofBase,
+    /// A base as commands (`aof-use-rdb-preamble no`).
+    Commands,
+}
+
 /// Where a file comes to stand, and what it is for.
 pub struct Target {
     /// Written first, then renamed to `path`; both are in `folder`.
     pub temporary: PathBuf,
     pub path: PathBuf,
     pub folder: PathBuf,
-    /// The base of an append-only file.
-    pub is_aof_base: bool,
+    pub format: Format,
     /// Written bytes reach the disk in portions, instead of all at the end.
     pub syncs: bool,
 }
@@ -91,17 +100,17 @@ impl Target {
         let folder = store.folder();
         let temporary = folder.join(format!("temp-{}.rdb", std::process::id()));
         let syncs = store.config.syncs_while_saving();
-        Target { temporary, path: store.file(), folder, is_aof_base: false, syncs }
+        Target { temporary, path: store.file(), folder, format: Format::Rdb, syncs }
     }
 }
 
 /// Writes the file, in steps under locks of its own.
 pub fn write(store: Store<'static>, cut: Cut) -> Result<(), SaveError> {
-    write_to(store, cut, &Target::db_file(store))
+    write_to(store, cut, &Target::db_file(store)).map(drop)
 }
 
-/// The same to another place.
-pub fn write_to(store: Store<'static>, cut: Cut, target: &Target) -> Result<(), SaveError> {
+/// The same to another place. Returns the file's bytes.
+pub fn write_to(store: Store<'static>, cut: Cut, target: &Target) -> Result<u64, SaveError> {
     write_by(store, cut, target, &mut |snapshot, items, visit| snapshot.step(items, visit))
 }
 
@@ -109,9 +118,10 @@ pub fn write_to(store: Store<'static>, cut: Cut, target: &Target) -> Result<(), 
 pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> Result<(), SaveError> {
     let target = Target::db_file(store);
     write_by(store, cut, &target, &mut |snapshot, items, visit| snapshot.step_in(held, items, visit))
+        .map(drop)
 }
 
-fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_>) -> Result<(), SaveError> {
+fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_>) -> Result<u64, SaveError> {
     let Target { temporary, folder, .. } = target;
     let disk = &*store.state.disk;
     let file = disk.open(temporary, Mode::Truncate).map_err(|error| {
@@ -124,11 +134,11 @@ fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_
         SaveError::Failed
     })?;
     let written = Output::new(store, file, target).write_all(cut, step);
-    let written = written.and_then(|()| move_into_place(disk, target));
+    let written = written.and_then(|bytes| move_into_place(disk, target).map(|()| bytes));
     if written.is_err() {
         // Left behind it would only take room; that it cannot be removed changes nothing.
         let _ = store.spikes.time(Event::RdbUnlinkTempFile, || disk.remove(temporary));
-    } else if !target.is_aof_base {
+    } else if target.format == Format::Rdb {
         log::notice("DB saved on disk");
     }
     written
@@ -152,6 +162,28 @@ fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
     })
 }
 
+/// What makes bytes of items.
+enum Items {
+    Rdb(Box<ItemWriter<Vec<u8>>>),
+    Commands(CommandWriter),
+}
+
+impl Items {
+    fn item(&mut self, item: SnapshotItem<'_>) {
+        match self {
+            Items::Rdb(writer) => writer.item(item),
+            Items::Commands(writer) => writer.item(item),
+        }
+    }
+
+    fn sink_mut(&mut self) -> &mut Vec<u8> {
+        match self {
+            Items::Rdb(writer) => writer.sink_mut(),
+            Items::Commands(writer) => writer.sink_mut(),
+        }
+    }
+}
+
 /// The file on its way.
 struct Output {
     store: Store<'static>,
@@ -161,33 +193,24 @@ struct Output {
     sum: u64,
     sums: bool,
     syncs: bool,
-    is_aof_base: bool,
+    format: Format,
 }
 
 impl Output {
     fn new(store: Store<'static>, file: Arc<dyn File>, target: &Target) -> Output {
         let sums = store.config.sums_rdb_files();
-        let Target { syncs, is_aof_base, .. } = *target;
-        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, is_aof_base }
+        let Target { syncs, format, .. } = *target;
+        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format }
     }
 
-    fn write_all(mut self, cut: Cut, step: &mut Step<'_>) -> Result<(), SaveError> {
+    fn write_all(mut self, cut: Cut, step: &mut Step<'_>) -> Result<u64, SaveError> {
         let Cut { mut snapshot, sizes, used_memory_bytes, .. } = cut;
         let config = self.store.config;
         let progress = &self.store.state.progress;
-        let mut writer = Writer::new(config.compresses_rdb_files());
-        let head = FileHead {
-            version: FileVersion::PLAIN,
-            valkey_version: self.store.valkey_version,
-            created_seconds: unix_now().0 / 1000,
-            used_memory_bytes,
-            replication: None,
-            is_aof_base: self.is_aof_base,
-            functions: &[],
+        let mut items = match self.format {
+            Format::Commands => Items::Commands(CommandWriter::default()),
+            Format::Rdb | Format::AofBase => Items::Rdb(Box::new(self.rdb(sizes, used_memory_bytes))),
         };
-        file::head(&mut writer, &head);
-        let mut items = ItemWriter::new(writer, config.collection_limits().list_max_listpack_size);
-        items.announce(sizes);
         loop {
             let mut keys = 0;
             let more = step(&mut snapshot, STEP_ITEMS, &mut |item| {
@@ -207,10 +230,37 @@ impl Output {
             delay(keys, config.save_delay_us());
         }
         drop(snapshot);
-        let has_field_expiry = items.has_field_expiry();
-        let mut rest = items.finish();
-        self.put(&mut rest)?;
-        self.end(has_field_expiry)
+        match items {
+            Items::Rdb(items) => {
+                let has_field_expiry = items.has_field_expiry();
+                self.put(&mut items.finish())?;
+                self.end(has_field_expiry)
+            }
+            Items::Commands(mut items) => {
+                self.put(items.sink_mut())?;
+                self.file.sync_all().map_err(|error| failed("fsync", &error))?;
+                Ok(self.at)
+            }
+        }
+    }
+
+    /// An RDB file that is begun.
+    fn rdb(&self, sizes: Vec<(u64, u64)>, used_memory_bytes: u64) -> ItemWriter<Vec<u8>> {
+        let config = self.store.config;
+        let mut writer = Writer::new(config.compresses_rdb_files());
+        let head = FileHead {
+            version: FileVersion::PLAIN,
+            valkey_version: self.store.valkey_version,
+            created_seconds: unix_now().0 / 1000,
+            used_memory_bytes,
+            replication: None,
+            is_aof_base: self.format == Format::AofBase,
+            functions: &[],
+        };
+        file::head(&mut writer, &head);
+        let mut items = ItemWriter::new(writer, config.collection_limits().list_max_listpack_size);
+        items.announce(sizes);
+        items
     }
 
     /// Writes what was gathered, and empties it.
@@ -235,7 +285,7 @@ impl Output {
     }
 
     /// Behind the end mark: the sum, and the magic if it has to be another one.
-    fn end(mut self, has_field_expiry: bool) -> Result<(), SaveError> {
+    fn end(mut self, has_field_expiry: bool) -> Result<u64, SaveError> {
         if has_field_expiry {
             let (before, after) = (FileVersion::PLAIN, FileVersion::FIELD_EXPIRY);
             if self.sums {
@@ -243,8 +293,10 @@ impl Output {
             }
             self.put_at(&after.magic(), 0)?;
         }
-        self.put_at(&file::end(self.sum), self.at)?;
-        self.file.sync_all().map_err(|error| failed("fsync", &error))
+        let end = file::end(self.sum);
+        self.put_at(&end, self.at)?;
+        self.file.sync_all().map_err(|error| failed("fsync", &error))?;
+        Ok(self.at + end.len() as u64)
     }
 }
 

@@ -105,6 +105,11 @@ impl Control {
             for message in self.mailbox.take() {
                 match message {
                     ControlMessage::Listen => self.watch_listeners()?,
+                    ControlMessage::Aof => {
+                        if let Err(why) = aof::switch::apply(self.node) {
+                            log::warning(why);
+                        }
+                    }
                     ControlMessage::EvictionPolicy => eviction::apply_policy(self.node),
                     ControlMessage::ShutDown => {
                         self.end();
@@ -228,7 +233,7 @@ impl Control {
 
     fn end(&self) {
         supervisor::notify("STOPPING=1\n");
-        aof::open::close(self.node);
+        aof::switch::close(self.node);
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()
         {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering, Ordering::Relaxed};
 
 use isotherm_keyspace::Held;
 
+use crate::aof::state::AofState;
 use crate::config::{Config, Id, id};
 use crate::mail::tasks::Tasks;
 use crate::persistence::Store;
@@ -110,6 +111,7 @@ impl Pending {
 /// What the end of the process concerns.
 pub struct End<'n> {
     pub store: Store<'static>,
+    pub aof: &'n AofState,
     pub pause: &'n Pause,
     pub used_memory_bytes: u64,
 }
@@ -119,6 +121,14 @@ impl End<'_> {
     /// has asked, if it was not a signal.
     pub fn may_come(&self, options: Options, by: &str) -> bool {
         log::notice(format!("User requested shutdown...{by}"));
+        if self.aof.awaits_base.load(Ordering::Relaxed) {
+            if !options.has(Options::FORCE) {
+                log::warning("Writing initial AOF, can't exit.");
+                supervisor::notify("STATUS=Writing initial AOF, can't exit.\n");
+                return false;
+            }
+            log::warning("Writing initial AOF. Exit anyway.");
+        }
         background::stop(self.store);
         let wants_file = options.has(Options::SAVE)
             || !options.has(Options::NOSAVE) && !self.store.config.save_points().is_empty();

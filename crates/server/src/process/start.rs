@@ -146,8 +146,8 @@ fn start(loaded: Loaded) -> Result<Control, String> {
 /// Where the data is that the process starts with.
 enum Data {
     Rdb(load::Source),
-    /// What its manifest lists, or nothing yet.
-    Aof,
+    /// What its manifest lists, or if there is none the RDB file.
+    Aof(Option<load::Source>),
 }
 
 fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
@@ -155,16 +155,9 @@ fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
     if !node.config.flag(id("appendonly")) {
         return Ok(file.map(Data::Rdb));
     }
-    // COMPAT(persistence): With `appendonly yes`, an RDB file and no append-only file the server does not start; Valkey starts
-    // without data, and writes over the RDB file later. Why: the data would be lost by a change of one parameter.
-    if file.is_some() && !aof::open::is_there(node) {
-        return Err(format!(
-            "There is an RDB file ({}) and no append-only file: with 'appendonly yes' its data would be ignored. Move it away to \
-             start without data. Exiting.",
-            node.store().file().display()
-        ));
-    }
-    Ok(Some(Data::Aof))
+    // COMPAT(persistence): With `appendonly yes`, an RDB file and no append-only file the RDB file is loaded and becomes the first
+    // base; Valkey starts without data, and writes over the RDB file later. Why: the data would be lost by a change of one parameter.
+    Ok(Some(Data::Aof(file)))
 }
 
 fn say_ready(node: &Node) {
@@ -193,7 +186,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
                     .map(drop)
                     .map_err(end_of_loading)
             }
-            Data::Aof => aof::open::open(node).map_err(|_| {
+            Data::Aof(rdb) => aof::open::open(node, rdb).map_err(|_| {
                 "Fatal error loading the append-only file, check server logs. Exiting.".to_string()
             }),
         };

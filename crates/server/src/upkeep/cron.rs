@@ -19,6 +19,7 @@ use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Surv
 use isotherm_stdx::Prng;
 use std::time::{Duration, Instant};
 
+use crate::aof;
 use crate::effects::pump::Pump;
 use crate::node::{Node, Tasks, unix_now};
 use crate::observe::holds::{self, Work};
@@ -150,6 +151,7 @@ impl Cron {
         }
         if !paused {
             persistence::tick(self.node.store(), self.node.used_memory_bytes());
+            aof::rewrite::tick(self.node);
         }
         undone |= self.free_removed(Instant::now() + period / 10);
         let collapse = Instant::now();

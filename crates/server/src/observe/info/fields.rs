@@ -3,6 +3,7 @@
 use isotherm_stdx::units::human_bytes;
 
 use super::snapshot::Snapshot;
+use crate::aof::rewrite;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::effects::pubsub::Kind;
 use crate::node::Tasks;
@@ -233,15 +234,16 @@ pub const PERSISTENCE: &[Field] = &[
         s.node.persistence.loading.keys_loaded.load(Ordering::Relaxed).to_string()
     }),
     ("aof_enabled", |s| u8::from(s.node.aof.is_on()).to_string()),
-    ("aof_rewrite_in_progress", none),
-    ("aof_rewrite_scheduled", none),
-    ("aof_last_rewrite_time_sec", |_| "-1".into()),
-    ("aof_current_rewrite_time_sec", |_| "-1".into()),
-    ("aof_last_bgrewrite_status", |_| "ok".into()),
-    ("aof_rewrites", none),
-    ("aof_rewrites_consecutive_failures", none),
+    ("aof_rewrite_in_progress", |s| u8::from(rewrite::is_running(s.node)).to_string()),
+    ("aof_rewrite_scheduled", |s| u8::from(s.node.aof.rewrites().is_scheduled).to_string()),
+    ("aof_last_rewrite_time_sec", |s| s.node.aof.rewrites().last_took_seconds.to_string()),
+    ("aof_current_rewrite_time_sec", |s| saving(s).running_seconds(Job::Rewrite).to_string()),
+    ("aof_last_bgrewrite_status", |s| if s.node.aof.rewrites().last_failed { "err" } else { "ok" }.into()),
+    ("aof_rewrites", |s| s.node.aof.rewrites().begun.to_string()),
+    ("aof_rewrites_consecutive_failures", |s| s.node.aof.rewrites().failures_in_row.to_string()),
     ("aof_last_write_status", |s| if s.node.aof.failure().is_some() { "err" } else { "ok" }.into()),
     ("aof_last_cow_size", none),
+    ("log_offset", |s| s.node.log.end().to_string()),
     ("module_fork_in_progress", none),
     ("module_fork_last_cow_size", none),
     ("slot_migration_fork_in_progress", none),

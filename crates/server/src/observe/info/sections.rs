@@ -4,6 +4,7 @@ use super::fields::{
     CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
 };
 use super::snapshot::Snapshot;
+use crate::aof;
 use crate::observe::hold_causes::{cause_name, is_bounded_cause};
 use crate::observe::holds::HoldTimes;
 use crate::persistence::report::loading_lines;
@@ -59,7 +60,8 @@ const fn section(name: &'static str, title: &'static str, body: Body) -> Section
 
 fn persistence(snapshot: &Snapshot<'_>, out: &mut String) {
     PERSISTENCE.iter().for_each(|(name, value)| line(out, format_args!("{name}:{}", value(snapshot))));
-    for (name, value) in loading_lines(snapshot.node.store()) {
+    let lines = aof::report::lines(snapshot.node).into_iter().chain(loading_lines(snapshot.node.store()));
+    for (name, value) in lines {
         line(out, format_args!("{name}:{value}"));
     }
 }

@@ -1,0 +1,55 @@
+//! What other threads ask of the thread that writes the append-only file.
+
+use isotherm_log::LogOffset;
+use isotherm_log::writer::FsyncPolicy;
+use isotherm_persist::aof::manifest::AofFile;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use crate::effects::change_log::ChangeLog;
+
+pub enum Request {
+    Policy(FsyncPolicy),
+    BaseSaved(Base),
+    /// The sync thread is done.
+    SyncEnded(io::Result<()>),
+    /// All that was logged is to be synced, under every policy.
+    Flush,
+    /// The same, then the thread ends.
+    Stop,
+    /// The thread ends as soon as the disk answers.
+    Abandon,
+}
+
+/// A new base, which is complete and durable.
+pub struct Base {
+    pub file: AofFile,
+    /// What it holds ends here.
+    pub cut: LogOffset,
+    /// What follows when it is listed.
+    pub finish: Box<dyn FnOnce() + Send>,
+}
+
+/// Requests for the writer, which sleeps until there is one.
+pub struct Inbox {
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Inbox {
+    pub const fn new() -> Inbox {
+        Inbox { requests: Mutex::new(Vec::new()) }
+    }
+
+    pub fn post(&self, log: &ChangeLog, request: Request) {
+        self.push(request);
+        log.unpark_reader();
+    }
+
+    fn push(&self, request: Request) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    pub fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

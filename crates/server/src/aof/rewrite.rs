@@ -1,0 +1,247 @@
+//! A new base: the data as it is at a cut, so that the log files before the cut are of no more use.
+//!
+//! ```text
+//!   everything is held       cut; the log's file ends here          (nothing else waits)
+//!   a thread of its own      temp-rewriteaof-bg-<pid>.aof  ->  appendonly.aof.<n>.base.rdb
+//!   the writer's thread      lists the base and the files behind the cut; removes the others; `finish`
+//! ```
+//! Until the new list is durable, a start reads the old files, which are complete too. A rewrite that fails or is ended leaves them.
+
+use isotherm_keyspace::Held;
+use isotherm_log::LogOffset;
+use isotherm_log::writer::List;
+use isotherm_persist::aof::manifest::AofFile;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::files::AofFiles;
+use super::request::{Base, Request};
+use super::settings;
+use crate::config::{Id, id};
+use crate::node::Node;
+use crate::persistence::background::Asked;
+use crate::persistence::save::{self, Cut, Format, SaveError, Target};
+use crate::persistence::state::Job;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::time::unix_now;
+
+/// Whether a rewrite is under way, to its last step.
+pub fn is_running(node: &Node) -> bool {
+    let walks = node.persistence.saving().running.is_some_and(|running| running.job == Job::Rewrite);
+    walks || node.aof.rewrites().listing.is_some()
+}
+
+/// Begins one. Everything is held afterwards.
+pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
+    if node.aof.rewrites().listing.is_some() || !node.persistence.begin(Job::Rewrite, unix_now().0 / 1000) {
+        return Asked::Busy;
+    }
+    node.aof.rewrites().begun += 1;
+    let Some(cut) = save::cut(node.store(), held, node.used_memory_bytes()) else {
+        return failed(node);
+    };
+    // Everything is held: what is in the log before this place is in the cut.
+    let place = node.aof.is_on().then(|| node.log.cut(true));
+    node.log.unpark_reader();
+    let began = Instant::now();
+    let spawned =
+        std::thread::Builder::new().name("aof-rewrite".into()).spawn(move || run(node, cut, place, began));
+    match spawned {
+        Ok(_) => {
+            let pid = std::process::id();
+            log::notice(format!("Background append only file rewriting started by pid {pid}"));
+            Asked::Started
+        }
+        Err(error) => {
+            log::warning(format!("Can't rewrite append only file in background: {}", os_text(&error)));
+            failed(node)
+        }
+    }
+}
+
+/// Ends a rewrite that is under way, and has the cron begin it again. The caller holds nothing.
+pub fn postpone(node: &Node) {
+    if stop(node) {
+        node.aof.rewrites().is_scheduled = true;
+    }
+}
+
+/// Ends a rewrite that is under way, and waits for its thread. Whether there was one. The caller holds nothing.
+pub fn stop(node: &Node) -> bool {
+    let walks = || node.persistence.saving().running.is_some_and(|running| running.job == Job::Rewrite);
+    let mut was_running = false;
+    while walks() {
+        was_running = true;
+        node.persistence.is_cancelled.store(true, Relaxed);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    was_running
+}
+
+fn failed(node: &'static Node) -> Asked {
+    end(node, &Err(SaveError::Failed), Instant::now());
+    Asked::Failed
+}
+
+/// The thread of a rewrite.
+fn run(node: &'static Node, cut: Cut, place: Option<LogOffset>, began: Instant) {
+    let written = match place {
+        Some(place) => write_and_announce(node, cut, place, began),
+        None => write_alone(node, cut).inspect(|()| {
+            log::notice("Background AOF rewrite finished successfully");
+        }),
+    };
+    match &written {
+        Ok(()) => {}
+        Err(SaveError::Cancelled) => log::warning("Background AOF rewrite was cancelled"),
+        Err(SaveError::Failed) => log::warning("Background AOF rewrite terminated with error"),
+    }
+    // What was announced ends when it is listed.
+    if written.is_err() || place.is_none() {
+        end(node, &written, began);
+    } else {
+        node.persistence.saving().running = None;
+    }
+}
+
+fn end(node: &Node, result: &Result<(), SaveError>, began: Instant) {
+    let mut rewrites = node.aof.rewrites();
+    rewrites.listing = None;
+    rewrites.last_took_seconds = began.elapsed().as_secs() as i64;
+    match result {
+        Ok(()) => (rewrites.last_failed, rewrites.failures_in_row) = (false, 0),
+        Err(SaveError::Failed) => {
+            rewrites.last_failed = true;
+            rewrites.failures_in_row += 1;
+        }
+        // Like a child that was killed on purpose in Valkey.
+        Err(SaveError::Cancelled) => {}
+    }
+    drop(rewrites);
+    let mut saving = node.persistence.saving();
+    if saving.running.is_some_and(|running| running.job == Job::Rewrite) {
+        saving.running = None;
+    }
+}
+
+/// Writes a base under the next number. Returns it with its size.
+fn write_base(
+    node: &'static Node,
+    files: &AofFiles,
+    cut: Cut,
+    number: u64,
+) -> Result<(AofFile, u64), SaveError> {
+    const PREAMBLE: Id = id("aof-use-rdb-preamble");
+    const SYNCS: Id = id("aof-rewrite-incremental-fsync");
+    let is_rdb = node.config.flag(PREAMBLE);
+    let base = files.base_file(number, is_rdb);
+    let target = Target {
+        temporary: files.temporary_base(),
+        path: files.path(&base.name),
+        folder: files.folder().to_path_buf(),
+        format: if is_rdb { Format::AofBase } else { Format::Commands },
+        syncs: node.config.flag(SYNCS),
+    };
+    let bytes = save::write_to(node.store(), cut, &target)?;
+    log::notice("Background AOF rewrite terminated with success");
+    let (temporary, name) = (target.temporary.display().to_string(), String::from_utf8_lossy(&base.name));
+    log::notice(format!("Successfully renamed the temporary AOF base file {temporary} into {name}"));
+    Ok((base, bytes))
+}
+
+/// While the append-only file is on: its writer lists the base.
+fn write_and_announce(
+    node: &'static Node,
+    cut: Cut,
+    place: LogOffset,
+    began: Instant,
+) -> Result<(), SaveError> {
+    let files = settings::files(node);
+    let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
+    let (file, bytes) = write_base(node, &files, cut, number)?;
+    node.aof.rewrites().listing = Some(began);
+    let finish = Box::new(move || finish(node, bytes, began));
+    node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
+    // Switched off meanwhile: nothing reads the request any more.
+    if node.persistence.is_cancelled.load(Relaxed) && !node.aof.is_on() {
+        return Err(SaveError::Cancelled);
+    }
+    Ok(())
+}
+
+/// The base is listed. On the writer's thread.
+fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
+    if node.aof.awaits_base.swap(false, Relaxed) {
+        settings::gate_replies(node);
+    }
+    end(node, &Ok(()), began);
+    let mut rewrites = node.aof.rewrites();
+    rewrites.base_bytes = base_bytes;
+    rewrites.size_then_bytes = base_bytes + node.aof.log_bytes.load(Relaxed);
+    drop(rewrites);
+    log::notice("Background AOF rewrite finished successfully");
+}
+
+/// While the append-only file is off: the next start that has it on finds the base.
+fn write_alone(node: &'static Node, cut: Cut) -> Result<(), SaveError> {
+    let mut files = settings::files(node);
+    let _lock = files.lock().map_err(|()| SaveError::Failed)?;
+    let manifest = files.manifest().map_err(|()| SaveError::Failed)?;
+    let number = files.base_number() + 1;
+    let (base, _) = write_base(node, &files, cut, number)?;
+    files.announce_base(base);
+    let list = List { base: Some(number), segments: Vec::new() };
+    files.save(&list).map_err(|error| {
+        log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
+        SaveError::Failed
+    })?;
+    for file in manifest.into_iter().flat_map(|manifest| manifest.incr) {
+        files.remove_named(&file.name);
+    }
+    Ok(())
+}
+
+/// The first base, while nothing else runs yet. Returns its number.
+pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, SaveError> {
+    node.persistence.begin(Job::Rewrite, unix_now().0 / 1000);
+    let mut held = Held::new(&node.keyspace);
+    let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
+    held.release();
+    let number = files.base_number() + 1;
+    let written = cut.ok_or(SaveError::Failed).and_then(|cut| write_base(node, files, cut, number));
+    node.persistence.saving().running = None;
+    let (base, bytes) = written?;
+    files.announce_base(base);
+    node.aof.rewrites().base_bytes = bytes;
+    Ok(number)
+}
+
+// ---- the cron ----
+
+/// Begins what was scheduled, or what the growth of the files asks for.
+pub fn tick(node: &'static Node) {
+    const PERCENT: Id = id("auto-aof-rewrite-percentage");
+    const LEAST: Id = id("auto-aof-rewrite-min-size");
+    if node.persistence.saving().running.is_some() || node.aof.rewrites().listing.is_some() {
+        return;
+    }
+    let awaits = node.aof.is_on() && node.aof.awaits_base.load(Relaxed);
+    let mut is_due = node.aof.rewrites().is_scheduled || awaits;
+    if !is_due && node.aof.is_on() {
+        let (percent, least) = (node.config.number(PERCENT) as u64, node.config.number(LEAST) as u64);
+        let (now_bytes, then_bytes) = (node.aof.current_bytes(), node.aof.rewrites().size_then_bytes.max(1));
+        let growth = (now_bytes.saturating_mul(100) / then_bytes).saturating_sub(100);
+        if percent > 0 && now_bytes > least && growth >= percent && !node.aof.rewrites().rests(Instant::now())
+        {
+            log::notice(format!("Starting automatic rewriting of AOF on {growth}% growth"));
+            begin(node, &mut Held::new(&node.keyspace));
+        }
+        return;
+    }
+    is_due = is_due && !node.aof.rewrites().rests(Instant::now());
+    if is_due {
+        node.aof.rewrites().is_scheduled = false;
+        begin(node, &mut Held::new(&node.keyspace));
+    }
+}

@@ -1,0 +1,61 @@
+//! What the parameters say of the append-only file.
+
+use isotherm_keyspace::{Held, Want};
+use isotherm_log::writer::FsyncPolicy;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::files::AofFiles;
+use crate::config::{Id, id};
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+
+const ALWAYS: i64 = 1;
+const NEVER: i64 = 2;
+
+pub fn policy(node: &Node) -> FsyncPolicy {
+    const FSYNC: Id = id("appendfsync");
+    match node.config.number(FSYNC) {
+        ALWAYS => FsyncPolicy::Always,
+        NEVER => FsyncPolicy::No,
+        _ => FsyncPolicy::EverySecond,
+    }
+}
+
+/// `aof-integrity-check`: commits have lines, and are checked.
+pub fn has_lines(node: &Node) -> bool {
+    const HAS_LINES: Id = id("aof-integrity-check");
+    node.config.flag(HAS_LINES)
+}
+
+/// How the writer frames commands: with lines that are checked, and with timestamps.
+pub fn frame(node: &Node) {
+    const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
+    node.aof.set_has_lines(has_lines(node));
+    node.aof.set_has_timestamps(node.config.flag(HAS_TIMESTAMPS));
+}
+
+pub fn files(node: &Node) -> AofFiles {
+    const FOLDER: Id = id("appenddirname");
+    const NAME: Id = id("appendfilename");
+    let folder = node.config.folder().join(String::from_utf8_lossy(&node.config.text(FOLDER)).as_ref());
+    AofFiles::new(Arc::clone(&node.persistence.disk), folder, &node.config.text(NAME))
+}
+
+/// Replies wait until what they show is durable, or do so no more. The caller holds nothing.
+pub fn gate_replies(node: &Node) {
+    let is_gated = policy(node) == FsyncPolicy::Always && !node.aof.awaits_base.load(Relaxed);
+    if is_gated == node.mail.tasks().has(Tasks::GATED) {
+        return;
+    }
+    if !is_gated {
+        node.mail.set_tasks(Tasks::GATED, Tasks::NONE);
+        return;
+    }
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    // What was changed without a gate is in the log before its end.
+    let end = node.log.end();
+    held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
+    node.mail.set_tasks(Tasks::GATED, Tasks::GATED);
+}

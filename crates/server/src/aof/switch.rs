@@ -1,0 +1,155 @@
+//! Switching the append-only file on and off while commands run, and from when on replies wait for it.
+//!
+//! ```text
+//!   CONFIG SET appendonly yes   the log gets its writer, a first base is begun; until that is listed a start reads what it would have
+//!   CONFIG SET appendonly no    no more is logged; the writer makes durable what was, and ends
+//! ```
+//! What commands have to see changes while everything is held.
+
+use isotherm_keyspace::{Held, Want};
+use isotherm_log::LogOffset;
+use isotherm_log::writer::List;
+use isotherm_persist::aof::manifest::Manifest;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::driver::{self, First};
+use super::files::segments;
+use super::request::Request;
+use super::{rewrite, settings};
+use crate::config::id;
+use crate::mail::message::WorkerMessage;
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::persistence::background::Asked;
+use crate::process::log;
+
+/// The reply to CONFIG SET.
+const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
+
+/// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
+pub fn apply(node: &'static Node) -> Result<(), &'static str> {
+    match (node.config.flag(id("appendonly")), node.aof.is_on()) {
+        (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
+        (false, true) => {
+            switch_off(node);
+            Ok(())
+        }
+        (false, false) => Ok(()),
+        (true, true) => {
+            settings::frame(node);
+            node.aof.inbox.post(&node.log, Request::Policy(settings::policy(node)));
+            settings::gate_replies(node);
+            Ok(())
+        }
+    }
+}
+
+fn switch_on(node: &'static Node) -> Result<(), ()> {
+    if rewrite::is_running(node) {
+        log::notice(
+            "AOF was enabled but there is already an AOF rewriting in background. Stopping it and starting a rewrite now.",
+        );
+        rewrite::stop(node);
+    }
+    if node.aof.is_writer_ending() {
+        log::warning("The disk has not answered since the append-only file was switched off.");
+        return Err(());
+    }
+    let mut files = settings::files(node);
+    let lock = files.lock()?;
+    let before = files.manifest()?.map(|manifest| unread(&manifest)).unwrap_or_default();
+    files.remove_leftovers();
+    node.aof.base_number.store(files.base_number(), Relaxed);
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    let start = node.log.cut(false);
+    node.aof.set_durable(start, |_| {});
+    settings::frame(node);
+    let first = First::AwaitingBase { before, start };
+    let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node));
+    let writer = writer.map_err(|error| log::warning(format!("Can't start the AOF writer: {error}")))?;
+    node.aof.keep_folder(Some(lock));
+    node.aof.awaits_base.store(true, Relaxed);
+    node.aof.set_on(writer);
+    node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
+    let asked = rewrite::begin(node, &mut held);
+    held.release();
+    match asked {
+        Asked::Started => Ok(()),
+        Asked::Busy => {
+            node.aof.rewrites().is_scheduled = true;
+            log::notice(
+                "AOF was enabled but there is already another background operation. An AOF background was scheduled to start \
+                 when possible.",
+            );
+            Ok(())
+        }
+        Asked::Failed => {
+            log::warning(
+                "AOF was enabled, but its first base can't be written. Check the above logs for the reason.",
+            );
+            switch_off(node);
+            Err(())
+        }
+    }
+}
+
+/// The list of a manifest whose files are not read.
+fn unread(manifest: &Manifest) -> List {
+    let none = vec![LogOffset::default(); manifest.incr.len()];
+    let lengths = vec![0; manifest.incr.len()];
+    let base = manifest.base.as_ref().map(|base| base.seq as u64);
+    List { base, segments: segments(manifest, &none, &lengths) }
+}
+
+fn switch_off(node: &'static Node) {
+    rewrite::stop(node);
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    node.mail.set_tasks(Tasks::LOGGED.or(Tasks::GATED), Tasks::NONE);
+    held.release();
+    node.aof.awaits_base.store(false, Relaxed);
+    end_writer(node);
+    node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
+    node.aof.refuse_writes(None);
+    node.mail.set_log_full(false);
+    // No reply waits for a file that is not written any more.
+    let mail = &node.mail;
+    let wake = |worker| mail.post(usize::from(worker), WorkerMessage::Durable);
+    node.aof.set_durable(LogOffset(u64::MAX), wake);
+    let mut rewrites = node.aof.rewrites();
+    (rewrites.listing, rewrites.is_scheduled) = (None, false);
+    drop(rewrites);
+    node.aof.keep_folder(None);
+}
+
+/// The writer makes durable what was logged, and ends. Commands log no more.
+fn end_writer(node: &'static Node) {
+    /// A disk that does not answer does not keep others waiting.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let Some(writer) = node.aof.take_writer() else { return };
+    log::notice("Calling fsync() on the AOF file.");
+    node.aof.inbox.post(&node.log, Request::Stop);
+    let begun = Instant::now();
+    while !writer.is_finished() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if !writer.is_finished() {
+        log::warning("The append-only file could not be synced: what was written last may be lost.");
+        node.aof.inbox.post(&node.log, Request::Abandon);
+        node.aof.set_ending(writer);
+    }
+}
+
+/// The process is about to end: no further command runs, and all that was logged is made durable.
+pub fn close(node: &'static Node) {
+    if !node.aof.is_on() {
+        return;
+    }
+    rewrite::stop(node);
+    node.pause.begin(&node.mail, i64::MAX, false);
+    // What had its locks before has ended.
+    Held::new(&node.keyspace).acquire(Want::All);
+    end_writer(node);
+}
