@@ -242,15 +242,15 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     } else if file_given {
         log::notice("Configuration loaded");
     }
-    log::warning(match (config.flag(id("appendonly")), config.save_points().is_empty()) {
-        (true, _) => "WARNING: the append-only file is not rewritten yet: it grows with every change.",
-        (false, true) => {
-            "WARNING: there are no save points: data is lost when this process ends, unless SAVE or BGSAVE is called."
-        }
-        (false, false) => {
-            "WARNING: 'appendonly' is off: what was written since the last RDB file is lost if this process is killed."
-        }
-    });
+    match (config.flag(id("appendonly")), config.save_points().is_empty()) {
+        (true, _) => {}
+        (false, true) => log::warning(
+            "WARNING: there are no save points: data is lost when this process ends, unless SAVE or BGSAVE is called.",
+        ),
+        (false, false) => log::warning(
+            "WARNING: 'appendonly' is off: what was written since the last RDB file is lost if this process is killed.",
+        ),
+    }
     logo::show(config);
     log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
 }

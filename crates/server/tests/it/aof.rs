@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A folder for the data of servers that are started one after the other.
-struct Data(PathBuf);
+pub struct Data(pub PathBuf);
 
 impl Data {
-    fn new() -> Data {
+    pub fn new() -> Data {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("isotherm-aof-{}-{number}", std::process::id()));
@@ -16,21 +16,21 @@ impl Data {
         Data(folder)
     }
 
-    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+    pub fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut all =
             vec!["--dir", self.0.to_str().unwrap(), "--appendonly", "yes", "--enable-debug-command", "yes"];
         all.extend_from_slice(more);
         all
     }
 
-    fn start(&self, workers: usize, more: &[&str]) -> Server {
+    pub fn start(&self, workers: usize, more: &[&str]) -> Server {
         let server = Server::with_workers(workers, &self.arguments(more));
         wait_until("the data is loaded", || !server.client().ask("GET x").starts_with("-LOADING"));
         server
     }
 
     /// Starts a server that is expected to end by itself. Returns its log.
-    fn fails_to_start(&self) -> String {
+    pub fn fails_to_start(&self) -> String {
         let port = free_port();
         let text = port.to_string();
         let mut all = vec!["--port", &text, "--bind", "127.0.0.1"];
@@ -40,17 +40,17 @@ impl Data {
         server.log()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.0.join("appendonlydir").join(name)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) {
+    pub fn write(&self, name: &str, bytes: &[u8]) {
         std::fs::create_dir_all(self.0.join("appendonlydir")).unwrap();
         std::fs::write(self.file(name), bytes).unwrap();
     }
 
     /// A manifest that lists these log files, and the files.
-    fn write_log(&self, files: &[&[u8]]) {
+    pub fn write_log(&self, files: &[&[u8]]) {
         let line = |at: usize| format!("file appendonly.aof.{at}.incr.aof seq {at} type i\n");
         let manifest: String = (1..=files.len()).map(line).collect();
         self.write("appendonly.aof.manifest", manifest.as_bytes());
@@ -66,12 +66,12 @@ impl Drop for Data {
     }
 }
 
-fn wire(requests: &[&str]) -> Vec<u8> {
+pub fn wire(requests: &[&str]) -> Vec<u8> {
     let words = |request: &&str| crate::common::encode(&request.split(' ').collect::<Vec<_>>());
     requests.iter().flat_map(words).collect()
 }
 
-fn kill(server: &mut Server) {
+pub fn kill(server: &mut Server) {
     server.signal("KILL");
     server.wait();
 }

@@ -4,6 +4,7 @@ mod accounting;
 mod admin;
 mod allocator;
 mod aof;
+mod aof_rewrite;
 mod attribution;
 mod bad_input;
 mod bad_start;
