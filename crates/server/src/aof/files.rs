@@ -194,12 +194,13 @@ impl AofFiles {
         self.base.as_ref().map_or(0, |base| base.seq as u64)
     }
 
-    /// Removes what a rewrite that was killed has left.
+    /// Removes what a rewrite, or a change of the list, has left that was killed.
     pub fn remove_leftovers(&self) {
         let names = self.disk.list(&self.folder).unwrap_or_default();
         for name in names.iter().filter(|name| name.starts_with(TEMPORARY_BASE)) {
             let _ = self.disk.remove(&self.folder.join(name));
         }
+        let _ = self.disk.remove(&self.path(&self.names.temp_manifest()));
     }
 
     /// Where a base is written before it gets its name.
