@@ -7,6 +7,7 @@ use isotherm_check::aof::{Options, Repair, check};
 use isotherm_check::progress::Progress;
 use isotherm_check::{Report, rdb as check_rdb};
 use isotherm_persist::aof::commit::header;
+use isotherm_stdx::Prng;
 use isotherm_stdx::crc64::crc64;
 
 const SMALL: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -15,7 +16,7 @@ fn checked(folder: &Folder, name: &str, repair: Repair) -> (bool, String) {
     let options = Options { path: folder.path().join(name).into_os_string(), repair };
     let mut out = Vec::new();
     let ended = check(&mut Report(&mut out), &options, &mut b"yes\n".as_slice());
-    (ended.is_ok(), String::from_utf8(out).expect("the report is text"))
+    (ended.is_ok(), String::from_utf8_lossy(&out).into_owned())
 }
 
 /// Two commits, the second of which says that the first was durable, or not.
@@ -120,4 +121,30 @@ fn an_element_that_is_there_twice() {
                     [additional info] Reading key 'key'\n[additional info] Reading type 2 (set-hashtable)\n\
                     [info] 1 keys read\n";
     assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn what_was_mended_is_sound() {
+    let (whole, _) = two_commits(false);
+    let mut prng = Prng::new(7);
+    for _ in 0..400 {
+        let mut bytes = whole.clone();
+        for _ in 0..=prng.below(3) {
+            let at = prng.below(bytes.len() as u64) as usize;
+            match prng.below(4) {
+                0 => bytes[at] = b"*$#\r\n019\0"[prng.below(9) as usize],
+                1 => bytes[at] = prng.below(256) as u8,
+                2 => drop(bytes.drain(at..(at + 20).min(bytes.len()))),
+                _ => bytes.splice(at..at, b"99999999999999999999".iter().copied()).for_each(drop),
+            }
+        }
+        let folder = Folder::new();
+        folder.write("a.aof", &bytes);
+        let (is_sound, _) = checked(&folder, "a.aof", Repair::None);
+        let (is_mended, text) = checked(&folder, "a.aof", Repair::Fix);
+        assert!(is_mended, "{text}{}", bytes.escape_ascii());
+        let left = folder.read("a.aof");
+        assert!(bytes.starts_with(&left) && (left.len() == bytes.len()) == is_sound, "{text}");
+        assert!(checked(&folder, "a.aof", Repair::None).0, "{text}{}", bytes.escape_ascii());
+    }
 }
