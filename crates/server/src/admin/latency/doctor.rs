@@ -1,7 +1,9 @@
 //! LATENCY DOCTOR: what was too slow, in words, with advice.
 
+use isotherm_log::writer::FsyncPolicy;
 use std::fmt::Write;
 
+use crate::aof;
 use crate::node::Node;
 use crate::observe::command_log::Kind;
 
@@ -12,6 +14,10 @@ enum Advice {
     TuneSlowLog,
     ReadSlowLog,
     Scheduler,
+    LocalDisk,
+    SolidStateDisk,
+    DiskContention,
+    RelaxedSync,
     Hz,
     LargeObjects,
     MassEviction,
@@ -79,6 +85,11 @@ fn advice_on(event: &str, node: &Node) -> Vec<Advice> {
             advice
         }
         "fast-command" => vec![Advice::Scheduler],
+        "aof-write-pending-fsync" => vec![Advice::LocalDisk, Advice::DiskContention, Advice::SolidStateDisk],
+        "aof-write-active-child" => vec![Advice::SolidStateDisk],
+        "aof-write-alone" | "aof-rename" => vec![Advice::LocalDisk, Advice::SolidStateDisk],
+        "aof-fsync-always" if aof::open::policy(node) == FsyncPolicy::Always => vec![Advice::RelaxedSync],
+        "rdb-unlink-temp-file" => vec![Advice::DiskContention, Advice::LocalDisk],
         "expire-cycle" if node.config.hz() < 100 => vec![Advice::Hz, Advice::LargeObjects],
         "expire-cycle" => vec![Advice::LargeObjects],
         "eviction-cycle" => vec![Advice::MassEviction],
@@ -107,6 +118,18 @@ fn text(advice: Advice, threshold_us: u64) -> String {
                               \x20 2) Use a computer / VM just for Isotherm if you are running other software in the \
                               same system.\n\
                               \x20 3) Check if you have a \"noisy neighbour\" problem.\n"
+            .into(),
+        Advice::LocalDisk => "- It is strongly advised to use local disks for persistence, especially if you are using AOF. Remote \
+                              disks provided by platform-as-a-service providers are known to be slow.\n"
+            .into(),
+        Advice::SolidStateDisk => "- SSD disks are able to reduce fsync latency, and total time needed for snapshotting and AOF \
+                                   log rewriting.\n"
+            .into(),
+        Advice::DiskContention => "- Try to lower the disk contention. This is often caused by other disk intensive processes \
+                                   running in the same computer (including other Isotherm instances).\n"
+            .into(),
+        Advice::RelaxedSync => "- Your fsync policy is set to 'always': each reply waits for the disk. If possible try to relax the \
+                                fsync policy to 'everysec'.\n"
             .into(),
         Advice::Hz => "- In order to make the expiring of keys more incremental, try to set the 'hz' configuration \
                        parameter to 100 using 'CONFIG SET hz 100'.\n"
