@@ -283,6 +283,7 @@ fn saving_and_rewriting_do_not_stand_in_each_others_way() {
             && client.info("persistence", "rdb_bgsave_in_progress") == 0
             && client.info("persistence", "aof_rewrites") == 1
     });
+    wait_for_rewrite(&mut client);
     client.check("CONFIG SET rdb-key-save-delay 3000", "+OK\r\n");
     client.check("BGSAVE", "+Background saving started\r\n");
     client.check("BGREWRITEAOF", "+Background append only file rewriting scheduled\r\n");
