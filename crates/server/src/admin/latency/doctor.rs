@@ -88,7 +88,7 @@ fn advice_on(event: &str, node: &Node) -> Vec<Advice> {
         "aof-write-pending-fsync" => vec![Advice::LocalDisk, Advice::DiskContention, Advice::SolidStateDisk],
         "aof-write-active-child" => vec![Advice::SolidStateDisk],
         "aof-write-alone" | "aof-rename" => vec![Advice::LocalDisk, Advice::SolidStateDisk],
-        "aof-fsync-always" if aof::open::policy(node) == FsyncPolicy::Always => vec![Advice::RelaxedSync],
+        "aof-fsync-always" if aof::settings::policy(node) == FsyncPolicy::Always => vec![Advice::RelaxedSync],
         "rdb-unlink-temp-file" => vec![Advice::DiskContention, Advice::LocalDisk],
         "expire-cycle" if node.config.hz() < 100 => vec![Advice::Hz, Advice::LargeObjects],
         "expire-cycle" => vec![Advice::LargeObjects],
