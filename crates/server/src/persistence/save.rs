@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Store;
+use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -208,7 +209,7 @@ impl Output {
         let config = self.store.config;
         let progress = &self.store.state.progress;
         let mut items = match self.format {
-            Format::Commands => Items::Commands(CommandWriter::default()),
+            Format::Commands => Items::Commands(self.commands()),
             Format::Rdb | Format::AofBase => Items::Rdb(Box::new(self.rdb(sizes, used_memory_bytes))),
         };
         loop {
@@ -242,6 +243,17 @@ impl Output {
                 Ok(self.at)
             }
         }
+    }
+
+    /// A file of commands that is begun; with `aof-timestamp-enabled` it says when.
+    fn commands(&self) -> CommandWriter {
+        const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
+        let mut writer = CommandWriter::default();
+        if self.store.config.flag(HAS_TIMESTAMPS) {
+            let line = format!("#TS:{}\r\n", unix_now().0 / 1000);
+            writer.sink_mut().extend_from_slice(line.as_bytes());
+        }
+        writer
     }
 
     /// An RDB file that is begun.

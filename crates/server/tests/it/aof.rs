@@ -661,3 +661,24 @@ fn seconds_stand_in_the_file() {
     client.check("GET a", "$1\r\n1\r\n");
     client.check(&format!("EXISTS b long{writes}"), ":0\r\n");
 }
+
+#[test]
+fn a_base_of_commands_begins_with_its_second() {
+    let data = Data::new();
+    let more = ["--aof-timestamp-enabled", "yes", "--aof-use-rdb-preamble", "no"];
+    let mut server = data.start(1, &more);
+    let mut client = server.client();
+    client.check("SET a 1", "+OK\r\n");
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    server.wait_for_log("Background AOF rewrite finished successfully");
+    let names = std::fs::read_dir(data.file("")).unwrap().map(|entry| entry.unwrap().path());
+    let bases: Vec<_> = names.filter(|name| name.to_str().unwrap().ends_with(".base.aof")).collect();
+    assert_eq!(bases.len(), 1, "{bases:?}");
+    let base = std::fs::read(&bases[0]).unwrap();
+    assert!(base.starts_with(b"#TS:"), "{}", base.escape_ascii());
+    client.check("DEBUG LOADAOF", "+OK\r\n");
+    client.check("GET a", "$1\r\n1\r\n");
+    kill(&mut server);
+    let server = data.start(1, &[]);
+    server.client().check("GET a", "$1\r\n1\r\n");
+}
