@@ -214,7 +214,9 @@ pub const PERSISTENCE: &[Field] = &[
     ("loading", |s| u8::from(report::is_loading(s.node.store())).to_string()),
     ("async_loading", none),
     ("current_cow_peak", none),
-    ("current_cow_size", none),
+    // COMPAT(observability): `current_cow_size` is what is kept for a snapshot of what was written since its cut; `current_cow_peak`
+    // and `current_cow_size_age` are 0. Why: there is no fork, and the size is counted at any time.
+    ("current_cow_size", |s| s.node.keyspace.kept_bytes().to_string()),
     ("current_cow_size_age", none),
     ("current_fork_perc", |s| format!("{:.2}", saving(s).percent())),
     ("current_save_keys_processed", |s| saving(s).keys.to_string()),
