@@ -6,6 +6,7 @@ use crate::layout::kind::Db;
 use crate::layout::large::LargeAccount;
 use crate::layout::last_used::AccessSettings;
 use crate::tables::counters::Counters;
+use crate::values::kept::KeptAccount;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +54,7 @@ pub(crate) struct Shared {
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
     /// What is kept for a snapshot.
-    pub kept_bytes: Arc<AtomicU64>,
+    pub kept: Arc<KeptAccount>,
     pub waited: WaitedKeys,
     /// How often databases were swapped. Changes while everything is held.
     pub swaps: AtomicU64,
@@ -75,7 +76,7 @@ impl Shared {
             stamps: (0..config.partitions).map(|_| AtomicU64::new(0)).collect(),
             access: AccessSettings::new(),
             snapshot_active: AtomicBool::new(false),
-            kept_bytes: Arc::default(),
+            kept: Arc::new(KeptAccount::new()),
             waited: WaitedKeys::default(),
             swaps: AtomicU64::new(0),
             watch: OnceLock::new(),

@@ -97,7 +97,18 @@ impl Keyspace {
     /// What is kept for a snapshot because of what was written since its cut, what is left of one that ended early
     /// included. It takes no lock.
     pub fn kept_bytes(&self) -> u64 {
-        self.shared().kept_bytes.load(Ordering::Relaxed)
+        self.shared().kept.bytes()
+    }
+
+    /// How much may be kept for the snapshot under way before `is_kept_full`.
+    pub fn limit_kept(&self, bytes_max: u64) {
+        self.shared().kept.set_limit(bytes_max);
+    }
+
+    /// Whether so much is kept for the snapshot under way that changes should wait until some of it has been emitted.
+    #[inline]
+    pub fn is_kept_full(&self) -> bool {
+        self.shared().kept.is_full()
     }
 
     /// Bytes that the snapshot under way keeps because of what was written since its cut.
@@ -223,6 +234,7 @@ impl Drop for Snapshot<'_> {
             held.release();
             drop(saved);
         }
+        self.keyspace.limit_kept(u64::MAX);
         self.keyspace.shared().snapshot_active.store(false, Ordering::Release);
     }
 }

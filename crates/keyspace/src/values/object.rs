@@ -16,6 +16,7 @@ use crate::layout::kind::{Encoding, Form, Full};
 use crate::layout::pile::Pile;
 use crate::layout::record::Units;
 use crate::values::fields::Fields;
+use crate::values::kept::KeptAccount;
 use crate::values::list::List;
 use crate::values::parts::Outline;
 use crate::values::receiver::Receiver;
@@ -23,9 +24,9 @@ use crate::values::store::Store;
 use crate::values::stream::Stream;
 use crate::values::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
 pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
@@ -232,11 +233,11 @@ pub(crate) struct Objects {
     with_garbage: BTreeSet<u32>,
     footprint: Footprint,
     /// What all partitions keep for a snapshot.
-    kept_total: Arc<AtomicU64>,
+    kept_total: Arc<KeptAccount>,
 }
 
 impl Objects {
-    pub fn new(kept_total: &Arc<AtomicU64>) -> Objects {
+    pub fn new(kept_total: &Arc<KeptAccount>) -> Objects {
         Objects {
             chunks: Vec::new(),
             free: Pile::default(),
@@ -283,9 +284,10 @@ impl Objects {
 
     fn exchange(&mut self, old: Footprint, new: Footprint) {
         self.footprint.exchange(old, new);
-        if old.kept_bytes != new.kept_bytes {
-            // Modulo 2^64.
-            self.kept_total.fetch_add(new.kept_bytes.wrapping_sub(old.kept_bytes), Relaxed);
+        match new.kept_bytes.cmp(&old.kept_bytes) {
+            Ordering::Equal => {}
+            Ordering::Greater => self.kept_total.add(new.kept_bytes - old.kept_bytes),
+            Ordering::Less => self.kept_total.subtract(old.kept_bytes - new.kept_bytes),
         }
     }
 

@@ -4,11 +4,11 @@ use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
 use crate::layout::pile::Pile;
+use crate::values::kept::KeptAccount;
 use isotherm_stdx::{Slot, UnixMs};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a partition knows of the snapshot under way.
 pub(crate) struct SnapshotState {
@@ -29,7 +29,7 @@ pub(crate) struct SnapshotState {
     pub keeping: Pile<u32>,
     /// What `saved` and `fields` take; the same of all partitions, with what objects keep.
     kept_bytes: u64,
-    kept_total: Arc<AtomicU64>,
+    kept_total: Arc<KeptAccount>,
 }
 
 /// What was saved for a snapshot that ended: dropped without the lock.
@@ -99,7 +99,7 @@ pub(crate) enum SavedValue {
 }
 
 impl SnapshotState {
-    pub fn new(kept_total: &Arc<AtomicU64>) -> SnapshotState {
+    pub fn new(kept_total: &Arc<KeptAccount>) -> SnapshotState {
         SnapshotState {
             epoch: 0,
             complete: 0,
@@ -123,13 +123,13 @@ impl SnapshotState {
     /// So many bytes more are kept.
     pub fn note_kept(&mut self, bytes: usize) {
         self.kept_bytes += bytes as u64;
-        self.kept_total.fetch_add(bytes as u64, Relaxed);
+        self.kept_total.add(bytes as u64);
     }
 
     /// So many bytes are no longer kept.
     pub fn note_given(&mut self, bytes: usize) {
         self.kept_bytes -= bytes as u64;
-        self.kept_total.fetch_sub(bytes as u64, Relaxed);
+        self.kept_total.subtract(bytes as u64);
     }
 
     pub fn pop_saved(&mut self) -> Option<Saved> {

@@ -300,6 +300,7 @@ pub const PARAMS: &[Param] = &[
     choice("shutdown-on-sigterm", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).works(ON_SIGNAL),
     signed("shutdown-timeout", 10, 0, INT_MAX).no_effect(NO_SHUTDOWN),
     signed("slot-migration-max-failover-repl-bytes", 0, -1, i64::MAX).memory_or_negative().no_effect(NO_CLUSTER),
+    signed("snapshot-memory-limit", -5, -100, i64::MAX).memory_or_percent().works("So much of what is written while a snapshot is taken may be kept as it was: then commands that write wait until the save has come on. A percentage is of the used memory, and at least 64mb. Isotherm only."),
     unsigned("socket-mark-id", 0, 0, UINT_MAX).immutable().no_effect("sockets are not marked"),
     flag("stop-writes-on-bgsave-error", true).works("With save points: refuse writes with MISCONF after a save in the background failed, until one succeeds."),
     unsigned("stream-node-max-bytes", 4096, 0, i64::MAX).memory().works("Maximum size of a stream node in bytes; 0: no limit."),

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A share of little memory would let writers wait at once.
+const SNAPSHOT_MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// A smaller limit would close the client that wants to raise it.
 const CLIENT_MEMORY_BYTES_MIN: u64 = 128 << 10;
 
@@ -463,6 +465,18 @@ impl Config {
         let text = self.text(id);
         let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    /// What may be kept for a snapshot, which begins when so much memory is used.
+    pub fn snapshot_memory_bytes(&self, used_memory_bytes: u64) -> u64 {
+        const LIMIT: Id = id("snapshot-memory-limit");
+        match self.number(LIMIT) {
+            bytes @ 0.. => bytes as u64,
+            percent => {
+                let share = u128::from(used_memory_bytes) * u128::from(percent.unsigned_abs()) / 100;
+                (share as u64).max(SNAPSHOT_MEMORY_BYTES_MIN)
+            }
+        }
     }
 
     /// What of the log of changes may wait to be written.

@@ -7,6 +7,7 @@
 //! is written here too (see `change_log`).
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::config::{Id, id};
 use crate::effects::change_log::LogWriter;
@@ -71,9 +72,28 @@ impl Pump {
     #[inline]
     pub fn broadcast(&mut self) {
         self.log.settle(&self.node.mail);
+        if self.node.keyspace.is_kept_full() {
+            self.hold_writers();
+        }
         if !self.changes.is_empty() {
             let node = self.node;
             node.trackers.broadcast(&node.mail, self.worker, std::mem::take(&mut self.changes));
+        }
+    }
+
+    // COMPAT(persistence): While what is kept for a snapshot exceeds `snapshot-memory-limit` (5 % of the used memory, 64 MB at
+    // least), commands that write wait until the save has come on; a save that makes no step for two seconds is waited for no
+    // longer. INFO counts that as `snapshot_writer_waits`. Why: a fork may take as much memory again as there is.
+    /// What is kept for a snapshot is as much as it may be: from now on commands that write wait until the save has come on.
+    #[cold]
+    fn hold_writers(&self) {
+        let (mail, keyspace) = (&self.node.mail, &self.node.keyspace);
+        if mail.set_snapshot_full(true) {
+            self.node.persistence.progress.writer_waits.fetch_add(1, Relaxed);
+        }
+        // The save looks at the mark after each step; its last one may have been before.
+        if !keyspace.is_kept_full() {
+            mail.set_snapshot_full(false);
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Mail {
     drain_awaited: Box<[AtomicBool]>,
     /// The log of changes has as much to be written as it may.
     is_log_full: AtomicBool,
+    /// As much is kept for the snapshot under way as may be.
+    is_snapshot_full: AtomicBool,
     queued: Queued,
 }
 
@@ -53,6 +55,7 @@ impl Mail {
             control,
             drain_awaited,
             is_log_full: AtomicBool::new(false),
+            is_snapshot_full: AtomicBool::new(false),
             queued: Queued::default(),
         }
     }
@@ -123,7 +126,7 @@ impl Mail {
     /// It was delivered.
     pub fn subtract_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW && !self.is_log_full() {
+        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW && !self.is_full() {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
             self.post_drained();
         }
@@ -133,22 +136,41 @@ impl Mail {
         self.is_log_full.load(Ordering::SeqCst)
     }
 
+    pub fn is_snapshot_full(&self) -> bool {
+        self.is_snapshot_full.load(Ordering::SeqCst)
+    }
+
+    fn is_full(&self) -> bool {
+        self.is_log_full() || self.is_snapshot_full()
+    }
+
     /// Whether what is to be written of the log is as much as it may be: commands that write wait until it is less.
     #[cold]
     pub fn set_log_full(&self, is_full: bool) {
-        self.is_log_full.store(is_full, Ordering::SeqCst);
+        self.set_full(&self.is_log_full, is_full);
+    }
+
+    /// The same of what is kept for the snapshot under way. True if it was not so before.
+    #[cold]
+    pub fn set_snapshot_full(&self, is_full: bool) -> bool {
+        self.set_full(&self.is_snapshot_full, is_full) != is_full
+    }
+
+    fn set_full(&self, mark: &AtomicBool, is_full: bool) -> bool {
+        let before = mark.swap(is_full, Ordering::SeqCst);
         if is_full {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks::BACKPRESSURE);
         } else if !self.has_backpressure() {
             self.post_drained();
         }
+        before
     }
 
     /// Whether messages take too much. The thread that sets the task may come late: the bytes decide.
     pub fn has_backpressure(&self) -> bool {
         if self.tasks().has(Tasks::BACKPRESSURE)
             && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW
-            && !self.is_log_full()
+            && !self.is_full()
         {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
         }

@@ -8,7 +8,7 @@
 
 use isotherm_keyspace::Held;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Store;
 use super::save::{self, Cut, SaveError};
@@ -180,8 +180,25 @@ pub fn stop(store: Store<'static>) {
 
 // ---- the cron ----
 
+/// Writers wait for a save that comes on. One that has made no step for so long has a disk that hangs.
+const STALL_MS: u128 = 2000;
+
+fn watch_writers(store: Store<'static>) {
+    let mut saving = store.state.saving();
+    let steps = store.state.progress.steps.load(Relaxed);
+    if steps != saving.seen_steps || !store.mail.is_snapshot_full() {
+        (saving.seen_steps, saving.seen_at) = (steps, Instant::now());
+    } else if saving.seen_at.elapsed().as_millis() > STALL_MS {
+        log::warning("The save does not come on: snapshot-memory-limit is lifted until it ends");
+        store.keyspace.limit_kept(u64::MAX);
+    }
+    drop(saving);
+    save::let_writers_go_on(store);
+}
+
 /// Begins what was scheduled, or what a save point asks for.
 pub fn tick(store: Store<'static>, used_memory_bytes: u64) {
+    watch_writers(store);
     let mut saving = store.state.saving();
     if saving.running.is_some() {
         return;

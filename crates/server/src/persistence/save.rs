@@ -45,6 +45,7 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     // The time that the locks were waited for is in it too: some were held already.
     let from = Instant::now();
     let snapshot = held.snapshot()?;
+    store.keyspace.limit_kept(store.config.snapshot_memory_bytes(used_memory_bytes));
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut effects = NoEffects;
     let mut txn = Txn::new(held, conditions, &mut effects);
@@ -123,6 +124,18 @@ pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> 
 }
 
 fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_>) -> Result<u64, SaveError> {
+    let written = write_file(store, cut, target, step);
+    let_writers_go_on(store);
+    written
+}
+
+/// The cut is over in any case when this returns.
+fn write_file(
+    store: Store<'static>,
+    cut: Cut,
+    target: &Target,
+    step: &mut Step<'_>,
+) -> Result<u64, SaveError> {
     let Target { temporary, folder, .. } = target;
     let disk = &*store.state.disk;
     let file = disk.open(temporary, Mode::Truncate).map_err(|error| {
@@ -143,6 +156,13 @@ fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_
         log::notice("DB saved on disk");
     }
     written
+}
+
+/// Commands that write may run again, if they waited for the snapshot and what it keeps has become less.
+pub fn let_writers_go_on(store: Store<'_>) {
+    if store.mail.is_snapshot_full() && !store.keyspace.is_kept_full() {
+        store.mail.set_snapshot_full(false);
+    }
 }
 
 fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
@@ -219,6 +239,8 @@ impl Output {
                 items.item(item);
             });
             progress.keys.fetch_add(keys, Relaxed);
+            progress.steps.fetch_add(1, Relaxed);
+            let_writers_go_on(self.store);
             if self.store.state.is_cancelled.load(Relaxed) {
                 return Err(SaveError::Cancelled);
             }

@@ -19,6 +19,9 @@ pub struct Persistence {
 pub struct Progress {
     pub keys: AtomicU64,
     pub keys_total: AtomicU64,
+    /// Of all saves: steps of the walk, and how often writers had to wait because too much was kept.
+    pub steps: AtomicU64,
+    pub writer_waits: AtomicU64,
 }
 
 /// The start, until the data is there.
@@ -51,6 +54,9 @@ pub struct Saving {
     /// How long everything was held for the last cut, and how many cuts there were.
     pub cut_us: u64,
     pub cuts: u64,
+    /// The steps that there were when the cron last saw more of them, and when that was.
+    pub seen_steps: u64,
+    pub seen_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +91,8 @@ impl Persistence {
                 saves: 0,
                 cut_us: 0,
                 cuts: 0,
+                seen_steps: 0,
+                seen_at: Instant::now(),
             }),
             is_cancelled: AtomicBool::new(false),
             progress: Progress::default(),

@@ -261,6 +261,35 @@ fn what_is_written_behind_the_cut_is_not_in_the_file() {
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
 }
 
+/// What writers save for a snapshot is bounded: above the limit they wait until the save has come on.
+#[test]
+fn writers_wait_for_a_save_that_keeps_much() {
+    const KEYS: usize = 20_000;
+    const BATCH: usize = 200;
+    let folder = Folder::new("limit");
+    let server = start_in(&folder.0, &["--snapshot-memory-limit", "200000", "--rdb-key-save-delay", "20"]);
+    let (mut client, mut observer) = (server.client(), server.client());
+    client.check(&format!("DEBUG POPULATE {KEYS} key 30"), OK);
+    let digest = client.ask("DEBUG DIGEST");
+    client.check("BGSAVE", "+Background saving started\r\n");
+    let mut most = 0;
+    for from in (0..KEYS).step_by(BATCH) {
+        // From one place to another, so that each write meets another page.
+        let keys = || (from..from + BATCH).map(|n| format!("key:{}", n * 7919 % KEYS));
+        keys().for_each(|key| client.send(encode(&["SET", &key, "new"])));
+        keys().for_each(|key| assert_eq!(client.read_reply(), b"+OK\r\n", "{key}"));
+        most = most.max(observer.info("persistence", "current_cow_size"));
+    }
+    assert!(observer.info("persistence", "snapshot_writer_waits") > 0);
+    // What two workers have under way when they find it full may come on top.
+    assert!((1..600_000).contains(&most), "{most} bytes were kept");
+    wait_until("the save has ended", || observer.info("persistence", "rdb_bgsave_in_progress") == 0);
+    assert_eq!(observer.info("persistence", "current_cow_size"), 0);
+    observer.check("CONFIG SET rdb-key-save-delay 0", OK);
+    observer.check("DEBUG RELOAD NOSAVE", OK);
+    assert_eq!(observer.ask("DEBUG DIGEST"), digest, "the file is the state at the cut");
+}
+
 #[test]
 fn a_killed_save_leaves_the_old_file() {
     let folder = Folder::new("killed");

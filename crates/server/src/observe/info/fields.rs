@@ -218,6 +218,9 @@ pub const PERSISTENCE: &[Field] = &[
     // and `current_cow_size_age` are 0. Why: there is no fork, and the size is counted at any time.
     ("current_cow_size", |s| s.node.keyspace.kept_bytes().to_string()),
     ("current_cow_size_age", none),
+    ("snapshot_writer_waits", |s| {
+        s.node.persistence.progress.writer_waits.load(Ordering::Relaxed).to_string()
+    }),
     ("current_fork_perc", |s| format!("{:.2}", saving(s).percent())),
     ("current_save_keys_processed", |s| saving(s).keys.to_string()),
     ("current_save_keys_total", |s| saving(s).keys_total.to_string()),

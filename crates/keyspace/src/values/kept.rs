@@ -1,0 +1,49 @@
+//! What all partitions keep for a snapshot, in bytes, and whether that is more than it may be.
+//!
+//! It becomes full above the limit, and stays so until half of it is gone. Nothing here waits: what is full is for the caller
+//! to see, who lets changes wait where nothing is held.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+pub(crate) struct KeptAccount {
+    bytes: AtomicU64,
+    bytes_max: AtomicU64,
+    is_full: AtomicBool,
+}
+
+impl KeptAccount {
+    pub fn new() -> KeptAccount {
+        let (bytes, is_full) = (AtomicU64::new(0), AtomicBool::new(false));
+        KeptAccount { bytes, bytes_max: AtomicU64::new(u64::MAX), is_full }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    pub fn add(&self, bytes: u64) {
+        if self.bytes.fetch_add(bytes, Relaxed) + bytes > self.bytes_max.load(Relaxed) {
+            self.is_full.store(true, SeqCst);
+        }
+    }
+
+    pub fn subtract(&self, bytes: u64) {
+        let left = self.bytes.fetch_sub(bytes, Relaxed) - bytes;
+        if self.is_full() && left <= self.bytes_max.load(Relaxed) / 2 {
+            self.is_full.store(false, SeqCst);
+        }
+    }
+
+    /// From now on; `u64::MAX`: without a limit.
+    pub fn set_limit(&self, bytes_max: u64) {
+        self.bytes_max.store(bytes_max, Relaxed);
+        if self.bytes() <= bytes_max {
+            self.is_full.store(false, SeqCst);
+        }
+    }
+}
