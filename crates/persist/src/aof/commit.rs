@@ -16,6 +16,16 @@
 //! **A commit within one sector needs no line**: the end of its last frame is missing if any of it is. So a file that is written
 //! command by command holds what Valkey would have written.
 //!
+//! **A prepared file** was filled and synced before it is written, so that a commit changes no length and no block that holds
+//! something durable: each commit begins a sector, ends by a comment that fills its last one, and has its line. What a crash leaves
+//! of a sector is the filling, the commit, or the beginning of the commit before the end of the filling.
+//!
+//! ```text
+//!   #isotherm prepared BYTES...  |  commit, #....\r\n  |  commit, #....\r\n  |  #isotherm unused....  |  #isotherm unused....
+//! ```
+//! Its sectors are used in their order: behind the first unused one there is nothing, up to BYTES, where a server that knows
+//! nothing of this may have appended.
+//!
 //! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a later commit says that
 //! the bad one was durable, the file was damaged afterwards: that is never cut off silently.
 
@@ -26,6 +36,11 @@ use isotherm_stdx::number::parse_i64;
 const SECTOR_BYTES: u64 = 512;
 
 const MARK: &str = "#isotherm commit";
+const PREPARED: &str = "#isotherm prepared";
+const UNUSED: &str = "#isotherm unused";
+
+/// A sector, as long as what is written at once.
+pub type Sector = [u8; SECTOR_BYTES as usize];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
@@ -49,6 +64,52 @@ pub fn header<'p>(at: u64, synced: u64, pieces: impl Iterator<Item = &'p [u8]> +
     let crc = pieces.fold(crc64(0, &line), crc64);
     line.extend_from_slice(format!("{crc:016x}\r\n").as_bytes());
     line
+}
+
+/// The first sector of a file of so many bytes that is prepared.
+pub fn prepared_head(file_bytes: u64) -> Sector {
+    comment_sector(&format!("{PREPARED} {file_bytes} "))
+}
+
+/// What each other sector of a prepared file holds until it is written.
+pub fn unused_sector() -> Sector {
+    comment_sector(&format!("{UNUSED} "))
+}
+
+fn comment_sector(text: &str) -> Sector {
+    let mut sector = [b'.'; SECTOR_BYTES as usize];
+    sector[..text.len()].copy_from_slice(text.as_bytes());
+    sector[SECTOR_BYTES as usize - 2..].copy_from_slice(b"\r\n");
+    sector
+}
+
+/// The comments behind frames of this length that make a commit of whole sectors of them and their line; mostly one.
+pub fn padding(at: u64, synced: u64, frames_bytes: u64) -> Vec<u8> {
+    const COMMENT_BYTES_MIN: u64 = 3;
+    let digits = |number: u64| u64::from(number.checked_ilog10().unwrap_or(0)) + 1;
+    let fixed = MARK.len() as u64 + 4 + digits(at) + digits(synced) + 16 + 2;
+    let mut len = 0;
+    loop {
+        let total = fixed + digits(frames_bytes + len) + frames_bytes + len;
+        if total.is_multiple_of(SECTOR_BYTES) && (len == 0 || len >= COMMENT_BYTES_MIN) {
+            break;
+        }
+        // A digit more in the line, or a comment of fewer bytes than there are, makes another round.
+        len += match SECTOR_BYTES - total % SECTOR_BYTES {
+            SECTOR_BYTES => 1,
+            missing => missing,
+        };
+    }
+    let mut comments = vec![b'.'; len as usize];
+    // Two, if one would be too long.
+    let (first, second) =
+        comments.split_at_mut(if len > 2 * SECTOR_BYTES - 8 { SECTOR_BYTES as usize } else { 0 });
+    for comment in [first, second] {
+        if let [first, .., before_last, last] = comment {
+            (*first, *before_last, *last) = (b'#', b'\r', b'\n');
+        }
+    }
+    comments
 }
 
 impl Header {
@@ -87,6 +148,27 @@ pub struct CommitCheck {
     lines: Lines,
     has_seen_line: bool,
     is_foreign: bool,
+    /// The length of a prepared file, as long as nothing else was found in it.
+    prepared_bytes: Option<u64>,
+    /// Where its unused sectors begin.
+    unused_from: Option<u64>,
+}
+
+/// What stands in a prepared file where a commit may begin.
+enum Found {
+    Unused,
+    /// A commit, or what is left of one.
+    Commit,
+    /// What another server has appended.
+    Other,
+}
+
+/// The length of a prepared file that begins with this.
+fn prepared_bytes(first: &[u8]) -> Option<u64> {
+    let text = first.strip_prefix(PREPARED.as_bytes())?.strip_prefix(b" ")?;
+    let digits = text.split(|byte| *byte == b' ').next()?;
+    let file_bytes = parse_i64(digits).and_then(|number| u64::try_from(number).ok())?;
+    (first == prepared_head(file_bytes)).then_some(file_bytes)
 }
 
 /// Which commits of a file have a line.
@@ -100,7 +182,14 @@ pub enum Lines {
 
 impl CommitCheck {
     pub fn new(lines: Lines) -> CommitCheck {
-        CommitCheck { open: None, lines, has_seen_line: false, is_foreign: false }
+        CommitCheck {
+            open: None,
+            lines,
+            has_seen_line: false,
+            is_foreign: false,
+            prepared_bytes: None,
+            unused_from: None,
+        }
     }
 
     /// The next item of the file: where it begins, and all its bytes.
@@ -108,12 +197,46 @@ impl CommitCheck {
         if self.open.is_some() {
             return self.feed(bytes);
         }
+        if let Some(file_bytes) = self.prepared_bytes {
+            match self.sector(at, bytes, file_bytes)? {
+                Found::Unused => return Ok(()),
+                Found::Commit => {}
+                Found::Other => self.prepared_bytes = None,
+            }
+        } else if at == 0 {
+            self.prepared_bytes = prepared_bytes(bytes);
+            self.has_seen_line |= self.prepared_bytes.is_some();
+        }
         match item {
             Item::Comment { line_bytes } => self.comment(at, &bytes[..line_bytes])?,
             _ if self.lines == Lines::All => return Err(BadCommit { at }),
             _ => self.is_foreign |= needs_header(at, bytes.len() as u64),
         }
         Ok(())
+    }
+
+    /// What begins at the end of a commit of a prepared file.
+    fn sector(&mut self, at: u64, bytes: &[u8], file_bytes: u64) -> Result<Found, BadCommit> {
+        if bytes == unused_sector() {
+            self.unused_from.get_or_insert(at);
+            return Ok(Found::Unused);
+        }
+        // A torn sector begins as the filling does.
+        let is_ours = bytes.starts_with(b"#isotherm ");
+        match self.unused_from {
+            None if is_ours => Ok(Found::Commit),
+            None => Ok(Found::Other),
+            Some(_) if !is_ours && at == file_bytes => {
+                self.unused_from = None;
+                Ok(Found::Other)
+            }
+            Some(unused) => Err(BadCommit { at: unused }),
+        }
+    }
+
+    /// Where a prepared file ends but for sectors that were never written, if there are such.
+    pub fn unused_from(&self) -> Option<u64> {
+        self.unused_from
     }
 
     /// The next bytes of the commit that has begun.
@@ -145,6 +268,7 @@ impl CommitCheck {
         self.has_seen_line && !self.is_foreign
     }
 
+    /// A comment outside of a commit.
     fn comment(&mut self, at: u64, line: &[u8]) -> Result<(), BadCommit> {
         // The beginning of a commit's line, zeros, and the end of a later one would be one long comment.
         if !line.iter().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -155,6 +279,9 @@ impl CommitCheck {
             let Header { len, crc, line_crc, .. } = header.ok_or(BadCommit { at })?;
             (self.has_seen_line, self.is_foreign) = (true, false);
             self.open = Some(Open { at, left: len, crc: line_crc, expected: crc });
+        } else if self.prepared_bytes.is_some() && at > 0 {
+            // The beginning of a commit's line, and the end of the filling.
+            return Err(BadCommit { at });
         }
         Ok(())
     }

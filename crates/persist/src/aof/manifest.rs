@@ -260,6 +260,11 @@ impl Names {
         self.with("temp-", ".manifest")
     }
 
+    /// Of the next log file while it is prepared.
+    pub fn temp_prepared(&self) -> Vec<u8> {
+        self.with("temp-", ".prepared")
+    }
+
     /// Of the commands that are written while the first base is made.
     pub fn temp_incr(&self) -> Vec<u8> {
         self.with("temp-", ".incr")

@@ -4,6 +4,7 @@
 //!   small, within one sector   [ frames ]
 //!   else                       #isotherm commit AT LEN SYNCED CRC\r\n [ frames ]
 //!   first of its second        #TS:SECONDS\r\n and one of these
+//!   in a prepared file         the same, and a comment to the end of the sector
 //! ```
 //! Why, and what the line says: `isotherm_persist::aof::commit`.
 
@@ -14,6 +15,14 @@ use std::io;
 
 /// A commit of fewer bytes goes to the system in one call.
 const COPIED_BYTES_MAX: u64 = 64 << 10;
+
+/// How commits stand in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    Plain,
+    WithLines,
+    Prepared { file_bytes: u64 },
+}
 
 /// What is written as one commit.
 pub struct Commit<'p> {
@@ -27,31 +36,50 @@ pub struct Commit<'p> {
 }
 
 impl Commit<'_> {
-    /// Writes it, with a line if `has_lines` and it needs one. Returns how many bytes it takes in the file.
-    pub fn write(&self, file: &dyn File, has_lines: bool) -> io::Result<u64> {
-        let pieces = || self.pieces.iter().map(|piece| &**piece);
-        let len: u64 = pieces().map(|piece| piece.len() as u64).sum();
-        let stamp = self.timestamp_seconds.map(|seconds| format!("#TS:{seconds}\r\n").into_bytes());
-        let mut line = stamp.unwrap_or_default();
-        let frames_at = self.at + line.len() as u64;
-        // The frames must not hang on to a stamp that may be torn away from them.
-        if has_lines && commit::needs_header(self.at, line.len() as u64 + len) {
-            line.extend(commit::header(frames_at, self.durable_bytes, pieces()));
-        }
-        if line.is_empty() && self.pieces.len() == 1 || len > COPIED_BYTES_MAX {
+    /// Writes it. Returns how many bytes it takes in the file.
+    pub fn write(&self, file: &dyn File, layout: Layout) -> io::Result<u64> {
+        let len: u64 = self.pieces.iter().map(|piece| piece.len() as u64).sum();
+        let (before, behind) = self.frame(layout, len);
+        let frames = self.pieces.iter().map(|piece| &**piece);
+        let parts =
+            std::iter::once(before.as_slice()).chain(frames).chain(std::iter::once(behind.as_slice()));
+        let parts: Vec<&[u8]> = parts.filter(|part| !part.is_empty()).collect();
+        if len > COPIED_BYTES_MAX || parts.len() == 1 {
             let mut place = self.at;
-            for bytes in std::iter::once(line.as_slice()).chain(pieces()) {
+            for bytes in parts {
                 write(file, bytes, place)?;
                 place += bytes.len() as u64;
             }
         } else {
-            write(
-                file,
-                &std::iter::once(line.as_slice()).chain(pieces()).collect::<Vec<_>>().concat(),
-                self.at,
-            )?;
+            write(file, &parts.concat(), self.at)?;
         }
-        Ok(line.len() as u64 + len)
+        Ok((before.len() + behind.len()) as u64 + len)
+    }
+
+    /// What stands before its frames and behind them.
+    fn frame(&self, layout: Layout, len: u64) -> (Vec<u8>, Vec<u8>) {
+        let frames = || self.pieces.iter().map(|piece| &**piece);
+        let stamp = self.timestamp_seconds.map(|seconds| format!("#TS:{seconds}\r\n").into_bytes());
+        let mut before = stamp.unwrap_or_default();
+        let Layout::Prepared { file_bytes } = layout else {
+            // The frames must not hang on to a stamp that may be torn away from them.
+            let frames_at = self.at + before.len() as u64;
+            if layout == Layout::WithLines && commit::needs_header(self.at, before.len() as u64 + len) {
+                before.extend(commit::header(frames_at, self.durable_bytes, frames()));
+            }
+            return (before, Vec::new());
+        };
+        // A commit begins a sector: the stamp is part of it, and the first one stands behind the first sector.
+        let stamp = std::mem::take(&mut before);
+        if self.at == 0 {
+            before.extend_from_slice(&commit::prepared_head(file_bytes));
+        }
+        let at = self.at + before.len() as u64;
+        let behind = commit::padding(at, self.durable_bytes, stamp.len() as u64 + len);
+        let (first, last) = (std::iter::once(stamp.as_slice()), std::iter::once(behind.as_slice()));
+        before.extend(commit::header(at, self.durable_bytes, first.chain(frames()).chain(last)));
+        before.extend_from_slice(&stamp);
+        (before, behind)
     }
 }
 

@@ -20,8 +20,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::commit::Commit;
+use super::commit::{Commit, Layout};
 use super::files::AofFiles;
+use super::prepare::Preparation;
 use super::request::{Base, Request};
 use super::state::AofState;
 use crate::effects::change_log::ChangeLog;
@@ -54,6 +55,11 @@ pub struct Driver {
     state: &'static AofState,
     mail: &'static Mail,
     files: AofFiles,
+    preparation: Preparation,
+    /// So much of the log file is written.
+    used_bytes: u64,
+    /// So much of the file before it counts, if it was prepared.
+    closed_len: Option<u64>,
     machine: AofWriter,
     reader: ReaderId,
     open: BTreeMap<FileId, Arc<dyn File>>,
@@ -98,6 +104,9 @@ pub fn start(
         log,
         state,
         mail: store.mail,
+        preparation: files.preparation(),
+        used_bytes: 0,
+        closed_len: None,
         files,
         machine,
         reader,
@@ -150,6 +159,7 @@ impl Driver {
             }
             self.rest(has_work);
         }
+        self.end_prepared();
         self.log.remove_reader(self.reader);
     }
 
@@ -163,18 +173,35 @@ impl Driver {
         }
     }
 
+    /// All is durable: the last file is cut to what it holds.
+    fn end_prepared(&mut self) {
+        self.preparation.finish();
+        if self.preparation.current_bytes().is_some()
+            && !self.is_abandoned
+            && self.used_bytes > 0
+            && let Some(file) = self.open.values().next_back()
+        {
+            // If it fails, the next start does it.
+            let _ = file.set_len(self.used_bytes).and_then(|()| file.sync_all());
+        }
+    }
+
     /// One round: what was asked for, what was appended, what follows from it. Whether something was written.
     fn turn(&mut self, outputs: &mut Vec<Output>) -> bool {
         for request in self.state.inbox.take() {
             let input = match request {
                 Request::Policy(policy) => {
                     self.policy = policy;
+                    if policy != FsyncPolicy::Always {
+                        self.preparation.discard();
+                    }
                     Input::Policy(policy)
                 }
                 Request::SyncEnded(synced) => {
                     self.is_syncing = false;
                     match synced {
                         Ok(()) => {
+                            self.preparation.count_sync();
                             self.state.commits.fetch_add(1, Ordering::Relaxed);
                             Input::Synced
                         }
@@ -197,6 +224,10 @@ impl Driver {
                     self.is_abandoned = true;
                     continue;
                 }
+                Request::Prepared(prepared) => {
+                    self.preparation.end(prepared);
+                    Input::Tick
+                }
                 Request::Stop => {
                     self.is_stopping = true;
                     self.collect(outputs);
@@ -206,6 +237,7 @@ impl Driver {
             self.step(input, outputs);
         }
         let before = self.machine.written();
+        self.prepare();
         self.collect(outputs);
         self.step(Input::Tick, outputs);
         self.state.log_bytes.store(self.machine.log_bytes(), Ordering::Relaxed);
@@ -219,6 +251,20 @@ impl Driver {
         if let Some(base) = self.base.take_if(|base| base.file.seq as u64 == number) {
             (base.finish)();
         }
+    }
+
+    /// Under `always` with many commits the log goes on in files that were prepared.
+    fn prepare(&mut self) {
+        if self.policy != FsyncPolicy::Always || self.is_stopping || self.machine.failure().is_some() {
+            return;
+        }
+        if self.preparation.ends_file(self.used_bytes) {
+            self.log.cut(true);
+        }
+        let (log, state) = (self.log, self.state);
+        self.preparation.begin(state.prepare_bytes(), self.used_bytes, |prepared| {
+            state.inbox.post(log, Request::Prepared(prepared));
+        });
     }
 
     fn collect(&mut self, outputs: &mut Vec<Output>) {
@@ -248,7 +294,11 @@ impl Driver {
     fn perform(&mut self, output: Output) -> Option<Input> {
         match output {
             Output::Create { file } => Some(self.ended(|driver| {
-                let opened = driver.files.create(file)?;
+                let was_prepared = driver.preparation.current_bytes().is_some();
+                driver.closed_len = was_prepared.then_some(driver.used_bytes);
+                driver.used_bytes = 0;
+                let prepared = driver.preparation.take(&driver.files.log_path(file));
+                let opened = prepared.map_or_else(|| driver.files.create(file), Ok)?;
                 driver.open.insert(file, opened);
                 Ok(())
             })),
@@ -267,7 +317,11 @@ impl Driver {
                 Err(error) => Some(Input::SyncFailed { errno: errno(&error) }),
             },
             Output::Close { file } => {
-                self.open.remove(&file);
+                let closed = self.open.remove(&file);
+                if let (Some(closed), Some(len)) = (closed, self.closed_len.take()) {
+                    // The list has the length; what is behind it are sectors that were never written.
+                    let _ = closed.set_len(len);
+                }
                 None
             }
             Output::Remove { file } => {
@@ -342,10 +396,15 @@ impl Driver {
         let timestamp_seconds = self.next_timestamp();
         let durable_bytes = self.machine.durable_bytes();
         let commit = Commit { at, durable_bytes, pieces: &pieces, timestamp_seconds };
-        let has_lines = self.state.has_lines();
+        let layout = match self.preparation.current_bytes() {
+            Some(file_bytes) => Layout::Prepared { file_bytes },
+            None if self.state.has_lines() => Layout::WithLines,
+            None => Layout::Plain,
+        };
         let begun = Instant::now();
-        let written = self.file(file).and_then(|file| commit.write(&*file, has_lines));
+        let written = self.file(file).and_then(|file| commit.write(&*file, layout));
         self.note_write(begun.elapsed());
+        self.used_bytes = at + *written.as_ref().unwrap_or(&0);
         match written {
             Ok(file_bytes) => {
                 self.stamped_seconds = timestamp_seconds.unwrap_or(self.stamped_seconds);

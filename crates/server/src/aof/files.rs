@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::prepare::Preparation;
 use crate::process::listeners::os_text;
 use crate::process::log;
 
@@ -81,7 +82,11 @@ impl AofFiles {
         self.listed.get(&file.0).cloned().unwrap_or_else(|| self.names.incr(file.0 as i64))
     }
 
-    fn log_path(&self, file: FileId) -> PathBuf {
+    pub fn preparation(&self) -> Preparation {
+        Preparation::new(Arc::clone(&self.disk), self.path(&self.names.temp_prepared()))
+    }
+
+    pub fn log_path(&self, file: FileId) -> PathBuf {
         self.path(&self.log_name(file))
     }
 

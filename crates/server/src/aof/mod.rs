@@ -6,6 +6,7 @@ pub mod driver;
 pub mod files;
 pub mod load;
 pub mod open;
+pub mod prepare;
 pub mod reload;
 pub mod report;
 pub mod request;

@@ -290,7 +290,12 @@ fn load_commands(
     let checks_commits = settings::has_lines(node);
     let log_file = LogFile { file: &**file, start: *start, bytes: *bytes, is_ours, checks_commits };
     let error = match log_file.load(applier, &node.persistence.loading.loaded_bytes) {
-        Ok(loaded) => return Ok(loaded),
+        Ok(loaded) => {
+            if is_last && loaded.file_bytes < *bytes {
+                cut_unused(files, found, loaded.file_bytes)?;
+            }
+            return Ok(loaded);
+        }
         Err(error) => error,
     };
     load::report(name, &error);
@@ -301,6 +306,16 @@ fn load_commands(
         }
         _ => Err(CannotLoad),
     }
+}
+
+/// Behind the last commit of a prepared file are sectors that were never written.
+fn cut_unused(files: &AofFiles, found: &Found<'_>, file_bytes: u64) -> Result<(), CannotLoad> {
+    let name = &found.name;
+    let cut = files.open_to_cut(&found.listed.name).and_then(|file| file.set_len(file_bytes));
+    cut.map_err(|error| {
+        log::warning(format!("Error truncating the AOF file {name}: {}", os_text(&error)));
+        CannotLoad
+    })
 }
 
 /// The file ends within a command: what is behind the last whole one is cut off, if that is allowed.

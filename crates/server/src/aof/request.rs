@@ -1,10 +1,11 @@
 //! What other threads ask of the thread that writes the append-only file.
 
+use isotherm_disk::File;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::FsyncPolicy;
 use isotherm_persist::aof::manifest::AofFile;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::effects::change_log::ChangeLog;
 
@@ -13,6 +14,8 @@ pub enum Request {
     BaseSaved(Base),
     /// The sync thread is done.
     SyncEnded(io::Result<()>),
+    /// The next log file is prepared, with so many bytes.
+    Prepared(io::Result<(Arc<dyn File>, u64)>),
     /// All that was logged is to be synced, under every policy.
     Flush,
     /// The same, then the thread ends.

@@ -31,7 +31,8 @@ pub fn has_lines(node: &Node) -> bool {
 /// How the writer frames commands: with lines that are checked, and with timestamps.
 pub fn frame(node: &Node) {
     const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
-    node.aof.set_has_lines(has_lines(node));
+    const PREPARE_BYTES: Id = id("aof-prepare-bytes");
+    node.aof.set_format(has_lines(node), u64::try_from(node.config.number(PREPARE_BYTES)).unwrap_or(0));
     node.aof.set_has_timestamps(node.config.flag(HAS_TIMESTAMPS));
 }
 

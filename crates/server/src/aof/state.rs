@@ -23,6 +23,8 @@ pub struct AofState {
     has_lines: AtomicBool,
     /// `aof-timestamp-enabled`: a line at the beginning of each second that has commands.
     has_timestamps: AtomicBool,
+    /// `aof-prepare-bytes`
+    prepare_bytes: AtomicU64,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
     /// It was switched on while there was data, and nothing counts before its first base.
@@ -48,6 +50,7 @@ impl AofState {
             failure: Mutex::new(None),
             has_lines: AtomicBool::new(true),
             has_timestamps: AtomicBool::new(false),
+            prepare_bytes: AtomicU64::new(0),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             awaits_base: AtomicBool::new(false),
             log_bytes: AtomicU64::new(0),
@@ -124,8 +127,15 @@ impl AofState {
         self.has_lines.load(SeqCst)
     }
 
-    pub fn set_has_lines(&self, has_lines: bool) {
+    /// How long a prepared file is; 0 if none is to be prepared.
+    pub fn prepare_bytes(&self) -> u64 {
+        self.prepare_bytes.load(SeqCst)
+    }
+
+    pub fn set_format(&self, has_lines: bool, prepare_bytes: u64) {
         self.has_lines.store(has_lines, SeqCst);
+        // In a prepared file each commit has its line.
+        self.prepare_bytes.store(if has_lines { prepare_bytes } else { 0 }, SeqCst);
     }
 
     pub fn has_timestamps(&self) -> bool {

@@ -112,6 +112,7 @@ pub const PARAMS: &[Param] = &[
     flag("aof-disable-auto-gc", false).hidden().no_effect("files that are not listed any more are removed at once"),
     flag("aof-integrity-check", true).apply(Apply::Aof).works("Writes to the append-only file carry a checksum, in comments that Valkey skips; it is checked at start. Isotherm only."),
     flag("aof-load-truncated", true).works("Load an append-only file that ends within a command, and cut it there."),
+    signed("aof-prepare-bytes", 64 << 20, 0, 1 << 30).memory().apply(Apply::Aof).works("Under appendfsync always with many commits, the next append-only file is filled ahead with so many bytes and overwritten, as that is synced faster; 0: never. Isotherm only."),
     text("aof-rewrite-cpulist", "").alias("aof_rewrite_cpulist").immutable().no_effect(NO_AFFINITY),
     flag("aof-rewrite-incremental-fsync", true).works("Sync a new base of the append-only file to disk in portions while it is written."),
     flag("aof-timestamp-enabled", false).apply(Apply::Aof).works("Write a comment with the time into the append-only file, at most one a second: isotherm-check-aof --truncate-to-timestamp cuts there."),

@@ -331,6 +331,47 @@ fn without_the_integrity_check_files_are_those_of_valkey() {
     data.start(1, &[]).client().check("EXISTS a b c d", ":4\r\n");
 }
 
+/// Commits by the thousand under `always`: the log goes on in files that were prepared.
+#[test]
+fn prepared_files_are_used_and_read_back() {
+    const ALWAYS: [&str; 6] =
+        ["--appendfsync", "always", "--aof-prepare-bytes", "1mb", "--aof-load-truncated", "no"];
+    let data = Data::new();
+    let mut server = data.start(2, &ALWAYS);
+    let manifest = data.file("appendonly.aof.manifest");
+    let files = || std::fs::read_to_string(&manifest).unwrap_or_default().matches("type i").count();
+    let mut client = server.client();
+    let (mut written, value) = (0, "v".repeat(700));
+    let write = |client: &mut Client, written: &mut u64| {
+        client.check(&format!("SET key{} {value}{written}", *written % 50), "+OK\r\n");
+        client.check("INCR written", &format!(":{}\r\n", *written + 1));
+        *written += 1;
+    };
+    for _ in 0..2 {
+        let before = files();
+        wait_until("some files were prepared", || {
+            (0..100).for_each(|_| write(&mut client, &mut written));
+            files() >= before + 3
+        });
+        let digest = client.ask("DEBUG DIGEST");
+        let last = data.file(&format!("appendonly.aof.{}.incr.aof", files()));
+        assert!(std::fs::read(&last).unwrap().starts_with(b"#isotherm prepared 1048576 "));
+        kill(&mut server);
+        server = data.start(2, &ALWAYS);
+        client = server.client();
+        client.check("DEBUG DIGEST", &digest);
+        let bytes = std::fs::read(&last).unwrap();
+        assert!(
+            bytes.len().is_multiple_of(512)
+                && !bytes.ends_with(&isotherm_persist::aof::commit::unused_sector())
+        );
+    }
+    // The file before the last has its length, and one that was prepared is gone with the server.
+    server.signal("TERM");
+    assert!(server.wait().success());
+    assert!(!data.file("temp-appendonly.aof.prepared").exists());
+}
+
 #[test]
 fn a_commit_whose_length_is_a_lie_takes_no_memory() {
     let data = Data::new();
@@ -626,7 +667,9 @@ fn debug_loadaof_without_a_file_is_an_error() {
 fn seconds_stand_in_the_file() {
     let data = Data::new();
     let long = "x".repeat(2000);
-    let mut server = data.start(1, &["--appendfsync", "always", "--aof-timestamp-enabled", "yes"]);
+    // The log stays in its first file.
+    let one_file = ["--appendfsync", "always", "--aof-timestamp-enabled", "yes", "--aof-prepare-bytes", "0"];
+    let mut server = data.start(1, &one_file);
     let mut client = server.client();
     client.check("SET a 1", "+OK\r\n");
     let read = || std::fs::read(data.file("appendonly.aof.1.incr.aof")).unwrap();

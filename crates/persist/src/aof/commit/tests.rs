@@ -19,7 +19,7 @@ fn read(file: &[u8]) -> (usize, Vec<Vec<u8>>) {
             commands.extend(parser.args().iter().map(|arg| bytes[arg.clone()].to_vec()));
         }
         from += taken;
-        if check.is_between_commits() {
+        if check.is_between_commits() && check.unused_from().is_none() {
             (sound, sound_commands) = (from, commands.len());
         }
     }
@@ -187,4 +187,82 @@ fn a_large_command_without_a_line_is_of_another_writer() {
     assert!(check.has_lines());
     check.item(2560, &[b'x'; 513], plain).expect("without a line");
     assert!(!check.has_lines());
+}
+
+/// A prepared file of several commits; what of it is synced, and what it held when it was created.
+fn prepared(prng: &mut Prng) -> (Vec<u8>, usize, Vec<u8>) {
+    let sectors = 60;
+    let mut before = prepared_head(sectors * SECTOR_BYTES).to_vec();
+    (1..sectors).for_each(|_| before.extend_from_slice(&unused_sector()));
+    let (mut file, mut at, mut synced) = (before.clone(), SECTOR, SECTOR);
+    for _ in 0..prng.below(8) {
+        let mut frames: Vec<u8> = (0..1 + prng.below(3)).flat_map(|_| set(prng)).collect();
+        let pad = padding(at as u64, synced as u64, frames.len() as u64);
+        frames.extend_from_slice(&pad);
+        let commit = [header(at as u64, synced as u64, [frames.as_slice()].into_iter()), frames].concat();
+        assert!(commit.len().is_multiple_of(SECTOR), "whole sectors");
+        file[at..at + commit.len()].copy_from_slice(&commit);
+        at += commit.len();
+        if prng.one_in(2) {
+            synced = at;
+        }
+    }
+    (file, synced, before)
+}
+
+#[test]
+fn of_a_prepared_file_a_crash_leaves_what_was_synced_and_a_prefix() {
+    let mut cut = 0;
+    for seed in 0..3_000 {
+        let mut prng = Prng::new(seed);
+        let (file, synced, before) = prepared(&mut prng);
+        let mut left = file.clone();
+        for sector in synced / SECTOR..file.len() / SECTOR {
+            let range = sector * SECTOR..(sector + 1) * SECTOR;
+            let kept = [SECTOR, 0, prng.below(SECTOR as u64) as usize][prng.below(3) as usize];
+            left[range.start + kept..range.end].copy_from_slice(&before[range.start + kept..range.end]);
+        }
+        let (sound, commands) = read(&left);
+        assert!(sound >= synced && left[..sound] == file[..sound], "seed {seed}: {sound} of {synced}");
+        assert!(read(&file).1.starts_with(&commands), "seed {seed}");
+        assert!(!proves_durable(&left[sound..], sound as u64, sound as u64), "seed {seed}: torn");
+        cut += usize::from(commands.len() < read(&file).1.len());
+    }
+    assert!(cut > 1_000, "{cut}");
+}
+
+#[test]
+fn padding_is_comments_that_every_loader_skips() {
+    for len in (1..1300_u64).chain(9_000..12_000).chain(99_000..101_000) {
+        for (at, synced) in [(512, 0), (1024, 512), (102_400, 99_840)] {
+            let pad = padding(at, synced, len);
+            let frames = [vec![b'x'; len as usize], pad.clone()].concat();
+            let commit = header(at, synced, [frames.as_slice()].into_iter()).len() + frames.len();
+            assert!(commit.is_multiple_of(SECTOR), "{len}");
+            let mut parser = StreamParser::new(0, 1);
+            let (mut from, mut comments) = (0, 0);
+            while from < pad.len() {
+                let (item, taken) = parser.next(&pad[from..]).expect("a comment");
+                assert!(matches!(item, Item::Comment { .. }) && taken > 2, "{len}");
+                (from, comments) = (from + taken, comments + 1);
+            }
+            assert!(comments <= 2);
+        }
+    }
+}
+
+#[test]
+fn what_another_server_appends_to_a_prepared_file_is_read() {
+    let mut prng = Prng::new(9);
+    for _ in 0..200 {
+        let (mut file, synced, _) = prepared(&mut prng);
+        let more = [b"#TS:1700000000\r\n".to_vec(), set(&mut prng)].concat();
+        if prng.one_in(2) {
+            file.truncate(read(&file).0.max(synced));
+        }
+        let before = read(&file).1.len();
+        file.extend_from_slice(&more);
+        let (sound, commands) = read(&file);
+        assert!(sound == file.len() && commands.len() == before + 3);
+    }
 }
