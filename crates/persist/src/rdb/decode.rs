@@ -54,8 +54,12 @@ pub(super) fn value(kind: RdbType, reader: &mut Reader<'_>) -> Result<RdbValue> 
         HashZipmap => {
             let mut pairs = Texts::default();
             zipmap::read(&reader.text()?, &mut pairs)?;
-            checked_hash(pairs, Vec::new())
-                .map_err(within(RdbError::Corrupt("Zipmap integrity check failed.")))
+            let corrupt = RdbError::Corrupt("Zipmap integrity check failed.");
+            // No server has written one without pairs.
+            if pairs.is_empty() {
+                return Err(corrupt);
+            }
+            checked_hash(pairs, Vec::new()).map_err(within(corrupt))
         }
         HashZiplist => {
             let hash = ziplist_texts(&reader.text()?).and_then(|pairs| checked_hash(pairs, Vec::new()));

@@ -9,11 +9,12 @@ use super::{AdminCall, AdminHandler};
 use crate::aof;
 use crate::config::{Apply, Reason, find, is_sensitive};
 use crate::mail::message::ControlMessage;
-use crate::node::Node;
+use crate::node::{Node, Tasks};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
+use crate::request::gates::server_name;
 use crate::upkeep::eviction;
 use isotherm_allocator as allocator;
 
@@ -92,6 +93,12 @@ fn set(call: &mut AdminCall<'_>) -> Outcome {
     }
     let pairs: Vec<(&[u8], &[u8])> =
         (0..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect();
+    let waits_for_data =
+        |name: &[u8]| name.eq_ignore_ascii_case(b"dir") || name.eq_ignore_ascii_case(b"appendonly");
+    if call.node.mail.tasks().has(Tasks::LOADING) && pairs.iter().any(|(name, _)| waits_for_data(name)) {
+        call.reply.error(errors::is_loading(server_name(call.node.config.extended_redis_compatibility())));
+        return Outcome::Done;
+    }
     let (node, session, holds_keys) = (call.node, &call.session, call.exec.held.holds_any());
     let may_protected = node.config.protected_permission().allows(session.shared.is_local());
     match node.config.set(&pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {

@@ -95,10 +95,8 @@ fn special_lines(param: &Param, shown: &[u8], is_default: bool) -> Vec<(Vec<u8>,
             };
             (0..limits.len()).map(one).collect()
         }
-        "save" if !shown.is_empty() => {
-            let words: Vec<&[u8]> = shown.split(|&byte| byte == b' ').collect();
-            words.chunks(2).map(|pair| (line(&pair.join(&b' ')), is_default)).collect()
-        }
+        // In one line, which takes the place of one that is there: of several, a default would leave the first alone.
+        "save" if !shown.is_empty() => vec![(line(shown), is_default)],
         "replicaof" if shown.is_empty() => Vec::new(),
         "notify-keyspace-events" => vec![(line(&quoted(shown)), is_default)],
         _ if shown.is_empty() => vec![(line(b"\"\""), is_default)],

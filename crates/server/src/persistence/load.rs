@@ -7,8 +7,8 @@ use isotherm_codec::{FileTerms, LoadError, Loaded, load_piece};
 use isotherm_disk::{File, Mode};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, Want};
 use isotherm_persist::Limits;
-use isotherm_persist::rdb::RdbError;
 use isotherm_persist::rdb::file::{FileCause, FileError, FileReader, Item, Options, Piece, PieceValue, Step};
+use isotherm_persist::rdb::{RdbError, is_foreign};
 use isotherm_stdx::{parse_i64, steps};
 use std::io;
 use std::path::PathBuf;
@@ -334,15 +334,16 @@ impl Load<'_> {
                 lines.push("Short read or OOM loading DB. Unrecoverable error, aborting now.".to_string());
             }
             FileCause::Checksum { .. } => lines.push(format!("RDB CRC error: {cause}")),
-            FileCause::UnreadType { name: None, .. } => {
-                lines.push(
-                    "Unknown type or opcode when loading DB. Unrecoverable error, aborting now.".to_string(),
-                );
-            }
             _ => {}
         }
         let of_key = self.of_key(error.db, error.key.as_deref());
         lines.push(format!("Internal error in RDB reading offset {offset}, file {path}{of_key} -> {cause}"));
+        if let FileCause::UnreadType { name: None, version, .. } = cause
+            && (version.is_valkey || !is_foreign(version.number))
+        {
+            let line = "Unknown type or opcode when loading DB. Unrecoverable error, aborting now.";
+            lines.push(line.to_string());
+        }
         if let FileCause::Value(RdbError::Corrupt(_)) = cause {
             // As `check-rdb` shows it, which Valkey runs here.
             lines.push(format!("[offset {offset}] {cause}"));

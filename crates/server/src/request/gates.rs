@@ -227,7 +227,7 @@ fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 /// As the error texts have it that name the server.
-fn server_name(as_redis: bool) -> &'static str {
+pub fn server_name(as_redis: bool) -> &'static str {
     if as_redis { "Redis" } else { "Isotherm" }
 }
 
