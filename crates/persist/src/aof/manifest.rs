@@ -1,11 +1,11 @@
 //! The manifest: which files make the AOF, one a line.
 //!
 //! ```text
-//!   #isotherm replid 8371445ee47ffb2b7dc8ed0b3c2b8c1e5e1a5c38      ours, in comments: Valkey skips them
-//!   #isotherm incr 4 start 901 len 77120                           where the file begins in the log, and its bytes
 //!   file appendonly.aof.2.base.rdb seq 2 type b                    b: the base, at most one
 //!   file appendonly.aof.3.incr.aof seq 3 type h                    h: history, to be deleted
 //!   file "a name.4.incr.aof" seq 4 type i                          i: in their order, numbers rising
+//!   #isotherm replid 8371445ee47ffb2b7dc8... incr 4 start 901 len 77120       ours, in comments: Valkey skips them
+//!                                            where the file begins in the log, and its bytes
 //! ```
 //! A name is quoted, with escapes, where it has blanks or bytes that do not print. Fields that are not known are skipped, as
 //! Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a longer comment counts as a line.
@@ -150,43 +150,33 @@ impl Manifest {
         let number =
             |word: &[u8]| parse_i64(word).and_then(|number| u64::try_from(number).ok()).ok_or(INVALID);
         let words: Vec<&[u8]> = ours.split(|byte| *byte == b' ').collect();
-        match words.as_slice() {
-            [b"replid", replid] => self.replid = Some((*replid).try_into().map_err(|_| INVALID)?),
-            [b"incr", seq, b"start", start, rest @ ..] => {
-                let len = match rest {
-                    [] => None,
-                    [b"len", len] => Some(number(len)?),
-                    _ => return Err(INVALID),
-                };
-                let seq = parse_i64(seq).ok_or(INVALID)?;
-                places.push((seq, Place { start: number(start)?, len }));
+        let mut rest = words.as_slice();
+        while let [name, value, behind @ ..] = rest {
+            rest = behind;
+            match (*name, behind) {
+                (b"replid", _) => self.replid = Some((*value).try_into().map_err(|_| INVALID)?),
+                (b"incr", [b"start", start, behind @ ..]) => {
+                    rest = behind;
+                    let mut len = None;
+                    if let [b"len", bytes, behind @ ..] = rest {
+                        len = Some(number(bytes)?);
+                        rest = behind;
+                    }
+                    let seq = parse_i64(value).ok_or(INVALID)?;
+                    places.push((seq, Place { start: number(start)?, len }));
+                }
+                // A line that was appended behind ours, which has no end.
+                (b"incr" | b"file", _) => return Err(INVALID),
+                // What a later version adds.
+                _ => {}
             }
-            // What a later version adds.
-            [_, ..] | [] => {}
         }
-        Ok(())
+        if rest.is_empty() { Ok(()) } else { Err(INVALID) }
     }
 
-    /// The text: comments, base, history, incr files, as Valkey orders them.
+    /// The text: base, history, incr files, as Valkey orders them, then our comments.
     pub fn write(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        let ours = String::from_utf8_lossy(OURS);
-        if let Some(replid) = &self.replid {
-            text.extend_from_slice(OURS);
-            text.extend_from_slice(b"replid ");
-            text.extend_from_slice(replid);
-            text.push(b'\n');
-        }
-        for file in &self.incr {
-            if let Some(Place { start, len }) = file.place {
-                let mut line = format!("{ours}incr {} start {start}", file.seq);
-                if let Some(len) = len {
-                    write!(line, " len {len}").expect("to a string");
-                }
-                text.extend_from_slice(line.as_bytes());
-                text.push(b'\n');
-            }
-        }
         let files = self.base.iter().map(|file| (file, 'b'));
         let files = files.chain(self.history.iter().map(|file| (file, 'h')));
         for (file, kind) in files.chain(self.incr.iter().map(|file| (file, 'i'))) {
@@ -194,7 +184,39 @@ impl Manifest {
             push_name(&mut text, &file.name);
             text.extend_from_slice(format!(" seq {} type {kind}\n", file.seq).as_bytes());
         }
+        for line in self.comments() {
+            text.extend_from_slice(&line);
+            text.push(b'\n');
+        }
+        if text.len() > 1 && (self.replid.is_some() || self.incr.iter().any(|file| file.place.is_some())) {
+            // The last comment has no line end: a program that counts lines finds those of Valkey.
+            text.pop();
+        }
         text
+    }
+
+    /// What is ours, in as few lines as hold it.
+    fn comments(&self) -> Vec<Vec<u8>> {
+        let replid = self.replid.iter().map(|replid| [b"replid ", &replid[..]].concat());
+        let places = self.incr.iter().filter_map(|file| {
+            let Place { start, len } = file.place?;
+            let mut words = format!("incr {} start {start}", file.seq);
+            if let Some(len) = len {
+                write!(words, " len {len}").expect("to a string");
+            }
+            Some(words.into_bytes())
+        });
+        let mut lines: Vec<Vec<u8>> = Vec::new();
+        for words in replid.chain(places) {
+            match lines.last_mut() {
+                Some(line) if line.len() + 1 + words.len() + 1 < LINE_BYTES_MAX => {
+                    line.push(b' ');
+                    line.extend_from_slice(&words);
+                }
+                _ => lines.push([OURS, &words].concat()),
+            }
+        }
+        lines
     }
 
     /// Adds an incr file behind the others.
