@@ -82,6 +82,11 @@ impl Keyspace {
         self.geometry.partition_of(slot)
     }
 
+    /// What `Held::stamps` has for the partition of a slot.
+    pub fn stamp_of(&self, slot: Slot) -> &AtomicU64 {
+        &self.shared.stamps[usize::from(self.partition_of(slot))]
+    }
+
     pub(crate) fn hasher(&self) -> KeyHasher {
         self.hasher
     }

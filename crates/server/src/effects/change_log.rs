@@ -161,27 +161,30 @@ impl LogWriter {
         self.close();
     }
 
-    /// The key's time has come. Its partition is held, here and below.
-    pub fn expired(&mut self, db: Db, key: &[u8]) {
-        self.add(db, [self.expired_word, key].into_iter());
+    /// The key's time has come. Its partition is held, here and below. Returns where the frame ends, if it is not part of a
+    /// command's.
+    pub fn expired(&mut self, db: Db, key: &[u8]) -> Option<LogOffset> {
+        self.add(db, [self.expired_word, key].into_iter())
     }
 
-    pub fn evicted(&mut self, db: Db, key: &[u8]) {
-        self.add(db, [self.evicted_word, key].into_iter());
+    pub fn evicted(&mut self, db: Db, key: &[u8]) -> Option<LogOffset> {
+        self.add(db, [self.evicted_word, key].into_iter())
     }
 
     /// The time of fields of a hash has come. A hash without fields is gone, here and there.
-    pub fn fields_expired(&mut self, db: Db, key: &[u8], fields: &[Vec<u8>]) {
+    pub fn fields_expired(&mut self, db: Db, key: &[u8], fields: &[Vec<u8>]) -> Option<LogOffset> {
         let words: Vec<&[u8]> =
             [&b"HDEL"[..], key].into_iter().chain(fields.iter().map(Vec::as_slice)).collect();
-        self.add(db, words.into_iter());
+        self.add(db, words.into_iter())
     }
 
-    fn add<'w>(&mut self, db: Db, words: impl ExactSizeIterator<Item = &'w [u8]>) {
+    fn add<'w>(&mut self, db: Db, words: impl ExactSizeIterator<Item = &'w [u8]>) -> Option<LogOffset> {
         self.frame.push(u32::from(db.0), words);
-        if self.open == Open::Nothing {
-            self.close();
+        if self.open != Open::Nothing {
+            return None;
         }
+        self.close();
+        self.take_end()
     }
 
     fn close(&mut self) {
@@ -213,5 +216,26 @@ impl LogWriter {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_without_a_command_names_its_place() {
+        let log: &'static ChangeLog = Box::leak(Box::new(ChangeLog::new(LogOffset(0), 1 << 20)));
+        let mut writer = LogWriter::new(log);
+        assert_eq!(writer.expired(Db(0), b"key"), Some(log.end()));
+        assert_eq!(writer.evicted(Db(0), b"key"), Some(log.end()));
+        assert_eq!(writer.fields_expired(Db(0), b"key", &[b"field".to_vec()]), Some(log.end()));
+        assert_eq!(writer.take_end(), None, "the place is no other command's");
+        let before = log.end();
+        writer.begin_command();
+        assert_eq!(writer.expired(Db(0), b"key"), None, "it is part of the command's frame");
+        assert_eq!(log.end(), before);
+        writer.close();
+        assert_eq!(writer.take_end(), Some(log.end()));
     }
 }

@@ -7,6 +7,8 @@
 //! is written here too (see `change_log`).
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
+use isotherm_log::LogOffset;
+use isotherm_stdx::Slot;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::config::{Id, id};
@@ -103,6 +105,13 @@ impl Pump {
         self.node.mail.tasks().has(Tasks::LOGGED)
     }
 
+    /// The key left without a command, and the log has that before `end`: who finds it gone waits for that.
+    fn stamp(&self, key: &[u8], end: Option<LogOffset>) {
+        if let Some(end) = end {
+            self.node.keyspace.stamp_of(Slot::of_key(key)).store(end.0, Relaxed);
+        }
+    }
+
     fn event(&self, class: EventClass, name: &str, db: Db, key: &[u8]) {
         if self.events.has(class) {
             let node = self.node;
@@ -137,21 +146,24 @@ impl EffectSink for Pump {
             // No client's command: NOLOOP does not hold for them.
             Effect::Expired { db, key } => {
                 if is_logging {
-                    self.log.expired(db, key);
+                    let end = self.log.expired(db, key);
+                    self.stamp(key, end);
                 }
                 self.event(EventClass::Expired, "expired", db, key);
                 self.changed(key, 0);
             }
             Effect::Evicted { db, key } => {
                 if is_logging {
-                    self.log.evicted(db, key);
+                    let end = self.log.evicted(db, key);
+                    self.stamp(key, end);
                 }
                 self.changed(key, 0);
                 self.event(EventClass::Evicted, "evicted", db, key);
             }
             Effect::FieldsExpired { db, key, fields, is_emptied } => {
                 if is_logging {
-                    self.log.fields_expired(db, key, fields);
+                    let end = self.log.fields_expired(db, key, fields);
+                    self.stamp(key, end);
                 }
                 self.event(EventClass::Expired, "hexpired", db, key);
                 if is_emptied {
