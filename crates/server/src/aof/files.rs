@@ -123,6 +123,8 @@ impl AofFiles {
         }
     }
 
+    // COMPAT(persistence): Two servers cannot have one `appenddirname`, whatever their `appendfilename`. Why: it is nearly always a
+    // mistake, and one of the two would lose its data.
     /// Makes the folder, and takes its lock: two processes must not write the same files. The log says why not.
     pub fn lock(&self) -> Result<fs::File, ()> {
         let locked = self.prepare().and_then(|()| {

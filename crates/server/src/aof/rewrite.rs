@@ -72,7 +72,10 @@ pub fn stop(node: &Node) -> bool {
     let walks = || node.persistence.saving().running.is_some_and(|running| running.job == Job::Rewrite);
     let mut was_running = false;
     while walks() {
-        was_running = true;
+        if !std::mem::replace(&mut was_running, true) {
+            // Valkey's words: tools wait for them.
+            log::notice(format!("Killing running AOF rewrite child: {}", std::process::id()));
+        }
         node.persistence.is_cancelled.store(true, Relaxed);
         std::thread::sleep(Duration::from_millis(1));
     }

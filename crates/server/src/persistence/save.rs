@@ -226,7 +226,6 @@ impl Output {
 
     fn write_all(mut self, cut: Cut, step: &mut Step<'_>) -> Result<u64, SaveError> {
         let Cut { mut snapshot, sizes, used_memory_bytes, .. } = cut;
-        let config = self.store.config;
         let progress = &self.store.state.progress;
         let mut items = match self.format {
             Format::Commands => Items::Commands(self.commands()),
@@ -250,7 +249,7 @@ impl Output {
             if !more {
                 break;
             }
-            delay(keys, config.save_delay_us());
+            delay(self.store, keys);
         }
         drop(snapshot);
         match items {
@@ -339,12 +338,23 @@ fn failed(operation: &str, error: &io::Error) -> SaveError {
     SaveError::Failed
 }
 
-/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many.
-fn delay(keys: u64, delay_us: i64) {
+/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many. A save that is
+/// cancelled, or whose delay is changed, goes on at once.
+fn delay(store: Store<'static>, keys: u64) {
+    let delay_us = store.config.save_delay_us();
     let micros = match delay_us {
         0 => return,
-        1.. => keys * delay_us.unsigned_abs(),
+        1.. => keys.saturating_mul(delay_us.unsigned_abs()),
         _ => keys / delay_us.unsigned_abs(),
     };
-    std::thread::sleep(std::time::Duration::from_micros(micros));
+    let (began, whole) = (std::time::Instant::now(), std::time::Duration::from_micros(micros));
+    while let Some(left) = whole.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+        if store.state.is_cancelled.load(Relaxed) || store.config.save_delay_us() != delay_us {
+            return;
+        }
+        std::thread::sleep(left.min(DELAY_LOOK));
+    }
 }
+
+/// A delay looks so often whether it still holds.
+const DELAY_LOOK: std::time::Duration = std::time::Duration::from_millis(20);
