@@ -14,6 +14,8 @@ mod tail;
 
 mod chunks;
 mod log;
+mod sync;
+mod wake;
 
 pub mod writer;
 
@@ -22,3 +24,4 @@ pub use frame::{Database, Frame};
 pub use log::{Collected, Log};
 pub use offset::LogOffset;
 pub use tail::{Appended, Block, CHUNK_BYTES_MAX, Tail};
+pub use wake::SleepMark;

@@ -12,9 +12,9 @@
 use crate::chunks::{Chunks, Gone, Piece, ReaderId, ReaderKind};
 use crate::frame::Frame;
 use crate::offset::LogOffset;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::tail::{Appended, Tail};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::Ordering;
 
 /// What the log thread has got from the tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,17 +26,18 @@
 //!
 //! Invariants: a block holds whole frames, so each of its ends is a place where a reader may stop and a file may end. Under the
 //! lock at most `COPIED_BYTES_MAX` are copied and one block is allocated; a larger frame becomes a block itself.
+//! `tests/shuttle` explores appends, cuts and readers in random interleavings.
 
 use crate::frame::{Database, Frame};
 use crate::offset::LogOffset;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
+use std::sync::atomic::Ordering;
 
-/// A chunk of small frames has at most so many bytes.
-pub const CHUNK_BYTES_MAX: usize = 256 << 10;
+/// A chunk of small frames has at most so many bytes. The model check fills several with a few frames.
+pub const CHUNK_BYTES_MAX: usize = if cfg!(shuttle) { 256 } else { 256 << 10 };
 
 /// A frame of more bytes is moved, not copied.
-const COPIED_BYTES_MAX: usize = 64 << 10;
+const COPIED_BYTES_MAX: usize = CHUNK_BYTES_MAX / 4;
 
 /// Empty blocks that wait for their next use.
 const SPARES_MAX: usize = 4;

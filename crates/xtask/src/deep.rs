@@ -1,5 +1,5 @@
 //! The checks that go deeper: fuzz targets for a bounded time and the rooms of `unsafe` under Miri, which need a nightly
-//! compiler, and the interleavings of the locks.
+//! compiler, and the interleavings of the locks and of the log.
 //!
 //! Each installs what it needs if it can (a toolchain through rustup, cargo-fuzz into the target folder) and otherwise says
 //! what it skips and why. The same harnesses also run as seeded tests on the stable compiler, so a skip loses depth only.
@@ -73,12 +73,14 @@ pub fn miri() -> Fallible {
     Ok(())
 }
 
-/// The locks of the keyspace under interleavings that shuttle chooses. All is built with another mutex, so elsewhere.
+/// The locks of the keyspace, and the log behind them, under interleavings that shuttle chooses. All is built with another
+/// mutex, so elsewhere.
 pub fn locks() -> Fallible {
-    run::step("interleavings of the locks", || {
+    run::step("interleavings of the locks and of the log", || {
         let passed = check::run_tests(
             run::cargo()
                 .args(["test", "--locked", "--package", "isotherm-keyspace"])
+                .args(["--package", "isotherm-log"])
                 .args(["--test", "shuttle"])
                 .env("RUSTFLAGS", "--cfg shuttle")
                 .env("CARGO_TARGET_DIR", place::target().join("shuttle")),

@@ -28,7 +28,7 @@ cargo xtask <command>
   compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
   fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
-  locks                interleavings of the locks, explored by a model checker
+  locks                interleavings of the locks and of the log, explored by a model checker
   allocators [NAME ..] builds the server with each allocator, fills and empties it
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)

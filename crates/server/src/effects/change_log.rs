@@ -12,10 +12,9 @@
 
 use isotherm_commands::Records;
 use isotherm_keyspace::Db;
-use isotherm_log::{Frame, Log, LogOffset};
+use isotherm_log::{Frame, Log, LogOffset, SleepMark};
 use isotherm_resp::Args;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
 
@@ -25,8 +24,7 @@ use crate::mail::Mail;
 pub struct ChangeLog {
     log: Log,
     reader: Mutex<Option<Thread>>,
-    /// The reader has read all there was, and sleeps until it is woken.
-    is_reader_asleep: AtomicBool,
+    is_reader_asleep: SleepMark,
 }
 
 impl Deref for ChangeLog {
@@ -41,7 +39,7 @@ impl Deref for ChangeLog {
 impl ChangeLog {
     pub fn new(start: LogOffset, memory_bytes_max: u64) -> ChangeLog {
         let log = Log::new(start, memory_bytes_max);
-        ChangeLog { log, reader: Mutex::new(None), is_reader_asleep: AtomicBool::new(false) }
+        ChangeLog { log, reader: Mutex::new(None), is_reader_asleep: SleepMark::default() }
     }
 
     /// The thread that is woken by what is appended while it sleeps.
@@ -51,15 +49,13 @@ impl ChangeLog {
 
     /// The reader is about to look whether there is more, and to sleep if there is not.
     pub fn fall_asleep(&self) {
-        self.is_reader_asleep.store(true, Ordering::SeqCst);
-        // Either the appending thread sees the mark, or the reader sees what it has appended.
-        fence(Ordering::SeqCst);
+        self.is_reader_asleep.set();
     }
 
+    /// Something was appended.
     #[inline]
     pub fn wake_reader(&self) {
-        if self.is_reader_asleep.load(Ordering::SeqCst) && self.is_reader_asleep.swap(false, Ordering::SeqCst)
-        {
+        if self.is_reader_asleep.take() {
             self.unpark_reader();
         }
     }
@@ -206,7 +202,6 @@ impl LogWriter {
     pub fn settle(&mut self, mail: &Mail) {
         if self.has_appended {
             self.has_appended = false;
-            fence(Ordering::SeqCst);
             self.log.wake_reader();
             if !self.log.has_room() {
                 mail.set_log_full(true);

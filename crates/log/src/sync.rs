@@ -1,0 +1,12 @@
+//! What threads share: the standard library's, or shuttle's under `--cfg shuttle`, whose scheduler then decides at each
+//! of these which thread goes on (`cargo xtask locks`).
+
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, fence};
+#[cfg(shuttle)]
+pub use shuttle::sync::{Mutex, MutexGuard};
+
+#[cfg(not(shuttle))]
+pub use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+#[cfg(not(shuttle))]
+pub use std::sync::{Mutex, MutexGuard};
