@@ -5,6 +5,7 @@
 //!     appendonly.aof.manifest         written beside as temp-..., synced, renamed; then the folder is synced
 //!     appendonly.aof.2.base.rdb       a snapshot, or nothing yet
 //!     appendonly.aof.5.incr.aof       the log from there on
+//!     .appendonly.aof.lock            locked by the process that writes the others
 //! ```
 //! Only what the manifest lists counts. A file keeps the name under which it was found; those of the history are removed once a
 //! manifest without them is safe.
@@ -123,14 +124,14 @@ impl AofFiles {
         }
     }
 
-    // COMPAT(persistence): Two servers cannot have one `appenddirname`, whatever their `appendfilename`. Why: it is nearly always a
-    // mistake, and one of the two would lose its data.
-    /// Makes the folder, and takes its lock: two processes must not write the same files. The log says why not.
+    /// Makes the folder, and takes the lock of these files: two processes must not write them. The log says why not.
     pub fn lock(&self) -> Result<fs::File, ()> {
         let locked = self.prepare().and_then(|()| {
-            let folder = fs::File::open(&self.folder)?;
-            folder.try_lock()?;
-            Ok(folder)
+            let name = [b".", &self.old_name[..], b".lock"].concat();
+            let lock =
+                fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.path(&name))?;
+            lock.try_lock()?;
+            Ok(lock)
         });
         locked.map_err(|error| {
             let folder = self.folder.display();

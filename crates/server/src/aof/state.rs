@@ -36,7 +36,7 @@ pub struct AofState {
     /// The number of the last base, whether it is listed or not.
     pub base_number: AtomicU64,
     rewrites: Mutex<Rewrites>,
-    /// The folder's lock, for as long as its files are this process's.
+    /// The lock of the files, for as long as they are this process's.
     folder: Mutex<Option<fs::File>>,
 }
 

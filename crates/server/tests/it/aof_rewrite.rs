@@ -18,6 +18,7 @@ fn names(data: &Data) -> Vec<String> {
     let folder = std::fs::read_dir(data.0.join("appendonlydir")).unwrap();
     let mut names: Vec<String> =
         folder.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| !name.starts_with('.'));
     names.sort();
     names
 }
