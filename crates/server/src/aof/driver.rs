@@ -121,15 +121,15 @@ pub fn start(
         base: None,
     };
     let ends = move || {
+        // Before it can rest: what wakes it has to find it.
+        log.set_reader(std::thread::current());
         driver.run();
         drop(driver);
         // What it still reports is of no interest to the next writer.
         let _ = sync_thread.join();
         state.inbox.take();
     };
-    let writer = std::thread::Builder::new().name("aof-write".into()).spawn(ends)?;
-    log.set_reader(writer.thread().clone());
-    Ok(writer)
+    std::thread::Builder::new().name("aof-write".into()).spawn(ends)
 }
 
 /// A file for the sync thread, and whether replies wait for it.
