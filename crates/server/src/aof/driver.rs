@@ -10,7 +10,7 @@
 //! commands; what was answered is in the kernel that moment later. Under `always` it is woken by each batch.
 
 use isotherm_disk::File;
-use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
+use isotherm_log::writer::{AofWriter, FailedCall, FileId, FsyncPolicy, Input, List, Ms, Output};
 use isotherm_log::{Collected, LogOffset, ReaderId, ReaderKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -353,6 +353,10 @@ impl Driver {
             }
             Output::AcceptWrites => {
                 report::warning("The append-only file can be written again.");
+                // The file that was begun then has no SELECT at its start, which Valkey would miss; one behind a cut has.
+                if self.state.failure().is_some_and(|failure| failure.call == FailedCall::Sync) {
+                    self.state.rewrites().is_scheduled = true;
+                }
                 self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
                 self.state.refuse_writes(None);
                 None

@@ -147,6 +147,8 @@ fn write_base(
         syncs: node.config.flag(SYNCS),
     };
     let bytes = save::write_to(node.store(), cut, &target)?;
+    // A rewrite that was killed before its base was listed may have left one of the other form.
+    files.remove_named(&files.base_file(number, !is_rdb).name);
     log::notice("Background AOF rewrite terminated with success");
     let (temporary, name) = (target.temporary.display().to_string(), String::from_utf8_lossy(&base.name));
     log::notice(format!("Successfully renamed the temporary AOF base file {temporary} into {name}"));

@@ -151,6 +151,20 @@ fn a_rewrite_that_is_killed_leaves_what_was_there() {
 }
 
 #[test]
+fn a_base_that_was_never_listed_does_not_stay() {
+    let data = Data::new();
+    let server = data.start(1, &ON);
+    // The next base has this number, and the other form.
+    data.write("appendonly.aof.2.base.aof", b"left by a rewrite that was killed");
+    let mut client = server.client();
+    client.check("SET a 1", "+OK\r\n");
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    wait_for_rewrite(&mut client);
+    assert!(!names(&data).contains(&"appendonly.aof.2.base.aof".to_string()), "{:?}", names(&data));
+    restart_and_compare(&data, server, &[]);
+}
+
+#[test]
 fn it_is_switched_on_and_off_while_clients_write() {
     let data = Data::new();
     let server = data.start(2, &["--appendonly", "no", "--appendfsync", "always", "--save", ""]);
