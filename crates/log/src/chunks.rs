@@ -200,6 +200,14 @@ impl Chunks {
         writers.map(|reader| reader.position).min()
     }
 
+    pub fn has_readers(&self) -> bool {
+        self.readers.iter().any(Option::is_some)
+    }
+
+    pub fn backlog_bytes(&self) -> u64 {
+        self.backlog_bytes
+    }
+
     pub fn set_backlog_bytes(&mut self, backlog_bytes: u64) {
         self.backlog_bytes = backlog_bytes;
     }

@@ -24,4 +24,4 @@ pub use frame::{Database, Frame};
 pub use log::{Collected, Log};
 pub use offset::LogOffset;
 pub use tail::{Appended, Block, CHUNK_BYTES_MAX, Tail};
-pub use wake::SleepMark;
+pub use wake::SleepMarks;

@@ -7,13 +7,19 @@
 //! `has_room` is asked before locks are taken, so a full log makes writes wait where they hold nothing. What commands append
 //! that were admitted before may exceed the limit, by one command a worker.
 //!
+//! Each consumer may gather what was appended into the chunks. Only the writer of the AOF asks where frames and files end: for it
+//! these places are kept (`Marks`) until it collects them, no matter which consumer has gathered the bytes.
+//!
 //! Lock order: chunks, tail. An append takes the tail alone.
 
 use crate::chunks::{Chunks, Gone, Piece, ReaderId, ReaderKind};
 use crate::frame::Frame;
 use crate::offset::LogOffset;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
-use crate::tail::{Appended, Tail};
+use crate::tail::{Appended, CHUNK_BYTES_MAX, Tail};
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What the log thread has got from the tail.
@@ -25,9 +31,57 @@ pub enum Collected {
     FileEnd(LogOffset),
 }
 
+/// The places that the writer has not collected yet.
+#[derive(Default)]
+struct Marks {
+    list: VecDeque<Collected>,
+    /// Where the last one stood that was not joined with its neighbour.
+    kept_end: LogOffset,
+}
+
+impl Marks {
+    /// Of the ends of frames, one for each `CHUNK_BYTES_MAX` is kept: a write may stop there.
+    fn push(&mut self, mark: Collected) {
+        match (mark, self.list.back_mut()) {
+            (Collected::Frames(end), Some(Collected::Frames(last)))
+                if end - self.kept_end < CHUNK_BYTES_MAX as u64 =>
+            {
+                *last = end;
+            }
+            (Collected::Frames(end) | Collected::FileEnd(end), _) => {
+                self.kept_end = match self.list.back() {
+                    Some(Collected::Frames(last) | Collected::FileEnd(last)) => *last,
+                    None => end,
+                };
+                self.list.push_back(mark);
+            }
+        }
+    }
+}
+
+/// What one lock protects.
+struct Gathered {
+    chunks: Chunks,
+    marks: Marks,
+}
+
+impl Deref for Gathered {
+    type Target = Chunks;
+
+    fn deref(&self) -> &Chunks {
+        &self.chunks
+    }
+}
+
+impl DerefMut for Gathered {
+    fn deref_mut(&mut self) -> &mut Chunks {
+        &mut self.chunks
+    }
+}
+
 pub struct Log {
     tail: Tail,
-    chunks: Mutex<Chunks>,
+    gathered: Mutex<Gathered>,
     /// The position of the slowest writer; `u64::MAX` without one.
     written: AtomicU64,
     limit_bytes: AtomicU64,
@@ -38,14 +92,14 @@ impl Log {
     pub fn new(start: LogOffset, limit_bytes: u64) -> Log {
         Log {
             tail: Tail::new(start),
-            chunks: Mutex::new(Chunks::new(start)),
+            gathered: Mutex::new(Gathered { chunks: Chunks::new(start), marks: Marks::default() }),
             written: AtomicU64::new(u64::MAX),
             limit_bytes: AtomicU64::new(limit_bytes),
         }
     }
 
-    fn chunks(&self) -> MutexGuard<'_, Chunks> {
-        self.chunks.lock().expect("no panic under the lock of the chunks")
+    fn chunks(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().expect("no panic under the lock of the chunks")
     }
 
     /// Whether another command may append.
@@ -64,10 +118,13 @@ impl Log {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// A log to which nothing was appended, and which has no reader, goes on at `start`.
+    /// A log that has no reader goes on at `start`, with another history: what it held is gone, but for the size of the backlog.
     pub fn go_on_at(&self, start: LogOffset) {
-        let mut chunks = self.chunks();
-        *chunks = Chunks::new(start);
+        let mut gathered = self.chunks();
+        assert!(!gathered.has_readers(), "a reader knows the places of one history");
+        let backlog_bytes = gathered.backlog_bytes();
+        *gathered = Gathered { chunks: Chunks::new(start), marks: Marks::default() };
+        gathered.set_backlog_bytes(backlog_bytes);
         self.tail.go_on_at(start);
     }
 
@@ -78,7 +135,8 @@ impl Log {
     }
 
     /// Appends whole frames of another log as they are.
-    pub fn append_stream(&self, bytes: Vec<u8>) -> Appended {
+    #[inline]
+    pub fn append_stream(&self, bytes: &[u8]) -> Appended {
         self.tail.append_stream(bytes)
     }
 
@@ -97,11 +155,51 @@ impl Log {
         self.chunks().first()
     }
 
-    /// Moves what was appended into the chunks. `each`: the places where frames end at which a write may stop, among them each
-    /// cut.
-    pub fn collect(&self, mut each: impl FnMut(Collected)) {
+    /// Moves what was appended into the chunks, from which every reader may read it then.
+    pub fn gather(&self) {
+        let mut gathered = self.chunks();
+        let dropped = self.gather_in(&mut gathered);
+        drop(gathered);
+        drop(dropped);
+    }
+
+    /// The same for the writer. `each`: the places where frames end at which a write may stop, among them each cut.
+    pub fn collect(&self, each: impl FnMut(Collected)) {
+        let mut gathered = self.chunks();
+        let is_kept = gathered.slowest_writer().is_some();
+        let (dropped, marks) = match is_kept {
+            true => (self.gather_in(&mut gathered), std::mem::take(&mut gathered.marks.list)),
+            // A consumer without a place in the log, as tests have one.
+            false => {
+                let mut marks = Marks::default();
+                let dropped = self.move_blocks(&mut gathered.chunks, |mark| marks.push(mark));
+                (dropped, marks.list)
+            }
+        };
+        drop(gathered);
+        drop(dropped);
+        marks.into_iter().for_each(each);
+    }
+
+    /// Whether `collect` has something new for the writer.
+    pub fn has_more_to_collect(&self) -> bool {
+        let gathered = self.chunks();
+        !gathered.marks.list.is_empty() || gathered.end() < self.tail.end()
+    }
+
+    fn gather_in(&self, gathered: &mut Gathered) -> Vec<Arc<Vec<u8>>> {
+        let is_kept = gathered.slowest_writer().is_some();
+        let Gathered { chunks, marks } = gathered;
+        self.move_blocks(chunks, |mark| {
+            if is_kept {
+                marks.push(mark);
+            }
+        })
+    }
+
+    /// What is returned is freed where no lock is held.
+    fn move_blocks(&self, chunks: &mut Chunks, mut each: impl FnMut(Collected)) -> Vec<Arc<Vec<u8>>> {
         let (mut blocks, mut spares, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
-        let mut chunks = self.chunks();
         self.tail.collect(&mut blocks);
         for block in blocks {
             if block.ends_file {
@@ -112,8 +210,8 @@ impl Log {
             }
         }
         chunks.trim(&mut dropped);
-        drop(chunks);
         spares.into_iter().for_each(|spare| self.tail.recycle(spare));
+        dropped
     }
 
     /// The bytes `from..to`, as pieces that need no lock. `to` lies within what was collected.
@@ -129,9 +227,13 @@ impl Log {
     }
 
     pub fn add_reader(&self, kind: ReaderKind, from: LogOffset) -> Result<ReaderId, Gone> {
-        let mut chunks = self.chunks();
-        let id = chunks.add_reader(kind, from)?;
-        self.note_writers(&chunks);
+        let mut gathered = self.chunks();
+        if kind == ReaderKind::Writer {
+            assert!(gathered.slowest_writer().is_none(), "one writer collects the marks");
+            gathered.marks = Marks::default();
+        }
+        let id = gathered.add_reader(kind, from)?;
+        self.note_writers(&gathered);
         Ok(id)
     }
 

@@ -2,11 +2,11 @@
 //! of these which thread goes on (`cargo xtask locks`).
 
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicBool, AtomicU64, fence};
+pub use shuttle::sync::atomic::{AtomicU64, fence};
 #[cfg(shuttle)]
 pub use shuttle::sync::{Mutex, MutexGuard};
 
 #[cfg(not(shuttle))]
-pub use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+pub use std::sync::atomic::{AtomicU64, fence};
 #[cfg(not(shuttle))]
 pub use std::sync::{Mutex, MutexGuard};

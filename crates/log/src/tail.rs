@@ -106,11 +106,12 @@ impl Tail {
         self.state.lock().expect("no panic under the tail's lock")
     }
 
-    /// A log to which nothing was appended goes on at `start`: the history that was read from files ends there.
+    /// The log goes on at `start`, with another history. What was not collected is gone.
     pub fn go_on_at(&self, start: LogOffset) {
         let mut state = self.lock();
-        assert!(state.is_empty() && state.database.is_none(), "nothing was appended yet");
-        state.end = start;
+        state.open.clear();
+        (state.full, state.full_bytes) = (Vec::new(), 0);
+        (state.end, state.database) = (start, None);
         self.end.store(start.0, Ordering::Release);
     }
 
@@ -142,17 +143,17 @@ impl Tail {
     }
 
     /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary.
-    pub fn append_stream(&self, bytes: Vec<u8>) -> Appended {
+    #[inline]
+    pub fn append_stream(&self, bytes: &[u8]) -> Appended {
+        let large = (bytes.len() > COPIED_BYTES_MAX).then(|| bytes.to_vec());
         let mut state = self.lock();
         let was_empty = state.is_empty();
         state.database = None;
-        let len = bytes.len();
-        if len > COPIED_BYTES_MAX {
-            state.push_block(Block { bytes, ..Block::default() });
-        } else {
-            state.copy(&bytes);
+        match large {
+            Some(bytes) => state.push_block(Block { bytes, ..Block::default() }),
+            None => state.copy(bytes),
         }
-        self.advance(&mut state, len, was_empty)
+        self.advance(&mut state, bytes.len(), was_empty)
     }
 
     #[inline]

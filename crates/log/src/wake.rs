@@ -1,31 +1,31 @@
-//! How an append finds out that the reader of the log sleeps, at the price of one load while it is awake.
+//! How an append finds out that a reader of the log sleeps, at the price of one load while all are awake.
 //!
 //! ```text
-//!   reader      mark = true    fence    is there more?   no: park    yes: go on
-//!   appender    append         fence    is it marked?    yes: unmark, unpark
+//!   reader      mark its bit   fence    is there more?    no: park       yes: go on
+//!   appender    append         fence    is one marked?    yes: unmark all, wake each
 //! ```
 //! Of the two, each writes before the fence what the other reads behind it, so at least one sees the other: the reader sees
-//! what was appended, or the appender sees the mark. An unpark that comes before the park makes the park return at once.
-//! `tests/shuttle` explores the interleavings. Which thread is parked, and where, is the server's.
+//! what was appended, or the appender sees the mark. A wake-up that comes before the sleep makes the sleep end at once.
+//! `tests/shuttle` explores the interleavings. Which threads sleep, and where, is the server's.
 
-use crate::sync::{AtomicBool, fence};
+use crate::sync::{AtomicU64, fence};
 use std::sync::atomic::Ordering;
 
-/// The reader has read all there was, and sleeps until it is woken.
+/// The readers that have read all there was, and sleep until they are woken: a bit each.
 #[derive(Default)]
-pub struct SleepMark(AtomicBool);
+pub struct SleepMarks(AtomicU64);
 
-impl SleepMark {
-    /// The reader is about to look whether there is more, and to sleep if there is not.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::SeqCst);
+impl SleepMarks {
+    /// A reader is about to look whether there is more, and to sleep if there is not.
+    pub fn set(&self, reader: usize) {
+        self.0.fetch_or(1 << reader, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Something was appended. Whether the caller has to wake the reader: of several, one has.
+    /// Something was appended. The readers that the caller has to wake, as bits: of several callers, one gets each.
     #[inline]
-    pub fn take(&self) -> bool {
+    pub fn take(&self) -> u64 {
         fence(Ordering::SeqCst);
-        self.0.load(Ordering::SeqCst) && self.0.swap(false, Ordering::SeqCst)
+        if self.0.load(Ordering::SeqCst) == 0 { 0 } else { self.0.swap(0, Ordering::SeqCst) }
     }
 }

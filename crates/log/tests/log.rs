@@ -47,7 +47,7 @@ impl Model {
         let bytes = entry(number, random_len(prng));
         let end = if prng.one_in(5) {
             self.bytes.extend_from_slice(&bytes);
-            self.log.append_stream(bytes).end
+            self.log.append_stream(&bytes).end
         } else {
             // The first frame, and each one behind a stream or a cut, brings its SELECT.
             let mut frame = Frame::default();

@@ -53,6 +53,10 @@ pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'max
 // limit, and ends when the system refuses memory.
 /// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such limit.
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
+pub const READONLY: &str = "READONLY You can't write against a read only replica.";
+/// `replica-serve-stale-data no`, and the link to the primary is down.
+pub const PRIMARY_DOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 pub const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 /// The data is not there yet. `name` is the server's.
 pub fn is_loading(name: &str) -> String {

@@ -9,6 +9,7 @@
 //! effects     what follows from a change: events, pub/sub, tracking
 //! observe     counters, logs, reports
 //! persistence RDB files: written and loaded
+//! replication the role of the node, its primary and its replicas
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
 //! mail        messages between threads
@@ -24,6 +25,7 @@ mod node;
 mod observe;
 mod persistence;
 mod process;
+mod replication;
 mod request;
 mod session;
 mod upkeep;

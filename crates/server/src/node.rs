@@ -29,6 +29,7 @@ use crate::process::debug_switches::DebugSwitches;
 use crate::process::shutdown::End;
 use crate::process::state::Process;
 pub use crate::process::time::unix_now;
+use crate::replication::state::Replication;
 use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
@@ -60,6 +61,7 @@ pub struct Node {
     pub process: Process,
     pub debug: DebugSwitches,
     pub persistence: Persistence,
+    pub replication: Replication,
 }
 
 /// What a node is made of beside its configuration.
@@ -70,6 +72,8 @@ pub struct Parts {
     pub config_file: Option<PathBuf>,
     pub mail: Mail,
     pub random: [u8; 32],
+    /// The name of the history that begins here, in random bytes.
+    pub history: [u8; 20],
 }
 
 impl Node {
@@ -93,6 +97,7 @@ impl Node {
             pubsub: PubSub::default(),
             monitors: Monitors::default(),
             trackers: Trackers::default(),
+            replication: Replication::new(parts.history),
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
             persistence: Persistence::new(unix_now().0 / 1000),

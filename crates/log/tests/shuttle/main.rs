@@ -8,7 +8,7 @@ mod tail_model;
 mod wake_model;
 mod wire;
 
-use isotherm_log::SleepMark;
+use isotherm_log::SleepMarks;
 use shuttle::sync::Mutex;
 use shuttle::thread::Thread;
 
@@ -16,7 +16,7 @@ use shuttle::thread::Thread;
 #[derive(Default)]
 struct Reader {
     thread: Mutex<Option<Thread>>,
-    is_asleep: SleepMark,
+    is_asleep: SleepMarks,
 }
 
 impl Reader {
@@ -25,7 +25,7 @@ impl Reader {
     }
 
     fn wake(&self) {
-        if self.is_asleep.take() {
+        if self.is_asleep.take() != 0 {
             self.unpark();
         }
     }

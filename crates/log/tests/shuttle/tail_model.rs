@@ -79,7 +79,7 @@ impl World {
                 held.clear();
             }
             let appended = match plan.is_stream {
-                true => self.log.append_stream(plan.stream(number)),
+                true => self.log.append_stream(&plan.stream(number)),
                 false => self.log.append(&mut plan.frame(number)),
             };
             assert!(self.log.end() >= appended.end, "a command that is over is in the log");
@@ -126,7 +126,7 @@ impl World {
             if is_last {
                 return seen;
             }
-            self.reader.is_asleep.set();
+            self.reader.is_asleep.set(0);
             if self.log.collected() == self.log.end() && !is_over() {
                 thread::park();
             }

@@ -32,7 +32,7 @@ fn run(rest: impl Fn(&Log, &Reader) + Send + 'static) {
         let world = Arc::clone(&world);
         thread::spawn(move || {
             for number in 0..BATCHES {
-                world.0.append_stream(plan.stream(number));
+                world.0.append_stream(&plan.stream(number));
                 world.1.wake();
             }
         })
@@ -49,7 +49,7 @@ fn has_more(log: &Log) -> bool {
 fn no_wake_up_is_lost() {
     explore(ITERATIONS, || {
         run(|log, reader| {
-            reader.is_asleep.set();
+            reader.is_asleep.set(0);
             if !has_more(log) {
                 thread::park();
             }
@@ -64,7 +64,7 @@ fn a_look_before_the_mark_is_found() {
     explore(ITERATIONS, || {
         run(|log, reader| {
             if !has_more(log) {
-                reader.is_asleep.set();
+                reader.is_asleep.set(0);
                 thread::park();
             }
         });

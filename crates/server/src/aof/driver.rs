@@ -25,7 +25,7 @@ use super::files::AofFiles;
 use super::prepare::Preparation;
 use super::request::{Base, Request};
 use super::state::AofState;
-use crate::effects::change_log::ChangeLog;
+use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
@@ -122,7 +122,8 @@ pub fn start(
     };
     let ends = move || {
         // Before it can rest: what wakes it has to find it.
-        log.set_reader(std::thread::current());
+        let this = std::thread::current();
+        log.set_reader(LogReader::Aof, move || this.unpark());
         driver.run();
         drop(driver);
         // What it still reports is of no interest to the next writer.
@@ -449,8 +450,8 @@ impl Driver {
             std::thread::sleep(GATHERING);
             return;
         }
-        self.log.fall_asleep();
-        if self.log.collected() < self.log.end() {
+        self.log.fall_asleep(LogReader::Aof);
+        if self.log.has_more_to_collect() {
             return;
         }
         match self.machine.next_tick() {

@@ -25,7 +25,7 @@ use super::files::{AofFiles, segments};
 use super::load::{self, LoadError, Loaded, LogFile};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
-use crate::mail::tasks::Tasks;
+use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::load::{self as rdb, How, LoadFailure, Source};
 use crate::process::listeners::os_text;
@@ -124,7 +124,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     let first = First::Behind(list, end);
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
-    node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
+    node.log.set_read_by(&node.mail, LogReader::Aof, true);
     settings::gate_replies(node);
     Ok(())
 }

@@ -7,7 +7,7 @@ use isotherm_persist::aof::manifest::AofFile;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::effects::change_log::ChangeLog;
+use crate::effects::change_log::{ChangeLog, LogReader};
 
 pub enum Request {
     Policy(FsyncPolicy),
@@ -45,7 +45,7 @@ impl Inbox {
 
     pub fn post(&self, log: &ChangeLog, request: Request) {
         self.push(request);
-        log.unpark_reader();
+        log.wake(LogReader::Aof);
     }
 
     fn push(&self, request: Request) {

@@ -18,6 +18,7 @@ use super::files::AofFiles;
 use super::request::{Base, Request};
 use super::settings;
 use crate::config::{Id, id};
+use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::save::{self, Cut, Format, SaveError, Target};
@@ -43,7 +44,7 @@ pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     };
     // Everything is held: what is in the log before this place is in the cut.
     let place = node.aof.is_on().then(|| node.log.cut(true));
-    node.log.unpark_reader();
+    node.log.wake(LogReader::Aof);
     let began = Instant::now();
     let spawned =
         std::thread::Builder::new().name("aof-rewrite".into()).spawn(move || run(node, cut, place, began));

@@ -18,6 +18,7 @@ use super::files::segments;
 use super::request::Request;
 use super::{rewrite, settings};
 use crate::config::id;
+use crate::effects::change_log::LogReader;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -72,7 +73,7 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
     node.aof.keep_folder(Some(lock));
     node.aof.awaits_base.store(true, Relaxed);
     node.aof.set_on(writer);
-    node.mail.set_tasks(Tasks::LOGGED, Tasks::LOGGED);
+    node.log.set_read_by(&node.mail, LogReader::Aof, true);
     let asked = rewrite::begin(node, &mut held);
     held.release();
     match asked {
@@ -107,7 +108,8 @@ fn switch_off(node: &'static Node) {
     rewrite::stop(node);
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
-    node.mail.set_tasks(Tasks::LOGGED.or(Tasks::GATED), Tasks::NONE);
+    node.log.set_read_by(&node.mail, LogReader::Aof, false);
+    node.mail.set_tasks(Tasks::GATED, Tasks::NONE);
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
     end_writer(node);

@@ -12,19 +12,42 @@
 
 use isotherm_commands::Records;
 use isotherm_keyspace::Db;
-use isotherm_log::{Frame, Log, LogOffset, SleepMark};
+use isotherm_log::{Frame, Log, LogOffset, SleepMarks};
 use isotherm_resp::Args;
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
-use std::thread::Thread;
 
 use crate::mail::Mail;
+use crate::mail::tasks::Tasks;
 
-/// The log of the node, and the thread that reads it.
+/// A thread that reads the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogReader {
+    /// The writer of the append-only file.
+    Aof,
+    /// The thread that sends the log to replicas.
+    Feeder,
+}
+
+const READERS: [LogReader; 2] = [LogReader::Aof, LogReader::Feeder];
+
+/// Ends a reader's sleep.
+type Wake = Box<dyn Fn() + Send>;
+
+/// The log of the node, and the threads that read it.
 pub struct ChangeLog {
     log: Log,
-    reader: Mutex<Option<Thread>>,
-    is_reader_asleep: SleepMark,
+    readers: [Mutex<Option<Wake>>; READERS.len()],
+    asleep: SleepMarks,
+    demand: Mutex<Demand>,
+}
+
+/// Why commands write frames, or do not.
+#[derive(Default)]
+struct Demand {
+    read_by: [bool; READERS.len()],
+    /// The node follows another, whose bytes its log takes over.
+    follows: bool,
 }
 
 impl Deref for ChangeLog {
@@ -39,31 +62,61 @@ impl Deref for ChangeLog {
 impl ChangeLog {
     pub fn new(start: LogOffset, memory_bytes_max: u64) -> ChangeLog {
         let log = Log::new(start, memory_bytes_max);
-        ChangeLog { log, reader: Mutex::new(None), is_reader_asleep: SleepMark::default() }
+        ChangeLog {
+            log,
+            readers: READERS.map(|_| Mutex::new(None)),
+            asleep: SleepMarks::default(),
+            demand: Mutex::default(),
+        }
     }
 
-    /// The thread that is woken by what is appended while it sleeps.
-    pub fn set_reader(&self, reader: Thread) {
-        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
+    /// A reader begins, or ends. Everything is held, here and below, so that of the commands that hold something all see it or none.
+    pub fn set_read_by(&self, mail: &Mail, reader: LogReader, is_read: bool) {
+        self.set_demand(mail, |demand| demand.read_by[reader as usize] = is_read);
+    }
+
+    /// From now on the log takes over the bytes of another node, or those of its own commands again.
+    pub fn set_follows(&self, mail: &Mail, follows: bool) {
+        self.set_demand(mail, |demand| demand.follows = follows);
+    }
+
+    /// Whether this thread reads the log.
+    pub fn is_read_by(&self, reader: LogReader) -> bool {
+        self.demand.lock().unwrap_or_else(PoisonError::into_inner).read_by[reader as usize]
+    }
+
+    fn set_demand(&self, mail: &Mail, change: impl FnOnce(&mut Demand)) {
+        let mut demand = self.demand.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut demand);
+        let is_logged = demand.read_by.contains(&true) && !demand.follows;
+        mail.set_tasks(Tasks::LOGGED, if is_logged { Tasks::LOGGED } else { Tasks::NONE });
+    }
+
+    /// How a reader is woken by what is appended while it sleeps.
+    pub fn set_reader(&self, reader: LogReader, wake: impl Fn() + Send + 'static) {
+        *self.readers[reader as usize].lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(wake));
     }
 
     /// The reader is about to look whether there is more, and to sleep if there is not.
-    pub fn fall_asleep(&self) {
-        self.is_reader_asleep.set();
+    pub fn fall_asleep(&self, reader: LogReader) {
+        self.asleep.set(reader as usize);
     }
 
     /// Something was appended.
     #[inline]
-    pub fn wake_reader(&self) {
-        if self.is_reader_asleep.take() {
-            self.unpark_reader();
+    pub fn wake_readers(&self) {
+        let asleep = self.asleep.take();
+        if asleep != 0 {
+            let is_asleep = |reader: &LogReader| asleep & 1 << *reader as usize != 0;
+            READERS.into_iter().filter(is_asleep).for_each(|reader| self.wake(reader));
         }
     }
 
+    /// There is something to do for a reader, which may sleep.
     #[cold]
-    pub fn unpark_reader(&self) {
-        if let Some(reader) = &*self.reader.lock().unwrap_or_else(PoisonError::into_inner) {
-            reader.unpark();
+    pub fn wake(&self, reader: LogReader) {
+        if let Some(wake) = &*self.readers[reader as usize].lock().unwrap_or_else(PoisonError::into_inner) {
+            wake();
         }
     }
 }
@@ -202,7 +255,7 @@ impl LogWriter {
     pub fn settle(&mut self, mail: &Mail) {
         if self.has_appended {
             self.has_appended = false;
-            self.log.wake_reader();
+            self.log.wake_readers();
             if !self.log.has_room() {
                 mail.set_log_full(true);
                 // The reader looks at the mark after each step; its last one may have been before.

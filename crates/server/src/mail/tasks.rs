@@ -25,8 +25,11 @@ impl Tasks {
     pub const LOGGED: Tasks = Tasks(1 << 31);
     /// Replies wait until what they show is durable. Like `LOGGED` it holds up no command.
     pub const GATED: Tasks = Tasks(1 << 30);
+    /// The node follows a primary. It changes while everything is held; a worker notices under its locks that it has prepared for
+    /// the other role (`Exec::knows_role`).
+    pub const REPLICA: Tasks = Tasks(1 << 29);
     pub const NONE: Tasks = Tasks(0);
-    pub const ANY: Tasks = Tasks(u32::MAX ^ Tasks::LOGGED.0 ^ Tasks::GATED.0);
+    pub const ANY: Tasks = Tasks(u32::MAX ^ Tasks::LOGGED.0 ^ Tasks::GATED.0 ^ Tasks::REPLICA.0);
 
     pub const fn or(self, other: Tasks) -> Tasks {
         Tasks(self.0 | other.0)

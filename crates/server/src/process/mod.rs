@@ -7,6 +7,7 @@ pub mod debug_switches;
 pub mod listeners;
 pub mod log;
 pub mod logo;
+pub mod random;
 pub mod shutdown;
 pub mod start;
 pub mod start_options;

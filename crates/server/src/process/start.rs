@@ -3,7 +3,7 @@
 use isotherm_keyspace::{ARENA_BYTES_MAX, Held, Keyspace};
 use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -21,6 +21,7 @@ use crate::process::daemon;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::logo;
+use crate::process::random::random_bytes;
 use crate::process::start_options;
 use crate::process::supervisor;
 use crate::process::system;
@@ -107,6 +108,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         config_file: loaded.file,
         mail: Mail::new(worker::senders(&mailboxes), mailbox.sender()),
         random: random_bytes()?,
+        history: random_bytes()?,
     });
     eviction::apply_policy(node);
     let metrics = metrics::open(&node.config)?;
@@ -258,9 +260,7 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
 /// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.
 fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
     let (partitions, arenas, arena_bytes) = layout(config, workers, address_space_left());
-    let [a, b] = [random_bytes()?, random_bytes()?];
-    let mut hash_secret = [0; 16];
-    hash_secret.iter_mut().zip(a.iter().zip(&b)).for_each(|(secret, (a, b))| *secret = a ^ b);
+    let hash_secret = random_bytes()?;
     let keyspace = Keyspace::new(isotherm_keyspace::Config {
         partitions,
         arenas,
@@ -329,12 +329,6 @@ fn address_space_left() -> Option<u64> {
     let sizes = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
     Some(limit.saturating_sub(pages * rustix::param::page_size() as u64))
-}
-
-fn random_bytes() -> Result<[u8; 32], String> {
-    let mut bytes = [0; 32];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map(|()| bytes).map_err(|error| format!("Can't read random numbers: {}", os_text(&error)))
 }
 
 fn write_pid_file(node: &Node) {

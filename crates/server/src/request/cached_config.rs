@@ -7,6 +7,7 @@ use isotherm_resp::Limits;
 
 use crate::config::{Config, Id, OutputLimit, id};
 use crate::effects::events::Events;
+use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::observe::command_log::Kind;
 use crate::observe::holds::LONG_HOLD;
@@ -80,6 +81,8 @@ pub struct Hot {
     /// Idle connections are closed after so many seconds; 0 for never.
     pub timeout_seconds: u64,
     pub import_mode: bool,
+    /// The node follows another, as it was when this was made.
+    pub is_replica: bool,
     /// So many ticks are a long hold of a lock.
     pub long_hold_ticks: u64,
     /// And so many the share of one connection in a turn.
@@ -122,13 +125,15 @@ impl Notable {
 impl Hot {
     pub fn new(node: &Node, clock: &CommandClock) -> Hot {
         let config = &node.config;
+        // Read first: what changes meanwhile is read again.
+        let generation = config.generation();
+        let is_replica = node.mail.tasks().has(Tasks::REPLICA);
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
-        let lacks_replicas = MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
+        let lacks_replicas = !is_replica && MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
         let [output, _, output_of_subscribers] = config.output_limits();
         let reply_lists = node.debug.reply_lists.is_on();
         Hot {
-            // Read first: what changes meanwhile is read again.
-            generation: config.generation(),
+            generation,
             limits: Limits { bulk_bytes_max: config.bulk_bytes_max(), ..Limits::default() },
             query_bytes_max: config.query_buffer_bytes_max(),
             output,
@@ -150,9 +155,12 @@ impl Hot {
             // There should be replicas, and there are none yet: nothing may be written.
             gates: Gates::PROTECTION
                 .or(Gates::REPLICAS.when(lacks_replicas))
+                .or(Gates::READ_ONLY.when(is_replica && config.flag(id("replica-read-only"))))
+                .or(Gates::STALE.when(is_replica && node.replication.refuses_stale_reads(config)))
                 .or(Gates::GROWTH.when(config.maxmemory_bytes() > 0)),
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
+            is_replica,
             long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),
             share_ticks: clock.ticks_of_micros(SHARE_MICROS),
             tracks_latency: config.tracks_latency(),

@@ -205,6 +205,7 @@ impl Dispatcher {
             if session.shared.is_asked(Attention::KILL) {
                 return Err(Next::Close { after_replies: false });
             }
+            self.exec.refresh();
             let verdict = gates::ask(&mut self.exec, session, request);
             match (verdict, request.found) {
                 (Verdict::Pass, Found::Command(command)) => {
@@ -298,7 +299,10 @@ impl Dispatcher {
         // CLIENT KILL and PAUSE set the mark first, and then hold every partition once before their reply leaves (rule 12 of
         // ARCHITECTURE.md). So a command that had its locks before was awaited, and one that has them later sees the mark,
         // however long it waited for them.
-        if session.shared.is_asked(Attention::KILL) || exec.node.mail.tasks().has(unless) {
+        if session.shared.is_asked(Attention::KILL)
+            || exec.node.mail.tasks().has(unless)
+            || !exec.knows_role()
+        {
             return Ran::HeldUp;
         }
         // DEL of one key is as short as any command with one.

@@ -153,6 +153,12 @@ impl Exec {
         }
     }
 
+    /// Whether the node has still the role that commands of this thread were prepared for. What is held keeps it so.
+    #[inline]
+    pub fn knows_role(&self) -> bool {
+        self.node.mail.tasks().has(Tasks::REPLICA) == self.hot.is_replica
+    }
+
     /// Requests are about to run. Whether memory is short is looked at once for all of them; what takes some looks again
     /// (`Gates::GROWTH`).
     #[inline]
@@ -188,7 +194,11 @@ impl Exec {
         if self.hot.import_mode || authority == Authority::Log {
             return if authority == Authority::Server { ExpiryMode::Hide } else { ExpiryMode::Keep };
         }
-        if self.node.mail.tasks().has(Tasks::PAUSES) { ExpiryMode::Hide } else { ExpiryMode::Delete }
+        // A replica's keys are deleted by what its primary sends.
+        match self.node.mail.tasks().has(Tasks::PAUSES.or(Tasks::REPLICA)) {
+            true => ExpiryMode::Hide,
+            false => ExpiryMode::Delete,
+        }
     }
 
     /// A command is over, and its partitions are held. What it has met that had expired is in the log's frame already.

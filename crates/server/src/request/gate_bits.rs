@@ -32,6 +32,10 @@ impl Gates {
     pub const LOADING: Gates = Gates(1 << 15);
     /// Saving has failed.
     pub const SAVE_FAILED: Gates = Gates(1 << 16);
+    /// The node follows another and takes no writes of clients.
+    pub const READ_ONLY: Gates = Gates(1 << 17);
+    /// The node follows another, from which it is cut off.
+    pub const STALE: Gates = Gates(1 << 18);
     /// Those of the node's tasks.
     pub const OF_TASKS: Gates =
         Gates::BACKPRESSURE.or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
@@ -72,6 +76,8 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::NO_MULTI.when(flags.has(Flags::NO_MULTI)))
         .or(Gates::GROWTH.when(runs_queue || flags.has(Flags::DENYOOM)))
         .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::READ_ONLY.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::STALE.when(!flags.has(Flags::STALE)))
         .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE)))
         .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))

@@ -59,7 +59,7 @@ pub enum Verdict {
 }
 
 /// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
-pub const GATES: [Gate; 15] = [
+pub const GATES: [Gate; 17] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
     gate("authentication", Gates::AUTHENTICATION, authentication),
@@ -70,7 +70,9 @@ pub const GATES: [Gate; 15] = [
     gate("memory", Gates::MEMORY.or(Gates::GROWTH), memory),
     gate("save-failed", Gates::SAVE_FAILED, save_failed),
     gate("replicas", Gates::REPLICAS, replicas),
+    gate("read-only", Gates::READ_ONLY, read_only),
     gate("subscriber", Gates::SUBSCRIBER, subscriber),
+    gate("stale", Gates::STALE, stale),
     gate("loading", Gates::LOADING, loading),
     gate("monitor", Gates::MONITOR, monitor),
     gate("backpressure", Gates::BACKPRESSURE, backpressure),
@@ -243,6 +245,17 @@ fn replicas(asked: &mut Asked<'_, '_>) -> Verdict {
     if asked.flags.has(Flags::WRITE) { refuse_with(errors::NO_REPLICAS) } else { Verdict::Pass }
 }
 
+fn read_only(asked: &mut Asked<'_, '_>) -> Verdict {
+    if asked.flags.has(Flags::WRITE) { refuse_with(errors::READONLY) } else { Verdict::Pass }
+}
+
+fn stale(asked: &mut Asked<'_, '_>) -> Verdict {
+    match asked.command().spec.flags.has(Flags::STALE) {
+        true => Verdict::Pass,
+        false => refuse_with(errors::PRIMARY_DOWN),
+    }
+}
+
 fn subscriber(asked: &mut Asked<'_, '_>) -> Verdict {
     debug_assert!(asked.session.is_subscriber() && asked.session.proto == Protocol::Resp2);
     refuse(errors::not_for_subscribers(&asked.command().name))
@@ -297,7 +310,9 @@ mod tests {
                 "memory",
                 "save-failed",
                 "replicas",
+                "read-only",
                 "subscriber",
+                "stale",
                 "loading",
                 "monitor",
                 // Ours.

@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -16,6 +16,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ("keyspace", &["stdx", "arena"]),
     ("log", &["stdx"]),
     ("codec", &["stdx", "persist", "keyspace"]),
+    ("replication", &["stdx", "resp", "log"]),
     ("commands", &["stdx", "resp", "persist", "keyspace", "codec"]),
     (
         "server",
@@ -29,6 +30,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "persist",
             "keyspace",
             "log",
+            "replication",
             "codec",
             "commands",
         ],

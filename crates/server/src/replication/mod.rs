@@ -1,0 +1,7 @@
+//! Replication in this process: the role of the node, the link to its primary, and what it sends to its replicas.
+//!
+//! What is said on a link is decided by the machines of the crate `replication`; here are their threads, sockets and files. Commands
+//! write the log and know nothing of this.
+
+pub mod role;
+pub mod state;
