@@ -7,7 +7,6 @@
 //! ```
 //! The last log file may end within a command (`aof-load-truncated`): it is cut there. What else cannot be read ends the start.
 
-use isotherm_keyspace::Held;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
@@ -27,7 +26,7 @@ use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
-use crate::persistence::load::{self as rdb, How, LoadFailure, Source};
+use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
 
@@ -35,7 +34,7 @@ use crate::process::log;
 pub struct CannotLoad;
 
 /// Reads what the manifest lists, or if there is none `rdb`, and begins to write behind it.
-pub fn open(node: &'static Node, rdb: Option<Source>) -> Result<(), CannotLoad> {
+pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), CannotLoad> {
     let mut files = settings::files(node);
     let lock = files.lock().map_err(|()| CannotLoad)?;
     node.aof.keep_folder(Some(lock));
@@ -50,10 +49,9 @@ pub fn open(node: &'static Node, rdb: Option<Source>) -> Result<(), CannotLoad> 
             load_all(node, &files, &manifest)?
         }
         None => {
-            if let Some(source) = rdb {
+            if let Some(mut source) = rdb {
                 log::notice("There is no append-only file: its first base is made of the RDB file.");
-                let loaded =
-                    rdb::load(node.store(), &source, &mut Held::new(&node.keyspace), How::AtStart, true);
+                let loaded = rdb::load(node.store(), &mut source, Target::Empty, true);
                 loaded.map_err(|LoadFailure(lines)| {
                     lines.iter().for_each(log::warning);
                     CannotLoad
@@ -226,13 +224,13 @@ fn load_base(
     let name = found.name.clone();
     if starts_with_rdb(&*found.file) {
         log::notice("Reading RDB base file on AOF loading...");
-        let loaded = rdb::open_at(node.store(), files.path(&base.name)).and_then(|source| {
-            let source = source
+        let loaded = FilePortions::open_at(node.store(), files.path(&base.name)).and_then(|source| {
+            let mut source = source
                 .ok_or_else(|| LoadFailure(vec![format!("The append log file {name} doesn't exist")]))?;
-            rdb::load(node.store(), &source, &mut Held::new(&node.keyspace), How::AtStart, true)
+            rdb::load(node.store(), &mut source, Target::Empty, true)
         });
         match loaded {
-            Ok(counts) => found.start = counts.end,
+            Ok(ended) => found.start = ended.end,
             Err(LoadFailure(lines)) => {
                 lines.iter().for_each(log::warning);
                 log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));

@@ -22,7 +22,7 @@ use super::{open, settings};
 use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
-use crate::persistence::load::{self as rdb, How, LoadFailure};
+use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
 
@@ -123,11 +123,12 @@ fn load_snapshot(
     name: &str,
     held: &mut Held<'static>,
 ) -> Result<u64, CannotReload> {
-    let loaded = rdb::open_at(node.store(), files.path(name.as_bytes())).and_then(|source| match source {
-        Some(source) => rdb::load(node.store(), &source, held, How::Held, true),
+    let opened = FilePortions::open_at(node.store(), files.path(name.as_bytes()));
+    let loaded = opened.and_then(|source| match source {
+        Some(mut source) => rdb::load(node.store(), &mut source, Target::Held(held), true),
         None => Err(LoadFailure(vec![format!("The append log file {name} doesn't exist")])),
     });
-    loaded.map(|counts| counts.end).map_err(|LoadFailure(lines)| {
+    loaded.map(|ended| ended.end).map_err(|LoadFailure(lines)| {
         lines.iter().for_each(log::warning);
         log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));
         CannotReload

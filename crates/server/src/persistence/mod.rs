@@ -6,7 +6,7 @@
 //!      under one partition's lock, some hundred items a step:            ItemWriter --> bytes in memory
 //!      with no lock:                                                     temp-<pid>.rdb, sum, fsync, rename, fsync of the folder
 //!
-//! start --> dump.rdb, piece by piece --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
+//! start --> dump.rdb in portions --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
 //! ```
 //! `save` writes a file, `background` decides when and on which thread, `load` reads one, `state` is what others ask about.
 //! Nothing here knows a session or the node: it gets [`Store`], the parts that it needs.

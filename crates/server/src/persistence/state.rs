@@ -1,6 +1,7 @@
 //! What is known of saving and loading, for INFO and for those who decide whether to save.
 
 use isotherm_disk::{Disk, OsDisk};
+use isotherm_stdx::UnixMs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -34,6 +35,16 @@ pub struct Loading {
     pub used_memory_bytes: AtomicU64,
     pub keys_loaded: AtomicU64,
     pub keys_expired: AtomicU64,
+}
+
+impl Loading {
+    /// A load begins, of so many bytes; 0: their number is not known.
+    pub fn begin(&self, now: UnixMs, total_bytes: u64) {
+        self.started_seconds.store((now.0 / 1000) as u64, Relaxed);
+        self.total_bytes.store(total_bytes, Relaxed);
+        let counters = [&self.loaded_bytes, &self.used_memory_bytes, &self.keys_loaded, &self.keys_expired];
+        counters.into_iter().for_each(|counter| counter.store(0, Relaxed));
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! From arguments to a running node, and the exit code.
 
-use isotherm_keyspace::{ARENA_BYTES_MAX, Held, Keyspace};
+use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::config::{Config, id};
 use crate::mail::Mail;
 use crate::node::{Node, Parts, Tasks};
 use crate::observe::metrics;
-use crate::persistence::load::{self, How, LoadFailure};
+use crate::persistence::load::{self, FilePortions, LoadFailure, Target};
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::listeners::os_text;
@@ -147,13 +147,13 @@ fn start(loaded: Loaded) -> Result<Control, String> {
 
 /// Where the data is that the process starts with.
 enum Data {
-    Rdb(load::Source),
+    Rdb(FilePortions),
     /// What its manifest lists, or if there is none the RDB file.
-    Aof(Option<load::Source>),
+    Aof(Option<FilePortions>),
 }
 
 fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
-    let file = load::open(node.store()).map_err(end_of_loading)?;
+    let file = FilePortions::open(node.store()).map_err(end_of_loading)?;
     if !node.config.flag(id("appendonly")) {
         return Ok(file.map(Data::Rdb));
     }
@@ -182,11 +182,8 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
             format!("Isotherm is loading: {percent} % of {total} bytes, {keys} keys")
         });
         let loaded = match data {
-            Data::Rdb(file) => {
-                let mut held = Held::new(&node.keyspace);
-                load::load(node.store(), &file, &mut held, How::AtStart, true)
-                    .map(drop)
-                    .map_err(end_of_loading)
+            Data::Rdb(mut file) => {
+                load::load(node.store(), &mut file, Target::Empty, true).map(drop).map_err(end_of_loading)
             }
             Data::Aof(rdb) => aof::open::open(node, rdb).map_err(|_| {
                 "Fatal error loading the append-only file, check server logs. Exiting.".to_string()

@@ -3,7 +3,7 @@
 use super::super::AdminCall;
 use crate::aof::reload as aof;
 use crate::persistence::background::{self, Asked};
-use crate::persistence::load::{self, How, LoadFailure};
+use crate::persistence::load::{self, FilePortions, LoadFailure, Target};
 use crate::process::log;
 
 const AOF_FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
@@ -31,8 +31,8 @@ pub fn reload(call: &mut AdminCall<'_>) {
         call.reply.error("ERR");
         return;
     }
-    let opened = load::open(store).and_then(|source| match source {
-        Some(source) => source.check_head(store.config.checks_rdb_version()).map(|()| source),
+    let opened = FilePortions::open(store).and_then(|source| match source {
+        Some(source) => load::check_head(&source, store.config.checks_rdb_version()).map(|()| source),
         None => Err(LoadFailure(vec!["There is no RDB file.".to_string()])),
     });
     if flushes && opened.is_ok() {
@@ -41,8 +41,8 @@ pub fn reload(call: &mut AdminCall<'_>) {
         txn.free_flushed_now();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
-    let loaded =
-        opened.and_then(|source| load::load(store, &source, &mut call.exec.held, How::Held, checks_sum));
+    let loaded = opened
+        .and_then(|mut source| load::load(store, &mut source, Target::Held(&mut call.exec.held), checks_sum));
     match loaded {
         Ok(_) => {
             log::warning("DB reloaded by DEBUG RELOAD");

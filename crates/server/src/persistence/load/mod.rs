@@ -1,0 +1,264 @@
+//! Reading an RDB file into the keyspace: at start, for DEBUG RELOAD, and from a primary.
+//!
+//! ```text
+//!   Portions --> FileReader --> pieces --> Target
+//! ```
+//! The file is read in portions; a large collection is stored in pieces. So loading takes the memory of what it
+//! builds, and little beside it. Between some hundred keys the partition's lock is let go: INFO looks at partitions too.
+//!
+//! It does not know where the bytes come from, nor what follows from a failure.
+
+mod portions;
+mod texts;
+
+pub use portions::{FilePortions, Portions};
+pub use texts::log_refused_payload;
+
+use isotherm_codec::{FileTerms, Loaded, load_piece};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, Want};
+use isotherm_persist::Limits;
+use isotherm_persist::rdb::file::{
+    FileError, FileReader, Item, MAGIC_BYTES, Options, Piece, PieceValue, Step,
+};
+use isotherm_stdx::{parse_i64, steps};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Store;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::time::unix_now;
+use texts::Texts;
+
+/// Read at once.
+const PORTION_BYTES: usize = 128 << 10;
+/// Keys, or pieces of keys, that are stored in one hold.
+const PIECES_PER_HOLD: u32 = 100;
+
+/// Why a file could not be loaded: lines for the log, the last of which says what follows from it.
+#[derive(Debug)]
+pub struct LoadFailure(pub Vec<String>);
+
+/// What was loaded.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct Counts {
+    pub loaded: u64,
+    pub expired: u64,
+    pub empty: u64,
+    pub fields_expired: u64,
+}
+
+/// A file that was loaded.
+#[derive(Debug)]
+// A replica, which follows from where the file stands and reads on behind it, is not there yet.
+#[allow(dead_code)]
+pub struct Ended {
+    pub counts: Counts,
+    /// Where it ended in what the portions have.
+    pub end: u64,
+    /// What was read and lies behind the end.
+    pub rest: Vec<u8>,
+    pub history: History,
+}
+
+/// Where in a log of changes the file stands (`repl-id`, `repl-offset`, `repl-stream-db`), as far as it says so.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct History {
+    pub id: Option<Vec<u8>>,
+    pub offset: Option<i64>,
+    pub db: Option<i64>,
+}
+
+/// Where the keys go, and who holds what meanwhile.
+pub enum Target<'h> {
+    /// Into an empty keyspace, of which clients see nothing while this goes on (-LOADING). Locks are taken, and let go soon.
+    Empty,
+    /// By a thread that holds everything and goes on doing so; keys that are there are replaced.
+    Held(&'h mut Held<'static>),
+}
+
+/// Whether a file begins like this: asked before data makes way for it.
+pub fn check_head(file: &FilePortions, strict_version: bool) -> Result<(), LoadFailure> {
+    let unread = |error| LoadFailure(vec![format!("{}: {}", file.name(), os_text(&error))]);
+    let head = file.head::<MAGIC_BYTES>().map_err(unread)?;
+    let limits = Limits::default();
+    let mut reader = FileReader::new(Options { limits, strict_version, checksum: false });
+    reader.feed(&head);
+    let refused = |error: FileError| LoadFailure(vec![format!("{} ({})", error.cause, file.name())]);
+    reader.step().map(drop).map_err(refused)
+}
+
+/// Loads all of it, and counts in `store.state.loading` as it goes. After a failure the keyspace has a part of the file.
+pub fn load(
+    store: Store<'static>,
+    portions: &mut dyn Portions,
+    target: Target<'_>,
+    checks_sum: bool,
+) -> Result<Ended, LoadFailure> {
+    store.state.loading.begin(unix_now(), portions.bytes_total().unwrap_or(0));
+    // A packed node may be longer than any string; what is too long for the keyspace is refused there. Memory is taken as the
+    // bytes come.
+    let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
+    let reader = FileReader::new(Options {
+        limits,
+        strict_version: store.config.checks_rdb_version(),
+        checksum: checks_sum && store.config.sums_rdb_files(),
+    });
+    let limits = store.config.collection_limits();
+    let replaces = matches!(target, Target::Held(_));
+    let mut own = Held::new(store.keyspace);
+    let (held, is_held) = match target {
+        Target::Empty => (&mut own, false),
+        Target::Held(held) => (held, true),
+    };
+    let mut load = Load {
+        texts: Texts { store, name: portions.name() },
+        store,
+        portions,
+        held,
+        is_held,
+        terms: FileTerms { limits: &limits, keeps_from: Some(unix_now()), replaces },
+        counts: Counts::default(),
+        history: History::default(),
+        pieces: 0,
+    };
+    let loaded = load.run(reader);
+    if !is_held {
+        load.held.release();
+    }
+    let ended = loaded?;
+    texts::log_counts(&ended.counts);
+    Ok(ended)
+}
+
+struct Load<'l> {
+    texts: Texts,
+    store: Store<'static>,
+    portions: &'l mut dyn Portions,
+    held: &'l mut Held<'static>,
+    is_held: bool,
+    terms: FileTerms<'l>,
+    counts: Counts,
+    history: History,
+    /// Since the lock was taken.
+    pieces: u32,
+}
+
+impl Load<'_> {
+    fn run(&mut self, mut reader: FileReader) -> Result<Ended, LoadFailure> {
+        let mut portion = vec![0; PORTION_BYTES];
+        let mut at = 0;
+        loop {
+            match reader.step() {
+                Ok(Step::End) => {
+                    self.note_progress(at);
+                    let (counts, history) = (self.counts, std::mem::take(&mut self.history));
+                    return Ok(Ended { counts, end: reader.offset(), rest: reader.rest().to_vec(), history });
+                }
+                Ok(Step::NeedsMore) => {
+                    match self.read(&mut portion, at)? {
+                        0 => reader.end(),
+                        count => {
+                            reader.feed(&portion[..count]);
+                            at += count as u64;
+                        }
+                    }
+                    self.note_progress(at);
+                }
+                Ok(Step::Item(Item::Piece(piece))) => self.store_piece(&piece)?,
+                Ok(Step::Item(item)) => self.note(&item)?,
+                Err(error) => return Err(self.texts.failure_of(&error)),
+            }
+        }
+    }
+
+    fn read(&mut self, portion: &mut [u8], at: u64) -> Result<usize, LoadFailure> {
+        let read = self.portions.read(portion);
+        read.map_err(|why| LoadFailure(vec![self.portions.failure(at, &why)]))
+    }
+
+    fn note_progress(&self, at: u64) {
+        let loading = &self.store.state.loading;
+        loading.loaded_bytes.store(at, Relaxed);
+        loading.keys_loaded.store(self.counts.loaded, Relaxed);
+        loading.keys_expired.store(self.counts.expired, Relaxed);
+    }
+
+    fn store_piece(&mut self, piece: &Piece<'_>) -> Result<(), LoadFailure> {
+        let db = Db(u16::try_from(piece.key.db).expect("the database was checked"));
+        let key = self.store.keyspace.key(piece.key.name);
+        self.held.acquire(Want::One(self.store.keyspace.partition_of(key.slot)));
+        let now = self.terms.keeps_from.expect("what has expired stays behind");
+        let conditions = Conditions { now, expiry_mode: ExpiryMode::Keep, no_touch: true };
+        let mut effects = NoEffects;
+        let looked_before = steps::looked();
+        let loaded = load_piece(&mut Txn::new(self.held, conditions, &mut effects), db, piece, &self.terms);
+        // No command waits for it: what it does in one hold has the bound of a piece.
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
+        self.pieces += 1;
+        let is_collection = matches!(piece.value, PieceValue::Collection(_));
+        if !self.is_held && (self.pieces >= PIECES_PER_HOLD || is_collection) {
+            self.held.release();
+            self.pieces = 0;
+        }
+        let counter = match loaded {
+            Ok(Loaded::Stored) => &mut self.counts.loaded,
+            Ok(Loaded::Expired) => &mut self.counts.expired,
+            Ok(Loaded::FieldsExpired) => &mut self.counts.fields_expired,
+            Err(error) => return Err(self.texts.failure_to_store(piece, error)),
+        };
+        *counter += u64::from(piece.is_last);
+        if piece.is_last {
+            self.delay();
+        }
+        Ok(())
+    }
+
+    /// `key-load-delay`, for tests.
+    fn delay(&mut self) {
+        let micros = self.store.config.load_delay_us();
+        let every = if micros < 0 { micros.unsigned_abs() } else { 1 };
+        if micros != 0 && self.counts.loaded.is_multiple_of(every) {
+            if !self.is_held {
+                self.held.release();
+            }
+            std::thread::sleep(std::time::Duration::from_micros(micros.max(1).unsigned_abs()));
+        }
+    }
+
+    /// What is beside the values.
+    fn note(&mut self, item: &Item<'_>) -> Result<(), LoadFailure> {
+        match *item {
+            Item::Aux { name, value } => {
+                self.history.note_aux(name, value);
+                self.texts.note_aux(name, value);
+            }
+            Item::Database(db) if db >= u64::from(self.store.config.databases()) => {
+                return Err(LoadFailure(vec![format!(
+                    "FATAL: Data file was created with a server configured to handle more than {} databases. Exiting",
+                    self.store.config.databases()
+                )]));
+            }
+            Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) => {}
+            // COMPAT(persistence): Libraries of functions in an RDB file are skipped with a warning, and are not in the
+            // files that are written. Why: there are no functions yet.
+            Item::Function(code) => self.texts.note_function(code),
+            Item::Empty(key) => {
+                self.counts.empty += 1;
+                self.texts.note_empty(self.counts.empty, key.name);
+            }
+            Item::NoChecksum => log::notice("RDB file was saved with checksum disabled: no check performed."),
+        }
+        Ok(())
+    }
+}
+
+impl History {
+    fn note_aux(&mut self, name: &[u8], value: &[u8]) {
+        match name.to_ascii_lowercase().as_slice() {
+            b"repl-id" => self.id = Some(value.to_vec()),
+            b"repl-offset" => self.offset = parse_i64(value),
+            b"repl-stream-db" => self.db = parse_i64(value),
+            _ => {}
+        }
+    }
+}
