@@ -167,6 +167,17 @@ impl Connection {
         Ok(Some(value))
     }
 
+    /// What has arrived and was not taken, as it came.
+    pub fn arrived(&self) -> &[u8] {
+        &self.buffer[self.taken..]
+    }
+
+    /// So many bytes of `arrived` are done with.
+    pub fn consume(&mut self, bytes: usize) {
+        self.taken += bytes;
+        debug_assert!(self.taken <= self.buffer.len());
+    }
+
     /// Takes what has arrived from the system.
     pub fn fill(&mut self) -> Result<(), Broken> {
         if self.taken > 0 {

@@ -45,6 +45,8 @@ fn run(options: Options) -> Fallible<i32> {
         Mode::Commands if session.options.command.is_empty() => talk(&mut session),
         Mode::Commands => one_shot(&mut session),
         Mode::Pipe => modes::pipe::run(&mut session),
+        Mode::Rdb { path, part } => modes::transfer::save(&mut session, &path, part),
+        Mode::Replica => modes::transfer::follow(&mut session),
         Mode::Stat => modes::stat::run(&mut session),
         Mode::Latency { history } => modes::latency::run(&mut session, history),
         Mode::LatencySpectrum => modes::spectrum::run(&mut session),

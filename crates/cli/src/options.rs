@@ -12,6 +12,7 @@ use isotherm_stdx::args_split::{Dialect, args_split};
 
 use crate::address::{Address, Login, parse_uri};
 use crate::connection::{Dial, Family};
+use crate::modes::transfer::Part;
 use crate::render::{Format, Style};
 use crate::text::{leading_f64, leading_i64};
 
@@ -43,6 +44,13 @@ pub enum Mode {
     Eval {
         file: PathBuf,
     },
+    /// The data, or a part of it, into a file.
+    Rdb {
+        path: String,
+        part: Part,
+    },
+    /// Each command that a replica gets.
+    Replica,
     /// What would be hinted behind this input.
     HintOf(String),
     HintSuite(PathBuf),
@@ -238,6 +246,7 @@ impl Reading {
             "--stat" => options.mode = Mode::Stat,
             "--scan" => options.mode = Mode::Scan,
             "--pipe" => options.mode = Mode::Pipe,
+            "--replica" | "--slave" => options.mode = Mode::Replica,
             "--bigkeys" => options.mode = Mode::BigKeys,
             "--memkeys" => options.mode = Mode::MemoryKeys { samples: 0 },
             "--hotkeys" => options.mode = Mode::HotKeys { count: HOT_KEYS_COUNT },
@@ -379,6 +388,13 @@ impl Reading {
                 self.options.pipe_timeout = Duration::from_secs(self.number().max(0).unsigned_abs());
             }
             "--eval" => self.options.mode = Mode::Eval { file: self.path() },
+            "--rdb" | "--functions-rdb" => {
+                let part = if word == "--rdb" { Part::All } else { Part::Functions };
+                if matches!(&self.options.mode, Mode::Rdb { part: before, .. } if *before != part) {
+                    return wrong("Option --functions-rdb and --rdb are mutually exclusive.");
+                }
+                self.options.mode = Mode::Rdb { path: self.text(), part };
+            }
             "--test_hint" => self.options.mode = Mode::HintOf(self.text()),
             "--test_hint_file" => self.options.mode = Mode::HintSuite(self.path()),
             _ => return Ok(false),
@@ -467,6 +483,9 @@ The output
 Other modes
   --pipe                   send RESP from standard input to the server, count the replies
   --pipe-timeout <seconds> how long to wait for the last reply (30; 0: forever)
+  --rdb <file>             save the server's data as an RDB file; - is standard output
+  --functions-rdb <file>   the same, of its functions only
+  --replica                show the commands that a replica gets
   --scan                   list keys; filters: --pattern, --quoted-pattern, --count, --type
   --bigkeys, --memkeys, --memkeys-samples <n>
                            the largest keys of each type, by elements or by bytes

@@ -10,6 +10,7 @@ pub mod pipe;
 pub mod scan;
 pub mod spectrum;
 pub mod stat;
+pub mod transfer;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
