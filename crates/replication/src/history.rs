@@ -114,8 +114,8 @@ mod tests {
     const B: u8 = 2;
     const C: u8 = 3;
 
-    fn id(letter: u8) -> ReplId {
-        ReplId::new([letter; 20])
+    fn id(name_byte: u8) -> ReplId {
+        ReplId::new([name_byte; 20])
     }
 
     /// A node that followed A to 100 and writes as B since.
@@ -126,8 +126,8 @@ mod tests {
         history
     }
 
-    fn resume(history: &History, letter: u8, from: u64) -> Result<Continuation, Refusal> {
-        history.resume(id(letter), LogOffset(from), LogOffset(50), LogOffset(200))
+    fn resume(history: &History, name_byte: u8, from: u64) -> Result<Continuation, Refusal> {
+        history.resume(id(name_byte), LogOffset(from), LogOffset(50), LogOffset(200))
     }
 
     #[test]

@@ -17,7 +17,7 @@ impl ReplId {
         ReplId(std::array::from_fn(|at| digit(random[at / 2] >> (4 * (1 - at % 2)) & 15)))
     }
 
-    /// What another server calls it. Its letters are not looked at: they are compared, and shown escaped.
+    /// What another server calls it. Its digits are not looked at: they are compared, and shown escaped.
     pub fn parse(text: &[u8]) -> Option<ReplId> {
         let is_shown = |byte: &u8| byte.is_ascii_graphic();
         text.try_into().ok().filter(|id: &[u8; ReplId::LEN]| id.iter().all(is_shown)).map(ReplId)
