@@ -59,7 +59,24 @@ pub trait Disk: Send + Sync {
 
     /// What may still be written on the file system of a folder.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
+
+    /// Locks the file of this name, which is created if there is none, until what is returned is dropped or the process ends. An
+    /// error of kind `WouldBlock` if it is locked.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+
+    /// Whether there is a file or a folder of this name.
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match self.open(path, Mode::Read) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }
+
+/// A file that this process has locked.
+pub trait Lock: Send {}
 
 /// The bytes of an open file. It stays readable and writable after its name is removed.
 pub trait File: Send + Sync {

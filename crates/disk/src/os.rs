@@ -1,6 +1,6 @@
 //! The machine's own file system.
 
-use crate::{Disk, File, Mode};
+use crate::{Disk, File, Lock, Mode};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -54,7 +54,20 @@ impl Disk for OsDisk {
         let figures = rustix::fs::statvfs(folder_or_here(folder))?;
         Ok(figures.f_bavail.saturating_mul(figures.f_frsize))
     }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        file.try_lock()?;
+        Ok(Box::new(OsLock { _file: file }))
+    }
 }
+
+/// The system lets go of the lock when the file is closed.
+struct OsLock {
+    _file: fs::File,
+}
+
+impl Lock for OsLock {}
 
 /// The parent of a plain name is the empty path, which the system does not take for the current folder.
 fn folder_or_here(folder: &Path) -> &Path {

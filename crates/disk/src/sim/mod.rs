@@ -18,12 +18,12 @@ mod plan;
 
 pub use plan::{Call, Damage, Fault, FullDisk, Plan, RandomFault};
 
-use crate::{Disk, File, Mode};
+use crate::{Disk, File, Lock, Mode};
 use image::Image;
 use isotherm_stdx::Prng;
 use names::{Inode, Names, Node};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -50,6 +50,25 @@ struct State {
     names: Names,
     images: BTreeMap<Inode, Image>,
     inode_next: Inode,
+    /// Files that this process has locked.
+    locked: BTreeSet<Inode>,
+}
+
+struct SimLock {
+    state: Arc<Mutex<State>>,
+    inode: Inode,
+    process: u64,
+}
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        if state.process == self.process {
+            state.locked.remove(&self.inode);
+        }
+    }
 }
 
 struct SimFile {
@@ -71,13 +90,14 @@ impl SimDisk {
             names: Names::default(),
             images: BTreeMap::new(),
             inode_next: 0,
+            locked: BTreeSet::new(),
         };
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Power fails if it has not already, and the machine starts again under another plan.
     pub fn restart(&self, plan: Plan) {
-        let mut state = self.lock();
+        let mut state = self.state();
         if !state.is_stopped {
             state.crash();
         }
@@ -86,33 +106,33 @@ impl SimDisk {
 
     /// The process ends and another begins. What was written stays written, synced or not.
     pub fn kill(&self, plan: Plan) {
-        self.lock().begin(plan);
+        self.state().begin(plan);
     }
 
     /// From here on calls are counted from 0, under another plan. Files stay open.
     pub fn set_plan(&self, plan: Plan) {
-        let mut state = self.lock();
+        let mut state = self.state();
         state.plan = plan;
         state.calls = 0;
     }
 
     /// The crash of the plan has happened: every call fails until `restart`.
     pub fn is_stopped(&self) -> bool {
-        self.lock().is_stopped
+        self.state().is_stopped
     }
 
     /// Calls under this plan.
     pub fn calls(&self) -> u64 {
-        self.lock().calls
+        self.state().calls
     }
 
     /// Of all files that have a name.
     pub fn used_bytes(&self) -> u64 {
-        self.lock().used_bytes()
+        self.state().used_bytes()
     }
 
     pub fn check_invariants(&self) {
-        let state = self.lock();
+        let state = self.state();
         state.names.check_invariants();
         for inode in state.names.inodes() {
             assert!(state.images.contains_key(&inode), "a name of no file");
@@ -120,7 +140,7 @@ impl SimDisk {
         state.images.values().for_each(Image::check_invariants);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 }
@@ -144,6 +164,7 @@ impl State {
         self.calls = 0;
         self.is_stopped = false;
         self.process += 1;
+        self.locked.clear();
     }
 
     fn crash(&mut self) {
@@ -312,18 +333,18 @@ impl State {
 
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
-        let mut state = self.lock();
+        let mut state = self.state();
         let inode = state.call(Call::Open, |state, _| state.open(&name(path), mode))?;
         let (state, process) = (self.state.clone(), state.process);
         Ok(Arc::new(SimFile { state, inode, process, is_writable: mode != Mode::Read }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.lock().call(Call::Rename, |state, _| state.rename(&name(from), &name(to)))
+        self.state().call(Call::Rename, |state, _| state.rename(&name(from), &name(to)))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.lock().call(Call::Remove, |state, _| {
+        self.state().call(Call::Remove, |state, _| {
             let name = name(path);
             match state.names.get(&name) {
                 None => Err(error(Errno::NOENT)),
@@ -337,7 +358,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.lock().call(Call::List, |state, _| {
+        self.state().call(Call::List, |state, _| {
             let folder = name(folder);
             state.require_folder(&folder)?;
             Ok(state.names.children(&folder).map(String::from).collect())
@@ -345,7 +366,7 @@ impl Disk for SimDisk {
     }
 
     fn create_dir(&self, folder: &Path) -> io::Result<()> {
-        self.lock().call(Call::CreateDir, |state, _| {
+        self.state().call(Call::CreateDir, |state, _| {
             let folder = name(folder);
             state.require_folder(names::parent(&folder))?;
             if state.names.get(&folder).is_some() {
@@ -357,7 +378,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
-        self.lock().call(Call::SyncDir, |state, _| {
+        self.state().call(Call::SyncDir, |state, _| {
             let folder = name(folder);
             state.require_folder(&folder)?;
             state.names.sync(&folder);
@@ -366,10 +387,21 @@ impl Disk for SimDisk {
     }
 
     fn free_bytes(&self, _folder: &Path) -> io::Result<u64> {
-        self.lock().call(Call::FreeBytes, |state, _| {
+        self.state().call(Call::FreeBytes, |state, _| {
             let quota = state.plan.quota_bytes.unwrap_or(FILE_BYTES_MAX);
             Ok(quota.saturating_sub(state.used_bytes()))
         })
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let mut state = self.state();
+        let inode = state.call(Call::Open, |state, _| state.open(&name(path), Mode::Create))?;
+        if !state.locked.insert(inode) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let process = state.process;
+        drop(state);
+        Ok(Box::new(SimLock { state: Arc::clone(&self.state), inode, process }))
     }
 }
 

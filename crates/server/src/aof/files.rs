@@ -10,12 +10,11 @@
 //! Only what the manifest lists counts. A file keeps the name under which it was found; those of the history are removed once a
 //! manifest without them is safe.
 
-use isotherm_disk::{Disk, File, Mode, read_exact_at, write_all_at};
+use isotherm_disk::{Disk, File, Lock, Mode, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FileId, List, Segment};
 use isotherm_persist::aof::manifest::{AofFile, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -125,14 +124,9 @@ impl AofFiles {
     }
 
     /// Makes the folder, and takes the lock of these files: two processes must not write them. The log says why not.
-    pub fn lock(&self) -> Result<fs::File, ()> {
-        let locked = self.prepare().and_then(|()| {
-            let name = [b".", &self.old_name[..], b".lock"].concat();
-            let lock =
-                fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.path(&name))?;
-            lock.try_lock()?;
-            Ok(lock)
-        });
+    pub fn lock(&self) -> Result<Box<dyn Lock>, ()> {
+        let name = [b".", &self.old_name[..], b".lock"].concat();
+        let locked = self.prepare().and_then(|()| self.disk.lock(&self.path(&name)));
         locked.map_err(|error| {
             let folder = self.folder.display();
             if error.kind() == io::ErrorKind::WouldBlock {

@@ -12,6 +12,7 @@ use isotherm_log::writer::List;
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -40,7 +41,7 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
     node.aof.keep_folder(Some(lock));
     files.remove_leftovers();
     let manifest = match files.manifest().map_err(|()| CannotLoad)? {
-        None if node.config.folder().join(files.old_name()).exists() => Some(adopt(node, &mut files)?),
+        None if exists(node, &node.config.folder().join(files.old_name()))? => Some(adopt(node, &mut files)?),
         found => found,
     };
     let (list, end) = match manifest {
@@ -68,6 +69,14 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
     })
 }
 
+/// A disk that does not answer whether there is a file is no reason to start without it.
+fn exists(node: &Node, path: &Path) -> Result<bool, CannotLoad> {
+    node.persistence.disk.exists(path).map_err(|error| {
+        log::warning(format!("Can't look for {}: {}", path.display(), os_text(&error)));
+        CannotLoad
+    })
+}
+
 /// The single file of versions before 7.0 becomes the base. The manifest is first: `move_old` goes on after a crash.
 fn adopt(node: &Node, files: &mut AofFiles) -> Result<Manifest, CannotLoad> {
     let base = AofFile { name: files.old_name().as_os_str().as_bytes().to_vec(), seq: 1, place: None };
@@ -89,7 +98,8 @@ fn adopt(node: &Node, files: &mut AofFiles) -> Result<Manifest, CannotLoad> {
 fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), CannotLoad> {
     let Some(base) = &manifest.base else { return Ok(()) };
     let (from, to) = (node.config.folder().join(files.old_name()), files.path(&base.name));
-    if base.name != files.old_name().as_os_str().as_bytes() || to.exists() || !from.exists() {
+    let is_old = base.name == files.old_name().as_os_str().as_bytes();
+    if !is_old || exists(node, &to)? || !exists(node, &from)? {
         return Ok(());
     }
     let disk = &node.persistence.disk;

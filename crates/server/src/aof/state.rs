@@ -1,8 +1,8 @@
 //! What other threads see of the append-only file, and what they ask of its writer.
 
+use isotherm_disk::Lock;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -37,7 +37,7 @@ pub struct AofState {
     pub base_number: AtomicU64,
     rewrites: Mutex<Rewrites>,
     /// The lock of the files, for as long as they are this process's.
-    folder: Mutex<Option<fs::File>>,
+    folder: Mutex<Option<Box<dyn Lock>>>,
 }
 
 impl AofState {
@@ -94,7 +94,7 @@ impl AofState {
     }
 
     /// Keeps the folder's lock, or gives it back.
-    pub fn keep_folder(&self, lock: Option<fs::File>) {
+    pub fn keep_folder(&self, lock: Option<Box<dyn Lock>>) {
         *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = lock;
     }
 
