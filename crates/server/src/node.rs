@@ -5,9 +5,11 @@
 //! here joins two parts that do not know each other.
 
 use isotherm_commands::spec::Spec;
+use isotherm_disk::Disk;
 use isotherm_keyspace::{Keyspace, UnixMs};
 use isotherm_log::LogOffset;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::aof::state::AofState;
@@ -71,6 +73,7 @@ pub struct Parts {
     pub commands: Commands,
     pub config_file: Option<PathBuf>,
     pub mail: Mail,
+    pub disk: Arc<dyn Disk>,
     pub random: [u8; 32],
     /// The name of the history that begins here, in random bytes.
     pub history: [u8; 20],
@@ -100,7 +103,7 @@ impl Node {
             replication: Replication::new(parts.history),
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
-            persistence: Persistence::new(unix_now().0 / 1000),
+            persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,
         };

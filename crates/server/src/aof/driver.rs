@@ -16,8 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use super::commit::{Commit, Layout};
@@ -33,7 +32,8 @@ use crate::observe::latency::monitor::{Event, Spikes};
 use crate::persistence::Store;
 use crate::process::listeners::os_text;
 use crate::process::log as report;
-use crate::process::time::unix_now;
+use crate::process::routines::{self, Routine, Running};
+use crate::process::time::{elapsed, instant, unix_now};
 
 // COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave up to some milliseconds before its change is
 // written to the file: a process that is killed loses that, as a machine that stops does in Valkey too. Why: workers write no files.
@@ -48,7 +48,7 @@ pub enum First {
     AwaitingBase { before: List, start: LogOffset },
 }
 
-/// The writing thread.
+/// The writing thread. A step is what was asked for and what was appended meanwhile.
 pub struct Driver {
     store: Store<'static>,
     log: &'static ChangeLog,
@@ -63,12 +63,17 @@ pub struct Driver {
     machine: AofWriter,
     reader: ReaderId,
     open: BTreeMap<FileId, Arc<dyn File>>,
-    sync: Sender<ToSync>,
+    /// None behind its end.
+    sync: Option<Sender<ToSync>>,
+    syncing: Running,
     is_syncing: bool,
     policy: FsyncPolicy,
     began: Instant,
     /// The last second that stands in the file.
     stamped_seconds: i64,
+    has_begun: bool,
+    /// The last step has written something.
+    has_written: bool,
     is_stopping: bool,
     is_abandoned: bool,
     /// The base that is to be listed.
@@ -83,9 +88,8 @@ pub fn start(
     files: AofFiles,
     first: First,
     policy: FsyncPolicy,
-) -> io::Result<JoinHandle<()>> {
+) -> io::Result<Running> {
     let (sync, to_sync) = channel();
-    let began = Instant::now();
     let (start, machine) = match first {
         First::Behind(list, start) if list.segments.is_empty() => {
             (start, AofWriter::new(policy, list, start, Ms(0)))
@@ -96,10 +100,10 @@ pub fn start(
         }
     };
     let reader = log.add_reader(ReaderKind::Writer, start).expect("the log begins here");
-    let sync_thread = std::thread::Builder::new()
-        .name("aof-sync".into())
-        .spawn(move || sync_files(&to_sync, state, store.spikes, log))?;
-    let mut driver = Driver {
+    let syncs =
+        Syncs { files: to_sync, state, spikes: store.spikes, log, next: None, ended: None, is_over: false };
+    let syncing = routines::start("aof-sync", syncs)?;
+    let driver = Driver {
         store,
         log,
         state,
@@ -111,57 +115,110 @@ pub fn start(
         machine,
         reader,
         open: BTreeMap::new(),
-        sync,
+        sync: Some(sync),
+        syncing,
         is_syncing: false,
         policy,
-        began,
+        began: instant(),
         stamped_seconds: 0,
+        has_begun: false,
+        has_written: false,
         is_stopping: false,
         is_abandoned: false,
         base: None,
     };
-    let ends = move || {
-        // Before it can rest: what wakes it has to find it.
-        let this = std::thread::current();
-        log.set_reader(LogReader::Aof, move || this.unpark());
-        driver.run();
-        drop(driver);
-        // What it still reports is of no interest to the next writer.
-        let _ = sync_thread.join();
-        state.inbox.take();
-    };
-    std::thread::Builder::new().name("aof-write".into()).spawn(ends)
+    routines::start("aof-write", driver)
 }
 
 /// A file for the sync thread, and whether replies wait for it.
 type ToSync = (Arc<dyn File>, FsyncPolicy);
 
-fn sync_files(files: &Receiver<ToSync>, state: &AofState, spikes: Spikes<'_>, log: &ChangeLog) {
-    while let Ok((file, policy)) = files.recv() {
-        let synced = match policy {
-            FsyncPolicy::Always => spikes.time(Event::AofFsyncAlways, || file.sync_data()),
-            FsyncPolicy::EverySecond | FsyncPolicy::No => file.sync_data(),
-        };
-        state.inbox.post(log, Request::SyncEnded(synced));
+/// The sync thread. A step is the call, or the report of its end.
+struct Syncs {
+    files: Receiver<ToSync>,
+    state: &'static AofState,
+    spikes: Spikes<'static>,
+    log: &'static ChangeLog,
+    next: Option<ToSync>,
+    ended: Option<io::Result<()>>,
+    is_over: bool,
+}
+
+impl Routine for Syncs {
+    fn step(&mut self) -> bool {
+        if let Some(synced) = self.ended.take() {
+            self.state.inbox.post(self.log, Request::SyncEnded(synced));
+            return true;
+        }
+        if self.next.is_none() {
+            match self.files.try_recv() {
+                Ok(next) => self.next = Some(next),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => self.is_over = true,
+            }
+        }
+        if let Some((file, policy)) = self.next.take() {
+            self.ended = Some(match policy {
+                FsyncPolicy::Always => self.spikes.time(Event::AofFsyncAlways, || file.sync_data()),
+                FsyncPolicy::EverySecond | FsyncPolicy::No => file.sync_data(),
+            });
+        }
+        !self.is_over
+    }
+
+    fn rest(&mut self) {
+        if self.ended.is_none() && self.next.is_none() {
+            match self.files.recv() {
+                Ok(next) => self.next = Some(next),
+                Err(_) => self.is_over = true,
+            }
+        }
+    }
+}
+
+impl Routine for Driver {
+    fn step(&mut self) -> bool {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            // Before it can rest: what wakes it has to find it.
+            let this = std::thread::current();
+            self.log.set_reader(LogReader::Aof, move || this.unpark());
+        }
+        self.has_written = self.turn(&mut Vec::new());
+        if !self.is_abandoned && !(self.is_stopping && !self.has_written && self.is_all_done()) {
+            return true;
+        }
+        self.end_prepared();
+        self.log.remove_reader(self.reader);
+        // What the sync thread still reports is of no interest to the next writer.
+        self.sync = None;
+        self.syncing.join();
+        self.state.inbox.take();
+        false
+    }
+
+    /// Sleeps until there is something to do.
+    fn rest(&mut self) {
+        if self.has_written && self.policy != FsyncPolicy::Always {
+            std::thread::sleep(GATHERING);
+            return;
+        }
+        self.log.fall_asleep(LogReader::Aof);
+        if self.log.has_more_to_collect() {
+            return;
+        }
+        match self.machine.next_tick() {
+            Some(tick) => {
+                let wait = tick.0.saturating_sub(self.now().0);
+                std::thread::park_timeout(Duration::from_millis(wait.max(1)));
+            }
+            None => std::thread::park(),
+        }
     }
 }
 
 impl Driver {
     fn now(&self) -> Ms {
-        Ms(self.began.elapsed().as_millis() as u64)
-    }
-
-    fn run(&mut self) {
-        let mut outputs = Vec::new();
-        loop {
-            let has_work = self.turn(&mut outputs);
-            if self.is_abandoned || self.is_stopping && !has_work && self.is_all_done() {
-                break;
-            }
-            self.rest(has_work);
-        }
-        self.end_prepared();
-        self.log.remove_reader(self.reader);
+        Ms(elapsed(self.began).as_millis() as u64)
     }
 
     /// Whether nothing that was logged is left to do.
@@ -312,7 +369,8 @@ impl Driver {
             Output::Sync { file } => match self.file(file) {
                 Ok(file) => {
                     self.is_syncing = true;
-                    self.sync.send((file, self.policy)).expect("the sync thread ends last");
+                    let sync = self.sync.as_ref().expect("it goes on to the end");
+                    sync.send((file, self.policy)).expect("the sync thread ends last");
                     None
                 }
                 Err(error) => Some(Input::SyncFailed { errno: errno(&error) }),
@@ -375,7 +433,9 @@ impl Driver {
                     "Can't recover from an error of the append-only file while the fsync policy is 'always': {}. Exiting...",
                     os_text(&io::Error::from_raw_os_error(failure.errno))
                 ));
-                std::process::exit(1);
+                routines::exit(1);
+                self.is_abandoned = true;
+                None
             }
         }
     }
@@ -406,9 +466,9 @@ impl Driver {
             None if self.state.has_lines() => Layout::WithLines,
             None => Layout::Plain,
         };
-        let begun = Instant::now();
+        let begun = instant();
         let written = self.file(file).and_then(|file| commit.write(&*file, layout));
-        self.note_write(begun.elapsed());
+        self.note_write(elapsed(begun));
         self.used_bytes = at + *written.as_ref().unwrap_or(&0);
         match written {
             Ok(file_bytes) => {
@@ -442,25 +502,6 @@ impl Driver {
     fn next_timestamp(&self) -> Option<i64> {
         let now_seconds = unix_now().0 / 1000;
         (self.state.has_timestamps() && now_seconds > self.stamped_seconds).then_some(now_seconds)
-    }
-
-    /// Sleeps until there is something to do.
-    fn rest(&self, has_work: bool) {
-        if has_work && self.policy != FsyncPolicy::Always {
-            std::thread::sleep(GATHERING);
-            return;
-        }
-        self.log.fall_asleep(LogReader::Aof);
-        if self.log.has_more_to_collect() {
-            return;
-        }
-        match self.machine.next_tick() {
-            Some(tick) => {
-                let wait = tick.0.saturating_sub(self.now().0);
-                std::thread::park_timeout(Duration::from_millis(wait.max(1)));
-            }
-            None => std::thread::park(),
-        }
     }
 }
 

@@ -16,11 +16,12 @@ use isotherm_persist::aof::commit::{prepared_head, unused_sector};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::process::listeners::os_text;
 use crate::process::log as report;
+use crate::process::routines::{self, Routine, Running};
+use crate::process::time::{elapsed, instant};
 
 /// From so many syncs a second on a prepared file is worth its preparation.
 const SYNCS_PER_SECOND_MIN: u32 = 50;
@@ -29,7 +30,7 @@ const SYNCS_PER_SECOND_MIN: u32 = 50;
 const RETRY: Duration = Duration::from_secs(60);
 
 /// With shorter files the log would change from one to the next too often.
-const FILE_BYTES_MIN: u64 = 1 << 20;
+const FILE_BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 
 const PORTION_BYTES: usize = 1 << 20;
 
@@ -39,7 +40,7 @@ const RESERVE: u64 = 16;
 enum Next {
     None,
     /// A thread is at it.
-    UnderWay(JoinHandle<()>),
+    UnderWay(Running),
     Ready(Arc<dyn File>, u64),
 }
 
@@ -62,7 +63,7 @@ impl Preparation {
     /// `path`: where a file is prepared; one that was left there is removed.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Preparation {
         let _ = disk.remove(&path);
-        let second = Instant::now();
+        let second = instant();
         Preparation {
             disk,
             path,
@@ -82,9 +83,9 @@ impl Preparation {
 
     /// A sync has ended.
     pub fn count_sync(&mut self) {
-        if self.second.elapsed() >= Duration::from_secs(1) {
+        if elapsed(self.second) >= Duration::from_secs(1) {
             self.is_busy = self.syncs >= SYNCS_PER_SECOND_MIN;
-            (self.second, self.syncs) = (Instant::now(), 0);
+            (self.second, self.syncs) = (instant(), 0);
         }
         self.syncs += 1;
     }
@@ -97,7 +98,7 @@ impl Preparation {
         ends
     }
 
-    /// Begins to prepare a file of so many bytes if it is worth it. `ended` gets the result, in another thread.
+    /// Begins to prepare a file of so many bytes if it is worth it. `ended` gets the result, on another thread.
     pub fn begin(
         &mut self,
         file_bytes: u64,
@@ -110,13 +111,13 @@ impl Preparation {
         let is_wanted = self.is_busy && is_near && !is_off;
         if !is_wanted
             || !matches!(self.next, Next::None)
-            || self.failed_at.is_some_and(|at| at.elapsed() < RETRY)
+            || self.failed_at.is_some_and(|at| elapsed(at) < RETRY)
         {
             return;
         }
         let (disk, path) = (Arc::clone(&self.disk), self.path.clone());
-        let run = move || ended(prepare(&*disk, &path, file_bytes).map(|file| (file, file_bytes)));
-        match std::thread::Builder::new().name("aof-prepare".into()).spawn(run) {
+        let filling = Filling { disk, path, file_bytes, file: None, filled_bytes: 0, ended: Some(ended) };
+        match routines::start("aof-prepare", filling) {
             Ok(thread) => self.next = Next::UnderWay(thread),
             Err(error) => self.end(Err(error)),
         }
@@ -134,7 +135,7 @@ impl Preparation {
                     os_text(&error)
                 ));
                 let _ = self.disk.remove(&self.path);
-                self.failed_at = Some(Instant::now());
+                self.failed_at = Some(instant());
                 self.next = Next::None;
             }
         }
@@ -161,7 +162,7 @@ impl Preparation {
     /// The writer ends.
     pub fn finish(&mut self) {
         if let Next::UnderWay(thread) = std::mem::replace(&mut self.next, Next::None) {
-            let _ = thread.join();
+            thread.join();
         }
         let _ = self.disk.remove(&self.path);
     }
@@ -175,16 +176,47 @@ impl Preparation {
     }
 }
 
-fn prepare(disk: &dyn Disk, path: &Path, file_bytes: u64) -> io::Result<Arc<dyn File>> {
-    let file = disk.open(path, Mode::Truncate)?;
-    let mut portion = unused_sector().repeat(PORTION_BYTES / unused_sector().len());
-    let mut at = 0;
-    while at < file_bytes {
-        portion.truncate(usize::try_from(file_bytes - at).unwrap_or(usize::MAX).min(portion.len()));
-        write_all_at(&*file, &portion, at).map_err(|error| error.error)?;
-        at += portion.len() as u64;
+/// Fills a file. A step writes one portion.
+struct Filling<E> {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file_bytes: u64,
+    file: Option<Arc<dyn File>>,
+    filled_bytes: u64,
+    ended: Option<E>,
+}
+
+impl<E: FnOnce(io::Result<(Arc<dyn File>, u64)>) + Send> Routine for Filling<E> {
+    fn step(&mut self) -> bool {
+        let ended = match self.fill() {
+            Ok(None) => return true,
+            Ok(Some(file)) => Ok((file, self.file_bytes)),
+            Err(error) => Err(error),
+        };
+        if let Some(end) = self.ended.take() {
+            end(ended);
+        }
+        false
     }
-    write_all_at(&*file, &prepared_head(file_bytes), 0).map_err(|error| error.error)?;
-    file.sync_all()?;
-    Ok(file)
+}
+
+impl<E> Filling<E> {
+    /// The file when it is complete.
+    fn fill(&mut self) -> io::Result<Option<Arc<dyn File>>> {
+        let Some(file) = &self.file else {
+            self.file = Some(self.disk.open(&self.path, Mode::Truncate)?);
+            return Ok(None);
+        };
+        let left_bytes = self.file_bytes - self.filled_bytes;
+        if left_bytes > 0 {
+            let mut portion = unused_sector().repeat(PORTION_BYTES / unused_sector().len());
+            portion.truncate(usize::try_from(left_bytes).unwrap_or(usize::MAX).min(portion.len()));
+            write_all_at(&**file, &portion, self.filled_bytes).map_err(|error| error.error)?;
+            self.filled_bytes += portion.len() as u64;
+            return Ok(None);
+        }
+        write_all_at(&**file, &prepared_head(self.file_bytes), 0).map_err(|error| error.error)?;
+        file.sync_all()?;
+        Ok(self.file.take())
+    }
 }

@@ -10,7 +10,7 @@ use isotherm_keyspace::{Conditions, Held, Txn};
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isotherm_disk::File;
 
@@ -25,6 +25,8 @@ use crate::node::Node;
 use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
+use crate::process::routines;
+use crate::process::time::{elapsed, instant};
 
 /// The files could not be loaded; why stands in the log. The data is what could be read.
 pub struct CannotReload;
@@ -56,13 +58,13 @@ fn make_durable(node: &'static Node) -> Result<(), CannotReload> {
         return Ok(());
     }
     node.aof.inbox.post(&node.log, Request::Flush);
-    let begun = Instant::now();
+    let begun = instant();
     while node.aof.durable() < node.log.end() {
-        if begun.elapsed() > PATIENCE {
+        if elapsed(begun) > PATIENCE {
             log::warning("The append-only file could not be synced: it is not reloaded.");
             return Err(CannotReload);
         }
-        std::thread::sleep(Duration::from_millis(1));
+        routines::pause(routines::LOOK);
     }
     Ok(())
 }

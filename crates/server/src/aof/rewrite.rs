@@ -7,12 +7,13 @@
 //! ```
 //! Until the new list is durable, a start reads the old files, which are complete too. A rewrite that fails or is ended leaves them.
 
+use isotherm_disk::Lock;
 use isotherm_keyspace::Held;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
-use isotherm_persist::aof::manifest::AofFile;
+use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::files::AofFiles;
 use super::request::{Base, Request};
@@ -21,11 +22,12 @@ use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::background::Asked;
-use crate::persistence::save::{self, Cut, Format, SaveError, Target};
+use crate::persistence::save::{self, Cut, Format, SaveError, Target, Writing};
 use crate::persistence::state::Job;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::process::time::unix_now;
+use crate::process::routines::{self, Routine};
+use crate::process::time::{elapsed, instant, unix_now};
 
 /// Whether a rewrite is under way, to its last step.
 pub fn is_running(node: &Node) -> bool {
@@ -45,10 +47,9 @@ pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     // Everything is held: what is in the log before this place is in the cut.
     let place = node.aof.is_on().then(|| node.log.cut(true));
     node.log.wake(LogReader::Aof);
-    let began = Instant::now();
-    let spawned =
-        std::thread::Builder::new().name("aof-rewrite".into()).spawn(move || run(node, cut, place, began));
-    match spawned {
+    let began = instant();
+    let job = Rewrite { node, place, began, stage: Stage::Begin(cut) };
+    match routines::start("aof-rewrite", job) {
         Ok(_) => {
             let pid = std::process::id();
             log::notice(format!("Background append only file rewriting started by pid {pid}"));
@@ -78,41 +79,92 @@ pub fn stop(node: &Node) -> bool {
             log::notice(format!("Killing running AOF rewrite child: {}", std::process::id()));
         }
         node.persistence.is_cancelled.store(true, Relaxed);
-        std::thread::sleep(Duration::from_millis(1));
+        routines::pause(routines::LOOK);
     }
     was_running
 }
 
 fn failed(node: &'static Node) -> Asked {
-    end(node, &Err(SaveError::Failed), Instant::now());
+    end(node, &Err(SaveError::Failed), instant());
     Asked::Failed
 }
 
 /// The thread of a rewrite.
-fn run(node: &'static Node, cut: Cut, place: Option<LogOffset>, began: Instant) {
-    let written = match place {
-        Some(place) => write_and_announce(node, cut, place, began),
-        None => write_alone(node, cut).inspect(|()| {
-            log::notice("Background AOF rewrite finished successfully");
-        }),
-    };
-    match &written {
-        Ok(()) => {}
-        Err(SaveError::Cancelled) => log::warning("Background AOF rewrite was cancelled"),
-        Err(SaveError::Failed) => log::warning("Background AOF rewrite terminated with error"),
+struct Rewrite {
+    node: &'static Node,
+    /// The cut in the log, if there is one.
+    place: Option<LogOffset>,
+    began: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    Begin(Cut),
+    Write(BaseWriting, Option<Alone>),
+    Over,
+}
+
+impl Routine for Rewrite {
+    fn step(&mut self) -> bool {
+        let stepped = self.try_step();
+        if let Ok(true) = stepped {
+            return true;
+        }
+        let written = stepped.map(drop);
+        match &written {
+            Ok(()) => {}
+            Err(SaveError::Cancelled) => log::warning("Background AOF rewrite was cancelled"),
+            Err(SaveError::Failed) => log::warning("Background AOF rewrite terminated with error"),
+        }
+        // What was announced ends when it is listed.
+        if written.is_err() || self.place.is_none() {
+            end(self.node, &written, self.began);
+        } else {
+            self.node.persistence.saving().running = None;
+        }
+        false
     }
-    // What was announced ends when it is listed.
-    if written.is_err() || place.is_none() {
-        end(node, &written, began);
-    } else {
-        node.persistence.saving().running = None;
+}
+
+impl Rewrite {
+    /// Whether there is more.
+    fn try_step(&mut self) -> Result<bool, SaveError> {
+        let node = self.node;
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Begin(cut) => {
+                let (files, number, alone) = match self.place {
+                    Some(_) => {
+                        let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
+                        (settings::files(node), number, None)
+                    }
+                    None => {
+                        let alone = Alone::begin(node)?;
+                        (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
+                    }
+                };
+                self.stage = Stage::Write(BaseWriting::new(node, files, cut, number), alone);
+                Ok(true)
+            }
+            Stage::Write(mut writing, alone) => {
+                let Some((base, bytes)) = writing.step()? else {
+                    self.stage = Stage::Write(writing, alone);
+                    return Ok(true);
+                };
+                match (self.place, alone) {
+                    (Some(place), _) => announce(node, base, bytes, place, self.began)?,
+                    (None, alone) => alone.expect("it was begun").list(base)?,
+                }
+                Ok(false)
+            }
+            Stage::Over => unreachable!("a rewrite ends once"),
+        }
     }
 }
 
 fn end(node: &Node, result: &Result<(), SaveError>, began: Instant) {
     let mut rewrites = node.aof.rewrites();
     rewrites.listing = None;
-    rewrites.last_took_seconds = began.elapsed().as_secs() as i64;
+    rewrites.last_took_seconds = elapsed(began).as_secs() as i64;
     match result {
         Ok(()) => (rewrites.last_failed, rewrites.failures_in_row) = (false, 0),
         Err(SaveError::Failed) => {
@@ -129,43 +181,60 @@ fn end(node: &Node, result: &Result<(), SaveError>, began: Instant) {
     }
 }
 
-/// Writes a base under the next number. Returns it with its size.
-fn write_base(
-    node: &'static Node,
-    files: &AofFiles,
-    cut: Cut,
-    number: u64,
-) -> Result<(AofFile, u64), SaveError> {
-    const PREAMBLE: Id = id("aof-use-rdb-preamble");
-    const SYNCS: Id = id("aof-rewrite-incremental-fsync");
-    let is_rdb = node.config.flag(PREAMBLE);
-    let base = files.base_file(number, is_rdb);
-    let target = Target {
-        temporary: files.temporary_base(),
-        path: files.path(&base.name),
-        folder: files.folder().to_path_buf(),
-        format: if is_rdb { Format::AofBase } else { Format::Commands },
-        syncs: node.config.flag(SYNCS),
-    };
-    let bytes = save::write_to(node.store(), cut, &target)?;
-    // A rewrite that was killed before its base was listed may have left one of the other form.
-    files.remove_named(&files.base_file(number, !is_rdb).name);
-    log::notice("Background AOF rewrite terminated with success");
-    let (temporary, name) = (target.temporary.display().to_string(), String::from_utf8_lossy(&base.name));
-    log::notice(format!("Successfully renamed the temporary AOF base file {temporary} into {name}"));
-    Ok((base, bytes))
+/// A base on its way, under the next number.
+struct BaseWriting {
+    files: AofFiles,
+    base: AofFile,
+    /// One of the other form may have been left by a rewrite that was killed before its base was listed.
+    other: AofFile,
+    temporary: String,
+    writing: Writing,
+}
+
+impl BaseWriting {
+    fn new(node: &'static Node, files: AofFiles, cut: Cut, number: u64) -> BaseWriting {
+        const PREAMBLE: Id = id("aof-use-rdb-preamble");
+        const SYNCS: Id = id("aof-rewrite-incremental-fsync");
+        let is_rdb = node.config.flag(PREAMBLE);
+        let (base, other) = (files.base_file(number, is_rdb), files.base_file(number, !is_rdb));
+        let target = Target {
+            temporary: files.temporary_base(),
+            path: files.path(&base.name),
+            folder: files.folder().to_path_buf(),
+            format: if is_rdb { Format::AofBase } else { Format::Commands },
+            syncs: node.config.flag(SYNCS),
+        };
+        let temporary = target.temporary.display().to_string();
+        BaseWriting { files, base, other, temporary, writing: Writing::new(node.store(), cut, target) }
+    }
+
+    /// The base with its size when it is complete.
+    fn step(&mut self) -> Result<Option<(AofFile, u64)>, SaveError> {
+        let Some(bytes) = self.writing.step()? else { return Ok(None) };
+        self.files.remove_named(&self.other.name);
+        log::notice("Background AOF rewrite terminated with success");
+        let (temporary, name) = (&self.temporary, String::from_utf8_lossy(&self.base.name));
+        log::notice(format!("Successfully renamed the temporary AOF base file {temporary} into {name}"));
+        Ok(Some((self.base.clone(), bytes)))
+    }
+
+    fn write(mut self) -> Result<(AofFile, u64), SaveError> {
+        loop {
+            if let Some(written) = self.step()? {
+                return Ok(written);
+            }
+        }
+    }
 }
 
 /// While the append-only file is on: its writer lists the base.
-fn write_and_announce(
+fn announce(
     node: &'static Node,
-    cut: Cut,
+    file: AofFile,
+    bytes: u64,
     place: LogOffset,
     began: Instant,
 ) -> Result<(), SaveError> {
-    let files = settings::files(node);
-    let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
-    let (file, bytes) = write_base(node, &files, cut, number)?;
     node.aof.rewrites().listing = Some(began);
     let finish = Box::new(move || finish(node, bytes, began));
     node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
@@ -190,22 +259,33 @@ fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
 }
 
 /// While the append-only file is off: the next start that has it on finds the base.
-fn write_alone(node: &'static Node, cut: Cut) -> Result<(), SaveError> {
-    let mut files = settings::files(node);
-    let _lock = files.lock().map_err(|()| SaveError::Failed)?;
-    let manifest = files.manifest().map_err(|()| SaveError::Failed)?;
-    let number = files.base_number() + 1;
-    let (base, _) = write_base(node, &files, cut, number)?;
-    files.announce_base(base);
-    let list = List { base: Some(number), segments: Vec::new() };
-    files.save(&list).map_err(|error| {
-        log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
-        SaveError::Failed
-    })?;
-    for file in manifest.into_iter().flat_map(|manifest| manifest.incr) {
-        files.remove_named(&file.name);
+struct Alone {
+    files: AofFiles,
+    before: Option<Manifest>,
+    _lock: Box<dyn Lock>,
+}
+
+impl Alone {
+    fn begin(node: &Node) -> Result<Alone, SaveError> {
+        let mut files = settings::files(node);
+        let lock = files.lock().map_err(|()| SaveError::Failed)?;
+        let before = files.manifest().map_err(|()| SaveError::Failed)?;
+        Ok(Alone { files, before, _lock: lock })
     }
-    Ok(())
+
+    fn list(mut self, base: AofFile) -> Result<(), SaveError> {
+        let list = List { base: Some(base.seq as u64), segments: Vec::new() };
+        self.files.announce_base(base);
+        self.files.save(&list).map_err(|error| {
+            log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
+            SaveError::Failed
+        })?;
+        for file in self.before.into_iter().flat_map(|manifest| manifest.incr) {
+            self.files.remove_named(&file.name);
+        }
+        log::notice("Background AOF rewrite finished successfully");
+        Ok(())
+    }
 }
 
 /// The first base, while nothing else runs yet. Returns its number.
@@ -215,7 +295,9 @@ pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, Sav
     let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
     held.release();
     let number = files.base_number() + 1;
-    let written = cut.ok_or(SaveError::Failed).and_then(|cut| write_base(node, files, cut, number));
+    let written = cut
+        .ok_or(SaveError::Failed)
+        .and_then(|cut| BaseWriting::new(node, files.clone(), cut, number).write());
     node.persistence.saving().running = None;
     let (base, bytes) = written?;
     files.announce_base(base);
@@ -238,14 +320,13 @@ pub fn tick(node: &'static Node) {
         let (percent, least) = (node.config.number(PERCENT) as u64, node.config.number(LEAST) as u64);
         let (now_bytes, then_bytes) = (node.aof.current_bytes(), node.aof.rewrites().size_then_bytes.max(1));
         let growth = (now_bytes.saturating_mul(100) / then_bytes).saturating_sub(100);
-        if percent > 0 && now_bytes > least && growth >= percent && !node.aof.rewrites().rests(Instant::now())
-        {
+        if percent > 0 && now_bytes > least && growth >= percent && !node.aof.rewrites().rests(instant()) {
             log::notice(format!("Starting automatic rewriting of AOF on {growth}% growth"));
             begin(node, &mut Held::new(&node.keyspace));
         }
         return;
     }
-    is_due = is_due && !node.aof.rewrites().rests(Instant::now());
+    is_due = is_due && !node.aof.rewrites().rests(instant());
     if is_due {
         node.aof.rewrites().is_scheduled = false;
         begin(node, &mut Held::new(&node.keyspace));

@@ -5,17 +5,17 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use super::request::Inbox;
 use super::rewrites::Rewrites;
+use crate::process::routines::Running;
 
 pub struct AofState {
     pub inbox: Inbox,
     /// Also says whether there is an append-only file.
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Mutex<Option<Running>>,
     /// A writer that was switched off, and still waits for the disk.
-    ending: Mutex<Option<JoinHandle<()>>>,
+    ending: Mutex<Option<Running>>,
     /// A power failure takes nothing before this place of the log.
     durable: AtomicU64,
     failure: Mutex<Option<Failure>>,
@@ -61,7 +61,7 @@ impl AofState {
         }
     }
 
-    pub fn set_on(&self, writer: JoinHandle<()>) {
+    pub fn set_on(&self, writer: Running) {
         *self.writer() = Some(writer);
     }
 
@@ -70,21 +70,21 @@ impl AofState {
     }
 
     /// The writing thread, which is to end.
-    pub fn take_writer(&self) -> Option<JoinHandle<()>> {
+    pub fn take_writer(&self) -> Option<Running> {
         self.writer().take()
     }
 
     /// This writer was asked to end, and waits for the disk.
-    pub fn set_ending(&self, writer: JoinHandle<()>) {
+    pub fn set_ending(&self, writer: Running) {
         *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
     }
 
     pub fn is_writer_ending(&self) -> bool {
         let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        ending.as_ref().is_some_and(|writer| !writer.is_finished())
+        ending.as_ref().is_some_and(|writer| !writer.has_ended())
     }
 
-    fn writer(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+    fn writer(&self) -> MutexGuard<'_, Option<Running>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

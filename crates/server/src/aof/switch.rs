@@ -11,7 +11,7 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
 use isotherm_persist::aof::manifest::Manifest;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::driver::{self, First};
 use super::files::segments;
@@ -24,6 +24,8 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::process::log;
+use crate::process::routines;
+use crate::process::time::{elapsed, instant};
 
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
@@ -133,11 +135,11 @@ fn end_writer(node: &'static Node) {
     let Some(writer) = node.aof.take_writer() else { return };
     log::notice("Calling fsync() on the AOF file.");
     node.aof.inbox.post(&node.log, Request::Stop);
-    let begun = Instant::now();
-    while !writer.is_finished() && begun.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(1));
+    let begun = instant();
+    while !writer.has_ended() && elapsed(begun) < PATIENCE {
+        routines::pause(routines::LOOK);
     }
-    if !writer.is_finished() {
+    if !writer.has_ended() {
         log::warning("The append-only file could not be synced: what was written last may be lost.");
         node.aof.inbox.post(&node.log, Request::Abandon);
         node.aof.set_ending(writer);

@@ -8,15 +8,16 @@
 
 use isotherm_keyspace::Held;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Store;
-use super::save::{self, Cut, SaveError};
+use super::save::{self, Cut, SaveError, Target, Writing};
 use super::state::Job;
 use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::process::time::unix_now;
+use crate::process::routines::{self, Routine};
+use crate::process::time::{elapsed, instant, unix_now};
 
 /// After a failure the save points rest so long.
 const RETRY_SECONDS: i64 = 5;
@@ -77,10 +78,15 @@ fn save_cut(
 ) -> Result<(), SaveError> {
     let changes = cut.changes;
     write(store, cut)?;
+    note_saved(store, changes);
+    Ok(())
+}
+
+/// The file has all but the changes behind these.
+fn note_saved(store: Store<'static>, changes: u64) {
     let mut saving = store.state.saving();
     (saving.saved_changes, saving.last_save_seconds, saving.last_failed) = (changes, now_seconds(), false);
     store.mail.set_tasks(Tasks::SAVE_FAILED, Tasks::NONE);
-    Ok(())
 }
 
 // ---- on a thread of its own ----
@@ -94,16 +100,9 @@ pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_
         end_background(store, &Err(SaveError::Failed));
         return Asked::Failed;
     };
-    let run = move || {
-        let saved = save_cut(store, cut, save::write);
-        match &saved {
-            Ok(()) => log::notice("Background saving terminated with success"),
-            Err(SaveError::Cancelled) => log::warning("Background saving was cancelled"),
-            Err(SaveError::Failed) => log::warning("Background saving error"),
-        }
-        end_background(store, &saved);
-    };
-    match std::thread::Builder::new().name("rdb-save".into()).spawn(run) {
+    let changes = cut.changes;
+    let job = BackgroundSave { store, changes, writing: Writing::new(store, cut, Target::db_file(store)) };
+    match routines::start("rdb-save", job) {
         Ok(_) => {
             log::notice(format!("Background saving started by pid {}", std::process::id()));
             Asked::Started
@@ -116,6 +115,34 @@ pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_
     }
 }
 
+struct BackgroundSave {
+    store: Store<'static>,
+    changes: u64,
+    writing: Writing,
+}
+
+impl Routine for BackgroundSave {
+    fn step(&mut self) -> bool {
+        let saved = match self.writing.step() {
+            Ok(None) => return true,
+            Ok(Some(_)) => {
+                note_saved(self.store, self.changes);
+                log::notice("Background saving terminated with success");
+                Ok(())
+            }
+            Err(error) => {
+                log::warning(match error {
+                    SaveError::Cancelled => "Background saving was cancelled",
+                    SaveError::Failed => "Background saving error",
+                });
+                Err(error)
+            }
+        };
+        end_background(self.store, &saved);
+        false
+    }
+}
+
 fn end_background(store: Store<'static>, saved: &Result<(), SaveError>) {
     let mut saving = store.state.saving();
     if matches!(saved, Err(SaveError::Failed)) {
@@ -123,7 +150,7 @@ fn end_background(store: Store<'static>, saved: &Result<(), SaveError>) {
         store.mail.set_tasks(Tasks::SAVE_FAILED, Tasks::SAVE_FAILED);
     }
     if let Some(running) = saving.running.take() {
-        saving.last_took_seconds = running.began.elapsed().as_secs() as i64;
+        saving.last_took_seconds = elapsed(running.began).as_secs() as i64;
     }
 }
 
@@ -160,7 +187,7 @@ pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
     }
     while store.state.saving().running.is_some_and(|running| running.job == Job::BackgroundSave) {
         store.state.is_cancelled.store(true, Relaxed);
-        std::thread::sleep(CANCEL_LOOK);
+        routines::pause(CANCEL_LOOK);
     }
     save_now(store, held, 0);
 }
@@ -174,7 +201,7 @@ pub fn stop(store: Store<'static>) {
     });
     while store.state.saving().running.is_some() {
         store.state.is_cancelled.store(true, Relaxed);
-        std::thread::sleep(CANCEL_LOOK);
+        routines::pause(CANCEL_LOOK);
     }
 }
 
@@ -187,8 +214,8 @@ fn watch_writers(store: Store<'static>) {
     let mut saving = store.state.saving();
     let steps = store.state.progress.steps.load(Relaxed);
     if steps != saving.seen_steps || !store.mail.is_snapshot_full() {
-        (saving.seen_steps, saving.seen_at) = (steps, Instant::now());
-    } else if saving.seen_at.elapsed().as_millis() > STALL_MS {
+        (saving.seen_steps, saving.seen_at) = (steps, instant());
+    } else if elapsed(saving.seen_at).as_millis() > STALL_MS {
         log::warning("The save does not come on: snapshot-memory-limit is lifted until it ends");
         store.keyspace.limit_kept(u64::MAX);
     }

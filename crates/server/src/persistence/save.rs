@@ -21,7 +21,8 @@ use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::process::time::unix_now;
+use crate::process::routines;
+use crate::process::time::{elapsed, instant, unix_now};
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -86,6 +87,7 @@ pub enum Format {
 }
 
 /// Where a file comes to stand, and what it is for.
+#[derive(Clone)]
 pub struct Target {
     /// Written first, then renamed to `path`; both are in `folder`.
     pub temporary: PathBuf,
@@ -98,7 +100,7 @@ pub struct Target {
 
 impl Target {
     /// The file that `dbfilename` names.
-    fn db_file(store: Store<'_>) -> Target {
+    pub fn db_file(store: Store<'_>) -> Target {
         let folder = store.folder();
         let temporary = folder.join(format!("temp-{}.rdb", std::process::id()));
         let syncs = store.config.syncs_while_saving();
@@ -108,12 +110,8 @@ impl Target {
 
 /// Writes the file, in steps under locks of its own.
 pub fn write(store: Store<'static>, cut: Cut) -> Result<(), SaveError> {
-    write_to(store, cut, &Target::db_file(store)).map(drop)
-}
-
-/// The same to another place. Returns the file's bytes.
-pub fn write_to(store: Store<'static>, cut: Cut, target: &Target) -> Result<u64, SaveError> {
-    write_by(store, cut, target, &mut |snapshot, items, visit| snapshot.step(items, visit))
+    let target = Target::db_file(store);
+    write_by(store, cut, &target, &mut |snapshot, items, visit| snapshot.step(items, visit)).map(drop)
 }
 
 /// The same for a thread that holds everything.
@@ -124,38 +122,95 @@ pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> 
 }
 
 fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_>) -> Result<u64, SaveError> {
-    let written = write_file(store, cut, target, step);
-    let_writers_go_on(store);
-    written
+    let mut writing = Writing::new(store, cut, target.clone());
+    loop {
+        if let Some(bytes) = writing.step_by(step)? {
+            return Ok(bytes);
+        }
+    }
 }
 
-/// The cut is over in any case when this returns.
-fn write_file(
+/// A file on its way, from the cut to its name.
+pub struct Writing {
     store: Store<'static>,
-    cut: Cut,
-    target: &Target,
-    step: &mut Step<'_>,
-) -> Result<u64, SaveError> {
-    let Target { temporary, folder, .. } = target;
-    let disk = &*store.state.disk;
-    let file = disk.open(temporary, Mode::Truncate).map_err(|error| {
+    target: Target,
+    stage: Stage,
+}
+
+enum Stage {
+    Begin(Cut),
+    Walk(Output, Snapshot<'static>, Items),
+    End(Output, Items),
+    /// It has so many bytes, and no name yet.
+    Move(u64),
+    Over,
+}
+
+impl Writing {
+    pub fn new(store: Store<'static>, cut: Cut, target: Target) -> Writing {
+        Writing { store, target, stage: Stage::Begin(cut) }
+    }
+
+    /// The next part of it, under locks of its own. The file's bytes when it is complete and has its name.
+    pub fn step(&mut self) -> Result<Option<u64>, SaveError> {
+        self.step_by(&mut |snapshot, items, visit| snapshot.step(items, visit))
+    }
+
+    /// After a failure the temporary file is gone, and the cut is over.
+    fn step_by(&mut self, step: &mut Step<'_>) -> Result<Option<u64>, SaveError> {
+        let is_beginning = matches!(self.stage, Stage::Begin(_));
+        let stepped = self.try_step(step);
+        if stepped.is_err() && !is_beginning {
+            // Left behind it would only take room; that it cannot be removed changes nothing.
+            let (disk, temporary) = (&self.store.state.disk, &self.target.temporary);
+            let _ = self.store.spikes.time(Event::RdbUnlinkTempFile, || disk.remove(temporary));
+        }
+        if !matches!(stepped, Ok(None)) {
+            self.stage = Stage::Over;
+            let_writers_go_on(self.store);
+        }
+        if let (Ok(Some(_)), Format::Rdb) = (&stepped, self.target.format) {
+            log::notice("DB saved on disk");
+        }
+        stepped
+    }
+
+    fn try_step(&mut self, step: &mut Step<'_>) -> Result<Option<u64>, SaveError> {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Begin(cut) => {
+                let file = create(self.store, &self.target)?;
+                let output = Output::new(self.store, file, &self.target);
+                let Cut { snapshot, sizes, used_memory_bytes, .. } = cut;
+                let items = output.items(sizes, used_memory_bytes);
+                Stage::Walk(output, snapshot, items)
+            }
+            Stage::Walk(mut output, mut snapshot, mut items) => {
+                match output.walk(&mut snapshot, &mut items, step)? {
+                    true => Stage::Walk(output, snapshot, items),
+                    false => Stage::End(output, items),
+                }
+            }
+            Stage::End(output, items) => Stage::Move(output.end(items)?),
+            Stage::Move(bytes) => {
+                move_into_place(&*self.store.state.disk, &self.target)?;
+                return Ok(Some(bytes));
+            }
+            Stage::Over => unreachable!("a file is written once"),
+        };
+        Ok(None)
+    }
+}
+
+fn create(store: Store<'_>, target: &Target) -> Result<Arc<dyn File>, SaveError> {
+    store.state.disk.open(&target.temporary, Mode::Truncate).map_err(|error| {
         log::warning(format!(
             "Failed opening the temp RDB file {} (in server root dir {}) for saving: {}",
-            temporary.file_name().unwrap_or_default().display(),
-            folder.display(),
+            target.temporary.file_name().unwrap_or_default().display(),
+            target.folder.display(),
             os_text(&error)
         ));
         SaveError::Failed
-    })?;
-    let written = Output::new(store, file, target).write_all(cut, step);
-    let written = written.and_then(|bytes| move_into_place(disk, target).map(|()| bytes));
-    if written.is_err() {
-        // Left behind it would only take room; that it cannot be removed changes nothing.
-        let _ = store.spikes.time(Event::RdbUnlinkTempFile, || disk.remove(temporary));
-    } else if target.format == Format::Rdb {
-        log::notice("DB saved on disk");
-    }
-    written
+    })
 }
 
 /// Commands that write may run again, if they waited for the snapshot and what it keeps has become less.
@@ -224,39 +279,48 @@ impl Output {
         Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format }
     }
 
-    fn write_all(mut self, cut: Cut, step: &mut Step<'_>) -> Result<u64, SaveError> {
-        let Cut { mut snapshot, sizes, used_memory_bytes, .. } = cut;
-        let progress = &self.store.state.progress;
-        let mut items = match self.format {
+    fn items(&self, sizes: Vec<(u64, u64)>, used_memory_bytes: u64) -> Items {
+        match self.format {
             Format::Commands => Items::Commands(self.commands()),
             Format::Rdb | Format::AofBase => Items::Rdb(Box::new(self.rdb(sizes, used_memory_bytes))),
-        };
-        loop {
-            let mut keys = 0;
-            let more = step(&mut snapshot, STEP_ITEMS, &mut |item| {
-                keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
-                items.item(item);
-            });
-            progress.keys.fetch_add(keys, Relaxed);
-            progress.steps.fetch_add(1, Relaxed);
-            let_writers_go_on(self.store);
-            if self.store.state.is_cancelled.load(Relaxed) {
-                return Err(SaveError::Cancelled);
-            }
-            if items.sink_mut().len() >= WRITE_BYTES {
-                self.put(items.sink_mut())?;
-            }
-            if !more {
-                break;
-            }
+        }
+    }
+
+    /// A step of the walk. Whether there is more.
+    fn walk(
+        &mut self,
+        snapshot: &mut Snapshot<'static>,
+        items: &mut Items,
+        step: &mut Step<'_>,
+    ) -> Result<bool, SaveError> {
+        let progress = &self.store.state.progress;
+        let mut keys = 0;
+        let more = step(snapshot, STEP_ITEMS, &mut |item| {
+            keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
+            items.item(item);
+        });
+        progress.keys.fetch_add(keys, Relaxed);
+        progress.steps.fetch_add(1, Relaxed);
+        let_writers_go_on(self.store);
+        if self.store.state.is_cancelled.load(Relaxed) {
+            return Err(SaveError::Cancelled);
+        }
+        if items.sink_mut().len() >= WRITE_BYTES {
+            self.put(items.sink_mut())?;
+        }
+        if more {
             delay(self.store, keys);
         }
-        drop(snapshot);
+        Ok(more)
+    }
+
+    /// Behind the last item. Returns the file's bytes, which are durable.
+    fn end(mut self, items: Items) -> Result<u64, SaveError> {
         match items {
             Items::Rdb(items) => {
                 let has_field_expiry = items.has_field_expiry();
                 self.put(&mut items.finish())?;
-                self.end(has_field_expiry)
+                self.end_rdb(has_field_expiry)
             }
             Items::Commands(mut items) => {
                 self.put(items.sink_mut())?;
@@ -318,7 +382,7 @@ impl Output {
     }
 
     /// Behind the end mark: the sum, and the magic if it has to be another one.
-    fn end(mut self, has_field_expiry: bool) -> Result<u64, SaveError> {
+    fn end_rdb(mut self, has_field_expiry: bool) -> Result<u64, SaveError> {
         if has_field_expiry {
             let (before, after) = (FileVersion::PLAIN, FileVersion::FIELD_EXPIRY);
             if self.sums {
@@ -347,12 +411,12 @@ fn delay(store: Store<'static>, keys: u64) {
         1.. => keys.saturating_mul(delay_us.unsigned_abs()),
         _ => keys / delay_us.unsigned_abs(),
     };
-    let (began, whole) = (std::time::Instant::now(), std::time::Duration::from_micros(micros));
-    while let Some(left) = whole.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+    let (began, whole) = (instant(), std::time::Duration::from_micros(micros));
+    while let Some(left) = whole.checked_sub(elapsed(began)).filter(|left| !left.is_zero()) {
         if store.state.is_cancelled.load(Relaxed) || store.config.save_delay_us() != delay_us {
             return;
         }
-        std::thread::sleep(left.min(DELAY_LOOK));
+        routines::pause(left.min(DELAY_LOOK));
     }
 }
 

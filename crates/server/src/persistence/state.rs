@@ -1,10 +1,12 @@
 //! What is known of saving and loading, for INFO and for those who decide whether to save.
 
-use isotherm_disk::{Disk, OsDisk};
+use isotherm_disk::Disk;
 use isotherm_stdx::UnixMs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use crate::process::time::instant;
 
 pub struct Persistence {
     pub disk: Arc<dyn Disk>,
@@ -88,9 +90,9 @@ pub enum Job {
 }
 
 impl Persistence {
-    pub fn new(now_seconds: i64) -> Persistence {
+    pub fn new(disk: Arc<dyn Disk>, now_seconds: i64) -> Persistence {
         Persistence {
-            disk: Arc::new(OsDisk),
+            disk,
             saving: Mutex::new(Saving {
                 running: None,
                 is_scheduled: false,
@@ -103,7 +105,7 @@ impl Persistence {
                 cut_us: 0,
                 cuts: 0,
                 seen_steps: 0,
-                seen_at: Instant::now(),
+                seen_at: instant(),
             }),
             is_cancelled: AtomicBool::new(false),
             progress: Progress::default(),
@@ -122,7 +124,7 @@ impl Persistence {
         if saving.running.is_some() {
             return false;
         }
-        saving.running = Some(Running { began: Instant::now(), job });
+        saving.running = Some(Running { began: instant(), job });
         saving.saves += u64::from(job != Job::Rewrite);
         if job == Job::BackgroundSave {
             saving.last_try_seconds = now_seconds;

@@ -8,6 +8,7 @@ pub mod listeners;
 pub mod log;
 pub mod logo;
 pub mod random;
+pub mod routines;
 pub mod shutdown;
 pub mod start;
 pub mod start_options;

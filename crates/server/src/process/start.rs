@@ -1,10 +1,12 @@
 //! From arguments to a running node, and the exit code.
 
+use isotherm_disk::OsDisk;
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -107,6 +109,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         config,
         config_file: loaded.file,
         mail: Mail::new(worker::senders(&mailboxes), mailbox.sender()),
+        disk: Arc::new(OsDisk),
         random: random_bytes()?,
         history: random_bytes()?,
     });
@@ -146,13 +149,13 @@ fn start(loaded: Loaded) -> Result<Control, String> {
 }
 
 /// Where the data is that the process starts with.
-enum Data {
+pub enum Data {
     Rdb(FilePortions),
     /// What its manifest lists, or if there is none the RDB file.
     Aof(Option<FilePortions>),
 }
 
-fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
+pub fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
     let file = FilePortions::open(node.store()).map_err(end_of_loading)?;
     if !node.config.flag(id("appendonly")) {
         return Ok(file.map(Data::Rdb));
@@ -181,15 +184,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
             let keys = loading.keys_loaded.load(Relaxed);
             format!("Isotherm is loading: {percent} % of {total} bytes, {keys} keys")
         });
-        let loaded = match data {
-            Data::Rdb(mut file) => {
-                load::load(node.store(), &mut file, Target::Empty, true).map(drop).map_err(end_of_loading)
-            }
-            Data::Aof(rdb) => aof::open::open(node, rdb).map_err(|_| {
-                "Fatal error loading the append-only file, check server logs. Exiting.".to_string()
-            }),
-        };
-        if let Err(why) = loaded {
+        if let Err(why) = load_now(node, data) {
             log::warning(why);
             std::process::exit(1);
         }
@@ -200,6 +195,17 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
     };
     let spawned = std::thread::Builder::new().name("loader".into()).spawn(run);
     spawned.map(drop).map_err(|error| format!("Can't start the loader: {}", os_text(&error)))
+}
+
+/// The same on this thread, for a node that runs nothing else yet. Says why it cannot be.
+pub fn load_now(node: &'static Node, data: Data) -> Result<(), String> {
+    match data {
+        Data::Rdb(mut file) => {
+            load::load(node.store(), &mut file, Target::Empty, true).map(drop).map_err(end_of_loading)
+        }
+        Data::Aof(rdb) => aof::open::open(node, rdb)
+            .map_err(|_| "Fatal error loading the append-only file, check server logs. Exiting.".to_string()),
+    }
 }
 
 /// Logs why, and says what follows.

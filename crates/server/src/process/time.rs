@@ -1,9 +1,61 @@
-//! The clock of everything but commands.
+//! The clocks. Persistence asks for the time only here, so that a test can let a seed move it.
 
 use isotherm_keyspace::UnixMs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// The wall clock, which may be set back.
 pub fn unix_now() -> UnixMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMs(since.as_millis() as i64)
+    UnixMs(since_epoch().as_millis() as i64)
+}
+
+pub fn since_epoch() -> Duration {
+    #[cfg(test)]
+    if let Some(moment) = simulated::moment() {
+        return moment.since_epoch;
+    }
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The clock that never runs backwards.
+pub fn instant() -> Instant {
+    #[cfg(test)]
+    if let Some(moment) = simulated::moment() {
+        return moment.instant;
+    }
+    Instant::now()
+}
+
+/// What has passed since then.
+pub fn elapsed(since: Instant) -> Duration {
+    instant().saturating_duration_since(since)
+}
+
+/// Both clocks of a thread, as a test has set them.
+#[cfg(test)]
+pub mod simulated {
+    use std::cell::Cell;
+    use std::time::{Duration, Instant};
+
+    #[derive(Clone, Copy)]
+    pub struct Moment {
+        pub instant: Instant,
+        pub since_epoch: Duration,
+    }
+
+    thread_local! {
+        static MOMENT: Cell<Option<Moment>> = const { Cell::new(None) };
+    }
+
+    pub fn moment() -> Option<Moment> {
+        MOMENT.get()
+    }
+
+    pub fn set(moment: Option<Moment>) {
+        MOMENT.set(moment);
+    }
+
+    pub fn pass(time: Duration) {
+        let Moment { instant, since_epoch } = moment().expect("the time is simulated");
+        set(Some(Moment { instant: instant + time, since_epoch: since_epoch + time }));
+    }
 }

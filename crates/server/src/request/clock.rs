@@ -8,7 +8,8 @@
 //! a second, however many commands run. A step of the wall clock is noticed within that millisecond.
 
 use isotherm_stdx::UnixMs;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::process::time::since_epoch;
 
 /// Ticks are scaled by this many bits to become nanoseconds.
 const SCALE_BITS: u32 = 32;
@@ -97,7 +98,7 @@ impl CommandClock {
 
     #[cold]
     fn read(&mut self) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = since_epoch();
         let left_ms = 1.0 - f64::from(since.subsec_nanos() % 1_000_000) / 1e6;
         self.now = UnixMs(since.as_millis() as i64);
         self.read_at = self.began;

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use crate::request::entry::{Entry, Handler};
 use crate::request::name_word::Word;
 
+#[derive(Clone)]
 pub struct Commands {
     /// By `Entry::index`; a container's subcommands follow it.
     all: Vec<&'static Entry>,

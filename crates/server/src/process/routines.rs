@@ -1,0 +1,247 @@
+//! Work beside workers and the control thread, in steps: a thread for each routine, or all of them on one thread in the order that a
+//! seed draws.
+//!
+//! ```text
+//!   start(routine)  -->  thread:   step, rest, step, rest, ... until a step says that it was the last
+//!                    test:     the routines lie in a list; `step` of one of them whenever the test says so
+//! ```
+//! A step may take as long as the disk does. What waits for another routine (`pause`) holds nothing that the routine needs.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub trait Routine: Send {
+    /// The next part of the work. Whether there is more.
+    fn step(&mut self) -> bool;
+
+    /// On a thread of its own, between two steps: waits until there is something to do.
+    fn rest(&mut self) {}
+}
+
+/// A routine that was started.
+pub struct Running {
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Running {
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Waits for its end.
+    pub fn join(&self) {
+        while !self.has_ended() {
+            pause(LOOK);
+        }
+    }
+}
+
+/// How often the end of a routine is looked for.
+pub const LOOK: Duration = Duration::from_millis(1);
+
+/// Says that the routine is over, also if it panics.
+struct Ending(Arc<AtomicBool>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Starts a routine on a thread of this name.
+pub fn start(name: &str, mut routine: impl Routine + 'static) -> io::Result<Running> {
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let (running, ending) = (Running { has_ended: Arc::clone(&has_ended) }, Ending(has_ended));
+    #[cfg(test)]
+    if simulated::is_on() {
+        simulated::add(name, Box::new(routine), Box::new(ending));
+        return Ok(running);
+    }
+    let run = move || {
+        // Dropped behind the routine.
+        let _ending = ending;
+        while routine.step() {
+            routine.rest();
+        }
+        drop(routine);
+    };
+    std::thread::Builder::new().name(name.into()).spawn(run).map(|_| running)
+}
+
+/// Waits a moment for what another routine does.
+pub fn pause(time: Duration) {
+    #[cfg(test)]
+    if simulated::is_on() {
+        return simulated::pause(time);
+    }
+    std::thread::sleep(time);
+}
+
+/// Ends the process. A simulated one notes it, and ends when the step at hand does.
+pub fn exit(code: i32) {
+    #[cfg(test)]
+    if simulated::is_on() {
+        return simulated::exit(code);
+    }
+    std::process::exit(code);
+}
+
+/// The routines of a simulated process.
+#[cfg(test)]
+pub mod simulated {
+    use super::Routine;
+    use crate::process::time;
+    use isotherm_stdx::Prng;
+    use std::any::Any;
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    struct Started {
+        name: String,
+        number: u64,
+        routine: Box<dyn Routine>,
+        _ending: Box<dyn Any>,
+    }
+
+    struct Process {
+        prng: Prng,
+        started: Vec<Started>,
+        number_next: u64,
+        exit_code: Option<i32>,
+    }
+
+    thread_local! {
+        static PROCESS: RefCell<Option<Process>> = const { RefCell::new(None) };
+    }
+
+    /// From now on the routines that this thread starts are its own, in an order that the seed draws.
+    pub fn begin(seed: u64) {
+        end();
+        let process = Process { prng: Prng::new(seed), started: Vec::new(), number_next: 0, exit_code: None };
+        PROCESS.set(Some(process));
+    }
+
+    /// The process is gone, with all its routines.
+    pub fn end() {
+        // What a routine drops may ask for others.
+        let started = PROCESS
+            .with_borrow_mut(|process| process.as_mut().map(|process| std::mem::take(&mut process.started)));
+        drop(started);
+        PROCESS.set(None);
+    }
+
+    pub fn is_on() -> bool {
+        PROCESS.with_borrow(Option::is_some)
+    }
+
+    pub fn exit_code() -> Option<i32> {
+        PROCESS.with_borrow(|process| process.as_ref().and_then(|process| process.exit_code))
+    }
+
+    pub fn names() -> Vec<String> {
+        let names = |process: &Process| process.started.iter().map(|started| started.name.clone()).collect();
+        PROCESS.with_borrow(|process| process.as_ref().map(names).unwrap_or_default())
+    }
+
+    pub(super) fn add(name: &str, routine: Box<dyn Routine>, ending: Box<dyn Any>) {
+        with(|process| {
+            process.number_next += 1;
+            let number = process.number_next;
+            process.started.push(Started { name: name.to_string(), number, routine, _ending: ending });
+        });
+    }
+
+    fn with<T>(run: impl FnOnce(&mut Process) -> T) -> T {
+        PROCESS.with_borrow_mut(|process| run(process.as_mut().expect("a process is simulated")))
+    }
+
+    /// One step of a routine that the seed draws, of those for which `is_meant`. The name of the routine, if there was one.
+    pub fn step_one(is_meant: impl Fn(&str) -> bool) -> Option<String> {
+        // A routine that is under way is not in the list: what it waits for are others.
+        let mut taken = with(|process| {
+            let Process { started, prng, .. } = process;
+            let meant: Vec<usize> = (0..started.len()).filter(|at| is_meant(&started[*at].name)).collect();
+            if meant.is_empty() {
+                return None;
+            }
+            Some(started.remove(*prng.pick(&meant)))
+        })?;
+        let has_more = taken.routine.step();
+        let name = taken.name.clone();
+        if has_more {
+            with(|process| {
+                let place = process.started.partition_point(|other| other.number < taken.number);
+                process.started.insert(place.min(process.started.len()), taken);
+            });
+        }
+        Some(name)
+    }
+
+    pub(super) fn pause(time: Duration) {
+        step_one(|_| true);
+        time::simulated::pass(time);
+    }
+
+    pub(super) fn exit(code: i32) {
+        with(|process| process.exit_code = Some(code));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::time;
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    /// Notes its name so many times.
+    struct Noting {
+        name: char,
+        left: u32,
+        notes: Arc<Mutex<String>>,
+    }
+
+    impl Routine for Noting {
+        fn step(&mut self) -> bool {
+            self.notes.lock().expect("no panic").push(self.name);
+            self.left -= 1;
+            self.left > 0
+        }
+    }
+
+    fn notes_of(seed: Option<u64>) -> String {
+        let notes = Arc::new(Mutex::new(String::new()));
+        if let Some(seed) = seed {
+            let moment = time::simulated::Moment { instant: Instant::now(), since_epoch: Duration::ZERO };
+            time::simulated::set(Some(moment));
+            simulated::begin(seed);
+        }
+        let start =
+            |name| start("noting", Noting { name, left: 5, notes: Arc::clone(&notes) }).expect("a thread");
+        let running = [start('a'), start('b')];
+        if seed.is_some() {
+            assert_eq!(simulated::names(), ["noting"; 2]);
+            assert!(notes.lock().expect("no panic").is_empty(), "nothing moves by itself");
+        }
+        running.iter().for_each(Running::join);
+        if seed.is_some() {
+            exit(3);
+            assert_eq!(simulated::exit_code(), Some(3));
+            simulated::end();
+            time::simulated::set(None);
+        }
+        notes.lock().expect("no panic").clone()
+    }
+
+    #[test]
+    fn a_seed_draws_the_order() {
+        let orders: Vec<String> = (0..8).map(|seed| notes_of(Some(seed))).collect();
+        assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
+        assert_eq!(notes_of(Some(1)), orders[1], "the same seed, the same order");
+        let of_threads = notes_of(None);
+        assert_eq!(of_threads.chars().filter(|name| *name == 'a').count(), 5, "{of_threads}");
+        assert_eq!(of_threads.len(), 10);
+    }
+}
