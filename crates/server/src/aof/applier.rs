@@ -126,7 +126,9 @@ impl Applier {
                 self.exec.locks.add_command(&node.keyspace, command, args);
                 self.exec.acquire();
             }
-            return self.run(db, command, args);
+            self.run(db, command, args)?;
+            self.end_hold(command);
+            return Ok(());
         };
         transaction.bytes = transaction.bytes.saturating_add(args.wire_bytes());
         if transaction.bytes > QUEUED_BYTES_MAX {
@@ -178,7 +180,17 @@ impl Applier {
         let mut all = transaction.commands.iter();
         let ran = all.try_for_each(|(db, command, args)| self.run(*db, command, args.args()));
         self.exec.pump.log.end_transaction();
+        // Not before: what follows a FLUSHALL lets others have the partitions that the rest of the transaction needs.
+        if let Some((_, command, _)) = transaction.commands.last() {
+            self.end_hold(command);
+        }
         ran
+    }
+
+    fn end_hold(&mut self, command: &'static Entry) {
+        if !self.is_within {
+            follow_up::end_hold(&mut self.exec, command, 0);
+        }
     }
 
     /// What the command needs is held.
@@ -199,9 +211,6 @@ impl Applier {
                 Outcome::Block(_) => unreachable!("a command that may not wait is answered"),
                 Outcome::Cold(keys) => exec.node.cold.fetch_now(&keys),
             }
-        }
-        if !self.is_within {
-            follow_up::end_hold(exec, command, 0);
         }
         reply.out.clear();
         if reply.error_count() == errors_before {

@@ -657,6 +657,26 @@ fn debug_loadaof_brings_the_same_data_back() {
 }
 
 #[test]
+fn a_transaction_goes_on_behind_its_flushall() {
+    for workers in [1, 2] {
+        let data = Data::new();
+        let mut server = data.start(workers, &["--appendfsync", "always"]);
+        let mut client = server.client();
+        client.check("SET before 1", "+OK\r\n");
+        client.check("MULTI", "+OK\r\n");
+        for request in ["SET a 1", "FLUSHALL", "SET b 2", "SELECT 3", "FLUSHDB", "SET c 3"] {
+            client.check(request, "+QUEUED\r\n");
+        }
+        client.check("EXEC", "*6\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+        let digest = client.ask("DEBUG DIGEST");
+        kill(&mut server);
+        let server = data.start(workers, &[]);
+        server.client().check("DEBUG DIGEST", &digest);
+        server.client().check("GET b", "$1\r\n2\r\n");
+    }
+}
+
+#[test]
 fn debug_loadaof_without_a_file_is_an_error() {
     let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
     let mut client = server.client();
