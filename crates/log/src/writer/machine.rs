@@ -281,11 +281,18 @@ impl AofWriter {
 
     /// The file is complete: what follows belongs to another.
     fn is_at_file_end(&self) -> bool {
-        let (Some(marks), Some(current)) = (self.marks, self.list.segments.last()) else { return false };
-        let written = marks.written.offset;
-        let first = self.boundaries.partition_point(|boundary| boundary.offset < written);
-        let mut here = self.boundaries.range(first..).take_while(|boundary| boundary.offset == written);
-        written > current.start && here.any(|boundary| boundary.ends_file)
+        let Some(Marks { written, .. }) = self.marks else { return false };
+        let first = self.boundaries.partition_point(|boundary| boundary.offset < written.offset);
+        let mut here =
+            self.boundaries.range(first..).take_while(|boundary| boundary.offset == written.offset);
+        here.any(|boundary| boundary.ends_file)
+    }
+
+    /// A file begins at `start`. A cut there that comes later ends it, empty as it is.
+    fn pass_file_ends(&mut self, start: LogOffset) {
+        let first = self.boundaries.partition_point(|boundary| boundary.offset < start);
+        let here = self.boundaries.range_mut(first..).take_while(|boundary| boundary.offset == start);
+        here.for_each(|boundary| boundary.ends_file = false);
     }
 
     /// What has to be listed before the next write, if anything.
@@ -300,6 +307,10 @@ impl AofWriter {
             self.change = Some(self.next_file(self.list.clone(), None, self.start));
             return;
         };
+        if self.awaits_base.is_some() && written.offset == self.start {
+            // The cut of the first base: the first file begins there.
+            self.pass_file_ends(written.offset);
+        }
         if self.is_at_file_end() {
             if durable == written {
                 self.change = Some(self.next_file(self.list.clone(), Some(written), written.offset));
@@ -317,6 +328,7 @@ impl AofWriter {
 
     /// A new file behind those of `list`, the last of which ends at `end`.
     fn next_file(&mut self, mut list: List, end: Option<Mark>, start: LogOffset) -> Change {
+        self.pass_file_ends(start);
         let file = FileId(self.file_next);
         self.file_next += 1;
         if let (Some(last), Some(end)) = (list.segments.last_mut(), end) {

@@ -208,11 +208,33 @@ fn a_file_ends_at_the_cut_and_is_synced_before_the_next_is_listed() {
 }
 
 #[test]
-fn a_cut_where_nothing_was_written_needs_no_new_file() {
+fn each_cut_ends_a_file_and_be_it_empty() {
     let mut steps = Steps::new(FsyncPolicy::Always);
-    assert_eq!(steps.step(Input::FileEnd(LogOffset(0))), []);
-    assert_eq!(steps.writer.file_at(LogOffset(0)), Some(FileId(1)));
-    assert_eq!(steps.step(collected(10)), [write(1, 0, 0, 10)]);
+    for file in 2..4 {
+        assert_eq!(steps.step(Input::FileEnd(LogOffset(0))), [Output::Create { file: FileId(file) }]);
+        let empty = (1..file).map(|file| (file, 0, Some(0)));
+        let listed: Vec<_> = empty.chain([(file, 0, None)]).collect();
+        assert_eq!(steps.step(Input::Done), [list_of(&listed)]);
+        assert_eq!(steps.step(Input::Done), [Output::Close { file: FileId(file - 1) }]);
+        assert_eq!(steps.writer.file_at(LogOffset(0)), Some(FileId(file)));
+    }
+    assert_eq!(steps.step(collected(10)), [write(3, 0, 0, 10)]);
+}
+
+#[test]
+fn the_first_cut_of_a_writer_that_awaits_its_base_is_where_its_first_file_begins() {
+    for is_late in [false, true] {
+        let (none, start) = (List { base: None, segments: Vec::new() }, LogOffset(100));
+        let writer = AofWriter::awaiting_base(FsyncPolicy::Always, none, start, Ms(0));
+        let mut steps = Steps { writer, now: Ms(0) };
+        let first = if is_late { Input::Tick } else { Input::FileEnd(start) };
+        assert_eq!(steps.step(first), [Output::Create { file: FileId(1) }]);
+        assert_eq!(steps.step(Input::Done), []);
+        if is_late {
+            assert_eq!(steps.step(Input::FileEnd(start)), []);
+        }
+        assert_eq!(steps.step(collected(110)), [write(1, 0, 100, 110)]);
+    }
 }
 
 #[test]
