@@ -14,6 +14,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::aof;
@@ -21,7 +23,7 @@ use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::process::log;
-use crate::process::shutdown::Signal;
+use crate::process::shutdown::{self, Options, Signal};
 use crate::process::supervisor;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
@@ -32,6 +34,9 @@ use isotherm_allocator::{self as allocator, Format};
 const ACCEPTS_PER_TURN_MAX: usize = 1000;
 /// How long accepting rests when there are no file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// While the last file is written signals are asked for so often.
+const SIGNAL_LOOK: Duration = Duration::from_millis(20);
 
 const TOKEN_TERMINATE: Token = Token(usize::MAX - 1);
 const TOKEN_INTERRUPT: Token = Token(usize::MAX - 2);
@@ -96,8 +101,7 @@ impl Control {
             if !self.node.debug.cron_paused.is_on()
                 && let Some(options) = self.node.process.pending_end.take_options(&self.node.config)
             {
-                if self.node.end().may_come(options, "") {
-                    self.end();
+                if self.ends_on_signal(options) {
                     return Ok(());
                 }
                 log::warning("Errors trying to shut down the server. Check the logs for more information.");
@@ -230,6 +234,32 @@ impl Control {
     }
 
     // ---- the end ----
+
+    /// What a signal asked for, unless something stands in its way. A second interrupt does not wait for that.
+    fn ends_on_signal(&self, options: Options) -> bool {
+        let is_decided = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let hear = || {
+                while !is_decided.load(Relaxed) {
+                    if self.signals.take() == Some(Ending::Interrupt) {
+                        shutdown::insist(self.node.store());
+                    }
+                    thread::park_timeout(SIGNAL_LOOK);
+                }
+            };
+            // Without the thread the second interrupt waits.
+            let hearing = thread::Builder::new().name("signals".into()).spawn_scoped(scope, hear);
+            let ends = self.node.end().may_come(options, "");
+            if ends {
+                self.end();
+            }
+            is_decided.store(true, Relaxed);
+            if let Ok(hearing) = hearing {
+                hearing.thread().unpark();
+            }
+            ends
+        })
+    }
 
     fn end(&self) {
         supervisor::notify("STOPPING=1\n");

@@ -16,6 +16,7 @@ use crate::config::{Config, Id, id};
 use crate::mail::tasks::Tasks;
 use crate::persistence::Store;
 use crate::persistence::background::{self, Asked};
+use crate::persistence::save;
 use crate::process::log;
 use crate::process::supervisor;
 use crate::request::pause::Pause;
@@ -67,6 +68,15 @@ impl Signal {
     }
 }
 
+const INSISTED: &str = "You insist... exiting now.";
+
+/// A second interrupt while the first one is acted on: the file that is being written does not stay.
+pub fn insist(store: Store<'_>) -> ! {
+    log::warning(INSISTED);
+    let _ = store.state.disk.remove(&save::Target::db_file(store).temporary);
+    std::process::exit(1);
+}
+
 /// The last signal that was not acted on yet.
 #[derive(Default)]
 pub struct Pending(AtomicU8);
@@ -76,7 +86,7 @@ impl Pending {
     pub fn note(&self, signal: Signal) {
         let before = self.0.swap(signal as u8, Ordering::AcqRel);
         if before != 0 && signal == Signal::Interrupt {
-            log::warning("You insist... exiting now.");
+            log::warning(INSISTED);
             std::process::exit(1);
         }
         log::warning(format!("Received {} scheduling shutdown...", signal.name()));
