@@ -57,6 +57,11 @@ impl CommandWriter {
         &mut self.out
     }
 
+    /// A library of functions, as its text.
+    pub fn function(&mut self, code: &[u8]) {
+        command(&mut self.out, &[b"FUNCTION", b"LOAD", code]);
+    }
+
     pub fn item(&mut self, item: SnapshotItem<'_>) {
         match item {
             SnapshotItem::Entry(entry) => {

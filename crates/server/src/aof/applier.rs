@@ -17,6 +17,7 @@ use isotherm_stdx::parse_i64;
 use std::fmt;
 
 use crate::node::Node;
+use crate::persistence::libraries;
 use crate::request::caller::{Authority, Caller};
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
@@ -40,6 +41,9 @@ pub enum Refused {
     TransactionTooLarge,
     /// The data does not fit: what the command replied.
     OutOfMemory(String),
+    Library(libraries::Refused),
+    /// A payload of FUNCTION RESTORE that cannot be read.
+    Payload,
 }
 
 impl fmt::Display for Refused {
@@ -52,6 +56,8 @@ impl fmt::Display for Refused {
             Refused::NotBegun => f.write_str("EXEC without MULTI"),
             Refused::TransactionTooLarge => f.write_str("a transaction that is too large"),
             Refused::OutOfMemory(error) => write!(f, "no memory: {error}"),
+            Refused::Library(why) => write!(f, "Failed creating the library: {why}"),
+            Refused::Payload => f.write_str("a damaged payload of FUNCTION RESTORE"),
         }
     }
 }
@@ -69,6 +75,8 @@ pub struct Applier {
 
 #[derive(Default)]
 struct Transaction {
+    /// Of libraries of functions: FUNCTION and its arguments.
+    functions: Vec<ArgsBuf>,
     commands: Vec<(Db, &'static Entry, ArgsBuf)>,
     bytes: usize,
 }
@@ -107,6 +115,7 @@ impl Applier {
             6 if name.eq_ignore_ascii_case(b"SELECT") => return self.select(args),
             5 if name.eq_ignore_ascii_case(b"MULTI") => return self.begin(),
             4 if name.eq_ignore_ascii_case(b"EXEC") => return self.run_transaction(),
+            8 if name.eq_ignore_ascii_case(b"FUNCTION") => return self.functions(args),
             _ => {}
         }
         let node = self.exec.node;
@@ -159,6 +168,51 @@ impl Applier {
         }
     }
 
+    /// FUNCTION: libraries are kept as their text. What other subcommands do is no change.
+    fn functions(&mut self, args: Args<'_>) -> Result<(), Refused> {
+        match &mut self.transaction {
+            Some(transaction) => {
+                transaction.bytes = transaction.bytes.saturating_add(args.wire_bytes());
+                if transaction.bytes > QUEUED_BYTES_MAX {
+                    return Err(Refused::TransactionTooLarge);
+                }
+                transaction.functions.push(ArgsBuf::from(args));
+                Ok(())
+            }
+            None => self.change_libraries(args),
+        }
+    }
+
+    fn change_libraries(&self, args: Args<'_>) -> Result<(), Refused> {
+        let libraries = &self.exec.node.persistence.libraries;
+        let what = args.try_get(1).unwrap_or_default().to_ascii_lowercase();
+        let last = args.get(args.len() - 1);
+        let is_said = |word: &[u8]| args.from(2).iter().any(|arg| arg.eq_ignore_ascii_case(word));
+        match (what.as_slice(), args.len()) {
+            (b"load", 3) => libraries.add(last, false).map_err(Refused::Library),
+            (b"load", 4) => libraries.add(last, true).map_err(Refused::Library),
+            (b"delete", 3) => {
+                libraries.remove(last);
+                Ok(())
+            }
+            (b"flush", _) => {
+                libraries.clear();
+                Ok(())
+            }
+            (b"restore", 3 | 4) => {
+                let all = libraries::of_payload(args.get(2)).ok_or(Refused::Payload)?;
+                if is_said(b"flush") {
+                    libraries.clear();
+                }
+                all.iter()
+                    .try_for_each(|code| libraries.add(code, is_said(b"replace")))
+                    .map_err(Refused::Library)
+            }
+            (b"load" | b"delete" | b"restore", _) => Err(Refused::WrongArity(args.get(0).to_vec())),
+            _ => Ok(()),
+        }
+    }
+
     fn begin(&mut self) -> Result<(), Refused> {
         match self.transaction.replace(Transaction::default()) {
             None => Ok(()),
@@ -168,6 +222,7 @@ impl Applier {
 
     fn run_transaction(&mut self) -> Result<(), Refused> {
         let transaction = self.transaction.take().ok_or(Refused::NotBegun)?;
+        transaction.functions.iter().try_for_each(|args| self.change_libraries(args.args()))?;
         if !self.is_within {
             let keyspace = &self.exec.node.keyspace;
             self.exec.locks.clear();

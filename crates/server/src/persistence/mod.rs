@@ -8,13 +8,15 @@
 //!
 //! start --> dump.rdb in portions --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
 //! ```
-//! `save` writes a file, `background` decides when and on which thread, `load` reads one, `state` is what others ask about.
+//! `save` writes a file, `background` decides when and on which thread, `load` reads one, `libraries` keeps
+//! the functions of files, `state` is what others ask about.
 //! Nothing here knows a session or the node: it gets [`Store`], the parts that it needs.
 //!
 //! **Invariants.** The file of that name is always a whole one: a save that fails or is ended leaves the one before. What
 //! cannot be read ends the start: nothing half loaded is served. One save at a time.
 
 pub mod background;
+pub mod libraries;
 pub mod load;
 pub mod report;
 pub mod save;

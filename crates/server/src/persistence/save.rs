@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Store;
+use super::libraries::Code;
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
@@ -36,6 +37,7 @@ pub struct Cut {
     snapshot: Snapshot<'static>,
     /// Keys of each database, and how many of them expire.
     sizes: Vec<(u64, u64)>,
+    libraries: Vec<Code>,
     /// `Values::dirty` at this moment.
     pub changes: u64,
     used_memory_bytes: u64,
@@ -58,7 +60,8 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     store.spikes.note(Event::Fork, took);
     let mut saving = store.state.saving();
     (saving.cut_us, saving.cuts) = (took.as_micros() as u64, saving.cuts + 1);
-    Some(Cut { snapshot, sizes, changes, used_memory_bytes })
+    let libraries = store.state.libraries.all();
+    Some(Cut { snapshot, sizes, libraries, changes, used_memory_bytes })
 }
 
 fn keys_of(sizes: &[(u64, u64)]) -> u64 {
@@ -180,8 +183,8 @@ impl Writing {
             Stage::Begin(cut) => {
                 let file = create(self.store, &self.target)?;
                 let output = Output::new(self.store, file, &self.target);
-                let Cut { snapshot, sizes, used_memory_bytes, .. } = cut;
-                let items = output.items(sizes, used_memory_bytes);
+                let Cut { snapshot, sizes, libraries, used_memory_bytes, .. } = cut;
+                let items = output.items(sizes, &libraries, used_memory_bytes);
                 Stage::Walk(output, snapshot, items)
             }
             Stage::Walk(mut output, mut snapshot, mut items) => {
@@ -279,10 +282,12 @@ impl Output {
         Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format }
     }
 
-    fn items(&self, sizes: Vec<(u64, u64)>, used_memory_bytes: u64) -> Items {
+    fn items(&self, sizes: Vec<(u64, u64)>, libraries: &[Code], used_memory_bytes: u64) -> Items {
         match self.format {
-            Format::Commands => Items::Commands(self.commands()),
-            Format::Rdb | Format::AofBase => Items::Rdb(Box::new(self.rdb(sizes, used_memory_bytes))),
+            Format::Commands => Items::Commands(self.commands(libraries)),
+            Format::Rdb | Format::AofBase => {
+                Items::Rdb(Box::new(self.rdb(sizes, libraries, used_memory_bytes)))
+            }
         }
     }
 
@@ -331,18 +336,20 @@ impl Output {
     }
 
     /// A file of commands that is begun; with `aof-timestamp-enabled` it says when.
-    fn commands(&self) -> CommandWriter {
+    fn commands(&self, libraries: &[Code]) -> CommandWriter {
         const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
         let mut writer = CommandWriter::default();
         if self.store.config.flag(HAS_TIMESTAMPS) {
             let line = format!("#TS:{}\r\n", unix_now().0 / 1000);
             writer.sink_mut().extend_from_slice(line.as_bytes());
         }
+        libraries.iter().for_each(|code| writer.function(code));
         writer
     }
 
     /// An RDB file that is begun.
-    fn rdb(&self, sizes: Vec<(u64, u64)>, used_memory_bytes: u64) -> ItemWriter<Vec<u8>> {
+    fn rdb(&self, sizes: Vec<(u64, u64)>, libraries: &[Code], used_memory_bytes: u64) -> ItemWriter<Vec<u8>> {
+        let functions: Vec<&[u8]> = libraries.iter().map(|code| &code[..]).collect();
         let config = self.store.config;
         let mut writer = Writer::new(config.compresses_rdb_files());
         let head = FileHead {
@@ -352,7 +359,7 @@ impl Output {
             used_memory_bytes,
             replication: None,
             is_aof_base: self.format == Format::AofBase,
-            functions: &[],
+            functions: &functions,
         };
         file::head(&mut writer, &head);
         let mut items = ItemWriter::new(writer, config.collection_limits().list_max_listpack_size);

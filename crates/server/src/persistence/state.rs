@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::libraries::Libraries;
 use crate::process::time::instant;
 
 pub struct Persistence {
@@ -15,6 +16,7 @@ pub struct Persistence {
     pub is_cancelled: AtomicBool,
     pub progress: Progress,
     pub loading: Loading,
+    pub libraries: Libraries,
 }
 
 /// What the save under way has done.
@@ -110,6 +112,7 @@ impl Persistence {
             is_cancelled: AtomicBool::new(false),
             progress: Progress::default(),
             loading: Loading::default(),
+            libraries: Libraries::default(),
         }
     }
 

@@ -17,6 +17,7 @@ mod common;
 mod compaction;
 mod connections;
 mod growth;
+mod libraries;
 mod locks;
 mod monitor;
 mod observe;

@@ -39,6 +39,7 @@ pub fn reload(call: &mut AdminCall<'_>) {
         let mut txn = call.txn();
         txn.flush(None);
         txn.free_flushed_now();
+        store.state.libraries.clear();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
     let loaded = opened

@@ -50,7 +50,7 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("cluster.slot_export", bytes(0)),
         ("aof.buffer", bytes(call.node.log.memory_bytes())),
         ("lua.caches", bytes(0)),
-        ("functions.caches", bytes(0)),
+        ("functions.caches", bytes(call.node.persistence.libraries.bytes())),
         // There are pages instead of tables.
         ("overhead.db.hashtable.lut", bytes(0)),
         ("overhead.db.hashtable.rehashing", bytes(0)),

@@ -124,7 +124,7 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
         line("statistics", (node.stats.memory_bytes() + node.command_log.memory_bytes()) as u64),
         line("replication", 0),
         line("aof", node.log.memory_bytes()),
-        line("scripts", 0),
+        line("scripts", node.persistence.libraries.bytes()),
         line("tier", 0),
         line("cluster", 0),
     ];

@@ -32,7 +32,7 @@ pub const USED: &[Part] = &[
     ("statistics", "latency histograms of commands, SLOWLOG and COMMANDLOG"),
     ("replication", "always 0: there is no replication yet"),
     ("aof", "the log of changes: what is not written to the append-only file, or not synced"),
-    ("scripts", "always 0: there are no scripts yet"),
+    ("scripts", "libraries of functions that a file brought; there are no scripts yet"),
     ("tier", "always 0: there are no values on disk yet"),
     ("cluster", "always 0: there is no cluster yet"),
     (

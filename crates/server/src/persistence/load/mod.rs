@@ -239,9 +239,12 @@ impl Load<'_> {
                 )]));
             }
             Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) => {}
-            // COMPAT(persistence): Libraries of functions in an RDB file are skipped with a warning, and are not in the
-            // files that are written. Why: there are no functions yet.
-            Item::Function(code) => self.texts.note_function(code),
+            // COMPAT(persistence): Libraries of functions in an RDB file or an append-only file are kept and written again as
+            // their text; they are not compiled, and INFO `number_of_functions` is 0. Why: there is no engine for functions yet.
+            Item::Function(code) => {
+                let kept = self.store.state.libraries.add(code, self.is_held);
+                kept.map_err(|why| self.texts.failure_of_library(&why))?;
+            }
             Item::Empty(key) => {
                 self.counts.empty += 1;
                 self.texts.note_empty(self.counts.empty, key.name);

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Counts, LoadFailure};
 use crate::persistence::Store;
+use crate::persistence::libraries::Refused;
 use crate::process::log;
 use crate::process::time::unix_now;
 
@@ -71,9 +72,8 @@ impl Texts {
     }
 
     /// A library of functions.
-    pub fn note_function(&self, code: &[u8]) {
-        let first = code.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        log::warning(format!("Skipping a library of functions in the RDB file: {}", first.escape_ascii()));
+    pub fn failure_of_library(&self, why: &Refused) -> LoadFailure {
+        LoadFailure(vec![format!("Failed creating the library: {why} ({})", self.name)])
     }
 
     /// A key's name, unless it is to stay out of the log.
