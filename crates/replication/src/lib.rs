@@ -11,6 +11,7 @@
 
 mod history;
 mod id;
+pub mod link;
 
 pub use history::{Continuation, History, Refusal};
 pub use id::ReplId;
