@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::aof::state::AofState;
-use crate::config::Config;
+use crate::config::{Config, Id, id};
 use crate::effects::change_log::ChangeLog;
 use crate::effects::monitor::Monitors;
 use crate::effects::pubsub::PubSub;
@@ -82,8 +82,8 @@ pub struct Parts {
 impl Node {
     /// Makes the node of this process.
     pub fn start(parts: Parts) -> &'static Node {
-        // The last place of the counters is the control thread's.
-        let stats = Stats::new(parts.mail.worker_count() + 1, parts.commands.all().len());
+        // The last places of the counters are those of the control thread and of the link to a primary.
+        let stats = Stats::new(parts.mail.worker_count() + 2, parts.commands.all().len());
         let node = Node {
             cold: ColdTier::default(),
             aof: AofState::new(parts.mail.worker_count()),
@@ -118,6 +118,11 @@ impl Node {
     /// Where the control thread counts.
     pub fn control_stats(&self) -> &ThreadStats {
         self.stats.thread(self.worker_count())
+    }
+
+    /// Where the link to a primary counts.
+    pub fn link_stats(&self) -> &ThreadStats {
+        self.stats.thread(self.worker_count() + 1)
     }
 
     /// What saving and loading need of it.
@@ -168,6 +173,12 @@ impl Node {
     pub fn has_room_below(&self, limit_bytes: u64) -> bool {
         let Some(live_bytes) = self.keyspace.live_bytes_unless_full() else { return false };
         live_bytes + isotherm_allocator::allocated_bytes() + self.memory.excess_bytes() <= limit_bytes
+    }
+
+    /// A replica evicts nothing and refuses nothing for its memory: its primary does (`replica-ignore-maxmemory`).
+    pub fn leaves_memory_to_primary(&self) -> bool {
+        const IGNORES_LIMIT: Id = id("replica-ignore-maxmemory");
+        self.mail.tasks().has(Tasks::REPLICA) && self.config.flag(IGNORES_LIMIT)
     }
 
     // ---- time ----

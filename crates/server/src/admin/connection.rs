@@ -7,6 +7,7 @@ use isotherm_resp::{Args, Protocol, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
+use crate::mail::tasks::Tasks;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::request::transaction;
 use crate::session::ReplyMode;
@@ -345,6 +346,7 @@ fn introduce(call: &mut AdminCall<'_>) {
     let config = &call.node.config;
     let as_redis = config.extended_redis_compatibility();
     let zone = config.availability_zone();
+    let follows = call.node.mail.tasks().has(Tasks::REPLICA);
     let (id, version) = (call.session.id(), call.session.proto.version());
     let reply = &mut *call.reply;
     reply.map(7 + usize::from(!zone.is_empty()));
@@ -362,7 +364,7 @@ fn introduce(call: &mut AdminCall<'_>) {
     reply.bulk(b"mode");
     reply.bulk(b"standalone");
     reply.bulk(b"role");
-    reply.bulk(b"master");
+    reply.bulk(if follows { b"replica" } else { b"master" });
     // COMPAT(protocol): HELLO and INFO list no modules; Valkey lists its Lua engine in both. Why: there are neither
     // modules nor scripts.
     reply.bulk(b"modules");

@@ -13,6 +13,7 @@ mod memory;
 mod monitor;
 mod persistence;
 mod pubsub;
+mod replication;
 mod server;
 mod slot_stats;
 
@@ -109,6 +110,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     monitor::COMMANDS,
     persistence::COMMANDS,
     pubsub::COMMANDS,
+    replication::COMMANDS,
     server::COMMANDS,
 ];
 

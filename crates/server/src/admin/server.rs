@@ -1,4 +1,4 @@
-//! Commands about the server as a whole: TIME, INFO, SHUTDOWN, ROLE, LOLWUT.
+//! Commands about the server as a whole: TIME, INFO, SHUTDOWN, LOLWUT.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
@@ -16,30 +16,8 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     // The keyspace section counts keys.
     Command::new(INFO, info),
     Command::new(SHUTDOWN, shutdown),
-    Command::new(ROLE, role),
     Command::new(LOLWUT, lolwut),
 ];
-
-const ROLE: Spec = Spec {
-    name: "role",
-    summary: "Returns the replication role.",
-    since: "2.8.12",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 1,
-    flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
-    acl: AclCategories::ADMIN.or(AclCategories::DANGEROUS),
-    ..Spec::BASE
-};
-
-/// A primary, what it has sent, and its replicas.
-fn role(call: &mut AdminCall<'_>) -> Outcome {
-    call.reply.array(3);
-    call.reply.bulk(b"master");
-    call.reply.integer(0);
-    call.reply.array(0);
-    Outcome::Done
-}
 
 const LOLWUT: Spec = Spec {
     name: "lolwut",

@@ -7,22 +7,27 @@
 //! What a log holds makes the same change at any moment, so no gate is asked and no expired key is removed: the log removes it.
 //! The commands of an unfinished transaction have no effect.
 //!
-//! It does not know where the commands come from: a file, or a primary.
+//! It does not know where the commands come from: a file, or a primary. What is special about a primary's: they stop when another
+//! primary is followed, and messages are published.
 
-use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
-use isotherm_keyspace::{Db, Held};
+use isotherm_commands::{Flags, Outcome};
+use isotherm_keyspace::{Db, Held, Want};
+use isotherm_log::LogOffset;
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 
+use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::libraries;
 use crate::request::caller::{Authority, Caller};
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::follow_up;
-use crate::request::resolve::{self, Found};
+use crate::request::prefetch;
+use crate::request::resolve::{self, Found, Request};
 
 /// Commands of a transaction that are kept until its EXEC. More than any client can have queued is damage.
 const QUEUED_BYTES_MAX: usize = 4 << 30;
@@ -44,6 +49,8 @@ pub enum Refused {
     Library(libraries::Refused),
     /// A payload of FUNCTION RESTORE that cannot be read.
     Payload,
+    /// The primary that has sent this is followed no more.
+    Superseded,
 }
 
 impl fmt::Display for Refused {
@@ -58,6 +65,7 @@ impl fmt::Display for Refused {
             Refused::OutOfMemory(error) => write!(f, "no memory: {error}"),
             Refused::Library(why) => write!(f, "Failed creating the library: {why}"),
             Refused::Payload => f.write_str("a damaged payload of FUNCTION RESTORE"),
+            Refused::Superseded => f.write_str("another primary is followed"),
         }
     }
 }
@@ -69,8 +77,26 @@ pub struct Applier {
     transaction: Option<Transaction>,
     /// All partitions are held from the beginning to the end.
     is_within: bool,
+    /// The link that the commands come from; none if it is a file.
+    link: Option<Generation>,
     /// Commands that replied with an error, which they did not where they were recorded.
     pub failed: u64,
+    /// The last of them.
+    pub failure: Option<CommandFailure>,
+    /// What was run, and holds what it has locked until `end_hold`.
+    ran: Option<&'static Entry>,
+}
+
+/// `Replication::generation` of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Generation(pub u64);
+
+/// A command that replied with an error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandFailure {
+    pub command: &'static str,
+    /// The whole reply, without its line end.
+    pub reply: String,
 }
 
 #[derive(Default)]
@@ -83,8 +109,80 @@ struct Transaction {
 
 impl Applier {
     pub fn new(node: &'static Node) -> Applier {
-        let exec = Exec::of_control(node);
-        Applier { exec, reply: Reply::default(), db: Db(0), transaction: None, is_within: false, failed: 0 }
+        Applier::of(Exec::of_control(node))
+    }
+
+    /// For the link to a primary.
+    pub fn of_link(node: &'static Node, generation: Generation, db: Db) -> Applier {
+        Applier { db, link: Some(generation), ..Applier::of(Exec::of_link(node)) }
+    }
+
+    fn of(exec: Exec) -> Applier {
+        Applier {
+            exec,
+            reply: Reply::default(),
+            db: Db(0),
+            transaction: None,
+            is_within: false,
+            link: None,
+            failed: 0,
+            failure: None,
+            ran: None,
+        }
+    }
+
+    pub fn node(&self) -> &'static Node {
+        self.exec.node
+    }
+
+    /// What the commands have selected.
+    pub fn db(&self) -> Db {
+        self.db
+    }
+
+    /// Whether a transaction has begun, and not ended.
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Whether something is held, so that no other thread sees what was changed.
+    pub fn holds_any(&self) -> bool {
+        self.exec.held.holds_any()
+    }
+
+    /// Holds something, so that everything is not held by another thread.
+    pub fn hold_one(&mut self) -> Result<(), Refused> {
+        if !self.holds_any() {
+            self.exec.held.acquire(Want::One(0));
+        }
+        self.check_current()
+    }
+
+    /// What was changed is in the log to this place: who sees it waits for that.
+    pub fn stamp(&mut self, end: LogOffset) {
+        if self.exec.node.mail.tasks().has(Tasks::GATED) {
+            self.exec.held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
+        }
+    }
+
+    /// Takes over what was changed in the configuration; nothing is held.
+    pub fn refresh(&mut self) {
+        self.exec.refresh();
+    }
+
+    /// Fetches the memory that these commands will touch.
+    pub fn prefetch(&self, requests: &[Request<'_>]) {
+        prefetch::prefetch(&self.exec.node.keyspace, self.db, requests);
+    }
+
+    /// What is held keeps the role as it is.
+    fn check_current(&self) -> Result<(), Refused> {
+        match self.link {
+            Some(Generation(generation)) if self.exec.node.replication.generation() != generation => {
+                Err(Refused::Superseded)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// For a thread that holds all partitions, and goes on doing so. The clients that wait for keys are served by what ends the
@@ -110,6 +208,13 @@ impl Applier {
     /// Runs one command of the log, or keeps it for its EXEC. What it has locked stays locked while the next ones need the
     /// same; `release` ends that.
     pub fn apply(&mut self, args: Args<'_>) -> Result<(), Refused> {
+        let node = self.exec.node;
+        self.apply_resolved(&resolve::resolve(&node.commands, &node.keyspace, args))
+    }
+
+    /// The same of a command that was looked up.
+    pub fn apply_resolved(&mut self, request: &Request<'_>) -> Result<(), Refused> {
+        let args = request.args;
         let name = args.get(0);
         match name.len() {
             6 if name.eq_ignore_ascii_case(b"SELECT") => return self.select(args),
@@ -118,25 +223,24 @@ impl Applier {
             8 if name.eq_ignore_ascii_case(b"FUNCTION") => return self.functions(args),
             _ => {}
         }
-        let node = self.exec.node;
-        let command = match resolve::resolve(&node.commands, &node.keyspace, args).found {
+        let command = match request.found {
             Found::Command(command) => command,
             Found::WrongArity(_) => return Err(Refused::WrongArity(name.to_vec())),
             Found::Unknown | Found::UnknownSubcommand => return Err(Refused::Unknown(name.to_vec())),
         };
-        // PING and REPLCONF of a primary, which change no data.
-        if !matches!(command.handler, Some(Handler::Data(_))) {
+        // PING and REPLCONF of a primary change no data.
+        let is_data = matches!(command.handler, Some(Handler::Data(_)));
+        if !is_data && !is_message(command) {
             return Ok(());
         }
         let db = self.db;
         let Some(transaction) = &mut self.transaction else {
-            if !self.is_within {
-                self.exec.locks.clear();
-                self.exec.locks.add_command(&node.keyspace, command, args);
-                self.exec.acquire();
+            if is_data && !self.is_within {
+                self.lock(request, command);
+                self.check_current()?;
             }
             self.run(db, command, args)?;
-            self.end_hold(command);
+            self.note_ran(command);
             return Ok(());
         };
         transaction.bytes = transaction.bytes.saturating_add(args.wire_bytes());
@@ -145,6 +249,25 @@ impl Applier {
         }
         transaction.commands.push((db, command, ArgsBuf::from(args)));
         Ok(())
+    }
+
+    /// Locks what a command needs.
+    #[inline]
+    fn lock(&mut self, request: &Request<'_>, command: &'static Entry) {
+        let exec = &mut self.exec;
+        match &request.key {
+            Some(key) if command.has_one_key(request.args.len()) => {
+                let partition = exec.node.keyspace.partition_of(key.slot);
+                if exec.held.acquire_one(partition) {
+                    exec.clock.outdate();
+                }
+            }
+            _ => {
+                exec.locks.clear();
+                exec.locks.add_command(&exec.node.keyspace, command, request.args);
+                exec.acquire();
+            }
+        }
     }
 
     /// Other threads may have what is held.
@@ -179,7 +302,12 @@ impl Applier {
                 transaction.functions.push(ArgsBuf::from(args));
                 Ok(())
             }
-            None => self.change_libraries(args),
+            None => {
+                if self.link.is_some() {
+                    self.hold_one()?;
+                }
+                self.change_libraries(args)
+            }
         }
     }
 
@@ -222,7 +350,6 @@ impl Applier {
 
     fn run_transaction(&mut self) -> Result<(), Refused> {
         let transaction = self.transaction.take().ok_or(Refused::NotBegun)?;
-        transaction.functions.iter().try_for_each(|args| self.change_libraries(args.args()))?;
         if !self.is_within {
             let keyspace = &self.exec.node.keyspace;
             self.exec.locks.clear();
@@ -230,20 +357,35 @@ impl Applier {
                 self.exec.locks.add_command(keyspace, command, args.args());
             }
             self.exec.acquire();
+            if self.link.is_some() {
+                self.hold_one()?;
+            }
         }
+        transaction.functions.iter().try_for_each(|args| self.change_libraries(args.args()))?;
         self.exec.pump.log.begin_transaction();
         let mut all = transaction.commands.iter();
         let ran = all.try_for_each(|(db, command, args)| self.run(*db, command, args.args()));
         self.exec.pump.log.end_transaction();
         // Not before: what follows a FLUSHALL lets others have the partitions that the rest of the transaction needs.
         if let Some((_, command, _)) = transaction.commands.last() {
-            self.end_hold(command);
+            self.note_ran(command);
         }
         ran
     }
 
-    fn end_hold(&mut self, command: &'static Entry) {
-        if !self.is_within {
+    /// The stream of a primary is appended to the log before others see what it has changed.
+    fn note_ran(&mut self, command: &'static Entry) {
+        self.ran = Some(command);
+        if self.link.is_none() {
+            self.end_hold();
+        }
+    }
+
+    /// What follows the command that was run: its waiters are served, what it has flushed is freed.
+    pub fn end_hold(&mut self) {
+        if let Some(command) = self.ran.take()
+            && !self.is_within
+        {
             follow_up::end_hold(&mut self.exec, command, 0);
         }
     }
@@ -251,7 +393,8 @@ impl Applier {
     /// What the command needs is held.
     fn run(&mut self, db: Db, command: &'static Entry, args: Args<'_>) -> Result<(), Refused> {
         let Some(Handler::Data(handler)) = command.handler else {
-            unreachable!("only data commands get here")
+            self.publish(command, args);
+            return Ok(());
         };
         let Applier { exec, reply, .. } = self;
         exec.clock.begin();
@@ -267,15 +410,32 @@ impl Applier {
                 Outcome::Cold(keys) => exec.node.cold.fetch_now(&keys),
             }
         }
-        reply.out.clear();
         if reply.error_count() == errors_before {
+            reply.out.clear();
             return Ok(());
         }
-        let error = reply.last_error();
-        if error.as_bytes().starts_with(b"OOM") {
-            return Err(Refused::OutOfMemory(String::from_utf8_lossy(error.as_bytes()).into_owned()));
+        let text = String::from_utf8_lossy(reply.out.trim_ascii_end()).into_owned();
+        reply.out.clear();
+        if reply.last_error().as_bytes().starts_with(b"OOM") {
+            return Err(Refused::OutOfMemory(text));
         }
         self.failed += 1;
+        self.failure = Some(CommandFailure { command: &command.name, reply: text });
         Ok(())
     }
+
+    /// A message of the primary's clients reaches those of this node. What was recorded in a file was delivered then.
+    fn publish(&self, command: &Entry, args: Args<'_>) {
+        if self.link.is_some() {
+            let node = self.exec.node;
+            // Only a channel of a shard has a slot.
+            let is_sharded = !command.spec.key_specs.is_empty();
+            node.pubsub.publish(&node.mail, None, args.get(1), args.get(2), is_sharded);
+        }
+    }
+}
+
+/// PUBLISH and its kin.
+fn is_message(command: &Entry) -> bool {
+    command.spec.flags.has(Flags::PUBSUB) && command.spec.flags.has(Flags::MAY_REPLICATE)
 }

@@ -106,6 +106,19 @@ fn unread(manifest: &Manifest) -> List {
     List { base, segments: segments(manifest, &none, &lengths) }
 }
 
+/// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `apply`
+/// begins anew. The caller holds nothing. An error if the disk does not answer.
+pub fn suspend(node: &'static Node) -> Result<(), ()> {
+    if node.aof.is_on() {
+        switch_off(node);
+    }
+    if node.aof.is_writer_ending() {
+        log::warning("The disk has not answered since the append-only file was switched off.");
+        return Err(());
+    }
+    Ok(())
+}
+
 fn switch_off(node: &'static Node) {
     rewrite::stop(node);
     let mut held = Held::new(&node.keyspace);

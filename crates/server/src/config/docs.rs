@@ -86,6 +86,8 @@ fn sample_lines(param: &Param) -> String {
         ("dir", _) => "./".into(),
         // One worker a CPU is no number.
         ("io-threads", _) => "4".into(),
+        // Nothing is two words here.
+        ("replicaof", _) => "no one".into(),
         (_, _) if shown.is_empty() => "\"\"".to_owned(),
         _ => shown,
     };

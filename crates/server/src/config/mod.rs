@@ -96,6 +96,12 @@ impl Config {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// The primary that is followed, which REPLICAOF changes: "host port", or nothing.
+    pub fn set_replica_of(&self, shown: Vec<u8>) {
+        const REPLICA_OF: Id = table::id("replicaof");
+        self.store(REPLICA_OF, Value::Text(shown));
+    }
+
     /// As CONFIG GET shows it.
     pub fn shown(&self, id: Id) -> Vec<u8> {
         value::show(&PARAMS[id.index()], &self.value(id))

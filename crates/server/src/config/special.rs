@@ -236,7 +236,7 @@ fn parse_percentiles(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- replicaof ----
 
-/// Always empty (`Support::Fixed`): the parser is there for the errors.
+/// "host port", or nothing.
 pub static REPLICAOF: Special = Special { default: Vec::new, parse: parse_replicaof, show: as_kept };
 
 fn parse_replicaof(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {

@@ -24,6 +24,8 @@ pub enum Without {
     TimedOut,
     /// CLIENT UNBLOCK ... ERROR
     Error,
+    /// The node has begun to follow a primary.
+    RoleChanged,
 }
 
 /// A message to a worker.

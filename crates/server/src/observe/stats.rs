@@ -41,7 +41,7 @@ pub struct CycleCounters {
     pub commands_max: Counter,
 }
 
-/// The counters of one worker (or of the control thread, which has the last place).
+/// The counters of one worker; behind them those of the control thread, and of the link to a primary.
 pub struct ThreadStats {
     /// By `Entry::index`.
     pub commands: Box<[CommandCounters]>,
@@ -216,7 +216,7 @@ impl Stats {
         self.threads.iter().map(|thread| thread.values.dirty.get()).sum()
     }
 
-    /// The threads one by one: workers, then the control thread.
+    /// The threads one by one: workers, the control thread, the link to a primary.
     pub fn threads(&self) -> &[ThreadStats] {
         &self.threads
     }

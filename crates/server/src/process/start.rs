@@ -27,6 +27,7 @@ use crate::process::random::random_bytes;
 use crate::process::start_options;
 use crate::process::supervisor;
 use crate::process::system;
+use crate::replication::{link, role};
 use crate::request::registry::Commands;
 use crate::upkeep::eviction;
 use crate::worker::{self, Worker};
@@ -114,6 +115,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         history: random_bytes()?,
     });
     eviction::apply_policy(node);
+    role::begin(node)?;
     let metrics = metrics::open(&node.config)?;
     node.process.listeners.open(&node.config)?;
     if node.process.listeners.lock().is_empty() {
@@ -143,7 +145,10 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     start_options::log_options();
     match data {
         Some(data) => load_beside(node, data)?,
-        None => say_ready(node),
+        None => {
+            say_ready(node);
+            link::spawn(node);
+        }
     }
     Ok(control)
 }
@@ -192,6 +197,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
         drop(extending);
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
         say_ready(node);
+        link::spawn(node);
     };
     let spawned = std::thread::Builder::new().name("loader".into()).spawn(run);
     spawned.map(drop).map_err(|error| format!("Can't start the loader: {}", os_text(&error)))
@@ -200,9 +206,9 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
 /// The same on this thread, for a node that runs nothing else yet. Says why it cannot be.
 pub fn load_now(node: &'static Node, data: Data) -> Result<(), String> {
     match data {
-        Data::Rdb(mut file) => {
-            load::load(node.store(), &mut file, Target::Empty, true).map(drop).map_err(end_of_loading)
-        }
+        Data::Rdb(mut file) => load::load(node.store(), &mut file, Target::Empty, true)
+            .map(|ended| role::take_over(node, &ended.history))
+            .map_err(end_of_loading),
         Data::Aof(rdb) => aof::open::open(node, rdb)
             .map_err(|_| "Fatal error loading the append-only file, check server logs. Exiting.".to_string()),
     }

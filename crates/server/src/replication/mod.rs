@@ -3,5 +3,10 @@
 //! What is said on a link is decided by the machines of the crate `replication`; here are their threads, sockets and files. Commands
 //! write the log and know nothing of this.
 
+pub mod link;
+pub mod link_view;
+pub mod report;
 pub mod role;
 pub mod state;
+mod stream;
+mod sync;

@@ -4,20 +4,128 @@
 //!   hold everything --> role, history, Tasks::REPLICA, whether commands write the log --> new generation --> let go
 //! ```
 //! A command that was admitted before, and gets its locks afterwards, finds that the role is another than it was prepared for
-//! (`Exec::knows_role`) and asks the gates again.
+//! (`Exec::knows_role`) and asks the gates again. What the link to the former primary still has is not applied: it looks at
+//! `Replication::generation` under its locks.
 
-use isotherm_keyspace::Held;
+use isotherm_keyspace::{Held, Want};
+use isotherm_log::LogOffset;
+use isotherm_replication::ReplId;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::state::Role;
+use super::state::{Role, Upstream};
+use crate::config::{Id, id};
+use crate::effects::change_log::LogReader;
+use crate::mail::message::{ControlMessage, Without};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
+use crate::persistence::load::History as LoadedHistory;
+use crate::process::log;
+use crate::process::random::random_bytes;
+use crate::process::time::unix_now;
+use crate::request::blocking;
 
 /// The node takes this role. `held` has all partitions.
-pub fn take(node: &'static Node, held: &Held<'static>, role: Role) {
+fn take(node: &'static Node, held: &Held<'static>, role: Role) {
     debug_assert!(held.holds_all(), "commands see one role at a time");
     let follows = matches!(role, Role::Replica(_));
+    node.replication.begin_generation();
+    node.replication.set_link_up(false);
     node.replication.state().role = role;
     node.mail.set_tasks(Tasks::REPLICA, if follows { Tasks::REPLICA } else { Tasks::NONE });
     node.log.set_follows(&node.mail, follows);
     node.config.touch();
+}
+
+/// REPLICAOF host port. Everything is held. The link begins when `link::spawn` is called.
+pub fn follow(node: &'static Node, held: &Held<'static>, upstream: Upstream) {
+    let was_primary = node.replication.upstream().is_none();
+    let was_up = node.replication.is_link_up();
+    take(node, held, Role::Replica(upstream));
+    if was_primary {
+        log::notice(
+            "Before turning into a replica, using my own primary parameters to synthesize a cached primary: I may be able to \
+             synchronize with the new primary with just a partial transfer.",
+        );
+        node.replication.state().has_position = true;
+        node.replication.link.down_since_seconds.store(0, Relaxed);
+        unblock_clients(node);
+    } else if was_up {
+        log::notice("Caching the disconnected primary state.");
+        node.replication.link.down_since_seconds.store(unix_now().0 / 1000, Relaxed);
+    }
+}
+
+/// The process starts: with `replicaof` the node is a replica before it has any data. Its link begins when that is loaded.
+pub fn begin(node: &'static Node) -> Result<(), String> {
+    const REPLICA_OF: Id = id("replicaof");
+    let text = String::from_utf8_lossy(&node.config.text(REPLICA_OF)).into_owned();
+    let Some((host, port)) = text.rsplit_once(' ') else { return Ok(()) };
+    let port =
+        port.trim().trim_start_matches('+').parse().map_err(|_| format!("Invalid primary port {port}"))?;
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    take(node, &held, Role::Replica(Upstream { host: host.to_string(), port }));
+    Ok(())
+}
+
+/// The data was loaded from a file that says where in a history it stands. A replica goes on there; a primary begins a history
+/// of its own, in which those who know the one of the file may continue. Nothing is logged yet.
+pub fn take_over(node: &'static Node, loaded: &LoadedHistory) {
+    let LoadedHistory { id: Some(id), offset: Some(offset), db: Some(db) } = loaded else { return };
+    let (Some(id), Ok(offset), Ok(db)) = (ReplId::parse(id), u64::try_from(*offset), u32::try_from(*db))
+    else {
+        return;
+    };
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    node.log.go_on_at(LogOffset(offset));
+    node.replication.set_stream_db(db);
+    let mut state = node.replication.state();
+    let own = state.history.id();
+    state.history.replace(id);
+    state.has_position = true;
+    if let Role::Primary = state.role {
+        state.history.promote(own, LogOffset(offset));
+    }
+}
+
+/// REPLICAOF NO ONE. Everything is held. False if the node follows none.
+pub fn promote(node: &'static Node, held: &Held<'static>) -> bool {
+    if node.replication.upstream().is_none() {
+        return false;
+    }
+    take(node, held, Role::Primary);
+    begin_history(node);
+    if node.config.flag(APPENDS) && !node.aof.is_on() {
+        // It was switched off for a snapshot of the primary that never came.
+        node.mail.post_control(ControlMessage::Aof);
+    }
+    true
+}
+
+const APPENDS: Id = id("appendonly");
+
+/// From here on the log is this node's own. Everything is held.
+fn begin_history(node: &'static Node) {
+    let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
+    // What is logged from here on is of another history: a file of the log has bytes of one only.
+    let end = node.log.cut(true);
+    node.log.wake(LogReader::Aof);
+    let mut state = node.replication.state();
+    let former = state.history.id();
+    state.history.promote(name, end);
+    state.has_position = true;
+    drop(state);
+    node.replication.link.down_since_seconds.store(0, Relaxed);
+    log::notice(format!(
+        "Setting secondary replication ID to {former}, valid up to offset: {}. New replication ID is {name}",
+        end.0 + 1
+    ));
+}
+
+/// Clients that wait for a key of a primary wait for nothing now.
+fn unblock_clients(node: &'static Node) {
+    for client in node.clients.all() {
+        blocking::unblock(&client, Without::RoleChanged);
+    }
 }

@@ -3,21 +3,33 @@
 //! The mutex is held for moments. What commands ask is beside it: `Tasks::REPLICA` says whether the node follows another, and
 //! changes only while everything is held (`role`).
 
+use isotherm_replication::link::Position;
 use isotherm_replication::{History, ReplId};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::link_view::LinkView;
 use crate::config::{Config, Id, id};
 
 pub struct Replication {
     state: Mutex<State>,
     /// The link to the primary is up: what this node has is what the primary had a moment ago.
     is_link_up: AtomicBool,
+    /// Moves with each change of the primary that is followed, while everything is held: what was begun for the one before has
+    /// no more effect.
+    generation: AtomicU64,
+    /// The database that the stream of the primary has selected where the log ends; changed by who holds a partition.
+    stream_db: AtomicU32,
+    pub link: LinkView,
 }
 
 pub struct State {
     pub history: History,
     pub role: Role,
+    /// The data is that of the history at the end of the log: a primary may be asked to go on from there.
+    pub has_position: bool,
 }
 
 pub enum Role {
@@ -35,13 +47,49 @@ pub struct Upstream {
 impl Replication {
     /// A node that follows none, under a name of its own.
     pub fn new(name: [u8; ReplId::LEN / 2]) -> Replication {
-        let state = State { history: History::new(ReplId::new(name)), role: Role::Primary };
-        Replication { state: Mutex::new(state), is_link_up: AtomicBool::new(false) }
+        let state =
+            State { history: History::new(ReplId::new(name)), role: Role::Primary, has_position: false };
+        Replication {
+            state: Mutex::new(state),
+            is_link_up: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            stream_db: AtomicU32::new(0),
+            link: LinkView::default(),
+        }
     }
 
     /// Held for a moment only.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The primary that is followed, if one is.
+    pub fn upstream(&self) -> Option<Upstream> {
+        match &self.state().role {
+            Role::Primary => None,
+            Role::Replica(upstream) => Some(upstream.clone()),
+        }
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// Another primary is followed from now on, or none. Everything is held.
+    pub fn begin_generation(&self) -> u64 {
+        self.generation.fetch_add(1, Release) + 1
+    }
+
+    pub fn stream_db(&self) -> u32 {
+        self.stream_db.load(Relaxed)
+    }
+
+    pub fn set_stream_db(&self, db: u32) {
+        self.stream_db.store(db, Relaxed);
+    }
+
+    pub fn is_link_up(&self) -> bool {
+        self.is_link_up.load(Relaxed)
     }
 
     /// Clients of a replica get no data while its link is down (`replica-serve-stale-data no`). Asked when the configuration is
@@ -54,5 +102,12 @@ impl Replication {
     /// The caller makes a new generation of the configuration.
     pub fn set_link_up(&self, is_up: bool) {
         self.is_link_up.store(is_up, Relaxed);
+    }
+}
+
+impl State {
+    /// Where a primary is asked to go on; `end` is the end of the log.
+    pub fn position(&self, end: isotherm_log::LogOffset) -> Option<Position> {
+        self.has_position.then(|| Position { id: self.history.id(), end })
     }
 }

@@ -170,8 +170,13 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
     counters.calls.add(1);
     match how {
         Without::TimedOut => reply.null_array(),
-        Without::Error => {
-            reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        Without::Error | Without::RoleChanged => {
+            reply.error(match how {
+                Without::RoleChanged => {
+                    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+                }
+                _ => "UNBLOCKED client unblocked via CLIENT UNBLOCK",
+            });
             counters.rejected.add(1);
             exec.stats.count_error(reply.last_error().as_bytes());
         }

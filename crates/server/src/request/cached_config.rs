@@ -157,7 +157,7 @@ impl Hot {
                 .or(Gates::REPLICAS.when(lacks_replicas))
                 .or(Gates::READ_ONLY.when(is_replica && config.flag(id("replica-read-only"))))
                 .or(Gates::STALE.when(is_replica && node.replication.refuses_stale_reads(config)))
-                .or(Gates::GROWTH.when(config.maxmemory_bytes() > 0)),
+                .or(Gates::GROWTH.when(config.maxmemory_bytes() > 0 && !node.leaves_memory_to_primary())),
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
             is_replica,

@@ -118,6 +118,11 @@ impl Exec {
         Exec::of_thread(node, node.worker_count(), None)
     }
 
+    /// For the commands of a primary, which the thread of the link runs.
+    pub fn of_link(node: &'static Node) -> Exec {
+        Exec::of_thread(node, node.worker_count() + 1, None)
+    }
+
     fn of_thread(node: &'static Node, thread: usize, worker: Option<u16>) -> Exec {
         let clock = CommandClock::new();
         let hot = Hot::new(node, &clock);

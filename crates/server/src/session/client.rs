@@ -81,6 +81,8 @@ impl Seen {
     pub const CLOSES: u8 = 8;
     pub const DIRTY: u8 = 16;
     pub const REDIRECTS: u8 = 32;
+    /// It is the link to the primary.
+    pub const PRIMARY: u8 = 64;
 }
 
 pub const NO_COMMAND: u16 = u16::MAX;

@@ -134,9 +134,12 @@ impl Cron {
         self.note_memory();
         // What is being loaded is left alone too.
         let paused = self.node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING));
+        // A replica's keys expire by what its primary sends.
+        let follows = self.node.mail.tasks().has(Tasks::REPLICA);
         let begun = Instant::now();
         let mut undone = false;
-        if !paused && !self.node.debug.no_active_expire.is_on() && !self.node.config.import_mode() {
+        if !paused && !follows && !self.node.debug.no_active_expire.is_on() && !self.node.config.import_mode()
+        {
             let out_of_time = self.expire(begun + period * self.expire_percent() / 100);
             undone |= out_of_time;
             let values = &self.node.control_stats().values;

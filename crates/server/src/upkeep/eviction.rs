@@ -34,7 +34,7 @@ pub enum Room {
 /// Evicts until memory is below the limit and no arena is full. The caller holds no partition.
 pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
     let limit = node.config.maxmemory_bytes();
-    if limit == 0 || node.has_room() {
+    if limit == 0 || node.has_room() || node.leaves_memory_to_primary() {
         return Room::Enough;
     }
     let is_above = node.counted_memory_bytes() > limit;

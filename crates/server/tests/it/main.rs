@@ -25,6 +25,7 @@ mod peers;
 mod persistence;
 mod process;
 mod pubsub;
+mod replica;
 mod requests;
 mod slots;
 mod tracking;

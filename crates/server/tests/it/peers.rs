@@ -5,7 +5,7 @@ use crate::common::{self, Client, Server, encode, wait_until};
 use std::path::PathBuf;
 use std::process::Command;
 
-fn peer(name: &str) -> Option<PathBuf> {
+pub fn peer(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("ISOTHERM_PEER_BIN") else {
         eprintln!("skipped: ISOTHERM_PEER_BIN does not say where the programs of Valkey and Redis are");
         return None;
@@ -18,7 +18,7 @@ fn peer(name: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-fn start(program: PathBuf, folder: &std::path::Path) -> Server {
+pub fn start(program: PathBuf, folder: &std::path::Path) -> Server {
     let port = common::free_port();
     let mut command = Command::new(program);
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder);
@@ -42,7 +42,7 @@ fn ask_all(client: &mut Client, requests: impl Iterator<Item = String>) {
 }
 
 /// Small and large values of all types.
-fn fill(client: &mut Client, has_field_expiry: bool) {
+pub fn fill(client: &mut Client, has_field_expiry: bool) {
     for (name, count) in [("small", 5), ("middle", 200), ("large", 3000)] {
         let each = |n: u32| {
             vec![

@@ -14,7 +14,7 @@ use std::path::Path;
 use super::{File, Finding, whole};
 
 /// The areas in the order of the document.
-const AREAS: [(&str, &str); 19] = [
+const AREAS: [(&str, &str); 20] = [
     ("protocol", "Protocol and connections"),
     ("server", "Process, configuration and log"),
     ("observability", "INFO, MEMORY, LATENCY and other reports"),
@@ -29,6 +29,7 @@ const AREAS: [(&str, &str); 19] = [
     ("sort", "SORT"),
     ("hyperloglog", "HyperLogLog"),
     ("persistence", "RDB files"),
+    ("replication", "Replication"),
     ("transfer", "DUMP, RESTORE and DEBUG RELOAD"),
     ("blocking", "Blocking commands"),
     ("pubsub", "Pub/sub and client-side caching"),

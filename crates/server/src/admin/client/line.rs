@@ -89,6 +89,7 @@ pub fn flags_of(client: &ClientShared) -> String {
     let marks = seen.marks.load(Relaxed);
     let listens = |mark: u8| client.listening.marks() & mark != 0;
     let characters: String = [
+        ('M', marks & Seen::PRIMARY != 0),
         ('O', listens(SeenListening::MONITORS)),
         ('P', client.listening.any()),
         ('x', seen.in_multi.load(Relaxed)),

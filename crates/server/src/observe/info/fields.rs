@@ -365,23 +365,6 @@ fn longest(snapshot: &Snapshot<'_>, of: fn(&CycleCounters) -> &Counter) -> u64 {
     snapshot.node.stats.threads().iter().map(|thread| of(&thread.cycles).get()).max().unwrap_or_default()
 }
 
-pub const REPLICATION: &[Field] = &[
-    ("role", |_| "master".into()),
-    ("connected_slaves", none),
-    ("replicas_waiting_psync", none),
-    ("master_failover_state", |_| "no-failover".into()),
-    ("master_replid", |s| s.node.process.run_id.to_string()),
-    ("master_replid2", |_| "0".repeat(40)),
-    ("master_repl_offset", none),
-    ("second_repl_offset", |_| "-1".into()),
-    ("repl_backlog_active", none),
-    ("repl_backlog_size", |s| {
-        String::from_utf8_lossy(&s.node.config.shown(crate::config::id("repl-backlog-size"))).into_owned()
-    }),
-    ("repl_backlog_first_byte_offset", none),
-    ("repl_backlog_histlen", none),
-];
-
 pub const CPU: &[Field] = &[
     ("used_cpu_sys", |s| format!("{:.6}", s.facts.cpu().system)),
     ("used_cpu_user", |s| format!("{:.6}", s.facts.cpu().user)),

@@ -1,7 +1,7 @@
 //! The sections of INFO, in their order, and those whose lines are not known beforehand.
 
 use super::fields::{
-    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, REPLICATION, SCRIPTING_ENGINES, SERVER, STATS,
+    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS,
 };
 use super::snapshot::Snapshot;
 use crate::aof;
@@ -35,7 +35,7 @@ pub const SECTIONS: &[Section] = &[
     hidden(section("memorymap", "MemoryMap", Body::Lines(memory_map))),
     section("persistence", "Persistence", Body::Lines(persistence)),
     section("stats", "Stats", Body::Fields(STATS)),
-    section("replication", "Replication", Body::Fields(REPLICATION)),
+    section("replication", "Replication", Body::Lines(replication)),
     section("cpu", "CPU", Body::Lines(cpu)),
     section("modules", "Modules", Body::Fields(&[])),
     only_asked(section("commandstats", "Commandstats", Body::Lines(command_stats))),
@@ -62,6 +62,12 @@ fn persistence(snapshot: &Snapshot<'_>, out: &mut String) {
     PERSISTENCE.iter().for_each(|(name, value)| line(out, format_args!("{name}:{}", value(snapshot))));
     let lines = aof::report::lines(snapshot.node).into_iter().chain(loading_lines(snapshot.node.store()));
     for (name, value) in lines {
+        line(out, format_args!("{name}:{value}"));
+    }
+}
+
+fn replication(snapshot: &Snapshot<'_>, out: &mut String) {
+    for (name, value) in crate::replication::report::lines(snapshot.node) {
         line(out, format_args!("{name}:{value}"));
     }
 }

@@ -15,7 +15,7 @@ pub use portions::{FilePortions, Portions};
 pub use texts::log_refused_payload;
 
 use isotherm_codec::{FileTerms, Loaded, load_piece};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, Want};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, UnixMs, Want};
 use isotherm_persist::Limits;
 use isotherm_persist::rdb::file::{
     FileError, FileReader, Item, MAGIC_BYTES, Options, Piece, PieceValue, Step,
@@ -24,6 +24,7 @@ use isotherm_stdx::{parse_i64, steps};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
+use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
@@ -49,8 +50,6 @@ pub struct Counts {
 
 /// A file that was loaded.
 #[derive(Debug)]
-// A replica, which follows from where the file stands and reads on behind it, is not there yet.
-#[allow(dead_code)]
 pub struct Ended {
     pub counts: Counts,
     /// Where it ended in what the portions have.
@@ -110,13 +109,16 @@ pub fn load(
         Target::Empty => (&mut own, false),
         Target::Held(held) => (held, true),
     };
+    // A replica's keys are deleted by what its primary sends.
+    let keeps_from = (!store.mail.tasks().has(Tasks::REPLICA)).then(unix_now);
     let mut load = Load {
         texts: Texts { store, name: portions.name() },
         store,
         portions,
         held,
         is_held,
-        terms: FileTerms { limits: &limits, keeps_from: Some(unix_now()), replaces },
+        terms: FileTerms { limits: &limits, keeps_from, replaces },
+        now: unix_now(),
         counts: Counts::default(),
         history: History::default(),
         pieces: 0,
@@ -137,6 +139,7 @@ struct Load<'l> {
     held: &'l mut Held<'static>,
     is_held: bool,
     terms: FileTerms<'l>,
+    now: UnixMs,
     counts: Counts,
     history: History,
     /// Since the lock was taken.
@@ -187,8 +190,7 @@ impl Load<'_> {
         let db = Db(u16::try_from(piece.key.db).expect("the database was checked"));
         let key = self.store.keyspace.key(piece.key.name);
         self.held.acquire(Want::One(self.store.keyspace.partition_of(key.slot)));
-        let now = self.terms.keeps_from.expect("what has expired stays behind");
-        let conditions = Conditions { now, expiry_mode: ExpiryMode::Keep, no_touch: true };
+        let conditions = Conditions { now: self.now, expiry_mode: ExpiryMode::Keep, no_touch: true };
         let mut effects = NoEffects;
         let looked_before = steps::looked();
         let loaded = load_piece(&mut Txn::new(self.held, conditions, &mut effects), db, piece, &self.terms);

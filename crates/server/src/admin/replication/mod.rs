@@ -1,0 +1,13 @@
+//! Commands of replication.
+
+mod role;
+
+use isotherm_commands::spec::Command;
+
+use super::{AdminCall, AdminHandler};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(role::REPLICAOF, role::replicaof),
+    Command::new(role::SLAVEOF, role::replicaof),
+    Command::new(role::ROLE, role::role),
+];

@@ -1,0 +1,551 @@
+//! The thread of the link to a primary: socket, clock and data on one side, the machine that decides (`isotherm_replication::link`)
+//! on the other.
+//!
+//! ```text
+//!   REPLICAOF --> generation n --> thread n     connects, syncs, applies the stream, until generation n is over
+//!                 generation n+1 --> thread n+1
+//! ```
+//! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older thread still does has no
+//! effect: it looks at the generation under its locks before it changes anything.
+
+use isotherm_keyspace::Db;
+use isotherm_log::writer::Ms;
+use isotherm_replication::link::{Failure, Input, Link, Output, Phase, Position, Settings, ack};
+use rustix::buffer::spare_capacity;
+use rustix::net::{self, RecvFlags};
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::state::Upstream;
+use super::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
+use super::sync::{self, GivenUp, Receiving};
+use crate::aof::applier::{Applier, Generation, Refused};
+use crate::config::{Id, id};
+use crate::effects::change_log::LogReader;
+use crate::node::Node;
+use crate::observe::holds;
+use crate::persistence::load::{FilePortions, Portions};
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::time::unix_now;
+use crate::process::version::VALKEY_VERSION;
+use crate::session::client::Seen as SeenClient;
+use crate::session::{Attention, ClientShared};
+
+/// How long the thread waits at a time, so that it hears of a new generation, and of CLIENT KILL.
+const LOOK: Duration = Duration::from_millis(100);
+/// While the append-only file or a save has no room for more.
+const STALL_LOOK: Duration = Duration::from_millis(1);
+/// What is sent is little: it waits so long for room.
+const SEND_PATIENCE: Duration = Duration::from_secs(5);
+/// A log that has no reader is tidied after so many bytes of the stream.
+const GATHER_BYTES: u64 = 256 << 10;
+/// Batches between two looks at the clock.
+const BATCHES_PER_LOOK: u32 = 64;
+
+/// Begins to follow the primary of this generation.
+pub fn spawn(node: &'static Node) {
+    let Some(upstream) = node.replication.upstream() else { return };
+    let generation = Generation(node.replication.generation());
+    let run = move || {
+        holds::enter(node.hold_sinks(), node.worker_count() + 1);
+        LinkThread::new(node, generation, upstream).run();
+    };
+    let spawned = std::thread::Builder::new().name("replica-link".into()).spawn(run);
+    if let Err(error) = spawned {
+        log::warning(format!("Can't start the thread of the link to the primary: {}", os_text(&error)));
+    }
+}
+
+struct LinkThread {
+    node: &'static Node,
+    generation: Generation,
+    upstream: Upstream,
+    link: Link,
+    began: Instant,
+    socket: Option<Socket>,
+    applier: Applier,
+    stream: Stream,
+    /// A snapshot that was announced, and the file that it is received into.
+    position: Option<Position>,
+    receiving: Option<Receiving>,
+    /// What the machine had to say, to be carried out.
+    outputs: Vec<Output>,
+    gathered: u64,
+    /// The stream could not be read at this place before.
+    garbage_at: Option<u64>,
+    /// How far the last attempt came.
+    failed_in: Option<Phase>,
+}
+
+/// The connection, and how others see it.
+struct Socket {
+    stream: TcpStream,
+    shared: Arc<ClientShared>,
+}
+
+impl LinkThread {
+    fn new(node: &'static Node, generation: Generation, upstream: Upstream) -> LinkThread {
+        let db = Db(u16::try_from(node.replication.stream_db()).unwrap_or(0));
+        LinkThread {
+            node,
+            generation,
+            upstream,
+            link: Link::new(Settings::default()),
+            began: Instant::now(),
+            socket: None,
+            applier: Applier::of_link(node, generation, db),
+            stream: Stream::default(),
+            position: None,
+            receiving: None,
+            outputs: Vec::new(),
+            gathered: 0,
+            garbage_at: None,
+            failed_in: None,
+        }
+    }
+
+    fn now(&self) -> Ms {
+        Ms(self.began.elapsed().as_millis() as u64)
+    }
+
+    fn is_current(&self) -> bool {
+        self.node.replication.generation() == self.generation.0
+    }
+
+    fn run(&mut self) {
+        while self.is_current() {
+            if self.link.is_due(self.now()) {
+                self.begin();
+            }
+            self.turn();
+            self.step(Input::Tick);
+        }
+        self.close();
+    }
+
+    /// Waits for something to happen, and does what follows.
+    fn turn(&mut self) {
+        if self.socket.as_ref().is_some_and(|socket| socket.shared.is_asked(Attention::KILL)) {
+            self.step(Input::Broken("killed by a client"));
+        }
+        if self.socket.is_none() {
+            let due = self.link.next_tick().0.saturating_sub(self.now().0);
+            std::thread::sleep(LOOK.min(Duration::from_millis(due.max(1))));
+        } else if self.link.phase() == Phase::Connected && !stream::has_room(self.node) {
+            std::thread::sleep(STALL_LOOK);
+            self.apply();
+        } else {
+            self.read();
+        }
+    }
+
+    // ---- attempts ----
+
+    fn begin(&mut self) {
+        let position = {
+            let state = self.node.replication.state();
+            state.position(self.node.log.end())
+        };
+        let Upstream { host, port } = &self.upstream;
+        log::notice(match self.failed_in.take() {
+            Some(Phase::Connected) => format!("Reconnecting to PRIMARY {host}:{port}"),
+            Some(Phase::Transfer) => format!("Reconnecting to PRIMARY {host}:{port} after failure"),
+            _ => format!("Connecting to PRIMARY {host}:{port}"),
+        });
+        self.stream.clear();
+        let db = Db(u16::try_from(self.node.replication.stream_db()).unwrap_or(0));
+        self.applier = Applier::of_link(self.node, self.generation, db);
+        let (settings, now) = (settings(self.node), self.now());
+        self.link.begin(settings, position, now, &mut self.outputs);
+        self.perform();
+    }
+
+    fn connect(&mut self) -> io::Result<Socket> {
+        let Upstream { host, port } = &self.upstream;
+        let begun = Instant::now();
+        let timeout = Duration::from_secs(self.node.config.number(TIMEOUT).unsigned_abs());
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in (host.as_str(), *port).to_socket_addrs()? {
+            let left = timeout.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&address, left) {
+                Ok(stream) => return self.prepare(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn prepare(&self, stream: TcpStream) -> io::Result<Socket> {
+        let node = self.node;
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        let number = stream.as_raw_fd();
+        let keepalive = node.config.tcp_keepalive_seconds();
+        let idle = (keepalive > 0).then(|| Duration::from_secs(u64::from(keepalive)));
+        let stream = isotherm_reactor::Stream::Tcp(stream);
+        stream.prepare(idle)?;
+        let isotherm_reactor::Stream::Tcp(stream) = stream else { unreachable!("it was made so") };
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(SEND_PATIENCE))?;
+        let addresses = (peer.to_string().into(), local.to_string().into());
+        let id = node.clients.next_id();
+        let is_local = peer.ip().is_loopback();
+        let shared = ClientShared::new(id, 0, number, addresses, false, is_local, unix_now().0);
+        shared.seen.marks.fetch_or(SeenClient::PRIMARY, Relaxed);
+        let shared = Arc::new(shared);
+        node.clients.add(&shared, 0);
+        Ok(Socket { stream, shared })
+    }
+
+    fn close(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            self.node.clients.remove(socket.shared.id);
+        }
+        self.receiving = None;
+        self.position = None;
+    }
+
+    // ---- the machine ----
+
+    fn step(&mut self, input: Input<'_>) {
+        self.link.step(input, self.now(), &mut self.outputs);
+        self.perform();
+    }
+
+    /// Carries out what the machine has decided.
+    fn perform(&mut self) {
+        while !self.outputs.is_empty() {
+            for output in std::mem::take(&mut self.outputs) {
+                self.perform_one(output, &[]);
+            }
+        }
+        self.show_phase();
+    }
+
+    fn show_phase(&self) {
+        if self.is_current() {
+            self.node.replication.link.set_phase(self.link.phase());
+        }
+    }
+
+    /// `bytes` are those that the machine was given.
+    fn perform_one(&mut self, output: Output, bytes: &[u8]) {
+        match output {
+            Output::Connect => {
+                self.node.replication.link.set_phase(Phase::Connecting);
+                log::notice("PRIMARY <-> REPLICA sync started");
+                let connected = self.connect();
+                let now = self.now();
+                match connected {
+                    Ok(socket) => {
+                        self.socket = Some(socket);
+                        self.link.step(Input::Connected, now, &mut self.outputs);
+                    }
+                    Err(error) => {
+                        self.link.step(Input::Broken(&os_text(&error)), now, &mut self.outputs);
+                    }
+                }
+            }
+            Output::Send(bytes) => self.send(&bytes),
+            Output::Say(line) => log::notice(line.to_string()),
+            Output::Full(position) => {
+                self.node.replication.link.sync_bytes.store(-1, Relaxed);
+                self.node.replication.link.sync_read_bytes.store(0, Relaxed);
+                self.position = Some(position);
+            }
+            Output::Snapshot { bytes } => self.begin_snapshot(bytes),
+            Output::SnapshotBytes(range) => self.receive(&bytes[range]),
+            Output::SnapshotEnds { mark_bytes } => self.install(mark_bytes),
+            Output::Continue { id } => self.go_on(id),
+            Output::Stream(range) => self.stream.buffer().extend_from_slice(&bytes[range]),
+            Output::AckDue => self.acknowledge(),
+            Output::Close(failure) => self.end_attempt(&failure),
+        }
+    }
+
+    fn end_attempt(&mut self, failure: &Failure) {
+        let view = &self.node.replication.link;
+        self.failed_in = Some(view.phase());
+        match failure {
+            Failure::GivenUp => {}
+            failure if failure.is_notice() => log::notice(failure.to_string()),
+            failure => log::warning(failure.to_string()),
+        }
+        self.close();
+        if self.is_current() && self.node.replication.is_link_up() {
+            log::notice("Caching the disconnected primary state.");
+            view.down_since_seconds.store(unix_now().0 / 1000, Relaxed);
+            self.node.replication.set_link_up(false);
+            self.node.config.touch();
+        }
+    }
+
+    fn give_up(&mut self) {
+        let now = self.now();
+        self.link.step(Input::GivenUp, now, &mut self.outputs);
+    }
+
+    // ---- bytes ----
+
+    fn send(&mut self, bytes: &[u8]) {
+        let Some(socket) = &mut self.socket else { return };
+        if let Err(error) = socket.stream.write_all(bytes) {
+            let now = self.now();
+            self.link.step(Input::Broken(&os_text(&error)), now, &mut self.outputs);
+        } else {
+            self.node.link_stats().values.net_output_bytes.add(bytes.len() as u64);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let node = self.node;
+        let durable = node.aof.is_on().then(|| node.aof.durable().min(node.log.end()));
+        self.send(&ack(stream::applied(node), durable));
+    }
+
+    fn read(&mut self) {
+        let is_streaming = self.link.phase() == Phase::Connected;
+        let Some(socket) = &self.socket else { return };
+        let mut portion = Vec::new();
+        let into = if is_streaming { self.stream.buffer() } else { &mut portion };
+        let before = into.len();
+        into.reserve(READ_BYTES);
+        let read = net::recv(&socket.stream, spare_capacity(into), RecvFlags::empty());
+        match read.map(|(count, _)| count).map_err(io::Error::from) {
+            Ok(0) => self.step(Input::Ended),
+            Ok(count) => {
+                self.note_read(count);
+                if is_streaming {
+                    let now = self.now();
+                    let bytes = &self.stream.buffer()[before..];
+                    // They are where they belong already.
+                    let mut outputs = Vec::new();
+                    self.link.step(Input::Bytes(bytes), now, &mut outputs);
+                    debug_assert!(outputs.iter().all(|output| matches!(output, Output::Stream(_))));
+                } else {
+                    self.link.step(Input::Bytes(&portion), self.now(), &mut self.outputs);
+                    for output in std::mem::take(&mut self.outputs) {
+                        self.perform_one(output, &portion);
+                    }
+                    self.perform();
+                }
+                self.apply();
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {}
+                _ => self.step(Input::Broken(&os_text(&error))),
+            },
+        }
+    }
+
+    fn note_read(&mut self, count: usize) {
+        let view = &self.node.replication.link;
+        view.note_heard();
+        self.node.link_stats().values.net_input_bytes.add(count as u64);
+        if let Some(socket) = &self.socket {
+            socket.shared.seen.last_interaction_ms.store(unix_now().0, Relaxed);
+            socket.shared.seen.input_total_bytes.fetch_add(count as u64, Relaxed);
+        }
+    }
+
+    // ---- the stream ----
+
+    /// Runs what has come of the stream, as far as there is room for it.
+    fn apply(&mut self) {
+        let mut batches = 0;
+        while self.link.phase() == Phase::Connected && stream::has_room(self.node) {
+            let mut seen = Seen::default();
+            let bytes_max = self.node.config.query_buffer_bytes_max();
+            let applied = self.stream.apply_batch(&mut self.applier, bytes_max, &mut seen);
+            seen.divergences.iter().for_each(|divergence| self.report(divergence));
+            if seen.asks_ack {
+                self.acknowledge();
+                self.perform();
+            }
+            match applied {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(Fault::Refused(Refused::Superseded)) => return,
+                Err(fault) => return self.stop_for(&fault),
+            }
+            batches += 1;
+            if batches == BATCHES_PER_LOOK {
+                batches = 0;
+                self.step(Input::Tick);
+            }
+        }
+        let node = self.node;
+        let end = node.log.end().0;
+        node.replication.link.read_offset.store(end + self.stream.unapplied_bytes() as u64, Relaxed);
+        if end - self.gathered.min(end) >= GATHER_BYTES {
+            if !node.log.is_read_by(LogReader::Aof) && !node.log.is_read_by(LogReader::Feeder) {
+                node.log.gather();
+            }
+            self.gathered = end;
+        }
+    }
+
+    /// The stream cannot be applied: it is asked for again, and if that was so before at this place, the whole data is.
+    fn stop_for(&mut self, fault: &Fault) {
+        log::warning(fault.to_string());
+        let end = self.node.log.end().0;
+        if !matches!(fault, Fault::Refused(_)) && self.garbage_at.replace(end) == Some(end) {
+            log::notice("Discarding previously cached primary state.");
+            self.node.replication.state().has_position = false;
+        }
+        self.step(Input::GivenUp);
+    }
+
+    fn report(&self, divergence: &Divergence) {
+        let Divergence { reply, command, is_unknown } = divergence;
+        let view = &self.node.replication.link;
+        log::warning(format!(
+            "== CRITICAL == This replica is sending an error to its primary: '{reply}' after processing the command \
+             '{command}'"
+        ));
+        view.unexpected_errors.fetch_add(1, Relaxed);
+        view.unknown_commands.fetch_add(u64::from(*is_unknown), Relaxed);
+        const BEHAVIOR: Id = id("propagation-error-behavior");
+        const READ_ONLY: Id = id("replica-read-only");
+        const IGNORE: i64 = 0;
+        if self.node.config.number(BEHAVIOR) != IGNORE && self.node.config.flag(READ_ONLY) {
+            log::warning(format!(
+                "This replica panicked sending an error to its primary after processing the command '{command}'"
+            ));
+            std::process::exit(1);
+        }
+    }
+
+    // ---- synchronization ----
+
+    fn go_on(&mut self, id: Option<isotherm_replication::ReplId>) {
+        let node = self.node;
+        let mut held = isotherm_keyspace::Held::new(&node.keyspace);
+        held.acquire(isotherm_keyspace::Want::All);
+        if !self.is_current() {
+            return;
+        }
+        let end = node.log.end();
+        if let Some(id) = id.filter(|id| *id != node.replication.state().history.id()) {
+            // A file of the log has bytes of one history only.
+            node.log.cut(true);
+            node.log.wake(LogReader::Aof);
+            node.replication.state().history.rename(id, end);
+        }
+        node.replication.set_link_up(true);
+        node.replication.link.down_since_seconds.store(0, Relaxed);
+        node.config.touch();
+    }
+
+    fn begin_snapshot(&mut self, bytes: Option<u64>) {
+        let shown = bytes.map_or(0, |bytes| bytes as i64);
+        self.node.replication.link.sync_bytes.store(shown, Relaxed);
+        log::notice(match bytes {
+            Some(bytes) => {
+                format!("PRIMARY <-> REPLICA sync: receiving {bytes} bytes from primary to disk")
+            }
+            None => "PRIMARY <-> REPLICA sync: receiving streamed RDB from primary with EOF to disk".into(),
+        });
+        match Receiving::begin(self.node) {
+            Ok(receiving) => self.receiving = Some(receiving),
+            Err(GivenUp) => self.give_up(),
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let Some(receiving) = &mut self.receiving else { return };
+        match receiving.write(bytes) {
+            Ok(()) => {
+                self.node.replication.link.sync_read_bytes.fetch_add(bytes.len() as i64, Relaxed);
+            }
+            Err(GivenUp) => {
+                self.receiving = None;
+                self.give_up();
+            }
+        }
+    }
+
+    fn install(&mut self, mark_bytes: usize) {
+        let (Some(receiving), Some(position)) = (self.receiving.take(), self.position.take()) else { return };
+        self.show_phase();
+        let installed = receiving.keep(mark_bytes).and_then(|()| self.load_file(position));
+        let now = self.now();
+        match installed {
+            Ok(()) => {
+                let node = self.node;
+                node.replication.set_link_up(true);
+                node.replication.link.down_since_seconds.store(0, Relaxed);
+                node.config.touch();
+                let db = Db(u16::try_from(node.replication.stream_db()).unwrap_or(0));
+                self.applier = Applier::of_link(node, self.generation, db);
+                self.link.step(Input::Loaded, now, &mut self.outputs);
+            }
+            Err(GivenUp) => self.link.step(Input::GivenUp, now, &mut self.outputs),
+        }
+    }
+
+    fn load_file(&mut self, position: Position) -> Result<(), GivenUp> {
+        log::notice("Done downloading RDB");
+        let opened = FilePortions::open(self.node.store());
+        let file = opened.ok().flatten().ok_or(GivenUp)?;
+        let mut portions = Beating { file, thread: self, beaten: Instant::now() };
+        let mut exec = crate::request::execute::Exec::of_link(portions.thread.node);
+        let generation = portions.thread.generation;
+        sync::install(&mut exec, generation, position, &mut portions, false).map(drop)
+    }
+}
+
+/// The file, read by a thread that lets the primary know that it is still there.
+struct Beating<'t> {
+    file: FilePortions,
+    thread: &'t mut LinkThread,
+    beaten: Instant,
+}
+
+impl Portions for Beating<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.beaten.elapsed() >= Duration::from_secs(1) {
+            self.beaten = Instant::now();
+            if let Some(socket) = &mut self.thread.socket {
+                // If it fails, the next read says so.
+                let _ = socket.stream.write_all(b"\n");
+            }
+        }
+        self.file.read(room)
+    }
+
+    fn bytes_total(&self) -> Option<u64> {
+        self.file.bytes_total()
+    }
+
+    fn name(&self) -> String {
+        self.file.name()
+    }
+}
+
+const TIMEOUT: Id = id("repl-timeout");
+
+fn settings(node: &Node) -> Settings {
+    const PASSWORD: Id = id("primaryauth");
+    const USER: Id = id("primaryuser");
+    const ADDRESS: Id = id("replica-announce-ip");
+    const PORT: Id = id("replica-announce-port");
+    let config = &node.config;
+    let text = |id| Some(config.text(id).to_vec()).filter(|text| !text.is_empty());
+    let port = match config.number(PORT) {
+        0 => i64::from(config.port()),
+        port => port,
+    };
+    Settings {
+        password: text(PASSWORD).map(|password| (text(USER), password)),
+        port: u16::try_from(port).unwrap_or(0),
+        address: text(ADDRESS),
+        version: VALKEY_VERSION,
+        timeout_ms: config.number(TIMEOUT).unsigned_abs() * 1000,
+    }
+}

@@ -1,0 +1,46 @@
+//! What other threads see of the link to the primary: INFO, ROLE, CLIENT LIST. Its thread writes, all others read.
+
+use isotherm_replication::link::Phase;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use crate::process::time::unix_now;
+
+#[derive(Default)]
+pub struct LinkView {
+    phase: AtomicU8,
+    /// When something last came, and since when the link is down, in Unix seconds; 0 for never.
+    heard_seconds: AtomicI64,
+    pub down_since_seconds: AtomicI64,
+    /// The snapshot that is received: its bytes, 0 where only a mark ends it, -1 until that is known; and those that came.
+    pub sync_bytes: AtomicI64,
+    pub sync_read_bytes: AtomicI64,
+    /// What came of the stream, and what was applied of it, as offsets.
+    pub read_offset: AtomicU64,
+    /// Commands of the stream that this server does not know.
+    pub unknown_commands: AtomicU64,
+    /// Errors that commands of the stream have replied with.
+    pub unexpected_errors: AtomicU64,
+}
+
+const PHASES: [Phase; 5] =
+    [Phase::Resting, Phase::Connecting, Phase::Handshake, Phase::Transfer, Phase::Connected];
+
+impl LinkView {
+    pub fn phase(&self) -> Phase {
+        PHASES[usize::from(self.phase.load(Relaxed))]
+    }
+
+    pub fn set_phase(&self, phase: Phase) {
+        let at = PHASES.iter().position(|one| *one == phase).expect("all are listed");
+        self.phase.store(at as u8, Relaxed);
+    }
+
+    /// Something has come.
+    pub fn note_heard(&self) {
+        self.heard_seconds.store(unix_now().0 / 1000, Relaxed);
+    }
+
+    pub fn silent_seconds(&self) -> i64 {
+        (unix_now().0 / 1000 - self.heard_seconds.load(Relaxed)).max(0)
+    }
+}

@@ -1,0 +1,276 @@
+//! A full synchronization: the primary's snapshot is received, then takes the place of all data.
+//!
+//! ```text
+//!   receive     temp-<seconds>.<pid>.rdb, written as it comes; its end mark and its checksum are looked at   old data is served
+//!   keep        fsync, rename to `dbfilename`, fsync of the folder
+//!   install     saves end, the append-only file rests; flush; load                                           -LOADING
+//!   go on       the log goes on at the primary's place; the append-only file gets a new base
+//! ```
+//! What did not arrive whole replaces nothing: the old data stays, and the next attempt begins anew.
+
+use isotherm_disk::{File, Mode, WriteError, write_all_at};
+use isotherm_keyspace::{Conditions, ExpiryMode, Txn, Want};
+use isotherm_replication::link::Position;
+use isotherm_replication::{History, ReplId};
+use isotherm_stdx::crc64::crc64;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::aof::applier::Generation;
+use crate::aof::{rewrite, switch};
+use crate::config::{Id, id};
+use crate::mail::message::ControlMessage;
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::persistence::background;
+use crate::persistence::load::{self, LoadFailure, Portions, Target};
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::random::random_bytes;
+use crate::process::time::unix_now;
+use crate::request::blocking;
+use crate::request::execute::Exec;
+
+/// Written bytes reach the disk in such portions.
+const SYNC_BYTES: u64 = 8 << 20;
+/// What ends an RDB file: a mark, and the sum of all before it.
+const END_BYTES: usize = 9;
+const END_MARK: u8 = 0xff;
+
+/// The snapshot does not take the place of the data; why stands in the log.
+#[derive(Debug)]
+pub struct GivenUp;
+
+/// A snapshot that is being received into a file.
+pub struct Receiving {
+    node: &'static Node,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    at: u64,
+    synced: u64,
+    /// Of all bytes but `tail`, which may be the end of the file, and a mark behind it.
+    sum: u64,
+    tail: Vec<u8>,
+    is_kept: bool,
+}
+
+/// The last bytes that are kept out of the sum: the end of the file, and the mark behind it.
+const TAIL_BYTES: usize = END_BYTES + isotherm_replication::link::MARK_BYTES;
+
+impl Receiving {
+    pub fn begin(node: &'static Node) -> Result<Receiving, GivenUp> {
+        let store = node.store();
+        let name = format!("temp-{}.{}.rdb", unix_now().0 / 1000, std::process::id());
+        let path = store.folder().join(name);
+        let file = store.state.disk.open(&path, Mode::Truncate).map_err(|error| {
+            log::warning(format!(
+                "Opening the temp file needed for PRIMARY <-> REPLICA synchronization: {}",
+                os_text(&error)
+            ));
+            GivenUp
+        })?;
+        Ok(Receiving { node, file, path, at: 0, synced: 0, sum: 0, tail: Vec::new(), is_kept: false })
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), GivenUp> {
+        write_all_at(&*self.file, bytes, self.at).map_err(|WriteError { error, .. }| {
+            log::warning(format!(
+                "Write error or short write writing to the DB dump file needed for PRIMARY <-> REPLICA synchronization: {}",
+                os_text(&error)
+            ));
+            GivenUp
+        })?;
+        self.at += bytes.len() as u64;
+        self.add_to_sum(bytes);
+        if self.at - self.synced >= SYNC_BYTES {
+            self.file.sync_data().map_err(|error| self.cannot_sync(&error))?;
+            self.synced = self.at;
+        }
+        Ok(())
+    }
+
+    fn add_to_sum(&mut self, bytes: &[u8]) {
+        let from_tail = (self.tail.len() + bytes.len()).saturating_sub(TAIL_BYTES);
+        let (out, _) = self.tail.split_at(from_tail.min(self.tail.len()));
+        self.sum = crc64(self.sum, out);
+        self.tail.drain(..from_tail.min(self.tail.len()));
+        let direct = bytes.len().saturating_sub(TAIL_BYTES);
+        self.sum = crc64(self.sum, &bytes[..direct]);
+        self.tail.extend_from_slice(&bytes[direct..]);
+    }
+
+    fn cannot_sync(&self, error: &io::Error) -> GivenUp {
+        log::warning(format!(
+            "Failed trying to sync the temp DB to disk in PRIMARY <-> REPLICA synchronization: {}",
+            os_text(error)
+        ));
+        GivenUp
+    }
+
+    // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
+    // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
+    /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards.
+    pub fn keep(mut self, mark_bytes: usize) -> Result<(), GivenUp> {
+        self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
+        let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
+            log::warning("The snapshot from the primary is too short to be one");
+            return Err(GivenUp);
+        };
+        let [mark, sum @ ..] = *end;
+        let (stated, sum) = (u64::from_le_bytes(sum), crc64(crc64(self.sum, rest), &[mark]));
+        if mark != END_MARK || stated != 0 && stated != sum {
+            log::warning(format!(
+                "The snapshot from the primary is damaged or incomplete: checksum {sum:016x}, it states {stated:016x}"
+            ));
+            return Err(GivenUp);
+        }
+        let store = self.node.store();
+        let bytes = self.at - mark_bytes as u64;
+        let cut = if mark_bytes > 0 { self.file.set_len(bytes) } else { Ok(()) };
+        cut.map_err(|error| {
+            let why = os_text(&error);
+            log::warning(format!("Error truncating the RDB file received from the primary for SYNC: {why}"));
+            GivenUp
+        })?;
+        self.file.sync_all().map_err(|error| self.cannot_sync(&error))?;
+        let (disk, path) = (&store.state.disk, store.file());
+        disk.rename(&self.path, &path).map_err(|error| {
+            log::warning(format!(
+                "Failed trying to rename the temp DB into {} in PRIMARY <-> REPLICA synchronization: {}",
+                path.display(),
+                os_text(&error)
+            ));
+            GivenUp
+        })?;
+        self.is_kept = true;
+        disk.sync_dir(&store.folder()).map_err(|error| {
+            log::warning(format!(
+                "Failed trying to sync DB directory {} in PRIMARY <-> REPLICA synchronization: {}",
+                store.folder().display(),
+                os_text(&error)
+            ));
+            GivenUp
+        })
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = self.node.persistence.disk.remove(&self.path);
+        }
+    }
+}
+
+/// Replaces all data by that of a snapshot of the primary, which was taken at `position`. What lies behind it in the portions is
+/// returned.
+pub fn install(
+    exec: &mut Exec,
+    generation: Generation,
+    position: Position,
+    portions: &mut dyn Portions,
+    checks_sum: bool,
+) -> Result<Vec<u8>, GivenUp> {
+    let node = exec.node;
+    make_way(exec, generation)?;
+    log::notice("PRIMARY <-> REPLICA sync: Loading DB in memory");
+    let loaded = load::load(node.store(), portions, Target::Empty, checks_sum);
+    let installed = match loaded {
+        Ok(ended) => go_on(exec, generation, position, ended.history.db).map(|()| ended.rest),
+        Err(LoadFailure(lines)) => {
+            lines.iter().for_each(log::warning);
+            log::warning(
+                "Failed trying to load the PRIMARY synchronization DB from disk, check server logs.",
+            );
+            log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
+            exec.held.acquire(Want::All);
+            flush(exec);
+            Err(GivenUp)
+        }
+    };
+    node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
+    if installed.is_ok() {
+        log::notice("PRIMARY <-> REPLICA sync: Finished with success");
+        if node.config.flag(APPENDS) {
+            node.mail.post_control(ControlMessage::Aof);
+        }
+    }
+    installed
+}
+
+const APPENDS: Id = id("appendonly");
+
+/// What else walks or writes the data ends, and the data goes.
+fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), GivenUp> {
+    let node = exec.node;
+    if node.persistence.saving().running.is_some() {
+        log::notice(format!(
+            "Replica is about to load the RDB file received from the primary, but there is a pending RDB child running. Killing \
+             process {} and removing its temp file to avoid any race",
+            std::process::id()
+        ));
+    }
+    background::stop(node.store());
+    rewrite::stop(node);
+    switch::suspend(node).map_err(|()| GivenUp)?;
+    exec.held.acquire(Want::All);
+    if node.replication.generation() != generation.0 {
+        exec.release();
+        if node.config.flag(APPENDS) {
+            node.mail.post_control(ControlMessage::Aof);
+        }
+        return Err(GivenUp);
+    }
+    node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
+    flush(exec);
+    Ok(())
+}
+
+/// Removes all data. Everything is held before, and nothing afterwards.
+fn flush(exec: &mut Exec) {
+    let node = exec.node;
+    let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
+    let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
+    txn.flush(None);
+    txn.free_afterwards(u64::MAX);
+    // What is left is no state of any history.
+    let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
+    let mut state = node.replication.state();
+    (state.history, state.has_position) = (History::new(name), false);
+    drop(state);
+    if exec.held.has_ready() {
+        blocking::serve_waiters(exec);
+    }
+    exec.release();
+    exec.held.free_flushed();
+}
+
+/// The data is that of the primary at `position`: from here on the log is its.
+fn go_on(
+    exec: &mut Exec,
+    generation: Generation,
+    position: Position,
+    stream_db: Option<i64>,
+) -> Result<(), GivenUp> {
+    const BACKLOG_BYTES: Id = id("repl-backlog-size");
+    let node = exec.node;
+    exec.held.acquire(Want::All);
+    if node.replication.generation() != generation.0 {
+        exec.release();
+        return Err(GivenUp);
+    }
+    node.log.go_on_at(position.end);
+    node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES).unsigned_abs());
+    let mut state = node.replication.state();
+    state.history.replace(position.id);
+    state.has_position = true;
+    drop(state);
+    let stream_db = stream_db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0);
+    node.replication.set_stream_db(stream_db);
+    node.persistence.saving().saved_changes = node.stats.changes();
+    node.replication.link.read_offset.store(position.end.0, Relaxed);
+    exec.release();
+    Ok(())
+}
