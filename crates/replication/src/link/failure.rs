@@ -28,6 +28,8 @@ pub enum Failure {
     /// An error where a snapshot was to begin.
     Aborted(String),
     BadHead(String),
+    /// What was received cannot be used; the node has said why.
+    Unusable,
     /// This node cannot go on; it has said why.
     GivenUp,
 }
@@ -69,6 +71,7 @@ impl fmt::Display for Failure {
                 "Bad protocol from PRIMARY, the first byte is not '$' (we received '{line}'), are you sure the host and \
                  port are right?"
             ),
+            Failure::Unusable => f.write_str("What the primary has sent cannot be used"),
             Failure::GivenUp => f.write_str("The attempt to synchronize with the primary was given up"),
         }
     }

@@ -46,8 +46,10 @@ const RETRY_MS: u64 = 1000;
 /// After a failure of this machine (its disk, its memory), doubled each time to the maximum.
 const LOCAL_RETRY_MS: u64 = 1000;
 const LOCAL_RETRY_MAX_MS: u64 = 16_000;
-/// A snapshot that broke off is asked for again at once the first time, then after such a pause.
-const BROKEN_RETRY_MS: u64 = 100;
+/// A snapshot that broke off, or that cannot be read, is asked for again at once the first time, then after a pause that is doubled
+/// to a maximum.
+const BROKEN_RETRY_MS: u64 = 50;
+const BROKEN_RETRY_MAX_MS: u64 = 400;
 
 /// Up to where the replica has a history, and its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +67,8 @@ pub enum Input<'b> {
     Bytes(&'b [u8]),
     /// The snapshot is loaded.
     Loaded,
+    /// What was received cannot be used. The node has said why.
+    Unusable,
     /// This node cannot go on with this attempt. It has said why.
     GivenUp,
     /// Another look at the clock.
@@ -205,6 +209,7 @@ impl Link {
             Input::Ended => self.fail(Failure::Ended, now, out),
             Input::Bytes(bytes) => self.take(bytes, now, out),
             Input::Loaded => self.loaded(now, out),
+            Input::Unusable => self.fail(Failure::Unusable, now, out),
             Input::GivenUp => self.fail(Failure::GivenUp, now, out),
             Input::Tick => self.tick(now, out),
         }
@@ -373,10 +378,13 @@ impl Link {
                 self.given_up += 1;
                 doubled.min(LOCAL_RETRY_MAX_MS)
             }
+            (State::Streaming, Failure::Unusable) => BROKEN_RETRY_MAX_MS,
             (State::Streaming, _) => 0,
             (State::Snapshot(_) | State::Loading, _) => {
-                self.broken += 1;
-                if self.broken == 1 { 0 } else { BROKEN_RETRY_MS }
+                let before = self.broken;
+                self.broken = before.saturating_add(1);
+                let pause_ms = if before == 0 { 0 } else { BROKEN_RETRY_MS << before.min(8) };
+                pause_ms.min(BROKEN_RETRY_MAX_MS)
             }
             (State::Connecting | State::Handshake(_), _) => RETRY_MS,
         };

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::state::Upstream;
 use super::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
-use super::sync::{self, GivenUp, Receiving};
+use super::sync::{self, Receiving, Why};
 use crate::aof::applier::{Applier, Generation, Refused};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -272,7 +272,7 @@ impl LinkThread {
         let view = &self.node.replication.link;
         self.failed_in = Some(view.phase());
         match failure {
-            Failure::GivenUp => {}
+            Failure::GivenUp | Failure::Unusable => {}
             failure if failure.is_notice() => log::notice(failure.to_string()),
             failure => log::warning(failure.to_string()),
         }
@@ -285,9 +285,13 @@ impl LinkThread {
         }
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, why: Why) {
         let now = self.now();
-        self.link.step(Input::GivenUp, now, &mut self.outputs);
+        let input = match why {
+            Why::Unusable => Input::Unusable,
+            Why::GivenUp => Input::GivenUp,
+        };
+        self.link.step(input, now, &mut self.outputs);
     }
 
     // ---- bytes ----
@@ -394,11 +398,12 @@ impl LinkThread {
     fn stop_for(&mut self, fault: &Fault) {
         log::warning(fault.to_string());
         let end = self.node.log.end().0;
-        if !matches!(fault, Fault::Refused(_)) && self.garbage_at.replace(end) == Some(end) {
+        let is_ours = matches!(fault, Fault::Refused(Refused::NoDatabase(_) | Refused::OutOfMemory(_)));
+        if !is_ours && self.garbage_at.replace(end) == Some(end) {
             log::notice("Discarding previously cached primary state.");
             self.node.replication.state().has_position = false;
         }
-        self.step(Input::GivenUp);
+        self.step(if is_ours { Input::GivenUp } else { Input::Unusable });
     }
 
     fn report(&self, divergence: &Divergence) {
@@ -453,7 +458,7 @@ impl LinkThread {
         });
         match Receiving::begin(self.node) {
             Ok(receiving) => self.receiving = Some(receiving),
-            Err(GivenUp) => self.give_up(),
+            Err(why) => self.give_up(why),
         }
     }
 
@@ -463,9 +468,9 @@ impl LinkThread {
             Ok(()) => {
                 self.node.replication.link.sync_read_bytes.fetch_add(bytes.len() as i64, Relaxed);
             }
-            Err(GivenUp) => {
+            Err(why) => {
                 self.receiving = None;
-                self.give_up();
+                self.give_up(why);
             }
         }
     }
@@ -485,14 +490,14 @@ impl LinkThread {
                 self.applier = Applier::of_link(node, self.generation, db);
                 self.link.step(Input::Loaded, now, &mut self.outputs);
             }
-            Err(GivenUp) => self.link.step(Input::GivenUp, now, &mut self.outputs),
+            Err(why) => self.give_up(why),
         }
     }
 
-    fn load_file(&mut self, position: Position) -> Result<(), GivenUp> {
+    fn load_file(&mut self, position: Position) -> Result<(), Why> {
         log::notice("Done downloading RDB");
         let opened = FilePortions::open(self.node.store());
-        let file = opened.ok().flatten().ok_or(GivenUp)?;
+        let file = opened.ok().flatten().ok_or(Why::GivenUp)?;
         let mut portions = Beating { file, thread: self, beaten: Instant::now() };
         let mut exec = crate::request::execute::Exec::of_link(portions.thread.node);
         let generation = portions.thread.generation;

@@ -64,6 +64,7 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
         ("slave_priority", number(id("replica-priority"))),
         ("slave_read_only", number(id("replica-read-only"))),
         ("replica_announced", number(id("replica-announced"))),
+        ("repl_unknown_commands", view.unknown_commands.load(Relaxed).to_string()),
     ]);
     lines
 }

@@ -138,8 +138,13 @@ impl Stream {
         Ok(true)
     }
 
-    /// Finds the next complete commands.
+    /// Finds the next complete commands. What is wrong behind some is met again when these have run.
     fn frame(&mut self) -> Result<(), Fault> {
+        let framed = self.frame_some();
+        if self.found.is_empty() { framed } else { Ok(()) }
+    }
+
+    fn frame_some(&mut self) -> Result<(), Fault> {
         let Stream { buffer, parsed, parser, spans, found, .. } = self;
         spans.clear();
         found.clear();
@@ -163,7 +168,10 @@ impl Stream {
                 }
                 Parsed::Incomplete { .. } => break,
                 Parsed::Empty { .. } => return Err(Fault::Garbage(None)),
-                Parsed::Error(error) => return Err(Fault::Garbage(Some(error))),
+                Parsed::Error(error) => {
+                    *parser = Parser::new();
+                    return Err(Fault::Garbage(Some(error)));
+                }
             }
         }
         Ok(())

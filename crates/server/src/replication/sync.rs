@@ -25,7 +25,7 @@ use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background;
-use crate::persistence::load::{self, LoadFailure, Portions, Target};
+use crate::persistence::load::{self, FilePortions, LoadFailure, Portions, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::random::random_bytes;
@@ -40,8 +40,13 @@ const END_BYTES: usize = 9;
 const END_MARK: u8 = 0xff;
 
 /// The snapshot does not take the place of the data; why stands in the log.
-#[derive(Debug)]
-pub struct GivenUp;
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// What was received is no snapshot that this node reads.
+    Unusable,
+    /// This node cannot take it.
+    GivenUp,
+}
 
 /// A snapshot that is being received into a file.
 pub struct Receiving {
@@ -60,7 +65,7 @@ pub struct Receiving {
 const TAIL_BYTES: usize = END_BYTES + isotherm_replication::link::MARK_BYTES;
 
 impl Receiving {
-    pub fn begin(node: &'static Node) -> Result<Receiving, GivenUp> {
+    pub fn begin(node: &'static Node) -> Result<Receiving, Why> {
         let store = node.store();
         let name = format!("temp-{}.{}.rdb", unix_now().0 / 1000, std::process::id());
         let path = store.folder().join(name);
@@ -69,18 +74,18 @@ impl Receiving {
                 "Opening the temp file needed for PRIMARY <-> REPLICA synchronization: {}",
                 os_text(&error)
             ));
-            GivenUp
+            Why::GivenUp
         })?;
         Ok(Receiving { node, file, path, at: 0, synced: 0, sum: 0, tail: Vec::new(), is_kept: false })
     }
 
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), GivenUp> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Why> {
         write_all_at(&*self.file, bytes, self.at).map_err(|WriteError { error, .. }| {
             log::warning(format!(
                 "Write error or short write writing to the DB dump file needed for PRIMARY <-> REPLICA synchronization: {}",
                 os_text(&error)
             ));
-            GivenUp
+            Why::GivenUp
         })?;
         self.at += bytes.len() as u64;
         self.add_to_sum(bytes);
@@ -101,22 +106,22 @@ impl Receiving {
         self.tail.extend_from_slice(&bytes[direct..]);
     }
 
-    fn cannot_sync(&self, error: &io::Error) -> GivenUp {
+    fn cannot_sync(&self, error: &io::Error) -> Why {
         log::warning(format!(
             "Failed trying to sync the temp DB to disk in PRIMARY <-> REPLICA synchronization: {}",
             os_text(error)
         ));
-        GivenUp
+        Why::GivenUp
     }
 
     // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
     // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
     /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards.
-    pub fn keep(mut self, mark_bytes: usize) -> Result<(), GivenUp> {
+    pub fn keep(mut self, mark_bytes: usize) -> Result<(), Why> {
         self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
         let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
             log::warning("The snapshot from the primary is too short to be one");
-            return Err(GivenUp);
+            return Err(Why::Unusable);
         };
         let [mark, sum @ ..] = *end;
         let (stated, sum) = (u64::from_le_bytes(sum), crc64(crc64(self.sum, rest), &[mark]));
@@ -124,15 +129,16 @@ impl Receiving {
             log::warning(format!(
                 "The snapshot from the primary is damaged or incomplete: checksum {sum:016x}, it states {stated:016x}"
             ));
-            return Err(GivenUp);
+            return Err(Why::Unusable);
         }
+        self.check_version()?;
         let store = self.node.store();
         let bytes = self.at - mark_bytes as u64;
         let cut = if mark_bytes > 0 { self.file.set_len(bytes) } else { Ok(()) };
         cut.map_err(|error| {
             let why = os_text(&error);
             log::warning(format!("Error truncating the RDB file received from the primary for SYNC: {why}"));
-            GivenUp
+            Why::GivenUp
         })?;
         self.file.sync_all().map_err(|error| self.cannot_sync(&error))?;
         let (disk, path) = (&store.state.disk, store.file());
@@ -142,7 +148,7 @@ impl Receiving {
                 path.display(),
                 os_text(&error)
             ));
-            GivenUp
+            Why::GivenUp
         })?;
         self.is_kept = true;
         disk.sync_dir(&store.folder()).map_err(|error| {
@@ -151,7 +157,22 @@ impl Receiving {
                 store.folder().display(),
                 os_text(&error)
             ));
-            GivenUp
+            Why::GivenUp
+        })
+    }
+}
+
+impl Receiving {
+    fn check_version(&self) -> Result<(), Why> {
+        let store = self.node.store();
+        let file = FilePortions::open_at(store, self.path.clone()).and_then(|file| {
+            let file = file.ok_or_else(|| LoadFailure(vec!["The temp DB is gone".into()]))?;
+            load::check_head(&file, store.config.checks_rdb_version())
+        });
+        file.map_err(|LoadFailure(lines)| {
+            lines.iter().for_each(log::warning);
+            log::notice("PRIMARY <-> REPLICA sync: Skipping flush, no new data was loaded.");
+            Why::Unusable
         })
     }
 }
@@ -172,7 +193,7 @@ pub fn install(
     position: Position,
     portions: &mut dyn Portions,
     checks_sum: bool,
-) -> Result<Vec<u8>, GivenUp> {
+) -> Result<Vec<u8>, Why> {
     let node = exec.node;
     make_way(exec, generation)?;
     log::notice("PRIMARY <-> REPLICA sync: Loading DB in memory");
@@ -187,7 +208,7 @@ pub fn install(
             log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
             exec.held.acquire(Want::All);
             flush(exec);
-            Err(GivenUp)
+            Err(Why::Unusable)
         }
     };
     node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
@@ -203,7 +224,7 @@ pub fn install(
 const APPENDS: Id = id("appendonly");
 
 /// What else walks or writes the data ends, and the data goes.
-fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), GivenUp> {
+fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
     if node.persistence.saving().running.is_some() {
         log::notice(format!(
@@ -214,14 +235,14 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), GivenUp> {
     }
     background::stop(node.store());
     rewrite::stop(node);
-    switch::suspend(node).map_err(|()| GivenUp)?;
+    switch::suspend(node).map_err(|()| Why::GivenUp)?;
     exec.held.acquire(Want::All);
     if node.replication.generation() != generation.0 {
         exec.release();
         if node.config.flag(APPENDS) {
             node.mail.post_control(ControlMessage::Aof);
         }
-        return Err(GivenUp);
+        return Err(Why::GivenUp);
     }
     node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
     flush(exec);
@@ -253,13 +274,13 @@ fn go_on(
     generation: Generation,
     position: Position,
     stream_db: Option<i64>,
-) -> Result<(), GivenUp> {
+) -> Result<(), Why> {
     const BACKLOG_BYTES: Id = id("repl-backlog-size");
     let node = exec.node;
     exec.held.acquire(Want::All);
     if node.replication.generation() != generation.0 {
         exec.release();
-        return Err(GivenUp);
+        return Err(Why::GivenUp);
     }
     node.log.go_on_at(position.end);
     node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES).unsigned_abs());

@@ -8,9 +8,10 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 const ID: &str = "0123456789012345678901234567890123456789";
+const MARK: &str = "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";
 const OTHER_ID: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
 /// A silence of so many seconds is too long.
-const TIMEOUT_SECONDS: &str = "2";
+const TIMEOUT_SECONDS: &str = "1";
 
 // ---- a primary that a test plays ----
 
@@ -271,6 +272,270 @@ fn a_promoted_replica_writes() {
     let (_link, asked) = primary.shake_hands();
     assert!(asked.starts_with(text_field(&info, "master_replid")), "{asked}");
     client.check("SET b 3", "-READONLY You can't write against a read only replica.\r\n");
+}
+
+// ---- what a primary should not send ----
+
+/// Whatever is wrong with a synchronization, the data that there is stays, and another attempt begins.
+#[test]
+fn bad_snapshots_leave_the_data() {
+    let primary = Primary::start(&[]);
+    let link = primary.sync(&[("kept", "1")], 100);
+    drop(link);
+    let mut client = primary.replica.client();
+    let good = snapshot(&[("new", "2")]);
+    let damaged = {
+        let mut bytes = good.clone();
+        bytes[14] ^= 1;
+        bytes
+    };
+    let newer = {
+        let mut bytes = b"REDIS0999".to_vec();
+        bytes.extend_from_slice(&good[9..good.len() - 8]);
+        let sum = crc64(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    };
+    let framed = |bytes: &[u8], len: usize| [format!("${len}\r\n").into_bytes(), bytes.to_vec()].concat();
+    let marked =
+        |bytes: &[u8]| [format!("$EOF:{MARK}\r\n").into_bytes(), bytes.to_vec(), MARK.into()].concat();
+    let full = format!("+FULLRESYNC {ID} 500\r\n").into_bytes();
+    // What is sent behind the question of PSYNC, and whether the connection is closed then.
+    let cases: Vec<(&str, Vec<u8>, bool)> = vec![
+        ("no id", b"+FULLRESYNC\r\n".to_vec(), false),
+        ("a wrong id", b"+FULLRESYNC abc 5\r\n".to_vec(), false),
+        ("an offset before the start", format!("+FULLRESYNC {ID} -5\r\n").into_bytes(), false),
+        ("a continuation of nothing", b"+CONTINUE x\r\n".to_vec(), false),
+        ("an error", b"-ERR what is this\r\n".to_vec(), false),
+        ("later", b"-LOADING not now\r\n".to_vec(), false),
+        ("no length", [&full[..], b"$\r\n"].concat(), false),
+        ("a length that is none", [&full[..], b"$99999999999999999999\r\n"].concat(), false),
+        ("an error where the snapshot was to begin", [&full[..], b"-ERR disk\r\n"].concat(), false),
+        ("an end before the snapshot", full.clone(), true),
+        ("an end within the snapshot", [&full[..], &framed(&good[..20], good.len())].concat(), true),
+        ("a file that is shorter than itself", [&full[..], &framed(&good[..20], 20)].concat(), false),
+        ("a length that is too small", [&full[..], &framed(&good, good.len() - 3)].concat(), false),
+        (
+            "a length that is too large",
+            [&full[..], &framed(&[&good[..], b"xx"].concat(), good.len() + 2)].concat(),
+            false,
+        ),
+        ("nothing at all", [&full[..], b"$0\r\n"].concat(), false),
+        ("a damaged file", [&full[..], &framed(&damaged, damaged.len())].concat(), false),
+        ("a file of a newer version", [&full[..], &framed(&newer, newer.len())].concat(), false),
+        ("a mark within the data", [&full[..], &marked(&good[..20])].concat(), false),
+        ("a mark that never comes", [&full[..], format!("$EOF:{MARK}\r\nREDIS").as_bytes()].concat(), true),
+        ("garbage", b"HTTP/1.1 400 Bad Request\r\n".to_vec(), false),
+    ];
+    for (what, bytes, closes) in cases {
+        let (mut link, asked) = primary.shake_hands();
+        assert_eq!(asked, format!("{ID} 101"), "{what}: the place is kept");
+        link.send(bytes);
+        if closes {
+            drop(link);
+        } else {
+            link.expect_end();
+        }
+        client.check("GET kept", "$1\r\n1\r\n");
+        client.check("DBSIZE", ":1\r\n");
+    }
+    // After all that a good one is taken.
+    let _link = primary.sync(&[("new", "2")], 600);
+    client.check("GET new", "$1\r\n2\r\n");
+    client.check("DBSIZE", ":1\r\n");
+}
+
+#[test]
+fn errors_and_silence_at_each_step() {
+    let primary = Primary::start(&[]);
+    let mut client = primary.replica.client();
+    // An error to a REPLCONF does no harm.
+    let mut link = primary.accept();
+    link.expect("PING");
+    link.send("-NOAUTH Authentication required.\r\n");
+    for _ in 0..3 {
+        assert!(link.request().starts_with("REPLCONF"));
+        link.send("-ERR unknown command\r\n");
+    }
+    link.expect("PSYNC ? -1");
+    link.send("\n\n\n");
+    // Silence, at any step.
+    link.expect_end();
+    primary.accept().expect_end();
+    let mut link = primary.accept();
+    link.expect("PING");
+    link.expect_end();
+    let mut link = primary.accept();
+    link.expect("PING");
+    link.send("-ERR go away\r\n");
+    link.expect_end();
+    let (mut link, _) = primary.shake_hands();
+    link.send(format!("+FULLRESYNC {ID} 7\r\n"));
+    link.expect_end();
+    let (mut link, _) = primary.shake_hands();
+    link.send(format!("+FULLRESYNC {ID} 7\r\n$100\r\nREDIS"));
+    wait_for_field(&mut client, "master_sync_in_progress", "1");
+    wait_for_field(&mut client, "master_sync_left_bytes", "95");
+    link.expect_end();
+    let mut link = primary.sync(&[("a", "1")], 7);
+    link.expect_end();
+    let log = primary.replica.log();
+    for line in [
+        "Timeout connecting to the PRIMARY...",
+        "Error reply to PING from primary: '-ERR go away'",
+        "Timeout receiving bulk data from PRIMARY...",
+        "PRIMARY timeout: no data nor PING received...",
+    ] {
+        assert!(log.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_password() {
+    let primary = Primary::start(&["--primaryauth", "secret", "--primaryuser", "ann"]);
+    let mut link = primary.accept();
+    link.expect("PING");
+    link.send("+PONG\r\n");
+    link.expect("AUTH ann secret");
+    link.send("-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    link.expect_end();
+    primary.replica.wait_for_log("Unable to AUTH to PRIMARY: -WRONGPASS");
+    // It is asked again, with what CONFIG SET says then.
+    let mut client = primary.replica.client();
+    client.check("CONFIG SET primaryauth other primaryuser bob", "+OK\r\n");
+    wait_until("the new password is sent", || {
+        let mut link = primary.accept();
+        link.expect("PING");
+        link.send("+PONG\r\n");
+        link.request() == "AUTH bob other"
+    });
+}
+
+#[test]
+fn garbage_in_the_stream() {
+    let primary = Primary::start(&["--client-query-buffer-limit", "1mb"]);
+    let mut client = primary.replica.client();
+    let mut link = primary.sync(&[("a", "1")], 100);
+    let end = 100 + link.send_command("SELECT 0") + link.send_command("SET b 2");
+    let long = "x".repeat(3 << 20);
+    let endless =
+        format!("*1\r\n$5\r\nMULTI\r\n{}", "*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$1\r\n3\r\n".repeat(60_000));
+    let in_transaction = "*1\r\n$5\r\nMULTI\r\n*1\r\n$5\r\nMULTI\r\n".to_string();
+    for garbage in [
+        "SET b 3\r\n".to_string(),
+        "\r\n".into(),
+        "*-1\r\n".into(),
+        "*0\r\n".into(),
+        "*3\r\n$3\r\nSET\r\n:5\r\n".into(),
+        "*1\r\n$-5\r\n".into(),
+        "*2\r\n$6\r\nSELECT\r\n$3\r\n999\r\n".into(),
+        "*1\r\n$4\r\nEXEC\r\n".into(),
+        in_transaction,
+        format!("*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$99999999\r\n{long}"),
+        endless,
+    ] {
+        let shown = garbage[..garbage.len().min(40)].escape_debug().to_string();
+        // It may be cut before all is written.
+        let _ = link.stream.write_all(garbage.as_bytes());
+        link.expect_end();
+        client.check("GET b", "$1\r\n2\r\n");
+        let (next, asked) = primary.shake_hands();
+        link = next;
+        // Where the same place is bad again, the data is asked for anew.
+        let place = format!("{ID} {}", end + 1);
+        assert!(asked == place || asked == "? -1", "{shown}: {asked}");
+        if asked == place {
+            link.send("+CONTINUE\r\n");
+        } else {
+            link.send(format!("+FULLRESYNC {ID} {end}\r\n"));
+            let snapshot = snapshot(&[("b", "2")]);
+            link.send(format!("${}\r\n", snapshot.len()));
+            link.send(snapshot);
+            link.expect_ack(end);
+        }
+    }
+    // It still follows.
+    link.send_command("SET b 4");
+    wait_until("the stream goes on", || client.ask("GET b") == "$1\r\n4\r\n");
+}
+
+#[test]
+fn commands_that_fail_here_are_counted_and_never_silent() {
+    let primary = Primary::start(&[]);
+    let mut client = primary.replica.client();
+    let mut link = primary.sync(&[("text", "word")], 100);
+    for command in ["NOSUCHCOMMAND a b", "INCR text", "SET", "SET after 1"] {
+        link.send_command(command);
+    }
+    wait_until("the stream goes on", || client.ask("GET after") == "$1\r\n1\r\n");
+    let info = client.ask("INFO stats");
+    assert_eq!(text_field(&info, "unexpected_error_replies"), "3");
+    let info = client.ask("INFO replication");
+    assert_eq!(text_field(&info, "repl_unknown_commands"), "1");
+    let log = primary.replica.log();
+    for line in [
+        "== CRITICAL == This replica is sending an error to its primary: '-ERR unknown command 'NOSUCHCOMMAND', with args \
+         beginning with: 'a' 'b' ' after processing the command '<unknown>'",
+        "'-ERR value is not an integer or out of range' after processing the command 'incr'",
+        "'-ERR wrong number of arguments for 'set' command' after processing the command 'set'",
+    ] {
+        assert!(log.contains(line), "{line}\n{log}");
+    }
+    client.check("CONFIG SET propagation-error-behavior panic-on-replicas", "+OK\r\n");
+    link.send_command("INCR text");
+    primary.replica.wait_for_log(
+        "This replica panicked sending an error to its primary after processing the command 'incr'",
+    );
+}
+
+#[test]
+fn messages_of_the_primary_reach_subscribers() {
+    let primary = Primary::start(&[]);
+    let mut link = primary.sync(&[], 100);
+    let mut listener = primary.replica.client();
+    listener.check("SUBSCRIBE news", "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    link.send_command("PUBLISH news hello");
+    listener.expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
+}
+
+#[test]
+fn waiting_clients_hear_of_the_role() {
+    let primary = Primary::start(&[]);
+    let _link = primary.sync(&[], 100);
+    let mut client = primary.replica.client();
+    client.check("REPLICAOF NO ONE", "+OK\r\n");
+    let mut waiting = primary.replica.client();
+    waiting.send(encode(&["BLPOP", "list", "0"]));
+    wait_until("it waits", || client.blocked_count() == 1);
+    client.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK\r\n");
+    waiting.expect(
+        "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n",
+    );
+    waiting.expect_end();
+}
+
+#[test]
+fn stale_data_and_keys_whose_time_has_come() {
+    let primary = Primary::start(&["--replica-serve-stale-data", "no"]);
+    let mut client = primary.replica.client();
+    const DOWN: &str =
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+    client.check("GET a", DOWN);
+    client.check("PING", DOWN);
+    let mut link = primary.sync(&[("a", "1")], 100);
+    wait_for_field(&mut client, "master_link_status", "up");
+    client.check("GET a", "$1\r\n1\r\n");
+    // It is hidden, and stays until the primary removes it.
+    link.send_command("SET short 1 PXAT 1000000000000");
+    wait_until("it has come", || client.ask("DBSIZE") == ":2\r\n");
+    client.check("GET short", "$-1\r\n");
+    client.check("DBSIZE", ":2\r\n");
+    link.send_command("DEL short");
+    wait_until("it is removed", || client.ask("DBSIZE") == ":1\r\n");
+    drop(link);
+    wait_until("stale data is refused", || client.ask("GET a") == DOWN);
+    client.check("CONFIG SET replica-serve-stale-data yes", "+OK\r\n");
+    client.check("GET a", "$1\r\n1\r\n");
 }
 
 // ---- real Valkey ----

@@ -312,7 +312,9 @@ pub const STATS: &[Field] = &[
     ("tracking_total_keys", |s| s.node.trackers.keys().to_string()),
     ("tracking_total_items", |s| s.node.trackers.items().to_string()),
     ("tracking_total_prefixes", |s| s.node.trackers.prefixes().to_string()),
-    ("unexpected_error_replies", none),
+    ("unexpected_error_replies", |s| {
+        s.node.replication.link.unexpected_errors.load(Ordering::Relaxed).to_string()
+    }),
     ("total_error_replies", |s| s.totals().values.error_replies.to_string()),
     ("dump_payload_sanitizations", none),
     ("total_reads_processed", |s| s.totals().values.reads_processed.to_string()),
