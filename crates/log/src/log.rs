@@ -140,6 +140,11 @@ impl Log {
         self.tail.append_stream(bytes)
     }
 
+    /// Appends a short command that is the same in every database.
+    pub fn append_beside(&self, command: &[u8]) -> Appended {
+        self.tail.append_beside(command)
+    }
+
     /// A place from which the log can be read alone; with `ends_file` a file of the AOF ends there too.
     pub fn cut(&self, ends_file: bool) -> LogOffset {
         self.tail.cut(ends_file)

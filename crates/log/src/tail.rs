@@ -156,6 +156,15 @@ impl Tail {
         self.advance(&mut state, bytes.len(), was_empty)
     }
 
+    /// Appends a command that is the same in every database, as PING is: what follows needs no other SELECT for it.
+    pub fn append_beside(&self, command: &[u8]) -> Appended {
+        debug_assert!(command.len() <= COPIED_BYTES_MAX, "such commands are short");
+        let mut state = self.lock();
+        let was_empty = state.is_empty();
+        state.copy(command);
+        self.advance(&mut state, command.len(), was_empty)
+    }
+
     #[inline]
     fn advance(&self, state: &mut State, len: usize, was_empty: bool) -> Appended {
         state.end = state.end + len as u64;

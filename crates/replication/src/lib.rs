@@ -9,9 +9,13 @@
 //! **Architecture invariant:** `replication` knows ids, offsets and bytes. It knows no sockets, no files, no clock, no keys and no
 //! commands but those of the protocol.
 
+pub mod acks;
+pub mod feed;
+
 mod history;
 mod id;
 pub mod link;
 
 pub use history::{Continuation, History, Refusal};
 pub use id::ReplId;
+pub use isotherm_log::writer::Ms;
