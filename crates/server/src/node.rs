@@ -127,13 +127,15 @@ impl Node {
 
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
-        let Node { keyspace, config, stats, mail, persistence: state, .. } = self;
+        let Node { keyspace, config, stats, mail, log, replication, persistence: state, .. } = self;
         Store {
             keyspace,
             config,
             stats,
             mail,
             state,
+            log,
+            replication,
             spikes: Spikes { monitor: &self.latency, config },
             valkey_version: crate::process::version::VALKEY_VERSION,
         }

@@ -3,6 +3,7 @@
 use isotherm_keyspace::Waiter;
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
+use isotherm_replication::feed::{Announced, SyncRequest};
 use std::sync::Arc;
 
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
@@ -83,6 +84,35 @@ pub enum WorkerMessage {
         id: u64,
         body: Body,
     },
+}
+
+/// A connection that has become a replica.
+pub struct Arrival {
+    pub stream: Stream,
+    pub client: Arc<ClientShared>,
+    pub announced: Announced,
+    pub request: SyncRequest,
+    /// What it has sent behind its request.
+    pub input: Vec<u8>,
+}
+
+/// A message to the thread that feeds replicas.
+pub enum FeederMessage {
+    Attach(Box<Arrival>),
+    /// The replica with this number may have been asked something (`Attention`).
+    Attend {
+        id: u64,
+    },
+    /// The log has grown, or an ACK is wanted.
+    Look,
+    /// There is more of a snapshot.
+    Walked,
+    /// All replicas are to be disconnected: they come back and hear what the history is called now.
+    Disconnect,
+    /// The log is to be kept, with replicas or without: this node follows a primary.
+    Keep,
+    /// All replicas are to be disconnected, and the log let go of.
+    LetGo(std::sync::mpsc::Sender<()>),
 }
 
 /// A message to the control thread.

@@ -16,10 +16,11 @@ pub mod message;
 pub mod tasks;
 
 use isotherm_reactor::Sender;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use crate::observe::holds;
-use message::{ControlMessage, WorkerMessage};
+use message::{ControlMessage, FeederMessage, WorkerMessage};
 use tasks::Tasks;
 
 /// How much undelivered messages may take before commands that cause more of them wait, and when these go on.
@@ -30,6 +31,8 @@ pub struct Mail {
     tasks: AtomicU32,
     workers: Box<[Sender<WorkerMessage>]>,
     control: Sender<ControlMessage>,
+    /// There is such a thread since the first replica came.
+    feeder: OnceLock<Sender<FeederMessage>>,
     /// By worker: one of its connections waits until undelivered messages take less.
     drain_awaited: Box<[AtomicBool]>,
     /// The log of changes has as much to be written as it may.
@@ -53,6 +56,7 @@ impl Mail {
             tasks: AtomicU32::new(0),
             workers,
             control,
+            feeder: OnceLock::new(),
             drain_awaited,
             is_log_full: AtomicBool::new(false),
             is_snapshot_full: AtomicBool::new(false),
@@ -106,6 +110,17 @@ impl Mail {
 
     pub fn post_control(&self, message: ControlMessage) {
         self.control.post(message);
+    }
+
+    pub fn set_feeder(&self, feeder: Sender<FeederMessage>) {
+        assert!(self.feeder.set(feeder).is_ok(), "one thread feeds replicas");
+    }
+
+    /// To the thread that feeds replicas, if there is one.
+    pub fn post_feeder(&self, message: FeederMessage) {
+        if let Some(feeder) = self.feeder.get() {
+            feeder.post(message);
+        }
     }
 
     // ---- backpressure ----

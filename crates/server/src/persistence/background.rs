@@ -100,9 +100,14 @@ pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_
         end_background(store, &Err(SaveError::Failed));
         return Asked::Failed;
     };
+    write_in_background(store, cut, Box::new(|_| ()))
+}
+
+/// The rest of a save in the background that has its cut. `then` gets to know whether it has succeeded.
+pub fn write_in_background(store: Store<'static>, cut: Cut, then: Box<dyn FnMut(bool) + Send>) -> Asked {
     let changes = cut.changes;
-    let job = BackgroundSave { store, changes, writing: Writing::new(store, cut, Target::db_file(store)) };
-    match routines::start("rdb-save", job) {
+    let writing = Writing::new(store, cut, Target::db_file(store));
+    match routines::start("rdb-save", BackgroundSave { store, changes, writing, then }) {
         Ok(_) => {
             log::notice(format!("Background saving started by pid {}", std::process::id()));
             Asked::Started
@@ -119,6 +124,7 @@ struct BackgroundSave {
     store: Store<'static>,
     changes: u64,
     writing: Writing,
+    then: Box<dyn FnMut(bool) + Send>,
 }
 
 impl Routine for BackgroundSave {
@@ -139,6 +145,7 @@ impl Routine for BackgroundSave {
             }
         };
         end_background(self.store, &saved);
+        (self.then)(saved.is_ok());
         false
     }
 }
@@ -197,7 +204,7 @@ pub fn stop(store: Store<'static>) {
     let Some(running) = store.state.saving().running else { return };
     log::warning(match running.job {
         Job::Rewrite => "There is a child rewriting the AOF. Killing it!",
-        Job::Save | Job::BackgroundSave => "There is a save in the background. Ending it!",
+        Job::Save | Job::BackgroundSave | Job::Stream => "There is a save in the background. Ending it!",
     });
     while store.state.saving().running.is_some() {
         store.state.is_cancelled.store(true, Relaxed);

@@ -26,9 +26,11 @@ use isotherm_keyspace::Keyspace;
 use std::path::PathBuf;
 
 use crate::config::Config;
+use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
 use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
+use crate::replication::state::Replication;
 use state::Persistence;
 
 /// What saving and loading work with.
@@ -40,6 +42,8 @@ pub struct Store<'n> {
     pub mail: &'n Mail,
     pub state: &'n Persistence,
     pub spikes: Spikes<'n>,
+    pub log: &'n ChangeLog,
+    pub replication: &'n Replication,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

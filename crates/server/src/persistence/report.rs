@@ -30,7 +30,7 @@ impl SavingReport {
     }
 
     pub fn is_in_background(&self) -> bool {
-        self.is_running(Job::BackgroundSave)
+        self.is_running(Job::BackgroundSave) || self.is_running(Job::Stream)
     }
 
     /// How long such a walk has been under way; -1 for none.

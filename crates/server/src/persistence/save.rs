@@ -8,7 +8,9 @@ use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_disk::{Disk, File, Mode, WriteError, write_all_at};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
 use isotherm_persist::rdb::Writer;
+use isotherm_persist::rdb::file::Replication as FilePlace;
 use isotherm_persist::rdb::file::{self, FileHead, FileVersion};
+use isotherm_replication::feed::Filter;
 use isotherm_stdx::crc64::crc64;
 use std::io;
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines;
 use crate::process::time::{elapsed, instant, unix_now};
+use crate::replication::state::Place;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -41,6 +44,8 @@ pub struct Cut {
     /// `Values::dirty` at this moment.
     pub changes: u64,
     used_memory_bytes: u64,
+    /// Where the log stands, if it is one that replicas may follow.
+    pub place: Option<Place>,
 }
 
 /// Takes the cut. Everything is held afterwards. `None` if another snapshot is under way.
@@ -60,8 +65,10 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     store.spikes.note(Event::Fork, took);
     let mut saving = store.state.saving();
     (saving.cut_us, saving.cuts) = (took.as_micros() as u64, saving.cuts + 1);
+    drop(saving);
     let libraries = store.state.libraries.all();
-    Some(Cut { snapshot, sizes, libraries, changes, used_memory_bytes })
+    let place = store.replication.place(store.log);
+    Some(Cut { snapshot, sizes, libraries, changes, used_memory_bytes, place })
 }
 
 fn keys_of(sizes: &[(u64, u64)]) -> u64 {
@@ -183,8 +190,7 @@ impl Writing {
             Stage::Begin(cut) => {
                 let file = create(self.store, &self.target)?;
                 let output = Output::new(self.store, file, &self.target);
-                let Cut { snapshot, sizes, libraries, used_memory_bytes, .. } = cut;
-                let items = output.items(sizes, &libraries, used_memory_bytes);
+                let (snapshot, items) = output.items(cut);
                 Stage::Walk(output, snapshot, items)
             }
             Stage::Walk(mut output, mut snapshot, mut items) => {
@@ -261,6 +267,147 @@ impl Items {
             Items::Commands(writer) => writer.sink_mut(),
         }
     }
+
+    /// Whether a file of version 11 has no place for something.
+    fn has_field_expiry(&self) -> bool {
+        matches!(self, Items::Rdb(writer) if writer.has_field_expiry())
+    }
+}
+
+/// A step of the walk, in memory. Whether there is more, and how many keys it met.
+fn walk(
+    store: Store<'static>,
+    snapshot: &mut Snapshot<'static>,
+    items: &mut Items,
+    step: &mut Step<'_>,
+) -> Result<(bool, u64), SaveError> {
+    let progress = &store.state.progress;
+    let mut keys = 0;
+    let more = step(snapshot, STEP_ITEMS, &mut |item| {
+        keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
+        items.item(item);
+    });
+    progress.keys.fetch_add(keys, Relaxed);
+    progress.steps.fetch_add(1, Relaxed);
+    let_writers_go_on(store);
+    match store.state.is_cancelled.load(Relaxed) {
+        true => Err(SaveError::Cancelled),
+        false => Ok((more, keys)),
+    }
+}
+
+/// An RDB file that is begun.
+fn rdb(
+    store: Store<'static>,
+    cut: Cut,
+    version: FileVersion,
+    is_aof_base: bool,
+) -> (Snapshot<'static>, Items) {
+    let Cut { snapshot, sizes, libraries, used_memory_bytes, place, .. } = cut;
+    let functions: Vec<&[u8]> = libraries.iter().map(|code| &code[..]).collect();
+    let mut writer = Writer::new(store.config.compresses_rdb_files());
+    let id = place.map(|place| place.id.to_string());
+    let place = place.filter(|_| !is_aof_base).zip(id.as_deref());
+    let head = FileHead {
+        version,
+        valkey_version: store.valkey_version,
+        created_seconds: unix_now().0 / 1000,
+        used_memory_bytes,
+        replication: place.map(|(place, id)| FilePlace {
+            id,
+            offset: place.offset.0 as i64,
+            db: i64::from(place.db),
+        }),
+        is_aof_base,
+        functions: &functions,
+    };
+    file::head(&mut writer, &head);
+    let mut items = ItemWriter::new(writer, store.config.collection_limits().list_max_listpack_size);
+    items.announce(sizes);
+    (snapshot, Items::Rdb(Box::new(items)))
+}
+
+/// An RDB file on its way to a place that takes bytes in order only. So its version is decided beforehand: 80, or 11, which has no
+/// place for fields with a TTL.
+pub struct Streaming {
+    store: Store<'static>,
+    is_80: bool,
+    sum: Option<u64>,
+    /// Without a snapshot nothing is walked: the file says only where the log stands.
+    snapshot: Option<Snapshot<'static>>,
+    items: Option<Items>,
+}
+
+/// Takes bytes, and empties what they lie in.
+pub type Put<'p> = dyn FnMut(&mut Vec<u8>) -> Result<(), SaveError> + 'p;
+
+impl Streaming {
+    pub fn new(store: Store<'static>, mut cut: Cut, is_80: bool, filter: Filter) -> Streaming {
+        if filter.without_functions {
+            cut.libraries.clear();
+        }
+        let version = if is_80 { FileVersion::FIELD_EXPIRY } else { FileVersion::PLAIN };
+        let (snapshot, items) = rdb(store, cut, version, false);
+        let sum = store.config.sums_rdb_files().then_some(0);
+        Streaming {
+            store,
+            is_80,
+            sum,
+            snapshot: Some(snapshot).filter(|_| !filter.without_data),
+            items: Some(items),
+        }
+    }
+
+    /// The next part of it. Whether there is more.
+    pub fn step(&mut self, put: &mut Put<'_>) -> Result<bool, SaveError> {
+        let stepped = self.try_step(put);
+        if !matches!(stepped, Ok(true)) {
+            self.snapshot = None;
+            let_writers_go_on(self.store);
+        }
+        stepped
+    }
+
+    fn try_step(&mut self, put: &mut Put<'_>) -> Result<bool, SaveError> {
+        let mut items = self.items.take().expect("a file is written once");
+        let Some(snapshot) = &mut self.snapshot else {
+            self.check(&items)?;
+            let Items::Rdb(items) = items else { unreachable!("it was made so") };
+            self.put(&mut items.finish(), put)?;
+            put(&mut file::end(self.sum.unwrap_or(0)).to_vec())?;
+            return Ok(false);
+        };
+        let mut step =
+            |snapshot: &mut Snapshot<'static>, count: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)| {
+                snapshot.step(count, visit)
+            };
+        let (more, keys) = walk(self.store, snapshot, &mut items, &mut step)?;
+        if !more {
+            self.snapshot = None;
+        }
+        self.check(&items)?;
+        if items.sink_mut().len() >= WRITE_BYTES {
+            self.put(items.sink_mut(), put)?;
+        }
+        self.items = Some(items);
+        delay(self.store, keys);
+        Ok(true)
+    }
+
+    fn check(&self, items: &Items) -> Result<(), SaveError> {
+        if items.has_field_expiry() && !self.is_80 {
+            log::warning("Can't store key (a hash whose fields expire) in RDB version 11");
+            return Err(SaveError::Failed);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &mut Vec<u8>, put: &mut Put<'_>) -> Result<(), SaveError> {
+        if let Some(sum) = &mut self.sum {
+            *sum = crc64(*sum, bytes);
+        }
+        put(bytes)
+    }
 }
 
 /// The file on its way.
@@ -282,11 +429,14 @@ impl Output {
         Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format }
     }
 
-    fn items(&self, sizes: Vec<(u64, u64)>, libraries: &[Code], used_memory_bytes: u64) -> Items {
+    fn items(&self, cut: Cut) -> (Snapshot<'static>, Items) {
         match self.format {
-            Format::Commands => Items::Commands(self.commands(libraries)),
+            Format::Commands => {
+                let items = Items::Commands(self.commands(&cut.libraries));
+                (cut.snapshot, items)
+            }
             Format::Rdb | Format::AofBase => {
-                Items::Rdb(Box::new(self.rdb(sizes, libraries, used_memory_bytes)))
+                rdb(self.store, cut, FileVersion::PLAIN, self.format == Format::AofBase)
             }
         }
     }
@@ -298,18 +448,7 @@ impl Output {
         items: &mut Items,
         step: &mut Step<'_>,
     ) -> Result<bool, SaveError> {
-        let progress = &self.store.state.progress;
-        let mut keys = 0;
-        let more = step(snapshot, STEP_ITEMS, &mut |item| {
-            keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
-            items.item(item);
-        });
-        progress.keys.fetch_add(keys, Relaxed);
-        progress.steps.fetch_add(1, Relaxed);
-        let_writers_go_on(self.store);
-        if self.store.state.is_cancelled.load(Relaxed) {
-            return Err(SaveError::Cancelled);
-        }
+        let (more, keys) = walk(self.store, snapshot, items, step)?;
         if items.sink_mut().len() >= WRITE_BYTES {
             self.put(items.sink_mut())?;
         }
@@ -345,26 +484,6 @@ impl Output {
         }
         libraries.iter().for_each(|code| writer.function(code));
         writer
-    }
-
-    /// An RDB file that is begun.
-    fn rdb(&self, sizes: Vec<(u64, u64)>, libraries: &[Code], used_memory_bytes: u64) -> ItemWriter<Vec<u8>> {
-        let functions: Vec<&[u8]> = libraries.iter().map(|code| &code[..]).collect();
-        let config = self.store.config;
-        let mut writer = Writer::new(config.compresses_rdb_files());
-        let head = FileHead {
-            version: FileVersion::PLAIN,
-            valkey_version: self.store.valkey_version,
-            created_seconds: unix_now().0 / 1000,
-            used_memory_bytes,
-            replication: None,
-            is_aof_base: self.format == Format::AofBase,
-            functions: &functions,
-        };
-        file::head(&mut writer, &head);
-        let mut items = ItemWriter::new(writer, config.collection_limits().list_max_listpack_size);
-        items.announce(sizes);
-        items
     }
 
     /// Writes what was gathered, and empties it.

@@ -89,6 +89,8 @@ pub enum Job {
     BackgroundSave,
     /// A new base of the append-only file.
     Rewrite,
+    /// A snapshot for replicas, which is streamed to them.
+    Stream,
 }
 
 impl Persistence {

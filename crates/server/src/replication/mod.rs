@@ -5,6 +5,7 @@
 
 pub mod link;
 pub mod link_view;
+pub mod primary;
 pub mod report;
 pub mod role;
 pub mod state;

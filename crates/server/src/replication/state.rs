@@ -3,6 +3,7 @@
 //! The mutex is held for moments. What commands ask is beside it: `Tasks::REPLICA` says whether the node follows another, and
 //! changes only while everything is held (`role`).
 
+use isotherm_log::{Log, LogOffset};
 use isotherm_replication::link::Position;
 use isotherm_replication::{History, ReplId};
 use std::sync::atomic::{
@@ -11,6 +12,7 @@ use std::sync::atomic::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::link_view::LinkView;
+use super::primary::Primary;
 use crate::config::{Config, Id, id};
 
 pub struct Replication {
@@ -23,6 +25,17 @@ pub struct Replication {
     /// The database that the stream of the primary has selected where the log ends; changed by who holds a partition.
     stream_db: AtomicU32,
     pub link: LinkView,
+    /// Its replicas.
+    pub primary: Primary,
+}
+
+/// A place in a history of changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub id: ReplId,
+    pub offset: LogOffset,
+    /// The database that commands behind it are for, until the first SELECT.
+    pub db: u32,
 }
 
 pub struct State {
@@ -55,6 +68,7 @@ impl Replication {
             generation: AtomicU64::new(0),
             stream_db: AtomicU32::new(0),
             link: LinkView::default(),
+            primary: Primary::default(),
         }
     }
 
@@ -88,8 +102,14 @@ impl Replication {
         self.stream_db.store(db, Relaxed);
     }
 
-    pub fn is_link_up(&self) -> bool {
-        self.is_link_up.load(Relaxed)
+    /// Where the log stands, if others may go on from there. Everything is held: what comes behind it brings its SELECT.
+    pub fn place(&self, log: &Log) -> Option<Place> {
+        let state = self.state();
+        let (is_of_use, db) = match state.role {
+            Role::Primary => (self.primary.has_backlog(), 0),
+            Role::Replica(_) => (state.has_position, self.stream_db()),
+        };
+        is_of_use.then(|| Place { id: state.history.id(), offset: log.cut(false), db })
     }
 
     /// Clients of a replica get no data while its link is down (`replica-serve-stale-data no`). Asked when the configuration is
@@ -97,6 +117,10 @@ impl Replication {
     pub fn refuses_stale_reads(&self, config: &Config) -> bool {
         const SERVES_STALE: Id = id("replica-serve-stale-data");
         !config.flag(SERVES_STALE) && !self.is_link_up.load(Relaxed)
+    }
+
+    pub fn is_link_up(&self) -> bool {
+        self.is_link_up.load(Relaxed)
     }
 
     /// The caller makes a new generation of the configuration.

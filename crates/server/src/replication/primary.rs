@@ -1,0 +1,153 @@
+//! What other threads see of the replicas of this node, and of the log that is kept for them.
+//!
+//! The thread that feeds replicas writes it, a replica's figures as they change. Others read: INFO, ROLE, WAIT, the gates.
+
+use isotherm_log::LogOffset;
+use isotherm_replication::feed::FeedState;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::session::ClientShared;
+
+#[derive(Default)]
+pub struct Primary {
+    /// In the order in which they came.
+    replicas: Mutex<Vec<Arc<ReplicaShared>>>,
+    /// The thread runs, or was begun.
+    is_begun: Mutex<bool>,
+    backlog: Backlog,
+    pub counts: SyncCounts,
+    /// A client waits for ACKs: replicas are asked for one behind what is sent next.
+    is_ack_wanted: AtomicBool,
+    /// Those that were heard of within `min-replicas-max-lag`.
+    pub good_replicas: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Backlog {
+    is_kept: AtomicBool,
+    /// What came before it is of another history.
+    start: AtomicU64,
+}
+
+/// Requests for the stream since the start, by what came of them.
+#[derive(Default)]
+pub struct SyncCounts {
+    pub full: AtomicU64,
+    pub partial: AtomicU64,
+    pub partial_refused: AtomicU64,
+    /// To and from replicas.
+    pub sent_bytes: AtomicU64,
+    pub heard_bytes: AtomicU64,
+}
+
+/// One replica.
+pub struct ReplicaShared {
+    pub client: Arc<ClientShared>,
+    /// Where it listens, as far as it has said so.
+    pub address: Box<str>,
+    pub port: i64,
+    /// It came with SYNC.
+    pub is_old: bool,
+    pub seen: ReplicaSeen,
+}
+
+#[derive(Default)]
+pub struct ReplicaSeen {
+    state: AtomicU8,
+    acked: AtomicU64,
+    synced: AtomicU64,
+    /// When it was heard of last, in Unix seconds.
+    heard_seconds: AtomicI64,
+    /// What was sent of the log ends here.
+    sent: AtomicU64,
+}
+
+/// The states by number.
+const STATES: [FeedState; 7] = [
+    FeedState::AwaitsCut,
+    FeedState::AwaitsFile,
+    FeedState::SendsFile,
+    FeedState::Streams,
+    FeedState::AwaitsAck,
+    FeedState::Online,
+    FeedState::Sent,
+];
+
+impl ReplicaSeen {
+    pub fn note(&self, state: FeedState, acked: LogOffset, synced: LogOffset, heard_seconds: i64) {
+        let number = STATES.iter().position(|other| *other == state).expect("each state has a number");
+        self.state.store(number as u8, Relaxed);
+        self.synced.store(synced.0, Relaxed);
+        self.heard_seconds.store(heard_seconds, Relaxed);
+        self.acked.store(acked.0, SeqCst);
+    }
+
+    pub fn note_sent(&self, sent: LogOffset) {
+        self.sent.store(sent.0, Relaxed);
+    }
+
+    pub fn state(&self) -> FeedState {
+        STATES[usize::from(self.state.load(Relaxed))]
+    }
+
+    pub fn acked(&self) -> LogOffset {
+        LogOffset(self.acked.load(SeqCst))
+    }
+
+    pub fn synced(&self) -> LogOffset {
+        LogOffset(self.synced.load(Relaxed))
+    }
+
+    pub fn heard_seconds(&self) -> i64 {
+        self.heard_seconds.load(Relaxed)
+    }
+
+    pub fn sent(&self) -> LogOffset {
+        LogOffset(self.sent.load(Relaxed))
+    }
+}
+
+impl Primary {
+    /// Held for a moment only.
+    pub fn replicas(&self) -> MutexGuard<'_, Vec<Arc<ReplicaShared>>> {
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the thread that feeds replicas, unless it was begun.
+    pub fn begin_once<E>(&self, begin: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let mut is_begun = self.is_begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_begun {
+            begin()?;
+            *is_begun = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the log is kept for replicas.
+    pub fn has_backlog(&self) -> bool {
+        self.backlog.is_kept.load(SeqCst)
+    }
+
+    /// The log is kept from here on, or no longer.
+    pub fn set_backlog(&self, start: Option<LogOffset>) {
+        self.backlog.start.store(start.unwrap_or_default().0, SeqCst);
+        self.backlog.is_kept.store(start.is_some(), SeqCst);
+    }
+
+    /// The first place that a replica may go on from, of a log that has its bytes from `first` on.
+    pub fn backlog_first(&self, first: LogOffset) -> LogOffset {
+        first.max(LogOffset(self.backlog.start.load(SeqCst)))
+    }
+
+    /// An ACK is wanted of each replica. Whether the thread that asks for it has to be woken.
+    pub fn want_acks(&self) -> bool {
+        !self.is_ack_wanted.swap(true, SeqCst)
+    }
+
+    pub fn take_ack_wanted(&self) -> bool {
+        self.is_ack_wanted.load(Relaxed) && self.is_ack_wanted.swap(false, SeqCst)
+    }
+}
