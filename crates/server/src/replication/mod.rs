@@ -3,11 +3,13 @@
 //! What is said on a link is decided by the machines of the crate `replication`; here are their threads, sockets and files. Commands
 //! write the log and know nothing of this.
 
+mod full_sync;
 pub mod link;
 pub mod link_view;
 pub mod primary;
 pub mod report;
 pub mod role;
+mod spool;
 pub mod state;
 mod stream;
 mod sync;

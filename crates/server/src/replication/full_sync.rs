@@ -1,0 +1,216 @@
+//! A snapshot for replicas: one cut for all that wait for one.
+//!
+//! ```text
+//!   stream    cut --walk--> spool ($EOF:mark, RDB, mark) --> replicas, while it is made
+//!   file      cut --walk--> dump.rdb --> replicas, with its length first, once it is there
+//! ```
+//! The cut is made by the thread that feeds replicas, the walk by a thread of its own. There is one walk at a time, for whatever
+//! it is: a sync waits for a save or a rewrite of the AOF.
+
+use isotherm_disk::{File, Mode};
+use isotherm_keyspace::Held;
+use isotherm_replication::feed::{Group, Transfer};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::spool::{Ended, Spool};
+use super::state::Place;
+use crate::mail::message::FeederMessage;
+use crate::node::Node;
+use crate::persistence::background::{self, Asked};
+use crate::persistence::save::{self, Cut, SaveError, Streaming};
+use crate::persistence::state::Job;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::random::random_bytes;
+use crate::process::routines::{self, Routine};
+use crate::process::time::unix_now;
+
+/// How long the walk rests where neither memory nor the disk has room for what it has made.
+const FULL_REST: Duration = Duration::from_millis(20);
+
+pub struct FullSync {
+    pub place: Place,
+    pub source: Source,
+    /// What its members asked for.
+    pub group: Group,
+}
+
+pub enum Source {
+    Spool(Arc<Spool>),
+    File(Arc<FileSlot>),
+}
+
+/// The file with the snapshot, once it is written.
+#[derive(Default)]
+pub struct FileSlot(Mutex<Option<Written>>);
+
+#[derive(Clone)]
+pub enum Written {
+    /// With its length.
+    File(Arc<dyn File>, u64),
+    Failed,
+}
+
+impl FileSlot {
+    pub fn written(&self) -> Option<Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, written: Written) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+    }
+}
+
+pub enum Begun {
+    Started(FullSync),
+    /// Something else walks the keyspace.
+    Busy,
+    Failed,
+}
+
+/// Makes the cut and begins the walk. The caller holds nothing.
+pub fn begin(node: &'static Node, group: Group) -> Begun {
+    let job = match group.transfer {
+        Transfer::Stream => Job::Stream,
+        Transfer::File => Job::BackgroundSave,
+    };
+    if !node.persistence.begin(job, unix_now().0 / 1000) {
+        return Begun::Busy;
+    }
+    let target = if job == Job::Stream { "replicas sockets" } else { "disk" };
+    log::notice(format!("Starting BGSAVE for SYNC with target: {target} using: normal sync"));
+    let mut held = Held::new(&node.keyspace);
+    let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
+    held.release();
+    let Some((cut, place)) = cut.and_then(|cut| cut.place.map(|place| (cut, place))) else {
+        return failed(node);
+    };
+    let source = match job {
+        Job::Stream => begin_stream(node, cut, &group),
+        _ => begin_file(node, cut),
+    };
+    match source {
+        Some(source) => Begun::Started(FullSync { place, source, group }),
+        None => failed(node),
+    }
+}
+
+fn begin_stream(node: &'static Node, cut: Cut, group: &Group) -> Option<Source> {
+    let mark: String = match random_bytes::<20>() {
+        Ok(random) => random.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Err(why) => {
+            log::warning(why);
+            return None;
+        }
+    };
+    let spool = Arc::new(Spool::new(Arc::clone(&node.persistence.disk), node.store().folder()));
+    let streaming = Streaming::new(node.store(), cut, group.is_80, group.filter);
+    let walk = Walk { node, streaming, spool: Arc::clone(&spool), mark, has_begun: false };
+    match routines::start("repl-sync", walk) {
+        Ok(_) => {
+            let pid = std::process::id();
+            log::notice(format!(
+                "Background RDB transfer started by pid {pid} to pipe through parent process"
+            ));
+            Some(Source::Spool(spool))
+        }
+        Err(error) => {
+            log::warning(format!("Can't save in background: {}", os_text(&error)));
+            None
+        }
+    }
+}
+
+fn begin_file(node: &'static Node, cut: Cut) -> Option<Source> {
+    let slot = Arc::new(FileSlot::default());
+    let filled = Arc::clone(&slot);
+    let then = move |is_saved: bool| {
+        filled.set(if is_saved { open_written(node) } else { Written::Failed });
+        node.mail.post_feeder(FeederMessage::Walked);
+    };
+    match background::write_in_background(node.store(), cut, Box::new(then)) {
+        Asked::Started => Some(Source::File(slot)),
+        Asked::Busy | Asked::Failed => None,
+    }
+}
+
+fn failed(node: &Node) -> Begun {
+    log::warning("BGSAVE for replication failed");
+    node.persistence.saving().running = None;
+    Begun::Failed
+}
+
+/// The walk of a snapshot that is sent while it is made.
+struct Walk {
+    node: &'static Node,
+    streaming: Streaming,
+    spool: Arc<Spool>,
+    mark: String,
+    has_begun: bool,
+}
+
+impl Routine for Walk {
+    fn step(&mut self) -> bool {
+        let stepped = self.try_step();
+        if let Ok(true) = stepped {
+            return true;
+        }
+        match &stepped {
+            Ok(_) => log::notice("Background RDB transfer terminated with success"),
+            Err(_) => log::warning("Background RDB transfer error"),
+        }
+        self.spool.finish(if stepped.is_ok() { Ended::Whole } else { Ended::Failed });
+        self.node.persistence.saving().running = None;
+        self.node.mail.post_feeder(FeederMessage::Walked);
+        false
+    }
+}
+
+impl Walk {
+    /// Whether there is more.
+    fn try_step(&mut self) -> Result<bool, SaveError> {
+        let Walk { node, streaming, spool, mark, has_begun } = self;
+        let mut put = |bytes: &mut Vec<u8>| put(node, spool, bytes);
+        if !std::mem::replace(has_begun, true) {
+            put(&mut format!("$EOF:{mark}\r\n").into_bytes())?;
+        }
+        let has_more = streaming.step(&mut put)?;
+        if !has_more {
+            put(&mut mark.clone().into_bytes())?;
+        }
+        Ok(has_more)
+    }
+}
+
+/// The walk waits only where neither memory nor the disk has room.
+fn put(node: &Node, spool: &Spool, bytes: &mut Vec<u8>) -> Result<(), SaveError> {
+    let mut has_said_so = false;
+    while let Err(error) = spool.append(bytes) {
+        if !std::mem::replace(&mut has_said_so, true) {
+            log::warning(format!(
+                "The snapshot for replicas waits: its file can't be written: {}",
+                os_text(&error)
+            ));
+        }
+        if node.persistence.is_cancelled.load(Relaxed) {
+            return Err(SaveError::Cancelled);
+        }
+        routines::pause(FULL_REST);
+    }
+    node.mail.post_feeder(FeederMessage::Walked);
+    Ok(())
+}
+
+fn open_written(node: &Node) -> Written {
+    let opened = node
+        .persistence
+        .disk
+        .open(&node.store().file(), Mode::Read)
+        .and_then(|file| Ok(Written::File(Arc::clone(&file), file.len()?)));
+    opened.unwrap_or_else(|error| {
+        log::warning(format!("SYNC failed. Can't open DB after BGSAVE: {}", os_text(&error)));
+        Written::Failed
+    })
+}
