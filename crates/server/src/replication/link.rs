@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::feeder;
 use super::state::Upstream;
 use super::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
 use super::sync::{self, Receiving, Why};
@@ -441,10 +442,13 @@ impl LinkThread {
             node.log.cut(true);
             node.log.wake(LogReader::Aof);
             node.replication.state().history.rename(id, end);
+            feeder::disconnect(node);
         }
         node.replication.set_link_up(true);
         node.replication.link.down_since_seconds.store(0, Relaxed);
         node.config.touch();
+        held.release();
+        feeder::keep(node);
     }
 
     fn begin_snapshot(&mut self, bytes: Option<u64>) {

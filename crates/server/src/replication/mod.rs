@@ -3,6 +3,7 @@
 //! What is said on a link is decided by the machines of the crate `replication`; here are their threads, sockets and files. Commands
 //! write the log and know nothing of this.
 
+pub mod feeder;
 mod full_sync;
 pub mod link;
 pub mod link_view;

@@ -2,18 +2,22 @@
 
 use isotherm_replication::ReplId;
 use isotherm_replication::link::Phase;
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::primary::ReplicaShared;
 use super::state::Upstream;
-use crate::config::id;
+use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::time::unix_now;
 
-type Line = (&'static str, String);
+/// A name, and what it stands for.
+type Line = (Cow<'static, str>, String);
 
 pub fn lines(node: &Node) -> Vec<Line> {
     let upstream = node.replication.upstream();
-    let mut lines = vec![("role", if upstream.is_some() { "slave" } else { "master" }.to_string())];
+    let mut lines: Vec<Line> =
+        vec![("role".into(), if upstream.is_some() { "slave" } else { "master" }.to_string())];
     if let Some(upstream) = &upstream {
         lines.extend(of_replica(node, upstream));
     }
@@ -30,26 +34,26 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
     let has_position = node.replication.state().has_position;
     let applied = if has_position { node.log.end().0 } else { 1 };
     let read = if has_position { view.read_offset.load(Relaxed).max(applied) } else { 1 };
-    let mut lines = vec![
-        ("master_host", upstream.host.clone()),
-        ("master_port", upstream.port.to_string()),
-        ("master_link_status", if is_up { "up" } else { "down" }.into()),
-        ("master_last_io_seconds_ago", if is_up { view.silent_seconds() } else { -1 }.to_string()),
-        ("master_sync_in_progress", u8::from(phase == Phase::Transfer).to_string()),
-        ("slave_read_repl_offset", read.to_string()),
-        ("slave_repl_offset", applied.to_string()),
-        ("replicas_repl_buffer_size", "0".into()),
-        ("replicas_repl_buffer_peak", "0".into()),
+    let mut lines: Vec<Line> = vec![
+        ("master_host".into(), upstream.host.clone()),
+        ("master_port".into(), upstream.port.to_string()),
+        ("master_link_status".into(), if is_up { "up" } else { "down" }.into()),
+        ("master_last_io_seconds_ago".into(), if is_up { view.silent_seconds() } else { -1 }.to_string()),
+        ("master_sync_in_progress".into(), u8::from(phase == Phase::Transfer).to_string()),
+        ("slave_read_repl_offset".into(), read.to_string()),
+        ("slave_repl_offset".into(), applied.to_string()),
+        ("replicas_repl_buffer_size".into(), "0".into()),
+        ("replicas_repl_buffer_peak".into(), "0".into()),
     ];
     if phase == Phase::Transfer {
         let (total, read) = (view.sync_bytes.load(Relaxed), view.sync_read_bytes.load(Relaxed));
         let percent = if total == 0 { 0.0 } else { read as f64 / total as f64 * 100.0 };
         lines.extend([
-            ("master_sync_total_bytes", total.to_string()),
-            ("master_sync_read_bytes", read.to_string()),
-            ("master_sync_left_bytes", (total - read).to_string()),
-            ("master_sync_perc", format!("{percent:.2}")),
-            ("master_sync_last_io_seconds_ago", view.silent_seconds().to_string()),
+            ("master_sync_total_bytes".into(), total.to_string()),
+            ("master_sync_read_bytes".into(), read.to_string()),
+            ("master_sync_left_bytes".into(), (total - read).to_string()),
+            ("master_sync_perc".into(), format!("{percent:.2}")),
+            ("master_sync_last_io_seconds_ago".into(), view.silent_seconds().to_string()),
         ]);
     }
     if !is_up {
@@ -57,42 +61,71 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
             0 => -1,
             since => unix_now().0 / 1000 - since,
         };
-        lines.push(("master_link_down_since_seconds", since.to_string()));
+        lines.push(("master_link_down_since_seconds".into(), since.to_string()));
     }
     let number = |name| node.config.number(name).to_string();
     lines.extend([
-        ("slave_priority", number(id("replica-priority"))),
-        ("slave_read_only", number(id("replica-read-only"))),
-        ("replica_announced", number(id("replica-announced"))),
-        ("repl_unknown_commands", view.unknown_commands.load(Relaxed).to_string()),
+        ("slave_priority".into(), number(id("replica-priority"))),
+        ("slave_read_only".into(), number(id("replica-read-only"))),
+        ("replica_announced".into(), number(id("replica-announced"))),
+        ("repl_unknown_commands".into(), view.unknown_commands.load(Relaxed).to_string()),
     ]);
     lines
 }
 
 /// Those that follow this node.
-fn of_replicas(_: &Node) -> Vec<Line> {
-    vec![
-        ("connected_slaves", "0".into()),
-        ("replicas_waiting_psync", "0".into()),
-        ("master_failover_state", "no-failover".into()),
-    ]
+fn of_replicas(node: &Node) -> Vec<Line> {
+    const LEAST: Id = id("min-replicas-to-write");
+    const LAG_MAX: Id = id("min-replicas-max-lag");
+    let primary = &node.replication.primary;
+    let replicas = primary.replicas().clone();
+    let mut lines: Vec<Line> = vec![("connected_slaves".into(), replicas.len().to_string())];
+    if node.config.number(LEAST) > 0 && node.config.number(LAG_MAX) > 0 {
+        let good = primary.good_replicas.load(Relaxed);
+        lines.push(("min_slaves_good_slaves".into(), good.to_string()));
+    }
+    let each = replicas.iter().enumerate();
+    lines.extend(each.map(|(at, replica)| (format!("slave{at}").into(), replica_line(replica))));
+    lines.extend([
+        ("replicas_waiting_psync".into(), "0".into()),
+        ("master_failover_state".into(), "no-failover".into()),
+    ]);
+    lines
+}
+
+fn replica_line(replica: &ReplicaShared) -> String {
+    let ReplicaShared { address, port, seen, .. } = replica;
+    let lag_seconds = match seen.state().is_online() {
+        true => unix_now().0 / 1000 - seen.heard_seconds(),
+        false => 0,
+    };
+    let (state, offset) = (seen.state().name(), seen.acked());
+    format!("ip={address},port={port},state={state},offset={offset},lag={},type=replica", lag_seconds.max(0))
 }
 
 fn of_history(node: &Node) -> Vec<Line> {
+    const BACKLOG_BYTES: Id = id("repl-backlog-size");
     let history = node.replication.state().history;
     let (second, second_end) = match history.second() {
         Some((second, end)) => (second, end.0 as i64 + 1),
         None => (ReplId::NONE, -1),
     };
-    let size = node.config.shown(id("repl-backlog-size"));
+    let primary = &node.replication.primary;
+    let end = node.log.end();
+    let first = primary.backlog_first(node.log.first()).min(end);
+    let (first_byte, length) = match primary.has_backlog() {
+        true => (first.0 + 1, end - first),
+        false => (0, 0),
+    };
+    let line = |name: &'static str, value: &dyn ToString| (name.into(), value.to_string());
     vec![
-        ("master_replid", history.id().to_string()),
-        ("master_replid2", second.to_string()),
-        ("master_repl_offset", node.log.end().0.to_string()),
-        ("second_repl_offset", second_end.to_string()),
-        ("repl_backlog_active", "0".into()),
-        ("repl_backlog_size", String::from_utf8_lossy(&size).into_owned()),
-        ("repl_backlog_first_byte_offset", "0".into()),
-        ("repl_backlog_histlen", "0".into()),
+        line("master_replid", &history.id()),
+        line("master_replid2", &second),
+        line("master_repl_offset", &end),
+        line("second_repl_offset", &second_end),
+        line("repl_backlog_active", &u8::from(primary.has_backlog())),
+        line("repl_backlog_size", &node.config.number(BACKLOG_BYTES)),
+        line("repl_backlog_first_byte_offset", &first_byte),
+        line("repl_backlog_histlen", &length),
     ]
 }

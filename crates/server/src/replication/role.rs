@@ -12,6 +12,7 @@ use isotherm_log::LogOffset;
 use isotherm_replication::ReplId;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::feeder;
 use super::state::{Role, Upstream};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -96,6 +97,7 @@ pub fn promote(node: &'static Node, held: &Held<'static>) -> bool {
     }
     take(node, held, Role::Primary);
     begin_history(node);
+    feeder::disconnect(node);
     if node.config.flag(APPENDS) && !node.aof.is_on() {
         // It was switched off for a snapshot of the primary that never came.
         node.mail.post_control(ControlMessage::Aof);

@@ -30,6 +30,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
+use crate::replication::feeder;
 use crate::request::blocking;
 use crate::request::execute::Exec;
 
@@ -236,6 +237,8 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     background::stop(node.store());
     rewrite::stop(node);
     switch::suspend(node).map_err(|()| Why::GivenUp)?;
+    // They begin anew too.
+    feeder::let_go(node);
     exec.held.acquire(Want::All);
     if node.replication.generation() != generation.0 {
         exec.release();
@@ -293,5 +296,6 @@ fn go_on(
     node.persistence.saving().saved_changes = node.stats.changes();
     node.replication.link.read_offset.store(position.end.0, Relaxed);
     exec.release();
+    feeder::keep(node);
     Ok(())
 }

@@ -5,6 +5,8 @@ use isotherm_commands::call::{CallSettings, RefusedPayload, TransferSettings};
 use isotherm_persist::dump::Checks;
 use isotherm_resp::Limits;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::config::{Config, Id, OutputLimit, id};
 use crate::effects::events::Events;
 use crate::mail::tasks::Tasks;
@@ -129,7 +131,10 @@ impl Hot {
         let generation = config.generation();
         let is_replica = node.mail.tasks().has(Tasks::REPLICA);
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
-        let lacks_replicas = !is_replica && MIN_REPLICAS.iter().all(|id| config.number(*id) > 0);
+        let good_replicas = node.replication.primary.good_replicas.load(Relaxed) as i64;
+        let lacks_replicas = !is_replica
+            && MIN_REPLICAS.iter().all(|id| config.number(*id) > 0)
+            && good_replicas < config.number(MIN_REPLICAS[0]);
         let [output, _, output_of_subscribers] = config.output_limits();
         let reply_lists = node.debug.reply_lists.is_on();
         Hot {
@@ -152,7 +157,6 @@ impl Hot {
             reply_lists,
             maxmemory_bytes: config.maxmemory_bytes(),
             client_bytes_max: config.client_memory_bytes_max().unwrap_or(u64::MAX),
-            // There should be replicas, and there are none yet: nothing may be written.
             gates: Gates::PROTECTION
                 .or(Gates::REPLICAS.when(lacks_replicas))
                 .or(Gates::READ_ONLY.when(is_replica && config.flag(id("replica-read-only"))))

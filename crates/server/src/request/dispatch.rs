@@ -185,7 +185,7 @@ impl Dispatcher {
             return Next::Close { after_replies: false };
         }
         match session.close_after_reply {
-            true => Next::Close { after_replies: true },
+            true => leave(session),
             false => Next::Go,
         }
     }
@@ -356,5 +356,17 @@ impl Dispatcher {
     #[cold]
     pub fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
         refusal::protocol_error(&mut self.exec, session, &mut self.reply, error);
+    }
+}
+
+/// No further command of the session runs here.
+#[cold]
+fn leave(session: &mut Session) -> Next {
+    match session.asks_for_stream() {
+        true => {
+            session.close_after_reply = false;
+            Next::Park(WaitReason::Leaving)
+        }
+        false => Next::Close { after_replies: true },
     }
 }

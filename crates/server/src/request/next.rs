@@ -13,7 +13,7 @@ pub enum Next {
     Close { after_replies: bool },
 }
 
-/// Why no further command of a connection runs. With `Key` the command has run, and is not answered; with the others it
+/// Why no further command of a connection runs. With `Key` and `Leaving` the command has run, and is not answered; with the others it
 /// has not, and runs again when the cause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitReason {
@@ -27,6 +27,8 @@ pub enum WaitReason {
     Key,
     /// Values that it needs are fetched.
     Cold(Ticket),
+    /// It has become a replica: it leaves its worker.
+    Leaving,
 }
 
 /// One fetch of a worker.
@@ -36,6 +38,6 @@ pub struct Ticket(pub u64);
 impl WaitReason {
     /// Whether the command that was to run has run.
     pub fn has_run(self) -> bool {
-        self == WaitReason::Key
+        matches!(self, WaitReason::Key | WaitReason::Leaving)
     }
 }

@@ -83,6 +83,14 @@ impl Seen {
     pub const REDIRECTS: u8 = 32;
     /// It is the link to the primary.
     pub const PRIMARY: u8 = 64;
+    /// It gets the log, and is no client any more.
+    pub const REPLICA: u8 = 128;
+}
+
+impl ClientShared {
+    pub fn is_replica(&self) -> bool {
+        self.seen.marks.load(Ordering::Relaxed) & Seen::REPLICA != 0
+    }
 }
 
 pub const NO_COMMAND: u16 = u16::MAX;

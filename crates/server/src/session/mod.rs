@@ -7,6 +7,7 @@
 pub mod client;
 pub mod clients;
 pub mod listening;
+pub mod replica;
 mod tracking;
 pub mod users;
 
@@ -22,6 +23,7 @@ use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 pub use client::{Attention, ClientShared, NO_COMMAND, Seen};
 pub use listening::Listening;
+use replica::ReplicaTalk;
 
 /// What CLIENT REPLY has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +75,8 @@ pub struct Session {
     pub in_exec: bool,
     /// It listens to channels, to commands, or to changes of keys.
     pub listening: Option<Box<Listening>>,
+    /// It has spoken as a replica does.
+    pub replica: Option<Box<ReplicaTalk>>,
     /// The command has answered with pushes, which CLIENT REPLY does not drop.
     pub pushed: bool,
     /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a batch.
@@ -149,6 +153,7 @@ impl Session {
             blocked: None,
             in_exec: false,
             listening: None,
+            replica: None,
             pushed: false,
             commands: 0,
             last_command: NO_COMMAND,
@@ -186,6 +191,11 @@ impl Session {
 
     pub fn id(&self) -> u64 {
         self.shared.id
+    }
+
+    /// It has asked for the stream: it is no client any more.
+    pub fn asks_for_stream(&self) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.request.is_some())
     }
 
     /// A key of WATCH has been changed since.

@@ -45,7 +45,7 @@ pub fn evict_clients(node: &Node, stats: &ThreadStats) -> u64 {
     let mut leaving = sum(clients.iter().filter(|(_, client)| is_leaving(client)));
     clients.retain(|(_, client)| !is_leaving(client));
     let mut staying = sum(clients.iter());
-    clients.retain(|(_, client)| client.seen.marks.load(Relaxed) & Seen::NO_EVICT == 0);
+    clients.retain(|(_, client)| client.seen.marks.load(Relaxed) & (Seen::NO_EVICT | Seen::REPLICA) == 0);
     clients.sort_unstable_by_key(|(bytes, _)| *bytes);
     while staying > limit {
         let Some((bytes, client)) = clients.pop() else {

@@ -15,6 +15,7 @@ mod group;
 mod input_buffer;
 mod invalidation;
 mod keys;
+mod leaving;
 mod limits;
 mod outbox;
 mod parking;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::{WorkerMessage, carried_bytes};
+use crate::mail::message::{FeederMessage, WorkerMessage, carried_bytes};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::observe::resident;
@@ -94,6 +95,8 @@ struct Inner {
     deadlines: BTreeSet<(UnixMs, usize)>,
     /// Connections whose replies wait for the log.
     held: Vec<usize>,
+    /// Those that have become replicas.
+    leaving: Vec<usize>,
 }
 
 impl Worker {
@@ -121,6 +124,7 @@ impl Worker {
             timers,
             deadlines: BTreeSet::new(),
             held: Vec::new(),
+            leaving: Vec::new(),
         };
         Worker { events, mailbox, number, inner }
     }
@@ -146,6 +150,9 @@ impl Worker {
             }
             self.inner.parking.mailbox_read();
             self.inner.turn();
+            if !self.inner.leaving.is_empty() {
+                self.hand_over();
+            }
             let Dispatcher { exec: Exec { stats, clock, .. }, commands, .. } = &mut self.inner.dispatcher;
             let ticks = clock.raw().saturating_sub(woken);
             stats.values.eventloop_cycles.add(1);
@@ -438,8 +445,13 @@ impl Inner {
 
     /// Another worker has asked for something.
     fn attend(&mut self, token: usize, id: u64) {
-        let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
-        if connection.session.id() == id && connection.session.shared.is_asked(Attention::KILL) {
+        let is_its = |connection: &mut Box<Connection>| connection.session.id() == id;
+        let taken = self.connections.get_mut(token).and_then(|connection| connection.take_if(is_its));
+        let Some(mut connection) = taken else {
+            // It may have become a replica.
+            return self.node.mail.post_feeder(FeederMessage::Attend { id });
+        };
+        if connection.session.shared.is_asked(Attention::KILL) {
             // Behind a reply that is half written nothing else can be said.
             match connection.outbox.is_some() {
                 true => connection.break_off(),

@@ -8,6 +8,7 @@
 //! key            with its waiter              when the waiter is answered; at its deadline
 //! cold           by ticket                    when the fetch is over
 //! reader         -                            when the socket takes more (an event)
+//! leaving        `Inner::leaving`             never: it is handed over to the thread that feeds replicas
 //!
 //! queue    turn 7: a | turn 8: b | turn 11: c | turn 12: a           by the order in which they began to wait
 //!          \______ this pass: < 12 _________/   \ a had to wait again: it is for the next pass
@@ -49,6 +50,8 @@ pub enum Parked {
     Cold(Ticket),
     /// Its client leaves too much unread.
     Reader,
+    /// It has become a replica.
+    Leaving,
 }
 
 impl From<WaitReason> for Parked {
@@ -59,6 +62,7 @@ impl From<WaitReason> for Parked {
             WaitReason::Mailbox => Parked::Mailbox(0),
             WaitReason::Key => Parked::Key,
             WaitReason::Cold(ticket) => Parked::Cold(ticket),
+            WaitReason::Leaving => Parked::Leaving,
         }
     }
 }
@@ -79,7 +83,7 @@ impl Parked {
             Parked::Pause(turn) => Some((Line::Pause, turn)),
             Parked::Backpressure(turn) => Some((Line::Backpressure, turn)),
             Parked::Mailbox(turn) => Some((Line::Mailbox, turn)),
-            Parked::Key | Parked::Cold(_) | Parked::Reader => None,
+            Parked::Key | Parked::Cold(_) | Parked::Reader | Parked::Leaving => None,
         }
     }
 }
@@ -222,6 +226,7 @@ impl Inner {
             }
             Parked::Key => self.note_deadline(connection),
             Parked::Cold(ticket) => _ = self.parking.fetches.insert(ticket, token),
+            Parked::Leaving => self.leaving.push(token),
             Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Reader => {}
         }
     }

@@ -178,7 +178,11 @@ impl<'a> Traits<'a> {
 
 impl Kind {
     fn of(client: &ClientShared) -> Kind {
-        if client.listening.any() { Kind::PubSub } else { Kind::Normal }
+        match () {
+            () if client.is_replica() => Kind::Replica,
+            () if client.listening.any() => Kind::PubSub,
+            () => Kind::Normal,
+        }
     }
 
     fn named(word: &[u8]) -> Result<Kind, Vec<u8>> {

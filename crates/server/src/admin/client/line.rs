@@ -90,6 +90,7 @@ pub fn flags_of(client: &ClientShared) -> String {
     let listens = |mark: u8| client.listening.marks() & mark != 0;
     let characters: String = [
         ('M', marks & Seen::PRIMARY != 0),
+        ('S', client.is_replica()),
         ('O', listens(SeenListening::MONITORS)),
         ('P', client.listening.any()),
         ('x', seen.in_multi.load(Relaxed)),

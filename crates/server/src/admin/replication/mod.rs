@@ -1,6 +1,7 @@
 //! Commands of replication.
 
 mod role;
+mod sync;
 
 use isotherm_commands::spec::Command;
 
@@ -10,4 +11,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(role::REPLICAOF, role::replicaof),
     Command::new(role::SLAVEOF, role::replicaof),
     Command::new(role::ROLE, role::role),
+    Command::new(sync::REPLCONF, sync::replconf),
+    Command::new(sync::PSYNC, sync::psync),
+    Command::new(sync::SYNC, sync::psync),
 ];

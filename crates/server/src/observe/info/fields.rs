@@ -13,6 +13,7 @@ use crate::persistence::report::{self, SavingReport};
 use crate::persistence::state::Job;
 use crate::process::start_options;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
+use crate::replication::primary::SyncCounts;
 use crate::upkeep::compaction::share_percent;
 use std::sync::atomic::Ordering;
 
@@ -262,8 +263,8 @@ pub const STATS: &[Field] = &[
     ("instantaneous_ops_per_sec", |s| s.node.stats.rates().commands.to_string()),
     ("total_net_input_bytes", |s| s.totals().values.net_input_bytes.to_string()),
     ("total_net_output_bytes", |s| s.totals().values.net_output_bytes.to_string()),
-    ("total_net_repl_input_bytes", none),
-    ("total_net_repl_output_bytes", none),
+    ("total_net_repl_input_bytes", |s| sync_counts(s).heard_bytes.load(Ordering::Relaxed).to_string()),
+    ("total_net_repl_output_bytes", |s| sync_counts(s).sent_bytes.load(Ordering::Relaxed).to_string()),
     ("total_net_cluster_slot_import_bytes", none),
     ("total_net_cluster_slot_export_bytes", none),
     ("instantaneous_input_kbps", |s| kilobytes(s.node.stats.rates().input_bytes)),
@@ -271,9 +272,9 @@ pub const STATS: &[Field] = &[
     ("instantaneous_input_repl_kbps", |_| kilobytes(0)),
     ("instantaneous_output_repl_kbps", |_| kilobytes(0)),
     ("rejected_connections", |s| s.totals().values.connections_rejected.to_string()),
-    ("sync_full", none),
-    ("sync_partial_ok", none),
-    ("sync_partial_err", none),
+    ("sync_full", |s| sync_counts(s).full.load(Ordering::Relaxed).to_string()),
+    ("sync_partial_ok", |s| sync_counts(s).partial.load(Ordering::Relaxed).to_string()),
+    ("sync_partial_err", |s| sync_counts(s).partial_refused.load(Ordering::Relaxed).to_string()),
     ("expired_keys", |s| s.totals().values.expired_keys.to_string()),
     ("expired_fields", |s| s.totals().values.expired_fields.to_string()),
     // Every page knows what is due first: nothing is found by sampling, and nothing stale is estimated.
@@ -362,6 +363,10 @@ pub const DEBUG: &[Field] = &[
     ("eventloop_duration_max", |s| s.node.stats.micros(longest(s, |cycles| &cycles.ticks_max)).to_string()),
     ("eventloop_cmd_per_cycle_max", |s| longest(s, |cycles| &cycles.commands_max).to_string()),
 ];
+
+fn sync_counts<'n>(snapshot: &Snapshot<'n>) -> &'n SyncCounts {
+    &snapshot.node.replication.primary.counts
+}
 
 fn longest(snapshot: &Snapshot<'_>, of: fn(&CycleCounters) -> &Counter) -> u64 {
     snapshot.node.stats.threads().iter().map(|thread| of(&thread.cycles).get()).max().unwrap_or_default()

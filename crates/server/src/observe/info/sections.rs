@@ -8,6 +8,7 @@ use crate::aof;
 use crate::observe::hold_causes::{cause_name, is_bounded_cause};
 use crate::observe::holds::HoldTimes;
 use crate::persistence::report::loading_lines;
+use crate::replication::report;
 use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
 use std::fmt::Write;
 
@@ -67,7 +68,7 @@ fn persistence(snapshot: &Snapshot<'_>, out: &mut String) {
 }
 
 fn replication(snapshot: &Snapshot<'_>, out: &mut String) {
-    for (name, value) in crate::replication::report::lines(snapshot.node) {
+    for (name, value) in report::lines(snapshot.node) {
         line(out, format_args!("{name}:{value}"));
     }
 }

@@ -1,0 +1,85 @@
+//! REPLCONF, PSYNC, SYNC: a client becomes a replica. What follows is the feeder's (`replication::feeder`).
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
+use isotherm_replication::feed::{Capabilities, Filter, Said, SyncRequest, WrongRequest};
+use isotherm_resp::errors;
+
+use super::AdminCall;
+use crate::mail::tasks::Tasks;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::replication::feeder;
+
+pub const REPLCONF: Spec = Spec {
+    name: "replconf",
+    summary: "An internal command for configuring the replication stream.",
+    since: "3.0.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: -1,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::ALLOW_BUSY),
+    doc_flags: &["syscmd"],
+    ..Spec::BASE
+};
+
+pub fn replconf(call: &mut AdminCall<'_>) -> Outcome {
+    let talk = call.session.replica.get_or_insert_default();
+    match talk.announced.replconf(call.args) {
+        Ok(Said::Options) => call.reply.ok(),
+        // A client that is no replica acknowledges nothing, and none of ours asks a client for an ACK.
+        Ok(Said::Ack(_) | Said::GetAck) => {}
+        Err(refused) => call.reply.error(&refused.0),
+    }
+    Outcome::Done
+}
+
+pub const PSYNC: Spec = Spec {
+    name: "psync",
+    summary: "An internal command used in replication.",
+    since: "2.8.0",
+    group: Group::Server,
+    arity: -3,
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NO_MULTI).or(Flags::NOSCRIPT),
+    arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
+    ..Spec::BASE
+};
+
+pub const SYNC: Spec = Spec { name: "sync", since: "1.0.0", arity: 1, arguments: &[], ..PSYNC };
+
+pub fn psync(call: &mut AdminCall<'_>) -> Outcome {
+    if let Err(text) = ask(call) {
+        call.reply.error(&text);
+    }
+    Outcome::Done
+}
+
+/// The connection leaves its worker, or there is an error.
+fn ask(call: &mut AdminCall<'_>) -> Result<(), String> {
+    let node = call.node;
+    let is_replica = node.mail.tasks().has(Tasks::REPLICA);
+    let request = SyncRequest::parse(call.args);
+    if matches!(request, Ok(SyncRequest::Psync { failover: true, .. })) && !is_replica {
+        return Err("ERR PSYNC FAILOVER can't be sent to a master.".into());
+    }
+    if is_replica && !node.replication.is_link_up() {
+        return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
+    }
+    let talk = call.session.replica.get_or_insert_default();
+    if talk.announced.filter != Filter::default() && !talk.announced.capabilities.has(Capabilities::EOF) {
+        return Err("ERR Filtered replica requires EOF capability".into());
+    }
+    let name = feeder::name_of(&talk.announced, &call.session.shared);
+    log::notice(format!("Replica {name} asks for synchronization"));
+    let request = request.map_err(|WrongRequest| {
+        log::warning(format!("Replica {name} asks for synchronization but with a wrong offset"));
+        errors::NOT_AN_INTEGER.to_string()
+    })?;
+    node.replication.primary.begin_once(|| feeder::start(node)).map_err(|error| {
+        log::warning(format!("Can't start the thread that feeds replicas: {}", os_text(&error)));
+        format!("ERR {}", os_text(&error))
+    })?;
+    talk.request = Some(request);
+    call.session.close_after_reply = true;
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! What a replica says once it is one: REPLCONF ACK. Whatever else it says, it is no client any more.
+
+use isotherm_commands::Flags;
+use isotherm_reactor::stream::Progress;
+use isotherm_replication::feed::{Act, Said};
+use isotherm_resp::{Args, Limits, Parsed};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Feeder;
+use super::replica::Replica;
+use crate::admin;
+use crate::process::log;
+use crate::process::time::unix_now;
+
+/// An acknowledgement is a hundredth of it.
+const REQUEST_BYTES_MAX: usize = 16 << 10;
+const READS_MAX: usize = 16;
+
+impl Feeder {
+    /// Reads what there is. False if the replica is to be closed.
+    pub(super) fn listen(&mut self, replica: &mut Replica) -> bool {
+        let mut bytes = [0; 4 << 10];
+        for _ in 0..READS_MAX {
+            match replica.stream.read(&mut bytes) {
+                Progress::Bytes(count) => {
+                    let client = &replica.shared.client.seen;
+                    client.input_total_bytes.fetch_add(count as u64, Relaxed);
+                    client.last_interaction_ms.store(unix_now().0, Relaxed);
+                    self.node.replication.primary.counts.heard_bytes.fetch_add(count as u64, Relaxed);
+                    replica.input.extend_from_slice(&bytes[..count]);
+                    if !self.run_input(replica) {
+                        return false;
+                    }
+                }
+                Progress::Later => return true,
+                Progress::Ended | Progress::Broken(_) => return false,
+            }
+        }
+        // One that says so much has its turn again.
+        self.has_more = true;
+        true
+    }
+
+    /// Runs the requests that are complete.
+    pub(super) fn run_input(&mut self, replica: &mut Replica) -> bool {
+        let mut input = std::mem::take(&mut replica.input);
+        let (limits, mut spans, mut done) = (Limits::default(), Vec::new(), 0);
+        let mut stays = true;
+        while stays && done < input.len() {
+            spans.clear();
+            match replica.parser.parse(&mut input[done..], &limits, &mut spans) {
+                Parsed::Request { consumed } => {
+                    stays = self.run_request(replica, Args::new(&input[done..], &spans));
+                    done += consumed;
+                }
+                Parsed::Empty { consumed } => done += consumed,
+                Parsed::Incomplete { .. } => break,
+                Parsed::Error(error) => {
+                    log::verbose(format!("Protocol error ({error}) from replica {}", replica.name));
+                    stays = false;
+                }
+            }
+        }
+        input.drain(..done.min(input.len()));
+        stays &= input.len() <= REQUEST_BYTES_MAX;
+        replica.input = input;
+        stays
+    }
+
+    fn run_request(&mut self, replica: &mut Replica, args: Args<'_>) -> bool {
+        let node = self.node;
+        let name = args.get(0).to_ascii_lowercase();
+        let entry = node.commands.find(&name).filter(|entry| !entry.subcommands.is_empty()).map_or_else(
+            || node.commands.find(&name),
+            |parent| args.try_get(1).and_then(|sub| parent.subcommand(sub)).or(Some(parent)),
+        );
+        if let Some(entry) = entry {
+            let seen = &replica.shared.client.seen;
+            seen.command.store(entry.index, Relaxed);
+            seen.commands_total.fetch_add(1, Relaxed);
+        }
+        match name.as_slice() {
+            b"replconf" => match replica.announced.replconf(args) {
+                Ok(Said::Ack(Some((acked, synced)))) => {
+                    self.acked(replica, acked, synced);
+                    return true;
+                }
+                Ok(Said::Ack(None) | Said::GetAck) => return true,
+                Ok(Said::Options) | Err(_) => {}
+            },
+            // It has asked already.
+            b"psync" | b"sync" => return true,
+            _ => {}
+        }
+        let shown = entry.map_or("<unknown>", |entry| &entry.name);
+        const KEYS: Flags = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
+        if entry.is_some_and(|entry| entry.spec.flags.has(KEYS)) {
+            log::warning(format!(
+                "== CRITICAL == This primary is sending an error to its replica: '-ERR Replica can't interact with the \
+                 keyspace' after processing the command '{shown}'"
+            ));
+        }
+        let line = admin::client_line(node, &replica.shared.client, unix_now());
+        log::warning(format!(
+            "Replica generated a reply to command '{shown}', disconnecting it: {}",
+            line.trim_end()
+        ));
+        false
+    }
+
+    fn acked(
+        &mut self,
+        replica: &mut Replica,
+        acked: isotherm_log::LogOffset,
+        synced: Option<isotherm_log::LogOffset>,
+    ) {
+        let now = self.now();
+        if replica.feed.ack(acked, synced, self.node.log.end(), now) == Act::SendLog {
+            replica.gets_log = true;
+            self.begin_stream();
+        }
+        self.publish(replica);
+    }
+}

@@ -1,0 +1,371 @@
+//! The thread that feeds replicas: it owns their sockets, sends them snapshots and the log, and hears their ACKs.
+//!
+//! ```text
+//!   worker --PSYNC--> attach --+--> +CONTINUE, the log from there
+//!                              +--> waits --> cut --> snapshot --> ACK --> the log from the cut
+//!   workers --append--> log --gather--> pieces --> each replica's socket
+//!   a replica --REPLCONF ACK--> its counters, the clients that wait for them
+//! ```
+//! It is a reader of the log beside the writer of the append-only file. A busy log is gathered for a moment, so that one call
+//! sends many commands. Who waits for ACKs ends that moment.
+//!
+//! It begins with the first replica. What is sent and when a replica is given up is decided by `Feed`; here are its hands.
+
+mod attach;
+mod cuts;
+mod listen;
+mod replica;
+mod tick;
+
+use isotherm_log::{LogOffset, ReaderId, ReaderKind};
+use isotherm_reactor::{Events, Mailbox, Ready, Token};
+use isotherm_replication::Ms;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::effects::change_log::LogReader;
+use crate::mail::message::FeederMessage;
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::process::log;
+use crate::process::time::unix_now;
+use crate::session::Attention;
+pub use attach::name_of;
+use replica::{Replica, Sent};
+
+/// Between two looks at a busy log.
+const GATHERING: Duration = Duration::from_millis(1);
+/// The same while no replica is there, and the log is only kept.
+const KEEPING: Duration = Duration::from_millis(20);
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+pub struct Feeder {
+    node: &'static Node,
+    events: Events,
+    mailbox: Mailbox<FeederMessage>,
+    /// By token.
+    replicas: Vec<Option<Box<Replica>>>,
+    /// While the log is kept: what is behind its place is kept beyond the backlog too.
+    kept: Option<Kept>,
+    began: Instant,
+    next_tick: Instant,
+    ticks: u64,
+    /// The last replica left then.
+    alone_since: Instant,
+    /// A replica has more to send, and takes it.
+    has_more: bool,
+    /// The last look has found something in the log.
+    is_busy: bool,
+    /// What is read of files.
+    piece: Vec<u8>,
+}
+
+struct Kept {
+    reader: ReaderId,
+    from: LogOffset,
+}
+
+/// Begins the thread.
+pub fn start(node: &'static Node) -> io::Result<()> {
+    let events = Events::new()?;
+    let mailbox = events.mailbox()?;
+    let (sender, waker) = (mailbox.sender(), mailbox.sender());
+    let now = Instant::now();
+    let feeder = Feeder {
+        node,
+        events,
+        mailbox,
+        replicas: Vec::new(),
+        kept: None,
+        began: now,
+        next_tick: now + SECOND,
+        ticks: 0,
+        alone_since: now,
+        has_more: false,
+        is_busy: false,
+        piece: Vec::new(),
+    };
+    std::thread::Builder::new().name("feeder".into()).spawn(move || feeder.run())?;
+    node.log.set_reader(LogReader::Feeder, move || waker.post(FeederMessage::Look));
+    node.mail.set_feeder(sender);
+    Ok(())
+}
+
+/// This node follows a primary: it keeps the log, so that the others that follow the same may come here when it is promoted.
+pub fn keep(node: &'static Node) {
+    match node.replication.primary.begin_once(|| start(node)) {
+        Ok(()) => node.mail.post_feeder(FeederMessage::Keep),
+        Err(error) => log::warning(format!("Can't start the thread that feeds replicas: {error}")),
+    }
+}
+
+/// All replicas come back and hear what the history is called now.
+pub fn disconnect(node: &Node) {
+    node.mail.post_feeder(FeederMessage::Disconnect);
+}
+
+/// Disconnects all replicas and lets go of the log, which is about to become that of another history. The caller holds nothing.
+pub fn let_go(node: &Node) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    node.mail.post_feeder(FeederMessage::LetGo(done));
+    // Without the thread there is nothing to let go of, and the channel says so.
+    let _ = is_done.recv();
+}
+
+impl Feeder {
+    fn run(mut self) {
+        loop {
+            let timeout = self.rest();
+            if let Err(error) = self.events.wait(Some(timeout)) {
+                // As with a worker, the process is of no use without it.
+                log::warning(format!("Fatal error in the thread that feeds replicas: {error}"));
+                std::process::exit(1);
+            }
+            let ready: Vec<Ready> =
+                self.events.ready().filter(|ready| ready.token != Token::MAILBOX).collect();
+            ready.into_iter().for_each(|ready| self.serve(ready));
+            self.mailbox.take().into_iter().for_each(|message| self.hear(message));
+            if Instant::now() >= self.next_tick {
+                self.next_tick = Instant::now() + SECOND;
+                self.tick();
+            }
+            self.ask_for_acks();
+            self.send();
+            isotherm_allocator::settle();
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn rest(&self) -> Duration {
+        let until_tick = self.next_tick.saturating_duration_since(Instant::now());
+        let log = &self.node.log;
+        match () {
+            () if self.has_more || self.mailbox.has_messages() => Duration::ZERO,
+            () if self.kept.is_none() => until_tick,
+            () if !self.has_replicas() => KEEPING.min(until_tick),
+            () if self.is_busy => GATHERING.min(until_tick),
+            () => {
+                log.fall_asleep(LogReader::Feeder);
+                if log.end() > log.collected() { Duration::ZERO } else { until_tick }
+            }
+        }
+    }
+
+    fn now(&self) -> Ms {
+        Ms(self.began.elapsed().as_millis() as u64)
+    }
+
+    fn has_replicas(&self) -> bool {
+        self.replicas.iter().any(Option::is_some)
+    }
+
+    fn hear(&mut self, message: FeederMessage) {
+        match message {
+            FeederMessage::Attach(arrival) => self.attach(*arrival),
+            FeederMessage::Attend { id } => self.attend(id),
+            FeederMessage::Look => {}
+            FeederMessage::Walked => self.cut_if_due(),
+            FeederMessage::Disconnect => self.disconnect(),
+            FeederMessage::Keep => self.open_backlog(),
+            FeederMessage::LetGo(done) => {
+                self.disconnect();
+                self.let_go();
+                // It fails if the caller is gone.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Each replica in turn, taken out of its place.
+    fn each(&mut self, mut act: impl FnMut(&mut Feeder, usize, Box<Replica>) -> Option<Box<Replica>>) {
+        for token in 0..self.replicas.len() {
+            if let Some(replica) = self.replicas[token].take() {
+                self.replicas[token] = act(self, token, replica);
+            }
+        }
+    }
+
+    fn serve(&mut self, ready: Ready) {
+        let Some(mut replica) = self.replicas.get_mut(ready.token.0).and_then(Option::take) else { return };
+        replica.is_writable |= ready.writable;
+        let stays = !(ready.readable || ready.closed) || self.listen(&mut replica);
+        self.settle(ready.token.0, replica, stays);
+    }
+
+    /// Puts a replica back, or ends it.
+    fn settle(&mut self, token: usize, replica: Box<Replica>, stays: bool) {
+        match stays {
+            true => self.replicas[token] = Some(replica),
+            false => self.lose(*replica),
+        }
+    }
+
+    // ---- the log ----
+
+    /// Appends a command of this thread's own. A replica's log has the commands of its primary only.
+    fn append(&mut self, command: &[u8]) {
+        let node = self.node;
+        // The role changes while everything is held: as long as this is, it stays.
+        let mut held = isotherm_keyspace::Held::new(&node.keyspace);
+        held.acquire_one(0);
+        if self.kept.is_some() && !node.mail.tasks().has(Tasks::REPLICA) {
+            node.log.append_beside(command);
+            node.log.wake(LogReader::Aof);
+        }
+    }
+
+    fn ask_for_acks(&mut self) {
+        if self.node.replication.primary.take_ack_wanted() && self.has_replicas() {
+            self.append(GETACK);
+        }
+    }
+
+    /// Sends what there is to all that take it.
+    fn send(&mut self) {
+        let node = self.node;
+        (self.has_more, self.is_busy) = (false, false);
+        let before = node.log.collected();
+        if self.kept.is_some() {
+            node.log.gather();
+        }
+        let end = node.log.collected();
+        self.is_busy = end > before;
+        self.each(|feeder, _, replica| feeder.send_to(replica, end));
+        self.release(end);
+    }
+
+    /// `None` if the replica is lost.
+    fn send_to(&mut self, mut replica: Box<Replica>, end: LogOffset) -> Option<Box<Replica>> {
+        let (before, now) = (replica.sent_bytes, self.now());
+        let state = replica.feed.state();
+        let sent = replica.send(&self.node.log, end, &mut self.piece, now);
+        self.note_written(&replica, replica.sent_bytes - before);
+        if replica.feed.state() != state {
+            self.note_sync_step(&mut replica);
+        }
+        self.publish(&replica);
+        match sent {
+            Sent::All | Sent::Full => Some(replica),
+            Sent::Turn => {
+                self.has_more = true;
+                Some(replica)
+            }
+            Sent::SyncFailed => {
+                log::warning("SYNC failed. BGSAVE child returned an error");
+                self.lose(*replica);
+                None
+            }
+            Sent::Gone => {
+                self.overrun(*replica);
+                None
+            }
+            Sent::Done | Sent::Broken => {
+                self.lose(*replica);
+                None
+            }
+        }
+    }
+
+    /// What no replica needs any more is given back.
+    fn release(&mut self, end: LogOffset) {
+        let replicas = || self.replicas.iter().flatten();
+        for replica in replicas() {
+            if let Some(sync) = &replica.sync
+                && let crate::replication::full_sync::Source::Spool(spool) = &sync.source
+            {
+                let of_sync = |other: &&Box<Replica>| {
+                    other.sync.as_ref().is_some_and(|other| std::sync::Arc::ptr_eq(other, sync))
+                };
+                spool.release(replicas().filter(of_sync).map(|replica| replica.sync_at()).min().unwrap_or(0));
+            }
+        }
+        let needed = replicas().filter(|replica| replica.needs_log()).map(|replica| replica.at).min();
+        if let Some(kept) = &mut self.kept {
+            let from = needed.unwrap_or(end).min(end);
+            if from > kept.from {
+                kept.from = from;
+                self.node.log.advance(kept.reader, from);
+            }
+        }
+    }
+
+    /// From now on the log is kept from `from` on, if it is still there.
+    fn keep_from(&mut self, from: LogOffset) -> bool {
+        match &mut self.kept {
+            None => false,
+            Some(kept) if kept.from <= from => true,
+            Some(kept) => match self.node.log.add_reader(ReaderKind::Follower, from) {
+                Ok(reader) => {
+                    self.node.log.remove_reader(kept.reader);
+                    *kept = Kept { reader, from };
+                    true
+                }
+                Err(_) => false,
+            },
+        }
+    }
+
+    // ---- replicas leave ----
+
+    /// A replica may have been asked something.
+    fn attend(&mut self, id: u64) {
+        self.each(|feeder, _, replica| {
+            let client = &replica.shared.client;
+            if client.id == id && client.is_asked(Attention::KILL) {
+                feeder.lose(*replica);
+                return None;
+            }
+            Some(replica)
+        });
+    }
+
+    fn lose(&mut self, replica: Replica) {
+        log::notice(format!("Connection with replica {} lost.", replica.name));
+        self.events.forget(replica.stream.as_fd());
+        let client = &replica.shared.client;
+        self.node.replication.primary.replicas().retain(|other| other.client.id != client.id);
+        self.node.clients.remove(client.id);
+        self.alone_since = Instant::now();
+        self.note_good_replicas();
+    }
+
+    /// A replica is too slow for what is kept for it.
+    fn overrun(&mut self, replica: Replica) {
+        let client = &replica.shared.client;
+        let line = crate::admin::client_line(self.node, client, unix_now());
+        self.lose(replica);
+        log::warning(format!("Client {} closed for overcoming of output buffer limits.", line.trim_end()));
+        self.node.control_stats().values.output_buffer_limit_disconnections.add(1);
+    }
+
+    fn disconnect(&mut self) {
+        self.each(|feeder, _, replica| {
+            feeder.lose(*replica);
+            None
+        });
+    }
+
+    // ---- what others see ----
+
+    fn publish(&self, replica: &Replica) {
+        let (feed, seen) = (&replica.feed, &replica.shared.seen);
+        let silent_ms = self.now().0.saturating_sub(feed.heard().0) as i64;
+        let heard_seconds = (unix_now().0 - silent_ms) / 1000;
+        seen.note(feed.state(), feed.acked(), feed.synced(), heard_seconds);
+        seen.note_sent(replica.at);
+    }
+
+    fn note_written(&self, replica: &Replica, bytes: u64) {
+        if bytes > 0 {
+            let total = &replica.shared.client.seen.output_total_bytes;
+            total.store(total.load(Relaxed) + bytes, Relaxed);
+            self.node.replication.primary.counts.sent_bytes.fetch_add(bytes, Relaxed);
+        }
+    }
+}
