@@ -23,6 +23,7 @@ mod monitor;
 mod observe;
 mod peers;
 mod persistence;
+mod primary;
 mod process;
 mod pubsub;
 mod replica;

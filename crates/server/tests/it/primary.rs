@@ -1,0 +1,442 @@
+//! A primary and its replicas: scripted ones that say what no replica should, and Valkey's.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::common::{Client, Server, encode, field, free_port, text_field, wait_until};
+
+/// A socket that speaks as a replica does.
+struct Replica {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Replica {
+    fn new(server: &Server) -> Replica {
+        let client = server.client();
+        Replica { stream: client.stream, read: Vec::new() }
+    }
+
+    fn say(&mut self, words: &str) {
+        use std::io::Write;
+        self.stream.write_all(&encode(&words.split(' ').collect::<Vec<_>>())).expect("the server reads");
+    }
+
+    /// So many bytes, or fewer where the connection ends.
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = [0; 16 << 10];
+        while self.read.len() < count {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(got) => self.read.extend_from_slice(&bytes[..got]),
+                Err(error) => panic!("nothing came: {error}, but {:?}", self.read.escape_ascii().to_string()),
+            }
+        }
+        let count = count.min(self.read.len());
+        self.read.drain(..count).collect()
+    }
+
+    /// A line without its end. Empty lines keep the link alive and say nothing.
+    fn line(&mut self) -> String {
+        loop {
+            let mut line = Vec::new();
+            loop {
+                match self.take(1).first() {
+                    Some(b'\n') => break,
+                    Some(byte) => line.push(*byte),
+                    None => return String::from_utf8(line).expect("text") + "<end>",
+                }
+            }
+            let line = String::from_utf8(line).expect("text");
+            if !line.trim_end().is_empty() {
+                return line.trim_end().to_string();
+            }
+        }
+    }
+
+    fn expect_end(&mut self) {
+        self.stream.read_to_end(&mut self.read).ok();
+    }
+
+    fn introduce(&mut self) {
+        for words in
+            ["REPLCONF listening-port 7777", "REPLCONF capa eof capa psync2", "REPLCONF version 9.1.0"]
+        {
+            self.say(words);
+            assert_eq!(self.line(), "+OK");
+        }
+    }
+
+    /// A full sync, to the last byte of the snapshot. Returns the history and the offset.
+    fn full_sync(&mut self) -> (String, u64) {
+        self.introduce();
+        self.say("PSYNC ? -1");
+        let (id, offset) = self.full_resync();
+        self.snapshot();
+        (id, offset)
+    }
+
+    fn full_resync(&mut self) -> (String, u64) {
+        let line = self.line();
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(matches!(words[..], ["+FULLRESYNC", ..]), "{line}");
+        (words[1].to_string(), words[2].parse().expect("an offset"))
+    }
+
+    fn snapshot(&mut self) -> Vec<u8> {
+        let line = self.line();
+        let Some(mark) = line.strip_prefix("$EOF:") else {
+            let length = line.strip_prefix('$').expect("a length").parse().expect("a number");
+            return self.take(length);
+        };
+        let mut bytes = self.take(40);
+        while !bytes.ends_with(mark.as_bytes()) {
+            bytes.extend(self.take(1));
+        }
+        bytes.truncate(bytes.len() - 40);
+        assert!(bytes.starts_with(b"VALKEY080") || bytes.starts_with(b"REDIS0011"));
+        bytes
+    }
+
+    /// Reads the log until it ends with `text`.
+    fn log_to(&mut self, text: &str) -> String {
+        let mut log = String::new();
+        while !log.ends_with(text) {
+            log.push_str(&String::from_utf8(self.take(1)).expect("text"));
+        }
+        log
+    }
+}
+
+const NO_DELAY: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600"];
+
+fn start(more: &[&str]) -> Server {
+    Server::with_workers(2, &[&NO_DELAY, more].concat())
+}
+
+fn set(key: &str) -> String {
+    String::from_utf8(encode(&["SET", key, "v"])).expect("text")
+}
+
+#[test]
+fn a_full_sync_then_the_log_then_where_it_was() {
+    let server = start(&[]);
+    let mut client = server.client();
+    client.check("SET before v", "+OK\r\n");
+    let mut replica = Replica::new(&server);
+    let (id, offset) = replica.full_sync();
+    client.check("SET a v", "+OK\r\n");
+    wait_until("it is online", || client.ask("INFO replication").contains("state=online"));
+    let info = client.ask("INFO replication");
+    assert_eq!(text_field(&info, "master_replid"), id);
+    assert!(
+        text_field(&info, "slave0").starts_with("ip=127.0.0.1,port=7777,state=online,offset=0,"),
+        "{info}"
+    );
+    // Nothing comes before the first ACK: the mark is the last that it has read.
+    replica.stream.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+    assert!(replica.stream.read(&mut [0; 10]).is_err());
+    replica.stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    replica.say(&format!("REPLCONF ACK {offset}"));
+    let log = replica.log_to(&set("a"));
+    assert!(log.ends_with(&format!("*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n{}", set("a"))), "{log}");
+    let at = offset + log.len() as u64;
+    assert_eq!(client.info("replication", "master_repl_offset"), at);
+    drop(replica);
+    wait_until("it has left", || client.info("replication", "connected_slaves") == 0);
+    client.check("SET b v", "+OK\r\n");
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say(&format!("PSYNC {id} {}", at + 1));
+    assert_eq!(replica.line(), format!("+CONTINUE {id}"));
+    assert_eq!(replica.log_to(&set("b")), set("b"));
+    let stats = client.ask("INFO stats");
+    assert_eq!((field(&stats, "sync_full"), field(&stats, "sync_partial_ok")), (1, 1));
+    assert_eq!(client.listed("cmd=psync", "flags").as_deref(), Some("S"));
+    client.check("CLIENT KILL TYPE replica", ":1\r\n");
+    replica.expect_end();
+    wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
+}
+
+#[test]
+fn requests_that_cannot_go_on() {
+    let server = start(&[]);
+    let mut client = server.client();
+    let mut first = Replica::new(&server);
+    let (id, offset) = first.full_sync();
+    for (request, why) in [
+        (format!("PSYNC {id} {}", offset + 1_000_000), "greater than the primary replication offset"),
+        (format!("PSYNC {} 1", "0123456789".repeat(4)), "Replication ID mismatch"),
+        (format!("PSYNC {id} 0"), "Partial resynchronization not accepted"),
+        (format!("PSYNC {id} -5"), "Partial resynchronization not accepted"),
+    ] {
+        let mut replica = Replica::new(&server);
+        replica.introduce();
+        replica.say(&request);
+        assert_eq!(replica.full_resync().0, id);
+        server.wait_for_log(why);
+    }
+    assert_eq!(client.info("stats", "sync_partial_err"), 4);
+    let mut replica = Replica::new(&server);
+    replica.say("PSYNC ? x");
+    assert_eq!(replica.line(), "-ERR value is not an integer or out of range");
+    replica.say("PSYNC ?");
+    assert!(replica.line().starts_with("-ERR wrong number of arguments"));
+    replica.say("MULTI");
+    replica.say("PSYNC ? -1");
+    assert_eq!((replica.line().as_str(), &replica.line()[..4]), ("+OK", "-ERR"));
+    replica.say("PSYNC ? -1 FAILOVER");
+    replica.say("DISCARD");
+    assert!(replica.line().starts_with("-ERR"));
+}
+
+#[test]
+fn what_a_replica_says_that_it_should_not() {
+    let server = start(&[]);
+    let mut client = server.client();
+    client.check("SET key v", "+OK\r\n");
+    for (words, command) in
+        [("GET key", "get"), ("PING", "ping"), ("SLOWLOG GET", "slowlog|get"), ("MONKEY", "<unknown>")]
+    {
+        let mut replica = Replica::new(&server);
+        replica.full_sync();
+        replica.say(words);
+        replica.expect_end();
+        server.wait_for_log(&format!(
+            "Replica generated a reply to command '{command}', disconnecting it: id="
+        ));
+    }
+    server.wait_for_log("Replica can't interact with the keyspace");
+    // A second request is none, and ACKs that cannot be are not believed.
+    let mut replica = Replica::new(&server);
+    let (_, offset) = replica.full_sync();
+    replica.say("PSYNC ? -1");
+    replica.say("SYNC");
+    replica.say(&format!("REPLCONF ACK {}", offset + 1_000_000));
+    client.check("SET key w", "+OK\r\n");
+    replica.log_to("w\r\n");
+    let end = client.info("replication", "master_repl_offset");
+    let acked = |client: &mut Client, offset: u64| {
+        wait_until("the ACK counts", || {
+            client.ask("INFO replication").contains(&format!("state=online,offset={offset},"))
+        });
+    };
+    acked(&mut client, 0);
+    replica.say(&format!("REPLCONF ACK {end}"));
+    acked(&mut client, end);
+    replica.say("REPLCONF ACK 1");
+    replica.say("REPLCONF ACK monkey");
+    replica.say(&format!("REPLCONF ACK {end} FACK {end}"));
+    acked(&mut client, end);
+    replica.say(&"x".repeat(100_000));
+    replica.expect_end();
+}
+
+#[test]
+fn a_hundred_replicas_are_served_by_one_cut() {
+    let server = Server::with_workers(
+        2,
+        &["--repl-diskless-sync-delay", "1000", "--repl-diskless-sync-max-replicas", "100"],
+    );
+    let mut client = server.client();
+    client.check("SET key v", "+OK\r\n");
+    let mut replicas: Vec<Replica> = (0..100).map(|_| Replica::new(&server)).collect();
+    for replica in &mut replicas {
+        replica.introduce();
+        replica.say("PSYNC ? -1");
+    }
+    let places: Vec<(String, u64)> = replicas.iter_mut().map(Replica::full_resync).collect();
+    assert!(places.iter().all(|place| *place == places[0]));
+    let snapshots: Vec<Vec<u8>> = replicas.iter_mut().map(Replica::snapshot).collect();
+    assert!(snapshots.iter().all(|snapshot| *snapshot == snapshots[0]));
+    assert_eq!(client.info("stats", "total_forks"), 1);
+    replicas.iter_mut().for_each(|replica| replica.say("REPLCONF ACK 0"));
+    client.check("SET key w", "+OK\r\n");
+    for replica in &mut replicas {
+        replica.log_to("w\r\n");
+    }
+}
+
+#[test]
+fn snapshots_of_other_kinds() {
+    let server = start(&[]);
+    let mut client = server.client();
+    client.check("SET a-key v", "+OK\r\n");
+    // As `valkey-cli --rdb` asks for it.
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say("REPLCONF rdb-only 1");
+    assert_eq!(replica.line(), "+OK");
+    replica.say("PSYNC ? -1");
+    replica.full_resync();
+    assert!(replica.snapshot().windows(5).any(|bytes| bytes == b"a-key"));
+    replica.expect_end();
+    server.wait_for_log(
+        "RDB transfer completed, rdb only replica (127.0.0.1:7777) should be disconnected asap",
+    );
+    // Nothing but what stands around the data.
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say("REPLCONF rdb-filter-only functions");
+    assert_eq!(replica.line(), "+OK");
+    replica.say("REPLCONF rdb-filter-only keys");
+    assert_eq!(replica.line(), "-ERR Unsupported rdb-filter-only option: keys");
+    replica.say("PSYNC ? -1");
+    replica.full_resync();
+    assert!(!replica.snapshot().windows(5).any(|bytes| bytes == b"a-key"));
+    // An old one, which knows no mark, and no place.
+    let mut replica = Replica::new(&server);
+    replica.say("SYNC");
+    let snapshot = replica.snapshot();
+    assert!(snapshot.starts_with(b"REDIS0011") && snapshot.windows(5).any(|bytes| bytes == b"a-key"));
+    client.check("SET b v", "+OK\r\n");
+    replica.log_to(&set("b"));
+    // Fields with a TTL have no place in version 11.
+    client.check("HSET h f v", ":1\r\n");
+    client.check("HEXPIRE h 1000 FIELDS 1 f", "*1\r\n:1\r\n");
+    let mut replica = Replica::new(&server);
+    replica.say("REPLCONF capa eof");
+    assert_eq!(replica.line(), "+OK");
+    replica.say("PSYNC ? -1");
+    replica.full_resync();
+    replica.expect_end();
+    server.wait_for_log("Can't store key");
+    server.wait_for_log("SYNC failed. BGSAVE child returned an error");
+    assert!(Replica::new(&server).full_sync().1 > 0, "others go on");
+}
+
+#[test]
+fn a_replica_that_is_silent_is_given_up() {
+    let server = start(&["--repl-timeout", "1"]);
+    let mut client = server.client();
+    let mut replica = Replica::new(&server);
+    replica.full_sync();
+    replica.say("REPLCONF ACK 0");
+    replica.expect_end();
+    server.wait_for_log("Disconnecting timedout replica (streaming sync): 127.0.0.1:7777");
+    wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
+}
+
+#[test]
+fn the_log_is_kept_no_longer_than_it_should() {
+    let server = start(&["--repl-backlog-ttl", "1"]);
+    let mut client = server.client();
+    let mut replica = Replica::new(&server);
+    let (id, _) = replica.full_sync();
+    assert_eq!(client.info("replication", "repl_backlog_active"), 1);
+    drop(replica);
+    server.wait_for_log("Replication backlog freed after 1 seconds without connected replicas.");
+    let info = client.ask("INFO replication");
+    assert_eq!(field(&info, "repl_backlog_active"), 0);
+    assert_ne!(text_field(&info, "master_replid"), id, "what follows is in no log");
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say(&format!("PSYNC {id} 1"));
+    replica.full_resync();
+}
+
+// ---- Valkey ----
+
+/// Valkey's server as a replica of `server`. `None`, and said so, without one.
+fn valkey(server: &Server) -> Option<Server> {
+    let Some(folder) = std::env::var_os("ISOTHERM_PEER_BIN").map(PathBuf::from) else {
+        eprintln!("skipped: ISOTHERM_PEER_BIN does not say where Valkey's programs are");
+        return None;
+    };
+    let port = free_port();
+    let mut command = Command::new(folder.join("valkey-server"));
+    let primary = format!("127.0.0.1 {}", server.port);
+    let (port_text, save) = (port.to_string(), "");
+    command.args([
+        "--port",
+        &port_text,
+        "--save",
+        save,
+        "--enable-debug-command",
+        "yes",
+        "--replicaof",
+        &primary,
+    ]);
+    let replica = Server::spawn(port, command);
+    wait_until("Valkey listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    Some(replica)
+}
+
+/// Waits until both have the same log and the same data.
+fn expect_equal(ours: &mut Client, theirs: &mut Client) {
+    wait_until("the same offset", || {
+        let end = ours.info("replication", "master_repl_offset");
+        end == theirs.info("replication", "master_repl_offset")
+            && end == ours.info("replication", "master_repl_offset")
+    });
+    assert_eq!(ours.ask("DEBUG DIGEST"), theirs.ask("DEBUG DIGEST"));
+}
+
+/// Some changes of each kind.
+fn change(client: &mut Client, seed: u64) {
+    let mut batch = Vec::new();
+    let mut count = 0;
+    let mut state = seed;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % n
+    };
+    for _ in 0..5000 {
+        let (key, value) = (below(300), below(1000));
+        let words = match below(14) {
+            0 => format!("SET s{key} {value} PX 500000"),
+            1 => format!("APPEND s{key} {value}"),
+            2 => format!("RPUSH l{key} {value} a b"),
+            3 => format!("LPOP l{key}"),
+            4 => format!("SADD t{key} {value}"),
+            5 => format!("SPOP t{key} 2"),
+            6 => format!("HSET h{key} f{value} {value}"),
+            7 => format!("HEXPIRE h{key} 5000 FIELDS 1 f{value}"),
+            8 => format!("ZADD z{key} {value} m{value}"),
+            9 => format!("ZPOPMIN z{key}"),
+            10 => format!("XADD x{key} * f {value}"),
+            11 => format!("INCRBYFLOAT i{key} 0.5"),
+            12 => format!("DEL s{key} l{key} h{key}"),
+            _ => format!("SELECT {}", below(4)),
+        };
+        batch.extend(encode(&words.split(' ').collect::<Vec<_>>()));
+        count += 1;
+    }
+    client.send(&batch);
+    for _ in 0..count {
+        client.read_reply();
+    }
+}
+
+#[test]
+fn valkey_follows() {
+    let server = start(&["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    change(&mut client, 1);
+    let Some(replica) = valkey(&server) else { return };
+    let mut theirs = replica.client();
+    wait_until("the link is up", || theirs.ask("INFO replication").contains("master_link_status:up"));
+    change(&mut client, 2);
+    expect_equal(&mut client, &mut theirs);
+    // The link breaks, and it goes on where it was.
+    for seed in 3..8 {
+        client.check("CLIENT KILL TYPE replica", ":1\r\n");
+        change(&mut client, seed);
+        wait_until("it is back", || client.info("replication", "connected_slaves") == 1);
+        expect_equal(&mut client, &mut theirs);
+    }
+    let stats = client.ask("INFO stats");
+    assert_eq!((field(&stats, "sync_full"), field(&stats, "sync_partial_ok")), (1, 5));
+    // By way of the file on disk.
+    client.check("CONFIG SET repl-diskless-sync no", "+OK\r\n");
+    theirs.check("REPLICAOF NO ONE", "+OK\r\n");
+    theirs.check("SET own v", "+OK\r\n");
+    theirs.check(&format!("REPLICAOF 127.0.0.1 {}", server.port), "+OK\r\n");
+    wait_until("a second full sync", || client.info("stats", "sync_full") == 2);
+    server.wait_for_log("Starting BGSAVE for SYNC with target: disk");
+    change(&mut client, 9);
+    wait_until("the link is up", || theirs.ask("INFO replication").contains("master_link_status:up"));
+    expect_equal(&mut client, &mut theirs);
+}
