@@ -16,6 +16,7 @@ pub(crate) mod ready;
 pub(crate) mod scan;
 pub(crate) mod serving;
 pub(crate) mod shared;
+pub(crate) mod staging;
 pub(crate) mod strings;
 pub(crate) mod sync;
 pub(crate) mod terms;

@@ -36,6 +36,16 @@ pub(crate) fn is_overfull(record: &Record) -> bool {
     record.page_bytes() > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages
 }
 
+/// The pages that so many entries, of so many bytes together, have when they came one by one; `width`: bytes of an access
+/// stamp. Of a page's columns half a word is free on average.
+pub(crate) fn pages_for(entries: u64, entry_bytes: u64, width: u64) -> u32 {
+    const FREE_ENTRIES: u64 = 4;
+    let head = page::HEADER_BYTES as u64 + FREE_ENTRIES * (2 + width);
+    let by_bytes = (entry_bytes + entries * (2 + width)).div_ceil(PAGE_BYTES_TARGET - head);
+    let pages = by_bytes.min(entries.div_ceil(PAGE_ENTRIES_TARGET)).max(1);
+    u32::try_from(pages).unwrap_or(u32::MAX)
+}
+
 /// Whether one page less would do: a fifth below the point where it would be split again, so that it does not go to and
 /// fro.
 #[inline]

@@ -12,6 +12,7 @@ mod scan_order;
 mod slots;
 mod snapshot;
 mod snapshot_large;
+mod staging;
 mod survey;
 mod upkeep;
 mod waiters;

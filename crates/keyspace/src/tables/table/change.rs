@@ -410,7 +410,13 @@ impl Table {
 
     /// The same of entries whose values lie in them, in place: most changes. What is known of their sizes leaves little.
     #[inline(always)]
-    fn count_inline(&mut self, key: &[u8], tag: u8, old: Option<InlineAccount>, new: Option<InlineAccount>) {
+    pub(super) fn count_inline(
+        &mut self,
+        key: &[u8],
+        tag: u8,
+        old: Option<InlineAccount>,
+        new: Option<InlineAccount>,
+    ) {
         let (old, new) = (old.map(Account::from), new.map(Account::from));
         self.count_change(key, tag, old.as_ref(), new.as_ref());
     }

@@ -12,6 +12,7 @@
 //! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1 us); after
 //! a removal, if it is well below, the last page is merged into its buddy. Nothing is ever rehashed as a whole.
 
+pub(crate) mod build;
 mod change;
 
 use crate::accounting::sizes::Sizes;
@@ -131,7 +132,7 @@ impl Table {
     }
 
     /// Makes sure that the slot's run is there.
-    fn materialise(&mut self, heap: &mut Heap, slot: &mut SlotRef) -> Result<(), Full> {
+    pub(super) fn materialise(&mut self, heap: &mut Heap, slot: &mut SlotRef) -> Result<(), Full> {
         if slot.run.is_some() {
             return Ok(());
         }

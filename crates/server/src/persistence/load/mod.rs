@@ -1,13 +1,15 @@
 //! Reading an RDB file into the keyspace: at start, for DEBUG RELOAD, and from a primary.
 //!
 //! ```text
-//!   Portions --> FileReader --> pieces --> Target
+//!   Portions --> FileReader --> pieces --> large strings, collections: stored one by one
+//!                                  \-----> short strings: gathered by slot, their pages built at the end (`gathering`)
 //! ```
 //! The file is read in portions; a large collection is stored in pieces. So loading takes the memory of what it
 //! builds, and little beside it. Between some hundred keys the partition's lock is let go: INFO looks at partitions too.
 //!
 //! It does not know where the bytes come from, nor what follows from a failure.
 
+mod gathering;
 mod portions;
 mod texts;
 
@@ -28,6 +30,7 @@ use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
+use gathering::Gathering;
 use texts::Texts;
 
 /// Read at once.
@@ -102,7 +105,7 @@ pub fn load(
         strict_version: store.config.checks_rdb_version(),
         checksum: checks_sum && store.config.sums_rdb_files(),
     });
-    let limits = store.config.collection_limits();
+    let (limits, now) = (store.config.collection_limits(), unix_now());
     let replaces = matches!(target, Target::Held(_));
     let mut own = Held::new(store.keyspace);
     let (held, is_held) = match target {
@@ -110,15 +113,16 @@ pub fn load(
         Target::Held(held) => (held, true),
     };
     // A replica's keys are deleted by what its primary sends.
-    let keeps_from = (!store.mail.tasks().has(Tasks::REPLICA)).then(unix_now);
+    let keeps_from = (!store.mail.tasks().has(Tasks::REPLICA)).then_some(now);
     let mut load = Load {
         texts: Texts { store, name: portions.name() },
         store,
         portions,
+        gathering: (!is_held).then(|| Gathering::new(store, now)),
         held,
+        now,
         is_held,
         terms: FileTerms { limits: &limits, keeps_from, replaces },
-        now: unix_now(),
         counts: Counts::default(),
         history: History::default(),
         pieces: 0,
@@ -138,8 +142,10 @@ struct Load<'l> {
     portions: &'l mut dyn Portions,
     held: &'l mut Held<'static>,
     is_held: bool,
-    terms: FileTerms<'l>,
+    /// `None`: keys may be there already, and are replaced.
+    gathering: Option<Gathering>,
     now: UnixMs,
+    terms: FileTerms<'l>,
     counts: Counts,
     history: History,
     /// Since the lock was taken.
@@ -153,6 +159,7 @@ impl Load<'_> {
         loop {
             match reader.step() {
                 Ok(Step::End) => {
+                    self.build()?;
                     self.note_progress(at);
                     let (counts, history) = (self.counts, std::mem::take(&mut self.history));
                     return Ok(Ended { counts, end: reader.offset(), rest: reader.rest().to_vec(), history });
@@ -167,9 +174,14 @@ impl Load<'_> {
                     }
                     self.note_progress(at);
                 }
-                Ok(Step::Item(Item::Piece(piece))) => self.store_piece(&piece)?,
+                Ok(Step::Item(Item::Piece(piece))) => self.take_piece(&piece)?,
                 Ok(Step::Item(item)) => self.note(&item)?,
-                Err(error) => return Err(self.texts.failure_of(&error)),
+                Err(error) => {
+                    let failure = self.texts.failure_of(&error);
+                    // What is wrong with the keys before it comes first.
+                    self.build()?;
+                    return Err(failure);
+                }
             }
         }
     }
@@ -186,8 +198,51 @@ impl Load<'_> {
         loading.keys_expired.store(self.counts.expired, Relaxed);
     }
 
-    fn store_piece(&mut self, piece: &Piece<'_>) -> Result<(), LoadFailure> {
+    /// Stores what was gathered.
+    fn build(&mut self) -> Result<(), LoadFailure> {
+        let Some(gathering) = &mut self.gathering else { return Ok(()) };
+        self.held.release();
+        gathering.build().map_err(|not| self.texts.failure_to_build(not))
+    }
+
+    fn take_piece(&mut self, piece: &Piece<'_>) -> Result<(), LoadFailure> {
         let db = Db(u16::try_from(piece.key.db).expect("the database was checked"));
+        let loaded = match self.gather(db, piece)? {
+            Some(loaded) => loaded,
+            None => self.store_piece(db, piece)?,
+        };
+        let counter = match loaded {
+            Loaded::Stored => &mut self.counts.loaded,
+            Loaded::Expired => &mut self.counts.expired,
+            Loaded::FieldsExpired => &mut self.counts.fields_expired,
+        };
+        *counter += u64::from(piece.is_last);
+        if piece.is_last {
+            self.delay();
+        }
+        Ok(())
+    }
+
+    /// `None`: it is to be stored at once.
+    fn gather(&mut self, db: Db, piece: &Piece<'_>) -> Result<Option<Loaded>, LoadFailure> {
+        let (Some(gathering), PieceValue::Text(text)) = (&mut self.gathering, piece.value) else {
+            return Ok(None);
+        };
+        if let (Some(at), Some(from)) = (piece.key.expiry_ms, self.terms.keeps_from)
+            && UnixMs(at) < from
+        {
+            return Ok(Some(Loaded::Expired));
+        }
+        if !Gathering::takes(piece.key.name.len(), text.len()) {
+            return Ok(None);
+        }
+        // Others may wait for its partition, and this thread for them.
+        self.held.release();
+        gathering.add(db, &piece.key, text).map_err(|not| self.texts.failure_to_build(not))?;
+        Ok(Some(Loaded::Stored))
+    }
+
+    fn store_piece(&mut self, db: Db, piece: &Piece<'_>) -> Result<Loaded, LoadFailure> {
         let key = self.store.keyspace.key(piece.key.name);
         self.held.acquire(Want::One(self.store.keyspace.partition_of(key.slot)));
         let conditions = Conditions { now: self.now, expiry_mode: ExpiryMode::Keep, no_touch: true };
@@ -202,17 +257,7 @@ impl Load<'_> {
             self.held.release();
             self.pieces = 0;
         }
-        let counter = match loaded {
-            Ok(Loaded::Stored) => &mut self.counts.loaded,
-            Ok(Loaded::Expired) => &mut self.counts.expired,
-            Ok(Loaded::FieldsExpired) => &mut self.counts.fields_expired,
-            Err(error) => return Err(self.texts.failure_to_store(piece, error)),
-        };
-        *counter += u64::from(piece.is_last);
-        if piece.is_last {
-            self.delay();
-        }
-        Ok(())
+        loaded.map_err(|error| self.texts.failure_to_store(db, piece.key.name, error))
     }
 
     /// `key-load-delay`, for tests.

@@ -1,11 +1,13 @@
 //! What the log says of a file: what its writer has noted in it, and why it cannot be loaded. The lines are Valkey's.
 
 use isotherm_codec::LoadError;
-use isotherm_persist::rdb::file::{FileCause, FileError, Piece};
+use isotherm_keyspace::{BuildError, Db};
+use isotherm_persist::rdb::file::{FileCause, FileError};
 use isotherm_persist::rdb::{RdbError, is_foreign};
 use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::gathering::NotStored;
 use super::{Counts, LoadFailure};
 use crate::persistence::Store;
 use crate::persistence::libraries::Refused;
@@ -119,11 +121,20 @@ impl Texts {
         LoadFailure(lines)
     }
 
-    pub fn failure_to_store(&self, piece: &Piece<'_>, error: LoadError) -> LoadFailure {
-        let (path, db) = (&self.name, piece.key.db);
-        let key = self.of_key(db, Some(piece.key.name));
+    /// Of a key that was gathered.
+    pub fn failure_to_build(&self, NotStored { db, error }: NotStored) -> LoadFailure {
+        match error {
+            BuildError::Repeated(name) => self.failure_to_store(db, &name, LoadError::RepeatedKey),
+            // It is not known which key found no room.
+            BuildError::Full => self.failure_to_store(db, b"", LoadError::Full),
+        }
+    }
+
+    pub fn failure_to_store(&self, db: Db, name: &[u8], error: LoadError) -> LoadFailure {
+        let (path, db) = (&self.name, u64::from(db.0));
+        let key = self.of_key(db, Some(name));
         let what = match error {
-            LoadError::RepeatedKey => match self.name_of(piece.key.name) {
+            LoadError::RepeatedKey => match self.name_of(name) {
                 Some(name) => format!("RDB has duplicated key '{name}' in DB {db}"),
                 None => format!("RDB has duplicated key in DB {db}"),
             },

@@ -1,0 +1,373 @@
+//! New keys with short values, gathered by slot while they come in any order, so that each slot is built at once.
+//!
+//! ```text
+//!   keys of a file, in the order of their hashes elsewhere
+//!        |  add: as entries, into the group of 16 slots that they belong to                        one line written each
+//!        v
+//!   group   [chunk 288 B][chunk 288 B][576 B] ... [64 KB]            1024 groups; none lies in two partitions
+//!        |  build: sorted by slot and page, copied into pages of their final size                  all of it in the cache
+//!        v
+//!   slots
+//!
+//!   record  [place in the group, bit 7: a stamp follows][stamp u16][bytes u8][entry]
+//! ```
+//! A key that is inserted by itself touches four lines of memory that nothing near it in time touches; here it is written to one
+//! of 1024 places. What is gathered takes as much memory as it will in pages, and goes as they come.
+//!
+//! **Invariants.** A record is an entry with its value in it. Of a group's chunks all but the last have no room for the record that came next.
+
+use crate::access::lock::Keyspace;
+use crate::access::partition::Partition;
+use crate::access::prefetch::{Intent, PREFETCH_KEYS_MAX};
+use crate::layout::entry::{Draft, EntryBytes, Place, Plan, read_int};
+use crate::layout::key::Key;
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
+use crate::layout::last_used::{AccessMode, AccessNote};
+use crate::layout::page;
+use crate::tables::geometry::Geometry;
+use crate::tables::table::build::{BuildRoom, NewEntry, NotBuilt};
+use isotherm_stdx::{Slot, UnixMs};
+
+/// Neighbours in the order of SCAN.
+const SLOTS_PER_GROUP: usize = 16;
+/// How many groups there are.
+pub const STAGED_GROUPS: usize = Slot::COUNT / SLOTS_PER_GROUP;
+/// The most partitions that there can be: a group lies in one.
+const _: () = assert!(STAGED_GROUPS >= 1024);
+
+/// The longest record fits.
+const CHUNK_BYTES_MIN: usize = 288;
+const CHUNK_BYTES_MAX: usize = 64 << 10;
+/// A group with more than this, and with more than `SKEW` times its share, is built before others: keys of one hash tag.
+const GROUP_BYTES_MAX: u64 = 1 << 20;
+const SKEW: u64 = 8;
+
+const HAS_STAMP: u8 = 0x80;
+const RECORD_BYTES_MAX: usize = 1 + 2 + 1 + page::ENTRY_BYTES_MAX;
+const _: () = assert!(RECORD_BYTES_MAX <= CHUNK_BYTES_MIN);
+
+/// Keys that are inserted one by one under one lock.
+const INSERTS_PER_HOLD: usize = 8 * PREFETCH_KEYS_MAX;
+
+/// The keys of one database that were gathered.
+pub struct Staging {
+    db: Db,
+    access: AccessMode,
+    now: UnixMs,
+    groups: Box<[Group]>,
+    bytes: u64,
+    sorted: Sorted,
+    skewed: Vec<usize>,
+}
+
+/// A line of memory.
+#[derive(Default)]
+#[repr(align(64))]
+struct Group {
+    /// The chunk that is filled.
+    open: Vec<u8>,
+    full: Vec<Vec<u8>>,
+    bytes: u64,
+}
+
+const _: () = assert!(size_of::<Group>() == 64);
+
+/// What was gathered for 16 slots.
+pub struct StagedGroup {
+    db: Db,
+    number: usize,
+    chunks: Vec<Vec<u8>>,
+}
+
+/// Why keys could not be built; some of them may be there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BuildError {
+    Full,
+    /// Two keys of this name, or it was there already.
+    Repeated(Vec<u8>),
+}
+
+impl From<Full> for BuildError {
+    fn from(_: Full) -> BuildError {
+        BuildError::Full
+    }
+}
+
+/// A string that is to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct NewString<'a> {
+    pub key: &'a [u8],
+    pub text: &'a [u8],
+    pub expiry: Option<UnixMs>,
+    pub note: Option<AccessNote>,
+}
+
+/// Numbers of keys in the order of their groups.
+#[derive(Default)]
+struct Sorted {
+    spreads: Vec<u16>,
+    begins: Vec<u32>,
+    /// The slot's place in the order of SCAN, and the key's number.
+    order: Vec<(u16, u32)>,
+}
+
+impl Sorted {
+    fn sort(&mut self, count: usize, spread: impl Fn(usize) -> usize) {
+        let Sorted { spreads, begins, order } = self;
+        begins.clear();
+        begins.resize(STAGED_GROUPS, 0);
+        spreads.clear();
+        spreads.extend((0..count).map(|number| spread(number) as u16));
+        spreads.iter().for_each(|&spread| begins[usize::from(spread) / SLOTS_PER_GROUP] += 1);
+        let mut begin = 0;
+        begins.iter_mut().for_each(|count| begin += std::mem::replace(count, begin));
+        order.clear();
+        order.resize(count, (0, 0));
+        for (number, &spread) in spreads.iter().enumerate() {
+            let next = &mut begins[usize::from(spread) / SLOTS_PER_GROUP];
+            order[*next as usize] = (spread, number as u32);
+            *next += 1;
+        }
+    }
+}
+
+impl Staging {
+    /// For keys that count as used at `now`.
+    pub fn new(keyspace: &Keyspace, db: Db, now: UnixMs) -> Staging {
+        let groups = (0..STAGED_GROUPS).map(|_| Group::default()).collect();
+        Staging {
+            db,
+            access: keyspace.access(),
+            now,
+            groups,
+            bytes: 0,
+            sorted: Sorted::default(),
+            skewed: Vec::new(),
+        }
+    }
+
+    pub fn db(&self) -> Db {
+        self.db
+    }
+
+    /// What the records take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a string of so many bytes can be gathered: it will lie in a page beside its key.
+    #[inline]
+    pub fn takes(key_bytes: usize, text_bytes: usize) -> bool {
+        Plan::new(key_bytes, text_bytes, false).place == Place::Inline
+    }
+
+    /// Gathers `count` strings, each of which it `takes`, group by group: the memory of a group is fetched once for all of its
+    /// keys. Returns the groups that are to be built now (`take`), because they have far more than their share.
+    pub fn add<'a>(&mut self, count: usize, string: impl Fn(usize) -> NewString<'a>) -> &[usize] {
+        let mut sorted = std::mem::take(&mut self.sorted);
+        sorted.sort(count, |number| Geometry::spread(Slot::of_key(string(number).key)));
+        self.skewed.clear();
+        for &(spread, number) in &sorted.order {
+            self.add_one(usize::from(spread), &string(number as usize));
+        }
+        self.sorted = sorted;
+        &self.skewed
+    }
+
+    #[inline]
+    fn add_one(&mut self, spread: usize, string: &NewString<'_>) {
+        let NewString { key, text, expiry, note } = *string;
+        assert!(Staging::takes(key.len(), text.len()), "the caller stores longer ones");
+        let draft = Draft::inline(key, NewValue::encode(text), expiry);
+        let (number, place) = (spread / SLOTS_PER_GROUP, (spread % SLOTS_PER_GROUP) as u8);
+        let stamp = note.and_then(|note| note.stamp(self.access, self.now));
+        let entry = draft.as_bytes();
+        let bytes = 2 + entry.len() + stamp.map_or(0, |_| 2);
+        let group = &mut self.groups[number];
+        let chunk = group.chunk(bytes);
+        match stamp {
+            None => chunk.push(place),
+            Some(stamp) => {
+                chunk.push(place | HAS_STAMP);
+                chunk.extend_from_slice(&stamp.to_le_bytes());
+            }
+        }
+        chunk.push(entry.len() as u8);
+        chunk.extend_from_slice(entry);
+        group.bytes += bytes as u64;
+        self.bytes += bytes as u64;
+        let share = self.bytes / STAGED_GROUPS as u64;
+        if group.bytes > GROUP_BYTES_MAX.max(SKEW * share) && self.skewed.last() != Some(&number) {
+            self.skewed.push(number);
+        }
+    }
+
+    /// Takes out what was gathered for a group.
+    pub fn take(&mut self, number: usize) -> StagedGroup {
+        let group = std::mem::take(&mut self.groups[number]);
+        self.bytes -= group.bytes;
+        let mut chunks = group.full;
+        chunks.extend((!group.open.is_empty()).then_some(group.open));
+        StagedGroup { db: self.db, number, chunks }
+    }
+}
+
+impl Group {
+    /// With room for a record of so many bytes.
+    #[inline]
+    fn chunk(&mut self, bytes: usize) -> &mut Vec<u8> {
+        if self.open.capacity() - self.open.len() < bytes {
+            self.add_chunk();
+        }
+        &mut self.open
+    }
+
+    /// As large as all before it: small files take little.
+    #[cold]
+    fn add_chunk(&mut self) {
+        let bytes = (self.bytes as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        let full = std::mem::replace(&mut self.open, Vec::with_capacity(bytes));
+        self.full.extend((!full.is_empty()).then_some(full));
+    }
+}
+
+impl StagedGroup {
+    /// What another thread has gathered for the same slots.
+    pub fn append(&mut self, other: StagedGroup) {
+        assert_eq!((self.db, self.number), (other.db, other.number), "they are of the same slots");
+        self.chunks.extend(other.chunks);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// What its memory is, roughly.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.capacity() as u64).sum()
+    }
+
+    /// The entries of each of its slots.
+    fn by_slot(&self, keyspace: &Keyspace) -> [Vec<NewEntry<'_>>; SLOTS_PER_GROUP] {
+        let mut slots: [Vec<NewEntry<'_>>; SLOTS_PER_GROUP] = Default::default();
+        for chunk in &self.chunks {
+            let mut rest = chunk.as_slice();
+            while let Some((&place, behind)) = rest.split_first() {
+                let (access, behind) = match (place & HAS_STAMP != 0, behind) {
+                    (true, [low, high, behind @ ..]) => (Some(u16::from_le_bytes([*low, *high])), behind),
+                    _ => (None, behind),
+                };
+                let (&len, behind) = behind.split_first().expect("a record is whole");
+                let (entry, behind) = behind.split_at(usize::from(len));
+                let bytes = EntryBytes(entry);
+                let key = bytes.inline_key().expect("the key of an entry with its value lies in it");
+                let entry = NewEntry { hash: keyspace.hasher().hash(key), bytes, access };
+                slots[usize::from(place & !HAS_STAMP)].push(entry);
+                rest = behind;
+            }
+        }
+        slots
+    }
+}
+
+/// Room that building takes, kept from group to group.
+#[derive(Default)]
+pub struct Builder {
+    room: BuildRoom,
+}
+
+impl Keyspace {
+    /// Stores keys that were gathered, one slot a hold. None of them may be there: clients see nothing of the database.
+    pub fn build(&self, group: &StagedGroup, builder: &mut Builder, now: UnixMs) -> Result<(), BuildError> {
+        for (place, entries) in group.by_slot(self).iter_mut().enumerate() {
+            if !entries.is_empty() {
+                self.build_slot(group.db, group.number * SLOTS_PER_GROUP + place, entries, builder, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn build_slot(
+        &self,
+        db: Db,
+        spread: usize,
+        entries: &mut [NewEntry<'_>],
+        builder: &mut Builder,
+        now: UnixMs,
+    ) -> Result<(), BuildError> {
+        let (number, place) =
+            (self.geometry.partition_of_spread(spread), self.geometry.place_of_spread(spread));
+        let built = {
+            let mut partition = self.lock(number);
+            partition.make_table(db)?;
+            let (table, store) = partition.table_and_store(db).expect("the table is there");
+            let built = table.build_slot(store, place, entries, &mut builder.room, now);
+            partition.drop_table_if_empty(db);
+            built
+        };
+        match built {
+            Ok(()) => Ok(()),
+            Err(NotBuilt::Full) => Err(BuildError::Full),
+            Err(NotBuilt::Repeated(at)) => Err(BuildError::Repeated(entries[at].key().to_vec())),
+            Err(NotBuilt::Unsuited) => {
+                // Page by page.
+                entries.sort_unstable_by_key(|entry| (entry.hash as u32).reverse_bits());
+                let slot = Geometry::slot_at(spread);
+                entries
+                    .chunks(INSERTS_PER_HOLD)
+                    .try_for_each(|some| self.insert_each(db, slot, number, some, now))
+            }
+        }
+    }
+
+    fn insert_each(
+        &self,
+        db: Db,
+        slot: Slot,
+        number: u16,
+        entries: &[NewEntry<'_>],
+        now: UnixMs,
+    ) -> Result<(), BuildError> {
+        for some in entries.chunks(PREFETCH_KEYS_MAX) {
+            let keys: Vec<_> =
+                some.iter().map(|entry| Key { bytes: entry.key(), slot, hash: entry.hash }).collect();
+            let intents: Vec<_> = keys.iter().map(|key| (key, Intent { adds: true, moves: false })).collect();
+            self.prefetch(db, &intents);
+            let mut partition = self.lock(number);
+            for (key, entry) in keys.iter().zip(some) {
+                partition.insert_entry(db, key, entry, now)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Partition {
+    /// Stores an entry whose key is absent.
+    fn insert_entry(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        entry: &NewEntry<'_>,
+        now: UnixMs,
+    ) -> Result<(), BuildError> {
+        let location = self.locate(db, key);
+        if location.as_ref().is_some_and(|location| location.spot.is_some()) {
+            return Err(BuildError::Repeated(key.bytes.to_vec()));
+        }
+        let tail = entry.bytes.tail();
+        let value = match entry.bytes.form() {
+            Form::Int => NewValue::Int(read_int(tail)),
+            Form::Bytes => NewValue::Bytes(tail),
+            form => unreachable!("a {form:?} is not gathered"),
+        };
+        let expiry = entry.bytes.expiry().map_or(Expiry::Clear, Expiry::At);
+        self.set_at(db, location, key, value, expiry, now)?;
+        if let Some(stamp) = entry.access
+            && let Some((page, spot)) = self.find(db, key)
+        {
+            page::set_access(self.store.heap.page_mut(page), spot.index, stamp);
+        }
+        Ok(())
+    }
+}
