@@ -216,8 +216,10 @@ impl Exec {
 
     /// A frame may have ended; its partitions are held. Replies show what they hold, and wait until that is durable.
     pub fn note_gate(&mut self) {
+        // Taken in any case: kept until replies wait again, it would be an older place than the partitions have by then.
+        let end = self.pump.log.take_end();
         if self.node.mail.tasks().has(Tasks::GATED) {
-            if let Some(end) = self.pump.log.take_end() {
+            if let Some(end) = end {
                 self.held.stamps().for_each(|stamp| stamp.store(end.0, Ordering::Relaxed));
             }
             let latest = self.held.stamps().map(|stamp| stamp.load(Ordering::Relaxed)).max();
