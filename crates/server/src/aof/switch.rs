@@ -8,7 +8,7 @@
 
 use isotherm_keyspace::{Held, Want};
 use isotherm_log::LogOffset;
-use isotherm_log::writer::List;
+use isotherm_log::writer::{FsyncPolicy, List};
 use isotherm_persist::aof::manifest::Manifest;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -41,8 +41,15 @@ pub fn apply(node: &'static Node) -> Result<(), &'static str> {
         (false, false) => Ok(()),
         (true, true) => {
             settings::frame(node);
-            node.aof.inbox.post(&node.log, Request::Policy(settings::policy(node)));
+            let was_gated = node.mail.tasks().has(Tasks::GATED);
+            let policy = settings::policy(node);
+            node.aof.inbox.post(&node.log, Request::Policy(policy));
             settings::gate_replies(node);
+            if was_gated && policy != FsyncPolicy::Always {
+                // Replies of commands that have begun before still wait, and under `no` nothing else would sync.
+                Held::new(&node.keyspace).acquire(Want::All);
+                node.aof.inbox.post(&node.log, Request::Flush);
+            }
             Ok(())
         }
     }
