@@ -274,6 +274,22 @@ impl Names {
         self.with("", &format!(".{seq}.incr.aof"))
     }
 
+    /// The number in the name of a base, of either form.
+    pub fn number_of_base(&self, name: &[u8]) -> Option<i64> {
+        self.number(name, b".base.rdb").or_else(|| self.number(name, b".base.aof"))
+    }
+
+    /// The number in the name of a log file.
+    pub fn number_of_incr(&self, name: &[u8]) -> Option<i64> {
+        self.number(name, b".incr.aof")
+    }
+
+    fn number(&self, name: &[u8], after: &[u8]) -> Option<i64> {
+        let digits = name.strip_prefix(&self.prefix[..])?.strip_prefix(b".")?.strip_suffix(after)?;
+        let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && digits[0] != b'0';
+        is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+    }
+
     pub fn manifest(&self) -> Vec<u8> {
         self.with("", ".manifest")
     }

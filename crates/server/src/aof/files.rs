@@ -35,8 +35,8 @@ pub struct AofFiles {
     old_name: Vec<u8>,
     /// The base that the manifest lists, the names of its log files, and those that are of no more use.
     base: Option<AofFile>,
-    /// The next one, which is complete and not listed yet.
-    base_next: Option<AofFile>,
+    /// Those that are complete and not listed yet. While the list cannot be written, another one may come.
+    bases_next: Vec<AofFile>,
     listed: BTreeMap<u64, Vec<u8>>,
     history: Vec<Vec<u8>>,
 }
@@ -63,7 +63,7 @@ impl AofFiles {
             names: Arc::new(Names::new(name)),
             old_name: name.to_vec(),
             base: None,
-            base_next: None,
+            bases_next: Vec::new(),
             listed: BTreeMap::new(),
             history: Vec::new(),
         }
@@ -115,12 +115,14 @@ impl AofFiles {
         Ok(Some(manifest))
     }
 
-    /// Makes the folder if it is not there.
+    /// Makes the folder if it is not there. Its name has to be durable, or what is in it is not.
     pub fn prepare(&self) -> io::Result<()> {
         match self.disk.create_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other,
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            // It may have been made by a process that got no further.
+            Ok(()) | Err(_) => {}
         }
+        self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new("")))
     }
 
     /// Makes the folder, and takes the lock of these files: two processes must not write them. The log says why not.
@@ -149,6 +151,14 @@ impl AofFiles {
                 log::warning("\n*** FATAL AOF MANIFEST FILE ERROR ***\n");
                 log::warning(error.to_string());
             }
+        })
+    }
+
+    /// What was found in the folder is there after a power failure too.
+    pub fn sync_folder(&self) -> Result<(), ()> {
+        self.disk.sync_dir(&self.folder).map_err(|error| {
+            let folder = self.folder.display();
+            log::warning(format!("Fail to fsync AOF directory {folder}: {}.", os_text(&error)));
         })
     }
 
@@ -189,7 +199,7 @@ impl AofFiles {
 
     /// A base that a later list may name. Its file is complete.
     pub fn announce_base(&mut self, base: AofFile) {
-        self.base_next = Some(base);
+        self.bases_next.push(base);
     }
 
     pub fn base_number(&self) -> u64 {
@@ -205,6 +215,24 @@ impl AofFiles {
         let _ = self.disk.remove(&self.path(&self.names.temp_manifest()));
     }
 
+    /// Removes files of an earlier list, which a process has left that ended before it could. Their numbers are lower than the last
+    /// that is listed; what has a higher one was never listed, and its name is taken again.
+    pub fn remove_outdated(&self) {
+        let base = self.base.as_ref().map(|base| base.seq);
+        let incr_last = self.listed.keys().next_back().map(|number| *number as i64);
+        let is_below = |number: Option<i64>, listed: Option<i64>| number < listed && number.is_some();
+        for name in self.disk.list(&self.folder).unwrap_or_default() {
+            let bytes = name.as_bytes();
+            let is_listed = self.base.as_ref().is_some_and(|base| base.name == bytes)
+                || self.listed.values().chain(&self.history).any(|listed| listed == bytes);
+            let is_outdated = is_below(self.names.number_of_base(bytes), base)
+                || is_below(self.names.number_of_incr(bytes), incr_last);
+            if is_outdated && !is_listed {
+                self.remove_named(bytes);
+            }
+        }
+    }
+
     /// Where a base is written before it gets its name.
     pub fn temporary_base(&self) -> PathBuf {
         self.folder.join(format!("{TEMPORARY_BASE}{}.aof", std::process::id()))
@@ -218,8 +246,8 @@ impl AofFiles {
             // It keeps the name it was found with.
             Some(number) if old == Some(number) => self.base.clone(),
             Some(number) => {
-                let next = self.base_next.clone().filter(|next| next.seq as u64 == number);
-                Some(next.expect("a base is announced before it is listed"))
+                let next = self.bases_next.iter().find(|next| next.seq as u64 == number);
+                Some(next.expect("a base is announced before it is listed").clone())
             }
         };
         let incr = list.segments.iter().map(|segment| self.listed(segment)).collect();
@@ -237,6 +265,13 @@ impl AofFiles {
             let _ = self.disk.remove(&self.path(&gone.name));
         }
         self.base = base;
+        let listed = self.base_number();
+        // One before it is not listed any more.
+        for gone in self.bases_next.extract_if(.., |next| next.seq as u64 <= listed) {
+            if gone.seq as u64 != listed {
+                let _ = self.disk.remove(&self.folder.join(std::ffi::OsStr::from_bytes(&gone.name)));
+            }
+        }
         for name in std::mem::take(&mut self.history) {
             let _ = self.disk.remove(&self.path(&name));
         }

@@ -46,13 +46,17 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
     };
     let (list, end) = match manifest {
         Some(manifest) => {
+            // The process that wrote it may have ended before its name was durable.
+            files.sync_folder().map_err(|()| CannotLoad)?;
             move_old(node, &files, &manifest)?;
-            load_all(node, &files, &manifest)?
+            let loaded = load_all(node, &files, &manifest)?;
+            files.remove_outdated();
+            loaded
         }
         None => {
             if let Some(mut source) = rdb {
                 log::notice("There is no append-only file: its first base is made of the RDB file.");
-                let loaded = rdb::load(node.store(), &mut source, Target::Empty, true);
+                let loaded = rdb::load(node.store(), &mut source, Target::Empty, Expired::Dropped, true);
                 loaded.map_err(|LoadFailure(lines)| {
                     lines.iter().for_each(log::warning);
                     CannotLoad
