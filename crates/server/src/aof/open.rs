@@ -27,7 +27,7 @@ use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
-use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
+use crate::persistence::load::{self as rdb, Expired, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
 
@@ -241,7 +241,7 @@ fn load_base(
         let loaded = FilePortions::open_at(node.store(), files.path(&base.name)).and_then(|source| {
             let mut source = source
                 .ok_or_else(|| LoadFailure(vec![format!("The append log file {name} doesn't exist")]))?;
-            rdb::load(node.store(), &mut source, Target::Empty, true)
+            rdb::load(node.store(), &mut source, Target::Empty, Expired::Kept, true)
         });
         match loaded {
             Ok(ended) => found.start = ended.end,

@@ -17,7 +17,7 @@ use crate::config::{Config, id};
 use crate::mail::Mail;
 use crate::node::{Node, Parts, Tasks};
 use crate::observe::metrics;
-use crate::persistence::load::{self, FilePortions, LoadFailure, Target};
+use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::listeners::os_text;
@@ -206,7 +206,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
 /// The same on this thread, for a node that runs nothing else yet. Says why it cannot be.
 pub fn load_now(node: &'static Node, data: Data) -> Result<(), String> {
     match data {
-        Data::Rdb(mut file) => load::load(node.store(), &mut file, Target::Empty, true)
+        Data::Rdb(mut file) => load::load(node.store(), &mut file, Target::Empty, Expired::Dropped, true)
             .map(|ended| role::take_over(node, &ended.history))
             .map_err(end_of_loading),
         Data::Aof(rdb) => aof::open::open(node, rdb)

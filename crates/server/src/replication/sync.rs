@@ -25,7 +25,7 @@ use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background;
-use crate::persistence::load::{self, FilePortions, LoadFailure, Portions, Target};
+use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Portions, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::random::random_bytes;
@@ -198,7 +198,7 @@ pub fn install(
     let node = exec.node;
     make_way(exec, generation)?;
     log::notice("PRIMARY <-> REPLICA sync: Loading DB in memory");
-    let loaded = load::load(node.store(), portions, Target::Empty, checks_sum);
+    let loaded = load::load(node.store(), portions, Target::Empty, Expired::Kept, checks_sum);
     let installed = match loaded {
         Ok(ended) => go_on(exec, generation, position, ended.history.db).map(|()| ended.rest),
         Err(LoadFailure(lines)) => {

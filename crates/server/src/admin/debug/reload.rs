@@ -3,7 +3,7 @@
 use super::super::AdminCall;
 use crate::aof::reload as aof;
 use crate::persistence::background::{self, Asked};
-use crate::persistence::load::{self, FilePortions, LoadFailure, Target};
+use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
 use crate::process::log;
 
 const AOF_FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
@@ -42,8 +42,10 @@ pub fn reload(call: &mut AdminCall<'_>) {
         store.state.libraries.clear();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
-    let loaded = opened
-        .and_then(|mut source| load::load(store, &mut source, Target::Held(&mut call.exec.held), checks_sum));
+    let loaded = opened.and_then(|mut source| {
+        let target = Target::Held(&mut call.exec.held);
+        load::load(store, &mut source, target, Expired::Dropped, checks_sum)
+    });
     match loaded {
         Ok(_) => {
             log::warning("DB reloaded by DEBUG RELOAD");

@@ -78,6 +78,15 @@ pub enum Target<'h> {
     Held(&'h mut Held<'static>),
 }
 
+/// What becomes of keys and fields that have expired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expired {
+    /// They stay behind.
+    Dropped,
+    /// A log of changes follows, which removes them, or has given them more time.
+    Kept,
+}
+
 /// Whether a file begins like this: asked before data makes way for it.
 pub fn check_head(file: &FilePortions, strict_version: bool) -> Result<(), LoadFailure> {
     let unread = |error| LoadFailure(vec![format!("{}: {}", file.name(), os_text(&error))]);
@@ -94,9 +103,11 @@ pub fn load(
     store: Store<'static>,
     portions: &mut dyn Portions,
     target: Target<'_>,
+    expired: Expired,
     checks_sum: bool,
 ) -> Result<Ended, LoadFailure> {
-    store.state.loading.begin(unix_now(), portions.bytes_total().unwrap_or(0));
+    let now = unix_now();
+    store.state.loading.begin(now, portions.bytes_total().unwrap_or(0));
     // A packed node may be longer than any string; what is too long for the keyspace is refused there. Memory is taken as the
     // bytes come.
     let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
@@ -113,7 +124,8 @@ pub fn load(
         Target::Held(held) => (held, true),
     };
     // A replica's keys are deleted by what its primary sends.
-    let keeps_from = (!store.mail.tasks().has(Tasks::REPLICA)).then_some(now);
+    let drops = expired == Expired::Dropped && !store.mail.tasks().has(Tasks::REPLICA);
+    let keeps_from = drops.then_some(now);
     let mut load = Load {
         texts: Texts { store, name: portions.name() },
         store,
