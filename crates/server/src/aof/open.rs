@@ -9,7 +9,9 @@
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
+use isotherm_persist::aof::commit::durable_by;
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
+use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use isotherm_disk::File;
+use isotherm_disk::{File, read_exact_at, write_all_at};
 
 use super::applier::Applier;
 use super::driver::{self, First};
@@ -208,10 +210,9 @@ fn load_all(
         lengths.push(loaded.file_bytes);
         end = start + loaded.log_bytes;
     }
-    if let Some(last) = manifest.incr.last() {
+    if let (Some(last), Some(bytes)) = (manifest.incr.last(), lengths.last()) {
         // The log goes on in it, and counts what is there as durable.
-        let synced = files.open_to_cut(&last.name).and_then(|file| file.sync_all());
-        synced.map_err(|error| {
+        make_durable(files, last, *bytes).map_err(|error| {
             log::warning(format!("Can't sync the append-only file: {}", os_text(&error)));
             CannotLoad
         })?;
@@ -224,6 +225,27 @@ fn load_all(
     node.persistence.saving().saved_changes = node.stats.changes();
     let base = manifest.base.as_ref().map(|base| base.seq as u64);
     Ok((List { base, segments: segments(manifest, &starts, &lengths) }, end))
+}
+
+/// A process before this one may have ended behind a sync that failed: then the kernel has pages that it takes for clean, and no
+/// sync writes them. So what no commit says to have been durable is written once more, as it is, before it is synced.
+fn make_durable(files: &AofFiles, last: &AofFile, bytes: u64) -> io::Result<()> {
+    /// More than some seconds of commits that are too small to have a line.
+    const IN_DOUBT_BYTES_MAX: u64 = 16 << 20;
+    let file = files.open_to_cut(&last.name)?;
+    let from = bytes.saturating_sub(IN_DOUBT_BYTES_MAX);
+    let mut tail = vec![0; (bytes - from) as usize];
+    read_exact_at(&*file, &mut tail, from)?;
+    let durable = durable_by(&tail, from).unwrap_or(0).clamp(from, bytes);
+    if let Err(failed) = write_all_at(&*file, &tail[(durable - from) as usize..], durable) {
+        // A full disk may want room for it. What is there stays as it is.
+        log::warning(format!("Can't write the end of {} once more: {}", shown(last), os_text(&failed.error)));
+    }
+    file.sync_all()
+}
+
+fn shown(file: &AofFile) -> Cow<'_, str> {
+    String::from_utf8_lossy(&file.name)
 }
 
 /// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns the file's bytes.
