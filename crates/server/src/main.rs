@@ -28,6 +28,8 @@ mod process;
 mod replication;
 mod request;
 mod session;
+#[cfg(test)]
+mod sim;
 mod upkeep;
 mod worker;
 

@@ -1,0 +1,209 @@
+//! One life of the server: from its start on a disk to the moment when it is gone.
+
+use isotherm_disk::SimDisk;
+use isotherm_keyspace::{Config as Layout, Keyspace};
+use isotherm_log::LogOffset;
+use isotherm_reactor::Mailbox;
+use isotherm_resp::{Args, Limits, Parsed, Parser};
+use isotherm_stdx::Prng;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use super::state::{self, State};
+use crate::admin;
+use crate::aof;
+use crate::config::file::{self, Start};
+use crate::effects::pump::Pump;
+use crate::mail::Mail;
+use crate::mail::message::{ControlMessage, WorkerMessage};
+use crate::node::{Node, Parts, Tasks, unix_now};
+use crate::persistence::background;
+use crate::process::{routines, start};
+use crate::request::dispatch::Dispatcher;
+use crate::request::next::Next;
+use crate::request::registry::Commands;
+use crate::session::{ClientShared, Session};
+use crate::worker;
+
+const WORKERS: usize = 2;
+const PARTITIONS: usize = 4;
+pub const DATABASES: u16 = 3;
+/// The history of a life is read from the log's memory.
+const BACKLOG_BYTES: u64 = 1 << 30;
+
+/// What all lives of one thread share, as it costs descriptors or is never freed.
+struct Lasting {
+    commands: Commands,
+    workers: Vec<(isotherm_reactor::Events, Mailbox<WorkerMessage>)>,
+    control: (isotherm_reactor::Events, Mailbox<ControlMessage>),
+}
+
+thread_local! {
+    static LASTING: Lasting = {
+        let events = isotherm_reactor::Events::new().expect("an event loop");
+        let mailbox = events.mailbox().expect("a mailbox");
+        Lasting {
+            commands: Commands::build(admin::COMMANDS),
+            workers: worker::mailboxes(WORKERS).expect("mailboxes"),
+            control: (events, mailbox),
+        }
+    };
+}
+
+pub struct Process {
+    pub node: &'static Node,
+    workers: Vec<Dispatcher>,
+    sessions: Vec<Session>,
+    expires: Pump,
+    partition: u16,
+}
+
+/// What a client got.
+pub struct Answer {
+    pub reply: Vec<u8>,
+    /// It leaves when the log is durable up to here.
+    pub not_before: LogOffset,
+    pub was_gated: bool,
+    /// The command could not run now.
+    pub is_parked: bool,
+}
+
+impl Answer {
+    pub fn is_error(&self) -> bool {
+        self.reply.starts_with(b"-")
+    }
+}
+
+impl Process {
+    /// Starts a process with these parameters, as `process::start` does. Says why it could not.
+    pub fn start(disk: &SimDisk, parameters: &[String], seed: u64) -> Result<Process, String> {
+        routines::simulated::begin(seed);
+        let fixed = ["--save", "", "--databases", &DATABASES.to_string(), "--enable-debug-command", "yes"]
+            .map(String::from);
+        let arguments: Vec<OsString> = fixed.iter().chain(parameters).map(OsString::from).collect();
+        let Ok(Start::Run(loaded)) = file::load(&arguments) else {
+            panic!("{arguments:?} are no parameters")
+        };
+        let keyspace = Keyspace::new(Layout {
+            partitions: PARTITIONS,
+            arenas: 1,
+            databases: DATABASES,
+            reserve_bytes: 64 << 20,
+            hash_secret: *b"0123456789abcdef",
+            class_bytes: |bytes| bytes,
+        });
+        let node = LASTING.with(|lasting| {
+            lasting.workers.iter().for_each(|(_, mailbox)| drop(mailbox.take()));
+            drop(lasting.control.1.take());
+            let mail = Mail::new(worker::senders(&lasting.workers), lasting.control.1.sender());
+            let mut random = [0; 32];
+            random[24..].copy_from_slice(&seed.to_be_bytes());
+            Node::start(Parts {
+                keyspace: keyspace.expect("address space"),
+                config: loaded.config,
+                commands: lasting.commands.clone(),
+                config_file: None,
+                mail,
+                disk: Arc::new(disk.clone()),
+                random,
+                history: [0; 20],
+            })
+        });
+        node.log.set_backlog_bytes(BACKLOG_BYTES);
+        if let Some(data) = start::find_data(node)? {
+            node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
+            start::load_now(node, data)?;
+            node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
+        }
+        let session = |worker: u16, id: u64| {
+            let addresses = ("sim".into(), "sim".into());
+            let shared = ClientShared::new(id, worker, -1, addresses, true, true, unix_now().0);
+            Session::new(Arc::new(shared), true)
+        };
+        Ok(Process {
+            node,
+            workers: (0..WORKERS).map(|worker| Dispatcher::new(node, worker)).collect(),
+            sessions: (0..2 * WORKERS as u16)
+                .map(|number| session(number % WORKERS as u16, u64::from(number) + 1))
+                .collect(),
+            expires: Pump::new(node, None),
+            partition: 0,
+        })
+    }
+
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The database that a session has selected.
+    pub fn db_of(&self, session: usize) -> u16 {
+        self.sessions[session].db.0
+    }
+
+    pub fn state(&self) -> State {
+        state::of(&self.node.keyspace)
+    }
+
+    /// Runs one request of a session, to its end.
+    pub fn run(&mut self, session: usize, words: &[Vec<u8>]) -> Answer {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let mut spans = Vec::new();
+        let parsed = Parser::new().parse(&mut bytes, &Limits::default(), &mut spans);
+        assert!(matches!(parsed, Parsed::Request { .. }));
+        let session = &mut self.sessions[session];
+        let dispatcher = &mut self.workers[usize::from(session.shared.worker)];
+        dispatcher.exec.refresh();
+        dispatcher.exec.clock.begin();
+        dispatcher.exec.clock.outdate();
+        let was_gated = self.node.mail.tasks().has(Tasks::GATED);
+        let request = dispatcher.resolve(Args::new(&bytes, &spans));
+        let (_, next) = dispatcher.run_all(session, &[request], 0, 0);
+        dispatcher.exec.release();
+        let not_before = dispatcher.exec.take_not_before();
+        let reply = std::mem::take(&mut dispatcher.reply.out);
+        dispatcher.reply = Default::default();
+        let is_parked = matches!(next, Next::Park(_));
+        Answer { reply, not_before, was_gated, is_parked }
+    }
+
+    /// A round of the cron, as far as it concerns persistence.
+    pub fn cron(&mut self, prng: &mut Prng) {
+        let partitions = self.node.keyspace.partition_count() as u16;
+        for _ in 0..partitions {
+            let step = self.node.keyspace.expire_step(self.partition, unix_now(), 20, &mut self.expires);
+            if !step.more {
+                self.partition = (self.partition + 1) % partitions;
+            }
+        }
+        self.expires.flush();
+        if prng.one_in(2) {
+            background::tick(self.node.store(), self.node.used_memory_bytes());
+            aof::rewrite::tick(self.node);
+        }
+        let messages = LASTING.with(|lasting| {
+            lasting.workers.iter().for_each(|(_, mailbox)| drop(mailbox.take()));
+            lasting.control.1.take()
+        });
+        for message in messages {
+            if let ControlMessage::Aof = message {
+                let _ = aof::switch::apply(self.node);
+            }
+        }
+    }
+
+    /// The end of a process that may end by itself.
+    pub fn shut_down(self) {
+        aof::switch::close(self.node);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        routines::simulated::end();
+    }
+}

@@ -1,0 +1,84 @@
+//! Seeds: some lives of a machine each.
+
+use isotherm_stdx::Prng;
+
+use super::machine::{Counts, Machine, UNREADABLE, Violation};
+use crate::process::log::{self, Level};
+use crate::process::time::simulated as clock;
+
+const LIVES: u64 = 4;
+
+/// The parameters of one life.
+fn parameters(prng: &mut Prng, has_lines: bool) -> Vec<String> {
+    let policy = *prng.pick(&["always", "always", "everysec", "no"]);
+    let mut all = vec!["--appendonly yes".to_string(), format!("--appendfsync {policy}")];
+    all.push(format!("--aof-integrity-check {}", if has_lines { "yes" } else { "no" }));
+    all.push(format!("--aof-use-rdb-preamble {}", if prng.one_in(3) { "no" } else { "yes" }));
+    if prng.one_in(3) {
+        all.push("--aof-timestamp-enabled yes".to_string());
+    }
+    if prng.one_in(2) {
+        all.push("--aof-prepare-bytes 32kb".to_string());
+    }
+    if prng.one_in(3) {
+        all.push("--auto-aof-rewrite-min-size 2kb".to_string());
+    }
+    all.iter().flat_map(|text| text.split(' ').map(String::from)).collect()
+}
+
+pub fn run_seed(seed: u64) -> Result<Counts, Violation> {
+    let mut machine = Machine::new(seed);
+    let has_lines = !machine.prng.one_in(6);
+    machine.may_lose_power = has_lines;
+    for _ in 0..LIVES {
+        let parameters = parameters(&mut machine.prng, has_lines);
+        let mut process = machine.start(&parameters)?;
+        if machine.prng.one_in(4) {
+            process = machine.check_again(process, &parameters)?;
+        }
+        let plan = machine.plan_of_life();
+        machine.disk.set_plan(plan);
+        for _ in 0..machine.prng.below(250) {
+            machine.step(&mut process)?;
+            if !machine.is_alive() {
+                break;
+            }
+        }
+        if machine.is_alive() && machine.prng.one_in(2) {
+            machine.heal(&mut process)?;
+        }
+        machine.end(process)?;
+        if machine.prng.one_in(3) {
+            machine.check_rdb(&parameters)?;
+        }
+    }
+    clock::set(None);
+    Ok(machine.counts)
+}
+
+fn run_all(seeds: impl Iterator<Item = u64>) -> Counts {
+    log::set_level(if std::env::var_os("SIM_TRACE").is_some() { Level::Notice } else { Level::Nothing });
+    let (mut all, mut violations) = (Counts::default(), Vec::new());
+    for seed in seeds {
+        let ran = std::panic::catch_unwind(|| run_seed(seed));
+        match ran.unwrap_or_else(|_| Err("a panic, see above".to_string())) {
+            Ok(counts) => all.add(&counts),
+            Err(why) if why == UNREADABLE => all.unreadable += 1,
+            Err(why) => violations.push(format!("seed {seed}: {why}")),
+        }
+    }
+    println!("{all:?}");
+    let shown = violations.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
+    assert!(violations.is_empty(), "{} violations:\n{shown}", violations.len());
+    all
+}
+
+/// `SEEDS=a..b cargo test --profile fast -p isotherm --bin isotherm-server sim::seeds -- --nocapture` for others than these.
+#[test]
+fn what_is_durable_survives() {
+    let range = std::env::var("SEEDS").unwrap_or_else(|_| "0..40".to_string());
+    let (from, to) = range.split_once("..").expect("SEEDS=a..b");
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let counts = run_all(number(from)..number(to));
+    assert!(counts.rewrites + counts.saves + counts.crashes > 0);
+}
