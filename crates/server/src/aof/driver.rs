@@ -184,7 +184,8 @@ impl Routine for Driver {
             self.log.set_reader(LogReader::Aof, move || this.unpark());
         }
         self.has_written = self.turn(&mut Vec::new());
-        if !self.is_abandoned && !(self.is_stopping && !self.has_written && self.is_all_done()) {
+        let is_over = self.is_abandoned || self.is_stopping && !self.has_written && self.is_all_done();
+        if !is_over {
             return true;
         }
         self.end_prepared();

@@ -100,7 +100,7 @@ struct Rewrite {
 
 enum Stage {
     Begin(Cut),
-    Write(BaseWriting, Option<Alone>),
+    Write(Box<(BaseWriting, Option<Alone>)>),
     Over,
 }
 
@@ -142,15 +142,15 @@ impl Rewrite {
                         (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
                     }
                 };
-                self.stage = Stage::Write(BaseWriting::new(node, files, cut, number), alone);
+                self.stage = Stage::Write(Box::new((BaseWriting::new(node, files, cut, number), alone)));
                 Ok(true)
             }
-            Stage::Write(mut writing, alone) => {
-                let Some((base, bytes)) = writing.step()? else {
-                    self.stage = Stage::Write(writing, alone);
+            Stage::Write(mut writing) => {
+                let Some((base, bytes)) = writing.0.step()? else {
+                    self.stage = Stage::Write(writing);
                     return Ok(true);
                 };
-                match (self.place, alone) {
+                match (self.place, writing.1) {
                     (Some(place), _) => announce(node, base, bytes, place, self.began)?,
                     (None, alone) => alone.expect("it was begun").list(base)?,
                 }

@@ -116,7 +116,7 @@ pub fn load(
         strict_version: store.config.checks_rdb_version(),
         checksum: checks_sum && store.config.sums_rdb_files(),
     });
-    let (limits, now) = (store.config.collection_limits(), unix_now());
+    let limits = store.config.collection_limits();
     let replaces = matches!(target, Target::Held(_));
     let mut own = Held::new(store.keyspace);
     let (held, is_held) = match target {
