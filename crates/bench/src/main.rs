@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `instructions` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `instructions` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -35,6 +35,7 @@ mod longest;
 mod maxmemory;
 mod memory;
 mod pubsub;
+mod replication;
 mod speed;
 mod threads;
 
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "memory",
     "speed",
     "collections",
@@ -71,6 +72,7 @@ const KINDS: [&str; 12] = [
     "longest",
     "pubsub",
     "durability",
+    "replication",
     instructions::KIND,
 ];
 
@@ -116,6 +118,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "maxmemory" => maxmemory::ROWS.to_vec(),
         "longest" => longest::ROWS.to_vec(),
         "durability" => durability::ROWS.to_vec(),
+        "replication" => replication::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -137,6 +140,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "maxmemory" => maxmemory::measure(options),
         "longest" => longest::measure(options),
         "durability" => durability::measure(options),
+        "replication" => replication::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

@@ -34,7 +34,7 @@ pub const ROWS: [&str; 10] = [
 ];
 
 /// The data of most rows: keys and values of 16 B.
-const KEYS: u64 = 6_320_000;
+pub const KEYS: u64 = 6_320_000;
 
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let head = ["what", "Valkey", "Isotherm", "Isotherm / Valkey", "aim"];
@@ -78,20 +78,20 @@ fn logged(options: &Options, policy: &str) -> Setting {
 
 /// One figure of each server in each round.
 #[derive(Default)]
-struct Figures {
+pub struct Figures {
     valkey: Vec<f64>,
     isotherm: Vec<f64>,
 }
 
 /// Which of several figures is the best one.
 #[derive(Clone, Copy)]
-enum Best {
+pub enum Best {
     Least,
     Most,
 }
 
 impl Figures {
-    fn add(&mut self, side: Side, figure: f64) {
+    pub fn add(&mut self, side: Side, figure: f64) {
         match side {
             Side::Valkey => self.valkey.push(figure),
             Side::Isotherm => self.isotherm.push(figure),
@@ -99,7 +99,7 @@ impl Figures {
     }
 
     /// The best of each, and the median of the ratios.
-    fn row(&self, table: &mut Table, what: &str, best: Best, show: impl Fn(f64) -> String, aim: &str) {
+    pub fn row(&self, table: &mut Table, what: &str, best: Best, show: impl Fn(f64) -> String, aim: &str) {
         let pick = |figures: &[f64]| {
             let best = match best {
                 Best::Least => figures.iter().copied().min_by(f64::total_cmp),
@@ -114,12 +114,12 @@ impl Figures {
     }
 }
 
-fn median(mut figures: Vec<f64>) -> Option<f64> {
+pub fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied()
 }
 
-fn seconds(figure: f64) -> String {
+pub fn seconds(figure: f64) -> String {
     format!("{figure:.3} s")
 }
 
@@ -127,10 +127,10 @@ fn milliseconds(figure: f64) -> String {
     format!("{figure:.2} ms")
 }
 
-fn thousands(figure: f64) -> String {
+pub fn thousands(figure: f64) -> String {
     format!("{:.1} k/s", figure / 1e3)
 }
 
-fn ratio(figure: f64) -> String {
+pub fn ratio(figure: f64) -> String {
     format!("{figure:.2} x")
 }

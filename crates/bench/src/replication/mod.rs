@@ -1,0 +1,40 @@
+//! What replication costs: a full sync, the feed of one replica, applying what has come together, and waiting for an ACK.
+//!
+//! ```text
+//!   load --> primary --> replica        each of the two is Valkey or Isotherm
+//! ```
+//! Both servers run on the same machine and share its cores with the load, so times are of a pair; CPU time is of one process.
+//! Diskless syncs begin at once (`repl-diskless-sync-delay 0`). Isotherm has two workers, Valkey `io-threads 1`.
+
+use crate::Fallible;
+use crate::options::Options;
+use crate::report::Table;
+
+mod apply;
+mod feed;
+mod pair;
+mod sync;
+mod wait;
+
+pub const ROWS: [&str; 4] = ["sync", "feed", "apply", "wait"];
+
+pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
+    let head = ["what", "Valkey", "Isotherm", "Isotherm / Valkey", "aim"];
+    let mut table = Table::new("replication", format!("Replication{}", options.scale_note()), &head);
+    table.note(format!(
+        "Primary and replica on one machine, keys and values of 16 B; {} rounds A B, best of each pair, the ratio is the median of \
+         the rounds' ratios.",
+        options.rounds
+    ));
+    type Measure = fn(&Options, &mut Table) -> Fallible;
+    let rows: [(&str, Measure); 4] = [
+        ("sync", sync::measure),
+        ("feed", feed::measure),
+        ("apply", apply::measure),
+        ("wait", wait::measure),
+    ];
+    for (row, measure) in rows.into_iter().filter(|(row, _)| options.wants(row)) {
+        measure(options, &mut table).map_err(|why| format!("{row}: {why}"))?;
+    }
+    Ok(vec![table])
+}
