@@ -27,7 +27,7 @@ pub fn setting(options: &Options) -> Setting {
 }
 
 impl Pair {
-    /// Both started, and strangers to each other.
+    /// Both started; neither follows the other yet.
     pub fn start(primary: Side, replica: Side, options: &Options) -> Fallible<Pair> {
         let setting = setting(options);
         Ok(Pair {
