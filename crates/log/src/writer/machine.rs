@@ -316,11 +316,11 @@ impl AofWriter {
                 self.change = Some(self.next_file(self.list.clone(), Some(written), written.offset));
             }
         } else if let Some((base, cut)) = self.new_base
-            && self.file_at(cut).is_some()
+            && let Some(first) = self.file_at(cut)
         {
             let mut list = self.list.clone();
             list.base = Some(base);
-            list.segments.retain(|segment| segment.start >= cut);
+            list.segments.retain(|segment| segment.file >= first);
             self.change =
                 Some(Change { cause: Cause::NewBase, stage: Stage::List, list, next: None, keep: None });
         }

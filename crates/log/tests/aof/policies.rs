@@ -218,6 +218,11 @@ fn each_cut_ends_a_file_and_be_it_empty() {
         assert_eq!(steps.step(Input::Done), [Output::Close { file: FileId(file - 1) }]);
         assert_eq!(steps.writer.file_at(LogOffset(0)), Some(FileId(file)));
     }
+    // A base of that place replaces the empty ones too.
+    let segments = vec![Segment { file: FileId(3), start: LogOffset(0), len: None }];
+    let outputs = steps.step(Input::BaseSaved { base: 7, cut: LogOffset(0) });
+    assert_eq!(outputs, [Output::List(List { base: Some(7), segments })]);
+    assert_eq!(steps.step(Input::Done), [1, 2].map(|file| Output::Remove { file: FileId(file) }));
     assert_eq!(steps.step(collected(10)), [write(3, 0, 0, 10)]);
 }
 
