@@ -37,7 +37,7 @@ pub fn is_running(node: &Node) -> bool {
 
 /// Begins one. Everything is held afterwards.
 pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
-    if node.aof.rewrites().listing.is_some() || !node.persistence.begin(Job::Rewrite, unix_now().0 / 1000) {
+    if node.aof.rewrites().listing.is_some() || !node.persistence.begin(Job::Rewrite) {
         return Asked::Busy;
     }
     node.aof.rewrites().begun += 1;
@@ -48,7 +48,7 @@ pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     let place = node.aof.is_on().then(|| node.log.cut(true));
     node.log.wake(LogReader::Aof);
     let began = instant();
-    let job = Rewrite { node, place, began, stage: Stage::Begin(cut) };
+    let job = Rewrite { node, place, began, stage: Stage::Begin(cut, has_rdb_base(node)) };
     match routines::start("aof-rewrite", job) {
         Ok(_) => {
             let pid = std::process::id();
@@ -99,7 +99,8 @@ struct Rewrite {
 }
 
 enum Stage {
-    Begin(Cut),
+    /// And whether the base is RDB.
+    Begin(Cut, bool),
     Write(Box<(BaseWriting, Option<Alone>)>),
     Over,
 }
@@ -131,7 +132,7 @@ impl Rewrite {
     fn try_step(&mut self) -> Result<bool, SaveError> {
         let node = self.node;
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Begin(cut) => {
+            Stage::Begin(cut, is_rdb) => {
                 let (files, number, alone) = match self.place {
                     Some(_) => {
                         let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
@@ -142,7 +143,7 @@ impl Rewrite {
                         (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
                     }
                 };
-                self.stage = Stage::Write(Box::new((BaseWriting::new(node, files, cut, number), alone)));
+                self.stage = Stage::Write(Box::new((BaseWriting::new(node, files, cut, number, is_rdb), alone)));
                 Ok(true)
             }
             Stage::Write(mut writing) => {
@@ -181,6 +182,12 @@ fn end(node: &Node, result: &Result<(), SaveError>, began: Instant) {
     }
 }
 
+/// What a rewrite that begins now writes.
+fn has_rdb_base(node: &Node) -> bool {
+    const PREAMBLE: Id = id("aof-use-rdb-preamble");
+    node.config.flag(PREAMBLE)
+}
+
 /// A base on its way, under the next number.
 struct BaseWriting {
     files: AofFiles,
@@ -192,10 +199,8 @@ struct BaseWriting {
 }
 
 impl BaseWriting {
-    fn new(node: &'static Node, files: AofFiles, cut: Cut, number: u64) -> BaseWriting {
-        const PREAMBLE: Id = id("aof-use-rdb-preamble");
+    fn new(node: &'static Node, files: AofFiles, cut: Cut, number: u64, is_rdb: bool) -> BaseWriting {
         const SYNCS: Id = id("aof-rewrite-incremental-fsync");
-        let is_rdb = node.config.flag(PREAMBLE);
         let (base, other) = (files.base_file(number, is_rdb), files.base_file(number, !is_rdb));
         let target = Target {
             temporary: files.temporary_base(),
@@ -290,14 +295,14 @@ impl Alone {
 
 /// The first base, while nothing else runs yet. Returns its number.
 pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, SaveError> {
-    node.persistence.begin(Job::Rewrite, unix_now().0 / 1000);
+    node.persistence.begin(Job::Rewrite);
     let mut held = Held::new(&node.keyspace);
     let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
     held.release();
     let number = files.base_number() + 1;
     let written = cut
         .ok_or(SaveError::Failed)
-        .and_then(|cut| BaseWriting::new(node, files.clone(), cut, number).write());
+        .and_then(|cut| BaseWriting::new(node, files.clone(), cut, number, has_rdb_base(node)).write());
     node.persistence.saving().running = None;
     let (base, bytes) = written?;
     files.announce_base(base);

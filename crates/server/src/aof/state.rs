@@ -27,6 +27,8 @@ pub struct AofState {
     prepare_bytes: AtomicU64,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
+    /// By worker: connections with replies that wait.
+    held: Box<[AtomicU64]>,
     /// It was switched on while there was data, and nothing counts before its first base.
     pub awaits_base: AtomicBool,
     /// What the listed log files hold.
@@ -52,6 +54,7 @@ impl AofState {
             has_timestamps: AtomicBool::new(false),
             prepare_bytes: AtomicU64::new(0),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            held: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             awaits_base: AtomicBool::new(false),
             log_bytes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -121,6 +124,15 @@ impl AofState {
     pub fn is_durable_after_asking(&self, worker: u16, until: LogOffset) -> bool {
         self.waits[usize::from(worker)].store(true, SeqCst);
         self.durable() >= until
+    }
+
+    /// So many connections of a worker have replies that wait.
+    pub fn note_held(&self, worker: u16, connections: usize) {
+        self.held[usize::from(worker)].store(connections as u64, Relaxed);
+    }
+
+    pub fn held(&self) -> u64 {
+        self.held.iter().map(|connections| connections.load(Relaxed)).sum()
     }
 
     pub fn has_lines(&self) -> bool {

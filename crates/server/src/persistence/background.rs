@@ -20,7 +20,7 @@ use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant, unix_now};
 
 /// After a failure the save points rest so long.
-const RETRY_SECONDS: i64 = 5;
+const RETRY: Duration = Duration::from_secs(5);
 /// How long an end waits for a save that is to stop, at a time.
 const CANCEL_LOOK: Duration = Duration::from_millis(1);
 
@@ -41,7 +41,7 @@ fn now_seconds() -> i64 {
 
 /// SAVE. Nothing is held afterwards.
 pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin(Job::Save, now_seconds()) {
+    if !store.state.begin(Job::Save) {
         return Asked::Busy;
     }
     let cut = save::cut(store, held, used_memory_bytes);
@@ -55,7 +55,7 @@ pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_byt
 
 /// DEBUG RELOAD: under what is held, so that nothing is written before the data is replaced.
 pub fn save_held(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin(Job::Save, now_seconds()) {
+    if !store.state.begin(Job::Save) {
         return Asked::Busy;
     }
     let saved = match save::cut(store, held, used_memory_bytes) {
@@ -85,7 +85,8 @@ fn save_cut(
 /// The file has all but the changes behind these.
 fn note_saved(store: Store<'static>, changes: u64) {
     let mut saving = store.state.saving();
-    (saving.saved_changes, saving.last_save_seconds, saving.last_failed) = (changes, now_seconds(), false);
+    (saving.last_save_seconds, saving.last_save) = (now_seconds(), instant());
+    (saving.saved_changes, saving.last_failed) = (changes, false);
     store.mail.set_tasks(Tasks::SAVE_FAILED, Tasks::NONE);
 }
 
@@ -93,7 +94,7 @@ fn note_saved(store: Store<'static>, changes: u64) {
 
 /// BGSAVE. Everything is held afterwards.
 pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin(Job::BackgroundSave, now_seconds()) {
+    if !store.state.begin(Job::BackgroundSave) {
         return Asked::Busy;
     }
     let Some(cut) = save::cut(store, held, used_memory_bytes) else {
@@ -237,10 +238,10 @@ pub fn tick(store: Store<'static>, used_memory_bytes: u64) {
     if saving.running.is_some() {
         return;
     }
-    let now = now_seconds();
-    let may_retry = !saving.last_failed || now - saving.last_try_seconds > RETRY_SECONDS;
+    let rests = saving.last_failed && saving.last_try.is_some_and(|last| elapsed(last) <= RETRY);
+    let may_retry = !rests;
     let is_scheduled = may_retry && std::mem::take(&mut saving.is_scheduled);
-    let (last_save, saved_changes) = (saving.last_save_seconds, saving.saved_changes);
+    let (last_save, saved_changes) = (elapsed(saving.last_save), saving.saved_changes);
     drop(saving);
     if !is_scheduled {
         let points = store.config.save_points();
@@ -248,8 +249,9 @@ pub fn tick(store: Store<'static>, used_memory_bytes: u64) {
             return;
         }
         let changes = store.stats.changes().saturating_sub(saved_changes);
-        let is_due =
-            |(seconds, least): &(i64, i64)| changes >= least.unsigned_abs() && now - last_save > *seconds;
+        let is_due = |(seconds, least): &(i64, i64)| {
+            changes >= least.unsigned_abs() && last_save > Duration::from_secs(seconds.unsigned_abs())
+        };
         let Some((seconds, changes)) = points.into_iter().find(is_due) else { return };
         log::notice(format!("{changes} changes in {seconds} seconds. Saving..."));
     }

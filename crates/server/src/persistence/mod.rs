@@ -9,7 +9,8 @@
 //! start --> dump.rdb in portions --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
 //! ```
 //! `save` writes a file, `background` decides when and on which thread, `load` reads one, `libraries` keeps
-//! the functions of files, `state` is what others ask about.
+//! the functions of files, `state` is what others ask about, `watch` what the
+//! log says meanwhile.
 //! Nothing here knows a session or the node: it gets [`Store`], the parts that it needs.
 //!
 //! **Invariants.** The file of that name is always a whole one: a save that fails or is ended leaves the one before. What
@@ -21,6 +22,7 @@ pub mod load;
 pub mod report;
 pub mod save;
 pub mod state;
+pub mod watch;
 
 use isotherm_keyspace::Keyspace;
 use std::path::PathBuf;

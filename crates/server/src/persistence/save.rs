@@ -493,6 +493,7 @@ impl Output {
         }
         self.put_at(bytes, self.at)?;
         self.at += bytes.len() as u64;
+        self.store.state.progress.bytes.store(self.at, Relaxed);
         bytes.clear();
         // One long string is no reason to keep as much.
         bytes.shrink_to(4 * WRITE_BYTES);

@@ -24,6 +24,8 @@ pub struct Persistence {
 pub struct Progress {
     pub keys: AtomicU64,
     pub keys_total: AtomicU64,
+    /// Written to the file.
+    pub bytes: AtomicU64,
     /// Of all saves: steps of the walk, and how often writers had to wait because too much was kept.
     pub steps: AtomicU64,
     pub writer_waits: AtomicU64,
@@ -56,9 +58,11 @@ pub struct Saving {
     pub running: Option<Running>,
     /// BGSAVE SCHEDULE came while another save was under way.
     pub is_scheduled: bool,
-    /// In Unix seconds: the last save that succeeded (or the start), and the last one in the background that began.
+    /// The last save that succeeded, or the start: in Unix seconds for clients, and by a clock that does not go back.
     pub last_save_seconds: i64,
-    pub last_try_seconds: i64,
+    pub last_save: Instant,
+    /// The last one in the background that began.
+    pub last_try: Option<Instant>,
     pub last_failed: bool,
     /// How long the last one in the background took; -1 for none.
     pub last_took_seconds: i64,
@@ -101,7 +105,8 @@ impl Persistence {
                 running: None,
                 is_scheduled: false,
                 last_save_seconds: now_seconds,
-                last_try_seconds: 0,
+                last_save: instant(),
+                last_try: None,
                 last_failed: false,
                 last_took_seconds: -1,
                 saved_changes: 0,
@@ -124,7 +129,7 @@ impl Persistence {
     }
 
     /// Begins a walk, unless one is under way.
-    pub fn begin(&self, job: Job, now_seconds: i64) -> bool {
+    pub fn begin(&self, job: Job) -> bool {
         let mut saving = self.saving();
         if saving.running.is_some() {
             return false;
@@ -132,10 +137,11 @@ impl Persistence {
         saving.running = Some(Running { began: instant(), job });
         saving.saves += u64::from(job != Job::Rewrite);
         if job == Job::BackgroundSave {
-            saving.last_try_seconds = now_seconds;
+            saving.last_try = Some(instant());
         }
         self.is_cancelled.store(false, Relaxed);
         self.progress.keys.store(0, Relaxed);
+        self.progress.bytes.store(0, Relaxed);
         self.progress.keys_total.store(0, Relaxed);
         true
     }

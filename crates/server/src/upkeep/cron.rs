@@ -26,6 +26,7 @@ use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::memory_map;
 use crate::persistence::background as persistence;
+use crate::persistence::watch::Watch;
 use crate::upkeep::client_memory;
 use crate::upkeep::compaction::Compaction;
 use crate::upkeep::eviction::{self, FREED_PER_STEP_MAX, Room};
@@ -73,6 +74,7 @@ pub struct Cron {
     exceeded_at: Option<Instant>,
     /// When the threads of the process will all have started.
     settled_at: Option<Instant>,
+    watch: Watch,
 }
 
 impl Cron {
@@ -95,6 +97,7 @@ impl Cron {
             given_back_at: now,
             exceeded_at: None,
             settled_at: Some(now + SETTLING),
+            watch: Watch::default(),
         }
     }
 
@@ -152,6 +155,7 @@ impl Cron {
             let stats = self.node.control_stats();
             undone |= eviction::make_room(self.node, &mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
+        self.watch.tick(self.node.store());
         if !paused {
             persistence::tick(self.node.store(), self.node.used_memory_bytes());
             aof::rewrite::tick(self.node);

@@ -407,6 +407,7 @@ impl Inner {
             return;
         }
         self.held.push(connection.token());
+        aof.note_held(self.number, self.held.len());
         let is_first = self.held.len() == 1;
         // It may have come there meanwhile: then no message will say so, and nothing else would send what waits.
         if !connection.let_go(aof.durable()) || is_first && aof.is_durable_after_asking(self.number, until) {
@@ -427,6 +428,7 @@ impl Inner {
             }
             self.settle(connection, token);
         }
+        self.node.aof.note_held(self.number, self.held.len());
     }
 
     /// How long until something is due.

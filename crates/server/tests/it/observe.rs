@@ -256,6 +256,29 @@ fn metrics_over_http() {
     ] {
         assert!(page.contains(line), "{line:?} is not in {page}");
     }
+    assert!(!page.contains("redis_aof_current_size_bytes "), "{page}");
+    client.check("CONFIG SET appendonly yes", OK);
+    common::wait_until("the first base is listed", || {
+        client.info("persistence", "aof_rewrite_in_progress") == 0
+    });
+    client.check("CONFIG SET appendfsync always", OK);
+    client.check("SET k v", OK);
+    let on_disk = get("/metrics");
+    for line in [
+        "\nredis_aof_current_size_bytes ",
+        "\nredis_aof_pending_bio_fsync 0\n",
+        "\n# TYPE isotherm_aof_commits_total counter\nisotherm_aof_commits_total ",
+        "\nisotherm_aof_held_replies 0\n",
+        "\nisotherm_log_offset_total ",
+        "\nisotherm_current_save_keys_total 0\n",
+    ] {
+        assert!(on_disk.contains(line), "{line:?} is not in {on_disk}");
+    }
+    let counter = |name: &str| {
+        let line = on_disk.lines().find(|line| line.starts_with(&format!("isotherm_{name}_total "))).unwrap();
+        line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    assert!(counter("log_offset") > 0 && counter("log_offset") == counter("log_durable_offset"));
     // Each metric is introduced once, and its values stand together.
     let mut seen: Vec<&str> = Vec::new();
     for line in page.lines().skip_while(|line| !line.starts_with('#')).filter(|line| !line.starts_with('#')) {

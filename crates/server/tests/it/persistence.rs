@@ -217,6 +217,35 @@ fn saving_in_the_background() {
     assert_eq!(since as u64, client.info("persistence", "rdb_last_save_time"));
 }
 
+/// Each second a line of the log.
+#[test]
+fn what_takes_long_says_how_far_it_is() {
+    let folder = Folder::new("far");
+    let mut server = start_in(&folder.0, &["--appendonly", "yes"]);
+    let mut client = server.client();
+    client.check("DEBUG POPULATE 20000", OK);
+    client.check("SAVE", OK);
+    client.check("CONFIG SET rdb-key-save-delay 1000", OK);
+    for (request, expected) in [("BGSAVE", "Saving: "), ("BGREWRITEAOF", "Rewriting the append-only file: ")]
+    {
+        client.check("CONFIG SET rdb-key-save-delay 1000", OK);
+        client.ask(request);
+        server.wait_for_log(expected);
+        client.check("CONFIG SET rdb-key-save-delay 0", OK);
+        wait_until("it has ended", || {
+            ["rdb_bgsave_in_progress", "aof_rewrite_in_progress"]
+                .iter()
+                .all(|field| client.info("persistence", field) == 0)
+        });
+    }
+    assert!(server.log().contains(" % of 20000 keys, "), "{}", server.log());
+    client.send(encode(&["SHUTDOWN", "NOSAVE"]));
+    server.wait();
+    let server = start_in(&folder.0, &["--key-load-delay", "1000", "--appendonly", "no"]);
+    server.wait_for_log("Loading: ");
+    assert!(server.log().contains(" MB/s"), "{}", server.log());
+}
+
 #[test]
 fn flushall_ends_a_save_and_replaces_the_file() {
     let folder = Folder::new("flushall");

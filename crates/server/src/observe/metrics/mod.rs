@@ -189,9 +189,32 @@ fn page(node: &Node) -> String {
         page.own_head(&format!("{name}_total"), name, Type::Counter);
         writeln!(page.0, "{name}_total {}", fields[name]).expect("a String takes anything");
     }
+    add_persistence(&mut page, &fields);
     page.add_own("isotherm_compaction_cpu_percent", fields["isotherm_compaction_cpu_percent"]);
     add_prefixes(&mut page, node);
     page.0
+}
+
+/// Our own figures of what is on disk, and of what is on its way there or back.
+fn add_persistence(page: &mut Page, fields: &BTreeMap<&str, &str>) {
+    const COUNTERS: [&str; 4] = ["log_offset", "log_durable_offset", "aof_commits", "snapshot_writer_waits"];
+    const GAUGES: [&str; 7] = [
+        "aof_held_replies",
+        "current_save_keys_processed",
+        "current_save_keys_total",
+        "loading_total_bytes",
+        "loading_loaded_bytes",
+        "loading_loaded_perc",
+        "loading_eta_seconds",
+    ];
+    for (names, kind, end) in [(&COUNTERS[..], Type::Counter, "_total"), (&GAUGES[..], Type::Gauge, "")] {
+        for name in names {
+            // Some exist while a file is loaded, or with an append-only file.
+            let Some(value) = fields.get(name) else { continue };
+            page.own_head(&format!("isotherm_{name}{end}"), name, kind);
+            writeln!(page.0, "isotherm_{name}{end} {value}").expect("a String takes anything");
+        }
+    }
 }
 
 /// What prefixes of depth 1 take: the largest, and those that are pinned. Few, since each is a time series.

@@ -1,7 +1,7 @@
 //! Fields of INFO and the metrics they are, by redis_exporter's names and in its order.
 //!
-//! The exporter's map holds more: fields of other servers (KeyDB, Tile38) and of modules, and those that only exist with an
-//! append-only file or in a cluster. docs/metrics.md names them.
+//! The exporter's map holds more: fields of other servers (KeyDB, Tile38) and of modules, and those that only exist in a
+//! cluster. docs/metrics.md names them.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
@@ -108,6 +108,12 @@ pub const METRICS: &[(&str, &str, Type)] = {
         ("aof_last_cow_size", "aof_last_cow_size_bytes", Gauge),
         ("aof_last_bgrewrite_status", "aof_last_bgrewrite_status", Gauge),
         ("aof_last_write_status", "aof_last_write_status", Gauge),
+        ("aof_current_size", "aof_current_size_bytes", Gauge),
+        ("aof_base_size", "aof_base_size_bytes", Gauge),
+        ("aof_pending_rewrite", "aof_pending_rewrite", Gauge),
+        ("aof_buffer_length", "aof_buffer_length", Gauge),
+        ("aof_pending_bio_fsync", "aof_pending_bio_fsync", Gauge),
+        ("aof_delayed_fsync", "aof_delayed_fsync", Gauge),
         ("module_fork_in_progress", "module_fork_in_progress", Gauge),
         ("module_fork_last_cow_size", "module_fork_last_cow_size", Gauge),
         ("current_eviction_exceeded_time", "current_eviction_exceeded_time_ms", Gauge),
