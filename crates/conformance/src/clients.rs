@@ -8,7 +8,6 @@
 //! A tool that this machine lacks and cannot get is a skip, reported with its reason. A client that was started and does
 //! not do as it should is a failure, and so is one that skips a step. All of it ends within `Clock::total`.
 
-mod bounded;
 mod command_line;
 mod library;
 
@@ -16,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
+use crate::bounded::Ended;
 use crate::process::Server;
-use bounded::Ended;
 
 /// Where things are.
 pub struct Places {

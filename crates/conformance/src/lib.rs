@@ -5,7 +5,8 @@
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
 //! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
-//! values dumped and restored both ways (`transfer`), and common clients at work (`clients`).
+//! values dumped and restored both ways (`transfer`), common clients at work (`clients`), and
+//! Valkey's own test suite (`suite`).
 
 pub mod client;
 pub mod process;
@@ -28,6 +29,10 @@ pub mod replication;
 pub mod transfer;
 
 pub mod clients;
+
+pub mod suite;
+
+mod bounded;
 
 /// What went wrong, for people.
 pub type Fallible<T = ()> = Result<T, String>;

@@ -9,6 +9,7 @@ use isotherm_conformance::clients;
 use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
+use isotherm_conformance::suite;
 use isotherm_conformance::transfer::{self, Load, Peer};
 
 const HELP: &str = "\
@@ -45,6 +46,13 @@ isotherm-conformance: compares Isotherm with Valkey
     --folder FOLDER                      where libraries are installed; default: ISOTHERM_CLIENTS
     --seconds N                          the time for everything (default 170)
 
+  suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk
+    --valkey yes                         against Valkey's own programs
+    --only PART                          only files whose name has PART
+    --ours FOLDER                        our programs; default: the folder of ISOTHERM_SERVER
+    --bin FOLDER                         tclsh, and Valkey's programs; default: ISOTHERM_PEER_BIN
+    --source FOLDER                      Valkey's source; default: ISOTHERM_PEER_SOURCE
+
 The exit code is 1 if anything differed. Everything in the servers is deleted.";
 
 fn main() -> ExitCode {
@@ -55,6 +63,7 @@ fn main() -> ExitCode {
         Some("replication-stream") => replication_stream(&args[1..]),
         Some("transfer") => transfer(&args[1..]),
         Some("clients") => try_clients(&args[1..]),
+        Some("suite") => run_suite(&args[1..]),
         Some("--help" | "help") | None => {
             println!("{HELP}");
             Ok(true)
@@ -221,6 +230,33 @@ fn try_clients(args: &[String]) -> Fallible<bool> {
         folder: folder.ok_or("where may libraries be installed? --folder FOLDER")?,
     };
     clients::run(&places, &names, clients::Clock::total(Duration::from_secs(seconds)))
+}
+
+fn run_suite(args: &[String]) -> Fallible<bool> {
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut ours = from_env("ISOTHERM_SERVER").and_then(|server| Some(server.parent()?.to_path_buf()));
+    let (mut peers, mut source) = (from_env("ISOTHERM_PEER_BIN"), from_env("ISOTHERM_PEER_SOURCE"));
+    let mut options = suite::Options { only: None, is_valkey: false };
+    let mut name = None;
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--valkey" => options.is_valkey = value()? == "yes",
+            "--only" => options.only = Some(value()?.clone()),
+            "--ours" => ours = Some(value()?.into()),
+            "--bin" => peers = Some(value()?.into()),
+            "--source" => source = Some(value()?.into()),
+            option if option.starts_with('-') => return Err(format!("unknown option: {option}\n{HELP}")),
+            list => name = Some(list.to_string()),
+        }
+    }
+    let places = suite::Places {
+        ours: ours.ok_or("where are our programs? --ours FOLDER")?,
+        peers: peers.ok_or("where is tclsh? --bin FOLDER")?,
+        source: source.ok_or("where is Valkey's source? --source FOLDER")?,
+    };
+    suite::run(&name.ok_or("which list? There is: disk")?, &places, &options)
 }
 
 /// Takes the options that name a Valkey out of `args`.

@@ -136,6 +136,7 @@ pub fn conformance(args: &[String]) -> Fallible {
         }
         args => (false, args.to_vec()),
     };
+    let is_suite = args.first().is_some_and(|first| first == "suite");
     let conformance = build("isotherm-conformance", "isotherm-conformance")?;
     if args.iter().any(|arg| arg == "--help") || args.is_empty() {
         return run::loud(Command::new(conformance).args(args));
@@ -156,6 +157,20 @@ pub fn conformance(args: &[String]) -> Fallible {
         }
     }
     let server = build("isotherm", "isotherm-server")?;
+    if is_suite {
+        // Beside the server: they stand in for Valkey's.
+        build("isotherm-cli", "isotherm-cli")?;
+        build("isotherm-cli", "isotherm-benchmark")?;
+        build("isotherm-check", "isotherm-check-rdb")?;
+        build("isotherm-check", "isotherm-check-aof")?;
+        match peers::source() {
+            Err(why) if optional => {
+                println!("skipped: Valkey's own tests: {why}");
+                return Ok(());
+            }
+            source => command.env("ISOTHERM_PEER_SOURCE", source?),
+        };
+    }
     command.current_dir(place::root()).env("ISOTHERM_SERVER", server).env("ISOTHERM_PEER_BIN", bin);
     run::loud(&mut command)
 }

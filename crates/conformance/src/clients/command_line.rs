@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Clock, Places, Verdict, bounded, last_lines};
+use super::{Clock, Places, Verdict, last_lines};
 use crate::Fallible;
+use crate::bounded;
 use crate::client::{Client, push_request};
 use crate::process::Server;
 use isotherm_resp::reply_parse::Value;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Clock, Places, Verdict, bounded, in_path, last_lines, sources};
+use super::{Clock, Places, Verdict, in_path, last_lines, sources};
+use crate::bounded;
 
 /// What an application does.
 const STEPS: [&str; 13] = [
