@@ -27,7 +27,7 @@ use crate::persistence::state::Job;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines::{self, Routine};
-use crate::process::time::{elapsed, instant, unix_now};
+use crate::process::time::{elapsed, instant};
 
 /// Whether a rewrite is under way, to its last step.
 pub fn is_running(node: &Node) -> bool {
@@ -143,7 +143,8 @@ impl Rewrite {
                         (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
                     }
                 };
-                self.stage = Stage::Write(Box::new((BaseWriting::new(node, files, cut, number, is_rdb), alone)));
+                self.stage =
+                    Stage::Write(Box::new((BaseWriting::new(node, files, cut, number, is_rdb), alone)));
                 Ok(true)
             }
             Stage::Write(mut writing) => {

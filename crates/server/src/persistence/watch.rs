@@ -23,6 +23,8 @@ enum Work {
     Load,
     Save,
     Rewrite,
+    /// To replicas.
+    Stream,
 }
 
 /// Counters at one moment.
@@ -52,6 +54,7 @@ impl Watch {
         let work = match running {
             _ if is_loading(store) => Work::Load,
             Some(Job::Rewrite) => Work::Rewrite,
+            Some(Job::Stream) => Work::Stream,
             Some(Job::Save | Job::BackgroundSave) => Work::Save,
             None => return self.seen = None,
         };
@@ -71,7 +74,7 @@ impl Watch {
                 let done = Done { keys: of(&loading.keys_loaded), bytes: of(&loading.loaded_bytes) };
                 (done, of(&loading.total_bytes))
             }
-            Work::Save | Work::Rewrite => {
+            Work::Save | Work::Rewrite | Work::Stream => {
                 let done = Done { keys: of(&progress.keys), bytes: of(&progress.bytes) };
                 (done, of(&progress.keys_total))
             }
@@ -88,6 +91,7 @@ fn line(work: Work, done: Done, before: Done, total: u64, passed: Duration, sinc
         Work::Load => ("Loading", done.bytes),
         Work::Save => ("Saving", done.keys),
         Work::Rewrite => ("Rewriting the append-only file", done.keys),
+        Work::Stream => ("Sending the data to replicas", done.keys),
     };
     let mut words = Vec::new();
     // Of what comes from a primary the size may not be known.
@@ -95,7 +99,7 @@ fn line(work: Work, done: Done, before: Done, total: u64, passed: Duration, sinc
         let percent = (part as f64 * 100.0 / total as f64).min(100.0);
         words.push(match work {
             Work::Load => format!("{percent:.1} % of {:.1} MB", mb(total)),
-            Work::Save | Work::Rewrite => format!("{percent:.1} % of {total} keys"),
+            Work::Save | Work::Rewrite | Work::Stream => format!("{percent:.1} % of {total} keys"),
         });
     } else {
         words.push(format!("{:.1} MB", mb(done.bytes)));

@@ -25,7 +25,6 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::process::routines::{self, Routine};
-use crate::process::time::unix_now;
 
 /// How long the walk rests where neither memory nor the disk has room for what it has made.
 const FULL_REST: Duration = Duration::from_millis(20);
@@ -76,7 +75,7 @@ pub fn begin(node: &'static Node, group: Group) -> Begun {
         Transfer::Stream => Job::Stream,
         Transfer::File => Job::BackgroundSave,
     };
-    if !node.persistence.begin(job, unix_now().0 / 1000) {
+    if !node.persistence.begin(job) {
         return Begun::Busy;
     }
     let target = if job == Job::Stream { "replicas sockets" } else { "disk" };

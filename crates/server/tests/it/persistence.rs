@@ -223,6 +223,7 @@ fn what_takes_long_says_how_far_it_is() {
     let folder = Folder::new("far");
     let mut server = start_in(&folder.0, &["--appendonly", "yes"]);
     let mut client = server.client();
+    wait_until_loaded(&mut client);
     client.check("DEBUG POPULATE 20000", OK);
     client.check("SAVE", OK);
     client.check("CONFIG SET rdb-key-save-delay 1000", OK);
