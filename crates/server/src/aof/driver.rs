@@ -35,8 +35,9 @@ use crate::process::log as report;
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant, unix_now};
 
-// COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave up to some milliseconds before its change is
-// written to the file: a process that is killed loses that, as a machine that stops does in Valkey too. Why: workers write no files.
+// COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave before its change is written to the file, usually
+// a millisecond: a process that is killed loses that. Valkey writes first, except under `everysec` while an fsync is under way,
+// when it waits up to two seconds. Why: workers write no files; replies that wait for the write cost CPU (docs/design/durability.md).
 /// Between two writes of a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
 
