@@ -140,6 +140,16 @@ impl Applier {
         self.db
     }
 
+    /// As if the commands had selected it.
+    pub fn set_db(&mut self, db: Db) {
+        self.db = db;
+    }
+
+    /// Whether all partitions are held from the beginning to the end.
+    pub fn is_within(&self) -> bool {
+        self.is_within
+    }
+
     /// Whether a transaction has begun, and not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()

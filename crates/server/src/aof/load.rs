@@ -1,4 +1,4 @@
-//! Reading the log files of an append-only file: each command is applied as it is parsed.
+//! Reading the log files of an append-only file: each command is handed on as it is parsed, to be applied (`replay`).
 //!
 //! ```text
 //!   #TS:1700000000 | *3 SET a b | *1 MULTI | ... | *1 EXEC | *3 SET c         torn
@@ -12,20 +12,18 @@
 use isotherm_disk::File;
 use isotherm_persist::aof::commit::{CommitCheck, LINE_BYTES_MAX, Lines, durable_by};
 use isotherm_persist::aof::stream::{End, Item, StreamError, StreamParser};
-use isotherm_resp::request::Span;
-use isotherm_resp::{Args, limits};
+use isotherm_resp::limits;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::applier::{Applier, Refused};
+use super::replay::{Failed, Replay};
 use crate::process::listeners::os_text;
 use crate::process::log;
 
 /// Read at once.
 const PORTION_BYTES: usize = 1 << 20;
-/// Others may look at partitions between so many commands.
-const COMMANDS_PER_HOLD: u32 = 100;
 
 // COMPAT(persistence): Commits of the append-only file that cover more than one sector of 512 B begin with a comment line that
 // Valkey skips (`#isotherm commit`, with a checksum); a last file of which zeros or a torn commit are the end is cut there
@@ -52,6 +50,12 @@ pub enum LoadError {
     },
 }
 
+impl From<Failed> for LoadError {
+    fn from(Failed { place, why }: Failed) -> LoadError {
+        LoadError::Command(place, why)
+    }
+}
+
 /// How much of a file was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Loaded {
@@ -75,19 +79,17 @@ pub struct LogFile<'f> {
 
 struct Reading<'r> {
     source: &'r LogFile<'r>,
-    applier: &'r mut Applier,
+    replay: Replay<'r>,
     parser: StreamParser,
     check: Option<CommitCheck>,
     /// The commits before this place are sound.
     trusted_to: u64,
-    spans: Vec<Span>,
     /// Bytes of the file that are not done with.
     buffer: Vec<u8>,
     read_bytes: u64,
     log_bytes: u64,
     /// To here the file can be kept.
     valid: Loaded,
-    commands: u32,
 }
 
 impl LogFile<'_> {
@@ -99,16 +101,14 @@ impl LogFile<'_> {
         }
         let mut reading = Reading {
             source: self,
-            applier,
+            replay: Replay::new(applier),
             parser: StreamParser::new(self.start, limits::REQUEST_BYTES_MAX),
             check,
             trusted_to: 0,
-            spans: Vec::new(),
             buffer: Vec::new(),
             read_bytes: self.start,
             log_bytes: 0,
             valid: Loaded { file_bytes: self.start, log_bytes: 0 },
-            commands: 0,
         };
         let ended = loop {
             if let Err(error) = reading.run_buffered() {
@@ -123,7 +123,8 @@ impl LogFile<'_> {
                 Err(error) => break Err(LoadError::Io(error)),
             }
         };
-        reading.applier.release();
+        // What cannot be run stands before what cannot be read.
+        reading.replay.end()?;
         ended
     }
 
@@ -181,7 +182,7 @@ impl Reading<'_> {
             };
             self.check(place, done..done + len, item)?;
             if let Item::Command(_) = item {
-                self.run_one(done).map_err(|why| LoadError::Command(place, why))?;
+                self.replay.run(place, &self.buffer[done..], self.parser.args())?;
                 self.log_bytes += len as u64;
             }
             done += len;
@@ -257,24 +258,11 @@ impl Reading<'_> {
         }
     }
 
-    /// Runs the command that was found at `from` in the buffer.
-    fn run_one(&mut self, from: usize) -> Result<(), Refused> {
-        let span = |range: &Range<usize>| Span { start: range.start as u32, len: range.len() as u32 };
-        self.spans.clear();
-        self.spans.extend(self.parser.args().iter().map(span));
-        self.applier.apply(Args::new(&self.buffer[from..], &self.spans))?;
-        self.commands += 1;
-        if self.commands.is_multiple_of(COMMANDS_PER_HOLD) {
-            self.applier.release();
-        }
-        Ok(())
-    }
-
     fn end(&mut self) -> Result<Loaded, LoadError> {
         match self.parser.end(self.buffer.len()) {
             End::Complete => Ok(self.valid),
             End::Truncated { in_transaction, .. } => {
-                self.applier.abandon_transaction();
+                self.replay.abandon_transaction();
                 Err(self.bad(LoadError::Torn { valid: self.valid, in_transaction }))
             }
         }

@@ -8,6 +8,7 @@ pub mod load;
 pub mod open;
 pub mod prepare;
 pub mod reload;
+pub mod replay;
 pub mod report;
 pub mod request;
 pub mod rewrite;

@@ -1,6 +1,6 @@
 //! The append-only file: what was answered is there again after a restart, however the server ended.
 
-use crate::common::{Client, OnDrop, Server, command, free_port, wait_until};
+use crate::common::{Client, OnDrop, Server, command, encode, free_port, wait_until};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -119,6 +119,7 @@ fn all_types_are_there_after_a_restart() {
     for request in requests {
         assert!(!client.ask(request).starts_with('-'), "{request}");
     }
+    client.check("SELECT 0", "+OK\r\n");
     wait_until("the key expires", || client.ask("EXISTS gone") == ":0\r\n");
     let digest = client.ask("DEBUG DIGEST");
     for _ in 0..2 {
@@ -744,4 +745,49 @@ fn a_base_of_commands_begins_with_its_second() {
     kill(&mut server);
     let server = data.start(1, &[]);
     server.client().check("GET a", "$1\r\n1\r\n");
+}
+
+/// Commands of one key run on several threads, others alone: what comes of it is what one thread makes, which runs them in order.
+#[test]
+fn several_threads_play_back_what_one_does() {
+    let data = Data::new();
+    let mut prng = isotherm_stdx::Prng::new(13);
+    let mut log = Vec::new();
+    let mut add = |text: &str| log.extend(encode(&text.split(' ').collect::<Vec<_>>()));
+    for number in 0..30_000 {
+        let mut key = || format!("key{}", prng.below(500));
+        let (one, other) = (key(), key());
+        match prng.below(400) {
+            0 => add(&format!("SELECT {}", number % 3)),
+            1 => add(&format!("MSET {one} x{number} {other} y{number}")),
+            2 => add(&format!("COPY {one} {other} REPLACE")),
+            3 => {
+                add("MULTI");
+                add(&format!("APPEND {one} m{number}"));
+                add(&format!("APPEND {other} n{number}"));
+                add("EXEC");
+            }
+            4 if number % 7 == 0 => add("FLUSHDB"),
+            5..40 => add(&format!("DEL {one}")),
+            _ => add(&format!("APPEND {one} {number},")),
+        }
+    }
+    data.write_log(&[&log]);
+    let mut digests = [1, 2, 5].map(|workers| {
+        let server = data.start(workers, &[]);
+        let mut client = server.client();
+        client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+        client.ask("DEBUG DIGEST")
+    });
+    digests.sort();
+    assert_eq!(digests[0], digests[2]);
+
+    // What cannot be run is named, whatever comes behind it.
+    let bad = log.len();
+    let mut damaged = log.clone();
+    damaged.extend(encode(&["NOSUCH", "key"]));
+    damaged.extend(&log);
+    data.write_log(&[&damaged]);
+    let said = data.fails_to_start();
+    assert!(said.contains(&format!("at offset {bad}, error: unknown command 'NOSUCH'")), "{said}");
 }
