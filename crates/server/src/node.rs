@@ -6,8 +6,9 @@
 
 use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{Keyspace, UnixMs};
+use isotherm_keyspace::{Keyspace, UnixMs, Waiter};
 use isotherm_log::LogOffset;
+use isotherm_replication::acks::{Reached, Wish};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::effects::monitor::Monitors;
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
-use crate::mail::message::WorkerMessage;
+use crate::mail::message::{FeederMessage, Without, WorkerMessage};
 pub use crate::mail::tasks::Tasks;
 use crate::observe::command_log::CommandLog;
 use crate::observe::holds::{self, HoldSinks};
@@ -32,9 +33,11 @@ use crate::process::shutdown::End;
 use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::replication::state::Replication;
+use crate::replication::waits;
 use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
+use crate::request::reply_gate::{Part, ReplyGate};
 use crate::session::Session;
 use crate::session::clients::Clients;
 use crate::session::users::Users;
@@ -46,6 +49,8 @@ pub struct Node {
     /// What was changed, in order.
     pub log: ChangeLog,
     pub aof: AofState,
+    /// Up to where replies may leave.
+    pub gate: ReplyGate,
     pub keyspace: Keyspace,
     pub config: Config,
     pub commands: Commands,
@@ -86,7 +91,8 @@ impl Node {
         let stats = Stats::new(parts.mail.worker_count() + 2, parts.commands.all().len());
         let node = Node {
             cold: ColdTier::default(),
-            aof: AofState::new(parts.mail.worker_count()),
+            aof: AofState::new(),
+            gate: ReplyGate::new(parts.mail.worker_count()),
             log: ChangeLog::new(LogOffset::default(), parts.config.log_memory_bytes()),
             keyspace: parts.keyspace,
             commands: parts.commands,
@@ -127,7 +133,7 @@ impl Node {
 
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
-        let Node { keyspace, config, stats, mail, log, replication, persistence: state, .. } = self;
+        let Node { keyspace, config, stats, mail, log, replication, gate, persistence: state, .. } = self;
         Store {
             keyspace,
             config,
@@ -136,6 +142,7 @@ impl Node {
             state,
             log,
             replication,
+            gate,
             spikes: Spikes { monitor: &self.latency, config },
             valkey_version: crate::process::version::VALKEY_VERSION,
         }
@@ -192,6 +199,46 @@ impl Node {
 
     pub fn hold_sinks(&self) -> HoldSinks<'_> {
         HoldSinks { stats: &self.stats, latency: &self.latency, config: &self.config }
+    }
+
+    // ---- what waits for replicas and the disk ----
+
+    /// What this node has synced of the log, if it has an append-only file.
+    pub fn durable(&self) -> Option<LogOffset> {
+        self.aof.is_on().then(|| self.aof.durable())
+    }
+
+    pub fn set_durable(&self, durable: LogOffset) {
+        self.aof.set_durable(durable);
+        self.gate.set(&self.mail, Part::Durable, durable);
+    }
+
+    pub fn reached(&self, wish: &Wish) -> Reached {
+        waits::reached(&self.replication.primary, wish, self.durable())
+    }
+
+    /// How a client with this wish is answered, if it is.
+    pub fn answer_of(&self, wish: &Wish) -> Option<Without> {
+        match () {
+            () if wish.here && !self.aof.is_on() => Some(Without::NothingSynced),
+            () if wish.is_met(self.reached(wish)) => Some(Without::Acknowledged),
+            () => None,
+        }
+    }
+
+    /// The client waits from now on. What has come meanwhile counts too.
+    pub fn wait_for_acks(&self, waiter: &Arc<Waiter>, wish: Wish) {
+        let primary = &self.replication.primary;
+        primary.waits.add(waiter, wish);
+        self.look_at_waits();
+        if primary.want_acks() {
+            self.mail.post_feeder(FeederMessage::Look);
+        }
+    }
+
+    /// Replicas, or the disk, have come further.
+    pub fn look_at_waits(&self) {
+        self.replication.primary.waits.look(|wish| self.answer_of(wish).is_some());
     }
 
     // ---- two parts that do not know each other ----

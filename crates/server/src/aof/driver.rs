@@ -26,7 +26,6 @@ use super::request::{Base, Request};
 use super::state::AofState;
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::mail::Mail;
-use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::persistence::Store;
@@ -34,6 +33,8 @@ use crate::process::listeners::os_text;
 use crate::process::log as report;
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant, unix_now};
+use crate::replication::waits;
+use crate::request::reply_gate::Part;
 
 // COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave before its change is written to the file, usually
 // a millisecond: a process that is killed loses that. Valkey writes first, except under `everysec` while an fsync is under way,
@@ -390,9 +391,10 @@ impl Driver {
                 None
             }
             Output::Durable(offset) => {
-                let mail = self.mail;
-                self.state
-                    .set_durable(offset, |worker| mail.post(usize::from(worker), WorkerMessage::Durable));
+                self.state.set_durable(offset);
+                self.store.gate.set(self.mail, Part::Durable, offset);
+                let primary = &self.store.replication.primary;
+                primary.waits.look(|wish| wish.is_met(waits::reached(primary, wish, Some(offset))));
                 None
             }
             Output::Release(offset) => {

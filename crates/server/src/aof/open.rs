@@ -32,6 +32,7 @@ use crate::node::Node;
 use crate::persistence::load::{self as rdb, Expired, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
+use crate::request::reply_gate;
 
 /// The start cannot go on; why stands in the log.
 pub struct CannotLoad;
@@ -126,7 +127,7 @@ fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), Ca
 /// From here on changes are logged.
 fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io::Result<()> {
     node.log.go_on_at(end);
-    node.aof.set_durable(end, |_| {});
+    node.set_durable(end);
     settings::frame(node);
     node.aof.base_number.store(list.base.unwrap_or(0), Relaxed);
     let log_bytes: u64 = list.segments.iter().filter_map(|segment| segment.len).sum();
@@ -139,7 +140,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
     node.log.set_read_by(&node.mail, LogReader::Aof, true);
-    settings::gate_replies(node);
+    reply_gate::apply(node);
     Ok(())
 }
 

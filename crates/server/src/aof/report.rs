@@ -18,7 +18,7 @@ pub fn lines(node: &Node) -> Vec<(&'static str, String)> {
         ("aof_pending_bio_fsync", u8::from(durable < end).to_string()),
         ("aof_delayed_fsync", "0".to_string()),
         ("aof_commits", node.aof.commits.load(Relaxed).to_string()),
-        ("aof_held_replies", node.aof.held().to_string()),
+        ("aof_held_replies", node.gate.held().to_string()),
         ("log_durable_offset", durable.to_string()),
     ]
 }

@@ -28,6 +28,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant};
+use crate::request::reply_gate;
 
 /// Whether a rewrite is under way, to its last step.
 pub fn is_running(node: &Node) -> bool {
@@ -254,7 +255,7 @@ fn announce(
 /// The base is listed. On the writer's thread.
 fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
     if node.aof.awaits_base.swap(false, Relaxed) {
-        settings::gate_replies(node);
+        reply_gate::apply(node);
     }
     end(node, &Ok(()), began);
     let mut rewrites = node.aof.rewrites();

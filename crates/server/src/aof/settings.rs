@@ -1,16 +1,13 @@
 //! What the parameters say of the append-only file.
 
-use isotherm_keyspace::{Held, Want};
 use isotherm_log::writer::FsyncPolicy;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::files::AofFiles;
+use super::state::ALWAYS;
 use crate::config::{Id, id};
-use crate::mail::tasks::Tasks;
 use crate::node::Node;
 
-const ALWAYS: i64 = 1;
 const NEVER: i64 = 2;
 
 pub fn policy(node: &Node) -> FsyncPolicy {
@@ -41,22 +38,4 @@ pub fn files(node: &Node) -> AofFiles {
     const NAME: Id = id("appendfilename");
     let folder = node.config.folder().join(String::from_utf8_lossy(&node.config.text(FOLDER)).as_ref());
     AofFiles::new(Arc::clone(&node.persistence.disk), folder, &node.config.text(NAME))
-}
-
-/// Replies wait until what they show is durable, or do so no more. The caller holds nothing.
-pub fn gate_replies(node: &Node) {
-    let is_gated = policy(node) == FsyncPolicy::Always && !node.aof.awaits_base.load(Relaxed);
-    if is_gated == node.mail.tasks().has(Tasks::GATED) {
-        return;
-    }
-    if !is_gated {
-        node.mail.set_tasks(Tasks::GATED, Tasks::NONE);
-        return;
-    }
-    let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
-    // What was changed without a gate is in the log before its end.
-    let end = node.log.end();
-    held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
-    node.mail.set_tasks(Tasks::GATED, Tasks::GATED);
 }

@@ -8,7 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::request::Inbox;
 use super::rewrites::Rewrites;
+use crate::config::{Config, Id, id};
 use crate::process::routines::Running;
+
+/// Of `appendfsync`.
+pub const ALWAYS: i64 = 1;
 
 pub struct AofState {
     pub inbox: Inbox,
@@ -25,10 +29,6 @@ pub struct AofState {
     has_timestamps: AtomicBool,
     /// `aof-prepare-bytes`
     prepare_bytes: AtomicU64,
-    /// By worker: it has replies that wait.
-    waits: Box<[AtomicBool]>,
-    /// By worker: connections with replies that wait.
-    held: Box<[AtomicU64]>,
     /// It was switched on while there was data, and nothing counts before its first base.
     pub awaits_base: AtomicBool,
     /// What the listed log files hold.
@@ -43,7 +43,7 @@ pub struct AofState {
 }
 
 impl AofState {
-    pub fn new(workers: usize) -> AofState {
+    pub fn new() -> AofState {
         AofState {
             inbox: Inbox::new(),
             writer: Mutex::new(None),
@@ -53,8 +53,6 @@ impl AofState {
             has_lines: AtomicBool::new(true),
             has_timestamps: AtomicBool::new(false),
             prepare_bytes: AtomicU64::new(0),
-            waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
-            held: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             awaits_base: AtomicBool::new(false),
             log_bytes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -110,29 +108,15 @@ impl AofState {
         self.rewrites().base_bytes + self.log_bytes.load(Relaxed)
     }
 
-    /// More is durable. `wake` is called for each worker that waits for that.
-    pub fn set_durable(&self, offset: LogOffset, wake: impl Fn(u16)) {
+    /// More is durable.
+    pub fn set_durable(&self, offset: LogOffset) {
         self.durable.store(offset.0, SeqCst);
-        for (worker, waits) in self.waits.iter().enumerate() {
-            if waits.load(SeqCst) && waits.swap(false, SeqCst) {
-                wake(worker as u16);
-            }
-        }
     }
 
-    /// A worker has replies that wait for `until`, and asks to be woken when more is durable. Whether they need not wait.
-    pub fn is_durable_after_asking(&self, worker: u16, until: LogOffset) -> bool {
-        self.waits[usize::from(worker)].store(true, SeqCst);
-        self.durable() >= until
-    }
-
-    /// So many connections of a worker have replies that wait.
-    pub fn note_held(&self, worker: u16, connections: usize) {
-        self.held[usize::from(worker)].store(connections as u64, Relaxed);
-    }
-
-    pub fn held(&self) -> u64 {
-        self.held.iter().map(|connections| connections.load(Relaxed)).sum()
+    /// `appendfsync always`: a change is synced before its reply leaves.
+    pub fn awaits_each_sync(&self, config: &Config) -> bool {
+        const FSYNC: Id = id("appendfsync");
+        config.number(FSYNC) == ALWAYS
     }
 
     pub fn has_lines(&self) -> bool {

@@ -19,13 +19,13 @@ use super::request::Request;
 use super::{rewrite, settings};
 use crate::config::id;
 use crate::effects::change_log::LogReader;
-use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::process::log;
 use crate::process::routines;
 use crate::process::time::{elapsed, instant};
+use crate::request::reply_gate;
 
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
@@ -44,7 +44,7 @@ pub fn apply(node: &'static Node) -> Result<(), &'static str> {
             let was_gated = node.mail.tasks().has(Tasks::GATED);
             let policy = settings::policy(node);
             node.aof.inbox.post(&node.log, Request::Policy(policy));
-            settings::gate_replies(node);
+            reply_gate::apply(node);
             if was_gated && policy != FsyncPolicy::Always {
                 // Replies of commands that have begun before still wait, and under `no` nothing else would sync.
                 Held::new(&node.keyspace).acquire(Want::All);
@@ -74,7 +74,7 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     let start = node.log.cut(false);
-    node.aof.set_durable(start, |_| {});
+    node.set_durable(start);
     settings::frame(node);
     let first = First::AwaitingBase { before, start };
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node));
@@ -131,17 +131,16 @@ fn switch_off(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
-    node.mail.set_tasks(Tasks::GATED, Tasks::NONE);
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
     end_writer(node);
+    reply_gate::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
     node.mail.set_log_full(false);
     // No reply waits for a file that is not written any more.
-    let mail = &node.mail;
-    let wake = |worker| mail.post(usize::from(worker), WorkerMessage::Durable);
-    node.aof.set_durable(LogOffset(u64::MAX), wake);
+    node.set_durable(LogOffset(u64::MAX));
+    node.look_at_waits();
     let mut rewrites = node.aof.rewrites();
     (rewrites.listing, rewrites.is_scheduled) = (None, false);
     drop(rewrites);

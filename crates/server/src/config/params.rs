@@ -125,6 +125,8 @@ pub enum Apply {
     /// Switch the append-only file on or off, or sync it otherwise.
     Aof,
     LogMemory,
+    /// Replies wait for other replicas, or for none.
+    ReplyGate,
     /// Close the listening sockets and open others.
     Listen,
     /// The same, for other addresses.

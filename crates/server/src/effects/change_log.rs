@@ -131,6 +131,8 @@ pub struct LogWriter {
     has_appended: bool,
     /// Where the last frame ends.
     end: Option<LogOffset>,
+    /// The same, of those that the command or transaction at hand has made.
+    written: LogOffset,
     frame: Frame,
     open: Open,
     /// What removes a key that has expired or was evicted, and does the same where the log is played back.
@@ -155,6 +157,7 @@ impl LogWriter {
             log,
             has_appended: false,
             end: None,
+            written: LogOffset::default(),
             frame,
             open: Open::Nothing,
             expired_word,
@@ -239,7 +242,8 @@ impl LogWriter {
     fn close(&mut self) {
         self.open = Open::Nothing;
         if !self.frame.is_empty() {
-            self.end = Some(self.log.append(&mut self.frame).end);
+            let end = self.log.append(&mut self.frame).end;
+            (self.end, self.written) = (Some(end), end);
             self.has_appended = true;
         }
     }
@@ -248,6 +252,12 @@ impl LogWriter {
     #[inline]
     pub fn take_end(&mut self) -> Option<LogOffset> {
         self.end.take()
+    }
+
+    /// Where the last frame ends that was appended since this was last asked; 0 for none.
+    #[inline]
+    pub fn take_written(&mut self) -> LogOffset {
+        std::mem::take(&mut self.written)
     }
 
     /// A batch is over, and nothing is held.

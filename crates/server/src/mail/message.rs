@@ -25,6 +25,10 @@ pub enum Without {
     TimedOut,
     /// CLIENT UNBLOCK ... ERROR
     Error,
+    /// It has waited for ACKs, and they came.
+    Acknowledged,
+    /// It has waited for the append-only file, which is off now.
+    NothingSynced,
     /// The node has begun to follow a primary.
     RoleChanged,
 }
@@ -47,6 +51,8 @@ pub enum WorkerMessage {
         reply: Vec<u8>,
         /// The place in the log that the reply waits for.
         not_before: LogOffset,
+        /// Where its change ends in the log.
+        written: LogOffset,
     },
     /// More of the log is durable.
     Durable,
@@ -123,5 +129,7 @@ pub enum ControlMessage {
     EvictionPolicy,
     /// The append-only file is to be as the configuration says.
     Aof,
+    /// So is what replies wait for.
+    ReplyGate,
     ShutDown,
 }

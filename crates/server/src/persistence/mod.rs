@@ -33,6 +33,7 @@ use crate::mail::Mail;
 use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
 use crate::replication::state::Replication;
+use crate::request::reply_gate::ReplyGate;
 use state::Persistence;
 
 /// What saving and loading work with.
@@ -46,6 +47,7 @@ pub struct Store<'n> {
     pub spikes: Spikes<'n>,
     pub log: &'n ChangeLog,
     pub replication: &'n Replication,
+    pub gate: &'n ReplyGate,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::waits::Waits;
 use crate::session::ClientShared;
 
 #[derive(Default)]
@@ -19,10 +20,14 @@ pub struct Primary {
     is_begun: Mutex<bool>,
     backlog: Backlog,
     pub counts: SyncCounts,
+    pub waits: Waits,
     /// A client waits for ACKs: replicas are asked for one behind what is sent next.
     is_ack_wanted: AtomicBool,
     /// Those that were heard of within `min-replicas-max-lag`.
     pub good_replicas: AtomicUsize,
+    /// What is on disk of the log, beside the append-only file: its first offset, and its bytes.
+    pub ring_first: AtomicU64,
+    pub ring_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -144,7 +149,7 @@ impl Primary {
 
     /// An ACK is wanted of each replica. Whether the thread that asks for it has to be woken.
     pub fn want_acks(&self) -> bool {
-        !self.is_ack_wanted.swap(true, SeqCst)
+        !self.replicas().is_empty() && !self.is_ack_wanted.swap(true, SeqCst)
     }
 
     pub fn take_ack_wanted(&self) -> bool {

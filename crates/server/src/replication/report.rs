@@ -117,6 +117,12 @@ fn of_history(node: &Node) -> Vec<Line> {
         true => (first.0 + 1, end - first),
         false => (0, 0),
     };
+    let first_on_disk = match primary.ring_bytes.load(Relaxed) {
+        0 => -1,
+        _ => primary.ring_first.load(Relaxed) as i64 + 1,
+    };
+    let online = primary.replicas().clone().into_iter().filter(|replica| replica.seen.state().is_online());
+    let lag_bytes = online.map(|replica| end.0.saturating_sub(replica.seen.acked().0)).max().unwrap_or(0);
     let line = |name: &'static str, value: &dyn ToString| (name.into(), value.to_string());
     vec![
         line("master_replid", &history.id()),
@@ -127,5 +133,8 @@ fn of_history(node: &Node) -> Vec<Line> {
         line("repl_backlog_size", &node.config.number(BACKLOG_BYTES)),
         line("repl_backlog_first_byte_offset", &first_byte),
         line("repl_backlog_histlen", &length),
+        line("repl_log_first_offset_disk", &first_on_disk),
+        line("repl_quorum_offset", &node.gate.quorum()),
+        line("repl_lag_bytes", &lag_bytes),
     ]
 }

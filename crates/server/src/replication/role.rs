@@ -23,10 +23,10 @@ use crate::persistence::load::History as LoadedHistory;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
-use crate::request::blocking;
+use crate::request::{blocking, reply_gate};
 
 /// The node takes this role. `held` has all partitions.
-fn take(node: &'static Node, held: &Held<'static>, role: Role) {
+fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
     debug_assert!(held.holds_all(), "commands see one role at a time");
     let follows = matches!(role, Role::Replica(_));
     node.replication.begin_generation();
@@ -34,11 +34,12 @@ fn take(node: &'static Node, held: &Held<'static>, role: Role) {
     node.replication.state().role = role;
     node.mail.set_tasks(Tasks::REPLICA, if follows { Tasks::REPLICA } else { Tasks::NONE });
     node.log.set_follows(&node.mail, follows);
+    reply_gate::apply_held(node, held);
     node.config.touch();
 }
 
 /// REPLICAOF host port. Everything is held. The link begins when `link::spawn` is called.
-pub fn follow(node: &'static Node, held: &Held<'static>, upstream: Upstream) {
+pub fn follow(node: &'static Node, held: &mut Held<'static>, upstream: Upstream) {
     let was_primary = node.replication.upstream().is_none();
     let was_up = node.replication.is_link_up();
     take(node, held, Role::Replica(upstream));
@@ -65,7 +66,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         port.trim().trim_start_matches('+').parse().map_err(|_| format!("Invalid primary port {port}"))?;
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
-    take(node, &held, Role::Replica(Upstream { host: host.to_string(), port }));
+    take(node, &mut held, Role::Replica(Upstream { host: host.to_string(), port }));
     Ok(())
 }
 
@@ -91,7 +92,7 @@ pub fn take_over(node: &'static Node, loaded: &LoadedHistory) {
 }
 
 /// REPLICAOF NO ONE. Everything is held. False if the node follows none.
-pub fn promote(node: &'static Node, held: &Held<'static>) -> bool {
+pub fn promote(node: &'static Node, held: &mut Held<'static>) -> bool {
     if node.replication.upstream().is_none() {
         return false;
     }

@@ -22,6 +22,7 @@ use isotherm_keyspace::{
     Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Txn, Type, UnixMs, Waiter, look,
     serve_ready,
 };
+use isotherm_replication::acks::Wish;
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
+use crate::replication::waits;
 use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
@@ -51,6 +53,8 @@ struct Client {
     caller: Caller,
     /// It tracks what it reads.
     reader: Option<Tracker>,
+    /// It waits for ACKs, and for no key.
+    wish: Option<Wish>,
 }
 
 impl Client {
@@ -92,7 +96,9 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
         proto: session.proto,
         caller: session.caller(true),
         reader: session.reader(),
+        wish: session.wish.take().map(|wish| *wish),
     };
+    let wish = client.wish;
     let wake = |waiter: &Arc<Waiter>| {
         Client::of(waiter).post(WorkerMessage::Look { waiter: Arc::clone(waiter) });
     };
@@ -107,6 +113,9 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
     }
     exec.node.clients.blocked.fetch_add(1, Ordering::AcqRel);
     let bytes = client_bytes + waiter.memory_bytes(class_bytes);
+    if let Some(wish) = wish {
+        exec.node.wait_for_acks(&waiter, wish);
+    }
     let deadline = wait.deadline;
     session.blocked = Some(Box::new(Blocked { waiter, deadline, is_noted: false, argument_bytes, bytes }));
 }
@@ -152,14 +161,19 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Bo
 
 // ---- what the waiter's own worker does ----
 
-/// Its keys may be there, and the thread that saw it could not serve.
-pub fn look_for(exec: &mut Exec, waiter: &Arc<Waiter>) {
+/// Its keys may be there, and the thread that saw it could not serve. What ends its waiting if it does not wait for keys.
+pub fn look_for(exec: &mut Exec, waiter: &Arc<Waiter>) -> Option<Without> {
+    if let Some(wish) = Client::of(waiter).wish {
+        waiter.clear_woken();
+        return exec.node.answer_of(&wish).filter(|_| waiter.answer_otherwise());
+    }
     exec.refresh();
     // The time is read when the locks are had.
     look(&mut Serving { exec, now: UnixMs(0) }, waiter);
     let (from, to) = (exec.meter.hold_from(), exec.clock.raw());
     exec.meter.note_hold(&exec.held, &exec.hot, Client::of(waiter).command, from, to);
     exec.release();
+    None
 }
 
 /// The reply of a session that was not served.
@@ -169,7 +183,11 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
     let counters = &exec.stats.commands[usize::from(client.command.index)];
     counters.calls.add(1);
     match how {
-        Without::TimedOut => reply.null_array(),
+        Without::TimedOut | Without::Acknowledged => match &client.wish {
+            Some(wish) => waits::reply(&mut reply, wish, exec.node.reached(wish)),
+            None => reply.null_array(),
+        },
+        Without::NothingSynced => reply.error(waits::NOTHING_SYNCED),
         Without::Error | Without::RoleChanged => {
             reply.error(match how {
                 Without::RoleChanged => {
@@ -247,9 +265,14 @@ impl Serve<'static> for Serving<'_> {
         count_time(exec, client, taken, reply.len());
         let took = Duration::from_nanos(exec.clock.nanos(taken));
         exec.node.note_latency(Event::CommandUnblocking, took);
-        let not_before = exec.not_before();
+        let (not_before, written) = (exec.not_before(), exec.pump.log.take_written());
         exec.node.mail.add_queued(carried_bytes(&reply.out));
-        client.post(WorkerMessage::Served { waiter: Arc::clone(waiter), reply: reply.out, not_before });
+        client.post(WorkerMessage::Served {
+            waiter: Arc::clone(waiter),
+            reply: reply.out,
+            not_before,
+            written,
+        });
     }
 }
 

@@ -21,6 +21,7 @@ pub mod pause;
 pub mod prefetch;
 pub mod refusal;
 pub mod registry;
+pub mod reply_gate;
 pub mod reply_limits;
 pub mod resolve;
 pub mod transaction;

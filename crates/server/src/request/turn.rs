@@ -9,6 +9,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_keyspace::UnixMs;
+use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::steps;
 
@@ -53,6 +54,10 @@ impl Turn<'_> {
         };
         if let Outcome::Done = outcome {
             self.session.commands += 1;
+        }
+        let written = self.exec.pump.log.take_written();
+        if written != LogOffset::default() {
+            self.session.written = written;
         }
         outcome
     }

@@ -13,6 +13,8 @@ pub mod users;
 
 use isotherm_allocator::class_bytes;
 use isotherm_keyspace::{Db, UnixMs, Waiter, Watcher};
+use isotherm_log::LogOffset;
+use isotherm_replication::acks::Wish;
 use isotherm_resp::{Args, ArgsBuf, Protocol, Span};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -75,6 +77,10 @@ pub struct Session {
     pub in_exec: bool,
     /// It listens to channels, to commands, or to changes of keys.
     pub listening: Option<Box<Listening>>,
+    /// Where its last change ends in the log.
+    pub written: LogOffset,
+    /// What it is about to wait for (WAIT).
+    pub wish: Option<Box<Wish>>,
     /// It has spoken as a replica does.
     pub replica: Option<Box<ReplicaTalk>>,
     /// The command has answered with pushes, which CLIENT REPLY does not drop.
@@ -153,6 +159,8 @@ impl Session {
             blocked: None,
             in_exec: false,
             listening: None,
+            written: LogOffset::default(),
+            wish: None,
             replica: None,
             pushed: false,
             commands: 0,

@@ -8,8 +8,10 @@ use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;
 use isotherm_resp::Parser;
+use isotherm_resp::reply_parse::BadReply;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::outbox::Outbox;
 use super::parking::Parked;
@@ -80,6 +82,8 @@ impl Listed {
     pub const UNWRITTEN: Listed = Listed(2);
     /// `Inner::again`: those that go on in the next turn.
     pub const AGAIN: Listed = Listed(4);
+    /// `Inner::held`: those whose replies wait for the log.
+    pub const HELD: Listed = Listed(8);
 
     /// Adds it to a list. Whether it was not there.
     pub fn add(&mut self, list: Listed) -> bool {
@@ -298,6 +302,19 @@ impl Connection {
     #[inline]
     pub fn let_go(&mut self, reached: LogOffset) -> bool {
         self.outbox.as_mut().is_some_and(|outbox| outbox.let_go(reached))
+    }
+
+    /// Those of its replies that have waited since `before` for more than `reached` are replaced by an error each. How many.
+    pub fn refuse_held(&mut self, reached: LogOffset, before: Instant, error: &[u8]) -> usize {
+        let Some(outbox) = &mut self.outbox else { return 0 };
+        match outbox.refuse_held(reached, before, error) {
+            Ok(count) => count,
+            // What lies there is no sequence of replies: nothing can be said behind it.
+            Err(BadReply { .. }) => {
+                self.break_off();
+                0
+            }
+        }
     }
 
     /// The first place in the log that some of its replies wait for.

@@ -17,8 +17,13 @@ const TIMED_OUT_PER_TURN_MAX: usize = 256;
 
 /// What a client that waited for a key gets.
 pub enum Answer {
-    /// It waits for this place in the log.
-    Reply(Vec<u8>, LogOffset),
+    Reply {
+        reply: Vec<u8>,
+        /// It waits for this place in the log.
+        not_before: LogOffset,
+        /// Where its change ends in the log.
+        written: LogOffset,
+    },
     Without(Without),
 }
 
@@ -54,7 +59,8 @@ impl Inner {
             let session = &mut connection.session;
             self.dispatcher.exec.clock.begin();
             let reply = match answer {
-                Answer::Reply(reply, not_before) => {
+                Answer::Reply { reply, not_before, written } => {
+                    session.written = session.written.max(written);
                     self.dispatcher.exec.wait_for(not_before);
                     reply
                 }

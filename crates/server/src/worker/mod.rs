@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::config::{Id, id};
 use crate::mail::message::{FeederMessage, WorkerMessage, carried_bytes};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
@@ -58,11 +59,19 @@ const INPUT_BYTES: usize = 64 << 10;
 const DUE_PER_TURN_MAX: usize = 2;
 /// How often idle connections are looked for.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// How often replies are looked for that have waited for replicas for too long.
+const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+// COMPAT(replication): With `repl-ack-quorum` replies wait until so many replicas have acknowledged what they show; after
+// `repl-ack-timeout` each is replaced by the error NOREPLICAS, and the change stays. Valkey has WAIT only, which each client has to
+// call. Why: no answered write is lost with one machine, without a change in any client.
+const NOT_ACKNOWLEDGED: &[u8] =
+    b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
     IdleScan,
     CloseLook,
+    HeldLook,
 }
 
 pub struct Worker {
@@ -95,6 +104,8 @@ struct Inner {
     deadlines: BTreeSet<(UnixMs, usize)>,
     /// Connections whose replies wait for the log.
     held: Vec<usize>,
+    /// There is a moment at which `held` is looked at.
+    looks_at_held: bool,
     /// Those that have become replicas.
     leaving: Vec<usize>,
 }
@@ -124,6 +135,7 @@ impl Worker {
             timers,
             deadlines: BTreeSet::new(),
             held: Vec::new(),
+            looks_at_held: false,
             leaving: Vec::new(),
         };
         Worker { events, mailbox, number, inner }
@@ -186,14 +198,16 @@ impl Worker {
                 WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
                 WorkerMessage::Drained => self.inner.drained(),
-                WorkerMessage::Served { waiter, reply, not_before } => {
+                WorkerMessage::Served { waiter, reply, not_before, written } => {
                     self.inner.node.mail.subtract_queued(carried_bytes(&reply));
-                    self.inner.answer(&waiter, Answer::Reply(reply, not_before));
+                    self.inner.answer(&waiter, Answer::Reply { reply, not_before, written });
                 }
                 WorkerMessage::Durable => self.inner.send_held(),
                 WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 WorkerMessage::Look { waiter } => {
-                    blocking::look_for(&mut self.inner.dispatcher.exec, &waiter)
+                    if let Some(how) = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter) {
+                        self.inner.answer(&waiter, Answer::Without(how));
+                    }
                 }
                 WorkerMessage::Fetched(ticket) => self.inner.fetched(ticket),
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
@@ -402,17 +416,61 @@ impl Inner {
 
     /// Lists a connection whose replies wait for the log, so that they are sent when it has come there.
     fn note_held(&mut self, connection: &mut Connection) {
-        let (aof, until) = (&self.node.aof, connection.held_until());
+        let (gate, until) = (&self.node.gate, connection.held_until());
         if until == LogOffset::default() {
             return;
         }
-        self.held.push(connection.token());
-        aof.note_held(self.number, self.held.len());
-        let is_first = self.held.len() == 1;
+        if connection.listed.add(Listed::HELD) {
+            self.held.push(connection.token());
+        }
+        gate.note_held(self.number, self.held.len());
+        if gate.has_quorum() {
+            self.await_acks();
+        }
         // It may have come there meanwhile: then no message will say so, and nothing else would send what waits.
-        if !connection.let_go(aof.durable()) || is_first && aof.is_durable_after_asking(self.number, until) {
+        if !connection.let_go(gate.reached()) || gate.is_reached_after_asking(self.number, until) {
             self.node.mail.post_from(Some(self.number), self.number, WorkerMessage::Durable);
         }
+    }
+
+    /// Replies wait for replicas: these are asked for an ACK, and not waited for for ever.
+    #[cold]
+    fn await_acks(&mut self) {
+        if self.node.replication.primary.want_acks() {
+            self.node.mail.post_feeder(FeederMessage::Look);
+        }
+        if !std::mem::replace(&mut self.looks_at_held, true) {
+            self.timers.add(Instant::now() + HELD_LOOK_INTERVAL, Due::HeldLook);
+        }
+    }
+
+    /// Replies that have waited for replicas for too long leave as errors.
+    fn look_at_held(&mut self) {
+        const TIMEOUT: Id = id("repl-ack-timeout");
+        self.looks_at_held = false;
+        let gate = &self.node.gate;
+        if self.held.is_empty() || !gate.has_quorum() {
+            return;
+        }
+        let timeout = Duration::from_millis(self.node.config.number(TIMEOUT).unsigned_abs());
+        // A clock that has not run for so long yet: nothing has waited too long.
+        if let Some(before) = Instant::now().checked_sub(timeout) {
+            let acknowledged = gate.quorum();
+            for at in 0..self.held.len() {
+                let token = self.held[at];
+                let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else {
+                    continue;
+                };
+                let refused = connection.refuse_held(acknowledged, before, NOT_ACKNOWLEDGED);
+                if refused > 0 {
+                    (0..refused).for_each(|_| self.dispatcher.exec.stats.count_error(b"NOREPLICAS"));
+                    self.write(&mut connection);
+                }
+                self.settle(connection, token);
+            }
+        }
+        self.looks_at_held = true;
+        self.timers.add(Instant::now() + HELD_LOOK_INTERVAL, Due::HeldLook);
     }
 
     /// More of the log is durable: what has waited for that is sent.
@@ -421,14 +479,15 @@ impl Inner {
             let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else {
                 continue;
             };
-            connection.let_go(self.node.aof.durable());
+            connection.listed.remove(Listed::HELD);
+            connection.let_go(self.node.gate.reached());
             self.write(&mut connection);
             if connection.outbox.is_some() {
                 self.note_held(&mut connection);
             }
             self.settle(connection, token);
         }
-        self.node.aof.note_held(self.number, self.held.len());
+        self.node.gate.note_held(self.number, self.held.len());
     }
 
     /// How long until something is due.
@@ -484,6 +543,7 @@ impl Inner {
             let Some(due) = self.timers.take_due(Instant::now()) else { break };
             match due {
                 Due::CloseLook => self.look_closely(),
+                Due::HeldLook => self.look_at_held(),
                 Due::IdleScan => {
                     self.scan_idle();
                     self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);

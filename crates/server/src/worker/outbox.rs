@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use isotherm_allocator::class_bytes;
 use isotherm_log::LogOffset;
+use isotherm_resp::reply_parse::{BadReply, ReplyReader};
 
 /// A chunk of this size is moved rather than copied.
 const MOVE_BYTES_MIN: usize = 16 << 10;
@@ -42,29 +43,88 @@ pub struct Outbox {
 /// Replies that wait for the log.
 #[derive(Debug, Default)]
 struct Holds {
-    /// Ascending in both: what stands behind this many bytes leaves once the log has come to this offset.
-    list: VecDeque<(u64, LogOffset)>,
+    /// Ascending in all.
+    list: VecDeque<Hold>,
     /// Bytes that have left since the first of them.
     left: u64,
+}
+
+/// What stands behind `at` bytes leaves once the log has come to `until`.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    at: u64,
+    until: LogOffset,
+    since: Instant,
 }
 
 impl Outbox {
     /// What is put in from now on does not leave before the log has come to `until`.
     pub fn hold(&mut self, until: LogOffset) {
         let holds = self.holds.get_or_insert_default();
-        if holds.list.back().is_none_or(|(_, last)| *last < until) {
-            holds.list.push_back((holds.left + self.bytes as u64, until));
+        if holds.list.back().is_none_or(|last| last.until < until) {
+            let at = holds.left + self.bytes as u64;
+            holds.list.push_back(Hold { at, until, since: Instant::now() });
         }
     }
 
     /// The log has come to `reached`. Whether some of what waits has to go on waiting.
     pub fn let_go(&mut self, reached: LogOffset) -> bool {
         let Some(holds) = &mut self.holds else { return false };
-        while holds.list.pop_front_if(|(_, until)| *until <= reached).is_some() {}
+        while holds.list.pop_front_if(|hold| hold.until <= reached).is_some() {}
         if holds.list.is_empty() {
             self.holds = None;
         }
         self.holds.is_some()
+    }
+
+    /// Replies that have waited since `before`, for more than `reached`, are replaced by `error` each; pushes between them leave as
+    /// they are. How many were replaced.
+    pub fn refuse_held(
+        &mut self,
+        reached: LogOffset,
+        before: Instant,
+        error: &[u8],
+    ) -> Result<usize, BadReply> {
+        let Some(holds) = &mut self.holds else { return Ok(0) };
+        let is_over = |hold: &Hold| hold.until > reached && hold.since <= before;
+        let over = holds.list.iter().take_while(|hold| is_over(hold)).count();
+        if over == 0 {
+            return Ok(0);
+        }
+        let mut bytes = Vec::with_capacity(self.bytes);
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            bytes.extend_from_slice(&chunk[if number == 0 { self.written } else { 0 }..]);
+        }
+        let place = |hold: &Hold| (hold.at - holds.left) as usize;
+        let from = place(&holds.list[0]);
+        let to = holds.list.get(over).map_or(bytes.len(), place);
+        let mut refused = Vec::new();
+        let (mut count, mut at) = (0, from);
+        while at < to {
+            let len = ReplyReader::new()
+                .find_end(&bytes[at..to])?
+                .ok_or(BadReply { reason: "a reply without its end" })?;
+            match bytes[at] {
+                b'>' => refused.extend_from_slice(&bytes[at..at + len]),
+                _ => {
+                    refused.extend_from_slice(error);
+                    count += 1;
+                }
+            }
+            at += len;
+        }
+        let (longer, shorter) = (refused.len() as u64, (to - from) as u64);
+        holds.list.drain(..over);
+        holds.list.iter_mut().for_each(|hold| hold.at = hold.at + longer - shorter);
+        if holds.list.is_empty() {
+            self.holds = None;
+        }
+        let all = [&bytes[..from], &refused, &bytes[to..]].concat();
+        (self.chunks, self.written, self.bytes, self.memory_bytes) = (VecDeque::new(), 0, 0, 0);
+        if !all.is_empty() {
+            self.add_chunk(all);
+        }
+        Ok(count)
     }
 
     /// Takes the part `replies` of `out`. If it is much and ends with `out`, `out` is taken whole, where its first bytes can be
@@ -115,7 +175,7 @@ impl Outbox {
     /// What is to be written next; `None` if nothing is left, or nothing that may leave.
     pub fn front(&self) -> Option<&[u8]> {
         let bytes = self.chunks.front().map(|chunk| &chunk[self.written..])?;
-        let bytes = match self.holds.as_ref().and_then(|holds| Some(holds.list.front()?.0 - holds.left)) {
+        let bytes = match self.holds.as_ref().and_then(|holds| Some(holds.list.front()?.at - holds.left)) {
             Some(free) if free < bytes.len() as u64 => &bytes[..free as usize],
             _ => bytes,
         };
@@ -124,7 +184,7 @@ impl Outbox {
 
     /// What the first held reply waits for.
     pub fn held_until(&self) -> Option<LogOffset> {
-        Some(self.holds.as_ref()?.list.front()?.1)
+        Some(self.holds.as_ref()?.list.front()?.until)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -256,6 +316,29 @@ mod tests {
         assert_eq!(outbox.front(), Some(&b"three"[..]));
         outbox.advance(5);
         assert!(outbox.is_empty());
+        outbox.check_invariants();
+    }
+
+    #[test]
+    fn replies_that_waited_too_long_become_errors() {
+        let error = b"-NO\r\n";
+        let mut outbox = Outbox::default();
+        outbox.push(b"+free\r\n", 1000);
+        outbox.hold(LogOffset(10));
+        outbox.push(b"$5\r\n+a\r\nb\r\n>1\r\n:7\r\n*2\r\n:1\r\n:2\r\n", 1000);
+        outbox.advance(3);
+        let before = Instant::now();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        outbox.hold(LogOffset(20));
+        outbox.push(b"+later\r\n", 1000);
+        let ago = before.checked_sub(std::time::Duration::from_secs(5)).unwrap();
+        assert_eq!(outbox.refuse_held(LogOffset(9), ago, error), Ok(0), "not so long");
+        assert_eq!(outbox.refuse_held(LogOffset(10), before, error), Ok(0), "acknowledged");
+        assert_eq!(outbox.refuse_held(LogOffset(9), before, error), Ok(2));
+        assert_eq!(outbox.front(), Some(&b"ee\r\n-NO\r\n>1\r\n:7\r\n-NO\r\n"[..]));
+        outbox.advance(outbox.front().unwrap().len());
+        assert!(outbox.front().is_none() && !outbox.let_go(LogOffset(20)));
+        assert_eq!(outbox.front(), Some(&b"+later\r\n"[..]));
         outbox.check_invariants();
     }
 

@@ -16,7 +16,7 @@ const REPLY_CAPACITY_MAX: usize = 1 << 20;
 // COMPAT(persistence): Under `appendfsync always` messages of subscribers, keyspace events and invalidations leave before the
 // change that caused them is durable; Valkey sends them behind its fsync. Why: only replies are held; a client that then reads
 // the key waits.
-/// Sends a connection its part of the reply buffer, not before the log is durable up to `not_before`. False if the connection
+/// Sends a connection its part of the reply buffer, not before the gate is open up to `not_before`. False if the connection
 /// is broken. The only way on which replies leave.
 #[inline]
 pub fn send(
@@ -25,7 +25,7 @@ pub fn send(
     replies: Range<usize>,
     not_before: LogOffset,
 ) -> bool {
-    let not_before = (not_before > dispatcher.exec.node.aof.durable()).then_some(not_before);
+    let not_before = (not_before > dispatcher.exec.node.gate.reached()).then_some(not_before);
     // Before its client reads a reply, others see that it was answered.
     connection.session.publish(dispatcher.exec.clock.now().0);
     let unsent_bytes_max = unsent_bytes_max(dispatcher);

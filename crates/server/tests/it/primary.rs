@@ -337,6 +337,210 @@ fn the_log_is_kept_no_longer_than_it_should() {
     replica.full_resync();
 }
 
+// ---- slow replicas ----
+
+/// Sets a key to 100 KB, so often.
+fn write_much(client: &mut Client, count: usize) {
+    let value = "v".repeat(100_000);
+    for number in 0..count {
+        client.send(encode(&["SET", "key", &format!("{number:08}{value}")]));
+        client.expect("+OK\r\n");
+    }
+}
+
+#[test]
+fn what_a_slow_replica_lacks_lies_on_disk() {
+    let server = start(&["--repl-backlog-size", "1mb", "--repl-backlog-disk-size", "100mb"]);
+    let mut client = server.client();
+    let (mut replica, offset) = online(&server);
+    let before = client.info("memory", "used_memory");
+    write_much(&mut client, 400);
+    let end = client.info("replication", "master_repl_offset");
+    wait_until("the rest lies on disk", || {
+        client.info("replication", "repl_log_first_offset_disk") < end - (20 << 20)
+    });
+    wait_until("memory has the backlog", || client.info("memory", "used_memory") < before + (8 << 20));
+    let info = client.ask("INFO replication");
+    assert_eq!(field(&info, "repl_lag_bytes"), end - offset, "{info}");
+    let bytes = replica.take((end - offset) as usize);
+    assert_eq!(bytes.len() as u64, end - offset);
+    // Each command is as long as the others; the first has its SELECT.
+    let command = encode(&["SET", "key", &"v".repeat(100_008)]).len();
+    for (number, bytes) in bytes[bytes.len() % command..].chunks(command).enumerate() {
+        let place = command - 100_008 - 2;
+        assert_eq!(bytes[place..place + 9], *format!("{number:08}v").as_bytes());
+    }
+    // It leaves, and comes back for what it had: that is on disk too.
+    drop(replica);
+    wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
+    let id = text_field(&client.ask("INFO replication"), "master_replid").to_string();
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say(&format!("PSYNC {id} {}", offset + 1));
+    assert_eq!(replica.line(), format!("+CONTINUE {id}"));
+    assert!(replica.take((end - offset) as usize) == bytes);
+    // With all that there is, nothing is kept but the backlog.
+    replica.say(&format!("REPLCONF ACK {end}"));
+    wait_until("the ACK counts", || client.info("replication", "repl_lag_bytes") == 0);
+    write_much(&mut client, 30);
+    let end = client.info("replication", "master_repl_offset");
+    replica.take((end - offset) as usize - bytes.len());
+    replica.say(&format!("REPLCONF ACK {end}"));
+    wait_until("the ACK counts", || client.info("replication", "repl_lag_bytes") == 0);
+    write_much(&mut client, 30);
+    assert!(client.ask("INFO replication").contains("repl_log_first_offset_disk:-1"));
+}
+
+#[test]
+fn a_replica_that_is_too_slow_is_dropped() {
+    // Without a ring memory is bounded by the limit of its class; with one by its size.
+    for options in [
+        ["--repl-backlog-disk-size", "0", "--client-output-buffer-limit", "replica 5mb 5mb 0"],
+        ["--repl-backlog-disk-size", "4mb", "--client-output-buffer-limit", "replica 0 0 0"],
+    ] {
+        let server = start(&[&["--repl-backlog-size", "1mb"][..], &options].concat());
+        let mut client = server.client();
+        let (_replica, _) = online(&server);
+        write_much(&mut client, 400);
+        server.wait_for_log("closed for overcoming of output buffer limits.");
+        wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
+        assert_eq!(client.info("stats", "client_output_buffer_limit_disconnections"), 1);
+    }
+}
+
+// ---- clients that wait for ACKs ----
+
+const GETACK: &str = "*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+
+/// A replica that is online. Returns where its log begins.
+fn online(server: &Server) -> (Replica, u64) {
+    let mut replica = Replica::new(server);
+    let (_, offset) = replica.full_sync();
+    replica.say(&format!("REPLCONF ACK {offset}"));
+    let mut client = server.client();
+    wait_until("it is online", || client.ask("INFO replication").contains("state=online"));
+    (replica, offset)
+}
+
+#[test]
+fn wait_counts_acks() {
+    let server = start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check("WAIT 0 0", ":0\r\n");
+    client.check("WAIT 1 10", ":0\r\n");
+    client.check("WAIT x 10", "-ERR value is not an integer or out of range\r\n");
+    client.check("WAIT 1 -1", "-ERR timeout is negative\r\n");
+    client.check(
+        "WAITAOF 1 0 0",
+        "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n",
+    );
+    client.check("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1\r\n");
+    client.check("WAITAOF 0 -1 0", "-ERR value is out of range, must be positive\r\n");
+    let (mut replica, offset) = online(&server);
+    client.check("WAIT 1 0", ":1\r\n");
+    client.check("SET key v", "+OK\r\n");
+    let (id, end) = (client.id(), client.info("replication", "master_repl_offset"));
+    client.send(encode(&["WAIT", "1", "0"]));
+    wait_until("it waits", || other.sees_waiting(id));
+    // The ACK is asked for at once.
+    let log = replica.log_to(GETACK);
+    assert_eq!(offset + (log.len() - GETACK.len()) as u64, end, "{log}");
+    replica.say(&format!("REPLCONF ACK {}", end - 1));
+    client.expect_silence();
+    replica.say(&format!("REPLCONF ACK {end}"));
+    client.expect(":1\r\n");
+    assert_eq!(other.blocked_count(), 0);
+    // A second client's changes are not waited for.
+    other.check("SET key w", "+OK\r\n");
+    client.check("WAIT 1 0", ":1\r\n");
+    other.check("WAIT 1 10", ":0\r\n");
+    // Not in a transaction, and not for ever.
+    other.check("MULTI", "+OK\r\n");
+    other.check("WAIT 1 0", "+QUEUED\r\n");
+    other.check("EXEC", "*1\r\n:0\r\n");
+    let id = other.id();
+    for (how, reply) in [("", ":0\r\n"), (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n")] {
+        other.send(encode(&["WAIT", "1", "0"]));
+        wait_until("it waits", || client.sees_waiting(id));
+        client.check(&format!("CLIENT UNBLOCK {id}{how}"), ":1\r\n");
+        other.expect(reply);
+    }
+    // It waits for what another one was served to it.
+    other.send(encode(&["BLPOP", "list", "0"]));
+    wait_until("it waits", || client.sees_waiting(id));
+    client.check("RPUSH list a", ":1\r\n");
+    other.expect("*2\r\n$4\r\nlist\r\n$1\r\na\r\n");
+    other.check("WAIT 1 10", ":0\r\n");
+    // A replica that leaves is one less.
+    drop(replica);
+    wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
+    client.check("WAIT 1 10", ":0\r\n");
+}
+
+#[test]
+fn waitaof_counts_syncs() {
+    let server = start(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let mut client = server.client();
+    wait_until("it is loaded", || client.info("persistence", "loading") == 0);
+    client.check("SET key v", "+OK\r\n");
+    client.check("WAITAOF 1 0 0", "*2\r\n:1\r\n:0\r\n");
+    let (mut replica, _) = online(&server);
+    client.check("SET key w", "+OK\r\n");
+    let end = client.info("replication", "master_repl_offset");
+    client.send(encode(&["WAITAOF", "1", "1", "0"]));
+    replica.log_to(GETACK);
+    replica.say(&format!("REPLCONF ACK {end} FACK {}", end - 1));
+    client.expect_silence();
+    replica.say(&format!("REPLCONF ACK {end} FACK {end}"));
+    client.expect("*2\r\n:1\r\n:1\r\n");
+    client.send(encode(&["WAITAOF", "1", "2", "0"]));
+    server.client().check("CONFIG SET appendonly no", "+OK\r\n");
+    client.expect("-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.\r\n");
+}
+
+#[test]
+fn replies_wait_for_a_quorum() {
+    let server = start(&["--repl-ack-quorum", "1", "--repl-ack-timeout", "300"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    const REFUSED: &str =
+        "-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
+    wait_until("the log is kept", || client.info("replication", "repl_backlog_active") == 1);
+    // Without a replica: an error each, in their order, and no hang.
+    client.send([encode(&["SET", "a", "1"]), encode(&["MGET", "a", "b"]), encode(&["PING"])].concat());
+    client.expect(REFUSED);
+    client.expect(REFUSED);
+    assert!(["+PONG\r\n", REFUSED].contains(&&*String::from_utf8(client.read_reply()).unwrap()));
+    let (mut replica, _) = online(&server);
+    wait_until("all is acknowledged", || {
+        let end = other.info("replication", "master_repl_offset");
+        replica.say(&format!("REPLCONF ACK {end}"));
+        other.ask("GET a") == "$1\r\n1\r\n"
+    });
+    client.send(encode(&["SET", "key", "v"]));
+    replica.log_to(GETACK);
+    let end = other.info("replication", "master_repl_offset");
+    // A reader would see what is not acknowledged; others go on.
+    other.send(encode(&["GET", "key"]));
+    server.client().check("PING", "+PONG\r\n");
+    replica.say(&format!("REPLCONF ACK {end}"));
+    client.expect("+OK\r\n");
+    other.expect("$1\r\nv\r\n");
+    client.check("CONFIG SET repl-ack-quorum 0", "+OK\r\n");
+    client.check("SET key w", "+OK\r\n");
+}
+
+#[test]
+fn writes_need_replicas_that_are_heard_of() {
+    let server = start(&["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"]);
+    let mut client = server.client();
+    client.check("SET key v", "-NOREPLICAS Not enough good replicas to write.\r\n");
+    let (replica, _) = online(&server);
+    wait_until("it counts", || client.ask("SET key v") == "+OK\r\n");
+    assert_eq!(client.info("replication", "min_slaves_good_slaves"), 1);
+    wait_until("it is too silent", || client.ask("SET key v").starts_with("-NOREPLICAS"));
+    drop(replica);
+}
+
 // ---- Valkey ----
 
 /// Valkey's server as a replica of `server`. `None`, and said so, without one.

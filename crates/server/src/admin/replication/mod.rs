@@ -2,6 +2,7 @@
 
 mod role;
 mod sync;
+mod wait;
 
 use isotherm_commands::spec::Command;
 
@@ -14,4 +15,6 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(sync::REPLCONF, sync::replconf),
     Command::new(sync::PSYNC, sync::psync),
     Command::new(sync::SYNC, sync::psync),
+    Command::new(wait::WAIT, wait::wait),
+    Command::new(wait::WAITAOF, wait::waitaof),
 ];

@@ -49,7 +49,7 @@ pub const SLAVEOF: Spec = Spec {
 pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     let (host, port) = (call.args.get(1), call.args.get(2));
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
-        if role::promote(call.node, &call.exec.held) {
+        if role::promote(call.node, &mut call.exec.held) {
             call.node.config.set_replica_of(Vec::new());
             let client = client_name_line(call.node, &call.session.shared);
             log::notice(format!("PRIMARY MODE enabled (user request from '{client}')"));
@@ -79,7 +79,7 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     call.node.config.set_replica_of([host, port].join(&b' '));
-    role::follow(call.node, &call.exec.held, upstream.clone());
+    role::follow(call.node, &mut call.exec.held, upstream.clone());
     link::spawn(call.node);
     let client = client_name_line(call.node, &call.session.shared);
     let Upstream { host, port } = upstream;

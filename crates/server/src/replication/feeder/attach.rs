@@ -53,6 +53,7 @@ impl Feeder {
             is_old: request == SyncRequest::Sync,
             seen: ReplicaSeen::default(),
         });
+        self.forget(&shared.address, port);
         let feed = Feed::full(&announced, &request, now);
         let mut replica = Replica::new(stream, shared, announced, feed, name, now);
         replica.input = input;
@@ -113,7 +114,8 @@ impl Feeder {
         }
         drop(shown);
         replica.feed = Feed::resumed(&replica.announced, request, self.now());
-        (replica.at, replica.gets_log) = (continuation.from, true);
+        replica.begin_at(continuation.from);
+        replica.gets_log = true;
         true
     }
 
@@ -124,14 +126,14 @@ impl Feeder {
         let primary = &node.replication.primary;
         // Without a backlog nothing can be read, but the name is looked at first.
         let first = match primary.has_backlog() {
-            true => primary.backlog_first(node.log.first()),
+            true => self.first(),
             false => end + 1,
         };
         let continuation = history.resume(id, from, first, end)?;
         // What is appended or given back meanwhile changes nothing from here on.
         match self.keep_from(from) {
             true => Ok((continuation, end)),
-            false => Err(Refusal::Gone { first: node.log.first(), end }),
+            false => Err(Refusal::Gone { first: self.first(), end }),
         }
     }
 
@@ -283,5 +285,8 @@ impl Feeder {
         held.release();
         node.log.remove_reader(kept.reader);
         node.log.set_backlog_bytes(0);
+        self.ring.clear();
+        self.departed.clear();
+        self.publish_ring();
     }
 }

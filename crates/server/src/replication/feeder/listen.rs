@@ -1,7 +1,9 @@
 //! What a replica says once it is one: REPLCONF ACK. Whatever else it says, it is no client any more.
 
 use isotherm_commands::Flags;
+use isotherm_log::LogOffset;
 use isotherm_reactor::stream::Progress;
+use isotherm_replication::acks;
 use isotherm_replication::feed::{Act, Said};
 use isotherm_resp::{Args, Limits, Parsed};
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,8 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Feeder;
 use super::replica::Replica;
 use crate::admin;
+use crate::config::{Id, id};
 use crate::process::log;
 use crate::process::time::unix_now;
+use crate::request::reply_gate::Part;
 
 /// An acknowledgement is a hundredth of it.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
@@ -120,5 +124,27 @@ impl Feeder {
             self.begin_stream();
         }
         self.publish(replica);
+        self.node.look_at_waits();
+        self.note_quorum();
+    }
+
+    /// Which place of the log enough replicas have come to.
+    fn note_quorum(&self) {
+        const QUORUM: Id = id("repl-ack-quorum");
+        const SYNCED: Id = id("repl-ack-quorum-fsync");
+        let node = self.node;
+        if !node.gate.has_quorum() {
+            return;
+        }
+        let (count, synced) = (node.config.number(QUORUM) as usize, node.config.flag(SYNCED));
+        let replicas = node.replication.primary.replicas();
+        let online = replicas.iter().filter(|replica| replica.seen.state().is_online());
+        let mut acks: Vec<LogOffset> =
+            online.map(|replica| if synced { replica.seen.synced() } else { replica.seen.acked() }).collect();
+        drop(replicas);
+        let reached = acks::kth_highest(&mut acks, count.max(1));
+        if reached > node.gate.quorum() {
+            node.gate.set(&node.mail, Part::Quorum, reached);
+        }
     }
 }

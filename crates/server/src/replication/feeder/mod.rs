@@ -13,15 +13,17 @@
 
 mod attach;
 mod cuts;
+mod keep;
 mod listen;
 mod replica;
 mod tick;
 
-use isotherm_log::{LogOffset, ReaderId, ReaderKind};
+use isotherm_log::{LogOffset, ReaderId};
 use isotherm_reactor::{Events, Mailbox, Ready, Token};
 use isotherm_replication::Ms;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -31,8 +33,10 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
+use crate::replication::spill::Spill;
 use crate::session::Attention;
 pub use attach::name_of;
+use keep::Departed;
 use replica::{Replica, Sent};
 
 /// Between two looks at a busy log.
@@ -53,6 +57,10 @@ pub struct Feeder {
     replicas: Vec<Option<Box<Replica>>>,
     /// While the log is kept: what is behind its place is kept beyond the backlog too.
     kept: Option<Kept>,
+    /// What left memory and is lacked.
+    ring: Spill,
+    ring_refused: Option<Instant>,
+    departed: Vec<Departed>,
     began: Instant,
     next_tick: Instant,
     ticks: u64,
@@ -83,6 +91,9 @@ pub fn start(node: &'static Node) -> io::Result<()> {
         mailbox,
         replicas: Vec::new(),
         kept: None,
+        ring: Spill::new(Arc::clone(&node.persistence.disk)),
+        ring_refused: None,
+        departed: Vec::new(),
         began: now,
         next_tick: now + SECOND,
         ticks: 0,
@@ -244,7 +255,11 @@ impl Feeder {
     fn send_to(&mut self, mut replica: Box<Replica>, end: LogOffset) -> Option<Box<Replica>> {
         let (before, now) = (replica.sent_bytes, self.now());
         let state = replica.feed.state();
-        let sent = replica.send(&self.node.log, end, &mut self.piece, now);
+        let (log, ring) = (&self.node.log, &self.ring);
+        let mut sent = replica.send(log, ring, end, &mut self.piece, now);
+        if sent == Sent::Full && self.is_above_limit(&mut replica, end) {
+            sent = Sent::Gone;
+        }
         self.note_written(&replica, replica.sent_bytes - before);
         if replica.feed.state() != state {
             self.note_sync_step(&mut replica);
@@ -272,45 +287,6 @@ impl Feeder {
         }
     }
 
-    /// What no replica needs any more is given back.
-    fn release(&mut self, end: LogOffset) {
-        let replicas = || self.replicas.iter().flatten();
-        for replica in replicas() {
-            if let Some(sync) = &replica.sync
-                && let crate::replication::full_sync::Source::Spool(spool) = &sync.source
-            {
-                let of_sync = |other: &&Box<Replica>| {
-                    other.sync.as_ref().is_some_and(|other| std::sync::Arc::ptr_eq(other, sync))
-                };
-                spool.release(replicas().filter(of_sync).map(|replica| replica.sync_at()).min().unwrap_or(0));
-            }
-        }
-        let needed = replicas().filter(|replica| replica.needs_log()).map(|replica| replica.at).min();
-        if let Some(kept) = &mut self.kept {
-            let from = needed.unwrap_or(end).min(end);
-            if from > kept.from {
-                kept.from = from;
-                self.node.log.advance(kept.reader, from);
-            }
-        }
-    }
-
-    /// From now on the log is kept from `from` on, if it is still there.
-    fn keep_from(&mut self, from: LogOffset) -> bool {
-        match &mut self.kept {
-            None => false,
-            Some(kept) if kept.from <= from => true,
-            Some(kept) => match self.node.log.add_reader(ReaderKind::Follower, from) {
-                Ok(reader) => {
-                    self.node.log.remove_reader(kept.reader);
-                    *kept = Kept { reader, from };
-                    true
-                }
-                Err(_) => false,
-            },
-        }
-    }
-
     // ---- replicas leave ----
 
     /// A replica may have been asked something.
@@ -327,6 +303,7 @@ impl Feeder {
 
     fn lose(&mut self, replica: Replica) {
         log::notice(format!("Connection with replica {} lost.", replica.name));
+        self.remember(&replica);
         self.events.forget(replica.stream.as_fd());
         let client = &replica.shared.client;
         self.node.replication.primary.replicas().retain(|other| other.client.id != client.id);

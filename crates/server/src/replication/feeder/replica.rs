@@ -12,9 +12,11 @@ use isotherm_replication::Ms;
 use isotherm_replication::feed::{Act, Announced, Feed, FeedState, Waiting};
 use isotherm_resp::Parser;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::replication::full_sync::{FullSync, Source, Written};
 use crate::replication::primary::ReplicaShared;
+use crate::replication::spill::Spill;
 use crate::replication::spool::{Ended, Found};
 use crate::replication::state::Place;
 
@@ -47,6 +49,10 @@ pub struct Replica {
     pub is_writable: bool,
     /// So many bytes were sent.
     pub sent_bytes: u64,
+    /// Its log begins here: what is before it has.
+    begins: LogOffset,
+    /// Since when it takes more memory than the soft limit.
+    pub soft_since: Option<Instant>,
 }
 
 /// Why nothing more is sent now.
@@ -93,6 +99,8 @@ impl Replica {
             gets_log: false,
             is_writable: true,
             sent_bytes: 0,
+            begins: LogOffset(0),
+            soft_since: None,
         }
     }
 
@@ -110,11 +118,21 @@ impl Replica {
     /// Its snapshot is on its way.
     pub fn begin_sync(&mut self, sync: &Arc<FullSync>) {
         self.feed.cut(sync.group.transfer);
-        (self.sync, self.sync_at, self.at) = (Some(Arc::clone(sync)), 0, sync.place.offset);
+        (self.sync, self.sync_at) = (Some(Arc::clone(sync)), 0);
+        self.begin_at(sync.place.offset);
         if !self.feed.is_old() {
             let Place { id, offset, .. } = sync.place;
             self.say(&format!("+FULLRESYNC {id} {offset}\r\n"));
         }
+    }
+
+    pub fn begin_at(&mut self, at: LogOffset) {
+        (self.at, self.begins) = (at, at);
+    }
+
+    /// What it may lack if it comes back begins here.
+    pub fn lacks(&self) -> LogOffset {
+        self.at.min(self.feed.acked().max(self.begins))
     }
 
     /// Whether the log from `at` on is still to be sent to it.
@@ -127,7 +145,7 @@ impl Replica {
     }
 
     /// Sends what the socket takes. The log can be read to `end`.
-    pub fn send(&mut self, log: &Log, end: LogOffset, piece: &mut Vec<u8>, now: Ms) -> Sent {
+    pub fn send(&mut self, log: &Log, ring: &Spill, end: LogOffset, piece: &mut Vec<u8>, now: Ms) -> Sent {
         if !self.is_writable {
             return Sent::Full;
         }
@@ -153,17 +171,22 @@ impl Replica {
                 return Sent::Turn;
             }
             let to = end.min(self.at + TURN_BYTES_MAX);
-            let Ok(pieces) = log.read(self.at, to) else { return Sent::Gone };
-            for piece in pieces {
-                let before = self.at;
-                let stopped = self.write(&piece);
-                self.at = before + (piece.len() - stopped.1) as u64;
-                if let Some(stopped) = stopped.0 {
-                    return stopped;
-                }
+            let stopped = match log.read(self.at, to) {
+                Ok(pieces) => pieces.iter().find_map(|piece| self.send_log(piece)),
+                Err(_) if ring.covers(self.at) && ring.read(self.at, piece).is_ok() => self.send_log(piece),
+                Err(_) => return Sent::Gone,
+            };
+            if let Some(stopped) = stopped {
+                return stopped;
             }
         }
         Sent::All
+    }
+
+    fn send_log(&mut self, bytes: &[u8]) -> Option<Sent> {
+        let (stopped, left) = self.write(bytes);
+        self.at = self.at + (bytes.len() - left) as u64;
+        stopped
     }
 
     fn send_out(&mut self) -> Option<Sent> {

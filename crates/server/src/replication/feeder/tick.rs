@@ -8,6 +8,8 @@ use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::process::log;
 
+const TTL: Id = id("repl-backlog-ttl");
+
 impl Feeder {
     pub(super) fn tick(&mut self) {
         const PING_PERIOD: Id = id("repl-ping-replica-period");
@@ -22,6 +24,7 @@ impl Feeder {
             node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES) as u64);
         }
         self.watch_replicas();
+        self.forget_lost(node.config.number(TTL) as u64);
         self.end_backlog_if_idle(is_primary);
         self.cut_if_due();
         self.note_good_replicas();
@@ -47,10 +50,10 @@ impl Feeder {
     }
 
     fn end_backlog_if_idle(&mut self, is_primary: bool) {
-        const TTL: Id = id("repl-backlog-ttl");
         let ttl_seconds = self.node.config.number(TTL) as u64;
         // A replica keeps it: its siblings may come here when it is promoted.
         let is_idle = is_primary
+            && !self.node.gate.has_quorum()
             && self.kept.is_some()
             && !self.has_replicas()
             && ttl_seconds > 0

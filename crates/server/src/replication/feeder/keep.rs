@@ -1,0 +1,184 @@
+//! What of the log is kept for replicas, and where.
+//!
+//! ```text
+//!   offset      ring.first           kept.from           end - repl-backlog-size        end
+//!               [ ring, on disk      ][ in memory, to be looked at ][ in memory          ]
+//!                     ^ a slow replica             ^ needed           ^ others
+//! ```
+//! In memory stays `repl-backlog-size`. What leaves memory goes to the ring if a replica may lack it: one that is connected and has not
+//! acknowledged it, or one that left less than `repl-backlog-ttl` ago. Without a ring, or where the disk refuses it, memory keeps
+//! what connected replicas lack, as Valkey does, and `client-output-buffer-limit replica` bounds that.
+
+use isotherm_log::{LogOffset, ReaderKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::attach::BACKLOG_BYTES;
+use super::replica::Replica;
+use super::{Feeder, Kept};
+use crate::config::{Id, id};
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::replication::full_sync::Source;
+
+/// So much is looked at, and written to the ring, at once.
+const STEP_BYTES: u64 = 1 << 20;
+/// Replicas that left and are remembered.
+const DEPARTED_MAX: usize = 64;
+/// A disk that has refused the ring is tried again after so long.
+const REFUSED_REST: Duration = Duration::from_secs(1);
+
+/// A replica that has left, and may come back.
+pub struct Departed {
+    address: Box<str>,
+    port: i64,
+    lacks: LogOffset,
+    left: Instant,
+}
+
+impl Feeder {
+    /// What no replica needs any more is given back.
+    pub(super) fn release(&mut self, end: LogOffset) {
+        self.release_spools();
+        let attached = || self.replicas.iter().flatten().filter(|replica| replica.needs_log());
+        let Some(kept) = &self.kept else { return };
+        let size = self.node.config.number(RING_BYTES) as u64;
+        let pinned = attached().map(|replica| replica.at).min().unwrap_or(end).min(end);
+        let is_refused = self.ring_refused.is_some_and(|at| at.elapsed() < REFUSED_REST);
+        if size == 0 || is_refused {
+            // Where the ring ends memory goes on, as long as that is so.
+            let from = if self.ring.is_empty() { pinned } else { pinned.max(self.ring.end()) };
+            return self.advance(from.max(kept.from));
+        }
+        let backlog_bytes = self.node.config.number(BACKLOG_BYTES) as u64;
+        let leaves = LogOffset(end.0.saturating_sub(backlog_bytes));
+        if leaves.0 < kept.from.0 + STEP_BYTES.min(backlog_bytes) {
+            return;
+        }
+        let lacked = attached()
+            .map(|replica| replica.lacks())
+            .chain(self.departed.iter().map(|departed| departed.lacks));
+        let lacked = lacked.min().unwrap_or(end);
+        if lacked >= leaves {
+            self.ring.clear();
+            self.publish_ring();
+            return self.advance(leaves);
+        }
+        let from = kept.from;
+        let pieces = self.node.log.read(from, leaves).expect("it is kept");
+        match self.ring.append(self.node.store().folder(), size, from, &pieces) {
+            Ok(()) => self.advance(leaves),
+            Err(error) => {
+                log::warning(format!(
+                    "What replicas lack of the log can't be written to disk: {}. It stays in memory.",
+                    os_text(&error)
+                ));
+                self.ring.clear();
+                self.ring_refused = Some(Instant::now());
+            }
+        }
+        self.publish_ring();
+    }
+
+    fn release_spools(&self) {
+        let replicas = || self.replicas.iter().flatten();
+        for replica in replicas() {
+            if let Some(sync) = &replica.sync
+                && let Source::Spool(spool) = &sync.source
+            {
+                let of_sync =
+                    |other: &&Box<Replica>| other.sync.as_ref().is_some_and(|other| Arc::ptr_eq(other, sync));
+                spool.release(replicas().filter(of_sync).map(|replica| replica.sync_at()).min().unwrap_or(0));
+            }
+        }
+    }
+
+    fn advance(&mut self, from: LogOffset) {
+        if let Some(kept) = &mut self.kept
+            && from > kept.from
+        {
+            kept.from = from;
+            self.node.log.advance(kept.reader, from);
+        }
+    }
+
+    pub(super) fn publish_ring(&self) {
+        let primary = &self.node.replication.primary;
+        primary.ring_first.store(self.ring.first().0, Relaxed);
+        primary.ring_bytes.store(self.ring.end() - self.ring.first(), Relaxed);
+    }
+
+    /// The first byte of the log that can be sent.
+    pub(super) fn first(&self) -> LogOffset {
+        let memory = self.node.replication.primary.backlog_first(self.node.log.first());
+        if self.ring.is_empty() { memory } else { memory.min(self.ring.first()) }
+    }
+
+    /// From now on the log is kept from `from` on, if it is still there.
+    pub(super) fn keep_from(&mut self, from: LogOffset) -> bool {
+        let is_in_ring = self.ring.covers(from);
+        match &mut self.kept {
+            None => false,
+            Some(kept) if kept.from <= from || is_in_ring => true,
+            Some(kept) => match self.node.log.add_reader(ReaderKind::Follower, from) {
+                Ok(reader) => {
+                    self.node.log.remove_reader(kept.reader);
+                    *kept = Kept { reader, from };
+                    // It is contiguous with memory, or nothing.
+                    self.ring.clear();
+                    true
+                }
+                Err(_) => false,
+            },
+        }
+    }
+
+    // ---- replicas that left ----
+
+    pub(super) fn remember(&mut self, replica: &Replica) {
+        if !replica.needs_log() || replica.feed.is_old() {
+            return;
+        }
+        let (address, port) = (replica.shared.address.clone(), replica.shared.port);
+        self.forget(&address, port);
+        if self.departed.len() < DEPARTED_MAX {
+            self.departed.push(Departed { address, port, lacks: replica.lacks(), left: Instant::now() });
+        }
+    }
+
+    /// It has come back.
+    pub(super) fn forget(&mut self, address: &str, port: i64) {
+        self.departed.retain(|departed| *departed.address != *address || departed.port != port);
+    }
+
+    pub(super) fn forget_lost(&mut self, ttl_seconds: u64) {
+        self.departed.retain(|departed| ttl_seconds == 0 || departed.left.elapsed().as_secs() <= ttl_seconds);
+    }
+
+    // ---- what a replica may take ----
+
+    /// Whether the replica takes more memory than it may: what memory keeps of the log for it, not what the ring has.
+    pub(super) fn is_above_limit(&self, replica: &mut Replica, end: LogOffset) -> bool {
+        if !replica.needs_log() {
+            return false;
+        }
+        if replica.at < self.first() {
+            // The ring has come round.
+            return true;
+        }
+        let [_, limit, _] = self.node.config.output_limits();
+        let backlog_bytes = self.node.config.number(BACKLOG_BYTES) as u64;
+        let bytes = end.0.saturating_sub(replica.at.max(self.node.log.first()).0);
+        // The backlog is kept anyway.
+        let above = |limit_bytes: u64| limit_bytes > 0 && bytes > limit_bytes.max(backlog_bytes + STEP_BYTES);
+        match above(limit.soft_bytes) {
+            true => _ = replica.soft_since.get_or_insert_with(Instant::now),
+            false => replica.soft_since = None,
+        }
+        let patience = Duration::from_secs(limit.soft_seconds);
+        above(limit.hard_bytes) || replica.soft_since.is_some_and(|since| since.elapsed() > patience)
+    }
+}
+
+pub const RING_BYTES: Id = id("repl-backlog-disk-size");

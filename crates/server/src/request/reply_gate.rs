@@ -1,0 +1,163 @@
+//! Up to which place of the log replies may leave.
+//!
+//! ```text
+//!   durable     what this node has synced                              if `appendfsync always`
+//!   quorum      what `repl-ack-quorum` replicas have acknowledged      if that is not 0
+//!   reached     the lower of those that are asked for; without one the end of all things
+//! ```
+//! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once `reached` is there. So a
+//! reader never sees what a failure of this machine may take back.
+
+use isotherm_keyspace::{Held, Want};
+use isotherm_log::LogOffset;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+use crate::config::{Id, id};
+use crate::mail::Mail;
+use crate::mail::message::WorkerMessage;
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::replication::feeder;
+
+/// What a reply may wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    Durable,
+    Quorum,
+}
+
+const PARTS: usize = 2;
+
+pub struct ReplyGate {
+    reached: AtomicU64,
+    parts: Mutex<[PartState; PARTS]>,
+    has_quorum: AtomicBool,
+    /// By worker: it has replies that wait.
+    waits: Box<[AtomicBool]>,
+    /// By worker: connections with replies that wait.
+    held: Box<[AtomicU64]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct PartState {
+    reached: LogOffset,
+    is_asked_for: bool,
+}
+
+impl ReplyGate {
+    pub fn new(workers: usize) -> ReplyGate {
+        ReplyGate {
+            reached: AtomicU64::new(u64::MAX),
+            parts: Mutex::default(),
+            has_quorum: AtomicBool::new(false),
+            waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            held: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    #[inline]
+    pub fn reached(&self) -> LogOffset {
+        LogOffset(self.reached.load(SeqCst))
+    }
+
+    /// Whether replies wait for replicas.
+    pub fn has_quorum(&self) -> bool {
+        self.has_quorum.load(Relaxed)
+    }
+
+    /// What enough replicas have acknowledged.
+    pub fn quorum(&self) -> LogOffset {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Quorum as usize].reached
+    }
+
+    /// The part has come further. Workers that wait are woken.
+    pub fn set(&self, mail: &Mail, part: Part, reached: LogOffset) {
+        self.change(mail, |parts| parts[part as usize].reached = reached);
+    }
+
+    fn ask_for(&self, mail: &Mail, asked: [bool; PARTS]) {
+        self.has_quorum.store(asked[Part::Quorum as usize], Relaxed);
+        self.change(mail, |parts| {
+            parts.iter_mut().zip(asked).for_each(|(part, is_asked_for)| part.is_asked_for = is_asked_for);
+        });
+    }
+
+    fn change(&self, mail: &Mail, change: impl FnOnce(&mut [PartState; PARTS])) {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut parts);
+        let asked = parts.iter().filter(|part| part.is_asked_for).map(|part| part.reached.0);
+        self.reached.store(asked.min().unwrap_or(u64::MAX), SeqCst);
+        drop(parts);
+        for (worker, waits) in self.waits.iter().enumerate() {
+            if waits.load(SeqCst) && waits.swap(false, SeqCst) {
+                mail.post(worker, WorkerMessage::Durable);
+            }
+        }
+    }
+
+    /// So many connections of a worker have replies that wait.
+    pub fn note_held(&self, worker: u16, connections: usize) {
+        self.held[usize::from(worker)].store(connections as u64, Relaxed);
+    }
+
+    pub fn held(&self) -> u64 {
+        self.held.iter().map(|connections| connections.load(Relaxed)).sum()
+    }
+
+    /// A worker has replies that wait for `until`, and asks to be woken when that may be over. Whether they need not wait.
+    pub fn is_reached_after_asking(&self, worker: u16, until: LogOffset) -> bool {
+        self.waits[usize::from(worker)].store(true, SeqCst);
+        self.reached() >= until
+    }
+}
+
+/// Replies wait for what the configuration and the role say, from now on. The caller holds nothing.
+pub fn apply(node: &'static Node) {
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    apply_held(node, &mut held);
+}
+
+/// The same where everything is held.
+pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
+    const QUORUM: Id = id("repl-ack-quorum");
+    let syncs =
+        node.aof.is_on() && node.aof.awaits_each_sync(&node.config) && !node.aof.awaits_base.load(Relaxed);
+    let has_quorum = node.config.number(QUORUM) > 0 && !node.mail.tasks().has(Tasks::REPLICA);
+    let is_gated = syncs || has_quorum;
+    if is_gated && !node.mail.tasks().has(Tasks::GATED) {
+        // What was changed without a gate is in the log before its end.
+        let end = node.log.end();
+        held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
+    }
+    node.gate.ask_for(&node.mail, [syncs, has_quorum]);
+    if has_quorum {
+        // Without a log there is nothing to acknowledge.
+        feeder::keep(node);
+    }
+    node.mail.set_tasks(Tasks::GATED, if is_gated { Tasks::GATED } else { Tasks::NONE });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_part_decides() {
+        let mail =
+            Mail::new(Box::new([]), isotherm_reactor::Events::new().unwrap().mailbox().unwrap().sender());
+        let gate = ReplyGate::new(0);
+        assert_eq!(gate.reached(), LogOffset(u64::MAX));
+        gate.set(&mail, Part::Durable, LogOffset(5));
+        assert_eq!(gate.reached(), LogOffset(u64::MAX), "none asks for it");
+        gate.ask_for(&mail, [true, true]);
+        assert_eq!(gate.reached(), LogOffset(0));
+        gate.set(&mail, Part::Quorum, LogOffset(9));
+        assert_eq!(gate.reached(), LogOffset(5));
+        gate.set(&mail, Part::Durable, LogOffset(20));
+        assert_eq!((gate.reached(), gate.quorum()), (LogOffset(9), LogOffset(9)));
+        gate.ask_for(&mail, [true, false]);
+        assert_eq!(gate.reached(), LogOffset(20));
+    }
+}
