@@ -15,7 +15,7 @@ use crate::process::log;
 use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
 use crate::request::gates::server_name;
-use crate::request::reply_gate;
+use crate::request::gating;
 use crate::upkeep::eviction;
 use isotherm_allocator as allocator;
 
@@ -117,7 +117,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::Aof if holds_keys => node.mail.post_control(ControlMessage::Aof),
         Apply::Aof => aof::switch::apply(node)?,
         Apply::ReplyGate if holds_keys => node.mail.post_control(ControlMessage::ReplyGate),
-        Apply::ReplyGate => reply_gate::apply(node),
+        Apply::ReplyGate => gating::apply(node),
         Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),
         Apply::Listen | Apply::Bind => {
             node.process.listeners.open(&node.config).map_err(|why| {

@@ -32,7 +32,7 @@ use crate::node::Node;
 use crate::persistence::load::{self as rdb, Expired, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::request::reply_gate;
+use crate::request::gating;
 
 /// The start cannot go on; why stands in the log.
 pub struct CannotLoad;
@@ -140,7 +140,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
     node.log.set_read_by(&node.mail, LogReader::Aof, true);
-    reply_gate::apply(node);
+    gating::apply(node);
     Ok(())
 }
 

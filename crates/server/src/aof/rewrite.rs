@@ -28,7 +28,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant};
-use crate::request::reply_gate;
+use crate::request::gating;
 
 /// Whether a rewrite is under way, to its last step.
 pub fn is_running(node: &Node) -> bool {
@@ -255,7 +255,7 @@ fn announce(
 /// The base is listed. On the writer's thread.
 fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
     if node.aof.awaits_base.swap(false, Relaxed) {
-        reply_gate::apply(node);
+        gating::apply(node);
     }
     end(node, &Ok(()), began);
     let mut rewrites = node.aof.rewrites();

@@ -25,7 +25,7 @@ use crate::persistence::background::Asked;
 use crate::process::log;
 use crate::process::routines;
 use crate::process::time::{elapsed, instant};
-use crate::request::reply_gate;
+use crate::request::gating;
 
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
@@ -44,7 +44,7 @@ pub fn apply(node: &'static Node) -> Result<(), &'static str> {
             let was_gated = node.mail.tasks().has(Tasks::GATED);
             let policy = settings::policy(node);
             node.aof.inbox.post(&node.log, Request::Policy(policy));
-            reply_gate::apply(node);
+            gating::apply(node);
             if was_gated && policy != FsyncPolicy::Always {
                 // Replies of commands that have begun before still wait, and under `no` nothing else would sync.
                 Held::new(&node.keyspace).acquire(Want::All);
@@ -134,7 +134,7 @@ fn switch_off(node: &'static Node) {
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
     end_writer(node);
-    reply_gate::apply(node);
+    gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
     node.mail.set_log_full(false);

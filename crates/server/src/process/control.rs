@@ -25,7 +25,7 @@ use crate::observe::holds;
 use crate::process::log;
 use crate::process::shutdown::{self, Options, Signal};
 use crate::process::supervisor;
-use crate::request::reply_gate;
+use crate::request::gating;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
 use crate::upkeep::eviction;
@@ -115,7 +115,7 @@ impl Control {
                             log::warning(why);
                         }
                     }
-                    ControlMessage::ReplyGate => reply_gate::apply(self.node),
+                    ControlMessage::ReplyGate => gating::apply(self.node),
                     ControlMessage::EvictionPolicy => eviction::apply_policy(self.node),
                     ControlMessage::ShutDown => {
                         self.end();

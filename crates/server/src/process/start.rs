@@ -28,8 +28,8 @@ use crate::process::start_options;
 use crate::process::supervisor;
 use crate::process::system;
 use crate::replication::{link, role};
+use crate::request::gating;
 use crate::request::registry::Commands;
-use crate::request::reply_gate;
 use crate::upkeep::eviction;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
@@ -116,7 +116,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         history: random_bytes()?,
     });
     eviction::apply_policy(node);
-    reply_gate::apply(node);
+    gating::apply(node);
     role::begin(node)?;
     let metrics = metrics::open(&node.config)?;
     node.process.listeners.open(&node.config)?;

@@ -23,7 +23,7 @@ use crate::persistence::load::History as LoadedHistory;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
-use crate::request::{blocking, reply_gate};
+use crate::request::{blocking, gating};
 
 /// The node takes this role. `held` has all partitions.
 fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
@@ -34,7 +34,7 @@ fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
     node.replication.state().role = role;
     node.mail.set_tasks(Tasks::REPLICA, if follows { Tasks::REPLICA } else { Tasks::NONE });
     node.log.set_follows(&node.mail, follows);
-    reply_gate::apply_held(node, held);
+    gating::apply_held(node, held);
     node.config.touch();
 }
 

@@ -12,6 +12,7 @@ pub mod execute;
 pub mod follow_up;
 pub mod gate_bits;
 pub mod gates;
+pub mod gating;
 pub mod lock_set;
 pub mod locking;
 pub mod metering;

@@ -8,17 +8,12 @@
 //! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once `reached` is there. So a
 //! reader never sees what a failure of this machine may take back.
 
-use isotherm_keyspace::{Held, Want};
 use isotherm_log::LogOffset;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
-use crate::config::{Id, id};
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
-use crate::mail::tasks::Tasks;
-use crate::node::Node;
-use crate::replication::feeder;
 
 /// What a reply may wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +71,8 @@ impl ReplyGate {
         self.change(mail, |parts| parts[part as usize].reached = reached);
     }
 
-    fn ask_for(&self, mail: &Mail, asked: [bool; PARTS]) {
+    /// Which parts replies wait for from now on, by `Part`.
+    pub fn ask_for(&self, mail: &Mail, asked: [bool; PARTS]) {
         self.has_quorum.store(asked[Part::Quorum as usize], Relaxed);
         self.change(mail, |parts| {
             parts.iter_mut().zip(asked).for_each(|(part, is_asked_for)| part.is_asked_for = is_asked_for);
@@ -110,33 +106,6 @@ impl ReplyGate {
         self.waits[usize::from(worker)].store(true, SeqCst);
         self.reached() >= until
     }
-}
-
-/// Replies wait for what the configuration and the role say, from now on. The caller holds nothing.
-pub fn apply(node: &'static Node) {
-    let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
-    apply_held(node, &mut held);
-}
-
-/// The same where everything is held.
-pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
-    const QUORUM: Id = id("repl-ack-quorum");
-    let syncs =
-        node.aof.is_on() && node.aof.awaits_each_sync(&node.config) && !node.aof.awaits_base.load(Relaxed);
-    let has_quorum = node.config.number(QUORUM) > 0 && !node.mail.tasks().has(Tasks::REPLICA);
-    let is_gated = syncs || has_quorum;
-    if is_gated && !node.mail.tasks().has(Tasks::GATED) {
-        // What was changed without a gate is in the log before its end.
-        let end = node.log.end();
-        held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
-    }
-    node.gate.ask_for(&node.mail, [syncs, has_quorum]);
-    if has_quorum {
-        // Without a log there is nothing to acknowledge.
-        feeder::keep(node);
-    }
-    node.mail.set_tasks(Tasks::GATED, if is_gated { Tasks::GATED } else { Tasks::NONE });
 }
 
 #[cfg(test)]

@@ -1,0 +1,36 @@
+//! What replies wait for, as the configuration and the role say (`reply_gate`).
+
+use isotherm_keyspace::{Held, Want};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::config::{Id, id};
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::replication::feeder;
+
+/// Replies wait for what the configuration and the role say, from now on. The caller holds nothing.
+pub fn apply(node: &'static Node) {
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    apply_held(node, &mut held);
+}
+
+/// The same where everything is held.
+pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
+    const QUORUM: Id = id("repl-ack-quorum");
+    let syncs =
+        node.aof.is_on() && node.aof.awaits_each_sync(&node.config) && !node.aof.awaits_base.load(Relaxed);
+    let has_quorum = node.config.number(QUORUM) > 0 && !node.mail.tasks().has(Tasks::REPLICA);
+    let is_gated = syncs || has_quorum;
+    if is_gated && !node.mail.tasks().has(Tasks::GATED) {
+        // What was changed without a gate is in the log before its end.
+        let end = node.log.end();
+        held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
+    }
+    node.gate.ask_for(&node.mail, [syncs, has_quorum]);
+    if has_quorum {
+        // Without a log there is nothing to acknowledge.
+        feeder::keep(node);
+    }
+    node.mail.set_tasks(Tasks::GATED, if is_gated { Tasks::GATED } else { Tasks::NONE });
+}
