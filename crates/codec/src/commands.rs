@@ -75,7 +75,7 @@ impl CommandWriter {
                 }
                 self.end_key();
             }
-            SnapshotItem::Begin { db, key, expiry, outline } => {
+            SnapshotItem::Begin { db, key, expiry, outline, .. } => {
                 self.begin_key(db, key, expiry);
                 self.begin(&outline);
             }

@@ -5,7 +5,7 @@
 //! snapshot  --items-->  Entry                +--> ItemWriter --> rdb::Writer --> Sink
 //!                       Begin, Part ..., End +
 //!
-//! a key     [SELECTDB db] if it is not that of the key before (the first time with its sizes), [EXPIRETIME_MS ms] if it has one, [type][key][value]
+//! a key     [SELECTDB db] if it is not that of the key before (the first time with its sizes), [EXPIRETIME_MS ms] if it has one, [IDLE seconds] or [FREQ count] under a policy that notes it, [type][key][value]
 //! a value   [type][value]
 //! ```
 //!
@@ -15,8 +15,8 @@
 use crate::parts;
 use crate::stream::{element_to_rdb, to_rdb};
 use isotherm_keyspace::{
-    Db, Element, Encoding, Outline, Part, SnapshotItem, StreamPart, StreamState, TextRoom, Type, UnixMs,
-    Value,
+    AccessNote, AccessStamp, Db, Element, Encoding, Outline, Part, SnapshotItem, StreamPart, StreamState,
+    TextRoom, Type, UnixMs, Value,
 };
 use isotherm_persist::rdb::{
     self, HashWriter, ListWriter, ListpackBuilder, RdbType, ScoreListpack, StreamCounters, StreamWriter,
@@ -40,6 +40,8 @@ pub struct ItemWriter<S: Sink> {
     /// Keys of each database, and how many of them expire: written where it first appears. Empty if that is not known.
     sizes: Vec<Option<(u64, u64)>>,
     has_field_expiry: bool,
+    /// The time to which the time since a key's last use is counted; `None`: it is not written.
+    used_until: Option<UnixMs>,
 }
 
 /// The value at hand.
@@ -74,7 +76,7 @@ struct Scored {
 impl<S: Sink> ItemWriter<S> {
     pub fn new(writer: Writer<S>, list_size: i32) -> ItemWriter<S> {
         let (open, db, sizes) = (Open::None, None, Vec::new());
-        ItemWriter { writer, list_size, open, db, sizes, has_field_expiry: false }
+        ItemWriter { writer, list_size, open, db, sizes, has_field_expiry: false, used_until: None }
     }
 
     pub fn into_writer(self) -> Writer<S> {
@@ -85,6 +87,11 @@ impl<S: Sink> ItemWriter<S> {
     /// The databases that follow have so many keys, and so many of them expire.
     pub fn announce(&mut self, sizes: impl IntoIterator<Item = (u64, u64)>) {
         self.sizes = sizes.into_iter().map(Some).collect();
+    }
+
+    /// What is known of the use of keys is written too, as of `now`.
+    pub fn note_use(&mut self, now: UnixMs) {
+        self.used_until = Some(now);
     }
 
     /// Where the bytes went; no value is open or a part of one is there.
@@ -102,14 +109,14 @@ impl<S: Sink> ItemWriter<S> {
     pub fn item(&mut self, item: SnapshotItem<'_>) {
         match item {
             SnapshotItem::Entry(entry) => {
-                self.key_head(entry.db, entry.expiry);
+                self.key_head(entry.db, entry.expiry, entry.access);
                 match parts::outline(&entry.value, self.list_size) {
                     None => self.string(Some(entry.key), &entry.value),
                     Some(outline) => self.collection(Some(entry.key), &outline, &entry.value),
                 }
             }
-            SnapshotItem::Begin { db, key, expiry, outline } => {
-                self.key_head(db, expiry);
+            SnapshotItem::Begin { db, key, expiry, access, outline } => {
+                self.key_head(db, expiry, access);
                 self.begin(Some(key), &outline);
             }
             SnapshotItem::Part(part) => self.part(part),
@@ -123,7 +130,7 @@ impl<S: Sink> ItemWriter<S> {
         self.into_writer().into_sink()
     }
 
-    fn key_head(&mut self, db: Db, expiry: Option<UnixMs>) {
+    fn key_head(&mut self, db: Db, expiry: Option<UnixMs>, access: Option<AccessStamp>) {
         assert!(matches!(self.open, Open::None), "no key begins inside another one's value");
         if self.db.replace(db) != Some(db) {
             self.writer.byte(record::SELECT_DB);
@@ -137,6 +144,17 @@ impl<S: Sink> ItemWriter<S> {
         if let Some(UnixMs(at)) = expiry {
             self.writer.byte(record::EXPIRE_MS);
             self.writer.milliseconds(at);
+        }
+        match self.used_until.zip(access).map(|(now, access)| access.note(now)) {
+            None => {}
+            Some(AccessNote::IdleSeconds(seconds)) => {
+                self.writer.byte(record::IDLE);
+                self.writer.length(seconds);
+            }
+            Some(AccessNote::Frequency(count)) => {
+                self.writer.byte(record::FREQ);
+                self.writer.byte(count);
+            }
         }
     }
 

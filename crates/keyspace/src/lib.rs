@@ -55,7 +55,7 @@ pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use layout::key::{Key, KeyHasher};
 pub use layout::kind::{Db, Encoding, Expiry, Full, NewValue, PackedValue, Type};
-pub use layout::last_used::{AccessMode, AccessNote};
+pub use layout::last_used::{AccessMode, AccessNote, AccessStamp};
 pub use layout::packed::{Element, TextRoom};
 pub use reports::breakdown::{Breakdown, ClassBreakdown};
 pub use reports::idle::IdleTimes;

@@ -9,6 +9,7 @@
 //! Seconds wrap after 18 hours, so a hand goes round every few hours and keeps what is older than 9 hours at 9 hours;
 //! under LFU the same hand takes one off every counter each `lfu-decay-time` minutes.
 
+use crate::layout::page::Page;
 use isotherm_stdx::{Prng, UnixMs};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -52,6 +53,31 @@ impl AccessNote {
             }
             (AccessNote::Frequency(count), AccessMode::Lfu) => Some(u16::from(count)),
             _ => None,
+        }
+    }
+}
+
+/// What was noted of the use of an entry, as it lies in its page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessStamp {
+    mode: AccessMode,
+    raw: u16,
+}
+
+impl AccessStamp {
+    /// Of the entry `index` of a page; `None` if it has none of its own.
+    #[inline]
+    pub(crate) fn of(mode: AccessMode, page: Page<'_>, index: usize) -> Option<AccessStamp> {
+        page.access(index, mode.width()).map(|raw| AccessStamp { mode, raw })
+    }
+
+    /// The same in words that hold elsewhere.
+    pub fn note(self, now: UnixMs) -> AccessNote {
+        match self.mode {
+            AccessMode::Lfu => AccessNote::Frequency(self.raw as u8),
+            AccessMode::Lru | AccessMode::Page => {
+                AccessNote::IdleSeconds(u64::from(idle_seconds(self.raw, now)))
+            }
         }
     }
 }

@@ -33,6 +33,7 @@
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
 use crate::layout::kind::Db;
+use crate::layout::last_used::AccessStamp;
 use crate::layout::pile::Pile;
 use crate::upkeep::walk::{Late, Walk, WalkPlace};
 use crate::values::parts::{Outline, Part};
@@ -57,6 +58,7 @@ pub enum SnapshotItem<'a> {
         db: Db,
         key: &'a [u8],
         expiry: Option<UnixMs>,
+        access: Option<AccessStamp>,
         outline: Outline,
     },
     Part(Part<'a>),
@@ -70,6 +72,8 @@ pub struct SnapshotEntry<'a> {
     pub key: &'a [u8],
     pub value: Value<'a>,
     pub expiry: Option<UnixMs>,
+    /// Under an LRU or LFU policy.
+    pub access: Option<AccessStamp>,
 }
 
 /// A snapshot under way. Dropping it early ends it at once: nothing more is walked, and what was saved is given back.

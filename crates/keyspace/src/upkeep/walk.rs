@@ -10,6 +10,7 @@ use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place, read_int};
 use crate::layout::kind::{Db, Form};
+use crate::layout::last_used::AccessStamp;
 use crate::layout::packed::Element;
 use crate::layout::pile::Pile;
 use crate::tables::geometry::Geometry;
@@ -65,7 +66,7 @@ fn entry_of(saved: &Saved) -> SnapshotEntry<'_> {
         form if form.is_collection() => Value::collection(form, Stored::Packed(bytes), ALL_TIMES),
         _ => Value::Bytes(bytes),
     };
-    SnapshotEntry { db: saved.db, key: saved.key(), value, expiry: saved.expiry }
+    SnapshotEntry { db: saved.db, key: saved.key(), value, expiry: saved.expiry, access: saved.access }
 }
 
 fn visit_long(part: &LongPart, visit: &mut dyn FnMut(Part<'_>)) {
@@ -189,7 +190,8 @@ impl Partition {
         let Some(next) = self.store.snapshot.pending.pop() else { return false };
         let root = self.store.objects.get(next.number);
         let outline = root.cut.unwrap_or_else(|| root.outline());
-        walk.emit(SnapshotItem::Begin { db: next.db, key: &next.key, expiry: next.expiry, outline });
+        let Pending { db, ref key, expiry, access, .. } = next;
+        walk.emit(SnapshotItem::Begin { db, key, expiry, access, outline });
         self.store.snapshot.keeping.push(next.number);
         self.store.snapshot.collection = Some(next);
         true
@@ -286,24 +288,28 @@ impl Partition {
 
     fn emit_page(&mut self, db: Db, page: Handle, walk: &mut Walk<'_>) {
         let view = self.store.heap.page(page);
-        let entries = || view.spots().map(|spot| EntryBytes(view.entry(spot)));
-        if entries().map(|entry| self.weight_of(entry)).sum::<u64>() > PAGE_WEIGHT_MAX {
+        let mode = self.store.access;
+        let entries = || {
+            view.spots()
+                .map(move |spot| (EntryBytes(view.entry(spot)), AccessStamp::of(mode, view, spot.index)))
+        };
+        if entries().map(|(entry, _)| self.weight_of(entry)).sum::<u64>() > PAGE_WEIGHT_MAX {
             walk.steps.look(view.len() as u64);
             return self.store.save_page(db, page);
         }
         let mut objects = Vec::new();
-        for entry in entries() {
+        for (entry, access) in entries() {
             match entry.place() {
                 Place::Object => {
                     let object = entry.body().expect("it is one");
-                    objects.push(Pending::new(db, self.store.key_of(entry), entry, object.raw));
+                    objects.push(Pending::new(db, self.store.key_of(entry), entry, access, object.raw));
                 }
-                Place::Large => walk.saved(self.store.saved_entry(db, entry)),
+                Place::Large => walk.saved(self.store.saved_entry(db, entry, access)),
                 _ => {
                     let (key, expiry) = (self.store.key_of(entry), entry.expiry());
                     let value = Value::of(&self.store, entry, ALL_TIMES);
                     walk.steps.look(self.weight_of(entry) - 1);
-                    walk.emit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry }));
+                    walk.emit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry, access }));
                 }
             }
         }

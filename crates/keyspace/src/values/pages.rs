@@ -6,7 +6,7 @@
 use crate::layout::entry::{EntryBytes, Place, set_form};
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Db, Form, Full};
-use crate::layout::last_used;
+use crate::layout::last_used::{self, AccessStamp};
 use crate::layout::page::{self, Page, Spot};
 use crate::layout::record::{NEVER, bound_of};
 use crate::values::saved::{Pending, Saved, SavedValue};
@@ -261,13 +261,20 @@ impl Store {
         let (mut saved, mut bytes) = (std::mem::take(&mut self.snapshot.saved), 0);
         let view = self.heap.page(page);
         for spot in view.spots() {
-            let entry = EntryBytes(view.entry(spot));
+            let (entry, access) =
+                (EntryBytes(view.entry(spot)), AccessStamp::of(self.access, view, spot.index));
             match entry.body().filter(|body| body.place == Place::Object) {
                 Some(object) => {
-                    self.snapshot.pending.push(Pending::new(db, self.key_of(entry), entry, object.raw));
+                    self.snapshot.pending.push(Pending::new(
+                        db,
+                        self.key_of(entry),
+                        entry,
+                        access,
+                        object.raw,
+                    ));
                 }
                 None => {
-                    let entry = self.saved_entry(db, entry);
+                    let entry = self.saved_entry(db, entry, access);
                     bytes += entry.memory_bytes();
                     saved.push(entry);
                 }
@@ -279,7 +286,7 @@ impl Store {
     }
 
     /// An entry whose value is no object, as it is.
-    pub fn saved_entry(&self, db: Db, entry: EntryBytes<'_>) -> Saved {
+    pub fn saved_entry(&self, db: Db, entry: EntryBytes<'_>, access: Option<AccessStamp>) -> Saved {
         let (form, expiry) = (entry.form(), entry.expiry());
         let (key, value) = match entry.body().filter(|body| body.place == Place::Large) {
             Some(body) => {
@@ -288,7 +295,7 @@ impl Store {
             }
             None => (self.key_of(entry), SavedValue::Bytes(form, self.value_bytes_of(entry).into())),
         };
-        Saved { db, key: key.into(), value, expiry }
+        Saved { db, key: key.into(), value, expiry, access }
     }
 
     /// All entries of a page are of one slot.

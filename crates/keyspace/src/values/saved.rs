@@ -3,6 +3,7 @@
 use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
+use crate::layout::last_used::AccessStamp;
 use crate::layout::pile::Pile;
 use crate::values::kept::KeptAccount;
 use isotherm_stdx::{Slot, UnixMs};
@@ -42,6 +43,7 @@ pub(crate) struct Pending {
     pub db: Db,
     pub key: Box<[u8]>,
     pub expiry: Option<UnixMs>,
+    pub access: Option<AccessStamp>,
     pub number: u32,
     /// Where the collection goes on.
     pub cursor: u64,
@@ -53,6 +55,7 @@ pub(crate) struct Saved {
     pub key: Box<[u8]>,
     pub value: SavedValue,
     pub expiry: Option<UnixMs>,
+    pub access: Option<AccessStamp>,
 }
 
 impl Saved {
@@ -183,8 +186,14 @@ impl SnapshotState {
 }
 
 impl Pending {
-    pub fn new(db: Db, key: &[u8], entry: EntryBytes<'_>, number: u32) -> Pending {
-        Pending { db, key: key.into(), expiry: entry.expiry(), number, cursor: 0 }
+    pub fn new(
+        db: Db,
+        key: &[u8],
+        entry: EntryBytes<'_>,
+        access: Option<AccessStamp>,
+        number: u32,
+    ) -> Pending {
+        Pending { db, key: key.into(), expiry: entry.expiry(), access, number, cursor: 0 }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What stands around keys, as the body of an RDB file has it; the whole of it is drawn in `file/mod.rs`.
 
+pub const IDLE: u8 = 0xf8;
+pub const FREQ: u8 = 0xf9;
 pub const RESIZE_DB: u8 = 0xfb;
 pub const EXPIRE_MS: u8 = 0xfc;
 pub const SELECT_DB: u8 = 0xfe;

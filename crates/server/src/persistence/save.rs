@@ -324,6 +324,7 @@ fn rdb(
     file::head(&mut writer, &head);
     let mut items = ItemWriter::new(writer, store.config.collection_limits().list_max_listpack_size);
     items.announce(sizes);
+    items.note_use(unix_now());
     (snapshot, Items::Rdb(Box::new(items)))
 }
 

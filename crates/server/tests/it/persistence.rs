@@ -458,3 +458,43 @@ fn files_of_old_servers() {
 fn asset(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rdb").join(format!("{name}.rdb"))
 }
+
+/// Under an LFU policy a file has the counters of its keys, of strings as of large collections, and under another one nothing of it.
+#[test]
+fn what_is_known_of_the_use_of_keys_is_saved() {
+    let folder = Folder::new("use");
+    let lfu = ["--maxmemory-policy", "allkeys-lfu", "--lfu-log-factor", "0", "--lfu-decay-time", "0"];
+    let names = ["string", "long", "small", "large"];
+    let mut server = start_in(&folder.0, &lfu);
+    let mut client = server.client();
+    client.check("SET string text", OK);
+    client.send(encode(&["SET", "long", &"x".repeat(9000)]));
+    client.expect(OK);
+    client.check("RPUSH small a b", ":2\r\n");
+    let fields: Vec<String> = (0..2000).map(|at| format!("field{at}")).collect();
+    let members = ["SADD", "large"].into_iter().chain(fields.iter().map(String::as_str));
+    client.send(encode(&members.collect::<Vec<_>>()));
+    client.expect(":2000\r\n");
+    for (at, name) in names.iter().enumerate() {
+        (0..10 + at).for_each(|_| client.check(&format!("TOUCH {name}"), ":1\r\n"));
+    }
+    let counters = |client: &mut Client| names.map(|name| client.ask_number(&format!("OBJECT FREQ {name}")));
+    let before = counters(&mut client);
+    assert!(before.iter().all(|count| *count > 10) && before.is_sorted(), "{before:?}");
+    client.check("SAVE", OK);
+    client.send(encode(&["SHUTDOWN", "NOSAVE"]));
+    server.wait();
+    let mut server = start_in(&folder.0, &lfu);
+    let mut client = server.client();
+    wait_until_loaded(&mut client);
+    assert_eq!(counters(&mut client), before);
+    let with = std::fs::metadata(folder.file()).unwrap().len();
+    client.send(encode(&["SHUTDOWN", "NOSAVE"]));
+    server.wait();
+    let server = start_in(&folder.0, &[]);
+    let mut client = server.client();
+    wait_until_loaded(&mut client);
+    client.check("SAVE", OK);
+    let without = std::fs::metadata(folder.file()).unwrap().len();
+    assert_eq!(with, without + 2 * names.len() as u64, "an opcode and a byte of each key");
+}

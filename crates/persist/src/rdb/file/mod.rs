@@ -34,9 +34,7 @@ mod opcode {
     pub const FUNCTION2: u8 = 245;
     pub const FUNCTION_PRE_GA: u8 = 246;
     pub const MODULE_AUX: u8 = 247;
-    pub const IDLE: u8 = 248;
-    pub const FREQ: u8 = 249;
     pub const AUX: u8 = 250;
     pub const EXPIRE_SECONDS: u8 = 253;
-    pub use crate::rdb::record::{EOF, EXPIRE_MS, RESIZE_DB, SELECT_DB};
+    pub use crate::rdb::record::{EOF, EXPIRE_MS, FREQ, IDLE, RESIZE_DB, SELECT_DB};
 }
