@@ -89,6 +89,52 @@ pub fn locks() -> Fallible {
     })
 }
 
+/// Seeds of one process, which keeps some memory of each.
+const SEEDS_PER_PROCESS: u64 = 250;
+
+/// The server's persistence on a simulated disk, by seeds, on all cores.
+pub fn sim(args: &[String]) -> Fallible {
+    let (from, to) = match args {
+        [] => (0, 1_000),
+        [flag, range] if flag == "--seeds" => seeds(range)?,
+        _ => return Err("usage: cargo xtask sim [--seeds A..B]".to_string()),
+    };
+    let test = |name: &str| {
+        let mut command = run::cargo();
+        command.args(["test", "--locked", "--profile", "fast", "--package", "isotherm"]);
+        command.args(["--bin", "isotherm-server", name]);
+        command
+    };
+    run::step("build the simulation", || run::loud(test("sim::").arg("--no-run")))?;
+    let begin = std::sync::atomic::AtomicU64::new(from);
+    let work = || loop {
+        let at = begin.fetch_add(SEEDS_PER_PROCESS, std::sync::atomic::Ordering::Relaxed);
+        if at >= to {
+            return Ok(());
+        }
+        let range = format!("{at}..{}", to.min(at + SEEDS_PER_PROCESS));
+        let mut command = test("sim::seeds::");
+        command.args(["--", "--nocapture"]).env("SEEDS", &range).env("RUST_BACKTRACE", "0");
+        match check::run_tests(&mut command)? {
+            0 => return Err("no seed was run".to_string()),
+            _ => println!("seeds {range}: no violation"),
+        }
+    };
+    run::step(&format!("persistence on a simulated disk, seeds {from}..{to}"), || {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a panic".to_string())?)
+        })
+    })?;
+    run::step("a crash at each call of a course", || check::run_tests(&mut test("sim::sweep::")).map(drop))
+}
+
+fn seeds(range: &str) -> Fallible<(u64, u64)> {
+    let numbers = range.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    numbers.ok_or_else(|| format!("'{range}' is no range of seeds, as 0..10000 is"))
+}
+
 /// A program under the nightly toolchain. The cargo that runs us has put itself and its toolchain into the environment.
 fn on_nightly() -> Command {
     let mut command = Command::new("rustup");

@@ -29,6 +29,7 @@ cargo xtask <command>
   fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks and of the log, explored by a model checker
+  sim [--seeds A..B]   the server's persistence on a simulated disk that crashes and fails (0..1000)
   allocators [NAME ..] builds the server with each allocator, fills and empties it
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)
@@ -68,6 +69,7 @@ fn command(args: &[String]) -> Fallible {
         "fuzz" => deep::fuzz(rest),
         "miri" => deep::miri(),
         "locks" => deep::locks(),
+        "sim" => deep::sim(rest),
         "peers" => peers::command(rest),
         "bench" => programs::bench(rest),
         "stress" => programs::stress(rest),

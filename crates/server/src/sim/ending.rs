@@ -31,6 +31,9 @@ impl Machine {
         if node.mail.tasks().has(Tasks::LOG_FAILED) {
             return Err("the disk works again, and writes are refused".to_string());
         }
+        if self.is_off || node.aof.awaits_base.load(Relaxed) {
+            return Ok(());
+        }
         let settled = self.history.as_ref().expect("the life has begun").end();
         let policy = settings::policy(node);
         if node.aof.durable() < settled && policy != FsyncPolicy::No {
@@ -43,11 +46,25 @@ impl Machine {
             return Err(format!("a reply waits for {} for ever", waiting.not_before));
         }
         self.is_healed = true;
-        Ok(())
+        self.reload(process)
+    }
+
+    /// DEBUG LOADAOF, which holds everything: a walk that is under way would wait for it.
+    fn reload(&mut self, process: &mut Process) -> Result<(), Violation> {
+        let walks = |name: &String| ["rdb-save", "aof-rewrite"].contains(&name.as_str());
+        if routines::simulated::names().iter().any(walks) || self.prng.one_in(2) {
+            return Ok(());
+        }
+        let before = process.state();
+        let answer = self.run(process, 0, &[b"DEBUG".to_vec(), b"LOADAOF".to_vec()])?;
+        match answer.is_error() || process.state() != before {
+            true => Err(format!("DEBUG LOADAOF has changed the data: {}", answer.reply.escape_ascii())),
+            false => Ok(()),
+        }
     }
 
     /// All routines move for so long.
-    fn settle(&mut self, process: &mut Process, ms: u64) -> Result<(), Violation> {
+    pub fn settle(&mut self, process: &mut Process, ms: u64) -> Result<(), Violation> {
         let end_ms = unix_now().0 as u64 + ms;
         while (unix_now().0 as u64) < end_ms && self.is_alive() {
             for _ in 0..12 {
@@ -71,11 +88,11 @@ impl Machine {
             self.counts.exits += 1;
             self.trace(|| format!("the process has exited with {code}"));
         } else if !self.disk.is_stopped() && self.prng.one_in(3) {
-            let node = process.node;
+            let (node, was_off) = (process.node, self.is_off);
             process.shut_down();
             self.trace(|| "shut down".to_string());
             let history = self.history.as_mut().expect("the life has begun");
-            if !self.disk.is_stopped() && !node.aof.awaits_base.load(Relaxed) && self.is_healed {
+            if !was_off && !self.disk.is_stopped() && !node.aof.awaits_base.load(Relaxed) && self.is_healed {
                 history.required = history.end();
             }
         } else {

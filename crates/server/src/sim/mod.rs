@@ -27,4 +27,5 @@ mod machine;
 mod process;
 mod seeds;
 mod state;
+mod sweep;
 mod workload;

@@ -23,7 +23,12 @@ fn parameters(prng: &mut Prng, has_lines: bool) -> Vec<String> {
     if prng.one_in(3) {
         all.push("--auto-aof-rewrite-min-size 2kb".to_string());
     }
-    all.iter().flat_map(|text| text.split(' ').map(String::from)).collect()
+    let mut all: Vec<String> = all.iter().flat_map(|text| text.split(' ').map(String::from)).collect();
+    if prng.one_in(4) {
+        // FLUSHALL then writes the file too.
+        all.extend(["--save", "3600 1", "--stop-writes-on-bgsave-error", "no"].map(String::from));
+    }
+    all
 }
 
 pub fn run_seed(seed: u64) -> Result<Counts, Violation> {
@@ -73,10 +78,10 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> Counts {
     all
 }
 
-/// `SEEDS=a..b cargo test --profile fast -p isotherm --bin isotherm-server sim::seeds -- --nocapture` for others than these.
+/// `cargo xtask sim --seeds a..b` for others than these; `SIM_TRACE=1` shows what happens in one.
 #[test]
 fn what_is_durable_survives() {
-    let range = std::env::var("SEEDS").unwrap_or_else(|_| "0..40".to_string());
+    let range = std::env::var("SEEDS").unwrap_or_else(|_| "0..60".to_string());
     let (from, to) = range.split_once("..").expect("SEEDS=a..b");
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let counts = run_all(number(from)..number(to));

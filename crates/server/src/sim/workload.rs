@@ -118,7 +118,7 @@ pub fn of_files(prng: &mut Prng) -> Words {
 
 /// A change of the configuration that holds while the process runs.
 pub fn of_settings(prng: &mut Prng) -> Words {
-    words(match prng.below(8) {
+    words(match prng.below(12) {
         0 => "CONFIG SET appendfsync always",
         1 => "CONFIG SET appendfsync everysec",
         2 => "CONFIG SET appendfsync no",
@@ -126,6 +126,8 @@ pub fn of_settings(prng: &mut Prng) -> Words {
         4 => "CONFIG SET aof-use-rdb-preamble no",
         5 => "CONFIG SET aof-use-rdb-preamble yes",
         6 => "CONFIG SET aof-prepare-bytes 64kb",
+        7 => "CONFIG SET appendonly no",
+        8..11 => "CONFIG SET appendonly yes",
         _ => "CONFIG SET aof-timestamp-enabled no",
     })
 }
