@@ -90,7 +90,7 @@ pub fn locks() -> Fallible {
 }
 
 /// Seeds of one process, which keeps some memory of each.
-const SEEDS_PER_PROCESS: u64 = 250;
+const SEEDS_PER_PROCESS: u64 = 100;
 
 /// The server's persistence on a simulated disk, by seeds, on all cores.
 pub fn sim(args: &[String]) -> Fallible {

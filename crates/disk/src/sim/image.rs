@@ -54,6 +54,8 @@ impl Image {
         if end > self.len() {
             self.set_len(end);
         }
+        // What is written back behind the length that the disk knows takes the length along.
+        self.is_len_dirty |= end > self.durable_len;
         self.cached[at as usize..end as usize].copy_from_slice(bytes);
         self.touch(at, end);
     }

@@ -213,7 +213,7 @@ fn load_all(
     }
     if let (Some(last), Some(bytes)) = (manifest.incr.last(), lengths.last()) {
         // The log goes on in it, and counts what is there as durable.
-        make_durable(files, last, *bytes).map_err(|error| {
+        make_durable(node, files, last, *bytes).map_err(|error| {
             log::warning(format!("Can't sync the append-only file: {}", os_text(&error)));
             CannotLoad
         })?;
@@ -230,7 +230,7 @@ fn load_all(
 
 /// A process before this one may have ended behind a sync that failed: then the kernel has pages that it takes for clean, and no
 /// sync writes them. So what no commit says to have been durable is written once more, as it is, before it is synced.
-fn make_durable(files: &AofFiles, last: &AofFile, bytes: u64) -> io::Result<()> {
+fn make_durable(node: &Node, files: &AofFiles, last: &AofFile, bytes: u64) -> io::Result<()> {
     /// More than some seconds of commits that are too small to have a line.
     const IN_DOUBT_BYTES_MAX: u64 = 16 << 20;
     let file = files.open_to_cut(&last.name)?;
@@ -239,8 +239,12 @@ fn make_durable(files: &AofFiles, last: &AofFile, bytes: u64) -> io::Result<()> 
     read_exact_at(&*file, &mut tail, from)?;
     let durable = durable_by(&tail, from).unwrap_or(0).clamp(from, bytes);
     if let Err(failed) = write_all_at(&*file, &tail[(durable - from) as usize..], durable) {
-        // A full disk may want room for it. What is there stays as it is.
         log::warning(format!("Can't write the end of {} once more: {}", shown(last), os_text(&failed.error)));
+        // A file system that never overwrites wants room for it. What is there stays as it is, and is no reason not to start.
+        if failed.error.kind() != io::ErrorKind::StorageFull {
+            return Err(failed.error);
+        }
+        node.aof.rewrites().is_scheduled = true;
     }
     file.sync_all()
 }

@@ -21,12 +21,20 @@ impl Machine {
             self.run(process, session, &[b"DISCARD".to_vec()])?;
         }
         self.settle(process, 100)?;
+        // It had waited too long for the disk.
+        if !self.is_alive() {
+            return Ok(());
+        }
         let answer = self.run(process, 0, &[b"SET".to_vec(), b"k0".to_vec(), b"after".to_vec()])?;
         if answer.is_error() || answer.is_parked {
             let reply = answer.reply.escape_ascii();
             return Err(format!("the disk works again, and a write is refused: {reply}"));
         }
+        let end = self.history.as_ref().expect("the life has begun").end();
         self.settle(process, 2_500)?;
+        if !self.is_alive() {
+            return Ok(());
+        }
         let node = process.node;
         if node.mail.tasks().has(Tasks::LOG_FAILED) {
             return Err("the disk works again, and writes are refused".to_string());
@@ -34,17 +42,17 @@ impl Machine {
         if self.is_off || node.aof.awaits_base.load(Relaxed) {
             return Ok(());
         }
-        let settled = self.history.as_ref().expect("the life has begun").end();
         let policy = settings::policy(node);
-        if node.aof.durable() < settled && policy != FsyncPolicy::No {
+        if node.aof.durable() < end && policy != FsyncPolicy::No {
             return Err(format!(
-                "the disk works again, and the log is durable to {} of {settled}",
+                "the disk works again, and the log is durable to {} of {end}",
                 node.aof.durable()
             ));
         }
         if let Some(waiting) = self.waiting.first() {
             return Err(format!("a reply waits for {} for ever", waiting.not_before));
         }
+        self.settle(process, 1_200)?;
         self.is_healed = true;
         self.reload(process)
     }

@@ -95,7 +95,9 @@ pub struct Machine {
     rewrites_seen: u64,
     /// A start may meet faults of its own.
     pub starts_fail: bool,
-    /// Some life wrote without syncs.
+    /// The disk fails at syncs, in this life.
+    syncs_fail: bool,
+    /// Some life wrote without syncs where they fail.
     may_have_holes: bool,
     /// The last start met no fault: it has removed what it could.
     is_start_clean: bool,
@@ -131,6 +133,7 @@ impl Machine {
             is_healed: false,
             may_lose_power: true,
             rewrites_seen: 0,
+            syncs_fail: false,
             may_have_holes: false,
             is_start_clean: true,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
@@ -234,13 +237,16 @@ impl Machine {
         if self.may_lose_power && prng.one_in(2) {
             plan.crash_at = Some(prng.below(40));
         } else {
-            let fault = *prng.pick(&[Fault::Io, Fault::NoSpace, Fault::Short, Fault::Interrupted]);
+            let fault = *prng.pick(&[Fault::Io, Fault::Short, Fault::Interrupted]);
             plan.faults = vec![(prng.below(40), fault)];
         }
         plan
     }
 
     fn check_found(&self, history: &History, found: &State, end: LogOffset) -> Result<(), Violation> {
+        if end < history.required && self.may_have_holes {
+            return Err(UNREADABLE.to_string());
+        }
         if end < history.required {
             return Err(format!("the log goes on at {end}, and {} was durable or shown", history.required));
         }
@@ -321,12 +327,15 @@ impl Machine {
                 if prng.one_in(3) { *prng.pick(&rare) } else { *prng.pick(&[Call::Write, Call::Sync]) };
             random_faults.push(RandomFault { call, fault, one_in: 1 + prng.below(12) });
         }
+        let full_disk = if prng.one_in(2) { FullDisk::AtWrite } else { FullDisk::AtSync };
+        self.syncs_fail =
+            full_disk == FullDisk::AtSync || random_faults.iter().any(|random| random.call == Call::Sync);
         let damage = Damage { torn: prng.one_in(2), reordered: prng.one_in(2), old_blocks: prng.one_in(2) };
         Plan {
             crash_at: (self.may_lose_power && prng.one_in(2)).then(|| prng.below(80)),
             random_faults,
             quota_bytes: prng.one_in(6).then(|| prng.below(200_000)),
-            full_disk: if prng.one_in(2) { FullDisk::AtWrite } else { FullDisk::AtSync },
+            full_disk,
             damage,
             writeback_one_in: prng.below(5),
             ..Plan::default()
@@ -509,7 +518,8 @@ impl Machine {
     }
 
     pub fn note_durable(&mut self, process: &Process) {
-        self.may_have_holes |= crate::aof::settings::policy(process.node) == FsyncPolicy::No;
+        let is_unsynced = crate::aof::settings::policy(process.node) == FsyncPolicy::No;
+        self.may_have_holes |= is_unsynced && self.syncs_fail;
         let aof = &process.node.aof;
         let history = self.history.as_mut().expect("the life has begun");
         if !aof.is_on() || aof.awaits_base.load(Relaxed) {
