@@ -91,6 +91,8 @@ pub struct Feed {
     /// It came with SYNC: it acknowledges nothing.
     is_old: bool,
     state: FeedState,
+    /// It has acknowledged before the end of its snapshot was noticed here.
+    has_acked: bool,
     acked: LogOffset,
     synced: LogOffset,
     heard: Ms,
@@ -105,6 +107,7 @@ impl Feed {
             wants_snapshot_only: announced.wants_snapshot_only,
             is_old: matches!(request, SyncRequest::Sync),
             state: FeedState::AwaitsCut,
+            has_acked: false,
             acked: LogOffset(0),
             synced: LogOffset(0),
             heard: now,
@@ -174,8 +177,9 @@ impl Feed {
             self.state = FeedState::Sent;
             return Act::Close(Closing::HasSnapshot);
         }
-        self.state = if ends_with_mark { FeedState::AwaitsAck } else { FeedState::Online };
-        if ends_with_mark { Act::Nothing } else { Act::SendLog }
+        let awaits_ack = ends_with_mark && !self.has_acked;
+        self.state = if awaits_ack { FeedState::AwaitsAck } else { FeedState::Online };
+        if awaits_ack { Act::Nothing } else { Act::SendLog }
     }
 
     /// REPLCONF ACK. The log ends at `end`.
@@ -187,6 +191,7 @@ impl Feed {
         self.synced = synced.map_or(self.synced, |synced| grown(self.synced, synced));
         self.heard = now;
         if self.state != FeedState::AwaitsAck {
+            self.has_acked = true;
             return Act::Nothing;
         }
         self.state = FeedState::Online;

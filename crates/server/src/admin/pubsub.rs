@@ -185,8 +185,22 @@ fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     let from = Some(call.session.shared.worker);
     let receivers =
         call.node.pubsub.publish(&call.node.mail, from, call.args.get(1), call.args.get(2), sharded);
+    if call.exec.pump.is_logging() && call.node.replication.primary.has_backlog() {
+        log_message(call);
+    }
     call.reply.integer(receivers as i64);
     Outcome::Done
+}
+
+/// Subscribers of replicas get it too.
+fn log_message(call: &mut AdminCall<'_>) {
+    if !call.session.in_exec {
+        call.exec.held.acquire_one(0);
+    }
+    // While something is held it stays as it is.
+    if call.exec.pump.is_logging() {
+        call.exec.pump.log.message(call.session.db, call.args);
+    }
 }
 
 // ---- PUBSUB ----

@@ -223,6 +223,11 @@ impl LogWriter {
         self.add(db, [self.evicted_word, key].into_iter())
     }
 
+    /// A message to subscribers, whom replicas have too. Something is held.
+    pub fn message(&mut self, db: Db, args: Args<'_>) {
+        self.add(db, args.iter());
+    }
+
     /// The time of fields of a hash has come. A hash without fields is gone, here and there.
     pub fn fields_expired(&mut self, db: Db, key: &[u8], fields: &[Vec<u8>]) -> Option<LogOffset> {
         let words: Vec<&[u8]> =

@@ -116,7 +116,7 @@ pub enum FeederMessage {
     /// All replicas are to be disconnected: they come back and hear what the history is called now.
     Disconnect,
     /// The log is to be kept, with replicas or without: this node follows a primary.
-    Keep,
+    Keep(Option<std::sync::mpsc::Sender<()>>),
     /// All replicas are to be disconnected, and the log let go of.
     LetGo(std::sync::mpsc::Sender<()>),
 }

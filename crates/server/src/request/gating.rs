@@ -30,7 +30,7 @@ pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
     node.gate.ask_for(&node.mail, [syncs, has_quorum]);
     if has_quorum {
         // Without a log there is nothing to acknowledge.
-        feeder::keep(node);
+        feeder::keep_soon(node);
     }
     node.mail.set_tasks(Tasks::GATED, if is_gated { Tasks::GATED } else { Tasks::NONE });
 }

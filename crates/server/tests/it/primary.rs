@@ -636,3 +636,49 @@ fn valkey_follows() {
     wait_until("the link is up", || theirs.ask("INFO replication").contains("master_link_status:up"));
     expect_equal(&mut client, &mut theirs);
 }
+
+#[test]
+fn valkey_hands_over() {
+    let server = start(&["--enable-debug-command", "yes"]);
+    let Some(theirs) = valkey(&server) else { return };
+    let (mut ours, mut them) = (server.client(), theirs.client());
+    wait_until("the link is up", || them.ask("INFO replication").contains("master_link_status:up"));
+    change(&mut ours, 1);
+    expect_equal(&mut ours, &mut them);
+    // It takes over, and is followed by the one that it followed.
+    them.check("REPLICAOF NO ONE", "+OK\r\n");
+    ours.check(&format!("REPLICAOF 127.0.0.1 {}", theirs.port), "+OK\r\n");
+    wait_until("the link is up", || ours.ask("INFO replication").contains("master_link_status:up"));
+    change(&mut them, 2);
+    expect_equal(&mut them, &mut ours);
+    them.check("FAILOVER", "+OK\r\n");
+    wait_until("this node is the primary", || ours.ask("INFO replication").contains("role:master"));
+    wait_until("Valkey follows", || them.ask("INFO replication").contains("master_link_status:up"));
+    change(&mut ours, 3);
+    expect_equal(&mut ours, &mut them);
+    let info = ours.ask("INFO stats");
+    assert_eq!(
+        (field(&info, "sync_full"), field(&info, "sync_partial_ok")),
+        (1, 1),
+        "nothing was sent twice"
+    );
+    let end = ours.info("replication", "master_repl_offset");
+    wait_until("the ACK counts", || {
+        ours.ask("ROLE")
+            == format!(
+                "*3\r\n$6\r\nmaster\r\n:{end}\r\n*1\r\n*3\r\n$9\r\n127.0.0.1\r\n${}\r\n{}\r\n${}\r\n{end}\r\n",
+                theirs.port.to_string().len(),
+                theirs.port,
+                end.to_string().len()
+            )
+    });
+}
+
+#[test]
+fn messages_reach_subscribers_of_replicas() {
+    let server = start(&[]);
+    let mut client = server.client();
+    let (mut replica, _) = online(&server);
+    client.check("PUBLISH channel message", ":0\r\n");
+    replica.log_to(&String::from_utf8(encode(&["PUBLISH", "channel", "message"])).unwrap());
+}

@@ -108,7 +108,15 @@ pub fn role(call: &mut AdminCall<'_>) -> Outcome {
         reply.array(3);
         reply.bulk(b"master");
         reply.integer(end);
-        reply.array(0);
+        let replicas = node.replication.primary.replicas().clone();
+        let online: Vec<_> = replicas.iter().filter(|replica| replica.seen.state().is_online()).collect();
+        reply.array(online.len());
+        for replica in online {
+            reply.array(3);
+            reply.bulk(replica.address.as_bytes());
+            reply.bulk_i64(replica.port);
+            reply.bulk_i64(replica.seen.acked().0 as i64);
+        }
         return Outcome::Done;
     };
     let phase = node.replication.link.phase();

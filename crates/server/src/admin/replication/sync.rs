@@ -2,14 +2,16 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
+use isotherm_keyspace::Want;
 use isotherm_replication::feed::{Capabilities, Filter, Said, SyncRequest, WrongRequest};
 use isotherm_resp::errors;
 
 use super::AdminCall;
+use crate::admin::client_name_line;
 use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::replication::feeder;
+use crate::replication::{feeder, role};
 
 pub const REPLCONF: Spec = Spec {
     name: "replconf",
@@ -54,14 +56,34 @@ pub fn psync(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+/// The primary of this node has become a replica, and hands over: this node takes its place.
+fn take_over(call: &mut AdminCall<'_>, name: &[u8]) -> Result<(), String> {
+    let node = call.node;
+    log::notice(format!("Failover request received for replid {}.", name.escape_ascii()));
+    if !node.mail.tasks().has(Tasks::REPLICA) {
+        return Err("ERR PSYNC FAILOVER can't be sent to a master.".into());
+    }
+    if !name.eq_ignore_ascii_case(node.replication.state().history.id().as_bytes()) {
+        return Err("ERR PSYNC FAILOVER replid must match my replid.".into());
+    }
+    call.exec.held.acquire(Want::All);
+    if role::promote(node, &mut call.exec.held) {
+        node.config.set_replica_of(Vec::new());
+        let client = client_name_line(node, &call.session.shared);
+        log::notice(format!("PRIMARY MODE enabled (failover request from '{client}')"));
+    }
+    call.exec.held.release();
+    Ok(())
+}
+
 /// The connection leaves its worker, or there is an error.
 fn ask(call: &mut AdminCall<'_>) -> Result<(), String> {
     let node = call.node;
-    let is_replica = node.mail.tasks().has(Tasks::REPLICA);
     let request = SyncRequest::parse(call.args);
-    if matches!(request, Ok(SyncRequest::Psync { failover: true, .. })) && !is_replica {
-        return Err("ERR PSYNC FAILOVER can't be sent to a master.".into());
+    if let Ok(SyncRequest::Psync { failover: true, text, .. }) = &request {
+        take_over(call, text)?;
     }
+    let is_replica = node.mail.tasks().has(Tasks::REPLICA);
     if is_replica && !node.replication.is_link_up() {
         return Err("NOMASTERLINK Can't SYNC while not connected with my master".into());
     }

@@ -109,9 +109,22 @@ pub fn start(node: &'static Node) -> io::Result<()> {
 }
 
 /// This node follows a primary: it keeps the log, so that the others that follow the same may come here when it is promoted.
+/// It does so when this returns; the caller holds nothing.
 pub fn keep(node: &'static Node) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    begin_to_keep(node, Some(done));
+    // Without the thread the channel says so.
+    let _ = is_done.recv();
+}
+
+/// The same a moment later, for a caller that may hold something.
+pub fn keep_soon(node: &'static Node) {
+    begin_to_keep(node, None);
+}
+
+fn begin_to_keep(node: &'static Node, done: Option<std::sync::mpsc::Sender<()>>) {
     match node.replication.primary.begin_once(|| start(node)) {
-        Ok(()) => node.mail.post_feeder(FeederMessage::Keep),
+        Ok(()) => node.mail.post_feeder(FeederMessage::Keep(done)),
         Err(error) => log::warning(format!("Can't start the thread that feeds replicas: {error}")),
     }
 }
@@ -183,7 +196,10 @@ impl Feeder {
             FeederMessage::Look => {}
             FeederMessage::Walked => self.cut_if_due(),
             FeederMessage::Disconnect => self.disconnect(),
-            FeederMessage::Keep => self.open_backlog(),
+            FeederMessage::Keep(done) => {
+                self.open_backlog();
+                done.map(|done| done.send(()));
+            }
             FeederMessage::LetGo(done) => {
                 self.disconnect();
                 self.let_go();
