@@ -135,6 +135,11 @@ impl Applier {
         self.exec.node
     }
 
+    /// What was selected where the log begins; 0 if that is not known.
+    pub fn select_db(&mut self, db: Option<i64>) {
+        self.db = Db(db.and_then(|db| u16::try_from(db).ok()).unwrap_or(0));
+    }
+
     /// What the commands have selected.
     pub fn db(&self) -> Db {
         self.db

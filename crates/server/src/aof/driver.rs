@@ -367,6 +367,8 @@ impl Driver {
             Output::SetLen { file, len } => Some(self.ended(|driver| driver.file(file)?.set_len(len))),
             Output::List(list) => Some(self.ended(|driver| {
                 let spikes = driver.store.spikes;
+                // A file has bytes of one history only: where it changes a file ends, and is listed with this.
+                driver.files.set_replid(driver.store.replication.state().history.id());
                 spikes.time(Event::AofRename, || driver.files.save(&list))
             })),
             Output::Sync { file } => match self.file(file) {

@@ -14,6 +14,7 @@ use isotherm_disk::{Disk, File, Lock, Mode, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FileId, List, Segment};
 use isotherm_persist::aof::manifest::{AofFile, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place};
+use isotherm_replication::ReplId;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,8 @@ pub struct AofFiles {
     bases_next: Vec<AofFile>,
     listed: BTreeMap<u64, Vec<u8>>,
     history: Vec<Vec<u8>>,
+    /// The name of the history that the log files are of.
+    replid: Option<ReplId>,
 }
 
 /// Why the manifest cannot be had.
@@ -66,7 +69,13 @@ impl AofFiles {
             bases_next: Vec::new(),
             listed: BTreeMap::new(),
             history: Vec::new(),
+            replid: None,
         }
+    }
+
+    /// What the manifest says from now on of the history that the log is of.
+    pub fn set_replid(&mut self, id: ReplId) {
+        self.replid = Some(id);
     }
 
     /// The single file of earlier versions, in `dir`.
@@ -251,7 +260,8 @@ impl AofFiles {
             }
         };
         let incr = list.segments.iter().map(|segment| self.listed(segment)).collect();
-        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid: None }.write();
+        let replid = self.replid.map(|id| *id.as_bytes());
+        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid }.write();
         let (path, beside) = (self.path(&self.names.manifest()), self.path(&self.names.temp_manifest()));
         let file = self.disk.open(&beside, Mode::Truncate)?;
         write_all_at(&*file, &text, 0).map_err(|error| error.error)?;

@@ -29,9 +29,10 @@ use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
-use crate::persistence::load::{self as rdb, Expired, FilePortions, LoadFailure, Target};
+use crate::persistence::load::{self as rdb, Expired, FilePortions, History, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
+use crate::replication::role::{self, TakenOver};
 use crate::request::gating;
 
 /// The start cannot go on; why stands in the log.
@@ -47,7 +48,7 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
         None if exists(node, &node.config.folder().join(files.old_name()))? => Some(adopt(node, &mut files)?),
         found => found,
     };
-    let (list, end) = match manifest {
+    let (list, end, history) = match manifest {
         Some(manifest) => {
             // The process that wrote it may have ended before its name was durable.
             files.sync_folder().map_err(|()| CannotLoad)?;
@@ -67,10 +68,10 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
             }
             let base = rewrite::write_first(node, &mut files).map_err(|_| CannotLoad)?;
             log::notice("Creating AOF base file on server start");
-            (List { base: Some(base), segments: Vec::new() }, LogOffset::default())
+            (List { base: Some(base), segments: Vec::new() }, LogOffset::default(), History::default())
         }
     };
-    begin(node, files, list, end).map_err(|error| {
+    begin(node, files, list, end, &history).map_err(|error| {
         log::warning(format!("Can't open the append-only file: {}", os_text(&error)));
         CannotLoad
     })
@@ -124,9 +125,29 @@ fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), Ca
     })
 }
 
+/// The manifest has the new name of the history, which goes on in the last file.
+fn name_history(node: &Node, files: &mut AofFiles, list: &List) -> io::Result<()> {
+    let mut list = list.clone();
+    if let Some(last) = list.segments.last_mut() {
+        last.len = None;
+    }
+    files.set_replid(node.replication.state().history.id());
+    files.save(&list)
+}
+
 /// From here on changes are logged.
-fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io::Result<()> {
+fn begin(
+    node: &'static Node,
+    mut files: AofFiles,
+    list: List,
+    end: LogOffset,
+    history: &History,
+) -> io::Result<()> {
     node.log.go_on_at(end);
+    if role::take_over(node, history) == TakenOver::Renamed {
+        // Before anything is logged of it.
+        name_history(node, &mut files, &list)?;
+    }
     node.set_durable(end);
     settings::frame(node);
     node.aof.base_number.store(list.base.unwrap_or(0), Relaxed);
@@ -140,6 +161,7 @@ fn begin(node: &'static Node, files: AofFiles, list: List, end: LogOffset) -> io
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
     node.log.set_read_by(&node.mail, LogReader::Aof, true);
+    node.log.close_gap();
     gating::apply(node);
     Ok(())
 }
@@ -186,16 +208,21 @@ fn load_all(
     node: &'static Node,
     files: &AofFiles,
     manifest: &Manifest,
-) -> Result<(List, LogOffset), CannotLoad> {
+) -> Result<(List, LogOffset, History), CannotLoad> {
     let found = manifest.incr.iter().map(|listed| find(files, listed)).collect::<Result<Vec<_>, _>>()?;
+    let mut history = History::default();
     if let Some(base) = &manifest.base {
-        node.aof.rewrites().base_bytes = load_base(node, files, base, found.is_empty())?;
+        let loaded;
+        (loaded, history) = load_base(node, files, base, found.is_empty())?;
+        node.aof.rewrites().base_bytes = loaded;
     }
     let loading = &node.persistence.loading;
     loading.loaded_bytes.store(0, Relaxed);
     loading.total_bytes.store(found.iter().map(|file| file.bytes).sum(), Relaxed);
     let mut applier = Applier::new(node);
-    let mut end = LogOffset::default();
+    // What follows the base may be the stream of a primary, which selects a database only where it changes.
+    applier.select_db(history.db);
+    let mut end = LogOffset(history.offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0));
     let (mut starts, mut lengths) = (Vec::new(), Vec::new());
     for (at, found_file) in found.iter().enumerate() {
         let start = found_file.listed.place.map_or(end, |place| LogOffset(place.start));
@@ -225,7 +252,10 @@ fn load_all(
     node.stats.reset();
     node.persistence.saving().saved_changes = node.stats.changes();
     let base = manifest.base.as_ref().map(|base| base.seq as u64);
-    Ok((List { base, segments: segments(manifest, &starts, &lengths) }, end))
+    let id = manifest.replid.map(|id| id.to_vec()).or(history.id);
+    let (offset, db) = (i64::try_from(end.0).ok(), Some(i64::from(applier.db().0)));
+    let list = List { base, segments: segments(manifest, &starts, &lengths) };
+    Ok((list, end, History { id, offset, db }))
 }
 
 /// A process before this one may have ended behind a sync that failed: then the kernel has pages that it takes for clean, and no
@@ -253,16 +283,18 @@ fn shown(file: &AofFile) -> Cow<'_, str> {
     String::from_utf8_lossy(&file.name)
 }
 
-/// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns the file's bytes.
+/// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns the file's bytes, and
+/// where a snapshot stands in the log.
 fn load_base(
     node: &'static Node,
     files: &AofFiles,
     base: &AofFile,
     is_last: bool,
-) -> Result<u64, CannotLoad> {
+) -> Result<(u64, History), CannotLoad> {
     let begun = Instant::now();
     let mut found = find(files, base)?;
     let name = found.name.clone();
+    let mut history = History::default();
     if starts_with_rdb(&*found.file) {
         log::notice("Reading RDB base file on AOF loading...");
         let loaded = FilePortions::open_at(node.store(), files.path(&base.name)).and_then(|source| {
@@ -271,7 +303,7 @@ fn load_base(
             rdb::load(node.store(), &mut source, Target::Empty, Expired::Kept, true)
         });
         match loaded {
-            Ok(ended) => found.start = ended.end,
+            Ok(ended) => (found.start, history) = (ended.end, ended.history),
             Err(LoadFailure(lines)) => {
                 lines.iter().for_each(log::warning);
                 log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));
@@ -291,7 +323,7 @@ fn load_base(
         found.bytes
     };
     log::notice(format!("DB loaded from base file {name}: {:.3} seconds", begun.elapsed().as_secs_f64()));
-    Ok(bytes)
+    Ok((bytes, history))
 }
 
 /// Whether a base is a snapshot, or begins with one.

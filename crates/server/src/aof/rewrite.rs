@@ -275,6 +275,7 @@ struct Alone {
 impl Alone {
     fn begin(node: &Node) -> Result<Alone, SaveError> {
         let mut files = settings::files(node);
+        files.set_replid(node.replication.state().history.id());
         let lock = files.lock().map_err(|()| SaveError::Failed)?;
         let before = files.manifest().map_err(|()| SaveError::Failed)?;
         Ok(Alone { files, before, _lock: lock })

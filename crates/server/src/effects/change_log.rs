@@ -48,6 +48,8 @@ struct Demand {
     read_by: [bool; READERS.len()],
     /// The node follows another, whose bytes its log takes over.
     follows: bool,
+    /// Commands may have run, since the history at hand began, that were not logged.
+    has_gap: bool,
 }
 
 impl Deref for ChangeLog {
@@ -66,7 +68,8 @@ impl ChangeLog {
             log,
             readers: READERS.map(|_| Mutex::new(None)),
             asleep: SleepMarks::default(),
-            demand: Mutex::default(),
+            // Without a reader nothing is logged.
+            demand: Mutex::new(Demand { has_gap: true, ..Demand::default() }),
         }
     }
 
@@ -85,10 +88,22 @@ impl ChangeLog {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).read_by[reader as usize]
     }
 
+    /// Whether what the log has of the history at hand may not be all of it.
+    pub fn has_gap(&self) -> bool {
+        self.demand.lock().unwrap_or_else(PoisonError::into_inner).has_gap
+    }
+
+    /// A history begins here, and all of it is going to be logged; or it goes on from a file, and nothing has run yet.
+    pub fn close_gap(&self) {
+        self.demand.lock().unwrap_or_else(PoisonError::into_inner).has_gap = false;
+    }
+
     fn set_demand(&self, mail: &Mail, change: impl FnOnce(&mut Demand)) {
         let mut demand = self.demand.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut demand);
-        let is_logged = demand.read_by.contains(&true) && !demand.follows;
+        let is_read = demand.read_by.contains(&true);
+        demand.has_gap |= !is_read && !demand.follows;
+        let is_logged = is_read && !demand.follows;
         mail.set_tasks(Tasks::LOGGED, if is_logged { Tasks::LOGGED } else { Tasks::NONE });
     }
 

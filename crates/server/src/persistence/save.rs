@@ -307,7 +307,7 @@ fn rdb(
     let functions: Vec<&[u8]> = libraries.iter().map(|code| &code[..]).collect();
     let mut writer = Writer::new(store.config.compresses_rdb_files());
     let id = place.map(|place| place.id.to_string());
-    let place = place.filter(|_| !is_aof_base).zip(id.as_deref());
+    let place = place.zip(id.as_deref());
     let head = FileHead {
         version,
         valkey_version: store.valkey_version,

@@ -25,6 +25,7 @@ use crate::observe::holds;
 use crate::process::log;
 use crate::process::shutdown::{self, Options, Signal};
 use crate::process::supervisor;
+use crate::replication::role;
 use crate::request::gating;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
@@ -265,6 +266,7 @@ impl Control {
 
     fn end(&self) {
         supervisor::notify("STOPPING=1\n");
+        role::end_link(self.node);
         aof::switch::close(self.node);
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()

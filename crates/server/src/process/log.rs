@@ -11,7 +11,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,6 +27,8 @@ pub enum Level {
 
 /// Lines below it are not written.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Notice as u8);
+/// The node follows another.
+static FOLLOWS: AtomicBool = AtomicBool::new(false);
 /// The numbers are those of the words of `log-format`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -50,6 +52,11 @@ static TIMESTAMP: AtomicU8 = AtomicU8::new(Timestamp::Legacy as u8);
 
 /// None: standard output.
 static FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// From now on lines are those of a replica, or of a primary.
+pub fn set_role(follows: bool) {
+    FOLLOWS.store(follows, Ordering::Relaxed);
+}
 
 pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
@@ -97,7 +104,8 @@ fn line(level: Level, message: &str) {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (format, timestamp) = format();
     let moment = moment(timestamp, since.as_secs() as i64, since.subsec_millis());
-    write(&formatted(format, level, &moment, std::process::id(), message));
+    let who = (std::process::id(), FOLLOWS.load(Ordering::Relaxed));
+    write(&formatted(format, level, &moment, who, message));
 }
 
 fn moment(format: Timestamp, unix_seconds: i64, millis: u32) -> String {
@@ -112,20 +120,25 @@ fn moment(format: Timestamp, unix_seconds: i64, millis: u32) -> String {
     }
 }
 
-fn formatted(format: Format, level: Level, moment: &str, pid: u32, message: &str) -> String {
+/// `who`: the process, and whether it follows another.
+fn formatted(format: Format, level: Level, moment: &str, who: (u32, bool), message: &str) -> String {
     const SIGNS: [char; 5] = ['.', '-', '*', '#', '#'];
     const NAMES: [&str; 5] = ["debug", "info", "notice", "warning", "warning"];
     let (sign, name) = (SIGNS[level as usize], NAMES[level as usize]);
+    let (pid, initial, role) = match who {
+        (pid, false) => (pid, 'M', "primary"),
+        (pid, true) => (pid, 'S', "replica"),
+    };
     match format {
-        Format::Legacy => format!("{pid}:M {moment} {sign} {message}\n"),
+        Format::Legacy => format!("{pid}:{initial} {moment} {sign} {message}\n"),
         Format::Logfmt => {
             let message = message.replace('"', "'").replace(['\n', '\r'], " ");
-            format!("pid={pid} role=primary timestamp=\"{moment}\" level={name} message=\"{message}\"\n")
+            format!("pid={pid} role={role} timestamp=\"{moment}\" level={name} message=\"{message}\"\n")
         }
         Format::Json => {
             let message = json_string(message);
             format!(
-                "{{\"pid\":{pid},\"role\":\"primary\",\"timestamp\":\"{moment}\",\"level\":\"{name}\",\"message\":{message}}}\n"
+                "{{\"pid\":{pid},\"role\":\"{role}\",\"timestamp\":\"{moment}\",\"level\":\"{name}\",\"message\":{message}}}\n"
             )
         }
     }
@@ -207,7 +220,7 @@ mod tests {
     #[test]
     fn formats() {
         let check = |format, message, expected: &str| {
-            assert_eq!(formatted(format, Level::Verbose, "NOW", 7, message), expected);
+            assert_eq!(formatted(format, Level::Verbose, "NOW", (7, false), message), expected);
         };
         check(Format::Legacy, "a \"b\"", "7:M NOW - a \"b\"\n");
         let logfmt = "pid=7 role=primary timestamp=\"NOW\" level=info message=\"a 'b' c\"\n";

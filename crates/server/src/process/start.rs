@@ -195,6 +195,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
             log::warning(why);
             std::process::exit(1);
         }
+        role::keep_log(node);
         log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
         drop(extending);
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
@@ -209,7 +210,9 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
 pub fn load_now(node: &'static Node, data: Data) -> Result<(), String> {
     match data {
         Data::Rdb(mut file) => load::load(node.store(), &mut file, Target::Empty, Expired::Dropped, true)
-            .map(|ended| role::take_over(node, &ended.history))
+            .map(|ended| {
+                role::take_over(node, &ended.history);
+            })
             .map_err(end_of_loading),
         Data::Aof(rdb) => aof::open::open(node, rdb)
             .map_err(|_| "Fatal error loading the append-only file, check server logs. Exiting.".to_string()),

@@ -1,7 +1,7 @@
 //! What other threads see of the link to the primary: INFO, ROLE, CLIENT LIST. Its thread writes, all others read.
 
 use isotherm_replication::link::Phase;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::process::time::unix_now;
 
@@ -18,6 +18,9 @@ pub struct LinkView {
     pub read_offset: AtomicU64,
     /// Commands of the stream that this server does not know.
     pub unknown_commands: AtomicU64,
+    /// The primary has come back without data, and is not followed; REPLICAOF, if it is repeated, says that it is to be.
+    pub refuses_empty: AtomicBool,
+    pub accepts_empty: AtomicBool,
     /// Errors that commands of the stream have replied with.
     pub unexpected_errors: AtomicU64,
 }

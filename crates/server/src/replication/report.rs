@@ -62,6 +62,9 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
             since => unix_now().0 / 1000 - since,
         };
         lines.push(("master_link_down_since_seconds".into(), since.to_string()));
+        if view.refuses_empty.load(Relaxed) {
+            lines.push(("master_refused".into(), "empty".into()));
+        }
     }
     let number = |name| node.config.number(name).to_string();
     lines.extend([

@@ -31,7 +31,13 @@ fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
     let follows = matches!(role, Role::Replica(_));
     node.replication.begin_generation();
     node.replication.set_link_up(false);
-    node.replication.state().role = role;
+    let view = &node.replication.link;
+    view.refuses_empty.store(false, Relaxed);
+    view.accepts_empty.store(false, Relaxed);
+    let mut state = node.replication.state();
+    (state.role, state.is_synced) = (role, false);
+    drop(state);
+    log::set_role(follows);
     node.mail.set_tasks(Tasks::REPLICA, if follows { Tasks::REPLICA } else { Tasks::NONE });
     node.log.set_follows(&node.mail, follows);
     gating::apply_held(node, held);
@@ -70,24 +76,49 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     Ok(())
 }
 
+/// What became of the history that a file states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakenOver {
+    /// The file states none.
+    Nothing,
+    /// This node is a replica, and goes on in it.
+    Continued,
+    /// This node is a primary: those who know it may go on in this node's own.
+    Renamed,
+}
+
 /// The data was loaded from a file that says where in a history it stands. A replica goes on there; a primary begins a history
-/// of its own, in which those who know the one of the file may continue. Nothing is logged yet.
-pub fn take_over(node: &'static Node, loaded: &LoadedHistory) {
-    let LoadedHistory { id: Some(id), offset: Some(offset), db: Some(db) } = loaded else { return };
-    let (Some(id), Ok(offset), Ok(db)) = (ReplId::parse(id), u64::try_from(*offset), u32::try_from(*db))
-    else {
-        return;
+/// of its own, in which those who know the one of the file may continue. No command runs yet.
+pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
+    let LoadedHistory { id: Some(id), offset: Some(offset), db } = loaded else { return TakenOver::Nothing };
+    let (Some(id), Ok(offset)) = (ReplId::parse(id), u64::try_from(*offset)) else {
+        return TakenOver::Nothing;
     };
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     node.log.go_on_at(LogOffset(offset));
-    node.replication.set_stream_db(db);
+    node.replication.set_stream_db(db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0));
     let mut state = node.replication.state();
     let own = state.history.id();
     state.history.replace(id);
     state.has_position = true;
-    if let Role::Primary = state.role {
-        state.history.promote(own, LogOffset(offset));
+    if let Role::Replica(_) = state.role {
+        state.is_synced = true;
+        return TakenOver::Continued;
+    }
+    state.history.promote(own, LogOffset(offset));
+    drop(state);
+    node.log.close_gap();
+    TakenOver::Renamed
+}
+
+/// The data is loaded. A primary whose history others may know keeps what it logs from here on: they may come at once.
+pub fn keep_log(node: &'static Node) {
+    let state = node.replication.state();
+    let is_known = matches!(state.role, Role::Primary) && state.history.second().is_some();
+    drop(state);
+    if is_known {
+        feeder::keep_now(node);
     }
 }
 
@@ -111,19 +142,35 @@ const APPENDS: Id = id("appendonly");
 /// From here on the log is this node's own. Everything is held.
 fn begin_history(node: &'static Node) {
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
-    // What is logged from here on is of another history: a file of the log has bytes of one only.
-    let end = node.log.cut(true);
-    node.log.wake(LogReader::Aof);
+    let end = node.log.end();
     let mut state = node.replication.state();
     let former = state.history.id();
-    state.history.promote(name, end);
     state.has_position = true;
-    drop(state);
     node.replication.link.down_since_seconds.store(0, Relaxed);
+    if node.log.has_gap() {
+        // No one may go on here: what this node writes is not logged.
+        return state.history.replace(name);
+    }
+    state.history.promote(name, end);
+    drop(state);
+    end_file(node);
     log::notice(format!(
         "Setting secondary replication ID to {former}, valid up to offset: {}. New replication ID is {name}",
         end.0 + 1
     ));
+}
+
+/// The history has a new name: a file of the log has bytes of one only, and is listed with it. Everything is held.
+pub fn end_file(node: &'static Node) {
+    node.log.cut(true);
+    node.log.wake(LogReader::Aof);
+}
+
+/// The process is about to end: nothing of the primary's stream is applied from here on.
+pub fn end_link(node: &'static Node) {
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    node.replication.begin_generation();
 }
 
 /// Clients that wait for a key of a primary wait for nothing now.

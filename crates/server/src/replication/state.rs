@@ -43,6 +43,8 @@ pub struct State {
     pub role: Role,
     /// The data is that of the history at the end of the log: a primary may be asked to go on from there.
     pub has_position: bool,
+    /// The data came from the primary that is followed now.
+    pub is_synced: bool,
 }
 
 pub enum Role {
@@ -60,8 +62,12 @@ pub struct Upstream {
 impl Replication {
     /// A node that follows none, under a name of its own.
     pub fn new(name: [u8; ReplId::LEN / 2]) -> Replication {
-        let state =
-            State { history: History::new(ReplId::new(name)), role: Role::Primary, has_position: false };
+        let state = State {
+            history: History::new(ReplId::new(name)),
+            role: Role::Primary,
+            has_position: false,
+            is_synced: false,
+        };
         Replication {
             state: Mutex::new(state),
             is_link_up: AtomicBool::new(false),

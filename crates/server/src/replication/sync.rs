@@ -9,7 +9,7 @@
 //! What did not arrive whole replaces nothing: the old data stays, and the next attempt begins anew.
 
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
-use isotherm_keyspace::{Conditions, ExpiryMode, Txn, Want};
+use isotherm_keyspace::{Conditions, ExpiryMode, Held, Survey, Txn, Want};
 use isotherm_replication::link::Position;
 use isotherm_replication::{History, ReplId};
 use isotherm_stdx::crc64::crc64;
@@ -47,6 +47,15 @@ pub enum Why {
     Unusable,
     /// This node cannot take it.
     GivenUp,
+}
+
+/// A snapshot as it is loaded.
+pub trait Snapshot: Portions {
+    /// How many bytes stand behind it that are no part of it, once all was read.
+    fn mark_bytes(&self) -> usize;
+
+    /// What the log calls where it comes from.
+    fn from(&self) -> &'static str;
 }
 
 /// A snapshot that is being received into a file.
@@ -118,7 +127,7 @@ impl Receiving {
     // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
     // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
     /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards.
-    pub fn keep(mut self, mark_bytes: usize) -> Result<(), Why> {
+    pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<(), Why> {
         self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
         let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
             log::warning("The snapshot from the primary is too short to be one");
@@ -133,6 +142,7 @@ impl Receiving {
             return Err(Why::Unusable);
         }
         self.check_version()?;
+        self.check_keys(position)?;
         let store = self.node.store();
         let bytes = self.at - mark_bytes as u64;
         let cut = if mark_bytes > 0 { self.file.set_len(bytes) } else { Ok(()) };
@@ -164,6 +174,27 @@ impl Receiving {
 }
 
 impl Receiving {
+    // COMPAT(replication): A replica that has data does not follow the same primary when that comes back with another history and
+    // without a key (`replica-refuse-empty-primary`, on by default): its link is down until there is data, or REPLICAOF is
+    // repeated. Valkey empties itself. Why: a primary without persistence that is started again soon enough empties all its
+    // replicas.
+    fn check_keys(&self, position: Position) -> Result<(), Why> {
+        if !refuses_empty(self.node, position) {
+            return Ok(());
+        }
+        let file = FilePortions::open_at(self.node.store(), self.path.clone());
+        let is_empty = file.ok().flatten().is_some_and(|mut file| load::is_empty(&mut file).unwrap_or(false));
+        if !is_empty {
+            return Ok(());
+        }
+        log::warning(
+            "The primary has come back with another history and without a key, and this replica has data: it is not followed \
+             until it has some, or REPLICAOF is repeated (replica-refuse-empty-primary).",
+        );
+        self.node.replication.link.refuses_empty.store(true, Relaxed);
+        Err(Why::GivenUp)
+    }
+
     fn check_version(&self) -> Result<(), Why> {
         let store = self.node.store();
         let file = FilePortions::open_at(store, self.path.clone()).and_then(|file| {
@@ -186,26 +217,31 @@ impl Drop for Receiving {
     }
 }
 
-/// Replaces all data by that of a snapshot of the primary, which was taken at `position`. What lies behind it in the portions is
-/// returned.
+/// Replaces all data by that of a snapshot of the primary, which was taken at `position`.
 pub fn install(
     exec: &mut Exec,
     generation: Generation,
     position: Position,
-    portions: &mut dyn Portions,
+    snapshot: &mut dyn Snapshot,
     checks_sum: bool,
-) -> Result<Vec<u8>, Why> {
+) -> Result<(), Why> {
     let node = exec.node;
     make_way(exec, generation)?;
     log::notice("PRIMARY <-> REPLICA sync: Loading DB in memory");
-    let loaded = load::load(node.store(), portions, Target::Empty, Expired::Kept, checks_sum);
-    let installed = match loaded {
-        Ok(ended) => go_on(exec, generation, position, ended.history.db).map(|()| ended.rest),
+    let loaded = load::load(node.store(), snapshot, Target::Empty, Expired::Kept, checks_sum);
+    let ended = loaded.and_then(|ended| match bytes_behind(snapshot, ended.rest.len()) {
+        Ok(bytes) if bytes == snapshot.mark_bytes() => Ok(ended),
+        Ok(_) => Err(LoadFailure(vec!["Replication stream EOF marker is broken".into()])),
+        Err(error) => Err(LoadFailure(vec![format!("Reading the end of the snapshot: {}", os_text(&error))])),
+    });
+    let installed = match ended {
+        Ok(ended) => go_on(exec, generation, position, ended.history.db),
         Err(LoadFailure(lines)) => {
             lines.iter().for_each(log::warning);
-            log::warning(
-                "Failed trying to load the PRIMARY synchronization DB from disk, check server logs.",
-            );
+            log::warning(format!(
+                "Failed trying to load the PRIMARY synchronization DB from {}, check server logs.",
+                snapshot.from()
+            ));
             log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
             exec.held.acquire(Want::All);
             flush(exec);
@@ -220,6 +256,32 @@ pub fn install(
         }
     }
     installed
+}
+
+/// Reads to the end. Returns how many bytes stand behind the snapshot, `read` of which were read with it.
+fn bytes_behind(snapshot: &mut dyn Snapshot, read: usize) -> io::Result<usize> {
+    let (mut portion, mut bytes) = ([0; 256], read);
+    loop {
+        match snapshot.read(&mut portion)? {
+            0 => return Ok(bytes),
+            count => bytes += count,
+        }
+    }
+}
+
+/// Whether this node has data of the same primary, which has come back with another history and none.
+pub fn refuses_empty(node: &Node, position: Position) -> bool {
+    const REFUSES: Id = id("replica-refuse-empty-primary");
+    let state = node.replication.state();
+    let is_other = state.is_synced && state.has_position && state.history.id() != position.id;
+    drop(state);
+    let accepts = &node.replication.link.accepts_empty;
+    is_other && node.config.flag(REFUSES) && !accepts.load(Relaxed) && has_keys(node)
+}
+
+pub fn has_keys(node: &Node) -> bool {
+    let mut held = Held::new(&node.keyspace);
+    Survey::new(&mut held).databases().iter().any(|database| database.keys > 0)
 }
 
 const APPENDS: Id = id("appendonly");
@@ -258,7 +320,6 @@ fn flush(exec: &mut Exec) {
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
     txn.flush(None);
-    txn.free_afterwards(u64::MAX);
     // What is left is no state of any history.
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
     let mut state = node.replication.state();
@@ -268,7 +329,25 @@ fn flush(exec: &mut Exec) {
         blocking::serve_waiters(exec);
     }
     exec.release();
-    exec.held.free_flushed();
+    free_flushed(node);
+}
+
+/// What was removed is freed by the time the snapshot is loaded, or (`replica-lazy-flush`) while it is.
+fn free_flushed(node: &'static Node) {
+    /// Entries freed in one hold: some 20 us.
+    const STEPS_A_HOLD: usize = 200;
+    const IS_LAZY: Id = id("replica-lazy-flush");
+    let free = move || {
+        for partition in 0..node.keyspace.partition_count() as u16 {
+            while node.keyspace.has_unfreed(partition) {
+                node.keyspace.free_step(partition, STEPS_A_HOLD);
+            }
+        }
+    };
+    let is_lazy = node.config.flag(IS_LAZY);
+    if !is_lazy || std::thread::Builder::new().name("lazy-free".into()).spawn(free).is_err() {
+        free();
+    }
 }
 
 /// The data is that of the primary at `position`: from here on the log is its.
@@ -286,16 +365,20 @@ fn go_on(
         return Err(Why::GivenUp);
     }
     node.log.go_on_at(position.end);
+    node.log.close_gap();
     node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES).unsigned_abs());
     let mut state = node.replication.state();
     state.history.replace(position.id);
-    state.has_position = true;
+    (state.has_position, state.is_synced) = (true, true);
     drop(state);
+    let view = &node.replication.link;
+    view.refuses_empty.store(false, Relaxed);
+    view.accepts_empty.store(false, Relaxed);
     let stream_db = stream_db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0);
     node.replication.set_stream_db(stream_db);
     node.persistence.saving().saved_changes = node.stats.changes();
     node.replication.link.read_offset.store(position.end.0, Relaxed);
     exec.release();
-    feeder::keep(node);
+    feeder::keep_now(node);
     Ok(())
 }

@@ -8,6 +8,7 @@ use isotherm_resp::{Args, Limits, Parsed, Parser};
 use isotherm_stdx::Prng;
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::state::{self, State};
 use crate::admin;
@@ -74,6 +75,14 @@ impl Answer {
     }
 }
 
+/// Each life has a history of its own; what it is called changes nothing else.
+fn next_name() -> [u8; 20] {
+    static LIVES: AtomicU64 = AtomicU64::new(0);
+    let mut name = [0; 20];
+    name[..8].copy_from_slice(&LIVES.fetch_add(1, Relaxed).to_be_bytes());
+    name
+}
+
 impl Process {
     /// Starts a process with these parameters, as `process::start` does. Says why it could not.
     pub fn start(disk: &SimDisk, parameters: &[String], seed: u64) -> Result<Process, String> {
@@ -106,7 +115,7 @@ impl Process {
                 mail,
                 disk: Arc::new(disk.clone()),
                 random,
-                history: [0; 20],
+                history: next_name(),
             })
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);

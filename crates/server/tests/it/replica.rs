@@ -1,7 +1,8 @@
 //! This server as a replica: of a primary that a test plays line by line, and of a real Valkey (`ISOTHERM_PEER_BIN`, else a
 //! reported skip).
 
-use crate::common::{Client, Server, encode, text_field, wait_until};
+use crate::aof::{Data, kill};
+use crate::common::{Client, Server, command, encode, text_field, wait_until};
 use crate::peers;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -35,6 +36,13 @@ impl Primary {
         let debug = ["--enable-debug-command", "yes"];
         let replica = Server::with_workers(2, &[&own[..], &debug, arguments].concat());
         Primary { listener, replica }
+    }
+
+    /// The replica comes back with these arguments, after whatever has ended it.
+    fn start_again(&mut self, arguments: &[&str]) {
+        let port = self.port().to_string();
+        let own = ["--replicaof", "127.0.0.1", &port, "--repl-timeout", TIMEOUT_SECONDS];
+        self.replica = Server::with_workers(2, &[&own[..], arguments].concat());
     }
 
     fn port(&self) -> u16 {
@@ -538,6 +546,248 @@ fn stale_data_and_keys_whose_time_has_come() {
     client.check("GET a", "$1\r\n1\r\n");
 }
 
+/// The same host comes back with another history and without data: a process that was started again too soon, or on another disk.
+#[test]
+fn an_empty_primary_is_not_followed() {
+    for diskless in ["disabled", "flush-before-load"] {
+        let primary = Primary::start(&["--repl-diskless-load", diskless]);
+        drop(primary.sync(&[("a", "1")], 100));
+        let mut client = primary.replica.client();
+        for _ in 0..2 {
+            let (mut link, asked) = primary.shake_hands();
+            assert_eq!(asked, format!("{ID} 101"));
+            let empty = snapshot(&[]);
+            link.send(format!("+FULLRESYNC {OTHER_ID} 0\r\n${}\r\n", empty.len()));
+            link.send(empty);
+            link.expect_end();
+            client.check("GET a", "$1\r\n1\r\n");
+            wait_for_field(&mut client, "master_refused", "empty");
+        }
+        // With data it is followed again, and without it where REPLICAOF is repeated.
+        let keys = snapshot(&[("b", "2")]);
+        let (mut link, _) = primary.shake_hands();
+        link.send(format!("+FULLRESYNC {OTHER_ID} 0\r\n${}\r\n", keys.len()));
+        link.send(keys);
+        link.expect_ack(0);
+        client.check("GET a", "$-1\r\n");
+        client.check("GET b", "$1\r\n2\r\n");
+        drop(link);
+        let port = primary.port();
+        for attempt in 0..2 {
+            let (mut link, _) = primary.shake_hands();
+            let empty = snapshot(&[]);
+            link.send(format!("+FULLRESYNC {ID} 0\r\n${}\r\n", empty.len()));
+            link.send(empty);
+            if attempt == 0 {
+                link.expect_end();
+                wait_for_field(&mut client, "master_refused", "empty");
+                client.check(
+                    &format!("REPLICAOF 127.0.0.1 {port}"),
+                    "+OK Already connected to specified master\r\n",
+                );
+            } else {
+                link.expect_ack(0);
+            }
+        }
+        client.check("DBSIZE", ":0\r\n");
+    }
+}
+
+/// Straight from the socket into an empty keyspace.
+#[test]
+fn snapshots_without_a_file() {
+    let data = Data::new();
+    let folder = data.0.to_str().unwrap();
+    let arguments = [
+        "--dir",
+        folder,
+        "--repl-diskless-load",
+        "flush-before-load",
+        "--replica-refuse-empty-primary",
+        "no",
+    ];
+    let primary = Primary::start(&arguments);
+    let mut client = primary.replica.client();
+    let keys: Vec<(String, String)> = (0..3000).map(|n| (format!("key:{n}"), format!("value:{n}"))).collect();
+    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, value)| (&**key, &**value)).collect();
+    let large = snapshot(&keys);
+    let mut offset = 0;
+    for (frame, mark) in [(format!("${}\r\n", large.len()), ""), (format!("$EOF:{MARK}\r\n"), MARK)] {
+        offset += 100;
+        let (mut link, _) = primary.shake_hands();
+        link.send(format!("+FULLRESYNC {ID} {offset}\r\n{frame}"));
+        for part in large.chunks(1000) {
+            link.send(part);
+        }
+        for byte in mark.as_bytes() {
+            link.send([*byte]);
+        }
+        link.expect_ack(offset);
+        client.check("DBSIZE", ":3000\r\n");
+        let end = offset + link.send_command("SET after 1") + link.send_command("REPLCONF GETACK *");
+        link.expect_ack(end);
+        // Whatever it has, it is asked for anew.
+        drop(link);
+    }
+    let names = || std::fs::read_dir(&data.0).unwrap().count();
+    assert_eq!(names(), 0, "there is no file");
+    // What breaks off leaves nothing half loaded, and no place to go on from.
+    let newer = b"REDIS0999".to_vec();
+    let broken_mark = [&large[..], MARK[1..].as_bytes(), b"x"].concat();
+    for (what, bytes, frame, keys) in [
+        ("a version that is not read", &newer[..], "$9".to_string(), ":3001\r\n"),
+        ("an end in the middle", &large[..2000], format!("${}", large.len()), ":0\r\n"),
+        ("another mark", &broken_mark, format!("$EOF:{MARK}"), ":0\r\n"),
+        ("a length that is too large", &broken_mark, format!("${}", broken_mark.len()), ":0\r\n"),
+    ] {
+        let (mut link, _) = primary.shake_hands();
+        link.send(format!("+FULLRESYNC {ID} 900\r\n{frame}\r\n"));
+        let _ = link.stream.write_all(bytes);
+        if what == "an end in the middle" {
+            drop(link);
+        } else {
+            link.expect_end();
+        }
+        wait_until(what, || client.ask("DBSIZE") == keys);
+    }
+    drop(primary.shake_hands());
+    let (_link, asked) = primary.shake_hands();
+    assert_eq!(asked, "? -1");
+}
+
+// ---- restarts ----
+
+/// What the replica asks for after its restart, and what then reaches it without a SELECT.
+#[track_caller]
+fn goes_on_behind(primary: &Primary, end: u64, db: u32) {
+    let (mut link, asked) = primary.shake_hands();
+    assert_eq!(asked, format!("{ID} {}", end + 1));
+    link.send("+CONTINUE\r\n");
+    let sent = link.send_command("SET after restart");
+    let asked = link.send_command("REPLCONF GETACK *");
+    link.expect_ack(end + sent + asked);
+    let mut client = primary.replica.client();
+    client.check(&format!("SELECT {db}"), "+OK\r\n");
+    client.check("GET after", "$7\r\nrestart\r\n");
+    client.check("GET before", "$7\r\nrestart\r\n");
+}
+
+#[test]
+fn goes_on_after_a_restart_with_an_rdb_file() {
+    let data = Data::new();
+    let folder = data.0.to_str().unwrap();
+    let mut primary = Primary::start(&["--dir", folder, "--save", "3600 1"]);
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before restart");
+    end += link.send_command("REPLCONF GETACK *");
+    link.expect_ack(end);
+    primary.replica.signal("TERM");
+    primary.replica.wait();
+    drop(link);
+    primary.start_again(&["--dir", folder]);
+    goes_on_behind(&primary, end, 5);
+}
+
+/// Killed, with an append-only file: behind a base that was rewritten in the middle of the stream, and behind one more file.
+#[test]
+fn goes_on_after_a_kill_with_an_append_only_file() {
+    let data = Data::new();
+    let arguments = ["--dir", data.0.to_str().unwrap(), "--appendonly", "yes", "--appendfsync", "always"];
+    let mut primary = Primary::start(&arguments);
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let mut client = primary.replica.client();
+    let rests = |client: &mut Client| {
+        let info = client.ask("INFO persistence");
+        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
+            && text_field(&info, "aof_enabled") == "1"
+    };
+    wait_until("the append-only file has its base", || rests(&mut client));
+    let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before once");
+    wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+    client.ask("BGREWRITEAOF");
+    wait_until("it has another one", || rests(&mut client));
+    end += link.send_command("MULTI") + link.send_command("INCR n") + link.send_command("EXEC");
+    end += link.send_command("PUBLISH c m");
+    end += link.send_command("SET before restart");
+    wait_until_durable(&primary, "before", "restart");
+    for round in 0..3 {
+        kill(&mut primary.replica);
+        drop(link);
+        primary.start_again(&arguments);
+        let (next, asked) = primary.shake_hands();
+        assert_eq!(asked, format!("{ID} {}", end + 1), "round {round}");
+        link = next;
+        link.send("+CONTINUE\r\n");
+        end += link.send_command(&format!("SET round {round}"));
+        wait_until_durable(&primary, "round", &round.to_string());
+    }
+    // In this order: it would connect again.
+    kill(&mut primary.replica);
+    drop(link);
+    primary.start_again(&arguments);
+    goes_on_behind(&primary, end, 5);
+    let mut client = primary.replica.client();
+    client.check("SELECT 5", "+OK\r\n");
+    client.check("GET n", "$1\r\n1\r\n");
+    client.check("GET round", "$1\r\n2\r\n");
+}
+
+/// Under `always` what is read is durable.
+#[track_caller]
+fn wait_until_durable(primary: &Primary, key: &str, value: &str) {
+    let mut client = primary.replica.client();
+    client.check("SELECT 5", "+OK\r\n");
+    let reply = format!("${}\r\n{value}\r\n", value.len());
+    wait_until("the change is there", || client.ask(&format!("GET {key}")) == reply);
+}
+
+/// A primary's replicas go on after its restart.
+#[test]
+fn a_primary_that_starts_again_is_followed_where_it_was() {
+    for (kills, arguments) in [
+        (false, &["--save", "3600 1"][..]),
+        (false, &["--appendonly", "yes"]),
+        (true, &["--appendonly", "yes", "--appendfsync", "always"]),
+    ] {
+        let data = Data::new();
+        let port = crate::common::free_port();
+        let port_text = port.to_string();
+        let all = [
+            &["--port", &port_text, "--bind", "127.0.0.1", "--dir", data.0.to_str().unwrap()][..],
+            &["--repl-diskless-sync-delay", "0", "--io-threads", "2"],
+            arguments,
+        ]
+        .concat();
+        let mut server = Server::spawn(port, command(&all));
+        wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let replica = Server::with_workers(2, &["--replicaof", "127.0.0.1", &port_text]);
+        let mut follower = replica.client();
+        wait_for_field(&mut follower, "master_link_status", "up");
+        let mut client = server.client();
+        client.check("SELECT 3", "+OK\r\n");
+        client.check("SET a 1", "+OK\r\n");
+        same_offset(&mut client, &mut follower);
+        server.signal(if kills { "KILL" } else { "TERM" });
+        server.wait();
+        server = Server::spawn(port, command(&all));
+        wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        wait_for_field(&mut follower, "master_link_status", "up");
+        let mut client = server.client();
+        client.check("SELECT 3", "+OK\r\n");
+        client.check("SET b 2", "+OK\r\n");
+        same_offset(&mut client, &mut follower);
+        let stats = client.ask("INFO stats");
+        assert_eq!(
+            (text_field(&stats, "sync_full"), text_field(&stats, "sync_partial_ok")),
+            ("0", "1"),
+            "{arguments:?}"
+        );
+        follower.check("SELECT 3", "+OK\r\n");
+        follower.check("GET a", "$1\r\n1\r\n");
+        follower.check("GET b", "$1\r\n2\r\n");
+    }
+}
+
 // ---- real Valkey ----
 
 #[test]
@@ -578,14 +828,16 @@ fn follows_a_real_valkey() {
     std::fs::remove_dir_all(&folder).ok();
 }
 
+#[track_caller]
+fn same_offset(primary: &mut Client, replica: &mut Client) {
+    let offset =
+        |client: &mut Client| text_field(&client.ask("INFO replication"), "master_repl_offset").to_string();
+    wait_until("the replica has the primary's offset", || offset(primary) == offset(replica));
+}
+
 /// Offsets, then digests.
 #[track_caller]
 fn same(primary: &mut Client, replica: &mut Client) {
-    wait_until("the replica has the primary's offset", || {
-        let offset = |client: &mut Client| {
-            text_field(&client.ask("INFO replication"), "master_repl_offset").to_string()
-        };
-        offset(primary) == offset(replica)
-    });
+    same_offset(primary, replica);
     assert_eq!(replica.ask("DEBUG DIGEST"), primary.ask("DEBUG DIGEST"));
 }

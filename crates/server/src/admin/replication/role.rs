@@ -6,6 +6,8 @@ use isotherm_replication::link::Phase;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::AdminCall;
 use crate::admin::client_name_line;
 use crate::process::log;
@@ -72,6 +74,8 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     let current = call.node.replication.upstream();
     let is_same = |now: &Upstream| now.host.eq_ignore_ascii_case(&upstream.host) && now.port == number;
     if current.as_ref().is_some_and(is_same) {
+        let view = &call.node.replication.link;
+        view.accepts_empty.store(view.refuses_empty.load(Relaxed), Relaxed);
         log::notice(
             "REPLICAOF would result into synchronization with the primary we are already connected with. No operation performed.",
         );

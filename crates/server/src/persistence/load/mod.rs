@@ -19,10 +19,10 @@ pub use texts::log_refused_payload;
 use isotherm_codec::{FileTerms, Loaded, load_piece};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, UnixMs, Want};
 use isotherm_persist::Limits;
-use isotherm_persist::rdb::file::{
-    FileError, FileReader, Item, MAGIC_BYTES, Options, Piece, PieceValue, Step,
-};
+pub use isotherm_persist::rdb::file::MAGIC_BYTES;
+use isotherm_persist::rdb::file::{FileError, FileReader, Item, Options, Piece, PieceValue, Step};
 use isotherm_stdx::{parse_i64, steps};
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
@@ -91,11 +91,36 @@ pub enum Expired {
 pub fn check_head(file: &FilePortions, strict_version: bool) -> Result<(), LoadFailure> {
     let unread = |error| LoadFailure(vec![format!("{}: {}", file.name(), os_text(&error))]);
     let head = file.head::<MAGIC_BYTES>().map_err(unread)?;
+    check_magic(&head, &file.name(), strict_version)
+}
+
+/// The same of its first bytes, `MAGIC_BYTES` of them.
+pub fn check_magic(head: &[u8], name: &str, strict_version: bool) -> Result<(), LoadFailure> {
     let limits = Limits::default();
     let mut reader = FileReader::new(Options { limits, strict_version, checksum: false });
-    reader.feed(&head);
-    let refused = |error: FileError| LoadFailure(vec![format!("{} ({})", error.cause, file.name())]);
+    reader.feed(head);
+    let refused = |error: FileError| LoadFailure(vec![format!("{} ({name})", error.cause)]);
     reader.step().map(drop).map_err(refused)
+}
+
+/// Whether a file has no key. As much of it is read as comes before the first one.
+pub fn is_empty(portions: &mut dyn Portions) -> io::Result<bool> {
+    let mut reader =
+        FileReader::new(Options { limits: Limits::default(), strict_version: false, checksum: false });
+    let mut portion = vec![0; 4096];
+    loop {
+        match reader.step() {
+            Ok(Step::Item(Item::Piece(_) | Item::Empty(_))) => return Ok(false),
+            Ok(Step::Item(_)) => {}
+            Ok(Step::End) => return Ok(true),
+            Ok(Step::NeedsMore) => match portions.read(&mut portion)? {
+                0 => reader.end(),
+                count => reader.feed(&portion[..count]),
+            },
+            // What it cannot be read for is found when it is loaded.
+            Err(_) => return Ok(false),
+        }
+    }
 }
 
 /// Loads all of it, and counts in `store.state.loading` as it goes. After a failure the keyspace has a part of the file.

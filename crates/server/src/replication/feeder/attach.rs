@@ -239,12 +239,10 @@ impl Feeder {
         node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES) as u64);
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::All);
-        let start = node.log.cut(false);
-        node.log.gather();
-        let reader = node.log.add_reader(ReaderKind::Follower, start).expect("it ends there");
-        self.kept = Some(Kept { reader, from: start });
-        // A replica has the history of its primary, and keeps it.
-        if !node.mail.tasks().has(Tasks::REPLICA) {
+        // A replica has the history of its primary, and keeps it; so does a node that has logged all of its own.
+        let is_renamed = !node.mail.tasks().has(Tasks::REPLICA) && node.log.has_gap();
+        if is_renamed {
+            node.log.close_gap();
             let mut state = node.replication.state();
             state.history.replace(ReplId::new(random));
             log::notice(format!(
@@ -253,6 +251,11 @@ impl Feeder {
                 ReplId::NONE
             ));
         }
+        let start = node.log.cut(is_renamed && node.log.is_read_by(LogReader::Aof));
+        node.log.wake(LogReader::Aof);
+        node.log.gather();
+        let reader = node.log.add_reader(ReaderKind::Follower, start).expect("it ends there");
+        self.kept = Some(Kept { reader, from: start });
         if !node.replication.primary.has_backlog() {
             node.replication.primary.set_backlog(Some(start));
         }

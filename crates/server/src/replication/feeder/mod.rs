@@ -129,6 +129,17 @@ fn begin_to_keep(node: &'static Node, done: Option<std::sync::mpsc::Sender<()>>)
     }
 }
 
+/// The same of a primary that has just loaded a file of its history; what is logged behind this is kept.
+pub fn keep_now(node: &'static Node) {
+    /// The thread has little else to do yet.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    keep(node);
+    let begun = Instant::now();
+    while !node.replication.primary.has_backlog() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// All replicas come back and hear what the history is called now.
 pub fn disconnect(node: &Node) {
     node.mail.post_feeder(FeederMessage::Disconnect);

@@ -8,6 +8,8 @@
 //! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older thread still does has no
 //! effect: it looks at the generation under its locks before it changes anything.
 
+mod sources;
+
 use isotherm_keyspace::Db;
 use isotherm_log::writer::Ms;
 use isotherm_replication::link::{Failure, Input, Link, Output, Phase, Position, Settings, ack};
@@ -20,22 +22,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::feeder;
-use super::state::Upstream;
-use super::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
-use super::sync::{self, Receiving, Why};
 use crate::aof::applier::{Applier, Generation, Refused};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::observe::holds;
-use crate::persistence::load::{FilePortions, Portions};
+use crate::persistence::load::FilePortions;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::process::version::VALKEY_VERSION;
+use crate::replication::state::Upstream;
+use crate::replication::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
+use crate::replication::sync::{self, Receiving, Why};
+use crate::replication::{feeder, role};
+use crate::request::execute::Exec;
 use crate::session::client::Seen as SeenClient;
 use crate::session::{Attention, ClientShared};
+use sources::{Arrived, Beating, FromSocket, loads_from_socket};
 
 /// How long the thread waits at a time, so that it hears of a new generation, and of CLIENT KILL.
 const LOOK: Duration = Duration::from_millis(100);
@@ -74,6 +78,9 @@ struct LinkThread {
     /// A snapshot that was announced, and the file that it is received into.
     position: Option<Position>,
     receiving: Option<Receiving>,
+    /// The same of one that is loaded without a file.
+    arrived: Option<Arrived>,
+    is_loading: bool,
     /// What the machine had to say, to be carried out.
     outputs: Vec<Output>,
     gathered: u64,
@@ -103,6 +110,8 @@ impl LinkThread {
             stream: Stream::default(),
             position: None,
             receiving: None,
+            arrived: None,
+            is_loading: false,
             outputs: Vec::new(),
             gathered: 0,
             garbage_at: None,
@@ -142,6 +151,11 @@ impl LinkThread {
             self.apply();
         } else {
             self.read();
+        }
+        if self.arrived.is_some() {
+            self.is_loading = true;
+            self.load_from_socket();
+            self.is_loading = false;
         }
     }
 
@@ -209,6 +223,9 @@ impl LinkThread {
         }
         self.receiving = None;
         self.position = None;
+        if !self.is_loading {
+            self.arrived = None;
+        }
     }
 
     // ---- the machine ----
@@ -261,7 +278,7 @@ impl LinkThread {
             }
             Output::Snapshot { bytes } => self.begin_snapshot(bytes),
             Output::SnapshotBytes(range) => self.receive(&bytes[range]),
-            Output::SnapshotEnds { mark_bytes } => self.install(mark_bytes),
+            Output::SnapshotEnds { mark_bytes } => self.end_snapshot(mark_bytes),
             Output::Continue { id } => self.go_on(id),
             Output::Stream(range) => self.stream.buffer().extend_from_slice(&bytes[range]),
             Output::AckDue => self.acknowledge(),
@@ -438,28 +455,32 @@ impl LinkThread {
         }
         let end = node.log.end();
         if let Some(id) = id.filter(|id| *id != node.replication.state().history.id()) {
-            // A file of the log has bytes of one history only.
-            node.log.cut(true);
-            node.log.wake(LogReader::Aof);
             node.replication.state().history.rename(id, end);
+            role::end_file(node);
             feeder::disconnect(node);
         }
         node.replication.set_link_up(true);
         node.replication.link.down_since_seconds.store(0, Relaxed);
         node.config.touch();
+        node.log.close_gap();
+        node.replication.state().is_synced = true;
         held.release();
-        feeder::keep(node);
+        feeder::keep_now(node);
     }
 
     fn begin_snapshot(&mut self, bytes: Option<u64>) {
         let shown = bytes.map_or(0, |bytes| bytes as i64);
         self.node.replication.link.sync_bytes.store(shown, Relaxed);
+        let loads = self.position.is_some_and(|position| loads_from_socket(self.node, position));
+        let to = if loads { "parser" } else { "disk" };
         log::notice(match bytes {
-            Some(bytes) => {
-                format!("PRIMARY <-> REPLICA sync: receiving {bytes} bytes from primary to disk")
-            }
-            None => "PRIMARY <-> REPLICA sync: receiving streamed RDB from primary with EOF to disk".into(),
+            Some(bytes) => format!("PRIMARY <-> REPLICA sync: receiving {bytes} bytes from primary to {to}"),
+            None => format!("PRIMARY <-> REPLICA sync: receiving streamed RDB from primary with EOF to {to}"),
         });
+        if loads {
+            self.arrived = Some(Arrived::default());
+            return;
+        }
         match Receiving::begin(self.node) {
             Ok(receiving) => self.receiving = Some(receiving),
             Err(why) => self.give_up(why),
@@ -467,11 +488,13 @@ impl LinkThread {
     }
 
     fn receive(&mut self, bytes: &[u8]) {
+        self.node.replication.link.sync_read_bytes.fetch_add(bytes.len() as i64, Relaxed);
+        if let Some(arrived) = &mut self.arrived {
+            arrived.bytes.extend(bytes);
+        }
         let Some(receiving) = &mut self.receiving else { return };
         match receiving.write(bytes) {
-            Ok(()) => {
-                self.node.replication.link.sync_read_bytes.fetch_add(bytes.len() as i64, Relaxed);
-            }
+            Ok(()) => {}
             Err(why) => {
                 self.receiving = None;
                 self.give_up(why);
@@ -479,10 +502,20 @@ impl LinkThread {
         }
     }
 
-    fn install(&mut self, mark_bytes: usize) {
+    /// All of the snapshot has come.
+    fn end_snapshot(&mut self, mark_bytes: usize) {
+        if let Some(arrived) = &mut self.arrived {
+            arrived.mark_bytes = Some(mark_bytes);
+            return;
+        }
         let (Some(receiving), Some(position)) = (self.receiving.take(), self.position.take()) else { return };
         self.show_phase();
-        let installed = receiving.keep(mark_bytes).and_then(|()| self.load_file(position));
+        let kept = receiving.keep(mark_bytes, position);
+        let installed = kept.and_then(|()| self.load_file(position));
+        self.end_install(installed);
+    }
+
+    fn end_install(&mut self, installed: Result<(), Why>) {
         let now = self.now();
         match installed {
             Ok(()) => {
@@ -502,38 +535,40 @@ impl LinkThread {
         log::notice("Done downloading RDB");
         let opened = FilePortions::open(self.node.store());
         let file = opened.ok().flatten().ok_or(Why::GivenUp)?;
-        let mut portions = Beating { file, thread: self, beaten: Instant::now() };
-        let mut exec = crate::request::execute::Exec::of_link(portions.thread.node);
-        let generation = portions.thread.generation;
-        sync::install(&mut exec, generation, position, &mut portions, false).map(drop)
+        let (mut exec, generation) = (Exec::of_link(self.node), self.generation);
+        let mut file = Beating { file, thread: self, beaten: Instant::now() };
+        let installed = sync::install(&mut exec, generation, position, &mut file, false);
+        self.remove_file();
+        installed
     }
-}
 
-/// The file, read by a thread that lets the primary know that it is still there.
-struct Beating<'t> {
-    file: FilePortions,
-    thread: &'t mut LinkThread,
-    beaten: Instant,
-}
-
-impl Portions for Beating<'_> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        if self.beaten.elapsed() >= Duration::from_secs(1) {
-            self.beaten = Instant::now();
-            if let Some(socket) = &mut self.thread.socket {
-                // If it fails, the next read says so.
-                let _ = socket.stream.write_all(b"\n");
-            }
+    /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has to.
+    fn remove_file(&self) {
+        const REMOVES: Id = id("rdb-del-sync-files");
+        const APPENDS: Id = id("appendonly");
+        let (config, store) = (&self.node.config, self.node.store());
+        if config.flag(REMOVES) && config.save_points().is_empty() && !config.flag(APPENDS) {
+            log::notice(
+                "Removing the RDB file obtained from the primary. This replica has persistence disabled",
+            );
+            let _ = store.state.disk.remove(&store.file());
         }
-        self.file.read(room)
     }
 
-    fn bytes_total(&self) -> Option<u64> {
-        self.file.bytes_total()
-    }
-
-    fn name(&self) -> String {
-        self.file.name()
+    /// The snapshot is loaded as it comes.
+    fn load_from_socket(&mut self) {
+        let Some(position) = self.position.take() else { return };
+        self.show_phase();
+        let (mut exec, generation) = (Exec::of_link(self.node), self.generation);
+        let mut socket = FromSocket { thread: self };
+        let installed = socket
+            .check_magic()
+            .and_then(|()| sync::install(&mut exec, generation, position, &mut socket, true));
+        self.arrived = None;
+        if self.link.phase() == Phase::Transfer {
+            self.end_install(installed);
+            self.perform();
+        }
     }
 }
 

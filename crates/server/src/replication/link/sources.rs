@@ -1,0 +1,141 @@
+//! Where the bytes of a snapshot come from as it is loaded: the file that it was received into, or the connection.
+
+use isotherm_replication::link::{Input, Phase, Position};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::LinkThread;
+use crate::config::{Id, id};
+use crate::node::Node;
+use crate::persistence::load::{self, FilePortions, LoadFailure, Portions};
+use crate::process::log;
+use crate::replication::sync::{self, Snapshot, Why};
+
+/// What has come of a snapshot that is loaded from the socket, and was not read yet.
+#[derive(Default)]
+pub struct Arrived {
+    pub bytes: VecDeque<u8>,
+    /// All of it has come; so many of the last bytes are no part of it.
+    pub mark_bytes: Option<usize>,
+}
+
+pub fn loads_from_socket(node: &Node, position: Position) -> bool {
+    const LOADS: Id = id("repl-diskless-load");
+    // COMPAT(replication): With `repl-diskless-load swapdb` a snapshot is received into a file, while the former data is served, and
+    // then loaded as with `disabled`: clients get -LOADING meanwhile. Why: there are no hidden databases yet.
+    const ON_EMPTY_DB: i64 = 1;
+    const FLUSH_BEFORE_LOAD: i64 = 3;
+    match node.config.number(LOADS) {
+        // What may have to be refused is looked at first.
+        _ if sync::refuses_empty(node, position) => false,
+        FLUSH_BEFORE_LOAD => true,
+        ON_EMPTY_DB => !sync::has_keys(node),
+        _ => false,
+    }
+}
+
+/// The connection to the primary, as a snapshot comes from it.
+pub struct FromSocket<'t> {
+    pub thread: &'t mut LinkThread,
+}
+
+impl FromSocket<'_> {
+    fn arrived(&mut self) -> &mut Arrived {
+        self.thread.arrived.get_or_insert_default()
+    }
+
+    /// Waits until so many bytes are there, or nothing more comes. An error if the link is gone.
+    fn wait_for(&mut self, count: usize) -> io::Result<()> {
+        while self.arrived().bytes.len() < count && self.arrived().mark_bytes.is_none() {
+            let thread = &mut *self.thread;
+            if thread.link.phase() != Phase::Transfer || !thread.is_current() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            thread.read();
+            thread.step(Input::Tick);
+        }
+        Ok(())
+    }
+
+    pub fn check_magic(&mut self) -> Result<(), Why> {
+        self.wait_for(load::MAGIC_BYTES).map_err(|_| Why::Unusable)?;
+        let head: Vec<u8> = self.arrived().bytes.iter().copied().take(load::MAGIC_BYTES).collect();
+        let is_strict = self.thread.node.config.checks_rdb_version();
+        load::check_magic(&head, &self.name(), is_strict).map_err(|LoadFailure(lines)| {
+            lines.iter().for_each(log::warning);
+            log::notice(
+                "PRIMARY <-> REPLICA sync: RDB version or signature incompatible, old data preserved",
+            );
+            Why::Unusable
+        })
+    }
+}
+
+impl Portions for FromSocket<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.wait_for(1)?;
+        // While it is being loaded, the primary sees that this node is still there.
+        if self.arrived().mark_bytes.is_some() {
+            self.thread.step(Input::Tick);
+        }
+        self.arrived().bytes.read(room)
+    }
+
+    fn bytes_total(&self) -> Option<u64> {
+        u64::try_from(self.thread.node.replication.link.sync_bytes.load(Relaxed)).ok()
+    }
+
+    fn name(&self) -> String {
+        "the socket".into()
+    }
+}
+
+impl Snapshot for FromSocket<'_> {
+    fn mark_bytes(&self) -> usize {
+        self.thread.arrived.as_ref().and_then(|arrived| arrived.mark_bytes).unwrap_or(0)
+    }
+
+    fn from(&self) -> &'static str {
+        "socket"
+    }
+}
+
+impl Snapshot for Beating<'_> {
+    fn mark_bytes(&self) -> usize {
+        0
+    }
+
+    fn from(&self) -> &'static str {
+        "disk"
+    }
+}
+
+/// The file, read by a thread that lets the primary know that it is still there.
+pub struct Beating<'t> {
+    pub file: FilePortions,
+    pub thread: &'t mut LinkThread,
+    pub beaten: Instant,
+}
+
+impl Portions for Beating<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.beaten.elapsed() >= Duration::from_secs(1) {
+            self.beaten = Instant::now();
+            if let Some(socket) = &mut self.thread.socket {
+                // If it fails, the next read says so.
+                let _ = socket.stream.write_all(b"\n");
+            }
+        }
+        self.file.read(room)
+    }
+
+    fn bytes_total(&self) -> Option<u64> {
+        self.file.bytes_total()
+    }
+
+    fn name(&self) -> String {
+        self.file.name()
+    }
+}
