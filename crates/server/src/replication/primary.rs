@@ -54,8 +54,6 @@ pub struct ReplicaShared {
     /// Where it listens, as far as it has said so.
     pub address: Box<str>,
     pub port: i64,
-    /// It came with SYNC.
-    pub is_old: bool,
     pub seen: ReplicaSeen,
 }
 
@@ -108,10 +106,6 @@ impl ReplicaSeen {
 
     pub fn heard_seconds(&self) -> i64 {
         self.heard_seconds.load(Relaxed)
-    }
-
-    pub fn sent(&self) -> LogOffset {
-        LogOffset(self.sent.load(Relaxed))
     }
 }
 

@@ -134,6 +134,7 @@ impl Spool {
         drop(inner);
     }
 
+    #[cfg(test)]
     pub fn memory_bytes(&self) -> u64 {
         self.lock().memory_bytes
     }

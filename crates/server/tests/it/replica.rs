@@ -633,7 +633,7 @@ fn snapshots_without_a_file() {
     assert_eq!(names(), 0, "there is no file");
     // What breaks off leaves nothing half loaded, and no place to go on from.
     let newer = b"REDIS0999".to_vec();
-    let broken_mark = [&large[..], MARK[1..].as_bytes(), b"x"].concat();
+    let broken_mark = [&large[..], &MARK.as_bytes()[1..], b"x"].concat();
     for (what, bytes, frame, keys) in [
         ("a version that is not read", &newer[..], "$9".to_string(), ":3001\r\n"),
         ("an end in the middle", &large[..2000], format!("${}", large.len()), ":0\r\n"),

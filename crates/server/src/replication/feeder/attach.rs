@@ -46,13 +46,7 @@ impl Feeder {
         let now = self.now();
         let name = name_of(&announced, &client);
         let (address, port) = (address_of(&announced, &client), announced.listening_port);
-        let shared = Arc::new(ReplicaShared {
-            client,
-            address,
-            port,
-            is_old: request == SyncRequest::Sync,
-            seen: ReplicaSeen::default(),
-        });
+        let shared = Arc::new(ReplicaShared { client, address, port, seen: ReplicaSeen::default() });
         self.forget(&shared.address, port);
         let feed = Feed::full(&announced, &request, now);
         let mut replica = Replica::new(stream, shared, announced, feed, name, now);

@@ -102,11 +102,11 @@ impl Feeder {
         let (least, lag_max_ms) = (node.config.number(LEAST), node.config.number(LAG_MAX) as u64 * 1000);
         let now = self.now();
         // Whole seconds, as Valkey counts.
-        let is_good = |replica: &&Box<Replica>| {
+        let is_good = |replica: &Replica| {
             let lag_ms = now.0.saturating_sub(replica.feed.heard().0);
             replica.feed.state().is_online() && lag_ms / 1000 * 1000 <= lag_max_ms
         };
-        let good = self.replicas.iter().flatten().filter(is_good).count();
+        let good = self.replicas.iter().flatten().filter(|replica| is_good(replica)).count();
         let before = primary.good_replicas.swap(good, Relaxed);
         if (good as i64 >= least) != (before as i64 >= least) {
             node.config.touch();

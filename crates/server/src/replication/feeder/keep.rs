@@ -88,8 +88,14 @@ impl Feeder {
                 && let Source::Spool(spool) = &sync.source
             {
                 let of_sync =
-                    |other: &&Box<Replica>| other.sync.as_ref().is_some_and(|other| Arc::ptr_eq(other, sync));
-                spool.release(replicas().filter(of_sync).map(|replica| replica.sync_at()).min().unwrap_or(0));
+                    |other: &Replica| other.sync.as_ref().is_some_and(|other| Arc::ptr_eq(other, sync));
+                spool.release(
+                    replicas()
+                        .filter(|other| of_sync(other))
+                        .map(|replica| replica.sync_at())
+                        .min()
+                        .unwrap_or(0),
+                );
             }
         }
     }
