@@ -35,10 +35,10 @@ const LAZYFREE: &str =
 const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
 const NO_RDMA: &str = "there is no RDMA";
-const NO_REPLICATION: &str = "there is no replication yet";
+const NO_DUAL_CHANNEL: &str = "snapshots and the stream share one connection";
 const NO_SCRIPTS: &str = "there are no scripts yet";
 const ON_SIGNAL: &str = "Options of the shutdown on this signal. default saves an RDB file if there are save points; if that fails, the server goes on unless `force` is given.";
-const NO_SHUTDOWN: &str = "there are no replicas to wait for";
+const NO_SHUTDOWN: &str = "SHUTDOWN does not wait for replicas";
 const NO_SYSLOG: &str = "there is no logging to syslog";
 const NO_TITLE: &str = "the process title is not changed";
 const NO_TLS: &str = "there is no TLS yet";
@@ -126,10 +126,10 @@ pub const PARAMS: &[Param] = &[
     bytes("availability-zone", "").works("Shown by HELLO and INFO."),
     text("bgsave-cpulist", "").alias("bgsave_cpulist").immutable().no_effect(NO_AFFINITY),
     special("bind", &special::BIND).multi_arg().apply(Apply::Bind).works("Addresses to listen on; an address with a leading \"-\" may be missing."),
-    text("bind-source-addr", "").no_effect(NO_REPLICATION),
+    text("bind-source-addr", "").no_effect("the system chooses the address that a primary is connected from"),
     text("bio-cpulist", "").alias("bio_cpulist").immutable().no_effect(NO_AFFINITY),
     signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").no_effect(NO_SCRIPTS),
-    special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("Close a client whose unread replies exceed the limit of its class. The class replica is unused until replication exists."),
+    special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("Close a client whose unread replies exceed the limit of its class. Of a replica only what it makes the server keep in memory counts."),
     unsigned("client-query-buffer-limit", 1 << 30, 1 << 20, i64::MAX).memory().works("Close a client whose incomplete request exceeds this size."),
     flag("cluster-allow-pubsubshard-when-down", true).no_effect(NO_CLUSTER),
     flag("cluster-allow-reads-when-down", false).no_effect(NO_CLUSTER),
@@ -179,7 +179,7 @@ pub const PARAMS: &[Param] = &[
     text("debug-context", "").hidden().no_effect("a free text that CONFIG GET returns"),
     special("dir", &special::DIR).protected().works("Working directory, and the folder of the RDB file; logfile and unixsocket are relative to it."),
     flag("disable-thp", true).immutable().no_effect("full ranges of the keyspace are placed on huge pages, at no cost in memory; the rest follows the system's setting"),
-    flag("dual-channel-replication-enabled", false).no_effect(NO_REPLICATION),
+    flag("dual-channel-replication-enabled", false).no_effect(NO_DUAL_CHANNEL),
     flag("enable-debug-assert", false).immutable().hidden().no_effect("there is no DEBUG ASSERT"),
     choice("enable-debug-command", PROTECTED_ACTION, "no").immutable().works("Who may use DEBUG: no, yes (all connections), or local connections."),
     choice("enable-module-command", PROTECTED_ACTION, "no").immutable().no_effect(NO_MODULES),
@@ -281,7 +281,7 @@ pub const PARAMS: &[Param] = &[
     flag("repl-diskless-sync", true).works("Send a snapshot to replicas while it is made, instead of writing it to dbfilename first."),
     signed("repl-diskless-sync-delay", 5, 0, INT_MAX).works("Wait so many seconds for more replicas before the snapshot is made that serves them all."),
     signed("repl-diskless-sync-max-replicas", 0, 0, INT_MAX).works("With so many replicas waiting the snapshot is made at once; 0 for any number."),
-    flag("repl-mptcp", false).immutable().check(check::no_mptcp).fixed(NO_REPLICATION),
+    flag("repl-mptcp", false).immutable().check(check::no_mptcp).fixed("sockets are plain TCP"),
     signed("repl-ping-replica-period", 10, 1, INT_MAX).alias("repl-ping-slave-period").works("Send replicas a PING each so many seconds."),
     signed("repl-timeout", 60, 1, INT_MAX).works("A link is given up after so many seconds of silence."),
     text("replica-announce-ip", "").alias("slave-announce-ip").works("The address that this replica gives its primary as its own."),
