@@ -74,6 +74,8 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     let start = node.log.cut(false);
+    // Another reader may not have taken all of it yet.
+    node.log.gather();
     node.set_durable(start);
     settings::frame(node);
     let first = First::AwaitingBase { before, start };
