@@ -99,6 +99,9 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let counts = txn.finish();
     if is_logging {
         exec.log(command, args, db, counts.dirty);
+    } else if exec.hot.is_replica {
+        // What the primary has changed may not be durable here yet.
+        exec.note_gate();
     }
     exec.stats.count_txn(counts);
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
