@@ -226,14 +226,19 @@ impl Node {
         }
     }
 
+    /// Replicas are asked how far they are.
+    pub fn ask_for_acks(&self) {
+        if self.replication.primary.want_acks() {
+            self.mail.post_feeder(FeederMessage::Look);
+        }
+    }
+
     /// The client waits from now on. What has come meanwhile counts too.
     pub fn wait_for_acks(&self, waiter: &Arc<Waiter>, wish: Wish) {
         let primary = &self.replication.primary;
         primary.waits.add(waiter, wish);
         self.look_at_waits();
-        if primary.want_acks() {
-            self.mail.post_feeder(FeederMessage::Look);
-        }
+        self.ask_for_acks();
     }
 
     /// Replicas, or the disk, have come further.

@@ -20,6 +20,8 @@ pub struct Settings {
     pub version: &'static str,
     /// `repl-timeout`
     pub timeout_ms: u64,
+    /// The node that is asked is to take the place of this one (PSYNC ... FAILOVER).
+    pub hands_over: bool,
 }
 
 /// What was asked, whose answer comes next.
@@ -79,11 +81,12 @@ pub fn introduction(settings: &Settings) -> Vec<u8> {
     bytes
 }
 
-pub fn psync(position: Option<Position>) -> Vec<u8> {
+pub fn psync(position: Option<Position>, hands_over: bool) -> Vec<u8> {
     match position {
         Some(Position { id, end }) => {
             let from = (end.0 + 1).to_string();
-            command(&[b"PSYNC", id.as_bytes(), from.as_bytes()])
+            let words: [&[u8]; 4] = [b"PSYNC", id.as_bytes(), from.as_bytes(), b"FAILOVER"];
+            command(if hands_over { &words } else { &words[..3] })
         }
         None => command(&[b"PSYNC", b"?", b"-1"]),
     }

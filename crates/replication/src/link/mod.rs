@@ -342,7 +342,7 @@ impl Link {
                 let next = step.next(settings);
                 if next == Step::Psync {
                     out.push(Output::Say(Line::Asking(self.position)));
-                    out.push(Output::Send(handshake::psync(self.position)));
+                    out.push(Output::Send(handshake::psync(self.position, self.settings.hands_over)));
                 }
                 State::Handshake(next)
             }

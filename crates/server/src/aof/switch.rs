@@ -26,6 +26,7 @@ use crate::process::log;
 use crate::process::routines;
 use crate::process::time::{elapsed, instant};
 use crate::request::gating;
+use crate::request::pause::Cause;
 
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
@@ -173,7 +174,7 @@ pub fn close(node: &'static Node) {
         return;
     }
     rewrite::stop(node);
-    node.pause.begin(&node.mail, i64::MAX, false);
+    node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     // What had its locks before has ended.
     Held::new(&node.keyspace).acquire(Want::All);
     end_writer(node);

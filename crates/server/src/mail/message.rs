@@ -129,6 +129,8 @@ pub enum ControlMessage {
     EvictionPolicy,
     /// The append-only file is to be as the configuration says.
     Aof,
+    /// A handover to a replica has come to its next step.
+    HandOver,
     /// So is what replies wait for.
     ReplyGate,
     ShutDown,

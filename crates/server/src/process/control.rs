@@ -25,7 +25,7 @@ use crate::observe::holds;
 use crate::process::log;
 use crate::process::shutdown::{self, Options, Signal};
 use crate::process::supervisor;
-use crate::replication::role;
+use crate::replication::{handover, link, role};
 use crate::request::gating;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
@@ -117,6 +117,11 @@ impl Control {
                         }
                     }
                     ControlMessage::ReplyGate => gating::apply(self.node),
+                    ControlMessage::HandOver => {
+                        if handover::act(self.node) {
+                            link::spawn(self.node);
+                        }
+                    }
                     ControlMessage::EvictionPolicy => eviction::apply_policy(self.node),
                     ControlMessage::ShutDown => {
                         self.end();

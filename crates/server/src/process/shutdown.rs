@@ -19,7 +19,7 @@ use crate::persistence::background::{self, Asked};
 use crate::persistence::save;
 use crate::process::log;
 use crate::process::supervisor;
-use crate::request::pause::Pause;
+use crate::request::pause::{Cause, Pause};
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -153,7 +153,7 @@ impl End<'_> {
             format!("Saving the final RDB snapshot: {keys} of {total} keys")
         });
         // Commands wait from here on: what they wrote behind the cut would be answered and lost.
-        self.pause.begin(self.store.mail, i64::MAX, false);
+        self.pause.begin(self.store.mail, Cause::Shutdown, i64::MAX, false);
         let mut held = Held::new(self.store.keyspace);
         if background::save_now(self.store, &mut held, self.used_memory_bytes) == Asked::Started {
             return true;
@@ -164,7 +164,7 @@ impl End<'_> {
         }
         log::warning("Error trying to save the DB, can't exit.");
         supervisor::notify("STATUS=Error trying to save the DB, can't exit.\n");
-        self.pause.end(self.store.mail);
+        self.pause.end(self.store.mail, Cause::Shutdown);
         false
     }
 }

@@ -3,8 +3,10 @@
 //! What is said on a link is decided by the machines of the crate `replication`; here are their threads, sockets and files. Commands
 //! write the log and know nothing of this.
 
+pub mod failover;
 pub mod feeder;
 mod full_sync;
+pub mod handover;
 pub mod link;
 pub mod link_view;
 pub mod primary;

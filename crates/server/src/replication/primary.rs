@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::waits::Waits;
 use crate::session::ClientShared;
 
+/// Asks each replica for an ACK.
+pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+
 #[derive(Default)]
 pub struct Primary {
     /// In the order in which they came.
@@ -23,6 +26,8 @@ pub struct Primary {
     pub waits: Waits,
     /// A client waits for ACKs: replicas are asked for one behind what is sent next.
     is_ack_wanted: AtomicBool,
+    /// The last request for ACKs ends here in the log.
+    acks_asked_to: AtomicU64,
     /// Those that were heard of within `min-replicas-max-lag`.
     pub good_replicas: AtomicUsize,
     /// What is on disk of the log, beside the append-only file: its first offset, and its bytes.
@@ -88,6 +93,10 @@ impl ReplicaSeen {
         self.acked.store(acked.0, SeqCst);
     }
 
+    pub fn sent(&self) -> LogOffset {
+        LogOffset(self.sent.load(Relaxed))
+    }
+
     pub fn note_sent(&self, sent: LogOffset) {
         self.sent.store(sent.0, Relaxed);
     }
@@ -144,6 +153,27 @@ impl Primary {
     /// An ACK is wanted of each replica. Whether the thread that asks for it has to be woken.
     pub fn want_acks(&self) -> bool {
         !self.replicas().is_empty() && !self.is_ack_wanted.swap(true, SeqCst)
+    }
+
+    /// The log has a request for ACKs that ends here.
+    pub fn note_asked(&self, end: LogOffset) {
+        self.acks_asked_to.store(end.0, SeqCst);
+    }
+
+    pub fn acks_asked_to(&self) -> LogOffset {
+        LogOffset(self.acks_asked_to.load(SeqCst))
+    }
+
+    /// Whether the replica has the log to its `end`. An ACK that answers a request states where the request began, so one to there
+    /// will do if nothing but the request, which the replica was sent, is behind it.
+    pub fn has_all(&self, replica: &ReplicaShared, end: LogOffset) -> bool {
+        let seen = &replica.seen;
+        let acked = seen.acked();
+        acked == end
+            || self.acks_asked_to() == end
+                && seen.sent() >= end
+                && acked + GETACK.len() as u64 >= end
+                && acked <= end
     }
 
     pub fn take_ack_wanted(&self) -> bool {

@@ -91,7 +91,7 @@ fn of_replicas(node: &Node) -> Vec<Line> {
     lines.extend(each.map(|(at, replica)| (format!("slave{at}").into(), replica_line(replica))));
     lines.extend([
         ("replicas_waiting_psync".into(), "0".into()),
-        ("master_failover_state".into(), "no-failover".into()),
+        ("master_failover_state".into(), node.replication.failover.name().into()),
     ]);
     lines
 }

@@ -47,6 +47,15 @@ fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
 /// REPLICAOF host port. Everything is held. The link begins when `link::spawn` is called.
 pub fn follow(node: &'static Node, held: &mut Held<'static>, upstream: Upstream) {
     let was_primary = node.replication.upstream().is_none();
+    follow_for_now(node, held, upstream);
+    if was_primary {
+        unblock_clients(node);
+    }
+}
+
+/// The same without an end for clients that wait for a key: the other node may refuse to be the primary.
+pub fn follow_for_now(node: &'static Node, held: &mut Held<'static>, upstream: Upstream) {
+    let was_primary = node.replication.upstream().is_none();
     let was_up = node.replication.is_link_up();
     take(node, held, Role::Replica(upstream));
     if was_primary {
@@ -56,7 +65,6 @@ pub fn follow(node: &'static Node, held: &mut Held<'static>, upstream: Upstream)
         );
         node.replication.state().has_position = true;
         node.replication.link.down_since_seconds.store(0, Relaxed);
-        unblock_clients(node);
     } else if was_up {
         log::notice("Caching the disconnected primary state.");
         node.replication.link.down_since_seconds.store(unix_now().0 / 1000, Relaxed);
@@ -174,7 +182,7 @@ pub fn end_link(node: &'static Node) {
 }
 
 /// Clients that wait for a key of a primary wait for nothing now.
-fn unblock_clients(node: &'static Node) {
+pub fn unblock_clients(node: &Node) {
     for client in node.clients.all() {
         blocking::unblock(&client, Without::RoleChanged);
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::failover::Failover;
 use super::link_view::LinkView;
 use super::primary::Primary;
 use crate::config::{Config, Id, id};
@@ -27,6 +28,7 @@ pub struct Replication {
     pub link: LinkView,
     /// Its replicas.
     pub primary: Primary,
+    pub failover: Failover,
 }
 
 /// A place in a history of changes.
@@ -75,6 +77,7 @@ impl Replication {
             stream_db: AtomicU32::new(0),
             link: LinkView::default(),
             primary: Primary::default(),
+            failover: Failover::default(),
         }
     }
 

@@ -143,6 +143,10 @@ pub fn serve_waiters(exec: &mut Exec) {
 
 fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
     let &Client { command, db, caller, .. } = client;
+    // Its key may have been there before; the next primary answers for it.
+    if command.spec.flags.has(Flags::WRITE) && exec.node.replication.failover.is_in_progress() {
+        return Attempt::Nothing;
+    }
     let Some(Handler::Data(handler)) = command.handler else {
         unreachable!("only data commands wait");
     };

@@ -278,12 +278,11 @@ fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn pause(asked: &mut Asked<'_, '_>) -> Verdict {
     if asked.exec.node.mail.tasks().has(pauses_of(asked.flags)) {
-        let now = asked.exec.clock.now();
-        if asked.exec.node.pause.is_on(now) {
+        // If no connection had to wait for the end of one, this is where it is noticed.
+        asked.exec.node.end_pause_if_over(asked.exec.clock.now());
+        if asked.exec.node.mail.tasks().has(pauses_of(asked.flags)) {
             return Verdict::Park(WaitReason::Pause);
         }
-        // No connection had to wait for its end: this is where it is noticed.
-        asked.exec.node.end_pause_if_over(now);
     }
     Verdict::Pass
 }

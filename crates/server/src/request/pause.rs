@@ -1,4 +1,11 @@
-//! CLIENT PAUSE: until when, and of which commands.
+//! Pauses: until when commands wait, which ones, and why.
+//!
+//! ```text
+//!   CLIENT PAUSE ---+
+//!   SHUTDOWN -------+--> one pause a cause --> what all together hold up (`Tasks`), and when that is looked at next
+//!   FAILOVER -------+
+//! ```
+//! Each cause begins and ends its own: CLIENT UNPAUSE does not let writes into a node that hands over.
 
 use isotherm_keyspace::UnixMs;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,60 +15,111 @@ use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 
-/// When CLIENT PAUSE ends; which commands wait is among the tasks.
+/// Why commands wait, in the order of their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// CLIENT PAUSE
+    Client,
+    Shutdown,
+    Failover,
+}
+
+const CAUSES: [Cause; 3] = [Cause::Client, Cause::Shutdown, Cause::Failover];
+
+impl Cause {
+    /// As INFO calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Client => "client_pause",
+            Cause::Shutdown => "shutdown_in_progress",
+            Cause::Failover => "failover_in_progress",
+        }
+    }
+}
+
+/// The pause of one cause; in Unix milliseconds.
+#[derive(Clone, Copy, Default)]
+struct One {
+    end_ms: i64,
+    writes_only: bool,
+}
+
+/// When commands go on; which ones wait is among the tasks.
 #[derive(Default)]
 pub struct Pause {
+    /// When the first of the pauses ends, in Unix milliseconds; 0 if there is none.
     end_ms: AtomicI64,
-    /// Held while the end and the tasks change together.
-    changing: Mutex<()>,
+    /// By cause. Held while the ends and the tasks change together.
+    causes: Mutex<[One; CAUSES.len()]>,
 }
 
 impl Pause {
-    /// CLIENT PAUSE: until `end_ms`, commands wait; with `writes_only`, only those that write. A later end stays.
-    pub fn begin(&self, mail: &Mail, end_ms: i64, writes_only: bool) {
-        let _changing = self.changing();
-        let before = mail.tasks();
-        self.end_ms.fetch_max(end_ms, Ordering::AcqRel);
-        mail.set_tasks(Tasks::PAUSES, if writes_only { Tasks::PAUSE_WRITE } else { Tasks::PAUSE_ALL });
-        if before.has(Tasks::PAUSE_ALL) && writes_only {
-            mail.post_all(None, || WorkerMessage::PauseChanged);
-        }
+    /// Until `end_ms`, commands wait; with `writes_only`, only those that write. A later end of the same cause stays.
+    pub fn begin(&self, mail: &Mail, cause: Cause, end_ms: i64, writes_only: bool) {
+        let mut causes = self.causes();
+        let one = &mut causes[cause as usize];
+        *one = One { end_ms: one.end_ms.max(end_ms), writes_only };
+        self.publish(mail, &*causes);
     }
 
-    /// CLIENT UNPAUSE.
-    pub fn end(&self, mail: &Mail) {
-        let _changing = self.changing();
-        self.finish(mail);
+    /// The cause is no more.
+    pub fn end(&self, mail: &Mail, cause: Cause) {
+        let mut causes = self.causes();
+        causes[cause as usize] = One::default();
+        self.publish(mail, &*causes);
     }
 
-    /// The first thread that notices that the time is over ends the pause for all.
+    /// The first thread that notices that a pause is over ends it for all.
     pub fn end_if_over(&self, mail: &Mail, now: UnixMs) {
         if !mail.tasks().has(Tasks::PAUSES) || self.is_on(now) {
             return;
         }
-        let _changing = self.changing();
-        // Another thread may have ended it, and a client may have begun a new one.
-        if mail.tasks().has(Tasks::PAUSES) && !self.is_on(now) {
-            self.finish(mail);
-        }
+        let mut causes = self.causes();
+        causes.iter_mut().filter(|one| one.end_ms <= now.0).for_each(|one| *one = One::default());
+        self.publish(mail, &*causes);
     }
 
+    /// Whether nothing has ended; what waits is among the tasks.
     pub fn is_on(&self, now: UnixMs) -> bool {
         now.0 < self.end_ms()
     }
 
-    /// Milliseconds since 1970; 0 if nothing is paused.
+    /// When one ends next, in Unix milliseconds; 0 if nothing is paused.
     pub fn end_ms(&self) -> i64 {
         self.end_ms.load(Ordering::Acquire)
     }
 
-    fn finish(&self, mail: &Mail) {
-        self.end_ms.store(0, Ordering::Release);
-        mail.set_tasks(Tasks::PAUSES, Tasks(0));
-        mail.post_all(None, || WorkerMessage::PauseChanged);
+    /// What INFO shows: whether all commands wait or only those that write, why, and for how long yet, by the longest.
+    pub fn report(&self, now: UnixMs) -> Option<(bool, Cause, i64)> {
+        let causes = *self.causes();
+        let on = || CAUSES.into_iter().zip(causes).filter(|(_, one)| one.end_ms > now.0);
+        let holds_all = on().any(|(_, one)| !one.writes_only);
+        let counted = on().filter(|(_, one)| !holds_all || !one.writes_only);
+        // Of equals the first.
+        let (cause, one) = counted.reduce(|a, b| if b.1.end_ms > a.1.end_ms { b } else { a })?;
+        Some((holds_all, cause, one.end_ms - now.0))
     }
 
-    fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sets what follows from all pauses together.
+    fn publish(&self, mail: &Mail, causes: &[One]) {
+        let on = || causes.iter().filter(|one| one.end_ms > 0);
+        let before = mail.tasks();
+        let after = match on().all(|one| one.writes_only) {
+            true if on().next().is_none() => Tasks(0),
+            true => Tasks::PAUSE_WRITE,
+            false => Tasks::PAUSE_ALL,
+        };
+        let end_ms = on().map(|one| one.end_ms).min().unwrap_or(0);
+        let before_ms = self.end_ms.swap(end_ms, Ordering::AcqRel);
+        mail.set_tasks(Tasks::PAUSES, after);
+        // Those who wait go on, or look when the next one ends.
+        let holds_less = before.has(Tasks::PAUSE_ALL) && !after.has(Tasks::PAUSE_ALL);
+        if before.has(Tasks::PAUSES) && (holds_less || end_ms < before_ms) {
+            mail.post_all(None, || WorkerMessage::PauseChanged);
+        }
+    }
+
+    fn causes(&self) -> MutexGuard<'_, [One; CAUSES.len()]> {
+        self.causes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,6 +16,7 @@ mod cold;
 mod common;
 mod compaction;
 mod connections;
+mod failover;
 mod growth;
 mod libraries;
 mod locks;

@@ -8,24 +8,43 @@ use std::process::Command;
 use crate::common::{Client, Server, encode, field, free_port, text_field, wait_until};
 
 /// A socket that speaks as a replica does.
-struct Replica {
-    stream: TcpStream,
+pub struct Replica {
+    pub stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Replica {
-    fn new(server: &Server) -> Replica {
-        let client = server.client();
-        Replica { stream: client.stream, read: Vec::new() }
+    pub fn new(server: &Server) -> Replica {
+        Replica::over(server.client().stream)
     }
 
-    fn say(&mut self, words: &str) {
+    pub fn over(stream: TcpStream) -> Replica {
+        Replica { stream, read: Vec::new() }
+    }
+
+    /// A request that it is asked, its words with spaces between them.
+    pub fn request(&mut self) -> String {
+        let count = self.line().trim_start_matches('*').parse().expect("a number of words");
+        let mut words = Vec::new();
+        for _ in 0..count {
+            self.line();
+            words.push(self.line());
+        }
+        words.join(" ")
+    }
+
+    pub fn answer(&mut self, line: &str) {
+        use std::io::Write;
+        self.stream.write_all(format!("{line}\r\n").as_bytes()).expect("the server reads");
+    }
+
+    pub fn say(&mut self, words: &str) {
         use std::io::Write;
         self.stream.write_all(&encode(&words.split(' ').collect::<Vec<_>>())).expect("the server reads");
     }
 
     /// So many bytes, or fewer where the connection ends.
-    fn take(&mut self, count: usize) -> Vec<u8> {
+    pub fn take(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = [0; 16 << 10];
         while self.read.len() < count {
             match self.stream.read(&mut bytes) {
@@ -39,7 +58,7 @@ impl Replica {
     }
 
     /// A line without its end. Empty lines keep the link alive and say nothing.
-    fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         loop {
             let mut line = Vec::new();
             loop {
@@ -56,7 +75,7 @@ impl Replica {
         }
     }
 
-    fn expect_end(&mut self) {
+    pub fn expect_end(&mut self) {
         self.stream.read_to_end(&mut self.read).ok();
     }
 
@@ -70,8 +89,13 @@ impl Replica {
     }
 
     /// A full sync, to the last byte of the snapshot. Returns the history and the offset.
-    fn full_sync(&mut self) -> (String, u64) {
+    pub fn full_sync(&mut self) -> (String, u64) {
         self.introduce();
+        self.full_sync_from_here()
+    }
+
+    /// The same of one that has introduced itself.
+    pub fn full_sync_from_here(&mut self) -> (String, u64) {
         self.say("PSYNC ? -1");
         let (id, offset) = self.full_resync();
         self.snapshot();
@@ -101,7 +125,7 @@ impl Replica {
     }
 
     /// Reads the log until it ends with `text`.
-    fn log_to(&mut self, text: &str) -> String {
+    pub fn log_to(&mut self, text: &str) -> String {
         let mut log = String::new();
         while !log.ends_with(text) {
             log.push_str(&String::from_utf8(self.take(1)).expect("text"));
@@ -112,7 +136,7 @@ impl Replica {
 
 const NO_DELAY: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600"];
 
-fn start(more: &[&str]) -> Server {
+pub fn start(more: &[&str]) -> Server {
     Server::with_workers(2, &[&NO_DELAY, more].concat())
 }
 
@@ -536,7 +560,7 @@ fn writes_need_replicas_that_are_heard_of() {
 // ---- Valkey ----
 
 /// Valkey's server as a replica of `server`. `None`, and said so, without one.
-fn valkey(server: &Server) -> Option<Server> {
+pub fn valkey(server: &Server) -> Option<Server> {
     let Some(folder) = std::env::var_os("ISOTHERM_PEER_BIN").map(PathBuf::from) else {
         eprintln!("skipped: ISOTHERM_PEER_BIN does not say where Valkey's programs are");
         return None;
@@ -561,7 +585,7 @@ fn valkey(server: &Server) -> Option<Server> {
 }
 
 /// Waits until both have the same log and the same data.
-fn expect_equal(ours: &mut Client, theirs: &mut Client) {
+pub fn expect_equal(ours: &mut Client, theirs: &mut Client) {
     wait_until("the same offset", || {
         let end = ours.info("replication", "master_repl_offset");
         end == theirs.info("replication", "master_repl_offset")
@@ -571,7 +595,7 @@ fn expect_equal(ours: &mut Client, theirs: &mut Client) {
 }
 
 /// Some changes of each kind.
-fn change(client: &mut Client, seed: u64) {
+pub fn change(client: &mut Client, seed: u64) {
     let mut batch = Vec::new();
     let mut count = 0;
     let mut state = seed;

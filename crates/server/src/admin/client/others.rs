@@ -15,6 +15,7 @@ use super::line::{self, Reader};
 use crate::admin::AdminCall;
 use crate::mail::message::Without;
 use crate::request::blocking;
+use crate::request::pause::Cause;
 use crate::session::Attention;
 
 pub const CLIENT_LIST: Spec = Spec {
@@ -316,7 +317,7 @@ pub fn pause(call: &mut AdminCall<'_>) -> Outcome {
     };
     match end_ms {
         Ok(end_ms) => {
-            call.node.pause.begin(&call.node.mail, end_ms, writes_only);
+            call.node.pause.begin(&call.node.mail, Cause::Client, end_ms, writes_only);
             // One of no time at all is over before the next command.
             call.node.pause.end_if_over(&call.node.mail, call.now);
             call.reply.ok();
@@ -339,7 +340,7 @@ pub const CLIENT_UNPAUSE: Spec = Spec {
 };
 
 pub fn unpause(call: &mut AdminCall<'_>) -> Outcome {
-    call.node.pause.end(&call.node.mail);
+    call.node.pause.end(&call.node.mail, Cause::Client);
     call.reply.ok();
     Outcome::Done
 }

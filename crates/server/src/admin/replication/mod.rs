@@ -1,5 +1,6 @@
 //! Commands of replication.
 
+mod failover;
 mod role;
 mod sync;
 mod wait;
@@ -9,6 +10,7 @@ use isotherm_commands::spec::Command;
 use super::{AdminCall, AdminHandler};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(failover::FAILOVER, failover::failover),
     Command::new(role::REPLICAOF, role::replicaof),
     Command::new(role::SLAVEOF, role::replicaof),
     Command::new(role::ROLE, role::role),

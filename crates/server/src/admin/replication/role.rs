@@ -50,6 +50,10 @@ pub const SLAVEOF: Spec = Spec {
 
 pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     let (host, port) = (call.args.get(1), call.args.get(2));
+    if call.node.replication.failover.is_under_way() {
+        call.reply.error("ERR REPLICAOF not allowed while failing over.");
+        return Outcome::Done;
+    }
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         if role::promote(call.node, &mut call.exec.held) {
             call.node.config.set_replica_of(Vec::new());

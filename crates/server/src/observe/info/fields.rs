@@ -6,7 +6,6 @@ use super::snapshot::Snapshot;
 use crate::aof::rewrite;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
 use crate::effects::pubsub::Kind;
-use crate::node::Tasks;
 use crate::observe::counter::Counter;
 use crate::observe::stats::CycleCounters;
 use crate::persistence::report::{self, SavingReport};
@@ -88,23 +87,16 @@ pub const CLIENTS: &[Field] = &[
     ("total_watched_keys", |s| s.clients().watched_keys.to_string()),
     ("total_blocking_keys", |s| s.node.keyspace.waited_keys()[0].to_string()),
     ("total_blocking_keys_on_nokey", |s| s.node.keyspace.waited_keys()[1].to_string()),
-    ("paused_reason", |s| if pause(s) == "none" { "none" } else { "client_pause" }.into()),
-    ("paused_actions", |s| pause(s).into()),
-    ("paused_timeout_milliseconds", |s| match pause(s) {
-        "none" => "0".into(),
-        _ => (s.node.pause.end_ms() - s.now.0).max(0).to_string(),
+    ("paused_reason", |s| s.node.pause.report(s.now).map_or("none", |(_, cause, _)| cause.name()).into()),
+    ("paused_actions", |s| match s.node.pause.report(s.now) {
+        None => "none".into(),
+        Some((true, ..)) => "all".into(),
+        Some((false, ..)) => "write".into(),
+    }),
+    ("paused_timeout_milliseconds", |s| {
+        s.node.pause.report(s.now).map_or(0, |(.., left_ms)| left_ms).to_string()
     }),
 ];
-
-fn pause(snapshot: &Snapshot<'_>) -> &'static str {
-    let tasks = snapshot.node.mail.tasks();
-    match () {
-        _ if !snapshot.node.pause.is_on(snapshot.now) => "none",
-        _ if tasks.has(Tasks::PAUSE_ALL) => "all",
-        _ if tasks.has(Tasks::PAUSE_WRITE) => "write",
-        _ => "none",
-    }
-}
 
 pub const MEMORY: &[Field] = &[
     ("used_memory", |s| s.node.used_memory_bytes().to_string()),

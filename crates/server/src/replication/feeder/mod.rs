@@ -28,11 +28,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::effects::change_log::LogReader;
-use crate::mail::message::FeederMessage;
+use crate::mail::message::{ControlMessage, FeederMessage};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
+use crate::replication::failover::Due;
+use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
 use crate::session::Attention;
 pub use attach::name_of;
@@ -44,9 +46,11 @@ const GATHERING: Duration = Duration::from_millis(1);
 /// The same while no replica is there, and the log is only kept.
 const KEEPING: Duration = Duration::from_millis(20);
 
+/// How often it is looked whether a failover has come to its time limit.
+const FAILOVER_LOOK: Duration = Duration::from_millis(50);
+
 const SECOND: Duration = Duration::from_secs(1);
 
-const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 pub struct Feeder {
@@ -172,6 +176,7 @@ impl Feeder {
             }
             self.ask_for_acks();
             self.send();
+            self.look_at_failover();
             isotherm_allocator::settle();
         }
     }
@@ -184,6 +189,7 @@ impl Feeder {
             () if self.has_more || self.mailbox.has_messages() => Duration::ZERO,
             () if self.kept.is_none() => until_tick,
             () if !self.has_replicas() => KEEPING.min(until_tick),
+            () if self.node.replication.failover.is_under_way() => FAILOVER_LOOK.min(until_tick),
             () if self.is_busy => GATHERING.min(until_tick),
             () => {
                 log.fall_asleep(LogReader::Feeder);
@@ -246,21 +252,40 @@ impl Feeder {
 
     // ---- the log ----
 
-    /// Appends a command of this thread's own. A replica's log has the commands of its primary only.
-    fn append(&mut self, command: &[u8]) {
+    /// Appends a command of this thread's own, and returns where it ends. A replica's log has the commands of its primary only.
+    fn append(&mut self, command: &[u8]) -> Option<LogOffset> {
         let node = self.node;
         // The role changes while everything is held: as long as this is, it stays.
         let mut held = isotherm_keyspace::Held::new(&node.keyspace);
         held.acquire_one(0);
-        if self.kept.is_some() && !node.mail.tasks().has(Tasks::REPLICA) {
-            node.log.append_beside(command);
-            node.log.wake(LogReader::Aof);
+        if self.kept.is_none() || node.mail.tasks().has(Tasks::REPLICA) {
+            return None;
         }
+        let appended = node.log.append_beside(command);
+        node.log.wake(LogReader::Aof);
+        Some(appended.end)
     }
 
     fn ask_for_acks(&mut self) {
-        if self.node.replication.primary.take_ack_wanted() && self.has_replicas() {
-            self.append(GETACK);
+        let primary = &self.node.replication.primary;
+        if primary.take_ack_wanted()
+            && self.has_replicas()
+            && let Some(end) = self.append(GETACK)
+        {
+            primary.note_asked(end);
+        }
+    }
+
+    /// The control thread acts on what is due: it holds all locks for that, and the feeder is not to wait for them.
+    fn look_at_failover(&self) {
+        let node = self.node;
+        let (replication, now) = (&node.replication, Ms(unix_now().0 as u64));
+        match replication.failover.due(&replication.primary, node.log.end(), now) {
+            None => {}
+            Some(Due::Ask) => node.ask_for_acks(),
+            Some(Due::Synced(_) | Due::Forced(_) | Due::TimedOut) => {
+                node.mail.post_control(ControlMessage::HandOver);
+            }
         }
     }
 

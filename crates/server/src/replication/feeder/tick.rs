@@ -16,7 +16,8 @@ impl Feeder {
         let node = self.node;
         let is_primary = !node.mail.tasks().has(Tasks::REPLICA);
         let period_seconds = node.config.number(PING_PERIOD) as u64;
-        if is_primary && self.ticks.is_multiple_of(period_seconds) && self.has_replicas() {
+        let is_held = node.replication.failover.holds_pings();
+        if is_primary && !is_held && self.ticks.is_multiple_of(period_seconds) && self.has_replicas() {
             self.append(PING);
         }
         self.ticks += 1;

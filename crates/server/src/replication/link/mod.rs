@@ -8,11 +8,12 @@
 //! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older thread still does has no
 //! effect: it looks at the generation under its locks before it changes anything.
 
+mod settings;
 mod sources;
 
 use isotherm_keyspace::Db;
 use isotherm_log::writer::Ms;
-use isotherm_replication::link::{Failure, Input, Link, Output, Phase, Position, Settings, ack};
+use isotherm_replication::link::{Failure, Input, Line, Link, Output, Phase, Position, Settings, ack};
 use rustix::buffer::spare_capacity;
 use rustix::net::{self, RecvFlags};
 use std::io::{self, Write};
@@ -31,14 +32,14 @@ use crate::persistence::load::FilePortions;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
-use crate::process::version::VALKEY_VERSION;
 use crate::replication::state::Upstream;
 use crate::replication::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
 use crate::replication::sync::{self, Receiving, Why};
-use crate::replication::{feeder, role};
+use crate::replication::{feeder, handover, role};
 use crate::request::execute::Exec;
 use crate::session::client::Seen as SeenClient;
 use crate::session::{Attention, ClientShared};
+use settings::{TIMEOUT, settings};
 use sources::{Arrived, Beating, FromSocket, loads_from_socket};
 
 /// How long the thread waits at a time, so that it hears of a new generation, and of CLIENT KILL.
@@ -86,6 +87,8 @@ struct LinkThread {
     gathered: u64,
     /// The stream could not be read at this place before.
     garbage_at: Option<u64>,
+    /// PSYNC was sent, and not answered.
+    has_asked: bool,
     /// How far the last attempt came.
     failed_in: Option<Phase>,
 }
@@ -115,6 +118,7 @@ impl LinkThread {
             outputs: Vec::new(),
             gathered: 0,
             garbage_at: None,
+            has_asked: false,
             failed_in: None,
         }
     }
@@ -270,23 +274,42 @@ impl LinkThread {
                 }
             }
             Output::Send(bytes) => self.send(&bytes),
-            Output::Say(line) => log::notice(line.to_string()),
+            Output::Say(line) => {
+                self.has_asked |= matches!(line, Line::Asking(_));
+                log::notice(line.to_string());
+            }
             Output::Full(position) => {
                 self.node.replication.link.sync_bytes.store(-1, Relaxed);
                 self.node.replication.link.sync_read_bytes.store(0, Relaxed);
                 self.position = Some(position);
+                self.note_taken_over();
             }
             Output::Snapshot { bytes } => self.begin_snapshot(bytes),
             Output::SnapshotBytes(range) => self.receive(&bytes[range]),
             Output::SnapshotEnds { mark_bytes } => self.end_snapshot(mark_bytes),
-            Output::Continue { id } => self.go_on(id),
+            Output::Continue { id } => {
+                self.go_on(id);
+                self.note_taken_over();
+            }
             Output::Stream(range) => self.stream.buffer().extend_from_slice(&bytes[range]),
             Output::AckDue => self.acknowledge(),
             Output::Close(failure) => self.end_attempt(&failure),
         }
     }
 
+    /// The primary has answered PSYNC, and any answer but an error says that it is one.
+    fn note_taken_over(&mut self) {
+        self.has_asked = false;
+        if self.is_current() {
+            handover::succeed(self.node);
+        }
+    }
+
     fn end_attempt(&mut self, failure: &Failure) {
+        let is_silent = matches!(failure, Failure::Silence(_));
+        if std::mem::take(&mut self.has_asked) && !is_silent && self.is_current() {
+            handover::abort_alone(self.node, "Failover target rejected psync request");
+        }
         let view = &self.node.replication.link;
         self.failed_in = Some(view.phase());
         match failure {
@@ -569,27 +592,5 @@ impl LinkThread {
             self.end_install(installed);
             self.perform();
         }
-    }
-}
-
-const TIMEOUT: Id = id("repl-timeout");
-
-fn settings(node: &Node) -> Settings {
-    const PASSWORD: Id = id("primaryauth");
-    const USER: Id = id("primaryuser");
-    const ADDRESS: Id = id("replica-announce-ip");
-    const PORT: Id = id("replica-announce-port");
-    let config = &node.config;
-    let text = |id| Some(config.text(id).to_vec()).filter(|text| !text.is_empty());
-    let port = match config.number(PORT) {
-        0 => i64::from(config.port()),
-        port => port,
-    };
-    Settings {
-        password: text(PASSWORD).map(|password| (text(USER), password)),
-        port: u16::try_from(port).unwrap_or(0),
-        address: text(ADDRESS),
-        version: VALKEY_VERSION,
-        timeout_ms: config.number(TIMEOUT).unsigned_abs() * 1000,
     }
 }

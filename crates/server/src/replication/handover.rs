@@ -1,0 +1,125 @@
+//! FAILOVER: this primary hands over to one of its replicas, without a lost write.
+//!
+//! ```text
+//!   FAILOVER --> writes pause, an ACK is asked for --> a replica has all of the log --+--> this node follows it:
+//!                                 time limit: abort, or with FORCE -------------------+    PSYNC ... FAILOVER
+//!                                                                                            |
+//!       writes go on here, and get -READONLY <-- +CONTINUE, +FULLRESYNC <--------------------+
+//!       this node stays, or is again, the primary; writes go on <-- anything else, ABORT <---+
+//! ```
+//! The thread that feeds replicas notices that one has all, and the control thread acts: it looks again while everything is held, and
+//! the role changes under the same locks. So a command that was under way when writes paused is with the replica, or this node still
+//! is the primary. The link to the new primary reports what came of the request.
+//!
+//! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded; while it is
+//! `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
+
+use isotherm_keyspace::{Held, Want};
+use isotherm_replication::Ms;
+
+use super::failover::{Due, IN_PROGRESS, NONE, Plan, Target, WAITS};
+use super::primary::ReplicaShared;
+use super::role;
+use super::state::Upstream;
+use crate::node::Node;
+use crate::process::log;
+use crate::process::time::unix_now;
+use crate::request::pause::Cause;
+
+/// Writes pause from here on. Everything is held, and no failover is under way.
+pub fn begin(node: &Node, plan: Plan) {
+    let failover = &node.replication.failover;
+    log::notice(match &plan.target {
+        Some(Target { host, port }) => format!("FAILOVER requested to {host}:{port}."),
+        None => "FAILOVER requested to any replica.".to_string(),
+    });
+    *failover.plan() = plan;
+    let is_first = failover.change(NONE, WAITS);
+    assert!(is_first, "the caller has looked");
+    node.pause.begin(&node.mail, Cause::Failover, i64::MAX, true);
+    node.ask_for_acks();
+}
+
+/// Does what is due. Nothing is held. True if this node follows another from here on: the link to it is to begin.
+pub fn act(node: &'static Node) -> bool {
+    let (failover, primary) = (&node.replication.failover, &node.replication.primary);
+    match failover.due(primary, node.log.end(), Ms(unix_now().0 as u64)) {
+        Some(Due::Synced(replica)) => {
+            let port = u16::try_from(replica.port).unwrap_or(0);
+            hand_over(node, Target { host: replica.address.to_string(), port }, Some(&replica))
+        }
+        Some(Due::Forced(target)) => hand_over(node, target, None),
+        Some(Due::TimedOut) => {
+            abort_alone(node, "Replica never caught up before timeout");
+            false
+        }
+        Some(Due::Ask) | None => false,
+    }
+}
+
+/// Without a replica that has all, whatever the target has.
+fn hand_over(node: &'static Node, target: Target, synced: Option<&ReplicaShared>) -> bool {
+    let (failover, primary) = (&node.replication.failover, &node.replication.primary);
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    // A command may have ended meanwhile that had its locks before the pause.
+    if synced.is_some_and(|replica| !primary.has_all(replica, node.log.end())) {
+        return false;
+    }
+    // It may have been called off.
+    if !failover.change(WAITS, IN_PROGRESS) {
+        return false;
+    }
+    let Target { host, port } = &target;
+    log::notice(match synced {
+        Some(_) => format!("Failover target {host}:{port} is synced, failing over."),
+        None => format!("FAILOVER to {host}:{port} time out exceeded, failing over."),
+    });
+    failover.plan().target = Some(target.clone());
+    node.config.set_replica_of(format!("{host} {port}").into_bytes());
+    role::follow_for_now(node, &mut held, Upstream { host: target.host, port: target.port });
+    true
+}
+
+/// The other one is the primary now. Called by the link to it.
+pub fn succeed(node: &Node) {
+    if node.replication.failover.change(IN_PROGRESS, NONE) {
+        role::unblock_clients(node);
+        node.pause.end(&node.mail, Cause::Failover);
+    }
+}
+
+/// This node stays, or is again, what it was. Everything is held. Whether there was something to call off.
+pub fn abort(node: &'static Node, held: &mut Held<'static>, why: &str) -> bool {
+    let failover = &node.replication.failover;
+    let before = failover.end();
+    if before == NONE {
+        return false;
+    }
+    log::notice(match failover.plan().target.clone() {
+        Some(Target { host, port }) => format!("FAILOVER to {host}:{port} aborted: {why}"),
+        None => format!("FAILOVER to any replica aborted: {why}"),
+    });
+    if before == IN_PROGRESS && role::promote(node, held) {
+        node.config.set_replica_of(Vec::new());
+        look_for_clients(node);
+    }
+    node.pause.end(&node.mail, Cause::Failover);
+    true
+}
+
+/// The same for a thread that holds nothing.
+pub fn abort_alone(node: &'static Node, why: &str) -> bool {
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    abort(node, &mut held, why)
+}
+
+/// Clients that wait for a key were served nothing while this node was a replica.
+fn look_for_clients(node: &Node) {
+    for client in node.clients.all() {
+        if let Some(waiter) = client.waiter().clone() {
+            waiter.wake();
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the configuration says of the link.
+
+use isotherm_replication::link::Settings;
+
+use crate::config::{Id, id};
+use crate::node::Node;
+use crate::process::version::VALKEY_VERSION;
+
+pub const TIMEOUT: Id = id("repl-timeout");
+
+pub fn settings(node: &Node) -> Settings {
+    const PASSWORD: Id = id("primaryauth");
+    const USER: Id = id("primaryuser");
+    const ADDRESS: Id = id("replica-announce-ip");
+    const PORT: Id = id("replica-announce-port");
+    let config = &node.config;
+    let text = |id| Some(config.text(id).to_vec()).filter(|text| !text.is_empty());
+    let port = match config.number(PORT) {
+        0 => i64::from(config.port()),
+        port => port,
+    };
+    Settings {
+        password: text(PASSWORD).map(|password| (text(USER), password)),
+        port: u16::try_from(port).unwrap_or(0),
+        address: text(ADDRESS),
+        version: VALKEY_VERSION,
+        timeout_ms: config.number(TIMEOUT).unsigned_abs() * 1000,
+        hands_over: node.replication.failover.is_in_progress(),
+    }
+}

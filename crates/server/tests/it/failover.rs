@@ -1,0 +1,394 @@
+//! FAILOVER: who may ask for it, what becomes of writes meanwhile, and that no answered write is lost. Other ends are Isotherm,
+//! scripted replicas that answer what they like, and Valkey.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{self, Client, OnDrop, Server, encode, field, text_field, wait_until};
+use crate::primary::{Replica, change, expect_equal, start, valkey};
+
+const ID_LEN: usize = 40;
+const READ_ONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
+
+fn state(client: &mut Client) -> String {
+    text_field(&client.ask("INFO replication"), "master_failover_state").to_string()
+}
+
+fn wait_for_state(client: &mut Client, name: &str) {
+    wait_until(name, || state(client) == name);
+}
+
+fn is_primary(client: &mut Client) -> bool {
+    client.ask("INFO replication").contains("role:master")
+}
+
+fn follow(replica: &Server, primary: &Server) {
+    let mut client = replica.client();
+    client.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
+    wait_until("the link is up", || client.ask("INFO replication").contains("master_link_status:up"));
+    let (mut primary, mark) = (primary.client(), format!("port={},state=online", replica.port));
+    wait_until("it is online", || primary.ask("INFO replication").contains(&mark));
+}
+
+fn start_debugged() -> Server {
+    start(&["--enable-debug-command", "yes"])
+}
+
+/// A primary and its replica.
+fn pair() -> (Server, Server) {
+    let (first, second) = (start_debugged(), start_debugged());
+    follow(&second, &first);
+    (first, second)
+}
+
+/// What both sides have done in snapshots and continuations.
+fn syncs(client: &mut Client) -> (u64, u64) {
+    let stats = client.ask("INFO stats");
+    (field(&stats, "sync_full"), field(&stats, "sync_partial_ok"))
+}
+
+#[test]
+fn requests_that_are_refused() {
+    let (first, second) = pair();
+    let (mut one, mut two) = (first.client(), second.client());
+    let target = format!("127.0.0.1 {}", second.port);
+    for (request, reply) in [
+        ("FAILOVER ABORT".into(), "-ERR No failover in progress.\r\n"),
+        ("FAILOVER TIMEOUT 0".into(), "-ERR FAILOVER timeout must be greater than 0\r\n"),
+        ("FAILOVER TIMEOUT -5".into(), "-ERR FAILOVER timeout must be greater than 0\r\n"),
+        ("FAILOVER TIMEOUT x".into(), "-ERR value is not an integer or out of range\r\n"),
+        ("FAILOVER TIMEOUT 5 TIMEOUT 6".into(), "-ERR syntax error\r\n"),
+        ("FAILOVER TIMEOUT".into(), "-ERR syntax error\r\n"),
+        ("FAILOVER ABORT NOW".into(), "-ERR syntax error\r\n"),
+        ("FAILOVER TO host".into(), "-ERR syntax error\r\n"),
+        ("FAILOVER TO host port".into(), "-ERR value is not an integer or out of range\r\n"),
+        (
+            "FAILOVER FORCE TIMEOUT 100".into(),
+            "-ERR FAILOVER with force option requires both a timeout and target HOST and IP.\r\n",
+        ),
+        (
+            format!("FAILOVER TO {target} FORCE"),
+            "-ERR FAILOVER with force option requires both a timeout and target HOST and IP.\r\n",
+        ),
+        (
+            format!("FAILOVER TO nowhere {}", second.port),
+            "-ERR FAILOVER target HOST and PORT is not a replica.\r\n",
+        ),
+        // Itself.
+        (
+            format!("FAILOVER TO 127.0.0.1 {}", first.port),
+            "-ERR FAILOVER target HOST and PORT is not a replica.\r\n",
+        ),
+    ] {
+        one.check(&request, reply);
+        assert_eq!(state(&mut one), "no-failover", "{request}");
+    }
+    two.check("FAILOVER", "-ERR FAILOVER is not valid when server is a replica.\r\n");
+    two.check("REPLICAOF NO ONE", "+OK\r\n");
+    two.check("FAILOVER", "-ERR FAILOVER requires connected replicas.\r\n");
+    one.check("SET key value", "+OK\r\n");
+}
+
+/// One that never acknowledges what is written, so that a failover waits.
+fn lagging(server: &Server, client: &mut Client, port: u16) -> Replica {
+    let mut replica = Replica::new(server);
+    for words in [format!("REPLCONF listening-port {port}").as_str(), "REPLCONF capa eof capa psync2"] {
+        replica.say(words);
+        assert_eq!(replica.line(), "+OK");
+    }
+    let (_, offset) = replica.full_sync_from_here();
+    replica.say(&format!("REPLCONF ACK {offset}"));
+    wait_until("it is online", || client.ask("INFO replication").contains("state=online"));
+    client.check("SET behind it", "+OK\r\n");
+    replica
+}
+
+#[test]
+fn writes_wait_and_go_on_after_an_abort() {
+    let server = start(&[]);
+    let mut client = server.client();
+    client.check("SET key v", "+OK\r\n");
+    let _replica = lagging(&server, &mut client, 7777);
+    let (mut writer, mut popper) = (server.client(), server.client());
+    popper.send(encode(&["BLPOP", "list", "0"]));
+    wait_until("it waits", || client.blocked_count() == 1);
+    client.check("FAILOVER", "+OK\r\n");
+    assert_eq!(state(&mut client), "waiting-for-sync");
+    client.check("FAILOVER", "-ERR FAILOVER already in progress.\r\n");
+    client.check("REPLICAOF NO ONE", "-ERR REPLICAOF not allowed while failing over.\r\n");
+    client.check("REPLICAOF 127.0.0.1 1", "-ERR REPLICAOF not allowed while failing over.\r\n");
+    let mut other = Replica::new(&server);
+    other.say("PSYNC ? -1");
+    assert_eq!(other.line(), "-NOMASTERLINK Can't SYNC while failing over");
+    let info = client.ask("INFO clients");
+    assert_eq!(text_field(&info, "paused_reason"), "failover_in_progress");
+    assert_eq!(text_field(&info, "paused_actions"), "write");
+    // Readers are served; writers wait, whatever clients say of pauses.
+    client.check("GET key", "$1\r\nv\r\n");
+    writer.send(encode(&["LPUSH", "list", "a", "b"]));
+    client.check("CLIENT PAUSE 1", "+OK\r\n");
+    wait_until("the client's pause is over", || {
+        text_field(&client.ask("INFO clients"), "paused_actions") == "write"
+    });
+    client.check("CLIENT UNPAUSE", "+OK\r\n");
+    writer.expect_silence();
+    client.check("FAILOVER ABORT", "+OK\r\n");
+    writer.expect(":2\r\n");
+    popper.expect("*2\r\n$4\r\nlist\r\n$1\r\nb\r\n");
+    assert_eq!(state(&mut client), "no-failover");
+    assert_eq!(text_field(&client.ask("INFO clients"), "paused_reason"), "none");
+    server.wait_for_log("FAILOVER to any replica aborted: Failover manually aborted");
+}
+
+#[test]
+fn a_replica_that_lags_or_dies() {
+    let server = start(&[]);
+    let mut client = server.client();
+    let replica = lagging(&server, &mut client, 7777);
+    client.check("FAILOVER TO 127.0.0.1 7777 TIMEOUT 100", "+OK\r\n");
+    wait_for_state(&mut client, "no-failover");
+    server.wait_for_log("FAILOVER requested to 127.0.0.1:7777.");
+    server.wait_for_log("FAILOVER to 127.0.0.1:7777 aborted: Replica never caught up before timeout");
+    client.check("SET key v", "+OK\r\n");
+    // It dies while it is waited for: another may come, or the client gives it up.
+    client.check("FAILOVER TO 127.0.0.1 7777", "+OK\r\n");
+    drop(replica);
+    wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
+    assert_eq!(state(&mut client), "waiting-for-sync");
+    client.check("FAILOVER ABORT", "+OK\r\n");
+    // It dies before it is asked.
+    let port = common::free_port();
+    let _replica = lagging(&server, &mut client, port);
+    client.check(&format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 1 FORCE"), "+OK\r\n");
+    wait_for_state(&mut client, "failover-in-progress");
+    server.wait_for_log(&format!("FAILOVER to 127.0.0.1:{port} time out exceeded, failing over."));
+    server.wait_for_log("Error condition on socket for SYNC: Connection refused");
+    assert!(!is_primary(&mut client), "there are never two");
+    client.check("FAILOVER ABORT", "+OK\r\n");
+    assert!(is_primary(&mut client));
+    client.check("SET key v", "+OK\r\n");
+    assert_eq!(client.ask("CONFIG GET replicaof"), "*2\r\n$9\r\nreplicaof\r\n$0\r\n\r\n");
+}
+
+/// A failover to a scripted node, with a write that waits for its end: what that one is asked, and a hand to answer with.
+fn ask_scripted(server: &Server, client: &mut Client, writer: &mut Client) -> (Replica, Replica, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let feed = lagging(server, client, port);
+    client.check(&format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 200 FORCE"), "+OK\r\n");
+    writer.send(encode(&["SET", "key", "v"]));
+    let (stream, _) = listener.accept().expect("it is asked");
+    let mut link = Replica::over(stream);
+    assert_eq!(link.request(), "PING");
+    link.answer("+PONG");
+    loop {
+        let request = link.request();
+        if request.starts_with("PSYNC") {
+            return (feed, link, request);
+        }
+        link.answer("+OK");
+    }
+}
+
+#[test]
+fn what_the_other_node_may_answer() {
+    let server = start(&[]);
+    let mut client = server.client();
+    let mut waiting = server.client();
+    waiting.send(encode(&["BLPOP", "list", "0"]));
+    wait_until("it waits", || client.blocked_count() == 1);
+    for (answer, stays) in [
+        ("-ERR PSYNC FAILOVER can't be sent to a master.", true),
+        ("-NOMASTERLINK Can't SYNC while not connected with my master", true),
+        ("-NOPERM no", true),
+        ("", true),
+        ("+CONTINUE 0123456789012345678901234567890123456789", false),
+    ] {
+        let mut writer = server.client();
+        let (_feed, mut link, request) = ask_scripted(&server, &mut client, &mut writer);
+        let end = client.info("replication", "master_repl_offset");
+        let id = text_field(&client.ask("INFO replication"), "master_replid").to_string();
+        assert_eq!(request, format!("PSYNC {id} {} FAILOVER", end + 1));
+        writer.expect_silence();
+        assert_eq!(client.blocked_count(), 2);
+        client.check("SET later v", READ_ONLY);
+        match answer {
+            "" => drop(link),
+            answer => link.answer(answer),
+        }
+        wait_for_state(&mut client, "no-failover");
+        assert_eq!(is_primary(&mut client), stays, "{answer}");
+        if stays {
+            writer.expect("+OK\r\n");
+            server.wait_for_log("aborted: Failover target rejected psync request");
+            assert_eq!(client.blocked_count(), 1);
+        } else {
+            writer.expect(READ_ONLY);
+            waiting.expect(
+                "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n",
+            );
+        }
+    }
+}
+
+#[test]
+fn the_one_that_is_asked() {
+    let (first, second) = pair();
+    let mut one = first.client();
+    let id = text_field(&one.ask("INFO replication"), "master_replid").to_string();
+    assert_eq!(id.len(), ID_LEN);
+    let mut asker = Replica::new(&first);
+    asker.say(&format!("PSYNC {id} 1 FAILOVER"));
+    assert_eq!(asker.line(), "-ERR PSYNC FAILOVER can't be sent to a master.");
+    asker = Replica::new(&second);
+    asker.say(&format!("PSYNC {} 1 FAILOVER", "0".repeat(ID_LEN)));
+    assert_eq!(asker.line(), "-ERR PSYNC FAILOVER replid must match my replid.");
+    assert!(!is_primary(&mut second.client()));
+    let end = one.info("replication", "master_repl_offset");
+    asker.say("REPLCONF capa psync2");
+    assert_eq!(asker.line(), "+OK");
+    asker.say(&format!("PSYNC {id} {} FAILOVER", end + 1));
+    let line = asker.line();
+    assert!(line.starts_with("+CONTINUE ") && !line.contains(&id), "{line}");
+    assert!(is_primary(&mut second.client()));
+    second.wait_for_log(&format!("Failover request received for replid {id}."));
+    second.wait_for_log("PRIMARY MODE enabled (failover request from 'id=");
+}
+
+#[test]
+fn one_that_was_promoted_meanwhile_refuses() {
+    let (first, second) = pair();
+    let (mut one, mut two) = (first.client(), second.client());
+    // Both change roles at once: the other end of the link is a primary before it is asked to be one.
+    second.signal("STOP");
+    one.check("SET key v", "+OK\r\n");
+    one.check(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 1 FORCE", second.port), "+OK\r\n");
+    two.send(encode(&["REPLICAOF", "NO", "ONE"]));
+    wait_for_state(&mut one, "failover-in-progress");
+    second.signal("CONT");
+    two.expect("+OK\r\n");
+    wait_for_state(&mut one, "no-failover");
+    assert!(is_primary(&mut two));
+    // Which of the two came first is open; a handover that was refused leaves two primaries, as REPLICAOF NO ONE has asked for.
+    if is_primary(&mut one) {
+        first.wait_for_log("aborted: Failover target rejected psync request");
+    }
+    let reply = one.ask(&format!("REPLICAOF 127.0.0.1 {}", second.port));
+    assert!(reply.starts_with("+OK"), "{reply}");
+    wait_until("the link is up", || one.ask("INFO replication").contains("master_link_status:up"));
+    expect_equal(&mut two, &mut one);
+}
+
+#[test]
+fn siblings_and_the_former_primary_go_on_without_a_snapshot() {
+    let (first, second) = pair();
+    let third = start_debugged();
+    follow(&third, &first);
+    let (mut one, mut two, mut three) = (first.client(), second.client(), third.client());
+    change(&mut one, 1);
+    one.check(&format!("FAILOVER TO 127.0.0.1 {}", second.port), "+OK\r\n");
+    wait_for_state(&mut one, "no-failover");
+    assert!(is_primary(&mut two) && !is_primary(&mut one));
+    first.wait_for_log(&format!("Failover target 127.0.0.1:{} is synced, failing over.", second.port));
+    follow(&third, &second);
+    change(&mut two, 2);
+    expect_equal(&mut two, &mut one);
+    expect_equal(&mut two, &mut three);
+    assert_eq!(syncs(&mut two), (0, 2), "one continuation each");
+    assert_eq!(syncs(&mut one).0, 2, "the first two");
+    assert!(one.ask("CONFIG GET replicaof").contains(&format!("127.0.0.1 {}", second.port)));
+}
+
+// ---- under load ----
+
+/// Writes to whichever of the servers takes it, one request after the other, until it is stopped. Returns how many were answered,
+/// each a key of its own.
+fn write(ports: [u16; 2], name: &str, pipeline: usize, stop: &AtomicBool) -> Vec<usize> {
+    let (mut answered, mut number, mut at) = (Vec::new(), 0, 0);
+    'connections: while !stop.load(Ordering::Relaxed) {
+        let Ok(stream) = std::net::TcpStream::connect(("127.0.0.1", ports[at % 2])) else { break };
+        let mut client = Client::over(stream);
+        while !stop.load(Ordering::Relaxed) {
+            let numbers = number..number + pipeline;
+            let mut batch = Vec::new();
+            for number in numbers.clone() {
+                batch.extend(encode(&["SET", &format!("{name}:{number}"), &number.to_string()]));
+            }
+            number += pipeline;
+            client.send(&batch);
+            let mut is_refused = false;
+            for number in numbers {
+                match &client.read_reply()[..] {
+                    b"+OK\r\n" => answered.push(number),
+                    reply => {
+                        let text = String::from_utf8_lossy(reply).into_owned();
+                        assert!(text.starts_with("-READONLY"), "{text}");
+                        is_refused = true;
+                    }
+                }
+            }
+            if is_refused {
+                at += 1;
+                thread::sleep(Duration::from_millis(1));
+                continue 'connections;
+            }
+        }
+    }
+    answered
+}
+
+/// Hands over again and again between the two while clients write, and looks for each answered write afterwards.
+fn hand_over_under_load(first: &Server, second: &Server, times: usize) {
+    let stop = AtomicBool::new(false);
+    let ports = [first.port, second.port];
+    let (mut one, mut two) = (first.client(), second.client());
+    let written = thread::scope(|scope| {
+        let stop = &stop;
+        let _stopping = OnDrop(|| stop.store(true, Ordering::Relaxed));
+        let writers: Vec<_> = [("a", 1), ("b", 1), ("c", 16)]
+            .map(|(name, pipeline)| (name, scope.spawn(move || write(ports, name, pipeline, stop))))
+            .into();
+        for time in 0..times {
+            let (from, to) = if time % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+            wait_until("the replica is online", || from.ask("INFO replication").contains("state=online"));
+            let before = to.info("stats", "total_commands_processed");
+            wait_until("it has had some load", || {
+                to.info("stats", "total_commands_processed") > before + 200
+            });
+            from.check("FAILOVER", "+OK\r\n");
+            wait_for_state(from, "no-failover");
+            assert!(!is_primary(from) && is_primary(to));
+        }
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|(name, writer)| (name, writer.join().unwrap())).collect::<Vec<_>>()
+    });
+    let (last, other) = if times % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+    wait_until("the link is up", || other.ask("INFO replication").contains("master_link_status:up"));
+    expect_equal(last, other);
+    for (name, numbers) in written {
+        assert!(numbers.len() > times, "{name} has written");
+        for number in numbers {
+            let value = number.to_string();
+            last.check(&format!("GET {name}:{number}"), &format!("${}\r\n{value}\r\n", value.len()));
+        }
+    }
+    let (ours, theirs) = (syncs(&mut one), syncs(&mut two));
+    assert_eq!((ours.0 + theirs.0, ours.1 + theirs.1), (1, times as u64), "one snapshot, then none");
+}
+
+#[test]
+fn no_answered_write_is_lost() {
+    let (first, second) = pair();
+    hand_over_under_load(&first, &second, 10);
+}
+
+#[test]
+fn no_answered_write_is_lost_between_this_server_and_valkey() {
+    let server = start_debugged();
+    let Some(theirs) = valkey(&server) else { return };
+    let mut client = theirs.client();
+    wait_until("the link is up", || client.ask("INFO replication").contains("master_link_status:up"));
+    hand_over_under_load(&server, &theirs, 6);
+}
