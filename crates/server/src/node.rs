@@ -29,7 +29,7 @@ use crate::observe::stats::{Stats, ThreadStats};
 use crate::persistence::Store;
 use crate::persistence::state::Persistence;
 use crate::process::debug_switches::DebugSwitches;
-use crate::process::shutdown::End;
+use crate::process::shutdown::{End, Options};
 use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::replication::state::Replication;
@@ -224,6 +224,11 @@ impl Node {
             () if wish.is_met(self.reached(wish)) => Some(Without::Acknowledged),
             () => None,
         }
+    }
+
+    /// The end has waited for replicas, and does so no longer.
+    pub fn end_is_due(&self) -> Option<Options> {
+        self.process.ending.due(&self.replication.primary, self.log.end(), unix_now())
     }
 
     /// Replicas are asked how far they are.

@@ -2,14 +2,18 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
+use isotherm_commands::wait::Wait;
+use isotherm_keyspace::Type;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
 use crate::mail::message::ControlMessage;
 use crate::observe::info;
+use crate::process::leaving::{self, Answer};
 use crate::process::logo;
 use crate::process::shutdown::Options;
+use crate::request::blocking::NO_END;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(TIME, time),
@@ -144,22 +148,34 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
             }
         });
     }
-    let client = super::client_name_line(call.node, &call.session.shared);
-    let asked_by = format!(" (user request from '{client}')");
     match () {
         _ if abort && options != Options::default() => call.reply.error(errors::SYNTAX),
         _ if options.has(Options::SAVE) && options.has(Options::NOSAVE) => call.reply.error(errors::SYNTAX),
         _ if options.has(Options::FAILOVER) => {
             call.reply.error("ERR SHUTDOWN FAILOVER is only supported in cluster mode.");
         }
+        _ if abort && leaving::abort(call.node) => call.reply.ok(),
         _ if abort && call.node.process.pending_end.abort() => call.reply.ok(),
         _ if abort => call.reply.error("ERR No shutdown in progress."),
-        _ if call.node.end().may_come(options, &asked_by) => {
+        _ => return leave(call, options),
+    }
+    Outcome::Done
+}
+
+fn leave(call: &mut AdminCall<'_>, options: Options) -> Outcome {
+    let client = super::client_name_line(call.node, &call.session.shared);
+    match leaving::ask(call.node, options, Some(&format!(" (user request from '{client}')"))) {
+        Answer::Ends => {
             // Success has no reply: the connection ends.
             call.session.close_after_reply = true;
             call.node.mail.post_control(ControlMessage::ShutDown);
         }
-        _ => call.reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
+        Answer::Waits => {
+            let wait =
+                Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
+            return Outcome::Block(Box::new(wait));
+        }
+        Answer::Refused => call.reply.error(NO_END),
     }
     Outcome::Done
 }

@@ -38,7 +38,7 @@ const NO_RDMA: &str = "there is no RDMA";
 const NO_DUAL_CHANNEL: &str = "snapshots and the stream share one connection";
 const NO_SCRIPTS: &str = "there are no scripts yet";
 const ON_SIGNAL: &str = "Options of the shutdown on this signal. default saves an RDB file if there are save points; if that fails, the server goes on unless `force` is given.";
-const NO_SHUTDOWN: &str = "SHUTDOWN does not wait for replicas";
+const SHUTDOWN_TIMEOUT: &str = "Seconds that SHUTDOWN, or a signal, waits at most for replicas to have all that was written; writes pause meanwhile. 0 does not wait.";
 const NO_SYSLOG: &str = "there is no logging to syslog";
 const NO_TITLE: &str = "the process title is not changed";
 const NO_TLS: &str = "there is no TLS yet";
@@ -304,7 +304,7 @@ pub const PARAMS: &[Param] = &[
     flag("set-proc-title", true).immutable().no_effect(NO_TITLE),
     choice("shutdown-on-sigint", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).works(ON_SIGNAL),
     choice("shutdown-on-sigterm", SHUTDOWN_ON_SIG, "default").multi_arg().check(check::shutdown_flags).works(ON_SIGNAL),
-    signed("shutdown-timeout", 10, 0, INT_MAX).no_effect(NO_SHUTDOWN),
+    signed("shutdown-timeout", 10, 0, INT_MAX).works(SHUTDOWN_TIMEOUT),
     signed("slot-migration-max-failover-repl-bytes", 0, -1, i64::MAX).memory_or_negative().no_effect(NO_CLUSTER),
     signed("snapshot-memory-limit", -5, -100, i64::MAX).memory_or_percent().works("So much of what is written while a snapshot is taken may be kept as it was: then commands that write wait until the save has come on. A percentage is of the used memory, and at least 64mb. Isotherm only."),
     unsigned("socket-mark-id", 0, 0, UINT_MAX).immutable().no_effect("sockets are not marked"),

@@ -31,6 +31,8 @@ pub enum Without {
     NothingSynced,
     /// The node has begun to follow a primary.
     RoleChanged,
+    /// It has waited for the end of the process, which does not come.
+    NoEnd,
 }
 
 /// A message to a worker.
@@ -117,6 +119,8 @@ pub enum FeederMessage {
     Disconnect,
     /// The log is to be kept, with replicas or without: this node follows a primary.
     Keep(Option<std::sync::mpsc::Sender<()>>),
+    /// What there is is to be sent, as far as sockets take it: the process ends.
+    Flush(std::sync::mpsc::Sender<()>),
     /// All replicas are to be disconnected, and the log let go of.
     LetGo(std::sync::mpsc::Sender<()>),
 }
@@ -129,6 +133,8 @@ pub enum ControlMessage {
     EvictionPolicy,
     /// The append-only file is to be as the configuration says.
     Aof,
+    /// Replicas have come as far as was waited for.
+    Look,
     /// A handover to a replica has come to its next step.
     HandOver,
     /// So is what replies wait for.

@@ -22,10 +22,11 @@ use crate::aof;
 use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
+use crate::process::leaving::{self, Answer};
 use crate::process::log;
-use crate::process::shutdown::{self, Options, Signal};
+use crate::process::shutdown::{self, Signal};
 use crate::process::supervisor;
-use crate::replication::{handover, link, role};
+use crate::replication::{feeder, handover, link, role};
 use crate::request::gating;
 use crate::session::ClientShared;
 use crate::upkeep::cron::Cron;
@@ -95,6 +96,9 @@ impl Control {
             self.events.wait(Some(timeout))?;
             self.note_ready();
             if let Some(ending) = self.signals.take() {
+                if ending == Ending::Interrupt && self.node.process.ending.is_by_signal() {
+                    shutdown::insist(self.node.store());
+                }
                 self.node.process.pending_end.note(match ending {
                     Ending::Terminate => Signal::Terminate,
                     Ending::Interrupt => Signal::Interrupt,
@@ -102,11 +106,14 @@ impl Control {
             }
             if !self.node.debug.cron_paused.is_on()
                 && let Some(options) = self.node.process.pending_end.take_options(&self.node.config)
+                && self.ends(|node| leaving::ask(node, options, None))
             {
-                if self.ends_on_signal(options) {
-                    return Ok(());
-                }
-                log::warning("Errors trying to shut down the server. Check the logs for more information.");
+                return Ok(());
+            }
+            if let Some(options) = self.node.end_is_due()
+                && self.ends(|node| leaving::finish(node, options))
+            {
+                return Ok(());
             }
             for message in self.mailbox.take() {
                 match message {
@@ -117,6 +124,7 @@ impl Control {
                         }
                     }
                     ControlMessage::ReplyGate => gating::apply(self.node),
+                    ControlMessage::Look => {}
                     ControlMessage::HandOver => {
                         if handover::act(self.node) {
                             link::spawn(self.node);
@@ -243,8 +251,8 @@ impl Control {
 
     // ---- the end ----
 
-    /// What a signal asked for, unless something stands in its way. A second interrupt does not wait for that.
-    fn ends_on_signal(&self, options: Options) -> bool {
+    /// The end that was asked for, unless something stands in its way. A second interrupt does not wait for that.
+    fn ends(&self, ask: impl FnOnce(&'static Node) -> Answer) -> bool {
         let is_decided = AtomicBool::new(false);
         thread::scope(|scope| {
             let hear = || {
@@ -257,7 +265,7 @@ impl Control {
             };
             // Without the thread the second interrupt waits.
             let hearing = thread::Builder::new().name("signals".into()).spawn_scoped(scope, hear);
-            let ends = self.node.end().may_come(options, "");
+            let ends = ask(self.node) == Answer::Ends;
             if ends {
                 self.end();
             }
@@ -273,6 +281,7 @@ impl Control {
         supervisor::notify("STOPPING=1\n");
         role::end_link(self.node);
         aof::switch::close(self.node);
+        feeder::flush(self.node);
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()
         {

@@ -4,6 +4,8 @@
 pub mod control;
 pub mod daemon;
 pub mod debug_switches;
+pub mod ending;
+pub mod leaving;
 pub mod listeners;
 pub mod log;
 pub mod logo;

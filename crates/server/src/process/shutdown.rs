@@ -127,10 +127,8 @@ pub struct End<'n> {
 }
 
 impl End<'_> {
-    /// Whether nothing stands in the way of the end: the last file is written, if there is to be one. `by` says which client
-    /// has asked, if it was not a signal.
-    pub fn may_come(&self, options: Options, by: &str) -> bool {
-        log::notice(format!("User requested shutdown...{by}"));
+    /// Whether nothing stands in the way of the end: the last file is written, if there is to be one.
+    pub fn may_come(&self, options: Options) -> bool {
         if self.aof.awaits_base.load(Ordering::Relaxed) {
             if !options.has(Options::FORCE) {
                 log::warning("Writing initial AOF, can't exit.");
@@ -164,7 +162,6 @@ impl End<'_> {
         }
         log::warning("Error trying to save the DB, can't exit.");
         supervisor::notify("STATUS=Error trying to save the DB, can't exit.\n");
-        self.pause.end(self.store.mail, Cause::Shutdown);
         false
     }
 }

@@ -3,6 +3,7 @@
 use isotherm_keyspace::UnixMs;
 use std::path::PathBuf;
 
+use crate::process::ending::Ending;
 use crate::process::listeners::Listeners;
 use crate::process::shutdown::Pending;
 use crate::process::time::unix_now;
@@ -21,6 +22,8 @@ pub struct Process {
     pub listeners: Listeners,
     /// A signal to end that is not acted on yet.
     pub pending_end: Pending,
+    /// The end waits for replicas.
+    pub ending: Ending,
 }
 
 impl Process {
@@ -35,6 +38,7 @@ impl Process {
             metrics,
             listeners: Listeners::default(),
             pending_end: Pending::default(),
+            ending: Ending::default(),
         }
     }
 }

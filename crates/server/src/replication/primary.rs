@@ -176,6 +176,11 @@ impl Primary {
                 && acked <= end
     }
 
+    /// Those that lack something of the log to its `end`.
+    pub fn lagging(&self, end: LogOffset) -> Vec<Arc<ReplicaShared>> {
+        self.replicas().iter().filter(|replica| !self.has_all(replica, end)).cloned().collect()
+    }
+
     pub fn take_ack_wanted(&self) -> bool {
         self.is_ack_wanted.load(Relaxed) && self.is_ack_wanted.swap(false, SeqCst)
     }

@@ -66,18 +66,31 @@ impl Client {
         self.node.mail.post(usize::from(self.shared.worker), message);
     }
 
+    /// It waits for no key and for no ACK.
+    fn awaits_end(&self, waiter: &Waiter) -> bool {
+        self.wish.is_none() && waiter.keys.is_empty()
+    }
+
     fn memory_bytes(&self) -> usize {
         class_bytes(size_of::<Client>()) + self.args.memory_bytes(class_bytes)
     }
 }
 
+pub const NO_END: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+
 /// CLIENT UNBLOCK. Whether the client was blocked.
 pub fn unblock(client: &ClientShared, how: Without) -> bool {
     let Some(waiter) = client.waiter().clone() else { return false };
+    // Those that wait for the end of the process hear of it, and of nothing else.
+    !Client::of(&waiter).awaits_end(&waiter) && answer_without_end(&waiter, how)
+}
+
+/// The same of one that waits, whatever for.
+pub fn answer_without_end(waiter: &Arc<Waiter>, how: Without) -> bool {
     let ended = waiter.answer_otherwise();
     if ended {
-        let of = Client::of(&waiter);
-        of.post(WorkerMessage::Unblocked { waiter: Arc::clone(&waiter), how });
+        let of = Client::of(waiter);
+        of.post(WorkerMessage::Unblocked { waiter: Arc::clone(waiter), how });
     }
     ended
 }
@@ -115,6 +128,10 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
     let bytes = client_bytes + waiter.memory_bytes(class_bytes);
     if let Some(wish) = wish {
         exec.node.wait_for_acks(&waiter, wish);
+    }
+    let awaits_end = Client::of(&waiter).awaits_end(&waiter);
+    if awaits_end && !exec.node.process.ending.add(&waiter) {
+        answer_without_end(&waiter, Without::NoEnd);
     }
     let deadline = wait.deadline;
     session.blocked = Some(Box::new(Blocked { waiter, deadline, is_noted: false, argument_bytes, bytes }));
@@ -192,8 +209,9 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
             None => reply.null_array(),
         },
         Without::NothingSynced => reply.error(waits::NOTHING_SYNCED),
-        Without::Error | Without::RoleChanged => {
+        Without::Error | Without::RoleChanged | Without::NoEnd => {
             reply.error(match how {
+                Without::NoEnd => NO_END,
                 Without::RoleChanged => {
                     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
                 }

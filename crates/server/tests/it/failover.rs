@@ -1,6 +1,7 @@
 //! FAILOVER: who may ask for it, what becomes of writes meanwhile, and that no answered write is lost. Other ends are Isotherm,
 //! scripted replicas that answer what they like, and Valkey.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -351,7 +352,7 @@ fn hand_over_under_load(first: &Server, second: &Server, times: usize) {
             .map(|(name, pipeline)| (name, scope.spawn(move || write(ports, name, pipeline, stop))))
             .into();
         for time in 0..times {
-            let (from, to) = if time % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+            let (from, to) = if time.is_multiple_of(2) { (&mut one, &mut two) } else { (&mut two, &mut one) };
             wait_until("the replica is online", || from.ask("INFO replication").contains("state=online"));
             let before = to.info("stats", "total_commands_processed");
             wait_until("it has had some load", || {
@@ -364,7 +365,7 @@ fn hand_over_under_load(first: &Server, second: &Server, times: usize) {
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().map(|(name, writer)| (name, writer.join().unwrap())).collect::<Vec<_>>()
     });
-    let (last, other) = if times % 2 == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+    let (last, other) = if times.is_multiple_of(2) { (&mut one, &mut two) } else { (&mut two, &mut one) };
     wait_until("the link is up", || other.ask("INFO replication").contains("master_link_status:up"));
     expect_equal(last, other);
     for (name, numbers) in written {
@@ -391,4 +392,150 @@ fn no_answered_write_is_lost_between_this_server_and_valkey() {
     let mut client = theirs.client();
     wait_until("the link is up", || client.ask("INFO replication").contains("master_link_status:up"));
     hand_over_under_load(&server, &theirs, 6);
+}
+
+// ---- the end waits for replicas ----
+
+/// A primary whose replica is suspended and lacks a write.
+fn behind(more: &[&str]) -> (Server, Server) {
+    let first = start(&[&["--enable-debug-command", "yes", "--save", ""], more].concat());
+    let second = start_debugged();
+    follow(&second, &first);
+    let mut client = first.client();
+    client.check("SET k 1", "+OK\r\n");
+    client.check("WAIT 1 20000", ":1\r\n");
+    second.signal("STOP");
+    client.check("INCR k", ":2\r\n");
+    (first, second)
+}
+
+fn wait_for_end_under_way(client: &mut Client) {
+    wait_until("the end is under way", || client.ask("INFO server").contains("shutdown_in_milliseconds:"));
+}
+
+#[test]
+fn the_end_waits_for_a_replica() {
+    for by_signal in [true, false] {
+        let (mut first, second) = behind(&["--shutdown-timeout", "300"]);
+        let (mut client, mut asker, mut writer) = (first.client(), first.client(), first.client());
+        match by_signal {
+            true => first.signal("TERM"),
+            false => asker.send(encode(&["SHUTDOWN"])),
+        }
+        wait_for_end_under_way(&mut client);
+        let info = client.ask("INFO clients");
+        assert_eq!(text_field(&info, "paused_reason"), "shutdown_in_progress");
+        client.check("GET k", "$1\r\n2\r\n");
+        writer.send(encode(&["INCR", "k"]));
+        writer.expect_silence();
+        second.signal("CONT");
+        assert_eq!(first.wait().code(), Some(0));
+        assert_eq!(String::from_utf8_lossy(&writer.read_to_end()), "", "it was not answered");
+        asker.expect_end();
+        second.client().check("GET k", "$1\r\n2\r\n");
+        let log = first.log();
+        assert!(log.contains("Waiting for replicas before shutting down."), "{log}");
+        assert!(log.contains("1 of 1 replicas are in sync when shutting down."), "{log}");
+        assert!(log.contains("is now ready to exit, bye bye"), "{log}");
+    }
+}
+
+#[test]
+fn the_end_waits_so_long_and_no_longer() {
+    for (options, timeout) in [("", "1"), ("NOW", "300"), ("", "0")] {
+        let (mut first, second) = behind(&["--shutdown-timeout", timeout]);
+        first.client().send(encode(&format!("SHUTDOWN {options}").split_whitespace().collect::<Vec<_>>()));
+        assert_eq!(first.wait().code(), Some(0));
+        let log = first.log();
+        assert_eq!(log.contains("Waiting for replicas"), timeout == "1", "{log}");
+        let lagging = format!("Lagging replica 127.0.0.1:{} reported offset", second.port);
+        assert!(log.contains(&lagging) && log.contains("state=online."), "{log}");
+        assert!(log.contains("0 of 1 replicas are in sync when shutting down."), "{log}");
+    }
+}
+
+#[test]
+fn an_end_that_waits_is_called_off_or_fails() {
+    let (mut first, second) = behind(&["--shutdown-timeout", "300", "--shutdown-on-sigterm", "save"]);
+    const FAILED: &str = "-ERR Errors trying to SHUTDOWN. Check logs.\r\n";
+    let mut client = first.client();
+    let mut askers = [first.client(), first.client()];
+    let ask = |askers: &mut [Client; 2], client: &mut Client| {
+        askers.iter_mut().for_each(|asker| asker.send(encode(&["SHUTDOWN", "SAVE"])));
+        wait_until("both wait", || client.blocked_count() == 2);
+    };
+    ask(&mut askers, &mut client);
+    let id = client.listed("cmd=shutdown", "id").expect("it waits");
+    client.check(&format!("CLIENT UNBLOCK {id} ERROR"), ":0\r\n");
+    client.check("SHUTDOWN ABORT", "+OK\r\n");
+    askers.iter_mut().for_each(|asker| asker.expect(FAILED));
+    client.check("SHUTDOWN ABORT", "-ERR No shutdown in progress.\r\n");
+    first.wait_for_log("Shutdown manually aborted.");
+    client.check("INCR k", ":3\r\n");
+    // The last file cannot be written once the replica has all.
+    std::fs::create_dir(first.folder.join("dump.rdb")).unwrap();
+    ask(&mut askers, &mut client);
+    second.signal("CONT");
+    askers.iter_mut().for_each(|asker| asker.expect(FAILED));
+    first.wait_for_log("1 of 1 replicas are in sync when shutting down.");
+    first.wait_for_log("Errors trying to shut down the server. Check the logs for more information.");
+    client.check("INCR k", ":4\r\n");
+    assert!(!client.ask("INFO server").contains("shutdown_in_milliseconds:"));
+    // One that leaves does not wait any more, and a second interrupt is not patient.
+    client.check("WAIT 1 20000", ":1\r\n");
+    second.signal("STOP");
+    client.check("INCR k", ":5\r\n");
+    first.signal("INT");
+    wait_for_end_under_way(&mut client);
+    first.signal("INT");
+    assert_eq!(first.wait().code(), Some(1));
+    first.wait_for_log("You insist... exiting now.");
+}
+
+/// Whether the server has answered; it may be gone.
+fn is_set(client: &mut Client, key: &str) -> bool {
+    let mut reply = [0; 5];
+    client.stream.write_all(&encode(&["SET", key, "v"])).is_ok()
+        && client.stream.read_exact(&mut reply).is_ok()
+        && reply == *b"+OK\r\n"
+}
+
+#[test]
+fn what_was_answered_before_the_end_is_with_the_replica() {
+    let (mut first, second) = pair();
+    let stop = AtomicBool::new(false);
+    let port = first.port;
+    let answered: Vec<usize> = thread::scope(|scope| {
+        let stop = &stop;
+        let _stopping = OnDrop(|| stop.store(true, Ordering::Relaxed));
+        let writers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(move || {
+                    let mut client = Client::over(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+                    let id = client.id();
+                    let mut count = 0;
+                    while !stop.load(Ordering::Relaxed) && is_set(&mut client, &format!("{id}:{count}")) {
+                        count += 1;
+                    }
+                    (id as usize, count)
+                })
+            })
+            .collect();
+        let mut client = second.client();
+        wait_until("there is some load", || client.ask_number("DBSIZE") > 3000);
+        first.signal("TERM");
+        let mut keys = Vec::new();
+        for writer in writers {
+            let (id, count) = writer.join().unwrap();
+            for number in 0..count {
+                client.check(&format!("EXISTS {id}:{number}"), ":1\r\n");
+            }
+            keys.push(count);
+        }
+        keys
+    });
+    assert_eq!(first.wait().code(), Some(0));
+    assert!(answered.iter().sum::<usize>() > 1000);
+    let log = first.log();
+    assert!(log.contains("1 of 1 replicas are in sync when shutting down."), "{log}");
 }

@@ -97,6 +97,9 @@ fn server(snapshot: &Snapshot<'_>, out: &mut String) {
     if let Some(path) = config.unix_socket() {
         listeners.push(format!("name=unix,bind={}", path.display()));
     }
+    if let Some(left_ms) = snapshot.node.process.ending.left_ms(snapshot.now) {
+        line(out, format_args!("shutdown_in_milliseconds:{left_ms}"));
+    }
     for (at, listener) in listeners.iter().enumerate() {
         line(out, format_args!("listener{at}:{listener}"));
     }

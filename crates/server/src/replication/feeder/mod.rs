@@ -46,8 +46,11 @@ const GATHERING: Duration = Duration::from_millis(1);
 /// The same while no replica is there, and the log is only kept.
 const KEEPING: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether a failover has come to its time limit.
-const FAILOVER_LOOK: Duration = Duration::from_millis(50);
+/// The same while a failover, or the end of the process, waits for replicas.
+const WATCHED_LOOK: Duration = Duration::from_millis(50);
+
+/// What is sent at the end comes in so many turns at most.
+const FLUSH_TURNS_MAX: usize = 1000;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -157,6 +160,14 @@ pub fn let_go(node: &Node) {
     let _ = is_done.recv();
 }
 
+/// The process ends: replicas get what their sockets take at once.
+pub fn flush(node: &Node) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let (done, is_done) = std::sync::mpsc::channel();
+    node.mail.post_feeder(FeederMessage::Flush(done));
+    let _ = is_done.recv_timeout(PATIENCE);
+}
+
 impl Feeder {
     fn run(mut self) {
         loop {
@@ -177,6 +188,7 @@ impl Feeder {
             self.ask_for_acks();
             self.send();
             self.look_at_failover();
+            self.look_at_end();
             isotherm_allocator::settle();
         }
     }
@@ -189,7 +201,7 @@ impl Feeder {
             () if self.has_more || self.mailbox.has_messages() => Duration::ZERO,
             () if self.kept.is_none() => until_tick,
             () if !self.has_replicas() => KEEPING.min(until_tick),
-            () if self.node.replication.failover.is_under_way() => FAILOVER_LOOK.min(until_tick),
+            () if self.is_watched() => WATCHED_LOOK.min(until_tick),
             () if self.is_busy => GATHERING.min(until_tick),
             () => {
                 log.fall_asleep(LogReader::Feeder);
@@ -216,6 +228,15 @@ impl Feeder {
             FeederMessage::Keep(done) => {
                 self.open_backlog();
                 done.map(|done| done.send(()));
+            }
+            FeederMessage::Flush(done) => {
+                for _ in 0..FLUSH_TURNS_MAX {
+                    self.send();
+                    if !self.has_more {
+                        break;
+                    }
+                }
+                let _ = done.send(());
             }
             FeederMessage::LetGo(done) => {
                 self.disconnect();
@@ -287,6 +308,25 @@ impl Feeder {
                 node.mail.post_control(ControlMessage::HandOver);
             }
         }
+    }
+
+    /// The end of the process waits for replicas: its time is watched by the control thread, and their ACKs are here.
+    fn look_at_end(&self) {
+        let (node, primary) = (self.node, &self.node.replication.primary);
+        if !node.process.ending.is_under_way() {
+            return;
+        }
+        let end = node.log.end();
+        match primary.lagging(end).is_empty() {
+            true => node.mail.post_control(ControlMessage::Look),
+            false if primary.acks_asked_to() != end => node.ask_for_acks(),
+            false => {}
+        }
+    }
+
+    /// Something waits for replicas to have all of the log.
+    fn is_watched(&self) -> bool {
+        self.node.replication.failover.is_under_way() || self.node.process.ending.is_under_way()
     }
 
     /// Sends what there is to all that take it.

@@ -1,0 +1,108 @@
+//! Leaving: SHUTDOWN or a signal asks for the end, replicas get what they lack, then the process may end.
+//!
+//! ```text
+//!   ask --> writes pause --> all replicas have the log? --yes--> finish --> the last file (`shutdown`) --> ends
+//!                              no: clients wait ------ all have it, or shutdown-timeout -----'   |
+//!                                       '--- SHUTDOWN ABORT --> nothing has happened <--- the file cannot be written
+//! ```
+
+use isotherm_keyspace::{Held, Want};
+
+use crate::config::{Id, id};
+use crate::mail::message::Without;
+use crate::node::Node;
+use crate::process::log;
+use crate::process::shutdown::Options;
+use crate::process::time::unix_now;
+use crate::request::blocking;
+use crate::request::pause::Cause;
+
+/// What comes of a request for the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    Ends,
+    /// It comes, or is called off, later.
+    Waits,
+    /// Something stands in its way; the log says what.
+    Refused,
+}
+
+/// `by` says which client has asked, if it was not a signal. Nothing is held.
+pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
+    const TIMEOUT: Id = id("shutdown-timeout");
+    let ending = &node.process.ending;
+    if ending.is_under_way() {
+        return Answer::Waits;
+    }
+    log::notice(format!("User requested shutdown...{}", by.unwrap_or("")));
+    let timeout_ms = node.config.number(TIMEOUT) * 1000;
+    let primary = &node.replication.primary;
+    if !options.has(Options::NOW) && timeout_ms > 0 && !primary.replicas().is_empty() {
+        node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, true);
+        // What had its locks before has ended: it is in the log, and its reply may be on its way.
+        Held::new(&node.keyspace).acquire(Want::All);
+        if !primary.lagging(node.log.end()).is_empty() {
+            if ending.begin(options, by.is_none(), unix_now().0 + timeout_ms) {
+                log::notice("Waiting for replicas before shutting down.");
+                node.ask_for_acks();
+            }
+            return Answer::Waits;
+        }
+    }
+    finish(node, options)
+}
+
+/// The wait is over, or there was none.
+pub fn finish(node: &'static Node, options: Options) -> Answer {
+    say_how_far(node);
+    if node.end().may_come(options) {
+        return Answer::Ends;
+    }
+    log::warning("Errors trying to shut down the server. Check the logs for more information.");
+    cancel(node);
+    Answer::Refused
+}
+
+fn say_how_far(node: &Node) {
+    let (primary, end) = (&node.replication.primary, node.log.end());
+    let lagging = primary.lagging(end);
+    for replica in &lagging {
+        let seen = &replica.seen;
+        let lag_seconds = match seen.state().is_online() {
+            true => unix_now().0 / 1000 - seen.heard_seconds(),
+            false => 0,
+        };
+        log::notice(format!(
+            "Lagging replica {}:{} reported offset {} behind master, lag={}, state={}.",
+            replica.address,
+            replica.port,
+            end.0 as i64 - seen.acked().0 as i64,
+            lag_seconds.max(0),
+            seen.state().name()
+        ));
+    }
+    let count = primary.replicas().len();
+    if count > 0 {
+        let in_sync = count.saturating_sub(lagging.len());
+        log::notice(format!("{in_sync} of {count} replicas are in sync when shutting down."));
+    }
+}
+
+/// SHUTDOWN ABORT, while replicas are waited for. Whether there was something to call off.
+pub fn abort(node: &'static Node) -> bool {
+    let was_under_way = cancel(node);
+    if was_under_way {
+        log::notice("Shutdown manually aborted.");
+    }
+    was_under_way
+}
+
+/// Clients that have asked for the end get an error, and writes go on.
+fn cancel(node: &'static Node) -> bool {
+    let waiters = node.process.ending.end();
+    for waiter in waiters.iter().flatten() {
+        blocking::answer_without_end(waiter, Without::NoEnd);
+    }
+    node.pause.end(&node.mail, Cause::Shutdown);
+    waiters.is_some()
+}
