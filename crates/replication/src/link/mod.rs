@@ -71,6 +71,8 @@ pub enum Input<'b> {
     Unusable,
     /// This node cannot go on with this attempt. It has said why.
     GivenUp,
+    /// Nothing has come for a while.
+    Quiet,
     /// Another look at the clock.
     Tick,
 }
@@ -136,6 +138,8 @@ pub struct Link {
     /// When an ACK or an empty line is due.
     beat: Ms,
     retry: Ms,
+    /// Something of the stream has come since it was quiet.
+    has_news: bool,
     /// Attempts in a row that broke off in a snapshot, and that failed here.
     broken: u32,
     given_up: u32,
@@ -151,6 +155,7 @@ impl Link {
             heard: Ms(0),
             beat: Ms(0),
             retry: Ms(0),
+            has_news: false,
             broken: 0,
             given_up: 0,
         }
@@ -211,6 +216,7 @@ impl Link {
             Input::Loaded => self.loaded(now, out),
             Input::Unusable => self.fail(Failure::Unusable, now, out),
             Input::GivenUp => self.fail(Failure::GivenUp, now, out),
+            Input::Quiet => self.quiet(now, out),
             Input::Tick => self.tick(now, out),
         }
     }
@@ -250,6 +256,15 @@ impl Link {
         }
     }
 
+    /// A primary that hands over sends nothing more, and waits for the ACK of what it has sent.
+    fn quiet(&mut self, now: Ms, out: &mut Vec<Output>) {
+        if matches!(self.state, State::Streaming) && self.has_news {
+            self.has_news = false;
+            out.push(Output::AckDue);
+            self.beat = Ms(now.0 + BEAT_MS);
+        }
+    }
+
     fn loaded(&mut self, now: Ms, out: &mut Vec<Output>) {
         assert!(matches!(self.state, State::Loading), "a snapshot is loaded whose end was seen");
         self.stream(now);
@@ -271,6 +286,7 @@ impl Link {
                 State::Resting | State::Connecting => return,
                 // What comes ahead of its time is a part of the stream.
                 State::Loading | State::Streaming => {
+                    self.has_news = true;
                     out.push(Output::Stream(at..bytes.len()));
                     return;
                 }

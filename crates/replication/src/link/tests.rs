@@ -267,3 +267,28 @@ fn acknowledging() {
     assert_eq!(text(ack(LogOffset(12), None)), "REPLCONF ACK 12");
     assert_eq!(text(ack(LogOffset(12), Some(LogOffset(7)))), "REPLCONF ACK 12 FACK 7");
 }
+
+#[test]
+fn silence_is_acknowledged_once() {
+    let mut play = Play::asked(Some(position(7)));
+    assert!(play.step(Input::Quiet).is_empty(), "it does not follow yet");
+    play.bytes(format!("+CONTINUE {ID}\r\n").as_bytes());
+    assert!(play.step(Input::Quiet).is_empty(), "nothing has come");
+    play.bytes(b"*1\r\n$4\r\nPING\r\n");
+    assert_eq!(play.step(Input::Quiet), [Output::AckDue]);
+    assert!(play.step(Input::Quiet).is_empty());
+}
+
+#[test]
+fn a_node_that_hands_over_says_so() {
+    let settings = Settings { hands_over: true, ..settings() };
+    for (position, request) in [
+        (Some(position(7)), format!("*4\r\n$5\r\nPSYNC\r\n$40\r\n{ID}\r\n$1\r\n8\r\n$8\r\nFAILOVER\r\n")),
+        (None, "*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n".to_string()),
+    ] {
+        let (mut play, _) = Play::new(settings.clone(), position);
+        play.step(Input::Connected);
+        let out = play.bytes(b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n");
+        assert!(out.contains(&Output::Send(request.into_bytes())), "{out:?}");
+    }
+}

@@ -382,7 +382,8 @@ impl LinkThread {
                 self.apply();
             }
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => self.step(Input::Quiet),
+                io::ErrorKind::Interrupted => {}
                 _ => self.step(Input::Broken(&os_text(&error))),
             },
         }
