@@ -1,4 +1,5 @@
-//! What replication costs: a full sync, the feed of one replica, applying what has come together, and waiting for an ACK.
+//! What replication costs: a full sync, the feed of one replica, applying what has come together, waiting for an ACK, and
+//! handing over.
 //!
 //! ```text
 //!   load --> primary --> replica        each of the two is Valkey or Isotherm
@@ -11,12 +12,13 @@ use crate::options::Options;
 use crate::report::Table;
 
 mod apply;
+mod failover;
 mod feed;
 mod pair;
 mod sync;
 mod wait;
 
-pub const ROWS: [&str; 4] = ["sync", "feed", "apply", "wait"];
+pub const ROWS: [&str; 5] = ["sync", "feed", "apply", "wait", "failover"];
 
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let head = ["what", "Valkey", "Isotherm", "Isotherm / Valkey", "aim"];
@@ -27,11 +29,12 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
         options.rounds
     ));
     type Measure = fn(&Options, &mut Table) -> Fallible;
-    let rows: [(&str, Measure); 4] = [
+    let rows: [(&str, Measure); 5] = [
         ("sync", sync::measure),
         ("feed", feed::measure),
         ("apply", apply::measure),
         ("wait", wait::measure),
+        ("failover", failover::measure),
     ];
     for (row, measure) in rows.into_iter().filter(|(row, _)| options.wants(row)) {
         measure(options, &mut table).map_err(|why| format!("{row}: {why}"))?;
