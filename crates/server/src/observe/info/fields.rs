@@ -5,6 +5,7 @@ use isotherm_stdx::units::human_bytes;
 use super::snapshot::Snapshot;
 use crate::aof::rewrite;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
+use crate::config::{Id, id};
 use crate::effects::pubsub::Kind;
 use crate::observe::counter::Counter;
 use crate::observe::stats::CycleCounters;
@@ -73,7 +74,10 @@ fn uptime_seconds(snapshot: &Snapshot<'_>) -> i64 {
 }
 
 pub const CLIENTS: &[Field] = &[
-    ("connected_clients", |s| s.node.clients.len().to_string()),
+    ("connected_clients", |s| {
+        let replicas = s.node.replication.primary.replicas().len();
+        s.node.clients.len().saturating_sub(replicas).to_string()
+    }),
     ("cluster_connections", none),
     ("maxclients", |s| s.node.config.max_clients().to_string()),
     ("client_recent_max_input_buffer", |s| s.clients().input_bytes_max.to_string()),
@@ -97,6 +101,18 @@ pub const CLIENTS: &[Field] = &[
         s.node.pause.report(s.now).map_or(0, |(.., left_ms)| left_ms).to_string()
     }),
 ];
+
+/// What is kept of the log in memory while replicas may ask for it: the backlog, and what is kept beyond it for slow ones.
+fn replication_buffers(snapshot: &Snapshot<'_>) -> [u64; 2] {
+    const BACKLOG_BYTES: Id = id("repl-backlog-size");
+    let node = snapshot.node;
+    let bytes = match node.replication.primary.has_backlog() {
+        true => node.log.memory_bytes(),
+        false => 0,
+    };
+    let backlog_bytes = bytes.min(node.config.number(BACKLOG_BYTES) as u64);
+    [backlog_bytes, bytes - backlog_bytes]
+}
 
 pub const MEMORY: &[Field] = &[
     ("used_memory", |s| s.node.used_memory_bytes().to_string()),
@@ -147,9 +163,9 @@ pub const MEMORY: &[Field] = &[
     ("mem_fragmentation_ratio", |s| ratio(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_fragmentation_bytes", |s| excess(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_not_counted_for_evict", none),
-    ("mem_replication_backlog", none),
-    ("mem_total_replication_buffers", none),
-    ("mem_replicas_repl_buffer", none),
+    ("mem_replication_backlog", |s| replication_buffers(s)[0].to_string()),
+    ("mem_total_replication_buffers", |s| replication_buffers(s).iter().sum::<u64>().to_string()),
+    ("mem_replicas_repl_buffer", |s| replication_buffers(s)[1].to_string()),
     ("mem_clients_slaves", none),
     ("mem_clients_normal", |s| s.node.clients.bytes().to_string()),
     ("mem_cluster_links", none),
