@@ -31,7 +31,10 @@ pub const USED: &[Part] = &[
     ("tracking", "tables of client-side caching (CLIENT TRACKING)"),
     ("statistics", "latency histograms of commands, SLOWLOG and COMMANDLOG"),
     ("replication", "always 0: what is kept for replicas is a part of `aof`"),
-    ("aof", "the log of changes: what is not written to the append-only file, or not synced, and what is kept for replicas"),
+    (
+        "aof",
+        "the log of changes: what is not written to the append-only file, or not synced, and what is kept for replicas",
+    ),
     ("scripts", "libraries of functions that a file brought; there are no scripts yet"),
     ("tier", "always 0: there are no values on disk yet"),
     ("cluster", "always 0: there is no cluster yet"),
