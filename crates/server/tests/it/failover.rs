@@ -33,6 +33,18 @@ fn follow(replica: &Server, primary: &Server) {
     wait_until("it is online", || primary.ask("INFO replication").contains(&mark));
 }
 
+/// Stops the process where it is. A signal that was sent may not have stopped all threads yet.
+fn suspend(server: &Server) {
+    server.signal("STOP");
+    wait_until("all threads have stopped", || {
+        let mut tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        tasks.all(|task| {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
+            status.lines().any(|line| line.starts_with("State:\tT"))
+        })
+    });
+}
+
 fn start_debugged() -> Server {
     start(&["--enable-debug-command", "yes"])
 }
@@ -263,7 +275,7 @@ fn one_that_was_promoted_meanwhile_refuses() {
     let (first, second) = pair();
     let (mut one, mut two) = (first.client(), second.client());
     // Both change roles at once: the other end of the link is a primary before it is asked to be one.
-    second.signal("STOP");
+    suspend(&second);
     one.check("SET key v", "+OK\r\n");
     one.check(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 1 FORCE", second.port), "+OK\r\n");
     two.send(encode(&["REPLICAOF", "NO", "ONE"]));
@@ -404,7 +416,7 @@ fn behind(more: &[&str]) -> (Server, Server) {
     let mut client = first.client();
     client.check("SET k 1", "+OK\r\n");
     client.check("WAIT 1 20000", ":1\r\n");
-    second.signal("STOP");
+    suspend(&second);
     client.check("INCR k", ":2\r\n");
     (first, second)
 }
@@ -483,7 +495,7 @@ fn an_end_that_waits_is_called_off_or_fails() {
     assert!(!client.ask("INFO server").contains("shutdown_in_milliseconds:"));
     // One that leaves does not wait any more, and a second interrupt is not patient.
     client.check("WAIT 1 20000", ":1\r\n");
-    second.signal("STOP");
+    suspend(&second);
     client.check("INCR k", ":5\r\n");
     first.signal("INT");
     wait_for_end_under_way(&mut client);
