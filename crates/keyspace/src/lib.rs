@@ -40,7 +40,7 @@ pub use access::lock::{HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, KEYS_PER_HOLD_MAX, 
 pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Attempt, Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
 pub use access::shared::{Config, HoldWatch};
-pub use access::staging::{BuildError, Builder, NewString, STAGED_GROUPS, StagedGroup, Staging};
+pub use access::staging::{BuildError, Builder, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging};
 pub use access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
 pub use access::txn::Txn;
 pub use access::waiter::{Claim, WaitedKey, Waiter};

@@ -3,6 +3,7 @@
 
 use crate::access::effect::{Effect, EffectMask};
 use crate::access::key_events::KeyEvents;
+use crate::access::lock::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::scan::{CURSORS, random_entry, scan, weighted_slot};
 use crate::access::terms::ExpiryMode;
@@ -12,6 +13,17 @@ use crate::layout::kind::Db;
 use crate::values::value::Entry;
 use isotherm_stdx::{Slot, Steps};
 use std::sync::atomic::Ordering::Release;
+
+impl Keyspace {
+    /// Whether any database has a key. No partition may be held.
+    pub fn has_keys(&self) -> bool {
+        let has_keys = |number: u16| {
+            let partition = self.lock(number);
+            (0..self.config().databases).any(|db| partition.len(Db(db)) > 0)
+        };
+        (0..self.partition_count() as u16).any(has_keys)
+    }
+}
 
 impl Txn<'_, '_> {
     /// Keys in `db`, expired ones that have not left yet included.

@@ -14,13 +14,17 @@
 //! A key that is inserted by itself touches four lines of memory that nothing near it in time touches; here it is written to one
 //! of 1024 places. What is gathered takes as much memory as it will in pages, and goes as they come.
 //!
+//! A key comes once, as in an RDB file, or again and again, as in a log: then its last value counts (`repeats`).
+//!
 //! **Invariants.** A record is an entry with its value in it. Of a group's chunks all but the last have no room for the record that came next.
+
+mod repeats;
 
 use crate::access::lock::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 use crate::layout::entry::{Draft, EntryBytes, Place, Plan, read_int};
-use crate::layout::key::Key;
+use crate::layout::key::{Key, KeyHasher};
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::last_used::{AccessMode, AccessNote};
 use crate::layout::page;
@@ -49,11 +53,22 @@ const _: () = assert!(RECORD_BYTES_MAX <= CHUNK_BYTES_MIN);
 /// Keys that are inserted one by one under one lock.
 const INSERTS_PER_HOLD: usize = 8 * PREFETCH_KEYS_MAX;
 
+/// What a key is that comes a second time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Repeats {
+    /// Damage: a file has each key once.
+    Refused,
+    /// A change: the last value counts.
+    LastCounts,
+}
+
 /// The keys of one database that were gathered.
 pub struct Staging {
     db: Db,
     access: AccessMode,
     now: UnixMs,
+    repeats: Repeats,
+    hasher: KeyHasher,
     groups: Box<[Group]>,
     bytes: u64,
     sorted: Sorted,
@@ -68,6 +83,8 @@ struct Group {
     open: Vec<u8>,
     full: Vec<Vec<u8>>,
     bytes: u64,
+    /// With more bytes than these it is looked through for repeats; 0: with the fewest for which that is worth it.
+    bytes_max: u64,
 }
 
 const _: () = assert!(size_of::<Group>() == 64);
@@ -76,6 +93,7 @@ const _: () = assert!(size_of::<Group>() == 64);
 pub struct StagedGroup {
     db: Db,
     number: usize,
+    repeats: Repeats,
     chunks: Vec<Vec<u8>>,
 }
 
@@ -133,12 +151,14 @@ impl Sorted {
 
 impl Staging {
     /// For keys that count as used at `now`.
-    pub fn new(keyspace: &Keyspace, db: Db, now: UnixMs) -> Staging {
+    pub fn new(keyspace: &Keyspace, db: Db, now: UnixMs, repeats: Repeats) -> Staging {
         let groups = (0..STAGED_GROUPS).map(|_| Group::default()).collect();
         Staging {
             db,
             access: keyspace.access(),
             now,
+            repeats,
+            hasher: keyspace.hasher(),
             groups,
             bytes: 0,
             sorted: Sorted::default(),
@@ -181,21 +201,12 @@ impl Staging {
         let draft = Draft::inline(key, NewValue::encode(text), expiry);
         let (number, place) = (spread / SLOTS_PER_GROUP, (spread % SLOTS_PER_GROUP) as u8);
         let stamp = note.and_then(|note| note.stamp(self.access, self.now));
-        let entry = draft.as_bytes();
-        let bytes = 2 + entry.len() + stamp.map_or(0, |_| 2);
         let group = &mut self.groups[number];
-        let chunk = group.chunk(bytes);
-        match stamp {
-            None => chunk.push(place),
-            Some(stamp) => {
-                chunk.push(place | HAS_STAMP);
-                chunk.extend_from_slice(&stamp.to_le_bytes());
-            }
+        self.bytes += group.push(place, stamp, draft.as_bytes());
+        if self.repeats == Repeats::LastCounts && group.bytes > group.bytes_max {
+            self.thin(number);
         }
-        chunk.push(entry.len() as u8);
-        chunk.extend_from_slice(entry);
-        group.bytes += bytes as u64;
-        self.bytes += bytes as u64;
+        let group = &self.groups[number];
         let share = self.bytes / STAGED_GROUPS as u64;
         if group.bytes > GROUP_BYTES_MAX.max(SKEW * share) && self.skewed.last() != Some(&number) {
             self.skewed.push(number);
@@ -208,11 +219,34 @@ impl Staging {
         self.bytes -= group.bytes;
         let mut chunks = group.full;
         chunks.extend((!group.open.is_empty()).then_some(group.open));
-        StagedGroup { db: self.db, number, chunks }
+        StagedGroup { db: self.db, number, repeats: self.repeats, chunks }
+    }
+
+    /// The group that a key is gathered in.
+    pub fn group_of(slot: Slot) -> usize {
+        Geometry::spread(slot) / SLOTS_PER_GROUP
     }
 }
 
 impl Group {
+    /// Appends a record. Returns its length.
+    #[inline]
+    fn push(&mut self, place: u8, stamp: Option<u16>, entry: &[u8]) -> u64 {
+        let bytes = 2 + entry.len() + stamp.map_or(0, |_| 2);
+        let chunk = self.chunk(bytes);
+        match stamp {
+            None => chunk.push(place),
+            Some(stamp) => {
+                chunk.push(place | HAS_STAMP);
+                chunk.extend_from_slice(&stamp.to_le_bytes());
+            }
+        }
+        chunk.push(entry.len() as u8);
+        chunk.extend_from_slice(entry);
+        self.bytes += bytes as u64;
+        bytes as u64
+    }
+
     /// With room for a record of so many bytes.
     #[inline]
     fn chunk(&mut self, bytes: usize) -> &mut Vec<u8> {
@@ -248,25 +282,40 @@ impl StagedGroup {
     }
 
     /// The entries of each of its slots.
-    fn by_slot(&self, keyspace: &Keyspace) -> [Vec<NewEntry<'_>>; SLOTS_PER_GROUP] {
+    fn by_slot(&self, hasher: KeyHasher) -> [Vec<NewEntry<'_>>; SLOTS_PER_GROUP] {
         let mut slots: [Vec<NewEntry<'_>>; SLOTS_PER_GROUP] = Default::default();
-        for chunk in &self.chunks {
-            let mut rest = chunk.as_slice();
-            while let Some((&place, behind)) = rest.split_first() {
-                let (access, behind) = match (place & HAS_STAMP != 0, behind) {
-                    (true, [low, high, behind @ ..]) => (Some(u16::from_le_bytes([*low, *high])), behind),
-                    _ => (None, behind),
-                };
-                let (&len, behind) = behind.split_first().expect("a record is whole");
-                let (entry, behind) = behind.split_at(usize::from(len));
-                let bytes = EntryBytes(entry);
-                let key = bytes.inline_key().expect("the key of an entry with its value lies in it");
-                let entry = NewEntry { hash: keyspace.hasher().hash(key), bytes, access };
-                slots[usize::from(place & !HAS_STAMP)].push(entry);
-                rest = behind;
-            }
+        for Record { place, access, bytes } in self.chunks.iter().flat_map(|chunk| Records(chunk)) {
+            let key = bytes.inline_key().expect("the key of an entry with its value lies in it");
+            slots[usize::from(place)].push(NewEntry { hash: hasher.hash(key), bytes, access });
         }
         slots
+    }
+}
+
+struct Record<'c> {
+    /// The slot's place in its group.
+    place: u8,
+    access: Option<u16>,
+    bytes: EntryBytes<'c>,
+}
+
+/// The records of a chunk.
+struct Records<'c>(&'c [u8]);
+
+impl<'c> Iterator for Records<'c> {
+    type Item = Record<'c>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'c>> {
+        let (&place, behind) = self.0.split_first()?;
+        let (access, behind) = match (place & HAS_STAMP != 0, behind) {
+            (true, [low, high, behind @ ..]) => (Some(u16::from_le_bytes([*low, *high])), behind),
+            _ => (None, behind),
+        };
+        let (&len, behind) = behind.split_first().expect("a record is whole");
+        let (entry, behind) = behind.split_at(usize::from(len));
+        self.0 = behind;
+        Some(Record { place: place & !HAS_STAMP, access, bytes: EntryBytes(entry) })
     }
 }
 
@@ -279,9 +328,10 @@ pub struct Builder {
 impl Keyspace {
     /// Stores keys that were gathered, one slot a hold. None of them may be there: clients see nothing of the database.
     pub fn build(&self, group: &StagedGroup, builder: &mut Builder, now: UnixMs) -> Result<(), BuildError> {
-        for (place, entries) in group.by_slot(self).iter_mut().enumerate() {
+        for (place, entries) in group.by_slot(self.hasher()).iter_mut().enumerate() {
             if !entries.is_empty() {
-                self.build_slot(group.db, group.number * SLOTS_PER_GROUP + place, entries, builder, now)?;
+                let spread = group.number * SLOTS_PER_GROUP + place;
+                self.build_slot(group.db, spread, entries, group.repeats, builder, now)?;
             }
         }
         Ok(())
@@ -291,20 +341,17 @@ impl Keyspace {
         &self,
         db: Db,
         spread: usize,
-        entries: &mut [NewEntry<'_>],
+        entries: &mut Vec<NewEntry<'_>>,
+        repeats: Repeats,
         builder: &mut Builder,
         now: UnixMs,
     ) -> Result<(), BuildError> {
-        let (number, place) =
-            (self.geometry.partition_of_spread(spread), self.geometry.place_of_spread(spread));
-        let built = {
-            let mut partition = self.lock(number);
-            partition.make_table(db)?;
-            let (table, store) = partition.table_and_store(db).expect("the table is there");
-            let built = table.build_slot(store, place, entries, &mut builder.room, now);
-            partition.drop_table_if_empty(db);
-            built
-        };
+        let mut built = self.try_build_slot(db, spread, entries, builder, now);
+        if repeats == Repeats::LastCounts && matches!(built, Err(NotBuilt::Repeated(_) | NotBuilt::Unsuited))
+        {
+            repeats::keep_last(entries);
+            built = self.try_build_slot(db, spread, entries, builder, now);
+        }
         match built {
             Ok(()) => Ok(()),
             Err(NotBuilt::Full) => Err(BuildError::Full),
@@ -312,12 +359,30 @@ impl Keyspace {
             Err(NotBuilt::Unsuited) => {
                 // Page by page.
                 entries.sort_unstable_by_key(|entry| (entry.hash as u32).reverse_bits());
-                let slot = Geometry::slot_at(spread);
+                let (slot, number) = (Geometry::slot_at(spread), self.geometry.partition_of_spread(spread));
                 entries
                     .chunks(INSERTS_PER_HOLD)
                     .try_for_each(|some| self.insert_each(db, slot, number, some, now))
             }
         }
+    }
+
+    fn try_build_slot(
+        &self,
+        db: Db,
+        spread: usize,
+        entries: &[NewEntry<'_>],
+        builder: &mut Builder,
+        now: UnixMs,
+    ) -> Result<(), NotBuilt> {
+        let (number, place) =
+            (self.geometry.partition_of_spread(spread), self.geometry.place_of_spread(spread));
+        let mut partition = self.lock(number);
+        partition.make_table(db)?;
+        let (table, store) = partition.table_and_store(db).expect("the table is there");
+        let built = table.build_slot(store, place, entries, &mut builder.room, now);
+        partition.drop_table_if_empty(db);
+        built
     }
 
     fn insert_each(

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 const KEYS: u32 = if cfg!(miri) { 300 } else { 60_000 };
 
-type Strings = BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)>;
+type Text = (Vec<u8>, Option<i64>);
+type Strings = BTreeMap<Vec<u8>, Text>;
 
 /// Names of all lengths that are gathered, some with one hash tag.
 fn strings(seed: u64, tagged: bool) -> Strings {
@@ -35,7 +36,8 @@ fn load(keyspace: &Keyspace, db: Db, strings: &Strings) -> Result<(), BuildError
     let mut all: Vec<_> = strings.clone().into_iter().collect();
     let mut prng = Prng::new(1);
     (1..all.len()).for_each(|at| all.swap(at, prng.below(at as u64 + 1) as usize));
-    let (mut staging, mut builder) = (Staging::new(keyspace, db, UnixMs(START)), Builder::default());
+    let (mut staging, mut builder) =
+        (Staging::new(keyspace, db, UnixMs(START), Repeats::Refused), Builder::default());
     let mut built = Ok(());
     for batch in all.chunks(5000) {
         for number in staging.add(batch.len(), |number| new_string(&batch[number])).to_vec() {
@@ -113,7 +115,8 @@ fn slots_with_keys_get_more() {
 #[test]
 fn a_key_that_comes_twice_is_named() {
     let keyspace = keyspace(4, 1, 1 << 30, 3);
-    let (mut staging, mut builder) = (Staging::new(&keyspace, Db(0), UnixMs(START)), Builder::default());
+    let (mut staging, mut builder) =
+        (Staging::new(&keyspace, Db(0), UnixMs(START), Repeats::Refused), Builder::default());
     let string = NewString { key: b"twice", text: b"text", expiry: None, note: None };
     staging.add(2, |_| string);
     let built: Vec<_> = (0..STAGED_GROUPS)
@@ -140,7 +143,8 @@ fn what_is_known_of_their_use_is_kept() {
     {
         let keyspace = keyspace(4, 1, 1 << 30, 3);
         keyspace.set_access(access, 10);
-        let (mut staging, mut builder) = (Staging::new(&keyspace, Db(0), UnixMs(START)), Builder::default());
+        let (mut staging, mut builder) =
+            (Staging::new(&keyspace, Db(0), UnixMs(START), Repeats::Refused), Builder::default());
         staging.add(1, |_| NewString { key: b"key", text: b"text", expiry: None, note: Some(note) });
         (0..STAGED_GROUPS)
             .try_for_each(|n| keyspace.build(&staging.take(n), &mut builder, UnixMs(START)))
@@ -153,6 +157,45 @@ fn what_is_known_of_their_use_is_kept() {
                 _ => assert_eq!(entry.frequency(), 77),
             }
         });
+    }
+}
+
+/// In a log a key is set again and again: its last value counts, and what came before takes no memory for long.
+#[test]
+fn the_last_value_of_a_key_counts() {
+    let rounds = if cfg!(miri) { 3 } else { 20 };
+    for tagged in [false, true] {
+        let keyspace = keyspace(32, 1, 1 << 30, 3);
+        let mut prng = Prng::new(21);
+        let (mut names, count) = (strings(21, tagged), if tagged { 9_000 } else { 30_000 });
+        names.retain(|name, _| name.starts_with(b"{tag}") == tagged);
+        let names: Vec<_> = names.into_keys().take(count).collect();
+        let (mut staging, mut builder) =
+            (Staging::new(&keyspace, Db(0), UnixMs(START), Repeats::LastCounts), Builder::default());
+        let mut last = Strings::new();
+        let mut bytes_max = 0;
+        for round in 0..rounds {
+            let batch: Vec<(Vec<u8>, Text)> = (0..names.len())
+                .map(|_| {
+                    let name = names[prng.below(names.len() as u64) as usize].clone();
+                    let text = format!("{round}:{}", prng.below(1 << 40)).into_bytes();
+                    (name, (text, prng.one_in(3).then(|| START + prng.below(1 << 45) as i64)))
+                })
+                .collect();
+            for some in batch.chunks(1000) {
+                // A group of many more keys than others is gathered on: that is for the caller to decide.
+                staging.add(some.len(), |number| new_string(&some[number]));
+                bytes_max = bytes_max.max(staging.bytes());
+            }
+            last.extend(batch);
+        }
+        for number in 0..STAGED_GROUPS {
+            keyspace.build(&staging.take(number), &mut builder, UnixMs(START)).unwrap();
+        }
+        let once: usize = last.iter().map(|(name, (text, _))| name.len() + text.len() + 16).sum();
+        let room = STAGED_GROUPS as u64 * (32 << 10);
+        assert!(bytes_max < 4 * once as u64 + if tagged { 64 << 10 } else { room }, "{bytes_max} of {once}");
+        check(&keyspace, &last);
     }
 }
 

@@ -155,6 +155,11 @@ impl Applier {
         self.is_within
     }
 
+    /// Whether nothing follows from a command but its change of the data: no event has a subscriber, the log no reader.
+    pub fn is_unobserved(&self) -> bool {
+        !self.exec.hot.events.any() && !self.exec.pump.is_logging()
+    }
+
     /// Whether a transaction has begun, and not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()

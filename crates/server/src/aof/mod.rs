@@ -14,5 +14,6 @@ pub mod request;
 pub mod rewrite;
 pub mod rewrites;
 pub mod settings;
+pub mod staged;
 pub mod state;
 pub mod switch;

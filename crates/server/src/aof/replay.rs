@@ -8,6 +8,8 @@
 //! Commands of one key each change nothing that those of other partitions see, and those of one partition stay in their order. So
 //! the data is at each command of several partitions what it was when that was recorded. A window that is ended early by one of
 //! these is run by the reader itself: two threads do not wait for each other at each of many transactions.
+//!
+//! What a log begins with is gathered, as far as it sets strings (`staged`): until a command comes that is to be run alone.
 
 use isotherm_keyspace::{Db, Slot};
 use isotherm_resp::Args;
@@ -17,6 +19,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use super::applier::{Applier, CommandFailure, Refused};
+use super::staged::Staged;
 use crate::node::Node;
 use crate::request::entry::{Entry, Handler};
 use crate::request::resolve::{Found, Request};
@@ -46,6 +49,8 @@ struct Window {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     commands: Vec<Command>,
+    /// What was gathered is built behind it.
+    ends_staging: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -53,6 +58,7 @@ struct Command {
     place: u64,
     entry: &'static Entry,
     db: Db,
+    slot: Slot,
     partition: u16,
     start: u32,
     spans: (u32, u32),
@@ -63,8 +69,12 @@ pub struct Replay<'r> {
     /// One for each helper that there is or will be.
     windows: Vec<Window>,
     helpers: Vec<Helper>,
-    /// The next full window starts the helpers.
+    /// The next full window starts the helpers, or the gathering.
     may_start: bool,
+    /// What the reader has gathered, without helpers.
+    staged: Option<Staged>,
+    /// Each helper gathers.
+    helpers_stage: bool,
     /// Commands of the reader itself since others could look at partitions.
     since_release: usize,
 }
@@ -74,9 +84,10 @@ impl<'r> Replay<'r> {
     pub fn new(applier: &'r mut Applier) -> Replay<'r> {
         let node = applier.node();
         let workers = node.config.workers().min(HELPERS_MAX).min(node.keyspace.partition_count());
-        let may_start = !applier.is_within() && workers > 1;
+        let may_start = !applier.is_within();
         let windows = (0..if may_start { workers } else { 1 }).map(|_| Window::default()).collect();
-        Replay { applier, windows, helpers: Vec::new(), may_start, since_release: 0 }
+        let (helpers, staged, helpers_stage) = (Vec::new(), None, false);
+        Replay { applier, windows, helpers, may_start, staged, helpers_stage, since_release: 0 }
     }
 
     /// Runs the command that begins at `bytes`, now or with others; `place` is that in the file.
@@ -86,11 +97,13 @@ impl<'r> Replay<'r> {
         let entry = node.commands.find(name);
         let key = entry.filter(|_| !self.applier.is_in_transaction()).and_then(|entry| key_of(entry, args));
         if let (Some(entry), Some(key)) = (entry, key) {
-            let partition = node.keyspace.partition_of(Slot::of_key(&bytes[key]));
+            let slot = Slot::of_key(&bytes[key]);
+            let partition = node.keyspace.partition_of(slot);
             let db = self.applier.db();
             let number = usize::from(partition) % self.windows.len();
             let window = &mut self.windows[number];
-            window.push(bytes, args, Command { place, entry, db, partition, start: 0, spans: (0, 0) });
+            let (start, spans) = (0, (0, 0));
+            window.push(bytes, args, Command { place, entry, db, slot, partition, start, spans });
             return if window.is_full() { self.hand_on(number) } else { Ok(()) };
         }
         // What SELECT changes is the reader's.
@@ -105,11 +118,15 @@ impl<'r> Replay<'r> {
     /// A full window: its helper runs it, if there are any.
     fn hand_on(&mut self, number: usize) -> Result<(), Failed> {
         if std::mem::take(&mut self.may_start) {
-            self.start_helpers();
+            self.start();
         }
         if self.helpers.is_empty() {
             return self.run_window(number);
         }
+        self.give(number)
+    }
+
+    fn give(&mut self, number: usize) -> Result<(), Failed> {
         self.applier.release();
         let helper = &mut self.helpers[number];
         let given = helper.give(std::mem::take(&mut self.windows[number]));
@@ -120,11 +137,19 @@ impl<'r> Replay<'r> {
         }
     }
 
-    fn start_helpers(&mut self) {
+    fn start(&mut self) {
         let node = self.applier.node();
+        self.applier.release();
+        let stages = self.applier.is_unobserved() && !node.keyspace.has_keys();
+        let staged = || stages.then(|| Staged::new(node));
+        if self.windows.len() == 1 {
+            self.staged = staged();
+            return;
+        }
         // One that the system does not give leaves its share to none: then there are none.
-        let helpers: Option<Vec<_>> = self.windows.iter().map(|_| Helper::start(node)).collect();
+        let helpers: Option<Vec<_>> = self.windows.iter().map(|_| Helper::start(node, staged())).collect();
         self.helpers = helpers.unwrap_or_default();
+        self.helpers_stage = stages && !self.helpers.is_empty();
     }
 
     /// Until the helpers have run what they were given.
@@ -135,12 +160,33 @@ impl<'r> Replay<'r> {
 
     /// Everything that came is applied.
     pub fn settle(&mut self) -> Result<(), Failed> {
+        if std::mem::take(&mut self.helpers_stage) {
+            return self.end_staging();
+        }
         if self.helpers.iter().any(|helper| helper.unanswered > 0) {
             self.applier.release();
         }
         self.wait()?;
         let ran: Vec<_> = (0..self.windows.len()).map(|number| self.run_window(number)).collect();
-        first_of(ran)
+        let built = match self.staged.take() {
+            Some(mut staged) => {
+                self.applier.release();
+                staged.build().map_err(|why| Failed { place: u64::MAX, why })
+            }
+            None => Ok(()),
+        };
+        first_of(ran.into_iter().chain([built]))
+    }
+
+    /// The helpers run what there is, and build what they have gathered.
+    fn end_staging(&mut self) -> Result<(), Failed> {
+        let given: Vec<_> = (0..self.windows.len())
+            .map(|number| {
+                self.windows[number].ends_staging = true;
+                self.give(number)
+            })
+            .collect();
+        first_of(given.into_iter().chain([self.wait()]))
     }
 
     /// The reader runs a window itself.
@@ -150,7 +196,7 @@ impl<'r> Replay<'r> {
         }
         let mut window = std::mem::take(&mut self.windows[number]);
         let db = self.applier.db();
-        let ran = window.run(self.applier);
+        let ran = window.run(self.applier, self.staged.as_mut());
         self.applier.set_db(db);
         self.note_run(window.commands.len());
         window.clear();
@@ -224,6 +270,7 @@ impl Window {
         self.bytes.clear();
         self.spans.clear();
         self.commands.clear();
+        self.ends_staging = false;
     }
 
     fn args(&self, command: &Command) -> Args<'_> {
@@ -232,9 +279,16 @@ impl Window {
     }
 
     /// Runs the commands, partition by partition.
-    fn run(&self, applier: &mut Applier) -> Result<(), Failed> {
+    fn run(&self, applier: &mut Applier, staged: Option<&mut Staged>) -> Result<(), Failed> {
         let command = |number: &u32| &self.commands[*number as usize];
-        let mut numbers: Vec<u32> = (0..self.commands.len() as u32).collect();
+        let mut numbers: Vec<u32> = match staged {
+            None => (0..self.commands.len() as u32).collect(),
+            Some(staged) => {
+                // What is built takes the partitions' locks.
+                applier.release();
+                self.stage(staged)?
+            }
+        };
         // Stable: those of a partition stay in their order.
         numbers.sort_by_key(|number| command(number).partition);
         for (hold, some) in numbers.chunks(TOGETHER).enumerate() {
@@ -263,6 +317,27 @@ impl Window {
     }
 }
 
+impl Window {
+    /// Gathers what can be. Returns the numbers of the other commands, which may be run behind these.
+    fn stage(&self, staged: &mut Staged) -> Result<Vec<u32>, Failed> {
+        let mut others = Vec::new();
+        let mut strings = Vec::with_capacity(self.commands.len());
+        for (number, command) in self.commands.iter().enumerate() {
+            match staged.string(command.entry, command.db, command.slot, self.args(command)) {
+                Some(string) => strings.push(string),
+                None => others.push(number as u32),
+            }
+        }
+        staged.add(&strings).map_err(|why| Failed { place: self.place(), why })?;
+        Ok(others)
+    }
+
+    /// Where in the file its first command is.
+    fn place(&self) -> u64 {
+        self.commands.first().map_or(0, |first| first.place)
+    }
+}
+
 /// A thread that runs the commands of some partitions.
 struct Helper {
     windows: SyncSender<Window>,
@@ -278,15 +353,19 @@ type Counted = (u64, Option<CommandFailure>);
 
 impl Helper {
     /// `None`: the system gives no thread.
-    fn start(node: &'static Node) -> Option<Helper> {
+    fn start(node: &'static Node, mut staged: Option<Staged>) -> Option<Helper> {
         let (windows, waiting) = sync_channel::<Window>(WAITING_MAX);
         let (answer, answers) = sync_channel(WAITING_MAX + 1);
         let run = move || {
             let mut applier = Applier::new(node);
             for mut window in waiting {
-                let ran = window.run(&mut applier);
+                let mut ran = window.run(&mut applier, staged.as_mut());
                 // The reader may wait for all partitions.
                 applier.release();
+                if let Some(mut staged) = staged.take_if(|_| window.ends_staging) {
+                    let place = window.place();
+                    ran = first_of([ran, staged.build().map_err(|why| Failed { place, why })]);
+                }
                 window.clear();
                 if answer.send((window, ran)).is_err() {
                     break;

@@ -791,3 +791,58 @@ fn several_threads_play_back_what_one_does() {
     let said = data.fails_to_start();
     assert!(said.contains(&format!("at offset {bad}, error: unknown command 'NOSUCH'")), "{said}");
 }
+
+/// Strings that a log begins with are gathered and built at once: the data is what comes of running each command by itself.
+#[test]
+fn what_is_gathered_of_a_log_is_what_its_commands_make() {
+    for seed in 0..6 {
+        let data = Data::new();
+        let mut prng = isotherm_stdx::Prng::new(seed);
+        let mut log = Vec::new();
+        let mut add = |text: &str| log.extend(encode(&text.split(' ').collect::<Vec<_>>()));
+        // In some logs other commands come soon, in others late; in some all keys have one slot.
+        let (first_other, tag) = ([0, 8_000, 19_000][seed as usize % 3], ["", "{t}"][seed as usize / 3]);
+        let later = 4_000_000_000_000u64;
+        for number in 0..20_000 {
+            let key = format!("{tag}{}", prng.below(5_000));
+            let others = if number >= first_other { 400 } else { 0 };
+            match prng.below(12_000) {
+                0 if others > 0 => add(&format!("MSET {key} x{number} {tag}other y{number}")),
+                1 if others > 0 => add("SELECT 1"),
+                2 if others > 0 => add("SELECT 0"),
+                3 if others > 0 => add("SWAPDB 0 1"),
+                turn if turn < others / 8 => add(&format!("DEL {key}")),
+                turn if turn < others / 4 => add(&format!("APPEND {key} {number},")),
+                turn if turn < others / 2 => add(&format!("PEXPIREAT {key} {}", later + turn)),
+                turn if turn < others * 5 / 8 => add(&format!("SET {key} x KEEPTTL")),
+                turn if turn < others * 3 / 4 => add(&format!("SET {key} {} NX", "long".repeat(100))),
+                // Over when it is loaded.
+                turn if turn < others => add(&format!("SET {key} {number} PXAT 1000")),
+                turn if turn % 5 == 0 => add(&format!("SET {key} {number} PXAT {}", later + turn)),
+                turn => add(&format!("SET {key} {number}-{turn}")),
+            }
+        }
+        let digest = |log: &[u8], workers: usize| {
+            data.write_log(&[log]);
+            let server = data.start(workers, &[]);
+            let mut client = server.client();
+            client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+            client.ask("DEBUG DIGEST")
+        };
+        // With a key that is there already nothing is gathered.
+        let mut plain = Vec::new();
+        for words in [&["MULTI"][..], &["SET", "{z}z", "1"], &["EXEC"]] {
+            plain.extend(encode(words));
+        }
+        plain.extend(&log);
+        // Wherever it was swapped to.
+        plain.extend(encode(&["DEL", "{z}z"]));
+        for words in [&["SELECT", "1"][..], &["DEL", "{z}z"], &["SELECT", "0"], &["DEL", "{z}z"]] {
+            plain.extend(encode(words));
+        }
+        let expected = digest(&plain, 1);
+        for workers in [1, 2, 3] {
+            assert_eq!(digest(&log, workers), expected, "seed {seed}, {workers} workers");
+        }
+    }
+}

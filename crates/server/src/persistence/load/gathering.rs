@@ -8,7 +8,7 @@
 //! made of it. It goes as they come, and is given back to the system: freed memory that the allocator keeps would count twice.
 
 use isotherm_keyspace::{
-    AccessNote, BuildError, Builder, Db, NewString, STAGED_GROUPS, StagedGroup, Staging, UnixMs,
+    AccessNote, BuildError, Builder, Db, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging, UnixMs,
 };
 use isotherm_persist::rdb::file::Key;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -164,7 +164,7 @@ struct Gatherer {
 
 impl Gatherer {
     fn new(store: Store<'static>, db: Db, now: UnixMs) -> Gatherer {
-        let staging = Staging::new(store.keyspace, db, now);
+        let staging = Staging::new(store.keyspace, db, now, Repeats::Refused);
         Gatherer { store, now, staging, builder: Builder::default() }
     }
 
