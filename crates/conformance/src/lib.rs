@@ -5,7 +5,7 @@
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
 //! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
-//! values dumped and restored both ways (`transfer`), common clients at work (`clients`), and
+//! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`), common clients at work (`clients`), and
 //! Valkey's own test suite (`suite`).
 
 pub mod client;
@@ -26,6 +26,7 @@ pub mod shrink;
 pub mod effects;
 pub mod replication;
 
+pub mod follow;
 pub mod transfer;
 
 pub mod clients;

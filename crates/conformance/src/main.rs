@@ -9,6 +9,7 @@ use isotherm_conformance::clients;
 use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
+use isotherm_conformance::follow;
 use isotherm_conformance::suite;
 use isotherm_conformance::transfer::{self, Load, Peer};
 
@@ -40,6 +41,11 @@ isotherm-conformance: compares Isotherm with Valkey
     --values N  --seed S                 how many, and which (default 2000, 1)
     --kind NAME                          string, list, set, hash, zset, stream; may be repeated
 
+  follow [options]            a primary and a replica of any make: random commands, cut links, full syncs; digests and offsets
+    --primary PATH  --replica PATH  --sub-replica PATH   default: ours; `valkey` is the one in ISOTHERM_PEER_BIN
+    --all --with PATH ..                 chains of ours and Valkey, and each PATH as primary and as replica of ours
+    --commands N  --seed S               how many, and which (default 20000, 1)
+
   clients [options] [NAME ..] valkey-cli, redis-cli, valkey-benchmark, redis-py, go-redis, ioredis, Jedis at work
     --ours-bin PATH                      default: the program named by ISOTHERM_SERVER
     --bin FOLDER                         valkey-cli and so on; default: ISOTHERM_PEER_BIN
@@ -62,6 +68,7 @@ fn main() -> ExitCode {
         Some("effects") => effects(&args[1..]),
         Some("replication-stream") => replication_stream(&args[1..]),
         Some("transfer") => transfer(&args[1..]),
+        Some("follow") => follow(&args[1..]),
         Some("clients") => try_clients(&args[1..]),
         Some("suite") => run_suite(&args[1..]),
         Some("--help" | "help") | None => {
@@ -202,6 +209,49 @@ fn transfer(args: &[String]) -> Fallible<bool> {
             outcome.differences.len()
         );
         all_same &= outcome.differences.is_empty();
+    }
+    Ok(all_same)
+}
+
+fn follow(args: &[String]) -> Fallible<bool> {
+    let program = |name: &str| match (name, from_env("ISOTHERM_SERVER", ""), valkey(None)) {
+        ("ours", Some(Target::Binary(path, _)), _) | ("valkey", _, Ok(Target::Binary(path, _))) => Ok(path),
+        ("ours" | "valkey", ..) => Err(format!("where is {name}? Give its path")),
+        (path, ..) => Ok(PathBuf::from(path)),
+    };
+    let (mut chain, mut others, mut is_all) = (vec!["ours", "ours"], Vec::new(), false);
+    let (mut commands, mut seed) = (20_000, 1);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "--all" {
+            is_all = true;
+            continue;
+        }
+        let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
+        let number = || value.parse::<u64>().map_err(|_| format!("{arg}: {value} is no number"));
+        match arg.as_str() {
+            "--primary" => chain[0] = value,
+            "--replica" => chain[1] = value,
+            "--sub-replica" => chain.push(value),
+            "--with" => others.push(value.as_str()),
+            "--commands" => commands = number()?,
+            "--seed" => seed = number()?,
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    let mut chains = vec![chain];
+    if is_all {
+        chains = [&["ours", "ours", "ours"][..], &["valkey", "ours", "valkey"], &["ours", "valkey", "ours"]]
+            .map(Vec::from)
+            .into();
+        chains.extend(others.iter().flat_map(|other| [vec![*other, "ours"], vec!["ours", *other]]));
+    }
+    let mut all_same = true;
+    for chain in chains {
+        let chain = chain.into_iter().map(program).collect::<Fallible<_>>()?;
+        let outcome = follow::run(&follow::Options { chain, commands, seed })?;
+        println!("{outcome}");
+        all_same &= outcome.difference.is_none();
     }
     Ok(all_same)
 }

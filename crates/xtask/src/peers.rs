@@ -19,6 +19,11 @@ use std::process::Command;
 use crate::{Fallible, place, run};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Debian's development, which carries the newest of each.
+const NEWEST: &str = "sid";
+/// Older servers that a Debian release carries: a name, the release, the package and its program.
+const OLDER: [(&str, &str, &str); 2] =
+    [("valkey-server-8.1", "trixie", "valkey-server"), ("redis-server-7.0", "bookworm", "redis-server")];
 const MIRROR: &str = "http://deb.debian.org/debian";
 const PACKAGES: [&str; 3] = ["valkey-server", "valkey-tools", "tcl"];
 const PROGRAMS: [&str; 6] =
@@ -53,7 +58,7 @@ pub fn valkey() -> Fallible<PathBuf> {
     let bin = place::peers().join("bin");
     if !ready("root") {
         eprintln!("installing Debian's newest Valkey into {}", place::peers().display());
-        install("root", &PACKAGES, &PROGRAMS)?;
+        install("root", NEWEST, &PACKAGES, &PROGRAMS.map(|name| (name, name)))?;
     }
     Ok(bin)
 }
@@ -64,7 +69,7 @@ pub fn redis_cli() -> Fallible {
         return Ok(());
     }
     eprintln!("installing Debian's newest redis-cli into {}", place::peers().display());
-    install("redis", &["redis-tools"], &["redis-cli"])
+    install("redis", NEWEST, &["redis-tools"], &[("redis-cli", "redis-cli")])
 }
 
 /// A package of this machine's own release, unpacked into the folder `part` and not installed.
@@ -83,14 +88,26 @@ pub fn unpack_from_machine(part: &str, package: &str) -> Fallible<PathBuf> {
 pub fn redis_server() -> Fallible<PathBuf> {
     if !ready("redis-server") {
         eprintln!("installing Debian's newest Redis into {}", place::peers().display());
-        install("redis-server", &["redis-server"], &["redis-server"])?;
+        install("redis-server", NEWEST, &["redis-server"], &[("redis-server", "redis-server")])?;
     }
     Ok(place::peers().join("bin/redis-server"))
 }
 
-/// Unpacks packages into the folder `part`, and makes their programs callable.
-fn install(part: &str, packages: &[&str], programs: &[&str]) -> Fallible {
-    let packages = download(packages)?;
+/// Servers of older versions, or why there is none.
+pub fn older() -> Vec<Fallible<PathBuf>> {
+    let install_one = |(name, suite, package): &(&str, &str, &str)| {
+        if !ready(name) {
+            eprintln!("installing {name} of Debian's {suite} into {}", place::peers().display());
+            install(name, suite, &[package], &[(package, name)]).map_err(|why| format!("{name}: {why}"))?;
+        }
+        Ok(place::peers().join("bin").join(name))
+    };
+    OLDER.iter().map(install_one).collect()
+}
+
+/// Unpacks packages of a release into the folder `part`, and makes their programs callable by other names.
+fn install(part: &str, suite: &str, packages: &[&str], programs: &[(&str, &str)]) -> Fallible {
+    let packages = download(suite, packages)?;
     let root = fresh(part)?;
     for package in packages {
         run::quiet(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root))?;
@@ -104,7 +121,7 @@ pub fn source() -> Fallible<PathBuf> {
     let folder = place::peers().join("source");
     if !ready("source") {
         eprintln!("fetching Valkey's source into {}", folder.display());
-        let apt = Apt::new()?;
+        let apt = Apt::new(NEWEST)?;
         let fetched = fresh("source-package")?;
         run::quiet(apt.get().args(["source", "--download-only", "valkey"]).current_dir(&fetched))?;
         let archive = find(&fetched, |name| name.contains(".orig.tar."))
@@ -124,7 +141,7 @@ struct Apt {
 }
 
 impl Apt {
-    fn new() -> Fallible<Apt> {
+    fn new(suite: &str) -> Fallible<Apt> {
         for program in ["apt-get", "dpkg-deb"] {
             if place::in_path(program).is_none() {
                 return Err(format!(
@@ -145,7 +162,7 @@ impl Apt {
         write(&apt.folder.join("status"), "")?;
         write(&apt.folder.join("apt.conf"), &configuration(&apt.folder))?;
         let mirror = std::env::var("ISOTHERM_DEBIAN_MIRROR").unwrap_or_else(|_| MIRROR.to_string());
-        let by = format!("[signed-by={KEYRING}] {mirror} sid main\n");
+        let by = format!("[signed-by={KEYRING}] {mirror} {suite} main\n");
         write(&apt.folder.join("sources.list"), &format!("deb {by}deb-src {by}"))?;
         run::quiet(apt.get().arg("update"))
             .map_err(|why| format!("cannot install Valkey: no package lists from {mirror}: {why}"))?;
@@ -185,8 +202,8 @@ fn configuration(folder: &Path) -> String {
 }
 
 /// Fetches packages and all that they need; their files.
-fn download(packages: &[&str]) -> Fallible<Vec<PathBuf>> {
-    let apt = Apt::new()?;
+fn download(suite: &str, packages: &[&str]) -> Fallible<Vec<PathBuf>> {
+    let apt = Apt::new(suite)?;
     let archives = apt.folder.join("cache/archives");
     // Packages of an earlier, interrupted run may be of other versions.
     fs::remove_dir_all(&archives).map_err(|why| format!("cannot empty {}: {why}", archives.display()))?;
@@ -200,18 +217,20 @@ fn download(packages: &[&str]) -> Fallible<Vec<PathBuf>> {
 }
 
 /// A few lines for each program: the packages' own loader, with the packages' own libraries.
-fn write_wrappers(root: &Path, programs: &[&str]) -> Fallible {
+fn write_wrappers(root: &Path, programs: &[(&str, &str)]) -> Fallible {
     use std::os::unix::fs::PermissionsExt;
-    let lib = root.join("usr/lib");
-    let triple =
-        find(&lib, |name| name.ends_with("-linux-gnu")).ok_or("the packages hold no usr/lib/*-linux-gnu")?;
-    let loader = find(&triple, |name| name.starts_with("ld-linux-")).ok_or("the packages hold no loader")?;
+    // Older packages have libraries beside `usr` too.
+    let folders: Vec<PathBuf> = ["usr/lib", "lib"]
+        .iter()
+        .filter_map(|lib| find(&root.join(lib), |name| name.ends_with("-linux-gnu")))
+        .collect();
+    let loader = folders.iter().find_map(|folder| find(folder, |name| name.starts_with("ld-linux-")));
+    let loader = loader.ok_or("the packages hold no loader")?;
+    let libraries: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let bin = place::peers().join("bin");
     make(&bin)?;
-    for &name in programs {
-        let program = root.join("usr/bin").join(name);
-        let program =
-            if program.exists() { program } else { root.join("usr/bin").join(format!("{name}8.6")) };
+    for &(name, called) in programs {
+        let program = program(root, name);
         // Tcl looks for its library where the package would be installed.
         let library = match name {
             "tclsh" => format!(
@@ -223,15 +242,25 @@ fn write_wrappers(root: &Path, programs: &[&str]) -> Fallible {
         let text = format!(
             "#!/bin/sh\n{library}exec '{}' --library-path '{}' --argv0 \"$0\" '{}' \"$@\"\n",
             loader.display(),
-            triple.display(),
+            libraries.join(":"),
             program.display()
         );
-        let wrapper = bin.join(name);
+        let wrapper = bin.join(called);
         write(&wrapper, &text)?;
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))
             .map_err(|why| format!("cannot make {} executable: {why}", wrapper.display()))?;
     }
     Ok(())
+}
+
+/// Where a package puts its program. Debian's server is a link to the program that checks files, by an absolute path in some releases.
+fn program(root: &Path, name: &str) -> PathBuf {
+    let bin = root.join("usr/bin");
+    match name {
+        "tclsh" => bin.join("tclsh8.6"),
+        _ if bin.join(name).exists() => bin.join(name),
+        name => bin.join(name.replace("-server", "-check-rdb")),
+    }
 }
 
 fn ready(part: &str) -> bool {

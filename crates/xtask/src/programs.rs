@@ -149,11 +149,21 @@ pub fn conformance(args: &[String]) -> Fallible {
         bin => bin?,
     };
     let mut command = Command::new(conformance);
-    command.args(args);
+    command.args(&args);
     if with_redis {
         match peers::redis_server() {
             Ok(redis) => _ = command.arg("--redis-bin").arg(redis),
             Err(why) => println!("skipped: values to and from Redis: {why}"),
+        }
+    }
+    if args.iter().any(|arg| arg == "--all") {
+        let mut others = peers::older();
+        others.insert(0, peers::redis_server());
+        for other in others {
+            match other {
+                Ok(other) => _ = command.arg("--with").arg(other),
+                Err(why) => println!("skipped: primaries and replicas of another version: {why}"),
+            }
         }
     }
     let server = build("isotherm", "isotherm-server")?;

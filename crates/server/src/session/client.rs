@@ -88,6 +88,10 @@ impl Seen {
 }
 
 impl ClientShared {
+    pub fn is_primary(&self) -> bool {
+        self.seen.marks.load(Ordering::Relaxed) & Seen::PRIMARY != 0
+    }
+
     pub fn is_replica(&self) -> bool {
         self.seen.marks.load(Ordering::Relaxed) & Seen::REPLICA != 0
     }

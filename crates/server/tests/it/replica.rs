@@ -262,6 +262,20 @@ fn a_broken_link_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_client_may_kill_the_link() {
+    let primary = Primary::start(&[]);
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let end = 70 + link.send_command("SET a 2");
+    let mut client = primary.replica.client();
+    wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+    client.check("CLIENT KILL TYPE normal SKIPME yes", ":0\r\n");
+    client.check("CLIENT KILL TYPE replica", ":0\r\n");
+    client.check("CLIENT KILL TYPE primary", ":1\r\n");
+    let (_link, asked) = primary.shake_hands();
+    assert_eq!(asked, format!("{ID} {}", end + 1));
+}
+
+#[test]
 fn a_promoted_replica_writes() {
     let primary = Primary::start(&[]);
     let mut link = primary.sync(&[("a", "1")], 500);

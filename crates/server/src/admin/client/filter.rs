@@ -179,6 +179,7 @@ impl<'a> Traits<'a> {
 impl Kind {
     fn of(client: &ClientShared) -> Kind {
         match () {
+            () if client.is_primary() => Kind::Primary,
             () if client.is_replica() => Kind::Replica,
             () if client.listening.any() => Kind::PubSub,
             () => Kind::Normal,
