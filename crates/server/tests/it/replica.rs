@@ -768,7 +768,7 @@ fn a_primary_that_starts_again_is_followed_where_it_was() {
         let port_text = port.to_string();
         let all = [
             &["--port", &port_text, "--bind", "127.0.0.1", "--dir", data.0.to_str().unwrap()][..],
-            &["--repl-diskless-sync-delay", "0", "--io-threads", "2"],
+            &["--repl-diskless-sync-delay", "0", "--io-threads", "2", "--enable-debug-command", "yes"],
             arguments,
         ]
         .concat();
@@ -780,6 +780,8 @@ fn a_primary_that_starts_again_is_followed_where_it_was() {
         let mut client = server.client();
         client.check("SELECT 3", "+OK\r\n");
         client.check("SET a 1", "+OK\r\n");
+        client.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK\r\n");
+        client.check("SET over 1 PX 1", "+OK\r\n");
         same_offset(&mut client, &mut follower);
         server.signal(if kills { "KILL" } else { "TERM" });
         server.wait();
@@ -790,6 +792,9 @@ fn a_primary_that_starts_again_is_followed_where_it_was() {
         client.check("SELECT 3", "+OK\r\n");
         client.check("SET b 2", "+OK\r\n");
         same_offset(&mut client, &mut follower);
+        // What was over at the start leaves the replica too.
+        follower.check("SELECT 3", "+OK\r\n");
+        wait_until("the key is gone", || follower.ask("DBSIZE") == ":2\r\n");
         let stats = client.ask("INFO stats");
         assert_eq!(
             (text_field(&stats, "sync_full"), text_field(&stats, "sync_partial_ok")),

@@ -314,6 +314,10 @@ impl Load<'_> {
         match *item {
             Item::Aux { name, value } => {
                 self.history.note_aux(name, value);
+                if self.history.id.is_some() {
+                    // Replicas may go on behind this data: they have the keys whose time is over, and lose them by the log only.
+                    self.terms.keeps_from = None;
+                }
                 self.texts.note_aux(name, value);
             }
             Item::Database(db) if db >= u64::from(self.store.config.databases()) => {
