@@ -52,7 +52,7 @@ isotherm-conformance: compares Isotherm with Valkey
     --folder FOLDER                      where libraries are installed; default: ISOTHERM_CLIENTS
     --seconds N                          the time for everything (default 170)
 
-  suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk
+  suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk, replication
     --valkey yes                         against Valkey's own programs
     --only PART                          only files whose name has PART
     --ours FOLDER                        our programs; default: the folder of ISOTHERM_SERVER
@@ -306,7 +306,8 @@ fn run_suite(args: &[String]) -> Fallible<bool> {
         peers: peers.ok_or("where is tclsh? --bin FOLDER")?,
         source: source.ok_or("where is Valkey's source? --source FOLDER")?,
     };
-    suite::run(&name.ok_or("which list? There is: disk")?, &places, &options)
+    let name = name.ok_or_else(|| format!("which list? There are: {}", suite::names()))?;
+    suite::run(&name, &places, &options)
 }
 
 /// Takes the options that name a Valkey out of `args`.
