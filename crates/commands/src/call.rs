@@ -62,6 +62,8 @@ pub struct CallSettings {
     pub lfu: bool,
     /// `import-mode`: a moment that has passed is stored like any other; the source of the data deletes.
     pub import_mode: bool,
+    /// `lazyfree-lazy-server-del`: a key that leaves as the result of another command is UNLINKed in the log, not DELeted.
+    pub unlinks: bool,
     /// Up to where collections have their compact encodings.
     pub limits: Limits,
     pub transfer: TransferSettings,
@@ -97,6 +99,7 @@ impl Default for CallSettings {
             hll_sparse_bytes_max: 3000,
             lfu: false,
             import_mode: false,
+            unlinks: true,
             limits: Limits::default(),
             transfer: TransferSettings {
                 compress: true,
@@ -221,6 +224,12 @@ impl<'c> Call<'c, '_, '_> {
             self.record(&[b"DEL", key.bytes]);
         }
         self.out_of_memory()
+    }
+
+    /// The log has of this command that the key has left.
+    pub fn record_removal(&mut self, key: &Key<'_>) {
+        let word: &[u8] = if self.settings.unlinks { b"UNLINK" } else { b"DEL" };
+        self.record(&[word, key.bytes]);
     }
 
     // ---- expiry ----

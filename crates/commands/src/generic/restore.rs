@@ -76,7 +76,7 @@ fn restore(call: &mut Call<'_, '_, '_>) -> Outcome {
     if expiry.is_some_and(|moment| call.is_over(moment)) {
         if replaced {
             call.wrote(EventClass::Generic, "del", &key, 1);
-            call.record(&[b"UNLINK", key.bytes]);
+            call.record_removal(&key);
         }
         call.reply.ok();
         return Outcome::Done;

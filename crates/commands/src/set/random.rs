@@ -93,7 +93,7 @@ fn pop_all(call: &mut Call<'_, '_, '_>, len: u64) -> Outcome {
     call.wrote(EventClass::Set, "spop", &key, len);
     call.txn.remove(call.db, &key);
     call.event(EventClass::Generic, "del", &key);
-    call.record(&[b"UNLINK", key.bytes]);
+    call.record_removal(&key);
     done()
 }
 

@@ -202,6 +202,7 @@ const CONFIG_RESETSTAT: Spec = Spec {
 fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.stats.reset();
     call.node.users.reset_denied();
+    call.node.replication.primary.counts.reset();
     call.reply.ok();
     Outcome::Done
 }

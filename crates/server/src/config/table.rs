@@ -213,7 +213,7 @@ pub const PARAMS: &[Param] = &[
     special("latency-tracking-info-percentiles", &special::LATENCY_TRACKING_INFO_PERCENTILES).multi_arg().works("Percentiles shown by INFO latencystats."),
     flag("lazyfree-lazy-eviction", true).works("What the append-only file has of an evicted key: UNLINK, or with no DEL. Large values are freed in the background in any case."),
     flag("lazyfree-lazy-expire", true).works("What the append-only file has of a key that has expired: UNLINK, or with no DEL. Large values are freed in the background in any case."),
-    flag("lazyfree-lazy-server-del", true).no_effect(LAZYFREE),
+    flag("lazyfree-lazy-server-del", true).works("What the log has of a key that SPOP has emptied, or RESTORE replaced by one that is over: UNLINK, or with no DEL. Large values are freed in the background in any case."),
     flag("lazyfree-lazy-user-del", true).no_effect(LAZYFREE),
     flag("lazyfree-lazy-user-flush", true).no_effect(LAZYFREE),
     signed("lfu-decay-time", 1, 0, INT_MAX).apply(Apply::EvictionPolicy).works("Minutes per decrement of the LFU counter."),

@@ -10,6 +10,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::waits::Waits;
+use crate::config::{Config, Id, id};
+use crate::process::time::unix_now;
 use crate::session::ClientShared;
 
 /// Asks each replica for an ACK.
@@ -30,6 +32,8 @@ pub struct Primary {
     acks_asked_to: AtomicU64,
     /// Those that were heard of within `min-replicas-max-lag`.
     pub good_replicas: AtomicUsize,
+    /// What snapshots for replicas have in memory.
+    pub spool_bytes: Arc<AtomicU64>,
     /// What is on disk of the log, beside the append-only file: its first offset, and its bytes.
     pub ring_first: AtomicU64,
     pub ring_bytes: AtomicU64,
@@ -51,6 +55,16 @@ pub struct SyncCounts {
     /// To and from replicas.
     pub sent_bytes: AtomicU64,
     pub heard_bytes: AtomicU64,
+}
+
+impl SyncCounts {
+    /// CONFIG RESETSTAT.
+    pub fn reset(&self) {
+        let SyncCounts { full, partial, partial_refused, sent_bytes, heard_bytes } = self;
+        [full, partial, partial_refused, sent_bytes, heard_bytes]
+            .into_iter()
+            .for_each(|count| count.store(0, Relaxed));
+    }
 }
 
 /// One replica.
@@ -148,6 +162,25 @@ impl Primary {
     /// The first place that a replica may go on from, of a log that has its bytes from `first` on.
     pub fn backlog_first(&self, first: LogOffset) -> LogOffset {
         first.max(LogOffset(self.backlog.start.load(SeqCst)))
+    }
+
+    /// Counts the replicas that were heard of within `min-replicas-max-lag`, in whole seconds as Valkey does. Threads read their
+    /// configuration again where it changes whether there are enough of them.
+    pub fn count_good(&self, config: &Config) -> usize {
+        const LEAST: Id = id("min-replicas-to-write");
+        const LAG_MAX: Id = id("min-replicas-max-lag");
+        let (least, lag_max_seconds) = (config.number(LEAST), config.number(LAG_MAX));
+        let now_seconds = unix_now().0 / 1000;
+        let is_good = |replica: &&Arc<ReplicaShared>| {
+            let seen = &replica.seen;
+            seen.state().is_online() && now_seconds - seen.heard_seconds() <= lag_max_seconds
+        };
+        let good = self.replicas().iter().filter(is_good).count();
+        let before = self.good_replicas.swap(good, Relaxed);
+        if (good as i64 >= least) != (before as i64 >= least) {
+            config.touch();
+        }
+        good
     }
 
     /// An ACK is wanted of each replica. Whether the thread that asks for it has to be woken.

@@ -5,8 +5,6 @@ use isotherm_commands::call::{CallSettings, RefusedPayload, TransferSettings};
 use isotherm_persist::dump::Checks;
 use isotherm_resp::Limits;
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::config::{Config, Id, OutputLimit, id};
 use crate::effects::events::Events;
 use crate::mail::tasks::Tasks;
@@ -131,10 +129,9 @@ impl Hot {
         let generation = config.generation();
         let is_replica = node.mail.tasks().has(Tasks::REPLICA);
         const MIN_REPLICAS: [Id; 2] = [id("min-replicas-to-write"), id("min-replicas-max-lag")];
-        let good_replicas = node.replication.primary.good_replicas.load(Relaxed) as i64;
         let lacks_replicas = !is_replica
             && MIN_REPLICAS.iter().all(|id| config.number(*id) > 0)
-            && good_replicas < config.number(MIN_REPLICAS[0]);
+            && (node.replication.primary.count_good(config) as i64) < config.number(MIN_REPLICAS[0]);
         let [output, _, output_of_subscribers] = config.output_limits();
         let reply_lists = node.debug.reply_lists.is_on();
         Hot {
@@ -177,6 +174,7 @@ impl Hot {
                 hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
                 lfu: config.evicts_by_lfu(),
                 import_mode: config.import_mode(),
+                unlinks: config.flag(id("lazyfree-lazy-server-del")),
                 limits: config.collection_limits(),
                 transfer: TransferSettings {
                     compress: config.flag(id("rdbcompression")),

@@ -2,7 +2,6 @@
 
 use isotherm_replication::feed::{FeedState, Terms, Waiting, next_group};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::Feeder;
 use super::replica::Replica;
@@ -96,20 +95,6 @@ impl Feeder {
 
     /// Replicas that were heard of lately count for `min-replicas-to-write`.
     pub(super) fn note_good_replicas(&self) {
-        const LEAST: Id = id("min-replicas-to-write");
-        const LAG_MAX: Id = id("min-replicas-max-lag");
-        let (node, primary) = (self.node, &self.node.replication.primary);
-        let (least, lag_max_ms) = (node.config.number(LEAST), node.config.number(LAG_MAX) as u64 * 1000);
-        let now = self.now();
-        // Whole seconds, as Valkey counts.
-        let is_good = |replica: &Replica| {
-            let lag_ms = now.0.saturating_sub(replica.feed.heard().0);
-            replica.feed.state().is_online() && lag_ms / 1000 * 1000 <= lag_max_ms
-        };
-        let good = self.replicas.iter().flatten().filter(|replica| is_good(replica)).count();
-        let before = primary.good_replicas.swap(good, Relaxed);
-        if (good as i64 >= least) != (before as i64 >= least) {
-            node.config.touch();
-        }
+        self.node.replication.primary.count_good(&self.node.config);
     }
 }

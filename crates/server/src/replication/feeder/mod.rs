@@ -103,7 +103,8 @@ pub fn start(node: &'static Node) -> io::Result<()> {
         departed: Vec::new(),
         began: now,
         next_tick: now + SECOND,
-        ticks: 0,
+        // The first ping comes a whole period after the start.
+        ticks: 1,
         alone_since: now,
         has_more: false,
         is_busy: false,
