@@ -9,6 +9,8 @@ mod full_sync;
 pub mod handover;
 pub mod link;
 pub mod link_view;
+pub mod own_expiry;
+pub mod own_keys;
 pub mod primary;
 pub mod report;
 pub mod role;

@@ -31,6 +31,7 @@ fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
     let follows = matches!(role, Role::Replica(_));
     node.replication.begin_generation();
     node.replication.set_link_up(false);
+    node.replication.own_keys.clear();
     let view = &node.replication.link;
     view.refuses_empty.store(false, Relaxed);
     view.accepts_empty.store(false, Relaxed);

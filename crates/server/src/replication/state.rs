@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::failover::Failover;
 use super::link_view::LinkView;
+use super::own_keys::OwnKeys;
 use super::primary::Primary;
 use crate::config::{Config, Id, id};
 
@@ -26,6 +27,8 @@ pub struct Replication {
     /// The database that the stream of the primary has selected where the log ends; changed by who holds a partition.
     stream_db: AtomicU32,
     pub link: LinkView,
+    /// What this node expires by itself although it is a replica.
+    pub own_keys: OwnKeys,
     /// Its replicas.
     pub primary: Primary,
     pub failover: Failover,
@@ -76,6 +79,7 @@ impl Replication {
             generation: AtomicU64::new(0),
             stream_db: AtomicU32::new(0),
             link: LinkView::default(),
+            own_keys: OwnKeys::default(),
             primary: Primary::default(),
             failover: Failover::default(),
         }

@@ -22,6 +22,7 @@ use crate::effects::tracking::Tracker;
 use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks};
 use crate::observe::stats::ThreadStats;
+use crate::replication::own_expiry;
 use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
 use crate::request::clock::CommandClock;
@@ -102,6 +103,10 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     } else if exec.hot.is_replica {
         // What the primary has changed may not be durable here yet.
         exec.note_gate();
+        if caller.authority != Authority::Log && command.spec.flags.has(Flags::WRITE) {
+            let own_keys = &exec.node.replication.own_keys;
+            own_expiry::note(own_keys, (&mut exec.held, &mut exec.pump), command.spec, args, (db, now));
+        }
     }
     exec.stats.count_txn(counts);
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);

@@ -27,6 +27,7 @@ use crate::observe::latency::monitor::Event;
 use crate::observe::memory_map;
 use crate::persistence::background as persistence;
 use crate::persistence::watch::Watch;
+use crate::replication::own_expiry;
 use crate::upkeep::client_memory;
 use crate::upkeep::compaction::Compaction;
 use crate::upkeep::eviction::{self, FREED_PER_STEP_MAX, Room};
@@ -149,6 +150,10 @@ impl Cron {
             values.expire_time_caps.add(u64::from(out_of_time));
             values.expire_cycle_us.add(begun.elapsed().as_micros() as u64);
             self.node.note_latency(Event::ExpireCycle, begun.elapsed());
+        }
+        if !paused && follows && !self.node.debug.no_active_expire.is_on() {
+            let expired = own_expiry::expire(self.node, &mut self.pump, unix_now());
+            self.node.control_stats().values.expired_keys.add(expired);
         }
         client_memory::evict_clients(self.node, self.node.control_stats());
         if !paused {

@@ -560,6 +560,37 @@ fn stale_data_and_keys_whose_time_has_come() {
     client.check("GET a", "$1\r\n1\r\n");
 }
 
+/// The primary knows nothing of the keys of a replica's own clients, and sends no DEL for them.
+#[test]
+fn a_writable_replica_expires_what_its_clients_wrote() {
+    let primary = Primary::start(&["--replica-read-only", "no"]);
+    let mut link = primary.sync(&[("a", "1")], 100);
+    let mut client = primary.replica.client();
+    wait_for_field(&mut client, "master_link_status", "up");
+    client.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK\r\n");
+    // Its primary's, whose time is over: it stays until that removes it.
+    link.send_command("SET theirs 1 PXAT 1000000000000");
+    wait_until("it has come", || client.ask("DBSIZE") == ":2\r\n");
+    client.check("SET own 1 PX 1", "+OK\r\n");
+    client.check("SET kept 1 PX 100000", "+OK\r\n");
+    client.check("SET no-more 1 PX 1", "+OK\r\n");
+    client.check("SET no-more 1", "+OK\r\n");
+    client.check("MULTI", "+OK\r\n");
+    client.check("SET in-exec 1 PX 1", "+QUEUED\r\n");
+    client.check("EXEC", "*1\r\n+OK\r\n");
+    let tracked =
+        |client: &mut Client| text_field(&client.ask("INFO stats"), "slave_expires_tracked_keys").to_string();
+    assert_eq!(tracked(&mut client), "3");
+    client.check("DBSIZE", ":6\r\n");
+    client.check("DEBUG SET-ACTIVE-EXPIRE 1", "+OK\r\n");
+    wait_until("both are gone", || client.ask("DBSIZE") == ":4\r\n");
+    client.check("EXISTS kept no-more own in-exec", ":2\r\n");
+    assert_eq!(tracked(&mut client), "1");
+    // With another role the keys are expired as all others are.
+    client.check("REPLICAOF NO ONE", "+OK\r\n");
+    assert_eq!(tracked(&mut client), "0");
+}
+
 /// The same host comes back with another history and without data: a process that was started again too soon, or on another disk.
 #[test]
 fn an_empty_primary_is_not_followed() {
