@@ -104,7 +104,8 @@ fn begin_stream(node: &'static Node, cut: Cut, group: &Group) -> Option<Source> 
             return None;
         }
     };
-    let spool = Arc::new(Spool::new(Arc::clone(&node.persistence.disk), node.store().folder()));
+    let total = Arc::clone(&node.replication.primary.spool_bytes);
+    let spool = Arc::new(Spool::new(Arc::clone(&node.persistence.disk), node.store().folder(), total));
     let streaming = Streaming::new(node.store(), cut, group.is_80, group.filter);
     let walk = Walk { node, streaming, spool: Arc::clone(&spool), mark, has_begun: false };
     match routines::start("repl-sync", walk) {

@@ -76,6 +76,42 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
     lines
 }
 
+/// What the node keeps in memory for replicas.
+pub struct Buffers {
+    /// The bytes of the log, if they are kept for replicas.
+    pub log: u64,
+    /// Those of `log` that are within `repl-backlog-size`.
+    pub backlog: u64,
+    /// Snapshots on their way.
+    pub spools: u64,
+}
+
+impl Buffers {
+    pub fn of(node: &Node) -> Buffers {
+        const BACKLOG_BYTES: Id = id("repl-backlog-size");
+        let primary = &node.replication.primary;
+        let log = if primary.has_backlog() { node.log.memory_bytes() } else { 0 };
+        let backlog = log.min(node.config.number(BACKLOG_BYTES) as u64);
+        Buffers { log, backlog, spools: primary.spool_bytes.load(Relaxed) }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.log + self.spools
+    }
+
+    /// What is beside the backlog.
+    pub fn of_replicas(&self) -> u64 {
+        self.total() - self.backlog
+    }
+
+    // COMPAT(observability): `mem_aof_buffer` and `aof.buffer` are 0 while there is a backlog, and with `mem_clients_slaves` the
+    // snapshots on their way to replicas are counted. Why: the append-only file and replicas read the same bytes of the log.
+    /// The log, where no replica reads it.
+    pub fn of_aof(&self, node: &Node) -> u64 {
+        node.log.memory_bytes().saturating_sub(self.log)
+    }
+}
+
 /// Those that follow this node.
 fn of_replicas(node: &Node) -> Vec<Line> {
     const LEAST: Id = id("min-replicas-to-write");

@@ -21,6 +21,8 @@ pub struct Spool {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     inner: Mutex<Inner>,
+    /// What all spools have in memory.
+    total_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -65,8 +67,9 @@ pub enum Found {
 }
 
 impl Spool {
-    pub fn new(disk: Arc<dyn Disk>, folder: PathBuf) -> Spool {
-        Spool { disk, folder, inner: Mutex::default() }
+    /// `total_bytes` counts what all spools have in memory.
+    pub fn new(disk: Arc<dyn Disk>, folder: PathBuf, total_bytes: Arc<AtomicU64>) -> Spool {
+        Spool { disk, folder, inner: Mutex::default(), total_bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -82,6 +85,7 @@ impl Spool {
         let mut inner = self.lock();
         let body = if inner.memory_bytes + len <= MEMORY_BYTES_MAX {
             inner.memory_bytes += len;
+            self.total_bytes.fetch_add(len, Relaxed);
             Body::Memory(Arc::new(std::mem::take(bytes)))
         } else {
             let (file, at) = (inner.file.clone(), inner.file_bytes);
@@ -128,15 +132,18 @@ impl Spool {
             let segment = inner.segments.pop_front();
             if let Some(Segment { body: Body::Memory(bytes), len, .. }) = segment {
                 inner.memory_bytes -= len;
+                self.total_bytes.fetch_sub(len, Relaxed);
                 dropped.push(bytes);
             }
         }
         drop(inner);
     }
+}
 
-    #[cfg(test)]
-    pub fn memory_bytes(&self) -> u64 {
-        self.lock().memory_bytes
+impl Drop for Spool {
+    fn drop(&mut self) {
+        let left = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).memory_bytes;
+        self.total_bytes.fetch_sub(left, Relaxed);
     }
 }
 
@@ -174,25 +181,28 @@ mod tests {
 
     #[test]
     fn what_memory_does_not_hold_lies_on_disk() {
-        let spool = Spool::new(Arc::new(OsDisk), std::env::temp_dir());
+        let total = Arc::new(AtomicU64::new(0));
+        let spool = Spool::new(Arc::new(OsDisk), std::env::temp_dir(), Arc::clone(&total));
         const PIECE: usize = 12 << 20;
         let mut expected = Vec::new();
         for byte in b'a'..=b'f' {
             expected.extend(std::iter::repeat_n(byte, PIECE));
             spool.append(&mut vec![byte; PIECE]).unwrap();
         }
-        assert_eq!(spool.memory_bytes(), 2 * PIECE as u64);
+        assert_eq!(total.load(Relaxed), 2 * PIECE as u64);
         for number in 0..6 {
             let (at, to) = (number * PIECE + 5, (number + 1) * PIECE);
             assert!(read(&spool, at as u64, to as u64) == expected[at..to]);
         }
         spool.release(2 * PIECE as u64);
-        assert_eq!(spool.memory_bytes(), 0);
+        assert_eq!(total.load(Relaxed), 0);
         spool.append(&mut vec![b'g'; PIECE]).unwrap();
-        assert_eq!(spool.memory_bytes(), PIECE as u64, "there is room again");
+        assert_eq!(total.load(Relaxed), PIECE as u64, "there is room again");
         let end = 7 * PIECE as u64;
         assert!(matches!(spool.find(end), Found::Later));
         spool.finish(Ended::Whole);
         assert!(matches!(spool.find(end), Found::End(Ended::Whole)));
+        drop(spool);
+        assert_eq!(total.load(Relaxed), 0);
     }
 }

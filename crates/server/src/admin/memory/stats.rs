@@ -4,6 +4,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 
 use crate::admin::AdminCall;
+use crate::replication::report::Buffers;
 
 enum Figure {
     Integer(i64),
@@ -35,20 +36,21 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let excess = |part: u64, whole: u64| Figure::Integer(part as i64 - whole as i64);
     let bytes = |bytes: u64| Figure::Integer(bytes as i64);
     let percent = |part: u64, whole: u64| Figure::Double(part as f64 * 100.0 / whole.max(1) as f64);
+    let buffers = Buffers::of(call.node);
     // COMPAT(observability): MEMORY STATS has no `db.N`. Why: there are no tables per database whose overhead could
     // be reported.
     let fields = [
         ("peak.allocated", bytes(peak)),
         ("total.allocated", bytes(used)),
         ("startup.allocated", bytes(call.node.memory.startup_bytes())),
-        ("replication.backlog", bytes(0)),
+        ("replication.backlog", bytes(buffers.backlog)),
         ("replicas.repl.buffer", bytes(0)),
-        ("clients.slaves", bytes(0)),
+        ("clients.slaves", bytes(buffers.of_replicas())),
         ("clients.normal", bytes(call.node.clients.bytes())),
         ("cluster.links", bytes(0)),
         ("cluster.slot_import", bytes(0)),
         ("cluster.slot_export", bytes(0)),
-        ("aof.buffer", bytes(call.node.log.memory_bytes())),
+        ("aof.buffer", bytes(buffers.of_aof(call.node))),
         ("lua.caches", bytes(0)),
         ("functions.caches", bytes(call.node.persistence.libraries.bytes())),
         // There are pages instead of tables.

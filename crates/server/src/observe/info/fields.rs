@@ -5,7 +5,6 @@ use isotherm_stdx::units::human_bytes;
 use super::snapshot::Snapshot;
 use crate::aof::rewrite;
 use crate::config::file::{CHANGED, COMMIT, VERSION};
-use crate::config::{Id, id};
 use crate::effects::pubsub::Kind;
 use crate::observe::counter::Counter;
 use crate::observe::stats::CycleCounters;
@@ -14,6 +13,7 @@ use crate::persistence::state::Job;
 use crate::process::start_options;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::replication::primary::SyncCounts;
+use crate::replication::report::Buffers;
 use crate::upkeep::compaction::share_percent;
 use std::sync::atomic::Ordering;
 
@@ -102,18 +102,6 @@ pub const CLIENTS: &[Field] = &[
     }),
 ];
 
-/// What is kept of the log in memory while replicas may ask for it: the backlog, and what is kept beyond it for slow ones.
-fn replication_buffers(snapshot: &Snapshot<'_>) -> [u64; 2] {
-    const BACKLOG_BYTES: Id = id("repl-backlog-size");
-    let node = snapshot.node;
-    let bytes = match node.replication.primary.has_backlog() {
-        true => node.log.memory_bytes(),
-        false => 0,
-    };
-    let backlog_bytes = bytes.min(node.config.number(BACKLOG_BYTES) as u64);
-    [backlog_bytes, bytes - backlog_bytes]
-}
-
 pub const MEMORY: &[Field] = &[
     ("used_memory", |s| s.node.used_memory_bytes().to_string()),
     ("used_memory_human", |s| human_bytes(s.node.used_memory_bytes())),
@@ -163,15 +151,15 @@ pub const MEMORY: &[Field] = &[
     ("mem_fragmentation_ratio", |s| ratio(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_fragmentation_bytes", |s| excess(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_not_counted_for_evict", none),
-    ("mem_replication_backlog", |s| replication_buffers(s)[0].to_string()),
-    ("mem_total_replication_buffers", |s| replication_buffers(s).iter().sum::<u64>().to_string()),
-    ("mem_replicas_repl_buffer", |s| replication_buffers(s)[1].to_string()),
-    ("mem_clients_slaves", none),
+    ("mem_replication_backlog", |s| Buffers::of(s.node).backlog.to_string()),
+    ("mem_total_replication_buffers", |s| Buffers::of(s.node).total().to_string()),
+    ("mem_replicas_repl_buffer", none),
+    ("mem_clients_slaves", |s| Buffers::of(s.node).of_replicas().to_string()),
     ("mem_clients_normal", |s| s.node.clients.bytes().to_string()),
     ("mem_cluster_links", none),
     ("mem_cluster_slot_import", none),
     ("mem_cluster_slot_export", none),
-    ("mem_aof_buffer", |s| s.node.log.memory_bytes().to_string()),
+    ("mem_aof_buffer", |s| Buffers::of(s.node).of_aof(s.node).to_string()),
     ("mem_allocator", |_| isotherm_allocator::name()),
     ("mem_overhead_db_hashtable_rehashing", none),
     ("active_defrag_running", |s| s.node.memory.compaction.percent().to_string()),
@@ -305,7 +293,7 @@ pub const STATS: &[Field] = &[
     ("latest_fork_usec", |s| saving(s).saving.cut_us.to_string()),
     ("total_forks", |s| saving(s).saving.cuts.to_string()),
     ("migrate_cached_sockets", none),
-    ("slave_expires_tracked_keys", none),
+    ("slave_expires_tracked_keys", |s| s.node.replication.own_keys.count().to_string()),
     // COMPAT(observability): `active_defrag_hits` counts objects that compaction moved, `active_defrag_key_hits` the
     // keys in them, `active_defrag_misses` objects that could not be moved; `active_defrag_key_misses` is 0. Why:
     // compaction empties slabs and does not scan keys.

@@ -26,6 +26,7 @@ use crate::node::Node;
 use crate::observe::arena_sums::ArenaSums;
 use crate::observe::facts::Facts;
 use crate::observe::resident::{Kernel, Resident};
+use crate::replication::report::Buffers;
 use isotherm_allocator as allocator;
 use parts::{BESIDE, Part, RESIDENT, USED};
 
@@ -105,6 +106,7 @@ fn sum(lines: &[Line]) -> i64 {
 
 /// What used_memory is made of.
 fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
+    let buffers = Buffers::of(node);
     let mut lines = vec![
         line("keys", breakdown.keys),
         line("values", breakdown.values),
@@ -122,8 +124,8 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
         line("pubsub", (node.pubsub.memory_bytes() + node.mail.queued_bytes()) as u64),
         line("tracking", node.trackers.memory_bytes() as u64),
         line("statistics", (node.stats.memory_bytes() + node.command_log.memory_bytes()) as u64),
-        line("replication", 0),
-        line("aof", node.log.memory_bytes()),
+        line("replication", buffers.total()),
+        line("aof", buffers.of_aof(node)),
         line("scripts", node.persistence.libraries.bytes()),
         line("tier", 0),
         line("cluster", 0),

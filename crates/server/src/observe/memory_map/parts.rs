@@ -30,10 +30,10 @@ pub const USED: &[Part] = &[
     ("pubsub", "channels and patterns with their tables, messages not yet delivered"),
     ("tracking", "tables of client-side caching (CLIENT TRACKING)"),
     ("statistics", "latency histograms of commands, SLOWLOG and COMMANDLOG"),
-    ("replication", "always 0: what is kept for replicas is a part of `aof`"),
+    ("replication", "the log of changes where it is kept for replicas, and snapshots on their way to them"),
     (
         "aof",
-        "the log of changes: what is not written to the append-only file, or not synced, and what is kept for replicas",
+        "the log of changes, where no replica reads it: what is not written to the append-only file, or not synced",
     ),
     ("scripts", "libraries of functions that a file brought; there are no scripts yet"),
     ("tier", "always 0: there are no values on disk yet"),
