@@ -77,7 +77,7 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::GROWTH.when(runs_queue || flags.has(Flags::DENYOOM)))
         .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
         .or(Gates::READ_ONLY.when(runs_queue || flags.has(Flags::WRITE)))
-        .or(Gates::STALE.when(!flags.has(Flags::STALE)))
+        .or(Gates::STALE.when(runs_queue || !flags.has(Flags::STALE)))
         .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE)))
         .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))

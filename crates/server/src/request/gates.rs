@@ -250,7 +250,9 @@ fn read_only(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 fn stale(asked: &mut Asked<'_, '_>) -> Verdict {
-    match asked.command().spec.flags.has(Flags::STALE) {
+    let runs_queue = asked.command().spec.reach == Reach::Queue;
+    let queue_needs_fresh = runs_queue && asked.session.multi.as_ref().is_some_and(|multi| multi.needs_fresh);
+    match asked.command().spec.flags.has(Flags::STALE) && !queue_needs_fresh {
         true => Verdict::Pass,
         false => refuse_with(errors::PRIMARY_DOWN),
     }

@@ -100,6 +100,8 @@ pub struct Multi {
     pub dirty_exec: bool,
     /// The flags of all queued commands together.
     pub flags: isotherm_commands::Flags,
+    /// One of them is not for a replica that is cut off from its primary (`Flags::STALE`).
+    pub needs_fresh: bool,
     /// What the queue takes as Valkey counts it, for `multi-mem` and the limit on queries.
     pub bytes: usize,
     /// What the allocator has given for the arguments.
@@ -112,6 +114,7 @@ impl Multi {
         self.bytes += args.bytes_total() + args.len() * size_of::<Span>();
         self.argument_bytes += queued.args.memory_bytes(class_bytes);
         self.flags = self.flags.or(command.spec.flags);
+        self.needs_fresh |= !command.spec.flags.has(isotherm_commands::Flags::STALE);
         self.queue.push(queued);
     }
 
