@@ -31,6 +31,8 @@ pub struct AofState {
     prepare_bytes: AtomicU64,
     /// It was switched on while there was data, and nothing counts before its first base.
     pub awaits_base: AtomicBool,
+    /// It rests until the data of another history is there (`switch::suspend`).
+    pub is_suspended: AtomicBool,
     /// What the listed log files hold.
     pub log_bytes: AtomicU64,
     /// Syncs that have succeeded.
@@ -54,6 +56,7 @@ impl AofState {
             has_timestamps: AtomicBool::new(false),
             prepare_bytes: AtomicU64::new(0),
             awaits_base: AtomicBool::new(false),
+            is_suspended: AtomicBool::new(false),
             log_bytes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             base_number: AtomicU64::new(0),

@@ -33,6 +33,10 @@ const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 
 /// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
+    if node.aof.is_suspended.load(Relaxed) {
+        // What has suspended it asks for this when it is over.
+        return Ok(());
+    }
     match (node.config.flag(id("appendonly")), node.aof.is_on()) {
         (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
         (false, true) => {
@@ -116,9 +120,16 @@ fn unread(manifest: &Manifest) -> List {
     List { base, segments: segments(manifest, &none, &lengths) }
 }
 
-/// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `apply`
+/// What had suspended it is over. The caller holds nothing.
+pub fn resume(node: &'static Node) -> Result<(), &'static str> {
+    node.aof.is_suspended.store(false, Relaxed);
+    apply(node)
+}
+
+/// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `resume`
 /// begins anew. The caller holds nothing. An error if the disk does not answer.
 pub fn suspend(node: &'static Node) -> Result<(), ()> {
+    node.aof.is_suspended.store(true, Relaxed);
     if node.aof.is_on() {
         switch_off(node);
     }
