@@ -103,6 +103,8 @@ pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
     let (Some(id), Ok(offset)) = (ReplId::parse(id), u64::try_from(*offset)) else {
         return TakenOver::Nothing;
     };
+    // With a quorum the log is kept from the start on, before it is known where it begins; `keep_log` keeps it again.
+    feeder::let_go(node);
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     node.log.go_on_at(LogOffset(offset));
@@ -121,12 +123,13 @@ pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
     TakenOver::Renamed
 }
 
-/// The data is loaded. A primary whose history others may know keeps what it logs from here on: they may come at once.
+/// The data is loaded. A primary whose history others may know keeps what it logs from here on: they may come at once. So does
+/// one whose replies wait for replicas.
 pub fn keep_log(node: &'static Node) {
     let state = node.replication.state();
     let is_known = matches!(state.role, Role::Primary) && state.history.second().is_some();
     drop(state);
-    if is_known {
+    if is_known || node.gate.has_quorum() {
         feeder::keep_now(node);
     }
 }

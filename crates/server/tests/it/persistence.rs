@@ -372,6 +372,27 @@ fn a_failed_save_stops_writes() {
     client.check("SET key sixth", OK);
 }
 
+/// With a quorum the log is kept before the file is loaded that says where it goes on.
+#[test]
+fn a_file_with_a_history_is_loaded_with_a_quorum() {
+    let folder = Folder::new("quorum");
+    let mut server = start_in(&folder.0, &[]);
+    let mut client = server.client();
+    client.check("SET key value", OK);
+    // Its file states a history once there is a backlog.
+    client.check("CONFIG SET repl-ack-quorum 1", OK);
+    wait_until("there is a backlog", || client.info("replication", "repl_backlog_active") == 1);
+    client.check("SAVE", OK);
+    server.signal("KILL");
+    server.wait();
+    let server = start_in(&folder.0, &["--repl-ack-quorum", "1"]);
+    let mut client = server.client();
+    wait_until_loaded(&mut client);
+    wait_until("there is a backlog", || client.info("replication", "repl_backlog_active") == 1);
+    client.check("CONFIG SET repl-ack-quorum 0", OK);
+    client.check("GET key", "$5\r\nvalue\r\n");
+}
+
 #[test]
 fn save_points_and_the_end_write_files() {
     let folder = Folder::new("points");
