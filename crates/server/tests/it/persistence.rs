@@ -385,7 +385,8 @@ fn a_file_with_a_history_is_loaded_with_a_quorum() {
     client.check("SAVE", OK);
     server.signal("KILL");
     server.wait();
-    let server = start_in(&folder.0, &["--repl-ack-quorum", "1"]);
+    // The load lasts long enough for the log to be kept meanwhile.
+    let server = start_in(&folder.0, &["--repl-ack-quorum", "1", "--key-load-delay", "300000"]);
     let mut client = server.client();
     wait_until_loaded(&mut client);
     wait_until("there is a backlog", || client.info("replication", "repl_backlog_active") == 1);
