@@ -142,14 +142,10 @@ pub fn promote(node: &'static Node, held: &mut Held<'static>) -> bool {
     take(node, held, Role::Primary);
     begin_history(node);
     feeder::disconnect(node);
-    if node.config.flag(APPENDS) && !node.aof.is_on() {
-        // It was switched off for a snapshot of the primary that never came.
-        node.mail.post_control(ControlMessage::Aof);
-    }
+    // It may rest for a snapshot of the primary that never came.
+    node.mail.post_control(ControlMessage::Aof);
     true
 }
-
-const APPENDS: Id = id("appendonly");
 
 /// From here on the log is this node's own. Everything is held.
 fn begin_history(node: &'static Node) {

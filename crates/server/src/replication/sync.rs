@@ -251,9 +251,8 @@ pub fn install(
     node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
     if installed.is_ok() {
         log::notice("PRIMARY <-> REPLICA sync: Finished with success");
-        if node.config.flag(APPENDS) {
-            node.mail.post_control(ControlMessage::Aof);
-        }
+        // It rests no longer, whether it is on or is switched on later.
+        node.mail.post_control(ControlMessage::Aof);
     }
     installed
 }
@@ -284,8 +283,6 @@ pub fn has_keys(node: &Node) -> bool {
     Survey::new(&mut held).databases().iter().any(|database| database.keys > 0)
 }
 
-const APPENDS: Id = id("appendonly");
-
 /// What else walks or writes the data ends, and the data goes.
 fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
@@ -304,9 +301,7 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     exec.held.acquire(Want::All);
     if node.replication.generation() != generation.0 {
         exec.release();
-        if node.config.flag(APPENDS) {
-            node.mail.post_control(ControlMessage::Aof);
-        }
+        node.mail.post_control(ControlMessage::Aof);
         return Err(Why::GivenUp);
     }
     node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);

@@ -276,6 +276,21 @@ fn a_client_may_kill_the_link() {
 }
 
 #[test]
+fn the_append_only_file_can_be_switched_on_after_a_sync() {
+    for promotes in [false, true] {
+        let primary = Primary::start(&[]);
+        let _link = primary.sync(&[("a", "1")], 70);
+        let mut client = primary.replica.client();
+        wait_for_field(&mut client, "master_link_status", "up");
+        if promotes {
+            client.check("REPLICAOF NO ONE", "+OK\r\n");
+        }
+        client.check("CONFIG SET appendonly yes", "+OK\r\n");
+        wait_until("it is written", || client.ask("INFO persistence").contains("\naof_current_size:"));
+    }
+}
+
+#[test]
 fn a_promoted_replica_writes() {
     let primary = Primary::start(&[]);
     let mut link = primary.sync(&[("a", "1")], 500);
