@@ -82,11 +82,9 @@ impl Feeder {
     // ---- it goes on ----
 
     fn resume(&mut self, replica: &mut Replica, request: &SyncRequest) -> bool {
-        let SyncRequest::Psync { text, from, .. } = request else { return false };
+        let SyncRequest::Psync { from, .. } = request else { return false };
         let counts = &self.node.replication.primary.counts;
-        let decided = self.decide(request);
-        let shown = text.escape_ascii();
-        let (continuation, end) = match decided {
+        let (continuation, end) = match self.decide(request) {
             Ok(decided) => decided,
             Err(refusal) => {
                 if !request.asks_for_snapshot() {
@@ -106,7 +104,6 @@ impl Feeder {
             true => replica.say(&format!("+CONTINUE {}\r\n", continuation.id)),
             false => replica.say("+CONTINUE\r\n"),
         }
-        drop(shown);
         replica.feed = Feed::resumed(&replica.announced, request, self.now());
         replica.begin_at(continuation.from);
         replica.gets_log = true;

@@ -21,6 +21,7 @@ use crate::config::{Id, id};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::replication::full_sync::Source;
+use crate::replication::spool::Spool;
 
 /// So much is looked at, and written to the ring, at once.
 const STEP_BYTES: u64 = 1 << 20;
@@ -81,23 +82,17 @@ impl Feeder {
         self.publish_ring();
     }
 
+    /// A snapshot is on its way to few groups of replicas at a time: mostly to one.
     fn release_spools(&self) {
-        let replicas = || self.replicas.iter().flatten();
-        for replica in replicas() {
-            if let Some(sync) = &replica.sync
-                && let Source::Spool(spool) = &sync.source
-            {
-                let of_sync =
-                    |other: &Replica| other.sync.as_ref().is_some_and(|other| Arc::ptr_eq(other, sync));
-                spool.release(
-                    replicas()
-                        .filter(|other| of_sync(other))
-                        .map(|replica| replica.sync_at())
-                        .min()
-                        .unwrap_or(0),
-                );
+        let mut needed: Vec<(&Arc<Spool>, u64)> = Vec::new();
+        for replica in self.replicas.iter().flatten() {
+            let Some(Source::Spool(spool)) = replica.sync.as_ref().map(|sync| &sync.source) else { continue };
+            match needed.iter_mut().find(|(other, _)| Arc::ptr_eq(other, spool)) {
+                Some((_, at)) => *at = replica.sync_at().min(*at),
+                None => needed.push((spool, replica.sync_at())),
             }
         }
+        needed.into_iter().for_each(|(spool, at)| spool.release(at));
     }
 
     fn advance(&mut self, from: LogOffset) {
