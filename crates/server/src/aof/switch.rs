@@ -19,6 +19,7 @@ use super::request::Request;
 use super::{rewrite, settings};
 use crate::config::id;
 use crate::effects::change_log::LogReader;
+use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
@@ -34,7 +35,7 @@ const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 /// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
     if node.aof.is_suspended.load(Relaxed) {
-        // What has suspended it asks for this when it is over.
+        // `resume` asks for this again.
         return Ok(());
     }
     match (node.config.flag(id("appendonly")), node.aof.is_on()) {
@@ -120,10 +121,10 @@ fn unread(manifest: &Manifest) -> List {
     List { base, segments: segments(manifest, &none, &lengths) }
 }
 
-/// What had suspended it is over. The caller holds nothing.
-pub fn resume(node: &'static Node) -> Result<(), &'static str> {
+/// What had suspended it is over: the control thread makes `appendonly` hold again.
+pub fn resume(node: &Node) {
     node.aof.is_suspended.store(false, Relaxed);
-    apply(node)
+    node.mail.post_control(ControlMessage::Aof);
 }
 
 /// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `resume`

@@ -119,7 +119,7 @@ impl Control {
                 match message {
                     ControlMessage::Listen => self.watch_listeners()?,
                     ControlMessage::Aof => {
-                        if let Err(why) = aof::switch::resume(self.node) {
+                        if let Err(why) = aof::switch::apply(self.node) {
                             log::warning(why);
                         }
                     }

@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::feeder;
 use super::state::{Role, Upstream};
+use crate::aof::switch;
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
-use crate::mail::message::{ControlMessage, Without};
+use crate::mail::message::Without;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::load::History as LoadedHistory;
@@ -143,7 +144,7 @@ pub fn promote(node: &'static Node, held: &mut Held<'static>) -> bool {
     begin_history(node);
     feeder::disconnect(node);
     // It may rest for a snapshot of the primary that never came.
-    node.mail.post_control(ControlMessage::Aof);
+    switch::resume(node);
     true
 }
 

@@ -9,7 +9,7 @@
 //! What did not arrive whole replaces nothing: the old data stays, and the next attempt begins anew.
 
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
-use isotherm_keyspace::{Conditions, ExpiryMode, Held, Survey, Txn, Want};
+use isotherm_keyspace::{Conditions, ExpiryMode, Txn, Want};
 use isotherm_replication::link::Position;
 use isotherm_replication::{History, ReplId};
 use isotherm_stdx::crc64::crc64;
@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::aof::applier::Generation;
 use crate::aof::{rewrite, switch};
 use crate::config::{Id, id};
-use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background;
@@ -251,8 +250,7 @@ pub fn install(
     node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
     if installed.is_ok() {
         log::notice("PRIMARY <-> REPLICA sync: Finished with success");
-        // It rests no longer, whether it is on or is switched on later.
-        node.mail.post_control(ControlMessage::Aof);
+        switch::resume(node);
     }
     installed
 }
@@ -275,12 +273,7 @@ pub fn refuses_empty(node: &Node, position: Position) -> bool {
     let is_other = state.is_synced && state.has_position && state.history.id() != position.id;
     drop(state);
     let accepts = &node.replication.link.accepts_empty;
-    is_other && node.config.flag(REFUSES) && !accepts.load(Relaxed) && has_keys(node)
-}
-
-pub fn has_keys(node: &Node) -> bool {
-    let mut held = Held::new(&node.keyspace);
-    Survey::new(&mut held).databases().iter().any(|database| database.keys > 0)
+    is_other && node.config.flag(REFUSES) && !accepts.load(Relaxed) && node.keyspace.has_keys()
 }
 
 /// What else walks or writes the data ends, and the data goes.
@@ -301,7 +294,7 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     exec.held.acquire(Want::All);
     if node.replication.generation() != generation.0 {
         exec.release();
-        node.mail.post_control(ControlMessage::Aof);
+        switch::resume(node);
         return Err(Why::GivenUp);
     }
     node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);

@@ -200,7 +200,7 @@ impl Process {
         });
         for message in messages {
             if let ControlMessage::Aof = message {
-                let _ = aof::switch::resume(self.node);
+                let _ = aof::switch::apply(self.node);
             }
         }
     }

@@ -31,7 +31,7 @@ pub fn loads_from_socket(node: &Node, position: Position) -> bool {
         // What may have to be refused is looked at first.
         _ if sync::refuses_empty(node, position) => false,
         FLUSH_BEFORE_LOAD => true,
-        ON_EMPTY_DB => !sync::has_keys(node),
+        ON_EMPTY_DB => !node.keyspace.has_keys(),
         _ => false,
     }
 }
