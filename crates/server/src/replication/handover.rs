@@ -110,6 +110,9 @@ pub fn abort(node: &'static Node, held: &mut Held<'static>, why: &str) -> bool {
 
 /// The same for a thread that holds nothing.
 pub fn abort_alone(node: &'static Node, why: &str) -> bool {
+    if !node.replication.failover.is_under_way() {
+        return false;
+    }
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     abort(node, &mut held, why)
