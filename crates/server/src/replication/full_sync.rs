@@ -136,6 +136,18 @@ fn begin_file(node: &'static Node, cut: Cut) -> Option<Source> {
     }
 }
 
+/// A replica leaves before it has the whole snapshot. One that no other takes is not made to its end.
+pub fn leave(node: &Node, sync: &Arc<FullSync>) {
+    let Source::Spool(spool) = &sync.source else { return };
+    // No other walk begins meanwhile.
+    let saving = node.persistence.saving();
+    if Arc::strong_count(sync) == 1 && !spool.has_ended() {
+        log::notice("Diskless rdb transfer, last replica dropped, killing fork child.");
+        node.persistence.is_cancelled.store(true, Relaxed);
+    }
+    drop(saving);
+}
+
 fn failed(node: &Node) -> Begun {
     log::warning("BGSAVE for replication failed");
     node.persistence.saving().running = None;

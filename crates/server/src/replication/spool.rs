@@ -107,6 +107,10 @@ impl Spool {
         self.lock().ended = Some(ended);
     }
 
+    pub fn has_ended(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
     pub fn find(&self, at: u64) -> Found {
         let inner = self.lock();
         if at >= inner.end || inner.ended == Some(Ended::Failed) {

@@ -284,6 +284,30 @@ fn a_hundred_replicas_are_served_by_one_cut() {
 }
 
 #[test]
+fn a_snapshot_that_no_replica_takes_is_not_made() {
+    let server = start(&["--rdb-key-save-delay", "10000000"]);
+    let mut client = server.client();
+    client.check("SET key v", "+OK\r\n");
+    let mut replicas = [Replica::new(&server), Replica::new(&server)];
+    client.check("CONFIG SET repl-diskless-sync-delay 1000 repl-diskless-sync-max-replicas 2", "+OK\r\n");
+    for replica in &mut replicas {
+        replica.introduce();
+        replica.say("PSYNC ? -1");
+    }
+    let [mut one, mut two] = replicas;
+    one.full_resync();
+    two.full_resync();
+    drop(one);
+    wait_until("one is left", || client.info("replication", "connected_slaves") == 1);
+    assert_eq!(client.info("persistence", "rdb_bgsave_in_progress"), 1, "the other one waits for it");
+    drop(two);
+    wait_until("it is given up", || client.info("persistence", "rdb_bgsave_in_progress") == 0);
+    server.wait_for_log("last replica dropped");
+    client.check("CONFIG SET rdb-key-save-delay 0 repl-diskless-sync-delay 0", "+OK\r\n");
+    Replica::new(&server).full_sync();
+}
+
+#[test]
 fn snapshots_of_other_kinds() {
     let server = start(&[]);
     let mut client = server.client();

@@ -34,6 +34,7 @@ use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::replication::failover::Due;
+use crate::replication::full_sync;
 use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
 use crate::session::Attention;
@@ -401,6 +402,9 @@ impl Feeder {
         let client = &replica.shared.client;
         self.node.replication.primary.replicas().retain(|other| other.client.id != client.id);
         self.node.clients.remove(client.id);
+        if let Some(sync) = &replica.sync {
+            full_sync::leave(self.node, sync);
+        }
         self.alone_since = Instant::now();
         self.note_good_replicas();
     }
