@@ -21,6 +21,7 @@ use crate::Fallible;
 use crate::client::Client;
 use crate::grammar::{Command, Grammar, Theme};
 use crate::process::Server;
+use crate::session::may_wait;
 use crate::vocabulary::Vocabulary;
 
 /// Between two comparisons.
@@ -107,21 +108,18 @@ pub fn run(options: &Options) -> Fallible<Outcome> {
         let port = chain[at - 1].server.port;
         chain[at].follow(port)?;
     }
-    // What one does not say is compared with none.
-    let knows_times = chain.iter().all(|node| node.knows_times);
-    let knows_field_times = chain.iter().all(|node| node.knows_field_times);
-    for node in &mut chain {
-        (node.knows_times, node.knows_field_times) = (knows_times, knows_field_times);
+    let mut known = chain[0].commands()?;
+    for replica in &mut chain[1..] {
+        let others = replica.commands()?;
+        known.retain(|name| others.contains(name));
     }
-    let known: Vec<HashSet<Vec<u8>>> =
-        chain.iter_mut().skip(1).map(Node::commands).collect::<Fallible<_>>()?;
     let spares_field_times = chain[1..].iter().any(|node| node.name.starts_with("Redis"));
     let grammar = Grammar::of_groups(&GROUPS.map(String::from))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|why| why.to_string())?;
     let vocabulary = Vocabulary::new(now.as_millis() as i64);
     let mut prng = Prng::new(options.seed);
     let mut outcome = Outcome { chain: names, ..Outcome::default() };
-    await_equal(&mut chain)?.map_or(Ok(()), Err)?;
+    await_equal(&mut chain, &known)?.map_or(Ok(()), Err)?;
     while outcome.commands < options.commands && outcome.difference.is_none() {
         let theme = grammar.theme(&mut prng);
         let draw = Draw {
@@ -149,7 +147,7 @@ pub fn run(options: &Options) -> Fallible<Outcome> {
         chain[0].call(&["DISCARD"])?;
         outcome.commands += sent;
         outcome.comparisons += 1;
-        outcome.difference = await_equal(&mut chain)?.map(|why| {
+        outcome.difference = await_equal(&mut chain, &known)?.map(|why| {
             format!("seed {}, after {} commands and {event:?}: {why}", options.seed, outcome.commands)
         });
     }
@@ -204,8 +202,8 @@ struct Draw<'a> {
     grammar: &'a Grammar,
     theme: &'a Theme,
     vocabulary: &'a Vocabulary,
-    /// What each replica knows.
-    known: &'a [HashSet<Vec<u8>>],
+    /// Commands that all know.
+    known: &'a HashSet<Vec<u8>>,
     /// A replica is Redis: fields with a time stand in an RDB file in a form of Valkey's own, and its sync fails.
     spares_field_times: bool,
 }
@@ -220,8 +218,7 @@ impl Draw<'_> {
             let command = self.grammar.draw(self.theme, prng, self.vocabulary);
             let is_spared = self.spares_field_times
                 && FIELD_TIMES.iter().any(|name| command[0].eq_ignore_ascii_case(name));
-            let is_known = self.known.iter().all(|known| is_known(&command, known));
-            if is_known && !is_spared && !may_wait(&command) {
+            if is_known(&command, self.known) && !is_spared && !may_wait(&command) {
                 return command;
             }
         }
@@ -235,28 +232,11 @@ fn is_known(command: &Command, known: &HashSet<Vec<u8>>) -> bool {
         && (is_new || !command.iter().any(|word| NEW_WORDS.contains(&&word.to_ascii_uppercase()[..])))
 }
 
-/// One connection carries all.
-fn may_wait(command: &Command) -> bool {
-    const NAMES: [&[u8]; 9] = [
-        b"BLPOP",
-        b"BRPOP",
-        b"BLMOVE",
-        b"BRPOPLPUSH",
-        b"BLMPOP",
-        b"BZPOPMIN",
-        b"BZPOPMAX",
-        b"BZMPOP",
-        b"WAIT",
-    ];
-    let is = |word: &Vec<u8>, name: &[u8]| word.eq_ignore_ascii_case(name);
-    NAMES.iter().any(|name| is(&command[0], name)) || command.iter().any(|word| is(word, b"BLOCK"))
-}
-
 /// Until all have the offset and the data of the first, or what differs.
-fn await_equal(chain: &mut [Node]) -> Fallible<Option<String>> {
+fn await_equal(chain: &mut [Node], known: &HashSet<Vec<u8>>) -> Fallible<Option<String>> {
     let begun = Instant::now();
     loop {
-        let found = difference(chain)?;
+        let found = difference(chain, known)?;
         if found.is_none() || begun.elapsed() > EQUAL_TIMEOUT {
             return Ok(found);
         }
@@ -264,7 +244,7 @@ fn await_equal(chain: &mut [Node]) -> Fallible<Option<String>> {
     }
 }
 
-fn difference(chain: &mut [Node]) -> Fallible<Option<String>> {
+fn difference(chain: &mut [Node], known: &HashSet<Vec<u8>>) -> Fallible<Option<String>> {
     let offset = chain[0].info("master_repl_offset")?;
     for replica in &mut chain[1..] {
         if !replica.is_link_up()? {
@@ -281,7 +261,7 @@ fn difference(chain: &mut [Node]) -> Fallible<Option<String>> {
         is_equal &= replica.call(&["DEBUG", "DIGEST"])? == digest;
     }
     // Redis before 7.2 digests scores in another form, Redis 8 the times of fields.
-    Ok(if is_equal { None } else { differing_keys(chain)? })
+    Ok(if is_equal { None } else { differing_keys(chain, known)? })
 }
 
 /// Members in their order, and their scores as numbers: how a version writes them is its own affair.
@@ -298,14 +278,14 @@ fn scores(reply: Value) -> String {
 }
 
 /// The first keys whose values or times are not those of the primary.
-fn differing_keys(chain: &mut [Node]) -> Fallible<Option<String>> {
+fn differing_keys(chain: &mut [Node], known: &HashSet<Vec<u8>>) -> Fallible<Option<String>> {
     const SHOWN_MAX: usize = 10;
     let mut text = String::new();
     for db in 0..DATABASES {
         let mut all = Vec::new();
         for node in chain.iter_mut() {
             node.ask(&[b"SELECT", db.to_string().as_bytes()])?;
-            all.push(node.keys()?);
+            all.push(node.keys(known)?);
         }
         for (node, keys) in chain.iter().zip(&all).skip(1) {
             let differs = |key: &&Vec<u8>| keys.get(*key) != all[0].get(*key);
@@ -321,6 +301,9 @@ fn differing_keys(chain: &mut [Node]) -> Fallible<Option<String>> {
             }
         }
     }
+    for node in chain {
+        node.ask(&[b"SELECT", b"0"])?;
+    }
     Ok((!text.is_empty()).then_some(text))
 }
 
@@ -328,8 +311,6 @@ struct Node {
     server: Server,
     client: Client,
     name: String,
-    knows_times: bool,
-    knows_field_times: bool,
 }
 
 impl Node {
@@ -346,11 +327,7 @@ impl Node {
         let args: Vec<String> = args.into_iter().map(String::from).collect();
         let server = Server::start(binary, &args)?;
         let client = Client::connect(server.port).map_err(|why| format!("{name}: {why}"))?;
-        let mut node = Node { server, client, name, knows_times: false, knows_field_times: false };
-        let known = node.commands()?;
-        node.knows_times = known.contains(&b"pexpiretime"[..]);
-        node.knows_field_times = known.contains(&b"hpexpiretime"[..]);
-        Ok(node)
+        Ok(Node { server, client, name })
     }
 
     /// Redis 7.2 and what came of it do.
@@ -400,18 +377,22 @@ impl Node {
     }
 
     /// What there is in the database at hand: type, value and time of each key.
-    fn keys(&mut self) -> Fallible<BTreeMap<Vec<u8>, String>> {
-        let Value::Array(keys) = self.call(&["KEYS", "*"])? else { return Ok(BTreeMap::new()) };
+    /// Times that one of the servers does not give are left out.
+    fn keys(&mut self, known: &HashSet<Vec<u8>>) -> Fallible<BTreeMap<Vec<u8>, String>> {
+        let keys = match self.call(&["KEYS", "*"])? {
+            Value::Array(keys) => keys,
+            other => return Err(format!("{}: KEYS gives {other}", self.name)),
+        };
         let mut found = BTreeMap::new();
         for key in keys {
             let Value::Bulk(key) = key else { continue };
             let kind = self.ask(&[b"TYPE", &key])?.to_string();
             let value = match kind.as_str() {
                 "+zset" => scores(self.ask(&[b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"])?),
-                "+hash" => self.fields(&key)?,
+                "+hash" => self.fields(&key, known)?,
                 _ => self.ask(&[b"DEBUG", b"DIGEST-VALUE", &key])?.to_string(),
             };
-            let until = match self.knows_times {
+            let until = match known.contains(&b"pexpiretime"[..]) {
                 true => self.ask(&[b"PEXPIRETIME", &key])?.to_string(),
                 false => String::new(),
             };
@@ -420,12 +401,12 @@ impl Node {
         Ok(found)
     }
 
-    fn fields(&mut self, key: &[u8]) -> Fallible<String> {
+    fn fields(&mut self, key: &[u8], known: &HashSet<Vec<u8>>) -> Fallible<String> {
         let Value::Array(words) = self.ask(&[b"HGETALL", key])? else { return Ok(String::new()) };
         let mut fields = Vec::new();
         for pair in words.chunks_exact(2) {
             let [Value::Bulk(field), value] = pair else { continue };
-            let until = match self.knows_field_times {
+            let until = match known.contains(&b"hpexpiretime"[..]) {
                 true => self.ask(&[b"HPEXPIRETIME", key, b"FIELDS", b"1", field])?.to_string(),
                 false => "[(integer) -1]".to_string(),
             };

@@ -123,9 +123,9 @@ fn command(prng: &mut Prng, grammar: &Grammar, theme: &Theme, vocabulary: &Vocab
     command
 }
 
-/// Damage to these may make a wait without end, a choice of chance, or an id of the clock.
-fn is_delicate(command: &Command) -> bool {
-    const NAMES: [&[u8]; 16] = [
+/// Whether the reply may be long in coming.
+pub fn may_wait(command: &Command) -> bool {
+    const NAMES: [&[u8]; 9] = [
         b"BLPOP",
         b"BRPOP",
         b"BLMOVE",
@@ -135,15 +135,19 @@ fn is_delicate(command: &Command) -> bool {
         b"BZPOPMAX",
         b"BZMPOP",
         b"BLOCK",
-        b"SPOP",
-        b"SRANDMEMBER",
-        b"HRANDFIELD",
-        b"ZRANDMEMBER",
-        b"XADD",
-        b"LSET",
-        b"CONFIG",
     ];
-    command.iter().any(|word| NAMES.contains(&word.to_ascii_uppercase().as_slice()))
+    has_word(command, &NAMES)
+}
+
+/// Damage to these may make a wait without end, a choice of chance, or an id of the clock.
+fn is_delicate(command: &Command) -> bool {
+    const NAMES: [&[u8]; 7] =
+        [b"SPOP", b"SRANDMEMBER", b"HRANDFIELD", b"ZRANDMEMBER", b"XADD", b"LSET", b"CONFIG"];
+    may_wait(command) || has_word(command, &NAMES)
+}
+
+fn has_word(command: &Command, names: &[&[u8]]) -> bool {
+    command.iter().any(|word| names.contains(&word.to_ascii_uppercase().as_slice()))
 }
 
 fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
