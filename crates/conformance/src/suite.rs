@@ -172,6 +172,9 @@ fn run_unit(scratch: &Path, unit: &Unit, places: &Places, options: &Options) -> 
     let (first, count) = (free_ports()?.to_string(), PORTS.to_string());
     command.args(["tests/test_helper.tcl", "--single", &unit.name, "--clients", "1", "--durable"]);
     command.args(["--baseport", &first, "--portcount", &count]);
+    for (name, value) in unit.config.iter().filter(|_| !options.is_valkey) {
+        command.args(["--config", name, value]);
+    }
     for test in &unit.only {
         command.args(["--only", test]);
     }

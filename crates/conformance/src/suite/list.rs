@@ -11,6 +11,8 @@ pub struct Unit {
     pub only: Vec<String>,
     pub skipped: Vec<Exception>,
     pub failing: Vec<Exception>,
+    /// Parameters of all servers of the file, and their values.
+    pub config: Vec<(String, String)>,
     /// Why the file does not come to its end.
     pub aborts: Option<String>,
 }
@@ -32,6 +34,11 @@ pub fn parse(text: &str) -> Fallible<Vec<Unit>> {
         match kind {
             "reason" => _ = reasons.insert(two()?.0, two()?.1.trim()),
             "unit" => units.push(Unit { name: rest.to_string(), ..Unit::default() }),
+            "config" => {
+                let unit = units.last_mut().ok_or_else(|| wrong("it belongs to no unit"))?;
+                let (name, value) = two()?;
+                unit.config.push((name.to_string(), value.to_string()));
+            }
             "aborts" => {
                 let unit = units.last_mut().ok_or_else(|| wrong("it belongs to no unit"))?;
                 unit.aborts = Some(reasons.get(rest).ok_or_else(|| wrong("no such reason"))?.to_string());
