@@ -20,6 +20,7 @@ pub mod background;
 pub mod libraries;
 pub mod load;
 pub mod report;
+pub mod room;
 pub mod save;
 pub mod state;
 pub mod watch;

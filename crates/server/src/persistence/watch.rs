@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::Store;
 use super::report::is_loading;
+use super::room::Room;
 use super::state::Job;
 use crate::process::log;
 use crate::process::time::{elapsed, instant};
@@ -40,6 +41,7 @@ struct Seen {
     began: Instant,
     at: Instant,
     done: Done,
+    room: Room,
 }
 
 #[derive(Default)]
@@ -49,7 +51,7 @@ pub struct Watch {
 
 impl Watch {
     /// Called often.
-    pub fn tick(&mut self, store: Store<'_>) {
+    pub fn tick(&mut self, store: Store<'_>, used_memory_bytes: u64) {
         let running = store.state.saving().running.map(|running| running.job);
         let work = match running {
             _ if is_loading(store) => Work::Load,
@@ -60,7 +62,8 @@ impl Watch {
         };
         let Some(seen) = self.seen.as_mut().filter(|seen| seen.work == work) else {
             let now = instant();
-            self.seen = Some(Seen { work, began: now, at: now, done: Done::default() });
+            self.seen =
+                Some(Seen { work, began: now, at: now, done: Done::default(), room: Room::default() });
             return;
         };
         let passed = elapsed(seen.at);
@@ -80,6 +83,9 @@ impl Watch {
             }
         };
         log::notice(line(work, done, seen.done, total, passed, elapsed(seen.began)));
+        if work == Work::Load {
+            seen.room.note(store, used_memory_bytes, done.bytes, total);
+        }
         (seen.at, seen.done) = (instant(), done);
     }
 }

@@ -18,6 +18,7 @@ use crate::mail::Mail;
 use crate::node::{Node, Parts, Tasks};
 use crate::observe::metrics;
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
+use crate::persistence::room;
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::listeners::os_text;
@@ -197,6 +198,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
         }
         role::keep_log(node);
         log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
+        room::warn_of_result(node.store(), node.used_memory_bytes());
         drop(extending);
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
         say_ready(node);

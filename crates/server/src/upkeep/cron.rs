@@ -160,7 +160,7 @@ impl Cron {
             let stats = self.node.control_stats();
             undone |= eviction::make_room(self.node, &mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
-        self.watch.tick(self.node.store());
+        self.watch.tick(self.node.store(), self.node.used_memory_bytes());
         if !paused {
             persistence::tick(self.node.store(), self.node.used_memory_bytes());
             aof::rewrite::tick(self.node);

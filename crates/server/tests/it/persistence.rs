@@ -520,3 +520,27 @@ fn what_is_known_of_the_use_of_keys_is_saved() {
     let without = std::fs::metadata(folder.file()).unwrap().len();
     assert_eq!(with, without + 2 * names.len() as u64, "an opcode and a byte of each key");
 }
+
+#[test]
+fn data_that_does_not_fit_maxmemory_says_need_and_have() {
+    let folder = Folder::new("room");
+    {
+        let mut server = start_in(&folder.0, &[]);
+        let mut client = server.client();
+        client.check("DEBUG POPULATE 20000 key 200", OK);
+        client.check("SAVE", OK);
+        client.send(encode(&["SHUTDOWN", "NOSAVE"]));
+        server.wait();
+    }
+    // The estimate comes in the second second of the load at the earliest.
+    let server = start_in(&folder.0, &["--maxmemory", "3mb", "--key-load-delay", "150"]);
+    let mut client = server.client();
+    wait_until_loaded(&mut client);
+    assert_eq!(client.ask("DBSIZE"), ":20000\r\n");
+    let log = server.log();
+    for needs in ["The data needs about ", "The data takes "] {
+        let line = log.lines().find(|line| line.contains(needs)).unwrap_or_else(|| panic!("{needs}: {log}"));
+        assert!(line.contains("and maxmemory is 3.00M: writes will be refused when it is loaded."), "{line}");
+    }
+    assert!(client.ask("SET one more").starts_with("-OOM "));
+}
