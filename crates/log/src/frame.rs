@@ -152,6 +152,13 @@ impl Frame {
     }
 }
 
+/// The command that selects a database.
+pub fn select(database: Database) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_select(&mut bytes, database);
+    bytes
+}
+
 fn push_select(bytes: &mut Vec<u8>, database: Database) {
     let digits = 1 + i64::from(database.checked_ilog10().unwrap_or(0));
     bytes.extend_from_slice(b"*2\r\n$6\r\nSELECT\r\n$");

@@ -20,7 +20,7 @@ mod wake;
 pub mod writer;
 
 pub use chunks::{Gone, Piece, ReaderId, ReaderKind};
-pub use frame::{Database, Frame};
+pub use frame::{Database, Frame, select};
 pub use log::{Collected, Log};
 pub use offset::LogOffset;
 pub use tail::{Appended, Block, CHUNK_BYTES_MAX, Tail};

@@ -13,7 +13,7 @@
 //! Lock order: chunks, tail. An append takes the tail alone.
 
 use crate::chunks::{Chunks, Gone, Piece, ReaderId, ReaderKind};
-use crate::frame::Frame;
+use crate::frame::{Database, Frame};
 use crate::offset::LogOffset;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::tail::{Appended, CHUNK_BYTES_MAX, Tail};
@@ -27,8 +27,8 @@ use std::sync::atomic::Ordering;
 pub enum Collected {
     /// Frames, to this place.
     Frames(LogOffset),
-    /// The mark of a cut: a file ends here.
-    FileEnd(LogOffset),
+    /// The mark of a cut: a file ends here. What follows is for this database until its first SELECT.
+    FileEnd(LogOffset, Database),
 }
 
 /// The places that the writer has not collected yet.
@@ -48,9 +48,9 @@ impl Marks {
             {
                 *last = end;
             }
-            (Collected::Frames(end) | Collected::FileEnd(end), _) => {
+            (Collected::Frames(end) | Collected::FileEnd(end, _), _) => {
                 self.kept_end = match self.list.back() {
-                    Some(Collected::Frames(last) | Collected::FileEnd(last)) => *last,
+                    Some(Collected::Frames(last) | Collected::FileEnd(last, _)) => *last,
                     None => end,
                 };
                 self.list.push_back(mark);
@@ -118,14 +118,15 @@ impl Log {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// A log that has no reader goes on at `start`, with another history: what it held is gone, but for the size of the backlog.
-    pub fn go_on_at(&self, start: LogOffset) {
+    /// A log that has no reader goes on at `start`, with another history, whose stream has `stream_database` selected there: what
+    /// it held is gone, but for the size of the backlog.
+    pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut gathered = self.chunks();
         assert!(!gathered.has_readers(), "a reader knows the places of one history");
         let backlog_bytes = gathered.backlog_bytes();
         *gathered = Gathered { chunks: Chunks::new(start), marks: Marks::default() };
         gathered.set_backlog_bytes(backlog_bytes);
-        self.tail.go_on_at(start);
+        self.tail.go_on_at(start, stream_database);
     }
 
     /// Appends a frame and empties it.
@@ -134,10 +135,16 @@ impl Log {
         self.tail.append(frame)
     }
 
-    /// Appends whole frames of another log as they are.
+    /// Appends whole frames of another log as they are. Behind them `database` is selected.
     #[inline]
-    pub fn append_stream(&self, bytes: &[u8]) -> Appended {
-        self.tail.append_stream(bytes)
+    pub fn append_stream(&self, bytes: &[u8], database: Database) -> Appended {
+        self.tail.append_stream(bytes, database)
+    }
+
+    /// The database that commands behind the end are for, until their first SELECT: that which the stream of a primary has
+    /// selected; 0 behind own frames, which bring theirs.
+    pub fn stream_database(&self) -> Database {
+        self.tail.stream_database()
     }
 
     /// Appends a short command that is the same in every database.
@@ -207,8 +214,8 @@ impl Log {
         let (mut blocks, mut spares, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
         self.tail.collect(&mut blocks);
         for block in blocks {
-            if block.ends_file {
-                each(Collected::FileEnd(chunks.end()));
+            if let Some(database) = block.ends_file {
+                each(Collected::FileEnd(chunks.end(), database));
             } else {
                 spares.extend(chunks.push(block));
                 each(Collected::Frames(chunks.end()));

@@ -48,8 +48,8 @@ pub struct Block {
     pub bytes: Vec<u8>,
     /// Where the frames begin: a frame that was moved has room before it.
     pub from: usize,
-    /// Behind it a file ends. Such a block is empty.
-    pub ends_file: bool,
+    /// Behind it a file ends, where the stream of a primary has this database selected. Such a block is empty.
+    pub ends_file: Option<Database>,
 }
 
 impl Block {
@@ -81,6 +81,8 @@ struct State {
     end: LogOffset,
     /// The database that a reader of the log has selected at its end; unknown after a cut.
     database: Option<Database>,
+    /// The same for the stream of a primary, whose next command brings no SELECT; 0 where own frames end, which bring theirs.
+    stream_database: Database,
     full: Vec<Block>,
     /// The memory of `full`.
     full_bytes: u64,
@@ -94,6 +96,7 @@ impl Tail {
         let state = State {
             end: start,
             database: None,
+            stream_database: 0,
             full: Vec::new(),
             full_bytes: 0,
             open: Vec::new(),
@@ -106,12 +109,13 @@ impl Tail {
         self.state.lock().expect("no panic under the tail's lock")
     }
 
-    /// The log goes on at `start`, with another history. What was not collected is gone.
-    pub fn go_on_at(&self, start: LogOffset) {
+    /// The log goes on at `start`, with another history, whose stream has `stream_database` selected there. What was not
+    /// collected is gone.
+    pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut state = self.lock();
         state.open.clear();
         (state.full, state.full_bytes) = (Vec::new(), 0);
-        (state.end, state.database) = (start, None);
+        (state.end, state.database, state.stream_database) = (start, None, stream_database);
         self.end.store(start.0, Ordering::Release);
     }
 
@@ -119,6 +123,11 @@ impl Tail {
     #[inline]
     pub fn end(&self) -> LogOffset {
         LogOffset(self.end.load(Ordering::Acquire))
+    }
+
+    /// The database that the stream of a primary has selected at the end.
+    pub fn stream_database(&self) -> Database {
+        self.lock().stream_database
     }
 
     /// Appends a frame and empties it.
@@ -129,10 +138,10 @@ impl Tail {
             let mut state = self.lock();
             let was_empty = state.is_empty();
             let from = frame.write_head(state.database);
-            state.database = Some(frame.database_last());
+            (state.database, state.stream_database) = (Some(frame.database_last()), 0);
             let len = frame.bytes().len() - from;
             if len > COPIED_BYTES_MAX {
-                state.push_block(Block { bytes: frame.take_bytes(), from, ends_file: false });
+                state.push_block(Block { bytes: frame.take_bytes(), from, ends_file: None });
             } else {
                 state.copy(&frame.bytes()[from..]);
             }
@@ -142,13 +151,14 @@ impl Tail {
         appended
     }
 
-    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary.
+    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary. Behind them `database` is
+    /// selected.
     #[inline]
-    pub fn append_stream(&self, bytes: &[u8]) -> Appended {
+    pub fn append_stream(&self, bytes: &[u8], database: Database) -> Appended {
         let large = (bytes.len() > COPIED_BYTES_MAX).then(|| bytes.to_vec());
         let mut state = self.lock();
         let was_empty = state.is_empty();
-        state.database = None;
+        (state.database, state.stream_database) = (None, database);
         match large {
             Some(bytes) => state.push_block(Block { bytes, ..Block::default() }),
             None => state.copy(bytes),
@@ -178,6 +188,7 @@ impl Tail {
         let mut state = self.lock();
         state.close_block();
         if ends_file {
+            let ends_file = Some(state.stream_database);
             state.full.push(Block { ends_file, ..Block::default() });
         }
         state.database = None;

@@ -13,7 +13,7 @@ fn entry(number: u64, len: usize) -> Vec<u8> {
 fn collect(log: &Log) -> Vec<LogOffset> {
     let mut ends = Vec::new();
     log.collect(|collected| match collected {
-        Collected::Frames(end) | Collected::FileEnd(end) => ends.push(end),
+        Collected::Frames(end) | Collected::FileEnd(end, _) => ends.push(end),
     });
     ends
 }
@@ -36,6 +36,8 @@ struct Model {
     log: Log,
     start: u64,
     bytes: Vec<u8>,
+    /// What the last append, if it was a stream's, has selected.
+    stream_database: u32,
     /// Ends of frames.
     ends: Vec<u64>,
     readers: Vec<(ReaderId, LogOffset)>,
@@ -47,12 +49,14 @@ impl Model {
         let bytes = entry(number, random_len(prng));
         let end = if prng.one_in(5) {
             self.bytes.extend_from_slice(&bytes);
-            self.log.append_stream(&bytes).end
+            self.stream_database = number as u32;
+            self.log.append_stream(&bytes, self.stream_database).end
         } else {
             // The first frame, and each one behind a stream or a cut, brings its SELECT.
             let mut frame = Frame::default();
             frame.push_wire(7, &bytes);
             let end = self.log.append(&mut frame).end;
+            self.stream_database = 0;
             let select = b"*2\r\n$6\r\nSELECT\r\n$1\r\n7\r\n";
             let added = end - (LogOffset(self.start) + self.bytes.len() as u64);
             if added > bytes.len() as u64 {
@@ -96,10 +100,11 @@ impl Model {
             8 => {
                 let cut = self.log.cut(true);
                 assert_eq!(cut, self.end());
+                let file_end = Collected::FileEnd(cut, self.stream_database);
                 self.append(number, prng);
                 let mut collected = Vec::new();
                 self.log.collect(|block| collected.push(block));
-                let at = collected.iter().position(|block| *block == Collected::FileEnd(cut));
+                let at = collected.iter().position(|block| *block == file_end);
                 let at = at.expect("a cut is reported");
                 assert!(at == 0 || collected[at - 1] == Collected::Frames(cut), "in its turn");
             }
@@ -139,7 +144,8 @@ fn readers_see_the_bytes_in_their_order() {
         let log = Log::new(LogOffset(start), 1 << 40);
         log.set_backlog_bytes(prng.below(3) * 100_000);
         let (bytes, ends) = (Vec::new(), vec![start]);
-        let mut model = Model { log, start, bytes, ends, readers: Vec::new(), held: Vec::new() };
+        let mut model =
+            Model { log, start, bytes, stream_database: 0, ends, readers: Vec::new(), held: Vec::new() };
         for number in 0..150 {
             model.step(number, &mut prng);
             model.check(&mut prng);

@@ -137,7 +137,7 @@ impl Run {
         for block in collected {
             self.input(match block {
                 Collected::Frames(end) => Input::Collected(end),
-                Collected::FileEnd(end) => Input::FileEnd(end),
+                Collected::FileEnd(end, _) => Input::FileEnd(end),
             });
         }
     }

@@ -79,7 +79,7 @@ impl World {
                 held.clear();
             }
             let appended = match plan.is_stream {
-                true => self.log.append_stream(&plan.stream(number)),
+                true => self.log.append_stream(&plan.stream(number), 0),
                 false => self.log.append(&mut plan.frame(number)),
             };
             assert!(self.log.end() >= appended.end, "a command that is over is in the log");
@@ -113,7 +113,7 @@ impl World {
             let promised = self.log.end();
             self.log.collect(|collected| match collected {
                 Collected::Frames(end) => seen.stops.push(end),
-                Collected::FileEnd(end) => {
+                Collected::FileEnd(end, _) => {
                     assert!(seen.stops.last().is_none_or(|&stop| stop == end), "all frames before it came");
                     seen.file_ends.push(end);
                 }

@@ -32,7 +32,7 @@ fn run(rest: impl Fn(&Log, &Reader) + Send + 'static) {
         let world = Arc::clone(&world);
         thread::spawn(move || {
             for number in 0..BATCHES {
-                world.0.append_stream(&plan.stream(number));
+                world.0.append_stream(&plan.stream(number), 0);
                 world.1.wake();
             }
         })

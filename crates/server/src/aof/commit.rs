@@ -6,11 +6,13 @@
 //!   first of its second        #TS:SECONDS\r\n and one of these
 //!   in a prepared file         the same, and a comment to the end of the sector
 //! ```
+//! The frames of a file that begins within the stream of a primary have the database before them that it has selected: `unlogged`.
 //! Why, and what the line says: `isotherm_persist::aof::commit`.
 
 use isotherm_disk::{File, write_all_at};
 use isotherm_log::Piece;
 use isotherm_persist::aof::commit;
+use isotherm_persist::aof::stream::UNLOGGED;
 use std::io;
 
 /// A commit of fewer bytes goes to the system in one call.
@@ -30,9 +32,16 @@ pub struct Commit<'p> {
     pub at: u64,
     /// So much of the file is durable.
     pub durable_bytes: u64,
+    /// Stands before the frames, in the file only; mostly nothing.
+    pub unlogged: &'p [u8],
     pub pieces: &'p [Piece],
     /// The second in which it is written, if it is the first of it. Before the line: a file that is cut there ends whole.
     pub timestamp_seconds: Option<i64>,
+}
+
+/// A command that stands in a file, and not in the log.
+pub fn unlogged(command: &[u8]) -> Vec<u8> {
+    [UNLOGGED, b"\r\n", command].concat()
 }
 
 impl Commit<'_> {
@@ -58,7 +67,8 @@ impl Commit<'_> {
 
     /// What stands before its frames and behind them.
     fn frame(&self, layout: Layout, len: u64) -> (Vec<u8>, Vec<u8>) {
-        let frames = || self.pieces.iter().map(|piece| &**piece);
+        let frames = || std::iter::once(self.unlogged).chain(self.pieces.iter().map(|piece| &**piece));
+        let len = self.unlogged.len() as u64 + len;
         let stamp = self.timestamp_seconds.map(|seconds| format!("#TS:{seconds}\r\n").into_bytes());
         let mut before = stamp.unwrap_or_default();
         let Layout::Prepared { file_bytes } = layout else {
@@ -67,6 +77,7 @@ impl Commit<'_> {
             if layout == Layout::WithLines && commit::needs_header(self.at, before.len() as u64 + len) {
                 before.extend(commit::header(frames_at, self.durable_bytes, frames()));
             }
+            before.extend_from_slice(self.unlogged);
             return (before, Vec::new());
         };
         // A commit begins a sector: the stamp is part of it, and the first one stands behind the first sector.
@@ -79,6 +90,7 @@ impl Commit<'_> {
         let (first, last) = (std::iter::once(stamp.as_slice()), std::iter::once(behind.as_slice()));
         before.extend(commit::header(at, self.durable_bytes, first.chain(frames()).chain(last)));
         before.extend_from_slice(&stamp);
+        before.extend_from_slice(self.unlogged);
         (before, behind)
     }
 }

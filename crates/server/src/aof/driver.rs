@@ -11,7 +11,7 @@
 
 use isotherm_disk::File;
 use isotherm_log::writer::{AofWriter, FailedCall, FileId, FsyncPolicy, Input, List, Ms, Output};
-use isotherm_log::{Collected, LogOffset, ReaderId, ReaderKind};
+use isotherm_log::{Collected, Database, LogOffset, ReaderId, ReaderKind, select};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use super::commit::{Commit, Layout};
+use super::commit::{Commit, Layout, unlogged};
 use super::files::AofFiles;
 use super::prepare::Preparation;
 use super::request::{Base, Request};
@@ -64,6 +64,8 @@ pub struct Driver {
     closed_len: Option<u64>,
     machine: AofWriter,
     reader: ReaderId,
+    /// Where files begin within the stream of a primary, behind which no SELECT comes: what it has selected there, but 0.
+    selected: BTreeMap<LogOffset, Database>,
     open: BTreeMap<FileId, Arc<dyn File>>,
     /// None behind its end.
     sync: Option<Sender<ToSync>>,
@@ -105,7 +107,7 @@ pub fn start(
     let syncs =
         Syncs { files: to_sync, state, spikes: store.spikes, log, next: None, ended: None, is_over: false };
     let syncing = routines::start("aof-sync", syncs)?;
-    let driver = Driver {
+    let mut driver = Driver {
         store,
         log,
         state,
@@ -116,6 +118,7 @@ pub fn start(
         files,
         machine,
         reader,
+        selected: BTreeMap::new(),
         open: BTreeMap::new(),
         sync: Some(sync),
         syncing,
@@ -129,6 +132,7 @@ pub fn start(
         is_abandoned: false,
         base: None,
     };
+    driver.note_selected(start, log.stream_database());
     routines::start("aof-write", driver)
 }
 
@@ -334,9 +338,18 @@ impl Driver {
         for one in collected {
             let input = match one {
                 Collected::Frames(end) => Input::Collected(end),
-                Collected::FileEnd(end) => Input::FileEnd(end),
+                Collected::FileEnd(end, database) => {
+                    self.note_selected(end, database);
+                    Input::FileEnd(end)
+                }
             };
             self.step(input, outputs);
+        }
+    }
+
+    fn note_selected(&mut self, start: LogOffset, database: Database) {
+        if database != 0 {
+            self.selected.insert(start, database);
         }
     }
 
@@ -401,6 +414,8 @@ impl Driver {
             }
             Output::Release(offset) => {
                 self.log.advance(self.reader, offset);
+                // A file that begins there may have to be begun again.
+                self.selected = self.selected.split_off(&offset);
                 if self.mail.is_log_full() && self.log.has_room() {
                     self.mail.set_log_full(false);
                 }
@@ -418,7 +433,7 @@ impl Driver {
             }
             Output::AcceptWrites => {
                 report::warning("The append-only file can be written again.");
-                // The file that was begun then has no SELECT at its start, which Valkey would miss; one behind a cut has.
+                // The file that was begun then has no SELECT at its start, which Valkey would miss; one that begins at a cut has.
                 if self.state.failure().is_some_and(|failure| failure.call == FailedCall::Sync) {
                     self.state.rewrites().is_scheduled = true;
                 }
@@ -466,7 +481,9 @@ impl Driver {
         let pieces = self.log.read(from, to).expect("what is not written is in memory");
         let timestamp_seconds = self.next_timestamp();
         let durable_bytes = self.machine.durable_bytes();
-        let commit = Commit { at, durable_bytes, pieces: &pieces, timestamp_seconds };
+        let selected = self.selected.get(&from).filter(|_| at == 0);
+        let unlogged = selected.map(|database| unlogged(&select(*database))).unwrap_or_default();
+        let commit = Commit { at, durable_bytes, unlogged: &unlogged, pieces: &pieces, timestamp_seconds };
         let layout = match self.preparation.current_bytes() {
             Some(file_bytes) => Layout::Prepared { file_bytes },
             None if self.state.has_lines() => Layout::WithLines,

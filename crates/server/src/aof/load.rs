@@ -11,7 +11,7 @@
 
 use isotherm_disk::File;
 use isotherm_persist::aof::commit::{CommitCheck, LINE_BYTES_MAX, Lines, durable_by};
-use isotherm_persist::aof::stream::{End, Item, StreamError, StreamParser};
+use isotherm_persist::aof::stream::{End, Item, StreamError, StreamParser, UNLOGGED};
 use isotherm_resp::limits;
 use std::io;
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl From<Failed> for LoadError {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Loaded {
     pub file_bytes: u64,
-    /// Those of them that are part of the log: all but comments.
+    /// Those of them that are part of the log: all but comments, and what they take out (`UNLOGGED`).
     pub log_bytes: u64,
 }
 
@@ -88,6 +88,8 @@ struct Reading<'r> {
     buffer: Vec<u8>,
     read_bytes: u64,
     log_bytes: u64,
+    /// The next command is not part of the log.
+    is_unlogged: bool,
     /// To here the file can be kept.
     valid: Loaded,
 }
@@ -108,6 +110,7 @@ impl LogFile<'_> {
             buffer: Vec::new(),
             read_bytes: self.start,
             log_bytes: 0,
+            is_unlogged: false,
             valid: Loaded { file_bytes: self.start, log_bytes: 0 },
         };
         let ended = loop {
@@ -181,13 +184,20 @@ impl Reading<'_> {
                 Err(error) => return Err(self.bad(LoadError::Format(error))),
             };
             self.check(place, done..done + len, item)?;
-            if let Item::Command(_) = item {
-                self.replay.run(place, &self.buffer[done..], self.parser.args())?;
-                self.log_bytes += len as u64;
+            match item {
+                Item::Command(_) => {
+                    self.replay.run(place, &self.buffer[done..], self.parser.args())?;
+                    self.log_bytes += if std::mem::take(&mut self.is_unlogged) { 0 } else { len as u64 };
+                }
+                Item::Comment { line_bytes } => {
+                    self.is_unlogged |= self.buffer[done..done + line_bytes] == *UNLOGGED;
+                }
+                Item::NeedMore => {}
             }
             done += len;
             let is_unused = self.check.as_ref().is_some_and(|check| check.unused_from().is_some());
-            if self.parser.end_of_valid() == self.parser.position() && !is_unused {
+            // Behind the comment alone the next command of the log would be taken for that which it takes out.
+            if self.parser.end_of_valid() == self.parser.position() && !is_unused && !self.is_unlogged {
                 self.valid = Loaded { file_bytes: self.parser.position(), log_bytes: self.log_bytes };
             }
         };

@@ -143,7 +143,7 @@ fn begin(
     end: LogOffset,
     history: &History,
 ) -> io::Result<()> {
-    node.log.go_on_at(end);
+    node.log.go_on_at(end, 0);
     if role::take_over(node, history) == TakenOver::Renamed {
         // Before anything is logged of it.
         name_history(node, &mut files, &list)?;

@@ -108,8 +108,7 @@ pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
     feeder::let_go(node);
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
-    node.log.go_on_at(LogOffset(offset));
-    node.replication.set_stream_db(db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0));
+    node.log.go_on_at(LogOffset(offset), db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0));
     let mut state = node.replication.state();
     let own = state.history.id();
     state.history.replace(id);

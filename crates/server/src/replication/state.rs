@@ -6,9 +6,7 @@
 use isotherm_log::{Log, LogOffset};
 use isotherm_replication::link::Position;
 use isotherm_replication::{History, ReplId};
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::failover::Failover;
@@ -24,8 +22,6 @@ pub struct Replication {
     /// Moves with each change of the primary that is followed, while everything is held: what was begun for the one before has
     /// no more effect.
     generation: AtomicU64,
-    /// The database that the stream of the primary has selected where the log ends; changed by who holds a partition.
-    stream_db: AtomicU32,
     pub link: LinkView,
     /// What this node expires by itself although it is a replica.
     pub own_keys: OwnKeys,
@@ -77,7 +73,6 @@ impl Replication {
             state: Mutex::new(state),
             is_link_up: AtomicBool::new(false),
             generation: AtomicU64::new(0),
-            stream_db: AtomicU32::new(0),
             link: LinkView::default(),
             own_keys: OwnKeys::default(),
             primary: Primary::default(),
@@ -107,20 +102,12 @@ impl Replication {
         self.generation.fetch_add(1, Release) + 1
     }
 
-    pub fn stream_db(&self) -> u32 {
-        self.stream_db.load(Relaxed)
-    }
-
-    pub fn set_stream_db(&self, db: u32) {
-        self.stream_db.store(db, Relaxed);
-    }
-
     /// Where the log stands, if others may go on from there. Everything is held: what comes behind it brings its SELECT.
     pub fn place(&self, log: &Log) -> Option<Place> {
         let state = self.state();
         let (is_of_use, db) = match state.role {
             Role::Primary => (self.primary.has_backlog(), 0),
-            Role::Replica(_) => (state.has_position, self.stream_db()),
+            Role::Replica(_) => (state.has_position, log.stream_database()),
         };
         is_of_use.then(|| Place { id: state.history.id(), offset: log.cut(false), db })
     }

@@ -244,8 +244,7 @@ impl Stream {
 /// Something is held.
 fn append(applier: &mut Applier, bytes: &[u8]) {
     let node = applier.node();
-    let appended = node.log.append_stream(bytes);
-    node.replication.set_stream_db(u32::from(applier.db().0));
+    let appended = node.log.append_stream(bytes, u32::from(applier.db().0));
     applier.stamp(appended.end);
 }
 

@@ -353,7 +353,8 @@ fn go_on(
         exec.release();
         return Err(Why::GivenUp);
     }
-    node.log.go_on_at(position.end);
+    let stream_db = stream_db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0);
+    node.log.go_on_at(position.end, stream_db);
     node.log.close_gap();
     node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES).unsigned_abs());
     let mut state = node.replication.state();
@@ -363,8 +364,6 @@ fn go_on(
     let view = &node.replication.link;
     view.refuses_empty.store(false, Relaxed);
     view.accepts_empty.store(false, Relaxed);
-    let stream_db = stream_db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0);
-    node.replication.set_stream_db(stream_db);
     node.persistence.saving().saved_changes = node.stats.changes();
     node.replication.link.read_offset.store(position.end.0, Relaxed);
     exec.release();

@@ -19,10 +19,14 @@ pub fn peer(name: &str) -> Option<PathBuf> {
 }
 
 pub fn start(program: PathBuf, folder: &std::path::Path) -> Server {
+    start_with(program, folder, &[])
+}
+
+pub fn start_with(program: PathBuf, folder: &std::path::Path, more: &[&str]) -> Server {
     let port = common::free_port();
     let mut command = Command::new(program);
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder);
-    command.args(["--enable-debug-command", "yes"]);
+    command.args(["--enable-debug-command", "yes"]).args(more);
     let server = Server::spawn(port, command);
     wait_until("the server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut client = server.client();

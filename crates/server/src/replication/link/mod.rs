@@ -101,7 +101,7 @@ struct Socket {
 
 impl LinkThread {
     fn new(node: &'static Node, generation: Generation, upstream: Upstream) -> LinkThread {
-        let db = Db(u16::try_from(node.replication.stream_db()).unwrap_or(0));
+        let db = Db(u16::try_from(node.log.stream_database()).unwrap_or(0));
         LinkThread {
             node,
             generation,
@@ -177,7 +177,7 @@ impl LinkThread {
             _ => format!("Connecting to PRIMARY {host}:{port}"),
         });
         self.stream.clear();
-        let db = Db(u16::try_from(self.node.replication.stream_db()).unwrap_or(0));
+        let db = Db(u16::try_from(self.node.log.stream_database()).unwrap_or(0));
         self.applier = Applier::of_link(self.node, self.generation, db);
         let (settings, now) = (settings(self.node), self.now());
         self.link.begin(settings, position, now, &mut self.outputs);
@@ -547,7 +547,7 @@ impl LinkThread {
                 node.replication.set_link_up(true);
                 node.replication.link.down_since_seconds.store(0, Relaxed);
                 node.config.touch();
-                let db = Db(u16::try_from(node.replication.stream_db()).unwrap_or(0));
+                let db = Db(u16::try_from(node.log.stream_database()).unwrap_or(0));
                 self.applier = Applier::of_link(node, self.generation, db);
                 self.link.step(Input::Loaded, now, &mut self.outputs);
             }
