@@ -28,6 +28,7 @@ mod primary;
 mod process;
 mod pubsub;
 mod replica;
+mod replica_aof;
 mod requests;
 mod slots;
 mod tracking;

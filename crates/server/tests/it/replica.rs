@@ -1,14 +1,14 @@
 //! This server as a replica: of a primary that a test plays line by line, and of a real Valkey (`ISOTHERM_PEER_BIN`, else a
 //! reported skip).
 
-use crate::aof::{Data, kill};
+use crate::aof::Data;
 use crate::common::{Client, Server, command, encode, text_field, wait_until};
 use crate::peers;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-const ID: &str = "0123456789012345678901234567890123456789";
+pub const ID: &str = "0123456789012345678901234567890123456789";
 const MARK: &str = "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";
 const OTHER_ID: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
 /// A silence of so many seconds is too long.
@@ -16,19 +16,19 @@ const TIMEOUT_SECONDS: &str = "1";
 
 // ---- a primary that a test plays ----
 
-struct Primary {
+pub struct Primary {
     listener: TcpListener,
-    replica: Server,
+    pub replica: Server,
 }
 
 /// One connection of the replica.
-struct Link {
+pub struct Link {
     stream: TcpStream,
     left: Vec<u8>,
 }
 
 impl Primary {
-    fn start(arguments: &[&str]) -> Primary {
+    pub fn start(arguments: &[&str]) -> Primary {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
@@ -39,19 +39,19 @@ impl Primary {
     }
 
     /// The replica comes back with these arguments, after whatever has ended it.
-    fn start_again(&mut self, arguments: &[&str]) {
+    pub fn start_again(&mut self, arguments: &[&str]) {
         let port = self.port().to_string();
         let own = ["--replicaof", "127.0.0.1", &port, "--repl-timeout", TIMEOUT_SECONDS];
         self.replica = Server::with_workers(2, &[&own[..], arguments].concat());
     }
 
-    fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.listener.local_addr().unwrap().port()
     }
 
     /// The replica connects.
     #[track_caller]
-    fn accept(&self) -> Link {
+    pub fn accept(&self) -> Link {
         let mut accepted = None;
         wait_until("the replica connects", || {
             match self.listener.accept() {
@@ -68,7 +68,7 @@ impl Primary {
 
     /// The handshake up to PSYNC, whose arguments are returned.
     #[track_caller]
-    fn shake_hands(&self) -> (Link, String) {
+    pub fn shake_hands(&self) -> (Link, String) {
         let mut link = self.accept();
         link.expect("PING");
         link.send("+PONG\r\n");
@@ -84,7 +84,7 @@ impl Primary {
 
     /// A full synchronization with a snapshot of `keys`, at this offset.
     #[track_caller]
-    fn sync(&self, keys: &[(&str, &str)], offset: u64) -> Link {
+    pub fn sync(&self, keys: &[(&str, &str)], offset: u64) -> Link {
         let (mut link, _) = self.shake_hands();
         link.send(format!("+FULLRESYNC {ID} {offset}\r\n"));
         let snapshot = snapshot(keys);
@@ -96,11 +96,11 @@ impl Primary {
 }
 
 impl Link {
-    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    fn send_command(&mut self, line: &str) -> u64 {
+    pub fn send_command(&mut self, line: &str) -> u64 {
         let bytes = encode(&line.split(' ').collect::<Vec<_>>());
         self.send(&bytes);
         bytes.len() as u64
@@ -108,7 +108,7 @@ impl Link {
 
     /// One request, its words between blanks.
     #[track_caller]
-    fn request(&mut self) -> String {
+    pub fn request(&mut self) -> String {
         let count = self.number('*');
         let word = |_| {
             let len = self.number('$');
@@ -120,13 +120,13 @@ impl Link {
     }
 
     #[track_caller]
-    fn expect(&mut self, request: &str) {
+    pub fn expect(&mut self, request: &str) {
         assert_eq!(self.request(), request);
     }
 
     /// An ACK of this offset comes, whatever else comes before.
     #[track_caller]
-    fn expect_ack(&mut self, offset: u64) {
+    pub fn expect_ack(&mut self, offset: u64) {
         let wanted = format!("REPLCONF ACK {offset}");
         for _ in 0..100 {
             let got = self.request();
@@ -139,7 +139,7 @@ impl Link {
     }
 
     #[track_caller]
-    fn expect_end(&mut self) {
+    pub fn expect_end(&mut self) {
         let mut bytes = Vec::new();
         if let Err(error) = self.stream.read_to_end(&mut bytes) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
@@ -147,7 +147,7 @@ impl Link {
     }
 
     #[track_caller]
-    fn number(&mut self, prefix: char) -> usize {
+    pub fn number(&mut self, prefix: char) -> usize {
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {
             line.extend(self.take(1));
@@ -161,7 +161,7 @@ impl Link {
     }
 
     #[track_caller]
-    fn take(&mut self, count: usize) -> Vec<u8> {
+    pub fn take(&mut self, count: usize) -> Vec<u8> {
         while self.left.len() < count {
             let mut bytes = [0; 4096];
             let read = self.stream.read(&mut bytes).expect("the replica says something");
@@ -173,7 +173,7 @@ impl Link {
 }
 
 /// An RDB file of version 11 with strings.
-fn snapshot(keys: &[(&str, &str)]) -> Vec<u8> {
+pub fn snapshot(keys: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = b"REDIS0011\xfe\x00".to_vec();
     for (key, value) in keys {
         bytes.push(0);
@@ -199,7 +199,7 @@ fn crc64(bytes: &[u8]) -> u64 {
 }
 
 #[track_caller]
-fn wait_for_field(client: &mut Client, name: &str, value: &str) {
+pub fn wait_for_field(client: &mut Client, name: &str, value: &str) {
     wait_until(&format!("{name}:{value}"), || text_field(&client.ask("INFO replication"), name) == value);
 }
 
@@ -259,6 +259,30 @@ fn a_broken_link_goes_on_where_it_was() {
     let info = client.ask("INFO replication");
     assert_eq!(text_field(&info, "master_replid"), OTHER_ID);
     assert_eq!(text_field(&info, "master_replid2"), ID);
+}
+
+#[test]
+fn a_pause_stops_the_stream() {
+    let primary = Primary::start(&["--repl-timeout", "20"]);
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let mut client = primary.replica.client();
+    let mut end = 70;
+    for pause in ["CLIENT PAUSE 100000 WRITE", "CLIENT PAUSE 300 WRITE", "CLIENT PAUSE 300 ALL"] {
+        wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+        client.check(pause, "+OK\r\n");
+        let sent = link.send_command("INCR a");
+        // It is read, and would be applied at once: the second ACK, a second later, shows that it was not.
+        if !pause.contains(" 300 ") {
+            wait_for_field(&mut client, "slave_read_repl_offset", &(end + sent).to_string());
+            (0..2).for_each(|_| link.expect_ack(end));
+            assert_eq!(text_field(&client.ask("INFO replication"), "slave_repl_offset"), end.to_string());
+            client.check("CLIENT UNPAUSE", "+OK\r\n");
+        }
+        end += sent;
+        // Nothing more comes: the end of the pause is noticed by itself.
+        wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+    }
+    client.check("GET a", "$1\r\n4\r\n");
 }
 
 #[test]
@@ -719,7 +743,7 @@ fn snapshots_without_a_file() {
 
 /// What the replica asks for after its restart, and what then reaches it without a SELECT.
 #[track_caller]
-fn goes_on_behind(primary: &Primary, end: u64, db: u32) {
+pub fn goes_on_behind(primary: &Primary, end: u64, db: u32) {
     let (mut link, asked) = primary.shake_hands();
     assert_eq!(asked, format!("{ID} {}", end + 1));
     link.send("+CONTINUE\r\n");
@@ -746,145 +770,6 @@ fn goes_on_after_a_restart_with_an_rdb_file() {
     drop(link);
     primary.start_again(&["--dir", folder]);
     goes_on_behind(&primary, end, 5);
-}
-
-/// Killed, with an append-only file: behind a base that was rewritten in the middle of the stream, and behind one more file.
-#[test]
-fn goes_on_after_a_kill_with_an_append_only_file() {
-    let data = Data::new();
-    let arguments = ["--dir", data.0.to_str().unwrap(), "--appendonly", "yes", "--appendfsync", "always"];
-    let mut primary = Primary::start(&arguments);
-    let mut link = primary.sync(&[("a", "1")], 70);
-    let mut client = primary.replica.client();
-    let rests = |client: &mut Client| {
-        let info = client.ask("INFO persistence");
-        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
-            && text_field(&info, "aof_enabled") == "1"
-    };
-    wait_until("the append-only file has its base", || rests(&mut client));
-    let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before once");
-    wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
-    client.ask("BGREWRITEAOF");
-    wait_until("it has another one", || rests(&mut client));
-    end += link.send_command("MULTI") + link.send_command("INCR n") + link.send_command("EXEC");
-    end += link.send_command("PUBLISH c m");
-    end += link.send_command("SET before restart");
-    wait_until_durable(&primary, "before", "restart");
-    for round in 0..3 {
-        kill(&mut primary.replica);
-        drop(link);
-        primary.start_again(&arguments);
-        let (next, asked) = primary.shake_hands();
-        assert_eq!(asked, format!("{ID} {}", end + 1), "round {round}");
-        link = next;
-        link.send("+CONTINUE\r\n");
-        end += link.send_command(&format!("SET round {round}"));
-        wait_until_durable(&primary, "round", &round.to_string());
-    }
-    // In this order: it would connect again.
-    kill(&mut primary.replica);
-    drop(link);
-    primary.start_again(&arguments);
-    goes_on_behind(&primary, end, 5);
-    let mut client = primary.replica.client();
-    client.check("SELECT 5", "+OK\r\n");
-    client.check("GET n", "$1\r\n1\r\n");
-    client.check("GET round", "$1\r\n2\r\n");
-}
-
-/// A file of the log that begins where the stream has selected a database begins with a SELECT, for a server takes each file to
-/// begin with database 0; offsets do not count it. Behind a rewrite, after the file was switched on, and if it is torn there.
-#[test]
-fn a_file_that_begins_in_the_stream_has_its_select() {
-    const SELECT: &[u8] = b"#isotherm unlogged\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n";
-    const COMMENT_BYTES: u64 = 20;
-    for (preamble, switches) in [("yes", false), ("no", false), ("yes", true), ("no", true)] {
-        let data = Data::new();
-        let folder = data.0.to_str().unwrap();
-        let common = ["--dir", folder, "--appendfsync", "always", "--aof-use-rdb-preamble", preamble];
-        let on = [&common[..], &["--appendonly", "yes"]].concat();
-        let mut primary = Primary::start(if switches { &common } else { &on });
-        let mut link = primary.sync(&[("a", "1")], 70);
-        let mut client = primary.replica.client();
-        wait_for_field(&mut client, "master_link_status", "up");
-        let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before restart");
-        wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
-        client.ask(if switches { "CONFIG SET appendonly yes" } else { "BGREWRITEAOF" });
-        let begins = end;
-        end += link.send_command("SET x 1");
-        wait_until_durable(&primary, "x", "1");
-        wait_until("the base is listed", || {
-            let info = client.ask("INFO persistence");
-            ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-                .iter()
-                .all(|name| text_field(&info, name) == "0")
-                && last_file(&data).is_some_and(|file| std::fs::metadata(file).unwrap().len() > 0)
-        });
-        let file = last_file(&data).unwrap();
-        let bytes = std::fs::read(&file).unwrap();
-        assert_eq!(bytes, [SELECT, &encode(&["SET", "x", "1"])].concat());
-        assert_eq!(end - begins, (bytes.len() - SELECT.len()) as u64);
-        kill(&mut primary.replica);
-        drop(link);
-        valkey_reads_databases(&data, &["DB0", "DB5"]);
-        let whole = SELECT.len() as u64;
-        if preamble == "no" {
-            // Such a base does not say what is selected behind it.
-            continue;
-        }
-        for cut in [0, 7, COMMENT_BYTES, COMMENT_BYTES + 9, whole - 1, whole, whole + 5] {
-            let opened = std::fs::File::options().write(true).open(&file).unwrap();
-            opened.set_len(0).unwrap();
-            std::fs::write(&file, &bytes[..cut as usize]).unwrap();
-            primary.start_again(&on);
-            let (mut link, asked) = primary.shake_hands();
-            assert_eq!(asked, format!("{ID} {}", begins + 1), "cut at {cut}");
-            link.send("+CONTINUE\r\n");
-            end = begins + link.send_command("SET x 2");
-            wait_until_durable(&primary, "x", "2");
-            kill(&mut primary.replica);
-            drop(link);
-            let written = std::fs::read(&file).unwrap();
-            assert_eq!(written, [SELECT, &encode(&["SET", "x", "2"])].concat(), "cut at {cut}");
-        }
-        primary.start_again(&on);
-        goes_on_behind(&primary, end, 5);
-    }
-}
-
-/// The last file of the log that the manifest lists.
-fn last_file(data: &Data) -> Option<std::path::PathBuf> {
-    let manifest = std::fs::read_to_string(data.file("appendonly.aof.manifest")).ok()?;
-    let name = manifest.lines().rfind(|line| line.ends_with(" type i"))?.split(' ').nth(1)?;
-    Some(data.file(name))
-}
-
-/// A real Valkey, if there is one, finds these databases and no other in a copy of the append-only file.
-fn valkey_reads_databases(data: &Data, databases: &[&str]) {
-    let Some(valkey) = peers::peer("valkey-server") else { return };
-    let copy = Data::new();
-    std::fs::create_dir_all(copy.file("")).unwrap();
-    for entry in std::fs::read_dir(data.file("")).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.file("").join(entry.file_name())).unwrap();
-    }
-    let server = peers::start_with(valkey, &copy.0, &["--appendonly", "yes"]);
-    let info = server.client().ask("INFO keyspace").to_uppercase();
-    let found: Vec<&str> = info
-        .lines()
-        .filter(|line| line.starts_with("DB"))
-        .filter_map(|line| line.split(':').next())
-        .collect();
-    assert_eq!(found, databases);
-}
-
-/// Under `always` what is read is durable.
-#[track_caller]
-fn wait_until_durable(primary: &Primary, key: &str, value: &str) {
-    let mut client = primary.replica.client();
-    client.check("SELECT 5", "+OK\r\n");
-    let reply = format!("${}\r\n{value}\r\n", value.len());
-    wait_until("the change is there", || client.ask(&format!("GET {key}")) == reply);
 }
 
 /// A primary's replicas go on after its restart.

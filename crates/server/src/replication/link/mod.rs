@@ -10,6 +10,7 @@
 
 mod settings;
 mod sources;
+mod stall;
 
 use isotherm_keyspace::Db;
 use isotherm_log::writer::Ms;
@@ -91,6 +92,8 @@ struct LinkThread {
     has_asked: bool,
     /// How far the last attempt came.
     failed_in: Option<Phase>,
+    /// Something of the stream may wait for the end of a pause.
+    was_paused: bool,
 }
 
 /// The connection, and how others see it.
@@ -120,6 +123,7 @@ impl LinkThread {
             garbage_at: None,
             has_asked: false,
             failed_in: None,
+            was_paused: false,
         }
     }
 
@@ -150,11 +154,14 @@ impl LinkThread {
         if self.socket.is_none() {
             let due = self.link.next_tick().0.saturating_sub(self.now().0);
             std::thread::sleep(LOOK.min(Duration::from_millis(due.max(1))));
-        } else if self.link.phase() == Phase::Connected && !stream::has_room(self.node) {
+        } else if self.link.phase() == Phase::Connected && self.has_stalled() {
             std::thread::sleep(STALL_LOOK);
             self.apply();
         } else {
             self.read();
+            if std::mem::take(&mut self.was_paused) {
+                self.apply();
+            }
         }
         if self.arrived.is_some() {
             self.is_loading = true;
@@ -404,7 +411,7 @@ impl LinkThread {
     /// Runs what has come of the stream, as far as there is room for it.
     fn apply(&mut self) {
         let mut batches = 0;
-        while self.link.phase() == Phase::Connected && stream::has_room(self.node) {
+        while self.may_apply() {
             let mut seen = Seen::default();
             let bytes_max = self.node.config.query_buffer_bytes_max();
             let applied = self.stream.apply_batch(&mut self.applier, bytes_max, &mut seen);
@@ -564,19 +571,6 @@ impl LinkThread {
         let installed = sync::install(&mut exec, generation, position, &mut file, false);
         self.remove_file();
         installed
-    }
-
-    /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has to.
-    fn remove_file(&self) {
-        const REMOVES: Id = id("rdb-del-sync-files");
-        const APPENDS: Id = id("appendonly");
-        let (config, store) = (&self.node.config, self.node.store());
-        if config.flag(REMOVES) && config.save_points().is_empty() && !config.flag(APPENDS) {
-            log::notice(
-                "Removing the RDB file obtained from the primary. This replica has persistence disabled",
-            );
-            let _ = store.state.disk.remove(&store.file());
-        }
     }
 
     /// The snapshot is loaded as it comes.

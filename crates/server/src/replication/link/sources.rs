@@ -112,6 +112,21 @@ impl Snapshot for Beating<'_> {
     }
 }
 
+impl LinkThread {
+    /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has to.
+    pub fn remove_file(&self) {
+        const REMOVES: Id = id("rdb-del-sync-files");
+        const APPENDS: Id = id("appendonly");
+        let (config, store) = (&self.node.config, self.node.store());
+        if config.flag(REMOVES) && config.save_points().is_empty() && !config.flag(APPENDS) {
+            log::notice(
+                "Removing the RDB file obtained from the primary. This replica has persistence disabled",
+            );
+            let _ = store.state.disk.remove(&store.file());
+        }
+    }
+}
+
 /// The file, read by a thread that lets the primary know that it is still there.
 pub struct Beating<'t> {
     pub file: FilePortions,

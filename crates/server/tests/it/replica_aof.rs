@@ -1,0 +1,145 @@
+//! The append-only file of a replica: it has the bytes of its primary's stream, and a restart goes on where it ended.
+
+use crate::aof::{Data, kill};
+use crate::common::{Client, encode, text_field, wait_until};
+use crate::peers;
+use crate::replica::{ID, Primary, goes_on_behind, wait_for_field};
+
+/// Killed, with an append-only file: behind a base that was rewritten in the middle of the stream, and behind one more file.
+#[test]
+fn goes_on_after_a_kill_with_an_append_only_file() {
+    let data = Data::new();
+    let arguments = ["--dir", data.0.to_str().unwrap(), "--appendonly", "yes", "--appendfsync", "always"];
+    let mut primary = Primary::start(&arguments);
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let mut client = primary.replica.client();
+    let rests = |client: &mut Client| {
+        let info = client.ask("INFO persistence");
+        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
+            && text_field(&info, "aof_enabled") == "1"
+    };
+    wait_until("the append-only file has its base", || rests(&mut client));
+    let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before once");
+    wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+    client.ask("BGREWRITEAOF");
+    wait_until("it has another one", || rests(&mut client));
+    end += link.send_command("MULTI") + link.send_command("INCR n") + link.send_command("EXEC");
+    end += link.send_command("PUBLISH c m");
+    end += link.send_command("SET before restart");
+    wait_until_durable(&primary, "before", "restart");
+    for round in 0..3 {
+        kill(&mut primary.replica);
+        drop(link);
+        primary.start_again(&arguments);
+        let (next, asked) = primary.shake_hands();
+        assert_eq!(asked, format!("{ID} {}", end + 1), "round {round}");
+        link = next;
+        link.send("+CONTINUE\r\n");
+        end += link.send_command(&format!("SET round {round}"));
+        wait_until_durable(&primary, "round", &round.to_string());
+    }
+    // In this order: it would connect again.
+    kill(&mut primary.replica);
+    drop(link);
+    primary.start_again(&arguments);
+    goes_on_behind(&primary, end, 5);
+    let mut client = primary.replica.client();
+    client.check("SELECT 5", "+OK\r\n");
+    client.check("GET n", "$1\r\n1\r\n");
+    client.check("GET round", "$1\r\n2\r\n");
+}
+
+/// A file of the log that begins where the stream has selected a database begins with a SELECT, for a server takes each file to
+/// begin with database 0; offsets do not count it. Behind a rewrite, after the file was switched on, and if it is torn there.
+#[test]
+fn a_file_that_begins_in_the_stream_has_its_select() {
+    const SELECT: &[u8] = b"#isotherm unlogged\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n";
+    const COMMENT_BYTES: u64 = 20;
+    for (preamble, switches) in [("yes", false), ("no", false), ("yes", true), ("no", true)] {
+        let data = Data::new();
+        let folder = data.0.to_str().unwrap();
+        let common = ["--dir", folder, "--appendfsync", "always", "--aof-use-rdb-preamble", preamble];
+        let on = [&common[..], &["--appendonly", "yes"]].concat();
+        let mut primary = Primary::start(if switches { &common } else { &on });
+        let mut link = primary.sync(&[("a", "1")], 70);
+        let mut client = primary.replica.client();
+        wait_for_field(&mut client, "master_link_status", "up");
+        let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before restart");
+        wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+        client.ask(if switches { "CONFIG SET appendonly yes" } else { "BGREWRITEAOF" });
+        let begins = end;
+        end += link.send_command("SET x 1");
+        wait_until_durable(&primary, "x", "1");
+        wait_until("the base is listed", || {
+            let info = client.ask("INFO persistence");
+            ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+                .iter()
+                .all(|name| text_field(&info, name) == "0")
+                && last_file(&data).is_some_and(|file| std::fs::metadata(file).unwrap().len() > 0)
+        });
+        let file = last_file(&data).unwrap();
+        let bytes = std::fs::read(&file).unwrap();
+        assert_eq!(bytes, [SELECT, &encode(&["SET", "x", "1"])].concat());
+        assert_eq!(end - begins, (bytes.len() - SELECT.len()) as u64);
+        kill(&mut primary.replica);
+        drop(link);
+        valkey_reads_databases(&data, &["DB0", "DB5"]);
+        let whole = SELECT.len() as u64;
+        if preamble == "no" {
+            // Such a base does not say what is selected behind it.
+            continue;
+        }
+        for cut in [0, 7, COMMENT_BYTES, COMMENT_BYTES + 9, whole - 1, whole, whole + 5] {
+            let opened = std::fs::File::options().write(true).open(&file).unwrap();
+            opened.set_len(0).unwrap();
+            std::fs::write(&file, &bytes[..cut as usize]).unwrap();
+            primary.start_again(&on);
+            let (mut link, asked) = primary.shake_hands();
+            assert_eq!(asked, format!("{ID} {}", begins + 1), "cut at {cut}");
+            link.send("+CONTINUE\r\n");
+            end = begins + link.send_command("SET x 2");
+            wait_until_durable(&primary, "x", "2");
+            kill(&mut primary.replica);
+            drop(link);
+            let written = std::fs::read(&file).unwrap();
+            assert_eq!(written, [SELECT, &encode(&["SET", "x", "2"])].concat(), "cut at {cut}");
+        }
+        primary.start_again(&on);
+        goes_on_behind(&primary, end, 5);
+    }
+}
+
+/// The last file of the log that the manifest lists.
+fn last_file(data: &Data) -> Option<std::path::PathBuf> {
+    let manifest = std::fs::read_to_string(data.file("appendonly.aof.manifest")).ok()?;
+    let name = manifest.lines().rfind(|line| line.ends_with(" type i"))?.split(' ').nth(1)?;
+    Some(data.file(name))
+}
+
+/// A real Valkey, if there is one, finds these databases and no other in a copy of the append-only file.
+fn valkey_reads_databases(data: &Data, databases: &[&str]) {
+    let Some(valkey) = peers::peer("valkey-server") else { return };
+    let copy = Data::new();
+    std::fs::create_dir_all(copy.file("")).unwrap();
+    for entry in std::fs::read_dir(data.file("")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.file("").join(entry.file_name())).unwrap();
+    }
+    let server = peers::start_with(valkey, &copy.0, &["--appendonly", "yes"]);
+    let info = server.client().ask("INFO keyspace").to_uppercase();
+    let found: Vec<&str> = info
+        .lines()
+        .filter(|line| line.starts_with("DB"))
+        .filter_map(|line| line.split(':').next())
+        .collect();
+    assert_eq!(found, databases);
+}
+
+/// Under `always` what is read is durable.
+#[track_caller]
+fn wait_until_durable(primary: &Primary, key: &str, value: &str) {
+    let mut client = primary.replica.client();
+    client.check("SELECT 5", "+OK\r\n");
+    let reply = format!("${}\r\n{value}\r\n", value.len());
+    wait_until("the change is there", || client.ask(&format!("GET {key}")) == reply);
+}
