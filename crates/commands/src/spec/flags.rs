@@ -47,6 +47,8 @@ impl Flags {
     /// It reports what only the operating system knows; and what takes a look at the memory map.
     pub const ASKS_SYSTEM: Flags = Flags(1 << 26);
     pub const ASKS_MEMORY_MAP: Flags = Flags(1 << 27);
+    /// Refused with MISCONF as writes are (PING: sentinels take that for a node that is down).
+    pub const REPORTS_DISK_ERRORS: Flags = Flags(1 << 28);
 
     const NAMES: &[(Flags, &str)] = &[
         (Flags::WRITE, "write"),

@@ -31,7 +31,7 @@ const PING: Spec = Spec {
     group: Group::Connection,
     complexity: "O(1)",
     arity: -1,
-    flags: Flags::FAST.or(Flags::FOR_SUBSCRIBERS),
+    flags: Flags::FAST.or(Flags::FOR_SUBSCRIBERS).or(Flags::REPORTS_DISK_ERRORS),
     acl: AclCategories::CONNECTION,
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     arguments: &[Argument::string("message").optional()],

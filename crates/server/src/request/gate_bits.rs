@@ -78,7 +78,7 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
         .or(Gates::READ_ONLY.when(runs_queue || flags.has(Flags::WRITE)))
         .or(Gates::STALE.when(runs_queue || !flags.has(Flags::STALE)))
-        .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE.or(Flags::REPORTS_DISK_ERRORS))))
         .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))
         .or(Gates::MONITOR.when(runs_queue || flags.has(LOOKS_AT_KEYS)))

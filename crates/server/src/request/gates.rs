@@ -212,17 +212,18 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
-    let log_failed = node.mail.tasks().has(Tasks::LOG_FAILED) && asked.flags.has(Flags::WRITE);
+    // A queue is refused for its writes alone: what else is in it was asked about when it was queued.
+    let is_refused =
+        asked.flags.has(Flags::WRITE) || asked.command().spec.flags.has(Flags::REPORTS_DISK_ERRORS);
+    let log_failed = is_refused && node.mail.tasks().has(Tasks::LOG_FAILED);
     if let Some(failure) = log_failed.then(|| node.aof.failure()).flatten() {
         return refuse(errors::cannot_log(&os_text(&io::Error::from_raw_os_error(failure.errno))));
     }
-    let refuses = node.mail.tasks().has(Tasks::SAVE_FAILED)
-        && asked.flags.has(Flags::WRITE)
+    let refuses = is_refused
+        && node.mail.tasks().has(Tasks::SAVE_FAILED)
         && node.config.stops_writes_on_save_error()
         && !node.config.save_points().is_empty();
     match refuses {
-        // COMPAT(persistence): PING is answered while writes are refused with MISCONF. Why: it asks whether the server
-        // answers.
         true => refuse(errors::cannot_save(server_name(node.config.extended_redis_compatibility()))),
         false => Verdict::Pass,
     }
