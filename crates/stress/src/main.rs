@@ -25,6 +25,7 @@
 //! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads` writes down what the
 //!   server is at while it stalls.
 //! * `kills` is another program: what was answered is there after a kill -9.
+//! * `sentinel` is another: what was answered is at the replica that sentinels promote.
 //! * `run` is one seed from start to end; `report` says what became of it.
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ mod kills;
 mod kinds;
 mod options;
 mod plan;
+mod sentinel;
 
 mod allowance;
 mod connection;
@@ -58,13 +60,18 @@ pub use isotherm_probe::Fallible;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let is_kills = args.first().is_some_and(|first| first == "kills");
+    type Program = fn(&[String]) -> Fallible<usize>;
+    let other: Option<(&str, Program)> = match args.first().map(String::as_str) {
+        Some("kills") => Some((kills::HELP, kills::run)),
+        Some("sentinel") => Some((sentinel::HELP, sentinel::run)),
+        _ => None,
+    };
     if args.iter().any(|arg| arg == "--help") {
-        print!("{}", if is_kills { kills::HELP } else { HELP });
+        print!("{}", other.map_or(HELP, |(help, _)| help));
         return ExitCode::SUCCESS;
     }
-    if is_kills {
-        return match kills::run(&args[1..]) {
+    if let Some((_, run)) = other {
+        return match run(&args[1..]) {
             Ok(0) => ExitCode::SUCCESS,
             Ok(_) => ExitCode::FAILURE,
             Err(why) => {

@@ -35,7 +35,8 @@ cargo xtask <command>
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)
   bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
   stress [ARGS]        a random mix of all commands from one seed; finds hangs and lost data (`stress --help`);
-                       `stress kills`: kill -9 and restart with an append-only file
+                       `stress kills`: kill -9 and restart with an append-only file;
+                       `stress sentinel`: kill -9 of the primary, Valkey's sentinels promote a replica
   clients [NAME ..]    runs valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... against our server
   conformance [ARGS]   sends the same commands to Isotherm and Valkey and compares; runs Valkey's own tests
 ";

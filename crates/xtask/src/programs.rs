@@ -107,29 +107,45 @@ pub fn bench(args: &[String]) -> Fallible {
 }
 
 /// The server with its assertions, under everything at once. What is built is left out where `--server` names another one.
-/// The exit code is the program's own: it distinguishes what is wrong from what was late.
+/// The exit code is the program's own: it distinguishes what is wrong from what was late. With `--if-possible` first, a machine
+/// on which Valkey cannot be installed is a reported skip of `sentinel`.
 pub fn stress(args: &[String]) -> Fallible {
+    let (optional, args) = if_possible(args);
+    let other = args.first().map(String::as_str).filter(|first| ["kills", "sentinel"].contains(first));
+    let sentinels = match (other == Some("sentinel")).then(peers::valkey) {
+        Some(Err(why)) if optional => {
+            println!("skipped: sentinels of Valkey: {why}");
+            return Ok(());
+        }
+        bin => bin.transpose()?,
+    };
     let stress = build_with("isotherm-stress", "isotherm-stress", "fast")?;
     let mut command = Command::new(stress);
     command.args(args).current_dir(place::root());
     if !args.iter().any(|arg| arg == "--help" || arg == "--server") {
         command.env("ISOTHERM_SERVER", build_with("isotherm", "isotherm-server", "stress")?);
     }
-    let is_kills = args.first().is_some_and(|first| first == "kills");
-    if !is_kills && !args.iter().any(|arg| arg == "--keep") {
+    if let Some(folder) = sentinels {
+        command.env("ISOTHERM_PEER_BIN", folder);
+    }
+    if other.is_none() && !args.iter().any(|arg| arg == "--keep") {
         command.arg("--keep").arg(place::target().join("stress-runs"));
     }
     let why = command.exec();
     Err(format!("cannot start {}: {why}", command.get_program().display()))
 }
 
+fn if_possible(args: &[String]) -> (bool, &[String]) {
+    match args {
+        [flag, rest @ ..] if flag == "--if-possible" => (true, rest),
+        args => (false, args),
+    }
+}
+
 /// With `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip, not a failure.
 /// `transfer --with-redis` installs Redis too; where it cannot be installed, that part is a reported skip.
 pub fn conformance(args: &[String]) -> Fallible {
-    let (optional, args) = match args {
-        [flag, rest @ ..] if flag == "--if-possible" => (true, rest),
-        args => (false, args),
-    };
+    let (optional, args) = if_possible(args);
     let (with_redis, args) = match args {
         [what, flag, rest @ ..] if what == "transfer" && flag == "--with-redis" => {
             (true, [std::slice::from_ref(what), rest].concat())
