@@ -30,6 +30,7 @@ mod pubsub;
 mod replica;
 mod replica_aof;
 mod requests;
+mod sentinel;
 mod slots;
 mod tracking;
 mod transactions;

@@ -134,7 +134,7 @@ impl Replica {
     }
 }
 
-const NO_DELAY: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600"];
+pub const NO_DELAY: [&str; 4] = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600"];
 
 pub fn start(more: &[&str]) -> Server {
     Server::with_workers(2, &[&NO_DELAY, more].concat())
