@@ -41,8 +41,8 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
             Command::new(CLUSTER_SLOTS, no_cluster),
         ],
     ),
-    Command::new(READONLY, no_cluster),
-    Command::new(READWRITE, no_cluster),
+    Command::new(READONLY, read_only),
+    Command::new(READWRITE, read_write),
 ];
 
 const ASKING: Spec = Spec {
@@ -170,6 +170,18 @@ const READWRITE: Spec = Spec {
     acl: AclCategories::CONNECTION,
     ..Spec::BASE
 };
+
+fn read_only(call: &mut AdminCall<'_>) -> Outcome {
+    call.session.reads_of_replica = true;
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn read_write(call: &mut AdminCall<'_>) -> Outcome {
+    call.session.reads_of_replica = false;
+    call.reply.ok();
+    Outcome::Done
+}
 
 fn no_cluster(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.error(errors::CLUSTER_DISABLED);

@@ -93,6 +93,11 @@ impl Replication {
         }
     }
 
+    /// The error that sends a client to the primary.
+    pub fn redirection(&self) -> Option<String> {
+        self.upstream().map(|upstream| format!("REDIRECT {}:{}", upstream.host, upstream.port))
+    }
+
     pub fn generation(&self) -> u64 {
         self.generation.load(Acquire)
     }

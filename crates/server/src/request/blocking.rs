@@ -25,6 +25,7 @@ use isotherm_keyspace::{
 use isotherm_replication::acks::Wish;
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -55,6 +56,8 @@ struct Client {
     reader: Option<Tracker>,
     /// It waits for ACKs, and for no key.
     wish: Option<Wish>,
+    /// It reads, and does so of a replica too (READONLY).
+    reads_of_replica: bool,
 }
 
 impl Client {
@@ -81,6 +84,9 @@ pub const NO_END: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 /// CLIENT UNBLOCK. Whether the client was blocked.
 pub fn unblock(client: &ClientShared, how: Without) -> bool {
     let Some(waiter) = client.waiter().clone() else { return false };
+    if how == Without::RoleChanged && Client::of(&waiter).reads_of_replica {
+        return false;
+    }
     // Those that wait for the end of the process hear of it, and of nothing else.
     !Client::of(&waiter).awaits_end(&waiter) && answer_without_end(&waiter, how)
 }
@@ -110,6 +116,7 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
         caller: session.caller(true),
         reader: session.reader(),
         wish: session.wish.take().map(|wish| *wish),
+        reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
     };
     let wish = client.wish;
     let wake = |waiter: &Arc<Waiter>| {
@@ -210,19 +217,29 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
         },
         Without::NothingSynced => reply.error(waits::NOTHING_SYNCED),
         Without::Error | Without::RoleChanged | Without::NoEnd => {
-            reply.error(match how {
-                Without::NoEnd => NO_END,
-                Without::RoleChanged => {
-                    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
-                }
-                _ => "UNBLOCKED client unblocked via CLIENT UNBLOCK",
-            });
+            match how {
+                Without::NoEnd => reply.error(NO_END),
+                Without::RoleChanged => reply.error(answer_of_replica(exec, session, waiter).as_bytes()),
+                _ => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            }
             counters.rejected.add(1);
             exec.stats.count_error(reply.last_error().as_bytes());
         }
     }
     count_time(exec, client, 0, reply.len());
     reply.out
+}
+
+/// The node follows a primary now: the client asks that one, or gets this reply and no other.
+fn answer_of_replica(exec: &Exec, session: &Session, waiter: &Waiter) -> Cow<'static, str> {
+    let can_follow = session.redirects && !waiter.keys.is_empty();
+    if let Some(text) = can_follow.then(|| exec.node.replication.redirection()).flatten() {
+        return Cow::Owned(text);
+    }
+    session.shared.ask(Attention::KILL);
+    Cow::Borrowed(
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+    )
 }
 
 fn count_time(exec: &mut Exec, client: &Client, ticks: u64, reply_bytes: usize) {

@@ -231,6 +231,10 @@ impl Dispatcher {
                     let command = request.command();
                     refusal::refuse(&mut self.exec, session, &mut self.reply, command, &text, request.args);
                 }
+                (Verdict::Redirect(text), _) => {
+                    let command = request.command();
+                    refusal::redirect(&mut self.exec, session, &mut self.reply, command, &text);
+                }
                 (Verdict::Park(cause), _) => return Err(Next::Park(cause)),
                 (Verdict::Attack, _) => {
                     refusal::log_attack(&session.shared.addr);

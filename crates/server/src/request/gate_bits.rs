@@ -36,6 +36,8 @@ impl Gates {
     pub const READ_ONLY: Gates = Gates(1 << 17);
     /// The node follows another, from which it is cut off.
     pub const STALE: Gates = Gates(1 << 18);
+    /// The client can follow a redirection to the primary.
+    pub const REDIRECT: Gates = Gates(1 << 19);
     /// Those of the node's tasks.
     pub const OF_TASKS: Gates =
         Gates::BACKPRESSURE.or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
@@ -77,6 +79,7 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::GROWTH.when(runs_queue || flags.has(Flags::DENYOOM)))
         .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
         .or(Gates::READ_ONLY.when(runs_queue || flags.has(Flags::WRITE)))
+        .or(Gates::REDIRECT.when(runs_queue || flags.has(Flags::WRITE.or(Flags::READONLY))))
         .or(Gates::STALE.when(runs_queue || !flags.has(Flags::STALE)))
         .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE.or(Flags::REPORTS_DISK_ERRORS))))
         .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))

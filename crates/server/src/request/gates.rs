@@ -50,6 +50,8 @@ pub struct Asked<'a, 'b> {
 pub enum Verdict {
     Pass,
     Refuse(Cow<'static, [u8]>),
+    /// Another server is to be asked: the transaction is discarded, and EXEC gives this text too.
+    Redirect(String),
     /// Not now.
     Park(WaitReason),
     /// An HTTP request: a browser was tricked into talking to this server.
@@ -59,7 +61,7 @@ pub enum Verdict {
 }
 
 /// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
-pub const GATES: [Gate; 17] = [
+pub const GATES: [Gate; 18] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
     gate("authentication", Gates::AUTHENTICATION, authentication),
@@ -67,6 +69,7 @@ pub const GATES: [Gate; 17] = [
     gate("arity", Gates::ARITY, arity),
     gate("protection", Gates::PROTECTION, protection),
     gate("no-multi", Gates::NO_MULTI, no_multi),
+    gate("redirect", Gates::REDIRECT, redirect),
     gate("memory", Gates::MEMORY.or(Gates::GROWTH), memory),
     gate("save-failed", Gates::SAVE_FAILED, save_failed),
     gate("replicas", Gates::REPLICAS, replicas),
@@ -191,6 +194,19 @@ fn no_multi(asked: &mut Asked<'_, '_>) -> Verdict {
     refuse(format!("ERR Command '{}' not allowed inside a transaction", asked.command().name))
 }
 
+fn redirect(asked: &mut Asked<'_, '_>) -> Verdict {
+    let (node, flags) = (asked.exec.node, asked.flags);
+    let reads_elsewhere = flags.has(Flags::READONLY) && !asked.session.reads_of_replica;
+    if !(flags.has(Flags::WRITE) || reads_elsewhere) || !node.mail.tasks().has(Tasks::REPLICA) {
+        return Verdict::Pass;
+    }
+    // The other one may be a replica still: it would send the client back. The pause of the failover ends with it.
+    if node.replication.failover.is_in_progress() {
+        return Verdict::Park(WaitReason::Pause);
+    }
+    node.replication.redirection().map_or(Verdict::Pass, Verdict::Redirect)
+}
+
 fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     let exec = &mut *asked.exec;
     let evicted = exec.stats.values.evicted_keys.get();
@@ -309,6 +325,7 @@ mod tests {
                 "arity",
                 "protection",
                 "no-multi",
+                "redirect",
                 "memory",
                 "save-failed",
                 "replicas",

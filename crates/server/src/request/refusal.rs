@@ -34,6 +34,31 @@ pub fn refuse(
         }
         reply.error(text);
     }
+    note_refusal(exec, session, reply, command);
+}
+
+/// Another server is to be asked.
+#[cold]
+pub fn redirect(
+    exec: &mut Exec,
+    session: &mut Session,
+    reply: &mut Reply,
+    command: Option<&'static Entry>,
+    text: &str,
+) {
+    match &mut session.multi {
+        Some(_) if command.is_some_and(|command| command.locks == Locks::Queue) => {
+            transaction::leave(session, &mut exec.held);
+            session.note_gates();
+        }
+        Some(multi) => multi.abort(),
+        None => {}
+    }
+    reply.error(text);
+    note_refusal(exec, session, reply, command);
+}
+
+fn note_refusal(exec: &mut Exec, session: &mut Session, reply: &Reply, command: Option<&'static Entry>) {
     exec.stats.count_error(reply.last_error().as_bytes());
     if let Some(command) = command {
         exec.stats.commands[usize::from(command.index)].rejected.add(1);

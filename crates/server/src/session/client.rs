@@ -68,23 +68,24 @@ pub struct Seen {
     pub command: AtomicU16,
     pub resp: AtomicU8,
     /// `NO_TOUCH` and so on.
-    pub marks: AtomicU8,
+    pub marks: AtomicU16,
     pub in_multi: AtomicBool,
     /// It waits for the end of CLIENT PAUSE, or of backpressure.
     pub waits: AtomicBool,
 }
 
 impl Seen {
-    pub const NO_TOUCH: u8 = 1;
-    pub const NO_EVICT: u8 = 2;
-    pub const IMPORT_SOURCE: u8 = 4;
-    pub const CLOSES: u8 = 8;
-    pub const DIRTY: u8 = 16;
-    pub const REDIRECTS: u8 = 32;
+    pub const NO_TOUCH: u16 = 1;
+    pub const NO_EVICT: u16 = 2;
+    pub const IMPORT_SOURCE: u16 = 4;
+    pub const CLOSES: u16 = 8;
+    pub const DIRTY: u16 = 16;
+    pub const REDIRECTS: u16 = 32;
     /// It is the link to the primary.
-    pub const PRIMARY: u8 = 64;
+    pub const PRIMARY: u16 = 64;
     /// It gets the log, and is no client any more.
-    pub const REPLICA: u8 = 128;
+    pub const REPLICA: u16 = 128;
+    pub const READS_OF_REPLICA: u16 = 256;
 }
 
 impl ClientShared {

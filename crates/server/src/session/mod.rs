@@ -65,6 +65,8 @@ pub struct Session {
     pub import_source: bool,
     /// CLIENT CAPA REDIRECT: it can follow a redirection to another server.
     pub redirects: bool,
+    /// READONLY: a replica answers what only reads.
+    pub reads_of_replica: bool,
     /// The connection ends once what it has been answered is written (QUIT, protocol errors, CLIENT KILL of oneself).
     pub close_after_reply: bool,
     /// Between MULTI and EXEC.
@@ -156,6 +158,7 @@ impl Session {
             no_evict: false,
             import_source: false,
             redirects: false,
+            reads_of_replica: false,
             close_after_reply: false,
             multi: None,
             watch: None,
@@ -184,6 +187,7 @@ impl Session {
         Gates::AUTHENTICATION
             .when(!self.authenticated)
             .or(Gates::NO_MULTI.or(Gates::QUEUE).when(self.multi.is_some()))
+            .or(Gates::REDIRECT.when(self.redirects))
             .or(Gates::MAILBOX.when(listens))
             .or(Gates::SUBSCRIBER.when(listens && self.proto == Protocol::Resp2 && self.is_subscriber()))
             .or(Gates::MONITOR.when(listens && self.monitors()))
@@ -230,13 +234,14 @@ impl Session {
         seen.marks.store(self.marks(), Ordering::Relaxed);
     }
 
-    fn marks(&self) -> u8 {
-        let mark = |is: bool, mark: u8| if is { mark } else { 0 };
+    fn marks(&self) -> u16 {
+        let mark = |is: bool, mark: u16| if is { mark } else { 0 };
         mark(self.no_touch, Seen::NO_TOUCH)
             | mark(self.no_evict, Seen::NO_EVICT)
             | mark(self.import_source, Seen::IMPORT_SOURCE)
             | mark(self.close_after_reply, Seen::CLOSES)
             | mark(self.watched_key_changed(), Seen::DIRTY)
             | mark(self.redirects, Seen::REDIRECTS)
+            | mark(self.reads_of_replica, Seen::READS_OF_REPLICA)
     }
 }

@@ -65,10 +65,6 @@ impl Inner {
                     reply
                 }
                 Answer::Without(how) => {
-                    if how == Without::RoleChanged {
-                        // It gets this reply, and no other.
-                        session.shared.ask(Attention::KILL);
-                    }
                     blocking::answer_without(&mut self.dispatcher.exec, session, waiter, how)
                 }
             };

@@ -211,7 +211,13 @@ fn what_the_other_node_may_answer() {
     let mut client = server.client();
     let mut waiting = server.client();
     waiting.send(encode(&["BLPOP", "list", "0"]));
-    wait_until("it waits", || client.blocked_count() == 1);
+    // One that can follow a redirection, and one that reads of replicas too.
+    let (mut follows, mut reads) = (server.client(), server.client());
+    follows.check("CLIENT CAPA redirect", "+OK\r\n");
+    follows.send(encode(&["BLPOP", "list", "0"]));
+    reads.check("READONLY", "+OK\r\n");
+    reads.send(encode(&["XREAD", "BLOCK", "0", "STREAMS", "stream", "0-0"]));
+    wait_until("they wait", || client.blocked_count() == 3);
     for (answer, stays) in [
         ("-ERR PSYNC FAILOVER can't be sent to a master.", true),
         ("-NOMASTERLINK Can't SYNC while not connected with my master", true),
@@ -224,8 +230,12 @@ fn what_the_other_node_may_answer() {
         let end = client.info("replication", "master_repl_offset");
         let id = text_field(&client.ask("INFO replication"), "master_replid").to_string();
         assert_eq!(request, format!("PSYNC {id} {} FAILOVER", end + 1));
+        let mut reader = server.client();
+        reader.check("CLIENT CAPA redirect", "+OK\r\n");
+        reader.send(encode(&["GET", "later"]));
         writer.expect_silence();
-        assert_eq!(client.blocked_count(), 2);
+        reader.expect_silence();
+        assert_eq!(client.blocked_count(), 5);
         client.check("SET later v", READ_ONLY);
         match answer {
             "" => drop(link),
@@ -236,14 +246,72 @@ fn what_the_other_node_may_answer() {
         if stays {
             writer.expect("+OK\r\n");
             server.wait_for_log("aborted: Failover target rejected psync request");
-            assert_eq!(client.blocked_count(), 1);
+            assert_eq!(client.blocked_count(), 3);
+            reader.expect("$-1\r\n");
         } else {
             writer.expect(READ_ONLY);
+            let redirection = redirection(&mut client);
+            reader.expect(&redirection);
+            follows.expect(&redirection);
+            follows.check("PING", "+PONG\r\n");
+            reads.expect_silence();
+            assert_eq!(client.blocked_count(), 1);
             waiting.expect(
                 "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n",
             );
         }
     }
+}
+
+/// What a client is answered that can follow.
+fn redirection(client: &mut Client) -> String {
+    let info = client.ask("INFO replication");
+    format!("-REDIRECT {}:{}\r\n", text_field(&info, "master_host"), text_field(&info, "master_port"))
+}
+
+#[test]
+fn a_replica_sends_those_on_that_can_follow() {
+    let (first, second) = pair();
+    let mut client = first.client();
+    client.check("SET k v", "+OK\r\n");
+    let mut replica = second.client();
+    wait_until("it is there", || replica.ask("GET k") == "$1\r\nv\r\n");
+    let redirection = redirection(&mut replica);
+    // Queued while it was a primary.
+    let mut queued = first.client();
+    queued.check("CLIENT CAPA redirect", "+OK\r\n");
+    queued.check("MULTI", "+OK\r\n");
+    queued.check("SET k w", "+QUEUED\r\n");
+    replica.check("CLIENT CAPA redirect other", "+OK\r\n");
+    for command in ["SET k w", "GET k", "BLPOP l 0", "XREAD BLOCK 0 STREAMS s 0"] {
+        replica.check(command, &redirection);
+    }
+    for command in ["PING", "INFO", "CONFIG GET port", "SUBSCRIBE c", "UNSUBSCRIBE c"] {
+        assert!(!replica.ask(command).starts_with('-'), "{command}");
+    }
+    replica.check("MULTI", "+OK\r\n");
+    replica.check("GET k", &redirection);
+    replica.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    replica.check("READONLY", "+OK\r\n");
+    assert!(replica.ask("CLIENT INFO").contains(" flags=r capa=r "));
+    replica.check("GET k", "$1\r\nv\r\n");
+    replica.check("SET k w", &redirection);
+    replica.check("MULTI", "+OK\r\n");
+    replica.check("GET k", "+QUEUED\r\n");
+    replica.check("EXEC", "*1\r\n$1\r\nv\r\n");
+    replica.check("READWRITE", "+OK\r\n");
+    replica.check("GET k", &redirection);
+    replica.check("READONLY", "+OK\r\n");
+    replica.check("RESET", "+RESET\r\n");
+    replica.check("GET k", &redirection);
+    // The primary becomes a replica: EXEC names where to go, and the transaction is over.
+    client.check("FAILOVER", "+OK\r\n");
+    wait_until("it was handed over", || !is_primary(&mut client));
+    wait_for_state(&mut client, "no-failover");
+    let back = self::redirection(&mut client);
+    queued.check("EXEC", &back);
+    queued.check("EXEC", "-ERR EXEC without MULTI\r\n");
+    replica.check("GET k", "$1\r\nv\r\n");
 }
 
 #[test]

@@ -102,6 +102,7 @@ pub fn flags_of(client: &ClientShared) -> String {
         ('c', marks & Seen::CLOSES != 0),
         ('A', client.is_asked(Attention::KILL)),
         ('U', client.is_unix),
+        ('r', marks & Seen::READS_OF_REPLICA != 0),
         ('e', marks & Seen::NO_EVICT != 0),
         ('T', marks & Seen::NO_TOUCH != 0),
         ('I', marks & Seen::IMPORT_SOURCE != 0),

@@ -284,6 +284,7 @@ const CLIENT_CAPA: Spec = Spec {
 /// What a client is capable of; unknown abilities are no mistake.
 fn capa(call: &mut AdminCall<'_>) -> Outcome {
     call.session.redirects |= call.args.from(2).iter().any(|word| word.eq_ignore_ascii_case(b"redirect"));
+    call.session.note_gates();
     call.reply.ok();
     Outcome::Done
 }
