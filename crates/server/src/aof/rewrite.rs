@@ -252,8 +252,24 @@ fn announce(
     Ok(())
 }
 
+/// The file of a full synchronization is the base of the files that begin at `place`; the writer lists it.
+pub fn announce_received(node: &'static Node, file: AofFile, bytes: u64, place: LogOffset, began: Instant) {
+    node.aof.rewrites().listing = Some(began);
+    let name = String::from_utf8_lossy(&file.name).into_owned();
+    let finish = Box::new(move || {
+        list_first(node, bytes, began);
+        log::notice(format!("Reused RDB file from primary sync as AOF base file: {name}"));
+    });
+    node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
+}
+
 /// The base is listed. On the writer's thread.
 fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
+    list_first(node, base_bytes, began);
+    log::notice("Background AOF rewrite finished successfully");
+}
+
+fn list_first(node: &'static Node, base_bytes: u64, began: Instant) {
     if node.aof.awaits_base.swap(false, Relaxed) {
         gating::apply(node);
     }
@@ -261,8 +277,6 @@ fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
     let mut rewrites = node.aof.rewrites();
     rewrites.base_bytes = base_bytes;
     rewrites.size_then_bytes = base_bytes + node.aof.log_bytes.load(Relaxed);
-    drop(rewrites);
-    log::notice("Background AOF rewrite finished successfully");
 }
 
 /// While the append-only file is off: the next start that has it on finds the base.

@@ -3,26 +3,31 @@
 //! ```text
 //!   CONFIG SET appendonly yes   the log gets its writer, a first base is begun; until that is listed a start reads what it would have
 //!   CONFIG SET appendonly no    no more is logged; the writer makes durable what was, and ends
+//!   a full sync                 the same, then yes again; a file that was received is the first base (`resume_behind`)
 //! ```
 //! What commands have to see changes while everything is held.
 
+use isotherm_disk::Lock;
 use isotherm_keyspace::{Held, Want};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FsyncPolicy, List};
-use isotherm_persist::aof::manifest::Manifest;
+use isotherm_persist::aof::manifest::{AofFile, Manifest};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::driver::{self, First};
-use super::files::segments;
+use super::files::{AofFiles, segments};
 use super::request::Request;
 use super::{rewrite, settings};
-use crate::config::id;
+use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
+use crate::persistence::state::Job;
+use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines;
 use crate::process::time::{elapsed, instant};
@@ -72,25 +77,10 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
         log::warning("The disk has not answered since the append-only file was switched off.");
         return Err(());
     }
-    let mut files = settings::files(node);
-    let lock = files.lock()?;
-    let before = files.manifest()?.map(|manifest| unread(&manifest)).unwrap_or_default();
-    files.remove_leftovers();
-    node.aof.base_number.store(files.base_number(), Relaxed);
+    let folder = Folder::open(node)?;
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
-    let start = node.log.cut(false);
-    // Another reader may not have taken all of it yet.
-    node.log.gather();
-    node.set_durable(start);
-    settings::frame(node);
-    let first = First::AwaitingBase { before, start };
-    let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node));
-    let writer = writer.map_err(|error| log::warning(format!("Can't start the AOF writer: {error}")))?;
-    node.aof.keep_folder(Some(lock));
-    node.aof.awaits_base.store(true, Relaxed);
-    node.aof.set_on(writer);
-    node.log.set_read_by(&node.mail, LogReader::Aof, true);
+    folder.begin(node)?;
     let asked = rewrite::begin(node, &mut held);
     held.release();
     match asked {
@@ -113,6 +103,42 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
     }
 }
 
+/// The files of a node that has data, of which they know nothing.
+struct Folder {
+    files: AofFiles,
+    lock: Box<dyn Lock>,
+    before: List,
+}
+
+impl Folder {
+    fn open(node: &Node) -> Result<Folder, ()> {
+        let mut files = settings::files(node);
+        let lock = files.lock()?;
+        let before = files.manifest()?.map(|manifest| unread(&manifest)).unwrap_or_default();
+        files.remove_leftovers();
+        node.aof.base_number.store(files.base_number(), Relaxed);
+        Ok(Folder { files, lock, before })
+    }
+
+    /// The log is written from here on; nothing of it counts before a base is listed. Everything is held. Returns the place.
+    fn begin(self, node: &'static Node) -> Result<LogOffset, ()> {
+        let Folder { files, lock, before } = self;
+        let start = node.log.cut(false);
+        // Another reader may not have taken all of it yet.
+        node.log.gather();
+        node.set_durable(start);
+        settings::frame(node);
+        let first = First::AwaitingBase { before, start };
+        let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node));
+        let writer = writer.map_err(|error| log::warning(format!("Can't start the AOF writer: {error}")))?;
+        node.aof.keep_folder(Some(lock));
+        node.aof.awaits_base.store(true, Relaxed);
+        node.aof.set_on(writer);
+        node.log.set_read_by(&node.mail, LogReader::Aof, true);
+        Ok(start)
+    }
+}
+
 /// The list of a manifest whose files are not read.
 fn unread(manifest: &Manifest) -> List {
     let none = vec![LogOffset::default(); manifest.incr.len()];
@@ -125,6 +151,73 @@ fn unread(manifest: &Manifest) -> List {
 pub fn resume(node: &Node) {
     node.aof.is_suspended.store(false, Relaxed);
     node.mail.post_control(ControlMessage::Aof);
+}
+
+/// The RDB file as a full synchronization has left it.
+pub struct Received {
+    pub path: PathBuf,
+    /// Saves had begun then. One that begins later may put its file there.
+    pub saves: u64,
+}
+
+/// The log goes on at `place`, and the RDB file has the data there, durably: it becomes the base, and no other is written. What had
+/// suspended the append-only file still does. An error if another base is needed: the file may be where it was then, or not.
+///
+/// ```text
+///   rename to ...base.rdb, sync both folders     a start reads the list of before, or without one begins empty
+///   the writer lists it                          a start reads this base, and the log from `place` on
+/// ```
+pub fn begin_behind(node: &'static Node, rdb: &Received, place: LogOffset) -> Result<(), ()> {
+    const PREAMBLE: Id = id("aof-use-rdb-preamble");
+    if !node.config.flag(id("appendonly"))
+        || !node.config.flag(PREAMBLE)
+        || rewrite::is_running(node)
+        || !node.persistence.begin(Job::Rewrite)
+    {
+        return Err(());
+    }
+    // From here on nothing else is saved, so the file stays what it is.
+    let is_there = node.persistence.saving().saves == rdb.saves;
+    let begun = if is_there { begin_with(node, &rdb.path, place) } else { Err(()) };
+    node.persistence.saving().running = None;
+    begun
+}
+
+fn begin_with(node: &'static Node, rdb: &Path, place: LogOffset) -> Result<(), ()> {
+    let began = instant();
+    let folder = Folder::open(node)?;
+    let base = adopt(node, &folder.files, rdb)?;
+    let bytes = folder.files.open_to_read(&base.name).and_then(|file| file.len()).unwrap_or(0);
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    if node.log.end() != place {
+        return Err(());
+    }
+    folder.begin(node)?;
+    rewrite::announce_received(node, base, bytes, place, began);
+    Ok(())
+}
+
+/// Gives a complete snapshot the name of the next base.
+fn adopt(node: &Node, files: &AofFiles, rdb: &Path) -> Result<AofFile, ()> {
+    let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
+    let base = files.base_file(number, true);
+    // One of the other form may have been left by a rewrite that was killed before its base was listed.
+    files.remove_named(&files.base_file(number, false).name);
+    let (disk, path) = (&node.persistence.disk, files.path(&base.name));
+    let renamed = disk.rename(rdb, &path).and_then(|()| {
+        disk.sync_dir(files.folder())?;
+        disk.sync_dir(&node.config.folder())
+    });
+    renamed.map_err(|error| {
+        log::warning(format!(
+            "Error trying to rename the RDB file {} into {}: {}",
+            rdb.display(),
+            path.display(),
+            os_text(&error)
+        ));
+    })?;
+    Ok(base)
 }
 
 /// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `resume`

@@ -4,7 +4,7 @@
 //!   receive     temp-<seconds>.<pid>.rdb, written as it comes; its end mark and its checksum are looked at   old data is served
 //!   keep        fsync, rename to `dbfilename`, fsync of the folder
 //!   install     saves end, the append-only file rests; flush; load                                           -LOADING
-//!   go on       the log goes on at the primary's place; the append-only file gets a new base
+//!   go on       the log goes on at the primary's place; the file becomes the base of the append-only file, or it gets a new one
 //! ```
 //! What did not arrive whole replaces nothing: the old data stays, and the next attempt begins anew.
 
@@ -19,12 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::aof::applier::Generation;
-use crate::aof::{rewrite, switch};
+use crate::aof::rewrite;
+use crate::aof::switch::{self, Received};
 use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background;
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Portions, Target};
+use crate::persistence::state::Job;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::random::random_bytes;
@@ -55,6 +57,9 @@ pub trait Snapshot: Portions {
 
     /// What the log calls where it comes from.
     fn from(&self) -> &'static str;
+
+    /// Its file, which has nothing else and is durable.
+    fn file(&self) -> Option<&Received>;
 }
 
 /// A snapshot that is being received into a file.
@@ -125,8 +130,9 @@ impl Receiving {
 
     // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
     // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
-    /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards.
-    pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<(), Why> {
+    /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards, if no save is under way that
+    /// may replace it.
+    pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<Option<Received>, Why> {
         self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
         let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
             log::warning("The snapshot from the primary is too short to be one");
@@ -152,6 +158,9 @@ impl Receiving {
         })?;
         self.file.sync_all().map_err(|error| self.cannot_sync(&error))?;
         let (disk, path) = (&store.state.disk, store.file());
+        let saving = store.state.saving();
+        let (saves, running) = (saving.saves, saving.running);
+        drop(saving);
         disk.rename(&self.path, &path).map_err(|error| {
             log::warning(format!(
                 "Failed trying to rename the temp DB into {} in PRIMARY <-> REPLICA synchronization: {}",
@@ -168,7 +177,9 @@ impl Receiving {
                 os_text(&error)
             ));
             Why::GivenUp
-        })
+        })?;
+        let is_saving = running.is_some_and(|running| running.job != Job::Rewrite);
+        Ok((!is_saving).then_some(Received { path, saves }))
     }
 }
 
@@ -247,6 +258,12 @@ pub fn install(
             Err(Why::Unusable)
         }
     };
+    if installed.is_ok()
+        && let Some(file) = snapshot.file()
+    {
+        // While no save can put another file in its place. If this fails, `resume` has a base written.
+        let _ = switch::begin_behind(node, file, position.end);
+    }
     node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
     if installed.is_ok() {
         log::notice("PRIMARY <-> REPLICA sync: Finished with success");

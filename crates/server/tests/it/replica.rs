@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub const ID: &str = "0123456789012345678901234567890123456789";
 const MARK: &str = "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";
-const OTHER_ID: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
+pub const OTHER_ID: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
 /// A silence of so many seconds is too long.
 const TIMEOUT_SECONDS: &str = "1";
 

@@ -3,7 +3,7 @@
 use crate::aof::{Data, kill};
 use crate::common::{Client, encode, text_field, wait_until};
 use crate::peers;
-use crate::replica::{ID, Primary, goes_on_behind, wait_for_field};
+use crate::replica::{ID, OTHER_ID, Primary, goes_on_behind, snapshot, wait_for_field};
 
 /// Killed, with an append-only file: behind a base that was rewritten in the middle of the stream, and behind one more file.
 #[test]
@@ -142,4 +142,99 @@ fn wait_until_durable(primary: &Primary, key: &str, value: &str) {
     client.check("SELECT 5", "+OK\r\n");
     let reply = format!("${}\r\n{value}\r\n", value.len());
     wait_until("the change is there", || client.ask(&format!("GET {key}")) == reply);
+}
+
+/// The file that the manifest lists as the base.
+fn base_file(data: &Data) -> Option<std::path::PathBuf> {
+    let manifest = std::fs::read_to_string(data.file("appendonly.aof.manifest")).ok()?;
+    let name = manifest.lines().find(|line| line.ends_with(" type b"))?.split(' ').nth(1)?;
+    Some(data.file(name))
+}
+
+#[test]
+fn a_received_file_becomes_the_base() {
+    let data = Data::new();
+    let folder = data.0.to_str().unwrap();
+    let on = ["--dir", folder, "--appendonly", "yes", "--appendfsync", "always"];
+    let mut primary = Primary::start(&on);
+    let keys = [("a", "1"), ("b", "2")];
+    let mut link = primary.sync(&keys, 70);
+    let is_base =
+        |data: &Data| base_file(data).is_some_and(|file| std::fs::read(file).unwrap() == snapshot(&keys));
+    wait_until("the base is what was received", || is_base(&data));
+    assert!(!data.0.join("dump.rdb").exists(), "it was renamed");
+    let mut client = primary.replica.client();
+    wait_until("no rewrite follows", || {
+        let info = client.ask("INFO persistence");
+        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
+    });
+    let end = 70 + link.send_command("SELECT 5") + link.send_command("SET before restart");
+    wait_until_durable(&primary, "before", "restart");
+    assert!(is_base(&data));
+    kill(&mut primary.replica);
+    drop(link);
+    primary.start_again(&on);
+    goes_on_behind(&primary, end, 5);
+    let mut client = primary.replica.client();
+    client.check("GET a", "$1\r\n1\r\n");
+}
+
+/// Killed on the way: the folder has what it had, or what was received, and the start says which.
+#[test]
+fn a_kill_before_the_received_file_is_listed() {
+    for step in 0..4 {
+        let data = Data::new();
+        let folder = data.0.to_str().unwrap();
+        let on = ["--dir", folder, "--appendonly", "yes", "--appendfsync", "always"];
+        let mut primary = Primary::start(&on);
+        let mut link = primary.sync(&[("a", "1")], 70);
+        let end = 70 + link.send_command("SET a 2");
+        wait_for_field(&mut primary.replica.client(), "slave_repl_offset", &end.to_string());
+        wait_until("the base is listed", || {
+            base_file(&data).is_some_and(|file| std::fs::read(file).unwrap() == snapshot(&[("a", "1")]))
+        });
+        let before = base_file(&data).unwrap();
+        drop(link);
+        let (mut link, _) = primary.shake_hands();
+        link.send(format!("+FULLRESYNC {OTHER_ID} 500\r\n"));
+        let received = snapshot(&[("c", "3")]);
+        link.send(format!("${}\r\n", received.len()));
+        link.send(&received);
+        let bases = || {
+            let names = std::fs::read_dir(data.file("")).unwrap();
+            names
+                .filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().ends_with(".base.rdb"))
+                .count()
+        };
+        let is_listed = || base_file(&data).is_some_and(|file| file != before);
+        // Without a pause between two looks: the steps take less than a millisecond.
+        let began = std::time::Instant::now();
+        while began.elapsed() < std::time::Duration::from_secs(20) {
+            let reached = match step {
+                0 => data.0.join("dump.rdb").exists() || bases() > 1 || is_listed(),
+                1 => bases() > 1 || is_listed(),
+                2 => is_listed(),
+                _ => is_listed() && bases() == 1,
+            };
+            if reached {
+                break;
+            }
+        }
+        kill(&mut primary.replica);
+        drop(link);
+        let has_new = is_listed();
+        assert!(has_new || step < 2, "it was listed");
+        primary.start_again(&on);
+        let (_link, asked) = primary.shake_hands();
+        let mut client = primary.replica.client();
+        if has_new {
+            assert_eq!(asked, format!("{OTHER_ID} 501"));
+            client.check("GET c", "$1\r\n3\r\n");
+            client.check("GET a", "$-1\r\n");
+        } else {
+            assert_eq!(asked, format!("{ID} {}", end + 1));
+            client.check("GET a", "$1\r\n2\r\n");
+            client.check("GET c", "$-1\r\n");
+        }
+    }
 }

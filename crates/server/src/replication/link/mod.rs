@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::aof::applier::{Applier, Generation, Refused};
+use crate::aof::switch::Received;
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
@@ -542,7 +543,7 @@ impl LinkThread {
         let (Some(receiving), Some(position)) = (self.receiving.take(), self.position.take()) else { return };
         self.show_phase();
         let kept = receiving.keep(mark_bytes, position);
-        let installed = kept.and_then(|()| self.load_file(position));
+        let installed = kept.and_then(|received| self.load_file(received, position));
         self.end_install(installed);
     }
 
@@ -562,12 +563,12 @@ impl LinkThread {
         }
     }
 
-    fn load_file(&mut self, position: Position) -> Result<(), Why> {
+    fn load_file(&mut self, received: Option<Received>, position: Position) -> Result<(), Why> {
         log::notice("Done downloading RDB");
         let opened = FilePortions::open(self.node.store());
         let file = opened.ok().flatten().ok_or(Why::GivenUp)?;
         let (mut exec, generation) = (Exec::of_link(self.node), self.generation);
-        let mut file = Beating { file, thread: self, beaten: Instant::now() };
+        let mut file = Beating { file, received, thread: self, beaten: Instant::now() };
         let installed = sync::install(&mut exec, generation, position, &mut file, false);
         self.remove_file();
         installed

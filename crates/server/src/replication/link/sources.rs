@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::LinkThread;
+use crate::aof::switch::Received;
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::persistence::load::{self, FilePortions, LoadFailure, Portions};
@@ -100,6 +101,10 @@ impl Snapshot for FromSocket<'_> {
     fn from(&self) -> &'static str {
         "socket"
     }
+
+    fn file(&self) -> Option<&Received> {
+        None
+    }
 }
 
 impl Snapshot for Beating<'_> {
@@ -109,6 +114,10 @@ impl Snapshot for Beating<'_> {
 
     fn from(&self) -> &'static str {
         "disk"
+    }
+
+    fn file(&self) -> Option<&Received> {
+        self.received.as_ref()
     }
 }
 
@@ -130,6 +139,8 @@ impl LinkThread {
 /// The file, read by a thread that lets the primary know that it is still there.
 pub struct Beating<'t> {
     pub file: FilePortions,
+    /// What is known of the file that it has.
+    pub received: Option<Received>,
     pub thread: &'t mut LinkThread,
     pub beaten: Instant,
 }
