@@ -195,6 +195,11 @@ impl AofWriter {
         retry.into_iter().chain(sync).min()
     }
 
+    /// Where the file begins that is created or listed now.
+    pub fn next_file_start(&self) -> Option<LogOffset> {
+        self.change.as_ref()?.next.map(|next| next.offset)
+    }
+
     /// The file that begins at a cut, once it is listed.
     pub fn file_at(&self, start: LogOffset) -> Option<FileId> {
         let found = self.list.segments.iter().rev().find(|segment| segment.start == start);

@@ -347,6 +347,11 @@ impl Driver {
         }
     }
 
+    /// What a file that begins there has before its first command.
+    fn unlogged_at(&self, start: LogOffset) -> Vec<u8> {
+        self.selected.get(&start).map(|database| unlogged(&select(*database))).unwrap_or_default()
+    }
+
     fn note_selected(&mut self, start: LogOffset, database: Database) {
         if database != 0 {
             self.selected.insert(start, database);
@@ -372,7 +377,10 @@ impl Driver {
                 driver.closed_len = was_prepared.then_some(driver.used_bytes);
                 driver.used_bytes = 0;
                 let prepared = driver.preparation.take(&driver.files.log_path(file));
-                let opened = prepared.map_or_else(|| driver.files.create(file), Ok)?;
+                // It may stay the last without a command, and a base of commands does not say what is selected behind it.
+                let start = driver.machine.next_file_start();
+                let beginning = start.map(|start| driver.unlogged_at(start)).unwrap_or_default();
+                let opened = prepared.map_or_else(|| driver.files.create(file, &beginning), Ok)?;
                 driver.open.insert(file, opened);
                 Ok(())
             })),
@@ -481,8 +489,7 @@ impl Driver {
         let pieces = self.log.read(from, to).expect("what is not written is in memory");
         let timestamp_seconds = self.next_timestamp();
         let durable_bytes = self.machine.durable_bytes();
-        let selected = self.selected.get(&from).filter(|_| at == 0);
-        let unlogged = selected.map(|database| unlogged(&select(*database))).unwrap_or_default();
+        let unlogged = if at == 0 { self.unlogged_at(from) } else { Vec::new() };
         let commit = Commit { at, durable_bytes, unlogged: &unlogged, pieces: &pieces, timestamp_seconds };
         let layout = match self.preparation.current_bytes() {
             Some(file_bytes) => Layout::Prepared { file_bytes },

@@ -180,9 +180,10 @@ impl AofFiles {
         self.disk.open(&self.path(name), Mode::Update)
     }
 
-    /// An empty file. What an earlier one of that name held does not come back.
-    pub fn create(&self, file: FileId) -> io::Result<Arc<dyn File>> {
+    /// A file that has only what the first write begins with. What an earlier one of that name held does not come back.
+    pub fn create(&self, file: FileId, beginning: &[u8]) -> io::Result<Arc<dyn File>> {
         let created = self.disk.open(&self.log_path(file), Mode::Truncate)?;
+        write_all_at(&*created, beginning, 0).map_err(|error| error.error)?;
         created.sync_all()?;
         Ok(created)
     }
