@@ -164,7 +164,8 @@ fn times_run_out() {
         let mut waiter = waiting(server, "BLMOVE k l LEFT LEFT 0.25");
         waiter.expect(NOTHING);
         let waited = begun.elapsed();
-        assert!(waited >= Duration::from_millis(250) && waited < PATIENCE / 2, "{waited:?}");
+        // The server counts in whole milliseconds: the one in which the wait begins may be nearly over.
+        assert!(waited >= Duration::from_millis(249) && waited < PATIENCE / 2, "{waited:?}");
         wait_for_blocked(&mut client, 1);
         client.check("RPUSH k x", ":1\r\n");
         patient.expect(&pair("k", "x"));
