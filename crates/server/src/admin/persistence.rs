@@ -19,7 +19,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
 
 const ANOTHER: &str = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule \
                        a BGSAVE whenever possible.";
-const BUSY: &str = "ERR Background save already in progress";
+pub const BUSY: &str = "ERR Background save already in progress";
 /// Valkey's, where only the log knows more.
 const FAILED: &str = "ERR";
 

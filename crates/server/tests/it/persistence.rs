@@ -553,3 +553,19 @@ fn data_that_does_not_fit_maxmemory_says_need_and_have() {
     }
     assert!(client.ask("SET one more").starts_with("-OOM "));
 }
+
+#[test]
+fn debug_reload_is_refused_while_a_save_is_under_way() {
+    let folder = Folder::new("reload");
+    let server = start_in(&folder.0, &[]);
+    let mut client = server.client();
+    client.check("DEBUG POPULATE 3000", OK);
+    client.check("CONFIG SET rdb-key-save-delay 2000", OK);
+    client.check("BGSAVE", "+Background saving started\r\n");
+    client.check("DEBUG RELOAD", "-ERR Background save already in progress\r\n");
+    client.check("BGSAVE CANCEL", "+Background saving cancelled\r\n");
+    wait_until("it is over", || client.info("persistence", "rdb_bgsave_in_progress") == 0);
+    client.check("CONFIG SET rdb-key-save-delay 0", OK);
+    client.check("DEBUG RELOAD", OK);
+    client.check("DBSIZE", ":3000\r\n");
+}

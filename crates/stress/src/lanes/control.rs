@@ -314,6 +314,8 @@ fn swap(member: &mut Member, connection: &mut Connection) -> Result<(), Lost> {
 fn look_at_error(member: &Member, reply: Value) {
     if let Value::Error(text) = reply
         && !text.starts_with(b"ERR unknown subcommand")
+        // DEBUG RELOAD, while another client's BGSAVE or BGREWRITEAOF is under way.
+        && text != b"ERR Background save already in progress"
         && !super::queues::is_refusal(&text)
     {
         member.fault(brief(&Value::Error(text)));
