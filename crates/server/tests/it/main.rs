@@ -19,6 +19,7 @@ mod connections;
 mod failover;
 mod growth;
 mod libraries;
+mod load_memory;
 mod locks;
 mod monitor;
 mod observe;

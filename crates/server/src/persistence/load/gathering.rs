@@ -19,7 +19,8 @@ use std::thread::{Builder as Threads, JoinHandle};
 use crate::persistence::Store;
 
 /// What a batch has when it is full: of 32 B each, seven keys of each group. It stays in the cache from the reader to the helper.
-const BATCH_BYTES: usize = 256 << 10;
+/// The simulation's files are small, and are to have several.
+const BATCH_BYTES: usize = if cfg!(test) { 64 } else { 256 << 10 };
 /// Batches that wait at most.
 const BATCHES_MAX: usize = 8;
 /// The reader keeps no more of them busy.
