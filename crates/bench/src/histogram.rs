@@ -33,6 +33,10 @@ impl Histogram {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
     pub fn longest_us(&self) -> f64 {
         self.longest_ns as f64 / 1e3
     }

@@ -1,7 +1,7 @@
 //! The two servers under measurement, and how they are started: their workers, the layout of their tables, their cores.
 
 use std::fs;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -34,6 +34,8 @@ pub struct Setting {
     /// Valkey keeps one table a slot only as a member of a cluster; Isotherm always works by slots.
     pub cluster_layout: bool,
     pub arguments: Vec<(String, String)>,
+    /// Behind them, what is more than a name and one value.
+    pub words: Vec<String>,
     pub pinned: bool,
     /// Variables beside ours.
     pub environment: Vec<(String, PathBuf)>,
@@ -87,6 +89,12 @@ impl Deref for Server {
     }
 }
 
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut isotherm_probe::Server {
+        &mut self.probed
+    }
+}
+
 fn arguments(side: Side, setting: &Setting) -> Vec<String> {
     let workers = setting.valkey_workers.filter(|_| side == Side::Valkey).unwrap_or(setting.workers);
     let mut pairs = vec![("io-threads".to_string(), workers.max(1).to_string())];
@@ -94,7 +102,8 @@ fn arguments(side: Side, setting: &Setting) -> Vec<String> {
         pairs.push(("cluster-enabled".to_string(), "yes".to_string()));
     }
     pairs.extend(setting.arguments.iter().cloned());
-    pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect()
+    let named = pairs.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+    named.chain(setting.words.iter().cloned()).collect()
 }
 
 /// A program on these cores. Without taskset it gets ours, which then are all.

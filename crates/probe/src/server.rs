@@ -20,6 +20,8 @@ pub struct Server {
     pub name: &'static str,
     pub port: u16,
     process: Child,
+    /// What has started it, and starts it again.
+    command: Command,
     folder: PathBuf,
 }
 
@@ -51,18 +53,30 @@ impl Server {
         fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
         let log = fs::File::create(folder.join("log")).map_err(|why| format!("cannot write a log: {why}"))?;
         let errors = log.try_clone().map_err(|why| format!("cannot write a log: {why}"))?;
-        let process = command
+        command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(arguments)
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(log)
-            .stderr(errors)
-            .spawn()
-            .map_err(|why| format!("cannot start {}: {why}", command.get_program().display()))?;
-        let mut server = Server { name, port, process, folder };
+            .stderr(errors);
+        let process = spawn(&mut command)?;
+        let mut server = Server { name, port, process, command, folder };
         server.wait_until_it_answers()?;
         Ok(server)
+    }
+
+    /// Ends its process at once (SIGKILL). Its folder stays.
+    pub fn kill(&mut self) -> Fallible {
+        self.process.kill().map_err(|why| format!("cannot kill {}: {why}", self.name))?;
+        self.process.wait().map(drop).map_err(|why| format!("{} does not end: {why}", self.name))
+    }
+
+    /// Starts it again after its end, in the same folder, on the same port.
+    pub fn restart(&mut self) -> Fallible {
+        assert!(self.ended().is_some(), "it is running");
+        self.process = spawn(&mut self.command)?;
+        self.wait_until_it_answers()
     }
 
     fn wait_until_it_answers(&mut self) -> Fallible {
@@ -194,6 +208,10 @@ impl Server {
         }
         Ok(())
     }
+}
+
+fn spawn(command: &mut Command) -> Fallible<Child> {
+    command.spawn().map_err(|why| format!("cannot start {}: {why}", command.get_program().display()))
 }
 
 fn parent_of(process: u32) -> Option<u32> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use isotherm_probe::{Client, command};
 use isotherm_resp::reply_parse::Value;
 
-use super::pair::Pair;
+use super::pair::{Pair, Syncs};
 use crate::options::Options;
 use crate::process::Side::{self, Isotherm, Valkey};
 use crate::report::Table;
@@ -100,9 +100,8 @@ fn hand_over(primary: Side, replica: Side, times: u64, options: &Options) -> Fal
             outcome.lost += missing(&mut last, number, keys)?;
         }
     }
-    for port in ports {
-        let text = Client::connect(port)?.info("sync_full")?;
-        outcome.snapshots += text.parse::<u64>().map_err(|_| format!("sync_full:{text} is no number"))?;
+    for server in [&pair.primary, &pair.replica] {
+        outcome.snapshots += Syncs::of(server)?.full;
     }
     outcome.snapshots = outcome.snapshots.saturating_sub(1);
     progress(&format!(

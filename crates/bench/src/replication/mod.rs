@@ -1,5 +1,5 @@
-//! What replication costs: a full sync, the feed of one replica, applying what has come together, waiting for an ACK, and
-//! handing over.
+//! What replication costs: a full sync, the feed of one replica, applying what has come together, waiting for an ACK,
+//! handing over; and what a replica that is slow, restarted or cut off goes through.
 //!
 //! ```text
 //!   load --> primary --> replica        each of the two is Valkey or Isotherm
@@ -12,29 +12,37 @@ use crate::options::Options;
 use crate::report::Table;
 
 mod apply;
+mod brake;
+mod counters;
+mod cut;
 mod failover;
 mod feed;
 mod pair;
+mod restart;
+mod slow;
 mod sync;
 mod wait;
 
-pub const ROWS: [&str; 5] = ["sync", "feed", "apply", "wait", "failover"];
+pub const ROWS: [&str; 8] = ["sync", "feed", "apply", "wait", "failover", "slow", "restart", "cut"];
 
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let head = ["what", "Valkey", "Isotherm", "Isotherm / Valkey", "aim"];
     let mut table = Table::new("replication", format!("Replication{}", options.scale_note()), &head);
     table.note(format!(
         "Primary and replica on one machine, keys and values of 16 B; {} rounds A B, best of each pair, the ratio is the median of \
-         the rounds' ratios.",
+         the rounds' ratios. The rows about kills, restarts and a slow replica are measured once.",
         options.rounds
     ));
     type Measure = fn(&Options, &mut Table) -> Fallible;
-    let rows: [(&str, Measure); 5] = [
+    let rows: [(&str, Measure); 8] = [
         ("sync", sync::measure),
         ("feed", feed::measure),
         ("apply", apply::measure),
         ("wait", wait::measure),
         ("failover", failover::measure),
+        ("slow", slow::measure),
+        ("restart", restart::measure),
+        ("cut", cut::measure),
     ];
     for (row, measure) in rows.into_iter().filter(|(row, _)| options.wants(row)) {
         measure(options, &mut table).map_err(|why| format!("{row}: {why}"))?;
