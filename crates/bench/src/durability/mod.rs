@@ -17,7 +17,7 @@ mod folder;
 mod large;
 mod noise;
 mod save;
-mod save_load;
+pub mod save_load;
 mod start;
 
 pub const ROWS: [&str; 10] = [

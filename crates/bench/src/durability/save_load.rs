@@ -22,7 +22,7 @@ const KEYS: u64 = 10_000_000;
 const SETS_PER_SECOND_MAX: f64 = 200_000.0;
 /// Of what Valkey serves at most.
 const SHARE: f64 = 0.6;
-const CONNECTIONS: usize = 50;
+pub const CONNECTIONS: usize = 50;
 const BEFORE: Duration = Duration::from_secs(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
@@ -57,7 +57,8 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-fn rate_for(valkey: &Server, keys: u64) -> Fallible<f64> {
+/// The SETs a second to measure with: what Valkey, asked first, serves to a share, and no more than a limit.
+pub fn rate_for(valkey: &Server, keys: u64) -> Fallible<f64> {
     assert_eq!(valkey.side, Side::Valkey, "it comes first");
     let load = Load { port: valkey.port, connections: CONNECTIONS, pipeline: 16 };
     let mut sets = Shape::new(Verb::Set, keys).order(Order::Uniform);

@@ -21,9 +21,11 @@ mod pair;
 mod restart;
 mod slow;
 mod sync;
+mod sync_load;
 mod wait;
 
-pub const ROWS: [&str; 8] = ["sync", "feed", "apply", "wait", "failover", "slow", "restart", "cut"];
+pub const ROWS: [&str; 9] =
+    ["sync", "sync-load", "feed", "apply", "wait", "failover", "slow", "restart", "cut"];
 
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let head = ["what", "Valkey", "Isotherm", "Isotherm / Valkey", "aim"];
@@ -34,8 +36,9 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
         options.rounds
     ));
     type Measure = fn(&Options, &mut Table) -> Fallible;
-    let rows: [(&str, Measure); 8] = [
+    let rows: [(&str, Measure); 9] = [
         ("sync", sync::measure),
+        ("sync-load", sync_load::measure),
         ("feed", feed::measure),
         ("apply", apply::measure),
         ("wait", wait::measure),

@@ -11,7 +11,7 @@ use crate::Fallible;
 use crate::options::Options;
 use crate::process::{Server, Setting, Side};
 
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 pub struct Pair {
