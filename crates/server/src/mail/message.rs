@@ -1,9 +1,11 @@
 //! The messages themselves: to a worker, and to the control thread.
 
+use isotherm_disk::File;
 use isotherm_keyspace::Waiter;
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_replication::feed::{Announced, SyncRequest};
+use std::io;
 use std::sync::Arc;
 
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
@@ -115,6 +117,17 @@ pub enum FeederMessage {
     Look,
     /// There is more of a snapshot.
     Walked,
+    /// What was to be read of a file for this client, by its read of this number, or why it cannot be.
+    Read {
+        client: u64,
+        read: u64,
+        bytes: io::Result<Vec<u8>>,
+    },
+    /// What was to be written to the ring is, or cannot be.
+    Written {
+        generation: u64,
+        file: io::Result<Arc<dyn File>>,
+    },
     /// All replicas are to be disconnected: they come back and hear what the history is called now.
     Disconnect,
     /// The log is to be kept, with replicas or without: this node follows a primary.

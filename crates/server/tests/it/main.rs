@@ -17,6 +17,7 @@ mod common;
 mod compaction;
 mod connections;
 mod failover;
+mod feeder_disk;
 mod growth;
 mod libraries;
 mod load_memory;

@@ -79,7 +79,7 @@ impl Replica {
         self.stream.read_to_end(&mut self.read).ok();
     }
 
-    fn introduce(&mut self) {
+    pub fn introduce(&mut self) {
         for words in
             ["REPLCONF listening-port 7777", "REPLCONF capa eof capa psync2", "REPLCONF version 9.1.0"]
         {
@@ -388,7 +388,7 @@ fn the_log_is_kept_no_longer_than_it_should() {
 // ---- slow replicas ----
 
 /// Sets a key to 100 KB, so often.
-fn write_much(client: &mut Client, count: usize) {
+pub fn write_much(client: &mut Client, count: usize) {
     let value = "v".repeat(100_000);
     for number in 0..count {
         client.send(encode(&["SET", "key", &format!("{number:08}{value}")]));
@@ -453,7 +453,7 @@ fn a_replica_that_is_too_slow_is_dropped() {
 const GETACK: &str = "*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
 /// A replica that is online. Returns where its log begins.
-fn online(server: &Server) -> (Replica, u64) {
+pub fn online(server: &Server) -> (Replica, u64) {
     let mut replica = Replica::new(server);
     let (_, offset) = replica.full_sync();
     replica.say(&format!("REPLCONF ACK {offset}"));

@@ -6,10 +6,13 @@
 //!                     ^ a slow replica             ^ needed           ^ others
 //! ```
 //! In memory stays `repl-backlog-size`. What leaves memory goes to the ring if a replica may lack it: one that is connected and has not
-//! acknowledged it, or one that left less than `repl-backlog-ttl` ago. Without a ring, or where the disk refuses it, memory keeps
+//! acknowledged it, or one that left less than `repl-backlog-ttl` ago. The courier writes it, and memory keeps it until that is done.
+//! Without a ring, or where the disk refuses it or does not answer, memory keeps
 //! what connected replicas lack, as Valkey does, and `client-output-buffer-limit replica` bounds that.
 
+use isotherm_disk::File;
 use isotherm_log::{LogOffset, ReaderKind};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -27,8 +30,12 @@ use crate::replication::spool::Spool;
 const STEP_BYTES: u64 = 1 << 20;
 /// Replicas that left and are remembered.
 const DEPARTED_MAX: usize = 64;
+/// What one job writes. The log keeps it in memory meanwhile.
+const WRITE_BYTES_MAX: u64 = 8 << 20;
 /// A disk that has refused the ring is tried again after so long.
 const REFUSED_REST: Duration = Duration::from_secs(1);
+/// A write that takes longer is not waited for: memory would grow meanwhile.
+const WRITE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A replica that has left, and may come back.
 pub struct Departed {
@@ -46,7 +53,14 @@ impl Feeder {
         let Some(kept) = &self.kept else { return };
         let size = self.node.config.number(RING_BYTES) as u64;
         let pinned = attached().map(|replica| replica.at).min().unwrap_or(end).min(end);
-        let is_refused = self.ring_refused.is_some_and(|at| at.elapsed() < REFUSED_REST);
+        if let Some(since) = self.ring.writing_since() {
+            if since.elapsed() > WRITE_PATIENCE {
+                self.refuse_ring("the disk does not answer");
+            }
+            return;
+        }
+        let is_refused =
+            self.courier.is_writing() || self.ring_refused.is_some_and(|at| at.elapsed() < REFUSED_REST);
         if size == 0 || is_refused {
             // Where the ring ends memory goes on, as long as that is so.
             let from = if self.ring.is_empty() { pinned } else { pinned.max(self.ring.end()) };
@@ -67,18 +81,34 @@ impl Feeder {
             return self.advance(leaves);
         }
         let from = kept.from;
-        let pieces = self.node.log.read(from, leaves).expect("it is kept");
-        match self.ring.append(self.node.store().folder(), size, from, &pieces) {
-            Ok(()) => self.advance(leaves),
-            Err(error) => {
-                log::warning(format!(
-                    "What replicas lack of the log can't be written to disk: {}. It stays in memory.",
-                    os_text(&error)
-                ));
-                self.ring.clear();
-                self.ring_refused = Some(Instant::now());
-            }
+        let to = leaves.min(from + WRITE_BYTES_MAX.min(size));
+        let pieces = self.node.log.read(from, to).expect("it is kept");
+        self.courier.write(self.ring.begin_write(size, from, pieces));
+        self.publish_ring();
+    }
+
+    /// A write to the ring has come to its end: what it has written can leave memory.
+    pub(super) fn note_ring_written(&mut self, generation: u64, file: io::Result<Arc<dyn File>>) {
+        self.courier.note_written();
+        if generation != self.ring.generation() {
+            return;
         }
+        match file {
+            Ok(file) => {
+                self.ring.written(file);
+                self.advance(self.ring.end());
+                self.publish_ring();
+            }
+            Err(error) => self.refuse_ring(&os_text(&error)),
+        }
+    }
+
+    fn refuse_ring(&mut self, why: &str) {
+        log::warning(format!(
+            "What replicas lack of the log can't be written to disk: {why}. It stays in memory."
+        ));
+        self.ring.clear();
+        self.ring_refused = Some(Instant::now());
         self.publish_ring();
     }
 

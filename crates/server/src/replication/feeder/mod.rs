@@ -9,9 +9,12 @@
 //! It is a reader of the log beside the writer of the append-only file. A busy log is gathered for a moment, so that one call
 //! sends many commands. Who waits for ACKs ends that moment.
 //!
+//! It reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but those that need it.
+//!
 //! It begins with the first replica. What is sent and when a replica is given up is decided by `Feed`; here are its hands.
 
 mod attach;
+mod courier;
 mod cuts;
 mod keep;
 mod listen;
@@ -23,7 +26,6 @@ use isotherm_reactor::{Events, Mailbox, Ready, Token};
 use isotherm_replication::Ms;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -39,8 +41,9 @@ use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
 use crate::session::Attention;
 pub use attach::name_of;
+use courier::{Courier, Reader};
 use keep::Departed;
-use replica::{Replica, Sent};
+use replica::{Replica, Sent, Sources};
 
 /// Between two looks at a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
@@ -78,8 +81,7 @@ pub struct Feeder {
     has_more: bool,
     /// The last look has found something in the log.
     is_busy: bool,
-    /// What is read of files.
-    piece: Vec<u8>,
+    courier: Courier,
 }
 
 struct Kept {
@@ -99,7 +101,7 @@ pub fn start(node: &'static Node) -> io::Result<()> {
         mailbox,
         replicas: Vec::new(),
         kept: None,
-        ring: Spill::new(Arc::clone(&node.persistence.disk)),
+        ring: Spill::default(),
         ring_refused: None,
         departed: Vec::new(),
         began: now,
@@ -109,7 +111,7 @@ pub fn start(node: &'static Node) -> io::Result<()> {
         alone_since: now,
         has_more: false,
         is_busy: false,
-        piece: Vec::new(),
+        courier: Courier::new(node),
     };
     std::thread::Builder::new().name("feeder".into()).spawn(move || feeder.run())?;
     node.log.set_reader(LogReader::Feeder, move || waker.post(FeederMessage::Look));
@@ -226,6 +228,8 @@ impl Feeder {
             FeederMessage::Attend { id } => self.attend(id),
             FeederMessage::Look => {}
             FeederMessage::Walked => self.cut_if_due(),
+            FeederMessage::Read { client, read, bytes } => self.bring(Reader { client, read }, bytes),
+            FeederMessage::Written { generation, file } => self.note_ring_written(generation, file),
             FeederMessage::Disconnect => self.disconnect(),
             FeederMessage::Keep(done) => {
                 self.open_backlog();
@@ -349,8 +353,8 @@ impl Feeder {
     fn send_to(&mut self, mut replica: Box<Replica>, end: LogOffset) -> Option<Box<Replica>> {
         let (before, now) = (replica.sent_bytes, self.now());
         let state = replica.feed.state();
-        let (log, ring) = (&self.node.log, &self.ring);
-        let mut sent = replica.send(log, ring, end, &mut self.piece, now);
+        let Feeder { node, ring, courier, .. } = self;
+        let mut sent = replica.send(Sources { log: &node.log, ring, courier }, end, now);
         if sent == Sent::Full && self.is_above_limit(&mut replica, end) {
             sent = Sent::Gone;
         }
@@ -378,6 +382,14 @@ impl Feeder {
                 self.lose(*replica);
                 None
             }
+        }
+    }
+
+    /// What a replica was to get of a file is here.
+    fn bring(&mut self, reader: Reader, bytes: io::Result<Vec<u8>>) {
+        let mut replicas = self.replicas.iter_mut().flatten();
+        if let Some(replica) = replicas.find(|replica| replica.shared.client.id == reader.client) {
+            replica.take_read(reader, bytes);
         }
     }
 

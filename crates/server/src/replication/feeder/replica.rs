@@ -3,7 +3,8 @@
 //! ```text
 //!   to send    out (replies, the length of a file) | the snapshot | the log
 //! ```
-//! Bytes of the log are written from the log's own memory, those of a snapshot from the spool's.
+//! Bytes of the log are written from the log's own memory, those of a snapshot from the spool's. What lies in a file is asked for, a piece
+//! at a time, and sent when the courier has brought it.
 
 use isotherm_log::{Log, LogOffset};
 use isotherm_reactor::Stream;
@@ -11,12 +12,14 @@ use isotherm_reactor::stream::Progress;
 use isotherm_replication::Ms;
 use isotherm_replication::feed::{Act, Announced, Feed, FeedState, Waiting};
 use isotherm_resp::Parser;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::courier::{Courier, Reader};
 use crate::replication::full_sync::{FullSync, Source, Written};
 use crate::replication::primary::ReplicaShared;
-use crate::replication::spill::Spill;
+use crate::replication::spill::{FileRange, Spill};
 use crate::replication::spool::{Ended, Found};
 use crate::replication::state::Place;
 
@@ -53,6 +56,39 @@ pub struct Replica {
     begins: LogOffset,
     /// Since when it takes more memory than the soft limit.
     pub soft_since: Option<Instant>,
+    /// What it gets of a file.
+    fetch: Option<Box<Fetch>>,
+    /// So many pieces of files were asked for.
+    reads: u64,
+}
+
+/// Where a replica's bytes come from.
+pub struct Sources<'s> {
+    pub log: &'s Log,
+    pub ring: &'s Spill,
+    pub courier: &'s mut Courier,
+}
+
+/// A piece of a file: asked for, or here.
+struct Fetch {
+    read: u64,
+    of: FileOf,
+    /// Where it begins: an offset of the log, or of the snapshot.
+    at: u64,
+    state: FetchState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileOf {
+    /// The ring, of this generation.
+    Ring(u64),
+    Snapshot,
+}
+
+enum FetchState {
+    Coming,
+    Here(Vec<u8>),
+    Failed,
 }
 
 /// Why nothing more is sent now.
@@ -101,6 +137,8 @@ impl Replica {
             sent_bytes: 0,
             begins: LogOffset(0),
             soft_since: None,
+            fetch: None,
+            reads: 0,
         }
     }
 
@@ -145,7 +183,8 @@ impl Replica {
     }
 
     /// Sends what the socket takes. The log can be read to `end`.
-    pub fn send(&mut self, log: &Log, ring: &Spill, end: LogOffset, piece: &mut Vec<u8>, now: Ms) -> Sent {
+    pub fn send(&mut self, sources: Sources<'_>, end: LogOffset, now: Ms) -> Sent {
+        let Sources { log, ring, courier } = sources;
         if !self.is_writable {
             return Sent::Full;
         }
@@ -154,7 +193,7 @@ impl Replica {
             return stopped;
         }
         if matches!(self.feed.state(), FeedState::AwaitsFile | FeedState::Streams | FeedState::SendsFile) {
-            match self.send_snapshot(piece, turn_ends, now) {
+            match self.send_snapshot(courier, turn_ends, now) {
                 Sent::Done => match self.feed.snapshot_sent(now) {
                     Act::SendLog => self.gets_log = true,
                     Act::Close(_) => return Sent::Done,
@@ -172,15 +211,29 @@ impl Replica {
             }
             let to = end.min(self.at + TURN_BYTES_MAX);
             let stopped = match log.read(self.at, to) {
-                Ok(pieces) => pieces.iter().find_map(|piece| self.send_log(piece)),
-                Err(_) if ring.covers(self.at) && ring.read(self.at, piece).is_ok() => self.send_log(piece),
-                Err(_) => return Sent::Gone,
+                Ok(pieces) => {
+                    self.fetch = None;
+                    pieces.iter().find_map(|piece| self.send_log(piece))
+                }
+                Err(_) => self.send_ring(ring, courier),
             };
             if let Some(stopped) = stopped {
                 return stopped;
             }
         }
         Sent::All
+    }
+
+    /// What it lacks has left memory.
+    fn send_ring(&mut self, ring: &Spill, courier: &mut Courier) -> Option<Sent> {
+        let (of, at) = (FileOf::Ring(ring.generation()), self.at.0);
+        // What is on its way, or here, is right even where the ring has been written over since.
+        if !self.has_fetched(of, at) && !ring.covers(self.at) {
+            return Some(Sent::Gone);
+        }
+        let (stopped, sent_bytes) = self.send_fetched(of, at, courier, || ring.range_at(LogOffset(at)));
+        self.at = self.at + sent_bytes;
+        if stopped == Some(Sent::SyncFailed) { Some(Sent::Gone) } else { stopped }
     }
 
     fn send_log(&mut self, bytes: &[u8]) -> Option<Sent> {
@@ -197,7 +250,7 @@ impl Replica {
     }
 
     /// `Done` when all of it is sent.
-    fn send_snapshot(&mut self, piece: &mut Vec<u8>, turn_ends: u64, now: Ms) -> Sent {
+    fn send_snapshot(&mut self, courier: &mut Courier, turn_ends: u64, now: Ms) -> Sent {
         let Some(sync) = self.sync.clone() else { return Sent::All };
         if self.feed.state() == FeedState::AwaitsFile
             && let Source::File(slot) = &sync.source
@@ -218,34 +271,84 @@ impl Replica {
             if self.sent_bytes >= turn_ends {
                 return Sent::Turn;
             }
-            let (stopped, left, len) = match find(&sync.source, self.sync_at) {
+            let (stopped, sent_bytes) = match find(&sync.source, self.sync_at) {
                 Found::Later => return Sent::All,
                 Found::End(Ended::Whole) => {
-                    self.sync = None;
+                    (self.sync, self.fetch) = (None, None);
                     return Sent::Done;
                 }
                 Found::End(Ended::Failed) => return Sent::SyncFailed,
                 Found::Memory(bytes, from) => {
                     let bytes = &bytes[from..];
                     let (stopped, left) = self.write(bytes);
-                    (stopped, left, bytes.len())
+                    (stopped, (bytes.len() - left) as u64)
                 }
                 Found::File(file, place, len) => {
-                    piece.resize(FILE_PIECE_BYTES.min(len as usize), 0);
-                    match file.read_at(piece, place) {
-                        Ok(count @ 1..) => {
-                            let (stopped, left) = self.write(&piece[..count]);
-                            (stopped, left, count)
-                        }
-                        Ok(0) | Err(_) => return Sent::SyncFailed,
-                    }
+                    let len = FILE_PIECE_BYTES.min(len as usize);
+                    self.send_fetched(FileOf::Snapshot, self.sync_at, courier, || FileRange {
+                        file,
+                        place,
+                        len,
+                    })
                 }
             };
-            self.sync_at += (len - left) as u64;
+            self.sync_at += sent_bytes;
             self.feed.note_taken(stopped == Some(Sent::Full), now);
             if let Some(stopped) = stopped {
                 return stopped;
             }
+        }
+    }
+
+    // ---- what comes from files ----
+
+    /// Whether what stands there is here, or on its way.
+    fn has_fetched(&self, of: FileOf, at: u64) -> bool {
+        self.fetch.as_ref().is_some_and(|fetch| fetch.of == of && fetch.has(at))
+    }
+
+    /// Sends what is here of a file from `at` on, or asks for it: then nothing is sent, and nothing is to be sent before it is here.
+    /// Returns what stopped it, and how many bytes were sent.
+    fn send_fetched(
+        &mut self,
+        of: FileOf,
+        at: u64,
+        courier: &mut Courier,
+        range: impl FnOnce() -> FileRange,
+    ) -> (Option<Sent>, u64) {
+        let fetch = self.fetch.take();
+        match fetch {
+            Some(fetch) if fetch.of == of && fetch.has(at) => {
+                let result = match &fetch.state {
+                    FetchState::Coming => (Some(Sent::All), 0),
+                    FetchState::Failed => (Some(Sent::SyncFailed), 0),
+                    FetchState::Here(bytes) => {
+                        let bytes = &bytes[(at - fetch.at) as usize..];
+                        let (stopped, left) = self.write(bytes);
+                        (stopped, (bytes.len() - left) as u64)
+                    }
+                };
+                self.fetch = Some(fetch);
+                result
+            }
+            other => {
+                let buffer = match other.map(|fetch| fetch.state) {
+                    Some(FetchState::Here(bytes)) => bytes,
+                    _ => Vec::new(),
+                };
+                self.reads += 1;
+                let read = self.reads;
+                courier.read(Reader { client: self.shared.client.id, read }, range(), buffer);
+                self.fetch = Some(Box::new(Fetch { read, of, at, state: FetchState::Coming }));
+                (Some(Sent::All), 0)
+            }
+        }
+    }
+
+    /// A piece of a file has come. One that is not waited for any more is dropped.
+    pub fn take_read(&mut self, reader: Reader, bytes: io::Result<Vec<u8>>) {
+        if let Some(fetch) = self.fetch.as_mut().filter(|fetch| fetch.read == reader.read) {
+            fetch.state = bytes.map_or(FetchState::Failed, FetchState::Here);
         }
     }
 
@@ -266,6 +369,16 @@ impl Replica {
             }
         }
         (None, 0)
+    }
+}
+
+impl Fetch {
+    /// Whether what stands at `at` is in it, or will be.
+    fn has(&self, at: u64) -> bool {
+        match &self.state {
+            FetchState::Here(bytes) => (self.at..self.at + bytes.len() as u64).contains(&at),
+            FetchState::Coming | FetchState::Failed => self.at == at,
+        }
     }
 }
 
