@@ -10,6 +10,7 @@
 //! Invariants: both have the same keys; they take no more than `KEYS_MAX` keys of `BYTES_MAX` bytes. On a replica that takes no writes
 //! of clients this is empty, and costs nothing.
 
+use isotherm_allocator::class_bytes;
 use isotherm_keyspace::{Db, UnixMs};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -27,14 +28,26 @@ pub type Name = (Db, Box<[u8]>);
 #[derive(Default)]
 pub struct OwnKeys {
     count: AtomicUsize,
+    used_bytes: AtomicUsize,
     inner: Mutex<Inner>,
 }
+
+/// What a key takes beside its names: a place in `by_key` (a name, a time, a byte of the table; an eighth is empty at least, a third on
+/// the average) and in a node of `by_due`, of which a third is empty.
+const KEY_BYTES: usize = ((size_of::<Name>() + 8 + 1) + (size_of::<Name>() + 8)) * 3 / 2;
 
 #[derive(Default)]
 struct Inner {
     by_key: HashMap<Name, UnixMs>,
     by_due: BTreeSet<(UnixMs, Name)>,
     bytes: usize,
+    /// With all that is allocated for them.
+    used_bytes: usize,
+}
+
+/// Both names of a key, and its places.
+fn memory_of(name: &Name) -> usize {
+    2 * class_bytes(name.1.len()) + KEY_BYTES
 }
 
 impl OwnKeys {
@@ -46,6 +59,16 @@ impl OwnKeys {
         self.count.load(Relaxed)
     }
 
+    /// The memory that it takes.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Relaxed) as u64
+    }
+
+    fn publish(&self, inner: &Inner) {
+        self.count.store(inner.by_key.len(), Relaxed);
+        self.used_bytes.store(inner.used_bytes, Relaxed);
+    }
+
     /// The key is due at this moment, or no longer at any.
     pub fn set(&self, db: Db, key: &[u8], due: Option<UnixMs>) {
         if due.is_none() && self.count() == 0 {
@@ -53,7 +76,7 @@ impl OwnKeys {
         }
         let mut inner = self.lock();
         inner.set((db, key.into()), due);
-        self.count.store(inner.by_key.len(), Relaxed);
+        self.publish(&inner);
     }
 
     pub fn take_due(&self, now: UnixMs) -> Option<Name> {
@@ -63,7 +86,7 @@ impl OwnKeys {
             return None;
         }
         inner.set(name.clone(), None);
-        self.count.store(inner.by_key.len(), Relaxed);
+        self.publish(&inner);
         Some(name)
     }
 
@@ -71,7 +94,7 @@ impl OwnKeys {
     pub fn clear(&self) {
         let mut inner = self.lock();
         *inner = Inner::default();
-        self.count.store(0, Relaxed);
+        self.publish(&inner);
     }
 }
 
@@ -79,6 +102,7 @@ impl Inner {
     fn set(&mut self, name: Name, due: Option<UnixMs>) {
         if let Some(before) = self.by_key.remove(&name) {
             self.bytes -= name.1.len();
+            self.used_bytes -= memory_of(&name);
             self.by_due.remove(&(before, name.clone()));
         }
         if let Some(due) = due
@@ -86,6 +110,7 @@ impl Inner {
             && self.bytes + name.1.len() <= BYTES_MAX
         {
             self.bytes += name.1.len();
+            self.used_bytes += memory_of(&name);
             self.by_due.insert((due, name.clone()));
             self.by_key.insert(name, due);
         }
@@ -112,6 +137,7 @@ mod tests {
         assert_eq!(keys.take_due(UnixMs(40)), Some((Db(0), b"a"[..].into())));
         assert_eq!(keys.take_due(UnixMs(40)), Some((Db(1), b"a"[..].into())));
         assert_eq!((keys.take_due(UnixMs(40)), keys.count(), keys.lock().bytes), (None, 0, 0));
+        assert_eq!(keys.used_bytes(), 0);
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub struct Buffers {
     pub backlog: u64,
     /// Snapshots on their way.
     pub spools: u64,
+    /// The keys that a writable replica expires itself.
+    pub own_keys: u64,
 }
 
 impl Buffers {
@@ -92,16 +94,17 @@ impl Buffers {
         let primary = &node.replication.primary;
         let log = if primary.has_backlog() { node.log.memory_bytes() } else { 0 };
         let backlog = log.min(node.config.number(BACKLOG_BYTES) as u64);
-        Buffers { log, backlog, spools: primary.spool_bytes.load(Relaxed) }
+        let own_keys = node.replication.own_keys.used_bytes();
+        Buffers { log, backlog, spools: primary.spool_bytes.load(Relaxed), own_keys }
     }
 
     pub fn total(&self) -> u64 {
-        self.log + self.spools
+        self.log + self.spools + self.own_keys
     }
 
     /// What is beside the backlog.
     pub fn of_replicas(&self) -> u64 {
-        self.total() - self.backlog
+        self.log + self.spools - self.backlog
     }
 
     // COMPAT(observability): `mem_aof_buffer` and `aof.buffer` are 0 while there is a backlog, and with `mem_clients_slaves` the

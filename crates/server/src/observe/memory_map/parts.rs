@@ -30,7 +30,10 @@ pub const USED: &[Part] = &[
     ("pubsub", "channels and patterns with their tables, messages not yet delivered"),
     ("tracking", "tables of client-side caching (CLIENT TRACKING)"),
     ("statistics", "latency histograms of commands, SLOWLOG and COMMANDLOG"),
-    ("replication", "the log of changes where it is kept for replicas, and snapshots on their way to them"),
+    (
+        "replication",
+        "the log of changes where it is kept for replicas, snapshots on their way to them, keys that a writable replica expires itself",
+    ),
     (
         "aof",
         "the log of changes, where no replica reads it: what is not written to the append-only file, or not synced",
