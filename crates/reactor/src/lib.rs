@@ -5,6 +5,7 @@
 //! Reading order: what can be waited for (`events`), how threads talk (`mailbox`), one connection's bytes (`stream`),
 //! where connections come from (`listen`), and when something is due (`timers`).
 
+pub mod connect;
 pub mod events;
 pub mod mailbox;
 

@@ -126,7 +126,7 @@ pub const PARAMS: &[Param] = &[
     bytes("availability-zone", "").works("Shown by HELLO and INFO."),
     text("bgsave-cpulist", "").alias("bgsave_cpulist").immutable().no_effect(NO_AFFINITY),
     special("bind", &special::BIND).multi_arg().apply(Apply::Bind).works("Addresses to listen on; an address with a leading \"-\" may be missing."),
-    text("bind-source-addr", "").no_effect("the system chooses the address that a primary is connected from"),
+    text("bind-source-addr", "").works("The address of this machine from which a primary is connected; without it, or where it cannot be used, the system chooses."),
     text("bio-cpulist", "").alias("bio_cpulist").immutable().no_effect(NO_AFFINITY),
     signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").no_effect(NO_SCRIPTS),
     special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("Close a client whose unread replies exceed the limit of its class. Of a replica only what it makes the server keep in memory counts."),

@@ -14,6 +14,7 @@ mod stall;
 
 use isotherm_keyspace::Db;
 use isotherm_log::writer::Ms;
+use isotherm_reactor::connect::connect;
 use isotherm_replication::link::{Failure, Input, Line, Link, Output, Phase, Position, Settings, ack};
 use rustix::buffer::spare_capacity;
 use rustix::net::{self, RecvFlags};
@@ -196,10 +197,11 @@ impl LinkThread {
         let Upstream { host, port } = &self.upstream;
         let begun = Instant::now();
         let timeout = Duration::from_secs(self.node.config.number(TIMEOUT).unsigned_abs());
+        let source = settings::source(self.node);
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in (host.as_str(), *port).to_socket_addrs()? {
             let left = timeout.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
-            match TcpStream::connect_timeout(&address, left) {
+            match connect(source, address, left) {
                 Ok(stream) => return self.prepare(stream),
                 Err(error) => last = error,
             }

@@ -1,12 +1,20 @@
 //! What the configuration says of the link.
 
 use isotherm_replication::link::Settings;
+use std::net::IpAddr;
 
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::version::VALKEY_VERSION;
 
 pub const TIMEOUT: Id = id("repl-timeout");
+
+/// The address of this machine that a primary is connected from, if one is named.
+pub fn source(node: &Node) -> Option<IpAddr> {
+    const SOURCE: Id = id("bind-source-addr");
+    let text = node.config.text(SOURCE);
+    std::str::from_utf8(&text).ok()?.parse().ok()
+}
 
 pub fn settings(node: &Node) -> Settings {
     const PASSWORD: Id = id("primaryauth");
