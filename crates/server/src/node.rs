@@ -6,7 +6,7 @@
 
 use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{Keyspace, UnixMs, Waiter};
+use isotherm_keyspace::{Db, Keyspace, UnixMs, Waiter};
 use isotherm_log::LogOffset;
 use isotherm_replication::acks::{Reached, Wish};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::aof::state::AofState;
 use crate::config::{Config, Id, id};
 use crate::effects::change_log::ChangeLog;
-use crate::effects::monitor::Monitors;
+use crate::effects::monitor::{self, Monitors};
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
@@ -38,9 +38,9 @@ use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
-use crate::session::Session;
 use crate::session::clients::Clients;
 use crate::session::users::Users;
+use crate::session::{ClientShared, Session};
 use crate::upkeep::memory::Memory;
 use isotherm_resp::Args;
 
@@ -259,7 +259,15 @@ impl Node {
 
     #[cold]
     pub fn feed_monitors(&self, session: &Session, spec: &Spec, args: Args<'_>) {
-        self.monitors.feed(&self.mail, &self.config, &session.shared, session.db, spec, args);
+        let client = &session.shared;
+        let from = monitor::From { client, worker: Some(client.worker) };
+        self.monitors.feed(&self.mail, &self.config, from, session.db, spec, args);
+    }
+
+    /// The same of a command of the primary that this node follows.
+    pub fn feed_monitors_from_link(&self, client: &ClientShared, db: Db, spec: &Spec, args: Args<'_>) {
+        let from = monitor::From { client, worker: None };
+        self.monitors.feed(&self.mail, &self.config, from, db, spec, args);
     }
 
     pub fn note_read(&self, from: u16, tracker: Tracker, key: &[u8]) {

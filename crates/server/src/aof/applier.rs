@@ -17,8 +17,10 @@ use isotherm_log::LogOffset;
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::libraries;
@@ -28,6 +30,7 @@ use crate::request::execute::{self, Exec, Invocation};
 use crate::request::follow_up;
 use crate::request::prefetch;
 use crate::request::resolve::{self, Found, Request};
+use crate::session::ClientShared;
 
 /// Commands of a transaction that are kept until its EXEC. More than any client can have queued is damage.
 const QUEUED_BYTES_MAX: usize = 4 << 30;
@@ -79,6 +82,8 @@ pub struct Applier {
     is_within: bool,
     /// The link that the commands come from; none if it is a file.
     link: Option<Generation>,
+    /// Its connection, as clients see it.
+    client: Option<Arc<ClientShared>>,
     /// Commands that replied with an error, which they did not where they were recorded.
     pub failed: u64,
     /// The last of them.
@@ -125,6 +130,7 @@ impl Applier {
             transaction: None,
             is_within: false,
             link: None,
+            client: None,
             failed: 0,
             failure: None,
             ran: None,
@@ -133,6 +139,11 @@ impl Applier {
 
     pub fn node(&self) -> &'static Node {
         self.exec.node
+    }
+
+    /// Clients that monitor see what runs as commands of this connection.
+    pub fn set_client(&mut self, client: &Arc<ClientShared>) {
+        self.client = Some(Arc::clone(client));
     }
 
     /// What was selected where the log begins; 0 if that is not known.
@@ -237,9 +248,21 @@ impl Applier {
         let args = request.args;
         let name = args.get(0);
         match name.len() {
-            6 if name.eq_ignore_ascii_case(b"SELECT") => return self.select(args),
-            5 if name.eq_ignore_ascii_case(b"MULTI") => return self.begin(),
-            4 if name.eq_ignore_ascii_case(b"EXEC") => return self.run_transaction(),
+            6 if name.eq_ignore_ascii_case(b"SELECT") => {
+                self.select(args)?;
+                self.show(self.db, request.command(), args);
+                return Ok(());
+            }
+            5 if name.eq_ignore_ascii_case(b"MULTI") => {
+                self.begin()?;
+                self.show(self.db, request.command(), args);
+                return Ok(());
+            }
+            4 if name.eq_ignore_ascii_case(b"EXEC") => {
+                self.run_transaction()?;
+                self.show(self.db, request.command(), args);
+                return Ok(());
+            }
             8 if name.eq_ignore_ascii_case(b"FUNCTION") => return self.functions(args),
             _ => {}
         }
@@ -250,10 +273,11 @@ impl Applier {
         };
         // PING and REPLCONF of a primary change no data.
         let is_data = matches!(command.handler, Some(Handler::Data(_)));
+        let db = self.db;
         if !is_data && !is_message(command) {
+            self.show(db, Some(command), args);
             return Ok(());
         }
-        let db = self.db;
         let Some(transaction) = &mut self.transaction else {
             if is_data && !self.is_within {
                 self.lock(request, command);
@@ -410,8 +434,20 @@ impl Applier {
         }
     }
 
+    /// Clients that monitor see a command of the primary.
+    fn show(&self, db: Db, command: Option<&'static Entry>, args: Args<'_>) {
+        let node = self.exec.node;
+        if let (Some(client), Some(command)) = (&self.client, command)
+            && node.mail.tasks().has(Tasks::MONITORED)
+            && monitor::shows(command.spec)
+        {
+            node.feed_monitors_from_link(client, db, command.spec, args);
+        }
+    }
+
     /// What the command needs is held.
     fn run(&mut self, db: Db, command: &'static Entry, args: Args<'_>) -> Result<(), Refused> {
+        self.show(db, Some(command), args);
         let Some(Handler::Data(handler)) = command.handler else {
             self.publish(command, args);
             return Ok(());

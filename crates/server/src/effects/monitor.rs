@@ -7,6 +7,7 @@
 //! order. Without one nothing is ever formatted: sessions leave the usual way of a command only while
 //! `Tasks::MONITORED` is set.
 
+use isotherm_commands::Flags;
 use isotherm_commands::spec::Spec;
 use isotherm_resp::Args;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,18 @@ use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::session::client::ClientShared;
 use isotherm_keyspace::Db;
+
+/// Whose command it is, and the worker that ran it; a replica runs those of its primary on no worker.
+pub struct From<'f> {
+    pub client: &'f ClientShared,
+    pub worker: Option<u16>,
+}
+
+/// Whether a command is shown at all: not those of administrators.
+pub fn shows(spec: &Spec) -> bool {
+    const HIDDEN: Flags = Flags::ADMIN.or(Flags::SKIP_MONITOR);
+    !spec.flags.has(HIDDEN)
+}
 
 /// How many sessions of each worker monitor.
 #[derive(Default)]
@@ -43,17 +56,10 @@ impl Monitors {
         mail.set_tasks(Tasks::MONITORED, if workers.total() > 0 { Tasks::MONITORED } else { Tasks(0) });
     }
 
-    /// A client has run a command in `db`: every session that monitors gets a line.
+    /// A command of this client has run in `db`: every session that monitors gets a line.
     #[cold]
-    pub fn feed(
-        &self,
-        mail: &Mail,
-        config: &Config,
-        shared: &ClientShared,
-        db: Db,
-        spec: &Spec,
-        args: Args<'_>,
-    ) {
+    pub fn feed(&self, mail: &Mail, config: &Config, from: From<'_>, db: Db, spec: &Spec, args: Args<'_>) {
+        let From { client: shared, worker: own_worker } = from;
         let from = match shared.is_unix {
             true => format!("unix:{}", config.unix_socket().unwrap_or_default().display()),
             false => shared.addr.to_string(),
@@ -70,7 +76,7 @@ impl Monitors {
         let workers = self.lock();
         for (worker, _) in workers.by_worker() {
             mail.add_queued(line.len());
-            mail.post_from(Some(shared.worker), worker, WorkerMessage::Line(Arc::clone(&line)));
+            mail.post_from(own_worker, worker, WorkerMessage::Line(Arc::clone(&line)));
         }
     }
 }

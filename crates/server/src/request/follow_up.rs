@@ -4,6 +4,7 @@
 use isotherm_commands::Flags;
 use isotherm_resp::Args;
 
+use crate::effects::monitor;
 use crate::node::Tasks;
 use crate::observe::holds::{self, Work};
 use crate::persistence::background;
@@ -16,8 +17,7 @@ use crate::session::Session;
 /// A command of a session that tracks, or that another monitors, has run; what it has read is still held.
 #[cold]
 pub fn observe(exec: &mut Exec, session: &mut Session, command: &'static Entry, args: Args<'_>) {
-    const HIDDEN: Flags = Flags::ADMIN.or(Flags::SKIP_MONITOR);
-    if exec.node.mail.tasks().has(Tasks::MONITORED) && !command.spec.flags.has(HIDDEN) {
+    if exec.node.mail.tasks().has(Tasks::MONITORED) && monitor::shows(command.spec) {
         exec.node.feed_monitors(session, command.spec, args);
     }
     if command.spec.flags.has(Flags::READONLY)

@@ -559,6 +559,34 @@ fn messages_of_the_primary_reach_subscribers() {
     listener.expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
 }
 
+/// As on a Valkey: the transaction in the order MULTI, its commands, EXEC, and nothing that administrators send.
+#[test]
+fn the_stream_is_monitored() {
+    let primary = Primary::start(&["--bind-source-addr", "127.0.0.3"]);
+    let mut link = primary.sync(&[], 100);
+    assert_eq!(link.stream.peer_addr().unwrap().ip().to_string(), "127.0.0.3");
+    let mut monitor = primary.replica.client();
+    monitor.check("MONITOR", "+OK\r\n");
+    let commands = [
+        "SELECT 2",
+        "SET a 1",
+        "MULTI",
+        "INCR a",
+        "PUBLISH news hello",
+        "EXEC",
+        "PING",
+        "REPLCONF GETACK *",
+        "DEL a",
+    ];
+    let from = format!("[2 127.0.0.1:{}]", primary.port());
+    commands.iter().for_each(|command| _ = link.send_command(command));
+    for command in commands.iter().filter(|command| !command.starts_with("REPLCONF")) {
+        let line = String::from_utf8(monitor.read_reply()).unwrap();
+        let words: String = command.split(' ').map(|word| format!(" \"{word}\"")).collect();
+        assert!(line.trim_end().ends_with(&format!("{from}{words}")), "{line}");
+    }
+}
+
 #[test]
 fn waiting_clients_hear_of_the_role() {
     let primary = Primary::start(&[]);

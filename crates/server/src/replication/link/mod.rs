@@ -275,6 +275,7 @@ impl LinkThread {
                 let now = self.now();
                 match connected {
                     Ok(socket) => {
+                        self.applier.set_client(&socket.shared);
                         self.socket = Some(socket);
                         self.link.step(Input::Connected, now, &mut self.outputs);
                     }
@@ -559,6 +560,9 @@ impl LinkThread {
                 node.config.touch();
                 let db = Db(u16::try_from(node.log.stream_database()).unwrap_or(0));
                 self.applier = Applier::of_link(node, self.generation, db);
+                if let Some(socket) = &self.socket {
+                    self.applier.set_client(&socket.shared);
+                }
                 self.link.step(Input::Loaded, now, &mut self.outputs);
             }
             Err(why) => self.give_up(why),
