@@ -39,7 +39,8 @@ pub struct ItemWriter<S: Sink> {
     db: Option<Db>,
     /// Keys of each database, and how many of them expire: written where it first appears. Empty if that is not known.
     sizes: Vec<Option<(u64, u64)>>,
-    has_field_expiry: bool,
+    /// The first key whose value only `VERSION_FIELD_EXPIRY` knows. Its name is empty where values are written without keys.
+    field_expiry: Option<(Db, Box<[u8]>)>,
     /// The time to which the time since a key's last use is counted; `None`: it is not written.
     used_until: Option<UnixMs>,
 }
@@ -76,7 +77,7 @@ struct Scored {
 impl<S: Sink> ItemWriter<S> {
     pub fn new(writer: Writer<S>, list_size: i32) -> ItemWriter<S> {
         let (open, db, sizes) = (Open::None, None, Vec::new());
-        ItemWriter { writer, list_size, open, db, sizes, has_field_expiry: false, used_until: None }
+        ItemWriter { writer, list_size, open, db, sizes, field_expiry: None, used_until: None }
     }
 
     pub fn into_writer(self) -> Writer<S> {
@@ -99,9 +100,9 @@ impl<S: Sink> ItemWriter<S> {
         self.writer.sink_mut()
     }
 
-    /// Whether a value was written that only `VERSION_FIELD_EXPIRY` knows.
-    pub fn has_field_expiry(&self) -> bool {
-        self.has_field_expiry
+    /// The first key, if any, that was written with a value that only `VERSION_FIELD_EXPIRY` knows.
+    pub fn field_expiry(&self) -> Option<(Db, &[u8])> {
+        self.field_expiry.as_ref().map(|(db, key)| (*db, &**key))
     }
 
     // ---- keys ----
@@ -199,7 +200,9 @@ impl<S: Sink> ItemWriter<S> {
                 Open::HashListpack(ListpackBuilder::new())
             }
             (Type::Hash, _) => {
-                self.has_field_expiry |= is_volatile;
+                if is_volatile && self.field_expiry.is_none() {
+                    self.field_expiry = Some((self.db.unwrap_or(Db(0)), key.unwrap_or_default().into()));
+                }
                 self.head(if is_volatile { RdbType::Hash2 } else { RdbType::Hash }, key);
                 Open::Hash(HashWriter::begin(&mut self.writer, len, is_volatile))
             }

@@ -268,9 +268,12 @@ impl Items {
         }
     }
 
-    /// Whether a file of version 11 has no place for something.
-    fn has_field_expiry(&self) -> bool {
-        matches!(self, Items::Rdb(writer) if writer.has_field_expiry())
+    /// The first key that a file of version 11 has no place for.
+    fn field_expiry(&self) -> Option<(Db, &[u8])> {
+        match self {
+            Items::Rdb(writer) => writer.field_expiry(),
+            Items::Commands(_) => None,
+        }
     }
 }
 
@@ -396,8 +399,14 @@ impl Streaming {
     }
 
     fn check(&self, items: &Items) -> Result<(), SaveError> {
-        if items.has_field_expiry() && !self.is_80 {
-            log::warning("Can't store key (a hash whose fields expire) in RDB version 11");
+        if let Some((db, key)) = items.field_expiry()
+            && !self.is_80
+        {
+            let name = match self.store.config.hides_user_data() {
+                true => String::new(),
+                false => format!("'{}' ", key.escape_ascii()),
+            };
+            log::warning(format!("Can't store key {name}(db {}) in RDB version 11", db.0));
             return Err(SaveError::Failed);
         }
         Ok(())
@@ -463,7 +472,7 @@ impl Output {
     fn end(mut self, items: Items) -> Result<u64, SaveError> {
         match items {
             Items::Rdb(items) => {
-                let has_field_expiry = items.has_field_expiry();
+                let has_field_expiry = items.field_expiry().is_some();
                 self.put(&mut items.finish())?;
                 self.end_rdb(has_field_expiry)
             }
