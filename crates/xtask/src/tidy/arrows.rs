@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -17,6 +17,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("log", &["stdx"]),
     ("codec", &["stdx", "persist", "keyspace"]),
     ("replication", &["stdx", "resp", "log"]),
+    ("script", &["stdx", "resp"]),
     ("commands", &["stdx", "resp", "persist", "keyspace", "codec"]),
     (
         "server",
@@ -33,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "replication",
             "codec",
             "commands",
+            "script",
         ],
     ),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.

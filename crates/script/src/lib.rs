@@ -1,0 +1,26 @@
+//! Lua scripts: interpreters that run what a client sent, behind a [`Host`] that carries out their commands.
+//!
+//! ```text
+//!   server  --run(sha, KEYS, ARGV)-->  Interpreter  --Host::call(words, reply)-->  server
+//!                                       |      |
+//!                       lua (the room)  |      |  libraries (safe)
+//!        C: Lua 5.1.5, patched, + glue.c|      |cjson, cmsgpack, struct, bit
+//!                                       +-tape-+
+//! ```
+//! **Architecture invariant:** `script` knows no keyspace, no sessions, no sockets and no clock. What a script may reach of
+//! the outside is the trait [`Host`] and, by `os.clock`, the CPU time of the process.
+//!
+//! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), how its result becomes a reply
+//! (`result`), how values go between Lua and Rust (`tape`), the libraries in Rust (`libraries`), the room (`lua`).
+
+pub mod host;
+pub mod libraries;
+pub mod tape;
+
+pub mod interpreter;
+
+mod lua;
+mod result;
+
+pub use host::{Host, LogLevel, Replication};
+pub use interpreter::{CompileError, Ended, Identity, Interpreter, Limits, OutOfMemory, Sha};

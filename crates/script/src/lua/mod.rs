@@ -1,0 +1,1 @@
+//! The room of `unsafe`: Lua in C, and its binding.

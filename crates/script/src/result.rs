@@ -1,0 +1,1 @@
+//! How the result of a script becomes a reply.
