@@ -1,0 +1,216 @@
+/*
+** An interpreter: its memory, its books, its buffers.
+**
+** `used` is what lua_State has allocated, to the byte that it asked for, and what the buffers hold. An allocation beyond
+** `limit` fails, which is Lua's error "not enough memory"; what is freed or shrinks never fails. Work of ours that cleans up
+** (a full collection, closing) runs with the limit lifted.
+*/
+
+#include "glue.h"
+
+/* A frame of the walkers, which do not recurse: see result.c and library.c. */
+typedef struct walk_frame {
+  size_t at;		/* where the count of the aggregate lies in the buffer */
+  size_t count;
+  int kind;
+  int phase;
+} walk_frame;
+
+struct iso_interp {
+  lua_State *L;
+  const iso_calls *calls;
+  void *bridge;			/* of the run under way, or NULL */
+  size_t used;
+  size_t limit;			/* 0: none */
+  int resp;			/* protocol of the replies that the script sees */
+  int stopped;			/* the script is to end, whatever it catches */
+  int collector_touched;	/* the script has changed how garbage is collected */
+  uint64_t random;		/* 48 bits */
+  iso_buffer request;		/* a command in wire form */
+  iso_span *spans;
+  size_t span_count;
+  size_t span_cap;
+  iso_buffer tape;		/* arguments of a library's function, the result of a run */
+  walk_frame *frames;
+  size_t frame_cap;
+  int handler;			/* reference to the error handler */
+  const iso_config *config;	/* while it is opened only */
+  const iso_library *libraries;
+  size_t library_count;
+};
+
+/* Buffers above this are given back after a run. */
+#define BUFFER_KEPT_MAX		(64 * 1024)
+
+/* The stack of the main thread: what every run finds there. */
+#define SLOT_HANDLER	1
+#define SLOT_RUN	2
+#define SLOT_COMPILE	3
+
+static iso_interp *interp_of (lua_State *L) {
+  return (iso_interp *)G(L)->ud;
+}
+
+
+static void *allocate (void *ud, void *old, size_t old_size, size_t size) {
+  iso_interp *interp = (iso_interp *)ud;
+  void *fresh;
+  if (size == 0) {
+    free(old);
+    interp->used -= old_size;
+    return NULL;
+  }
+  if (size > old_size && interp->limit != 0 && interp->used - old_size + size > interp->limit)
+    return NULL;
+  fresh = realloc(old, size);
+  if (fresh == NULL)
+    return NULL;
+  interp->used += size - old_size;
+  return fresh;
+}
+
+
+/*
+** Room for `more` bytes behind `len`; raises "not enough memory". Doubles, so appending is linear.
+*/
+static uint8_t *buffer_room (lua_State *L, iso_buffer *buffer, size_t more) {
+  iso_interp *interp = interp_of(L);
+  if (more > buffer->cap - buffer->len) {
+    size_t cap = buffer->cap < 128 ? 128 : buffer->cap;
+    uint8_t *fresh;
+    while (cap - buffer->len < more) {
+      if (cap > SIZE_MAX / 4) luaD_throw(L, LUA_ERRMEM);
+      cap *= 2;
+    }
+    fresh = (uint8_t *)allocate(interp, buffer->data, buffer->cap, cap);
+    if (fresh == NULL) luaD_throw(L, LUA_ERRMEM);
+    buffer->data = fresh;
+    buffer->cap = cap;
+  }
+  return buffer->data + buffer->len;
+}
+
+
+static void put_bytes (lua_State *L, iso_buffer *buffer, const void *bytes, size_t len) {
+  uint8_t *room = buffer_room(L, buffer, len);
+  if (len != 0) memcpy(room, bytes, len);
+  buffer->len += len;
+}
+
+
+static void put_byte (lua_State *L, iso_buffer *buffer, int byte) {
+  *buffer_room(L, buffer, 1) = (uint8_t)byte;
+  buffer->len++;
+}
+
+
+/* The machine is little endian, as all that Isotherm runs on; a test compares the bytes. */
+static void put_u64 (lua_State *L, iso_buffer *buffer, uint64_t value) {
+  put_bytes(L, buffer, &value, 8);
+}
+
+
+static void buffer_release (iso_interp *interp, iso_buffer *buffer) {
+  allocate(interp, buffer->data, buffer->cap, 0);
+  buffer->data = NULL;
+  buffer->len = buffer->cap = 0;
+}
+
+
+static void buffer_trim (iso_interp *interp, iso_buffer *buffer) {
+  if (buffer->cap > BUFFER_KEPT_MAX) buffer_release(interp, buffer);
+}
+
+
+/*
+** The frame number `depth` of a walk; raises "not enough memory".
+*/
+static walk_frame *frame_at (lua_State *L, size_t depth) {
+  iso_interp *interp = interp_of(L);
+  if (depth >= interp->frame_cap) {
+    size_t cap = interp->frame_cap == 0 ? 16 : interp->frame_cap * 2;
+    walk_frame *fresh = (walk_frame *)allocate(interp, interp->frames, interp->frame_cap * sizeof(walk_frame),
+                                               cap * sizeof(walk_frame));
+    if (fresh == NULL) luaD_throw(L, LUA_ERRMEM);
+    interp->frames = fresh;
+    interp->frame_cap = cap;
+  }
+  return &interp->frames[depth];
+}
+
+
+static void trim (iso_interp *interp) {
+  buffer_trim(interp, &interp->request);
+  if (interp->span_cap * sizeof(iso_span) > BUFFER_KEPT_MAX) {
+    allocate(interp, interp->spans, interp->span_cap * sizeof(iso_span), 0);
+    interp->spans = NULL;
+    interp->span_cap = 0;
+  }
+}
+
+
+static int panicked (lua_State *L) {
+  const char *text = lua_tostring(L, -1);
+  fprintf(stderr, "an error of Lua outside of a protected call: %s\n", text == NULL ? "?" : text);
+  abort();
+  return 0;
+}
+
+
+/*
+** A full collection, which must not fail: the limit is lifted, since the collector resizes the table of strings.
+*/
+static void collect_all (iso_interp *interp) {
+  size_t limit = interp->limit;
+  interp->limit = 0;
+  lua_gc(interp->L, LUA_GCCOLLECT, 0);
+  interp->limit = limit;
+}
+
+
+/*
+** What one script leaves as garbage must not fail the next: before either is compiled or run, a quarter of the limit is free
+** if it can be.
+*/
+static void collect_if_full (iso_interp *interp) {
+  if (interp->limit != 0 && interp->used > interp->limit - interp->limit / 4) collect_all(interp);
+}
+
+
+size_t iso_used (const iso_interp *interp) {
+  return interp->used;
+}
+
+
+void iso_collect (iso_interp *interp) {
+  collect_all(interp);
+}
+
+
+/* Gives back the buffer in which a large result lay. */
+void iso_trim (iso_interp *interp) {
+  buffer_trim(interp, &interp->tape);
+}
+
+
+void iso_set_limit (iso_interp *interp, size_t memory_max) {
+  interp->limit = memory_max;
+  G(interp->L)->gcceiling = memory_max;
+}
+
+
+/*
+** Collects first: finalizers and coroutines then end while all of the state stands (CVE-2024-46981).
+*/
+void iso_close (iso_interp *interp) {
+  interp->limit = 0;
+  if (interp->L != NULL) {
+    lua_gc(interp->L, LUA_GCCOLLECT, 0);
+    lua_close(interp->L);
+  }
+  buffer_release(interp, &interp->request);
+  buffer_release(interp, &interp->tape);
+  free(interp->spans);
+  free(interp->frames);
+  free(interp);
+}
