@@ -12,6 +12,7 @@ use std::ops::Index;
 
 /// Where one argument lies, counted from the request's first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct Span {
     pub start: u32,
     pub len: u32,
@@ -38,6 +39,12 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
         Args { bytes, spans }
+    }
+
+    /// The bytes, and where in them each argument lies.
+    #[inline]
+    pub fn parts(&self) -> (&'a [u8], &'a [Span]) {
+        (self.bytes, self.spans)
     }
 
     #[inline]

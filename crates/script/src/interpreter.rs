@@ -1,10 +1,13 @@
 //! One Lua state with its books, and the scripts that it has compiled.
 
+use std::collections::HashMap;
 use std::fmt;
 
-use isotherm_resp::Reply;
+use isotherm_resp::{Args, Reply};
 
 use crate::host::Host;
+use crate::lua::{Bridge, Run, State, Status};
+use crate::{libraries, result};
 
 /// The SHA-1 of a script's text in hexadecimal digits.
 pub type Sha = [u8; 40];
@@ -59,52 +62,112 @@ pub enum Ended {
 
 /// One Lua state: the globals of the sandbox, and compiled scripts.
 pub struct Interpreter {
-    limits: Limits,
+    lua: State,
+    scripts: HashMap<Sha, i32>,
+    /// For the replies to a script's commands.
+    reply: Reply,
+    libraries: libraries::State,
+    /// For what functions of libraries return.
+    out: Vec<u8>,
 }
 
+/// Buffers above this are given back after a run.
+const BUFFER_KEPT_MAX: usize = 64 * 1024;
+
 impl Interpreter {
-    pub fn new(limits: Limits, identity: &Identity) -> Result<Interpreter, OutOfMemory> {
-        let _ = identity;
-        Ok(Interpreter { limits })
+    pub fn new(limits: &Limits, identity: &Identity) -> Result<Interpreter, OutOfMemory> {
+        Ok(Interpreter {
+            lua: State::open(limits, identity)?,
+            scripts: HashMap::new(),
+            reply: Reply::default(),
+            libraries: libraries::State::default(),
+            out: Vec::new(),
+        })
     }
 
-    /// All that its Lua state and its buffers have allocated.
+    /// All that its Lua state and its buffers have allocated, in bytes that were asked for.
     pub fn used_bytes(&self) -> usize {
-        self.limits.memory_bytes
+        // An entry of the map, and its byte of control.
+        let script_bytes = size_of::<(Sha, i32)>() + 1;
+        self.lua.used_bytes()
+            + self.scripts.capacity() * script_bytes
+            + self.reply.out.capacity()
+            + self.out.capacity()
+    }
+
+    /// 0: no limit. What is allocated already stays.
+    pub fn set_memory_limit(&mut self, memory_bytes: usize) {
+        self.lua.set_limit(memory_bytes);
     }
 
     pub fn is_compiled(&self, sha: &Sha) -> bool {
-        let _ = sha;
-        false
+        self.scripts.contains_key(sha)
     }
 
     /// Compiles a script and keeps it under `sha`, unless it is kept already. `body` is what Lua is to see: without the
     /// line `#!lua ...`, whose end of line stays.
     pub fn compile(&mut self, sha: &Sha, body: &[u8]) -> Result<(), CompileError> {
-        let _ = (sha, body);
+        if self.is_compiled(sha) {
+            return Ok(());
+        }
+        let reference = self.lua.compile(body).map_err(|text| CompileError { text })?;
+        self.scripts.insert(*sha, reference);
         Ok(())
     }
 
     /// Drops one compiled script, as when the cache of EVAL texts drops it.
     pub fn forget(&mut self, sha: &Sha) {
-        let _ = sha;
+        if let Some(reference) = self.scripts.remove(sha) {
+            self.lua.forget(reference);
+        }
     }
 
     /// Drops all compiled scripts and collects what they left.
-    pub fn forget_all(&mut self) {}
+    pub fn forget_all(&mut self) {
+        for (_, reference) in std::mem::take(&mut self.scripts) {
+            self.lua.forget(reference);
+        }
+        self.lua.collect();
+    }
+
+    /// A full collection.
+    pub fn collect(&mut self) {
+        self.lua.collect();
+    }
 
     /// Runs a compiled script (panics if it is not) and writes its result, or its error, to `reply`: one value, in the
-    /// protocol of `reply`.
+    /// protocol of `reply`. `words` are the keys, `key_count` of them, then the arguments.
     pub fn run(
         &mut self,
         sha: &Sha,
-        keys: &[&[u8]],
-        argv: &[&[u8]],
+        words: Args<'_>,
+        key_count: usize,
         host: &mut dyn Host,
         reply: &mut Reply,
     ) -> Ended {
-        let _ = (sha, keys, argv, host);
-        reply.null();
-        Ended::Returned
+        let reference = *self.scripts.get(sha).expect("a script is compiled before it is run");
+        self.libraries.reset();
+        let bridge =
+            Bridge { host, reply: &mut self.reply, libraries: &mut self.libraries, out: &mut self.out };
+        let (status, result) = self.lua.run(&Run { reference, words, key_count }, bridge);
+        result::write(result, reply);
+        let ended = match status {
+            Status::Ran => Ended::Returned,
+            Status::Failed => Ended::Failed { is_counted: result::is_counted_error(result) },
+            Status::Stopped => Ended::Stopped,
+        };
+        if result.len() > BUFFER_KEPT_MAX {
+            self.lua.trim();
+        }
+        trim(&mut self.reply.out);
+        trim(&mut self.out);
+        ended
+    }
+}
+
+/// Gives back a buffer that one large value has made large.
+fn trim(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > BUFFER_KEPT_MAX {
+        *buffer = Vec::new();
     }
 }
