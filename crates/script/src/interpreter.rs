@@ -1,4 +1,4 @@
-//! One Lua state with its books, and the scripts that it has compiled.
+//! One Lua state with its memory accounted for, and the scripts that it has compiled.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -151,8 +151,10 @@ static int run_body (lua_State *L) {
     lua_sethook(L, NULL, 0, 0);
     put_run_error(L, &interp->tape);
   }
-  else
+  else {
+    lua_remove(L, 1);  /* Valkey's stack has two values here, and so is as deep */
     put_result(L, &interp->tape);
+  }
   return 0;
 }
 

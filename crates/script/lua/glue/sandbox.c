@@ -105,10 +105,7 @@ static int math_randomseed_fixed (lua_State *L) {
 */
 static int base_collectgarbage (lua_State *L) {
   interp_of(L)->collector_touched = 1;
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
+  return luaB_collectgarbage(L);
 }
 
 
@@ -193,8 +190,7 @@ static void replace_functions (lua_State *L) {
   set_function(L, "random", math_random_fixed);
   set_function(L, "randomseed", math_randomseed_fixed);
   lua_pop(L, 1);
-  lua_getglobal(L, "collectgarbage");
-  lua_pushcclosure(L, base_collectgarbage, 1);
+  lua_pushcfunction(L, base_collectgarbage);
   lua_setglobal(L, "collectgarbage");
 }
 

@@ -23,8 +23,17 @@ pub struct Bridge<'a> {
     pub out: &'a mut Vec<u8>,
 }
 
-pub static CALLS: Calls =
-    Calls { call, may_run, set_replication, log, is_to_stop, number_text, sha1hex, library_depth, library_call };
+pub static CALLS: Calls = Calls {
+    call,
+    may_run,
+    set_replication,
+    log,
+    is_to_stop,
+    number_text,
+    sha1hex,
+    library_depth,
+    library_call,
+};
 
 /// # Safety
 /// `bridge` is what C was given for the run under way, and no other reference to it is in use.
@@ -88,7 +97,10 @@ unsafe extern "C" fn number_text(value: f64, text: *mut u8) -> usize {
         digits.push(b'-'); // what 0/0 is on x86
     }
     push_f64_digits(&mut digits, value);
-    assert!(digits.len() <= NUMBER_BYTES_MAX, "a number has at most 17 digits, a sign, a point and an exponent");
+    assert!(
+        digits.len() <= NUMBER_BYTES_MAX,
+        "a number has at most 17 digits, a sign, a point and an exponent"
+    );
     // SAFETY: C's buffer has NUMBER_BYTES_MAX bytes.
     unsafe { std::ptr::copy_nonoverlapping(digits.as_ptr(), text, digits.len()) };
     digits.len()

@@ -153,7 +153,8 @@ mod tests {
             size_of::<Config>(),
             size_of::<Calls>(),
         ];
-        let ours: Vec<u32> = tags.into_iter().chain(types).map(u32::from).chain(sizes.map(|size| size as u32)).collect();
+        let ours: Vec<u32> =
+            tags.into_iter().chain(types).map(u32::from).chain(sizes.map(|size| size as u32)).collect();
         let mut theirs = vec![0; ours.len()];
         // SAFETY: it writes at most `max` numbers.
         let count = unsafe { iso_constants(theirs.as_mut_ptr(), theirs.len()) };

@@ -17,7 +17,7 @@ pub struct State {
     _libraries: Libraries,
 }
 
-// SAFETY: the state belongs to whoever owns this value, keeps nothing of a thread, and is used through `&mut` only.
+// SAFETY: the state belongs to the owner of this value, keeps nothing of a thread, and is used through `&mut` only.
 unsafe impl Send for State {}
 
 /// How a run came to its end.
@@ -149,7 +149,9 @@ impl Libraries {
     fn declare() -> Libraries {
         let functions: Vec<Vec<Bytes>> = libraries::ALL
             .iter()
-            .map(|library| library.functions.iter().map(|function| Bytes::of(function.name.as_bytes())).collect())
+            .map(|library| {
+                library.functions.iter().map(|function| Bytes::of(function.name.as_bytes())).collect()
+            })
             .collect();
         let constants: Vec<Vec<ffi::Constant>> =
             libraries::ALL.iter().map(|library| library.constants.iter().map(constant).collect()).collect();

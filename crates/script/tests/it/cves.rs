@@ -49,7 +49,10 @@ fn cve_2025_46819_long_brackets() {
 
 #[test]
 fn cve_2025_46818_metatables_of_basic_types() {
-    assert!(eval("getmetatable('').__index = function() return 1 end").contains("Attempt to modify a readonly table"));
+    assert!(
+        eval("getmetatable('').__index = function() return 1 end")
+            .contains("Attempt to modify a readonly table")
+    );
     assert!(eval("rawset(getmetatable(''), '__gc', 1)").contains("Attempt to modify a readonly table"));
 }
 
@@ -58,7 +61,10 @@ fn cve_2025_46818_metatables_of_basic_types() {
 fn cve_2022_24735_shared_globals() {
     let mut lua = interpreter();
     assert!(eval_in(&mut lua, "redis.call = function() return 'evil' end").contains("readonly"));
-    assert!(eval_in(&mut lua, "local g = getmetatable(_G) g.__index = function() return 'evil' end").contains("readonly"));
+    assert!(
+        eval_in(&mut lua, "local g = getmetatable(_G) g.__index = function() return 'evil' end")
+            .contains("readonly")
+    );
     assert_eq!(eval_in(&mut lua, "return redis.call('ping')"), "+PONG\r\n");
 }
 
@@ -105,8 +111,18 @@ fn cve_2014_5461_fixed_parameters_of_a_vararg_function() {
 #[test]
 fn bytecode_is_no_script() {
     assert!(eval("\u{1b}Lua").contains("Error compiling"));
-    assert_eq!(eval("local code = string.dump(function() return 1 end) return {code:sub(2, 4), tostring((loadstring(code)))}"), "*2\r\n$3\r\nLua\r\n$3\r\nnil\r\n");
-    assert_eq!(eval("local code = string.dump(function() end) return tostring((load(function() local c = code code = nil return c end)))"), "$3\r\nnil\r\n");
+    assert_eq!(
+        eval(
+            "local code = string.dump(function() return 1 end) return {code:sub(2, 4), tostring((loadstring(code)))}"
+        ),
+        "*2\r\n$3\r\nLua\r\n$3\r\nnil\r\n"
+    );
+    assert_eq!(
+        eval(
+            "local code = string.dump(function() end) return tostring((load(function() local c = code code = nil return c end)))"
+        ),
+        "$3\r\nnil\r\n"
+    );
 }
 
 /// Optional items recurse in C: Valkey 9.1.2 dies of this one.
@@ -125,7 +141,10 @@ fn recursion_ends_with_an_error() {
         ("local function f() return (string.gsub('x', 'x', f)) end return f()", "stack overflow"),
         ("local function f() return select(2, pcall(f)) end return tostring(f())", "$"),
         ("local function f() return coroutine.wrap(f)() end return f()", "stack overflow"),
-        ("local t = setmetatable({}, {}) getmetatable(t).__index = function(x, k) return x[k] end return t.x", "stack overflow"),
+        (
+            "local t = setmetatable({}, {}) getmetatable(t).__index = function(x, k) return x[k] end return t.x",
+            "stack overflow",
+        ),
         ("local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x", "loop in gettable"),
         ("local t = {3,1,2} local function f() table.sort(t, f) end f()", "stack overflow"),
         ("return loadstring(('('):rep(100000))", "$-1"),

@@ -8,25 +8,46 @@ use crate::model::{Model, eval, eval_in, eval_with, interpreter};
 #[test]
 fn texts() {
     let cases = [
-        ("return 1 +", "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'\r\n"),
+        (
+            "return 1 +",
+            "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'\r\n",
+        ),
         ("error('x')", "-ERR user_script:1: x script: on @user_script:1.\r\n"),
         ("\n\nerror('x')", "-ERR user_script:3: x script: on @user_script:3.\r\n"),
         ("error({err='My Err'})", "-My Err script: on @user_script:1.\r\n"),
         ("error({})", "-ERR unknown error script: on @user_script:1.\r\n"),
         ("error()", "-ERR nil script: on @user_script:1.\r\n"),
         ("error({err='a\\r\\nb\\r\\n'})", "-a  b   script: on @user_script:1.\r\n"),
-        ("return redis.call('nosuch')", "-ERR Unknown command called from script script: on @user_script:1.\r\n"),
-        ("return redis.call('set', 'a')", "-ERR Wrong number of args calling command from script script: on @user_script:1.\r\n"),
-        ("local function f()\n return redis.call('nosuch') end\n\nreturn (f())", "-ERR Unknown command called from script script: on @user_script:2.\r\n"),
+        (
+            "return redis.call('nosuch')",
+            "-ERR Unknown command called from script script: on @user_script:1.\r\n",
+        ),
+        (
+            "return redis.call('set', 'a')",
+            "-ERR Wrong number of args calling command from script script: on @user_script:1.\r\n",
+        ),
+        (
+            "local function f()\n return redis.call('nosuch') end\n\nreturn (f())",
+            "-ERR Unknown command called from script script: on @user_script:2.\r\n",
+        ),
         ("return redis.pcall('nosuch')", "-ERR Unknown command called from script\r\n"),
         ("return {redis.pcall('nosuch')}", "*1\r\n-ERR Unknown command called from script\r\n"),
         ("return redis.pcall('nosuch').err", "$38\r\nERR Unknown command called from script\r\n"),
-        ("return {pcall(redis.call, 'nosuch')}", "*2\r\n$-1\r\n$38\r\nERR Unknown command called from script\r\n"),
-        ("return select(2, pcall(redis.call, 'nosuch'))", "$38\r\nERR Unknown command called from script\r\n"),
+        (
+            "return {pcall(redis.call, 'nosuch')}",
+            "*2\r\n$-1\r\n$38\r\nERR Unknown command called from script\r\n",
+        ),
+        (
+            "return select(2, pcall(redis.call, 'nosuch'))",
+            "$38\r\nERR Unknown command called from script\r\n",
+        ),
         ("return select(2, pcall(error, {err='E'}))", "$1\r\nE\r\n"),
         ("return select('#', pcall(error, {}))", ":3\r\n"),
         ("return select(2, pcall(error, 'x'))", "$1\r\nx\r\n"),
-        ("return select(2, xpcall(function() redis.call('nosuch') end, function(e) return e.err end))", "$38\r\nERR Unknown command called from script\r\n"),
+        (
+            "return select(2, xpcall(function() redis.call('nosuch') end, function(e) return e.err end))",
+            "$38\r\nERR Unknown command called from script\r\n",
+        ),
         ("return redis.error_reply('My Err')", "-My Err\r\n"),
         ("return redis.error_reply('-My Err\\r\\n')", "-My Err\r\n"),
         ("return redis.error_reply('Word')", "-ERR Word\r\n"),
@@ -37,20 +58,38 @@ fn texts() {
         ("return redis.sha1hex()", "-ERR wrong number of arguments script: on @user_script:1.\r\n"),
         ("redis.setresp(4)", "-ERR RESP version must be 2 or 3. script: on @user_script:1.\r\n"),
         ("redis.setresp()", "-ERR server.setresp() requires one argument. script: on @user_script:1.\r\n"),
-        ("redis.set_repl(4)", "-ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE. script: on @user_script:1.\r\n"),
+        (
+            "redis.set_repl(4)",
+            "-ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE. script: on @user_script:1.\r\n",
+        ),
         ("redis.set_repl()", "-ERR server.set_repl() requires one argument. script: on @user_script:1.\r\n"),
         ("redis.log(1)", "-ERR server.log() requires two arguments or more. script: on @user_script:1.\r\n"),
-        ("redis.log('x', 'y')", "-ERR First argument must be a number (log level). script: on @user_script:1.\r\n"),
+        (
+            "redis.log('x', 'y')",
+            "-ERR First argument must be a number (log level). script: on @user_script:1.\r\n",
+        ),
         ("redis.log(10, 'y')", "-ERR Invalid log level. script: on @user_script:1.\r\n"),
         ("return redis.acl_check_cmd('get', 'x')", ":1\r\n"),
         ("return redis.acl_check_cmd('set', 'x')", "$-1\r\n"),
-        ("return redis.acl_check_cmd('nosuch')", "-ERR Invalid command passed to server.acl_check_cmd() script: on @user_script:1.\r\n"),
+        (
+            "return redis.acl_check_cmd('nosuch')",
+            "-ERR Invalid command passed to server.acl_check_cmd() script: on @user_script:1.\r\n",
+        ),
         ("return redis.breakpoint()", "$-1\r\n"),
         ("return redis.debug('x')", "$-1\r\n"),
         ("return redis.replicate_commands()", ":1\r\n"),
-        ("local t = setmetatable({}, {__tostring = function() return 'shown' end}) error(t)", "-ERR unknown error script: on @user_script:1.\r\n"),
-        ("return string.rep('x')", "-ERR user_script:1: bad argument #2 to 'rep' (number expected, got no value) script: on @user_script:1.\r\n"),
-        ("return nil + 1", "-ERR user_script:1: attempt to perform arithmetic on a nil value script: on @user_script:1.\r\n"),
+        (
+            "local t = setmetatable({}, {__tostring = function() return 'shown' end}) error(t)",
+            "-ERR unknown error script: on @user_script:1.\r\n",
+        ),
+        (
+            "return string.rep('x')",
+            "-ERR user_script:1: bad argument #2 to 'rep' (number expected, got no value) script: on @user_script:1.\r\n",
+        ),
+        (
+            "return nil + 1",
+            "-ERR user_script:1: attempt to perform arithmetic on a nil value script: on @user_script:1.\r\n",
+        ),
     ];
     for (script, reply) in cases {
         assert_eq!(eval(script), reply, "{script}");
@@ -67,7 +106,7 @@ fn an_error_of_a_command_is_counted_already() {
 }
 
 #[test]
-fn what_a_script_tells_the_host() {
+fn what_reaches_the_host() {
     let mut lua = interpreter();
     let mut model = Model::default();
     let script = "redis.log(redis.LOG_WARNING, 'a', 2, 'c') redis.set_repl(redis.REPL_AOF) return redis.call('SET', 'k', 1)";

@@ -1,6 +1,6 @@
 //! A host for tests: strings, lists and some commands that reply in every type of RESP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
 use isotherm_script::{Ended, Host, Identity, Interpreter, Limits, LogLevel, Replication, Sha};
@@ -12,6 +12,8 @@ pub const IDENTITY: Identity =
 pub struct Model {
     pub strings: BTreeMap<Vec<u8>, Vec<u8>>,
     pub lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    pub fields: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub members: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
     /// Each command in wire form.
     pub calls: Vec<Vec<u8>>,
     pub logged: Vec<(LogLevel, Vec<u8>)>,
@@ -47,6 +49,27 @@ impl Host for Model {
                 let list = self.lists.get(&words[1]).cloned().unwrap_or_default();
                 reply.array(list.len());
                 list.iter().for_each(|value| reply.bulk(value));
+            }
+            (b"hset", 4) => {
+                self.fields
+                    .entry(words[1].to_vec())
+                    .or_default()
+                    .insert(words[2].to_vec(), words[3].to_vec());
+                reply.integer(1);
+            }
+            (b"hgetall", 2) => {
+                let fields = self.fields.get(&words[1]).cloned().unwrap_or_default();
+                reply.map(fields.len());
+                fields.iter().flat_map(|(field, value)| [field, value]).for_each(|text| reply.bulk(text));
+            }
+            (b"sadd", 3) => {
+                self.members.entry(words[1].to_vec()).or_default().insert(words[2].to_vec());
+                reply.integer(1);
+            }
+            (b"smembers", 2) => {
+                let members = self.members.get(&words[1]).cloned().unwrap_or_default();
+                reply.set(members.len());
+                members.iter().for_each(|member| reply.bulk(member));
             }
             (b"echo", 2) => reply.bulk(&words[1]),
             (b"ping", 1) => reply.simple("PONG"),
@@ -98,7 +121,7 @@ fn write_type(kind: &[u8], reply: &mut Reply) {
     match kind {
         b"string" => reply.bulk(b"Hello World"),
         b"integer" => reply.integer(12345),
-        b"double" => reply.double(3.141),
+        b"double" => reply.double(2.5),
         b"null" => reply.null(),
         b"array" => {
             reply.array(3);

@@ -5,8 +5,15 @@ use isotherm_script::{Interpreter, Limits};
 use crate::model::{IDENTITY, eval, eval_in, interpreter};
 
 fn names(lua: &mut Interpreter, of: &str) -> Vec<String> {
-    let reply = eval_in(lua, &format!("local t = {{}} for k in pairs({of}) do t[#t+1] = tostring(k) end table.sort(t) return t"));
-    reply.split("\r\n").filter(|line| !line.is_empty() && !line.starts_with(['*', '$'])).map(str::to_owned).collect()
+    let reply = eval_in(
+        lua,
+        &format!("local t = {{}} for k in pairs({of}) do t[#t+1] = tostring(k) end table.sort(t) return t"),
+    );
+    reply
+        .split("\r\n")
+        .filter(|line| !line.is_empty() && !line.starts_with(['*', '$']))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -31,11 +38,23 @@ fn globals() {
 
 #[test]
 fn the_insecure_api_is_a_setting() {
-    let mut lua = Interpreter::new(&Limits { memory_bytes: 0, insecure_api: true }, &IDENTITY).expect("memory");
-    assert_eq!(eval_in(&mut lua, "return type(newproxy) .. type(getfenv) .. type(setfenv)"), "$24\r\nfunctionfunctionfunction\r\n");
-    for name in ["newproxy", "getfenv", "setfenv", "print", "dofile", "loadfile", "require", "debug", "io", "package", "module"] {
+    let mut lua =
+        Interpreter::new(&Limits { memory_bytes: 0, insecure_api: true }, &IDENTITY).expect("memory");
+    assert_eq!(
+        eval_in(&mut lua, "return type(newproxy) .. type(getfenv) .. type(setfenv)"),
+        "$24\r\nfunctionfunctionfunction\r\n"
+    );
+    for name in [
+        "newproxy", "getfenv", "setfenv", "print", "dofile", "loadfile", "require", "debug", "io", "package",
+        "module",
+    ] {
         let reply = eval(&format!("return {name}"));
-        assert_eq!(reply, format!("-ERR user_script:1: Script attempted to access nonexistent global variable '{name}' script: on @user_script:1.\r\n"));
+        assert_eq!(
+            reply,
+            format!(
+                "-ERR user_script:1: Script attempted to access nonexistent global variable '{name}' script: on @user_script:1.\r\n"
+            )
+        );
     }
 }
 
@@ -69,7 +88,10 @@ fn nothing_shared_can_be_changed() {
         let reply = eval_in(&mut lua, attempt);
         assert!(reply.contains("Attempt to modify a readonly table"), "{attempt}: {reply}");
     }
-    assert_eq!(eval_in(&mut lua, "return {rawget(_G, 'x') == nil, ('x'):len(), redis.call('ping')}"), "*3\r\n:1\r\n:1\r\n+PONG\r\n");
+    assert_eq!(
+        eval_in(&mut lua, "return {rawget(_G, 'x') == nil, ('x'):len(), redis.call('ping')}"),
+        "*3\r\n:1\r\n:1\r\n+PONG\r\n"
+    );
 }
 
 /// The metatables of all basic types but strings do not exist, and cannot be made.

@@ -41,7 +41,8 @@ fn every_loop_ends() {
     ];
     let mut lua = interpreter();
     for script in scripts {
-        eprintln!("{script}"); let mut model = Model { stop_at: 3, ..Model::default() };
+        eprintln!("{script}");
+        let mut model = Model { stop_at: 3, ..Model::default() };
         let (reply, ended) = eval_with(&mut lua, &mut model, Protocol::Resp2, script, &[], &[]);
         assert_eq!(ended, Some(Ended::Stopped), "{script}: {reply}");
         assert!(reply.starts_with(STOPPED), "{script}: {reply}");
