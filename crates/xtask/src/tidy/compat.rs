@@ -14,7 +14,7 @@ use std::path::Path;
 use super::{File, Finding, whole};
 
 /// The areas in the order of the document.
-const AREAS: [(&str, &str); 20] = [
+const AREAS: [(&str, &str); 21] = [
     ("protocol", "Protocol and connections"),
     ("server", "Process, configuration and log"),
     ("observability", "INFO, MEMORY, LATENCY and other reports"),
@@ -33,6 +33,7 @@ const AREAS: [(&str, &str); 20] = [
     ("transfer", "DUMP, RESTORE and DEBUG RELOAD"),
     ("blocking", "Blocking commands"),
     ("pubsub", "Pub/sub and client-side caching"),
+    ("scripts", "Scripts"),
     ("debug", "DEBUG"),
     ("tools", "isotherm-cli, isotherm-benchmark and the checkers of files"),
 ];
