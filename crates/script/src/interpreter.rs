@@ -78,6 +78,8 @@ pub enum Ended {
 pub struct Interpreter {
     lua: State,
     scripts: HashMap<Sha, i32>,
+    /// The script that ran last, and its reference: most workers run one script many times.
+    last: Option<(Sha, i32)>,
     /// For the replies to a script's commands.
     reply: Reply,
     libraries: libraries::State,
@@ -93,6 +95,7 @@ impl Interpreter {
         Ok(Interpreter {
             lua: State::open(limits, identity)?,
             scripts: HashMap::new(),
+            last: None,
             reply: Reply::default(),
             libraries: libraries::State::default(),
             out: Vec::new(),
@@ -115,7 +118,7 @@ impl Interpreter {
     }
 
     pub fn is_compiled(&self, sha: &Sha) -> bool {
-        self.scripts.contains_key(sha)
+        matches!(&self.last, Some((last, _)) if last == sha) || self.scripts.contains_key(sha)
     }
 
     /// Compiles a script and keeps it under `sha`, unless it is kept already. `body` is what Lua is to see: without the
@@ -131,6 +134,7 @@ impl Interpreter {
 
     /// Drops one compiled script, as when the cache of EVAL texts drops it.
     pub fn forget(&mut self, sha: &Sha) {
+        self.last = None;
         if let Some(reference) = self.scripts.remove(sha) {
             self.lua.forget(reference);
         }
@@ -138,6 +142,7 @@ impl Interpreter {
 
     /// Drops all compiled scripts and collects what they left.
     pub fn forget_all(&mut self) {
+        self.last = None;
         for (_, reference) in std::mem::take(&mut self.scripts) {
             self.lua.forget(reference);
         }
@@ -159,7 +164,7 @@ impl Interpreter {
         host: &mut dyn Host,
         reply: &mut Reply,
     ) -> Ended {
-        let reference = *self.scripts.get(sha).expect("a script is compiled before it is run");
+        let reference = self.reference(sha);
         self.libraries.reset();
         let bridge =
             Bridge { host, reply: &mut self.reply, libraries: &mut self.libraries, out: &mut self.out };
@@ -176,6 +181,20 @@ impl Interpreter {
         trim(&mut self.reply.out);
         trim(&mut self.out);
         ended
+    }
+}
+
+impl Interpreter {
+    /// Of a compiled script.
+    fn reference(&mut self, sha: &Sha) -> i32 {
+        match &self.last {
+            Some((last, reference)) if last == sha => *reference,
+            _ => {
+                let reference = *self.scripts.get(sha).expect("a script is compiled before it is run");
+                self.last = Some((*sha, reference));
+                reference
+            }
+        }
     }
 }
 

@@ -98,13 +98,17 @@ static void push_strings (lua_State *L, const run_args *args, size_t from, size_
 }
 
 
-/* Pops a table into a global that exists: nothing is allocated, so nothing fails while the globals are open. */
-static void set_open_global (lua_State *L, const char *name) {
-  lua_pushstring(L, name);
-  lua_insert(L, -2);
-  lua_enablereadonlytable(L, LUA_GLOBALSINDEX, 0);
-  lua_rawset(L, LUA_GLOBALSINDEX);
-  lua_enablereadonlytable(L, LUA_GLOBALSINDEX, 1);
+/*
+** Pops a table into a global that exists. The globals are read-only for scripts, not here; nothing is allocated, and no
+** metamethod is asked.
+*/
+static void set_open_global (lua_State *L, const TString *name) {
+  Table *globals = hvalue(gt(L));
+  TValue *slot = cast(TValue *, luaH_getstr(globals, cast(TString *, name)));
+  lua_assert(slot != luaO_nilobject);
+  setobj2t(L, slot, L->top - 1);
+  luaC_barriert(L, globals, L->top - 1);
+  L->top--;
 }
 
 
@@ -141,9 +145,9 @@ static int run_body (lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, interp->handler);
   lua_rawgeti(L, LUA_REGISTRYINDEX, args->reference);
   push_strings(L, args, 0, args->key_count);
-  set_open_global(L, "KEYS");
+  set_open_global(L, interp->keys_name);
   push_strings(L, args, args->key_count, args->arg_count);
-  set_open_global(L, "ARGV");
+  set_open_global(L, interp->argv_name);
   lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
   args->status = lua_pcall(L, 0, 1, 2);
   interp->tape.len = 0;
@@ -267,6 +271,8 @@ static int open_body (lua_State *L) {
   lua_pushvalue(L, SLOT_HANDLER);
   interp_of(L)->handler = luaL_ref(L, LUA_REGISTRYINDEX);
   make_sandbox(L);
+  interp_of(L)->keys_name = luaS_newliteral(L, "KEYS");
+  interp_of(L)->argv_name = luaS_newliteral(L, "ARGV");
   return 0;
 }
 

@@ -250,7 +250,7 @@ static void lock_globals (lua_State *L) {
 }
 
 
-/* KEYS and ARGV exist from the start, so that to set them allocates nothing in the globals. */
+/* KEYS and ARGV exist from the start, so that to set them allocates nothing in the globals: see set_open_global. */
 static void set_global_table (lua_State *L, const char *name) {
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   lua_pushstring(L, name);

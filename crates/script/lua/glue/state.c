@@ -34,6 +34,8 @@ struct iso_interp {
   walk_frame *frames;
   size_t frame_cap;
   int handler;			/* reference to the error handler */
+  const TString *keys_name;	/* of the global tables, whose keys they are and stay */
+  const TString *argv_name;
   const iso_config *config;	/* while it is opened only */
   const iso_library *libraries;
   size_t library_count;
