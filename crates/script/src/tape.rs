@@ -112,35 +112,10 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
-    /// Passes over one value, a table with all that is in it.
-    pub fn skip(&mut self) {
-        let mut depth = 0;
-        for item in self.by_ref() {
-            match item {
-                Item::Table => depth += 1,
-                Item::TableEnd => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-    }
-
+    /// `None` at the end of the tape. No iterator: a reader is copied to go back, and skips values, not items.
+    #[expect(clippy::should_implement_trait)]
     #[inline]
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (head, rest) = self.bytes.split_first_chunk().expect("the tape was cut off");
-        self.bytes = rest;
-        *head
-    }
-}
-
-/// One item after the other; `None` at the end of the tape.
-impl<'a> Iterator for Reader<'a> {
-    type Item = Item<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Item<'a>> {
+    pub fn next(&mut self) -> Option<Item<'a>> {
         let (&tag, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         Some(match tag {
@@ -164,6 +139,28 @@ impl<'a> Iterator for Reader<'a> {
             tags::TOO_DEEP => Item::TooDeep,
             _ => panic!("a tape with a tag {tag}"),
         })
+    }
+
+    /// Passes over one value, a table with all that is in it.
+    pub fn skip(&mut self) {
+        let mut depth = 0;
+        while let Some(item) = self.next() {
+            match item {
+                Item::Table => depth += 1,
+                Item::TableEnd => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (head, rest) = self.bytes.split_first_chunk().expect("the tape was cut off");
+        self.bytes = rest;
+        *head
     }
 }
 
