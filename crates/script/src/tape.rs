@@ -14,7 +14,7 @@
 //! 7  u8 type                         what cannot be carried: Lua's number of the type
 //! 8                                  a light userdata that is NULL: cjson.null
 //! 9                                  a table deeper than the walker's limit
-//! 10                                 played only: the table that follows has the metatable of decoded arrays
+//! 10 u32 array                       played only: a table of the keys 1, 2, 3, ... begins; then value value ..., until 6
 //! 11 u32 instance                    played only: a new table of the functions of this library, for this instance
 //! ```
 //! * A walked table comes in the order of `lua_next`, without regard to metatables.
@@ -61,7 +61,7 @@ pub mod tags {
     pub const OTHER: u8 = 7;
     pub const NULL: u8 = 8;
     pub const TOO_DEEP: u8 = 9;
-    pub const ARRAY_MARK: u8 = 10;
+    pub const LIST: u8 = 10;
     pub const LIBRARY: u8 = 11;
 }
 
@@ -105,6 +105,11 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes }
+    }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes
     }
 
     #[inline]
@@ -218,15 +223,15 @@ impl<'a> Writer<'a> {
         self.bytes.push(tags::NULL);
     }
 
-    /// The table that is written next gets the metatable of decoded arrays.
-    pub fn array_mark(&mut self) {
-        self.bytes.push(tags::ARRAY_MARK);
-    }
-
     /// A new table with the functions of the library that is being called, which are called with this instance.
     pub fn library(&mut self, instance: u32) {
         self.bytes.push(tags::LIBRARY);
         self.bytes.extend_from_slice(&instance.to_le_bytes());
+    }
+
+    /// What has been written, for a library that writes tags by itself and mends lengths behind itself.
+    pub fn bytes(&mut self) -> &mut Vec<u8> {
+        self.bytes
     }
 
     /// Where the next value will be written, to take back what follows with `truncate`.

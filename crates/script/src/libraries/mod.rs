@@ -2,8 +2,38 @@
 //!
 //! A library is a table of declarations. Its functions get the arguments as a tape, write their results to one, and never
 //! see Lua. What a library remembers (the settings of cjson) lives in [`State`] and lasts for a run.
+//!
+//! ```text
+//! cjson.encode({a = 1})                                   in Lua
+//!   in   table "a" 1 end             arguments, one behind the other
+//!        Call                        this module
+//!   out  string {"a":1}              results, one behind the other; or a Failure, which C throws
+//! ```
+//!
+//! The functions behave as those of Valkey 9.1.2, down to the text of their errors and the order of their checks. Where these
+//! follow from the slots that C uses on Lua's stack, the slots are counted here (`STACK_SLOTS_MAX`), so that what is nested
+//! too deeply fails at the same depth with the same text.
+//!
+//! Invariants: nothing panics, whatever the bytes of a string or the nesting of a table; only a tape that the walker cannot
+//! write is a bug, and asserts. Memory is taken for what was read, never for what a length promises. What a script sets in
+//! cjson is gone at the next `reset`.
+
+mod args;
+mod bits;
+mod cjson;
+mod cmsgpack;
+mod numbers;
+mod shape;
+mod structs;
 
 use crate::tape::{Reader, Writer};
+use args::Args;
+
+/// Lua's `LUAI_MAXCSTACK`: the slots that a C function may use, its arguments included.
+const STACK_SLOTS_MAX: usize = 8_000;
+/// Results above this are refused as Lua refuses a string that it finds no memory for.
+pub const RESULT_BYTES_MAX: usize = 1 << 30;
+const OUT_OF_MEMORY: Failure = Failure::Plain("not enough memory");
 
 pub struct Library {
     /// The global variable that holds its table.
@@ -54,6 +84,8 @@ pub struct Call<'a> {
 pub enum Failure {
     /// `luaL_error`: the text behind the place in the script.
     Error(Vec<u8>),
+    /// A text without a place, as what Lua itself throws in a function of C.
+    Plain(&'static str),
     /// `luaL_argerror`: the argument's number from 1; the text becomes "bad argument #1 to 'encode' (...)".
     Argument(u32, Vec<u8>),
 }
@@ -63,25 +95,136 @@ impl Failure {
         Failure::Error(text.into())
     }
 
-    pub fn argument(number: u32, text: impl Into<Vec<u8>>) -> Failure {
-        Failure::Argument(number, text.into())
+    pub fn argument(number: usize, text: impl Into<Vec<u8>>) -> Failure {
+        Failure::Argument(number as u32, text.into())
+    }
+
+    /// What `luaL_checkstack` throws.
+    fn stack_overflow(text: &str) -> Failure {
+        Failure::error(format!("stack overflow ({text})"))
     }
 
     /// `luaL_typerror`: "number expected, got nil". `got`: Lua's number of the type, `None` for an argument that is missing.
-    pub fn type_error(number: u32, expected: &str, got: Option<u8>) -> Failure {
+    pub fn type_error(number: usize, expected: &str, got: Option<u8>) -> Failure {
         let got = got.map_or("no value", crate::tape::types::name);
-        Failure::Argument(number, format!("{expected} expected, got {got}").into_bytes())
+        Failure::argument(number, format!("{expected} expected, got {got}"))
     }
 }
 
-/// What the libraries of one interpreter remember. A run begins with a new one.
+/// What the libraries of one interpreter remember: the settings of cjson. And room to work in.
 #[derive(Default)]
-pub struct State {}
+pub struct State {
+    cjson: cjson::Instances,
+    shapes: shape::Shapes,
+    encoder: cjson::EncodeRoom,
+    decoder: cjson::DecodeRoom,
+    packer: cmsgpack::PackRoom,
+    unpacker: cmsgpack::UnpackRoom,
+}
 
 impl State {
     /// Called before each run: must cost next to nothing if no script has set anything.
-    pub fn reset(&mut self) {}
+    pub fn reset(&mut self) {
+        self.cjson.reset();
+        self.shapes.shrink();
+        self.encoder.shrink();
+        self.decoder.shrink();
+        self.packer.shrink();
+        self.unpacker.shrink();
+    }
+}
+
+/// Items that a stack of the libraries keeps room for between runs.
+const ROOM_ITEMS: usize = 256;
+
+fn shrink<T>(room: &mut Vec<T>) {
+    room.clear();
+    if room.capacity() > ROOM_ITEMS {
+        room.shrink_to(ROOM_ITEMS);
+    }
+}
+
+/// A function of a library, which takes `(&mut State, Args, &mut Vec<u8>)`.
+macro_rules! function {
+    ($name:literal, $run:path) => {
+        function!($name, $run, |_, _| Depth::None)
+    };
+    ($name:literal, $run:path, $depth:expr) => {
+        Function {
+            name: $name,
+            run: |call| {
+                let args = Args { tape: call.args.rest(), count: call.arg_count, instance: call.instance };
+                $run(call.state, args, call.out.bytes())
+            },
+            depth: $depth,
+        }
+    };
 }
 
 /// All libraries, in the order in which Valkey opens them.
-pub static ALL: &[&Library] = &[];
+pub static ALL: &[&Library] = &[
+    &Library {
+        name: "cjson",
+        functions: &[
+            function!("encode", cjson::encode, |state, instance| Depth::End(
+                state.cjson.encode_depth(instance)
+            )),
+            function!("decode", cjson::decode),
+            function!("encode_sparse_array", cjson::encode_sparse_array),
+            function!("encode_max_depth", cjson::encode_max_depth),
+            function!("decode_max_depth", cjson::decode_max_depth),
+            function!("encode_number_precision", cjson::encode_number_precision),
+            function!("encode_keep_buffer", cjson::encode_keep_buffer),
+            function!("encode_invalid_numbers", cjson::encode_invalid_numbers),
+            function!("decode_invalid_numbers", cjson::decode_invalid_numbers),
+            function!("new", cjson::new),
+        ],
+        constants: &[
+            ("null", Constant::Null),
+            ("_NAME", Constant::Text("cjson")),
+            ("_VERSION", Constant::Text("2.1.0")),
+        ],
+    },
+    &Library {
+        name: "struct",
+        functions: &[
+            function!("pack", structs::pack),
+            function!("unpack", structs::unpack),
+            function!("size", structs::size),
+        ],
+        constants: &[],
+    },
+    &Library {
+        name: "cmsgpack",
+        functions: &[
+            function!("pack", cmsgpack::pack, |_, _| Depth::Cut(cmsgpack::NESTING_MAX as u16)),
+            function!("unpack", cmsgpack::unpack),
+            function!("unpack_one", cmsgpack::unpack_one),
+            function!("unpack_limit", cmsgpack::unpack_limit),
+        ],
+        constants: &[
+            ("_NAME", Constant::Text("cmsgpack")),
+            ("_VERSION", Constant::Text("lua-cmsgpack 0.4.0")),
+            ("_COPYRIGHT", Constant::Text("Copyright (C) 2012, Redis Ltd.")),
+            ("_DESCRIPTION", Constant::Text("MessagePack C implementation for Lua")),
+        ],
+    },
+    &Library {
+        name: "bit",
+        functions: &[
+            function!("tobit", bits::tobit),
+            function!("bnot", bits::bnot),
+            function!("band", bits::band),
+            function!("bor", bits::bor),
+            function!("bxor", bits::bxor),
+            function!("lshift", bits::lshift),
+            function!("rshift", bits::rshift),
+            function!("arshift", bits::arshift),
+            function!("rol", bits::rol),
+            function!("ror", bits::ror),
+            function!("bswap", bits::bswap),
+            function!("tohex", bits::tohex),
+        ],
+        constants: &[],
+    },
+];
