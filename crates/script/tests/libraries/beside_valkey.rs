@@ -1,0 +1,144 @@
+//! Generated calls, made in a real Valkey and in these libraries. Needs `ISOTHERM_PEER_BIN`, the folder of its programs; a
+//! reported skip without.
+//!
+//! The server makes values of a tape, calls the function and gives back three things: the arguments as it walked them (the
+//! order of a table's keys is Lua's), whether the call went well, and the results as a tape or the error.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use isotherm_script::libraries::State;
+use isotherm_stdx::Prng;
+
+use crate::calls::{Outcome, call, function, shown, spelled_out};
+use crate::generate::{Case, case};
+
+const LIBRARIES: [&str; 4] = ["cjson", "cmsgpack", "struct", "bit"];
+const BATCH: usize = 200;
+const STEP: &str = r"
+local module = ARGV[1] == 'cjson' and cjson.new() or ({cmsgpack = cmsgpack, struct = struct, bit = bit})[ARGV[1]]
+local out = {}
+for at = 2, #ARGV, 2 do
+    local count, items = values(ARGV[at + 1])
+    local args, ok, result = call(module, ARGV[1], ARGV[at], unpack(items, 1, count))
+    put(out, args) put(out, ok) put(out, result)
+end
+return out
+";
+
+struct Valkey {
+    process: Child,
+    folder: PathBuf,
+    connection: BufReader<UnixStream>,
+}
+
+impl Drop for Valkey {
+    fn drop(&mut self) {
+        _ = self.process.kill();
+        _ = self.process.wait();
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Valkey {
+    fn start(name: &str) -> Option<Valkey> {
+        let Some(bin) = std::env::var_os("ISOTHERM_PEER_BIN") else {
+            eprintln!("skipped: ISOTHERM_PEER_BIN does not say where Valkey's programs are");
+            return None;
+        };
+        let folder = std::env::temp_dir().join(format!("isotherm-libraries-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let socket = folder.join("socket");
+        let mut command = Command::new(PathBuf::from(bin).join("valkey-server"));
+        command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket).arg("--dir").arg(&folder);
+        let process = command.stdout(Stdio::null()).spawn().expect("valkey-server starts");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let connection = loop {
+            match UnixStream::connect(&socket) {
+                Ok(connection) => break BufReader::new(connection),
+                Err(error) if Instant::now() > deadline => panic!("{error}"),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        Some(Valkey { process, folder, connection })
+    }
+
+    fn send(&mut self, words: &[&[u8]]) {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend(format!("${}\r\n", word.len()).bytes());
+            request.extend(word.iter().chain(b"\r\n"));
+        }
+        self.connection.get_mut().write_all(&request).expect("the server reads");
+    }
+
+    /// The elements of a flat array.
+    fn reply(&mut self) -> Vec<Vec<u8>> {
+        let mut line = String::new();
+        self.connection.read_line(&mut line).expect("the server writes");
+        let count = line.strip_prefix('*').unwrap_or_else(|| panic!("{line}"));
+        (0..count.trim().parse().expect("a count")).map(|_| self.element()).collect()
+    }
+
+    fn element(&mut self) -> Vec<u8> {
+        let mut line = String::new();
+        self.connection.read_line(&mut line).expect("the server writes");
+        let (mark, rest) = line.trim().split_at(1);
+        if mark == ":" {
+            return rest.as_bytes().to_vec();
+        }
+        let mut bytes = vec![0; rest.parse::<usize>().expect("a length") + 2];
+        self.connection.read_exact(&mut bytes).expect("the server writes");
+        bytes.truncate(bytes.len() - 2);
+        bytes
+    }
+
+    fn run(&mut self, script: &str, library: &str, cases: &[Case]) -> Vec<Vec<u8>> {
+        let mut words: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), b"0", library.as_bytes()];
+        words.extend(cases.iter().flat_map(|case| [case.name.as_bytes(), &case.args]));
+        self.send(&words);
+        self.reply()
+    }
+}
+
+/// The differences among `count` calls of a library.
+fn compare(library: &str, count: usize, seed: u64) {
+    let Some(mut valkey) = Valkey::start(library) else { return };
+    let script = format!("{}{STEP}", include_str!("tape.lua"));
+    let mut prng = Prng::new(seed);
+    let (mut wrong, mut errors) = (Vec::new(), 0);
+    for _ in 0..count.div_ceil(BATCH) {
+        let cases: Vec<Case> = (0..BATCH).map(|_| case(&mut prng, library)).collect();
+        let replies = valkey.run(&script, library, &cases);
+        let mut state = State::default();
+        for (case, reply) in cases.iter().zip(replies.chunks(3)) {
+            let expected = match reply[1][0] {
+                b'1' => Outcome::Results(spelled_out(&reply[2])),
+                _ => Outcome::Error(String::from_utf8_lossy(&reply[2]).into_owned()),
+            };
+            errors += usize::from(matches!(expected, Outcome::Error(_)));
+            let found = call(&mut state, function(library, case.name), &reply[0]);
+            if found != expected && wrong.len() < 20 {
+                let args = reply[0].escape_ascii();
+                let (expected, found) = (shown(&expected), shown(&found));
+                wrong.push(format!("{} {args}\n  expected {expected}\n  found    {found}", case.name));
+            }
+        }
+    }
+    eprintln!("{library}: {count} calls compared, {errors} of them errors");
+    assert!(wrong.is_empty(), "{library}\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn generated_calls_do_what_they_do_in_valkey() {
+    LIBRARIES.iter().for_each(|library| compare(library, 4_000, 15));
+}
+
+#[test]
+#[ignore = "minutes; run with ISOTHERM_PEER_BIN after a change to a library"]
+fn a_million_generated_calls_do_what_they_do_in_valkey() {
+    LIBRARIES.iter().for_each(|library| compare(library, 1_000_000, 115));
+}

@@ -1,0 +1,6 @@
+//! The libraries beside those of a real Valkey: recorded calls, and generated ones where a server is at hand.
+
+mod beside_valkey;
+mod calls;
+mod generate;
+mod golden;
