@@ -95,8 +95,7 @@ pub fn after(tape: &[u8], mut at: usize) -> usize {
             _ => {}
         }
         at += item_len(tape, at);
-        // A walk that was given up leaves tables open.
-        if depth == 0 || at == tape.len() {
+        if depth == 0 {
             return at;
         }
     }

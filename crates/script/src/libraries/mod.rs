@@ -56,7 +56,8 @@ pub enum Depth {
     None,
     /// A deeper table is `Item::TooDeep`, and the walk goes on behind it.
     Cut(u16),
-    /// At a deeper table the walk ends: `Item::TooDeep` is the last item of the tape.
+    /// A deeper table is `Item::TooDeep`, and so is each table behind it: the function is going to fail, and needs no more
+    /// than the keys of those that are open.
     End(u16),
 }
 

@@ -14,7 +14,7 @@ use crate::tape::tags::{NUMBER, TABLE, TABLE_END};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Behind the end of the table. A walk that was given up has no ends: there it is the end of the tape.
+    /// Behind the end of the table.
     pub end: usize,
     /// The number of the first table that begins behind it.
     pub next: u32,
@@ -52,8 +52,8 @@ impl Shapes {
         self.begin();
         at += item_len(tape, at);
         while let Some(open) = self.open.last_mut() {
-            if at == tape.len() || tape[at] == TABLE_END {
-                at += usize::from(at < tape.len());
+            if tape[at] == TABLE_END {
+                at += 1;
                 self.end(at);
                 continue;
             }

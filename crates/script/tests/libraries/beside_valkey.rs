@@ -44,12 +44,13 @@ impl Drop for Valkey {
 }
 
 impl Valkey {
-    fn start(name: &str) -> Option<Valkey> {
+    fn start(name: &str, seed: u64) -> Option<Valkey> {
         let Some(bin) = std::env::var_os("ISOTHERM_PEER_BIN") else {
             eprintln!("skipped: ISOTHERM_PEER_BIN does not say where Valkey's programs are");
             return None;
         };
-        let folder = std::env::temp_dir().join(format!("isotherm-libraries-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("isotherm-libraries-{name}-{seed}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let socket = folder.join("socket");
         let mut command = Command::new(PathBuf::from(bin).join("valkey-server"));
@@ -106,7 +107,7 @@ impl Valkey {
 
 /// The differences among `count` calls of a library.
 fn compare(library: &str, count: usize, seed: u64) {
-    let Some(mut valkey) = Valkey::start(library) else { return };
+    let Some(mut valkey) = Valkey::start(library, seed) else { return };
     let script = format!("{}{STEP}", include_str!("tape.lua"));
     let mut prng = Prng::new(seed);
     let (mut wrong, mut errors) = (Vec::new(), 0);

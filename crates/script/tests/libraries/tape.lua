@@ -1,7 +1,8 @@
 -- Values to tapes and back (crates/script/src/tape.rs), for a server that has struct.
 local put, number, string_head = table.insert, struct.pack, struct.pack
 
--- `limit`: tables that are followed; `cut`: deeper ones are tag 9, else the tape ends there.
+-- `limit`: how deep tables are followed; deeper ones are tag 9. Unless `cut`, no table is followed after the first such one.
+local given_up
 local function walk(out, value, limit, cut)
     local kind = type(value)
     if kind == 'nil' then put(out, '\0')
@@ -11,9 +12,9 @@ local function walk(out, value, limit, cut)
     elseif kind == 'function' then put(out, '\7\6')
     elseif kind == 'thread' then put(out, '\7\8')
     elseif kind == 'userdata' then put(out, '\8')
-    elseif limit == 0 then
+    elseif limit == 0 or given_up then
         put(out, '\9')
-        if not cut then error({}) end
+        given_up = not cut
     else
         put(out, '\5\0\0\0\0\0\0\0\0')
         local key, item = next(value)
@@ -28,7 +29,8 @@ end
 
 local function tape(limit, cut, count, items)
     local out = {}
-    pcall(function() for i = 1, count do walk(out, items[i], limit, cut) end end)
+    given_up = false
+    for i = 1, count do walk(out, items[i], limit, cut) end
     return table.concat(out)
 end
 

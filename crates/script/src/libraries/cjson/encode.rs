@@ -62,17 +62,11 @@ struct Element {
 pub fn encode(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
     let tape = args.tape;
     let State { cjson, shapes, encoder: room, .. } = state;
-    let one = || Failure::argument(1, "expected 1 argument");
-    let head = tape.first().ok_or_else(one)?;
-    let end = match *head {
-        TABLE => {
-            shapes.measure(tape, 0);
-            shapes.get(0).end
-        }
-        _ => item_len(tape, 0),
-    };
-    if end != tape.len() {
-        return Err(one());
+    if args.count != 1 {
+        return Err(Failure::argument(1, "expected 1 argument"));
+    }
+    if tape[0] == TABLE {
+        shapes.measure(tape, 0);
     }
     room.frames.clear();
     room.elements.clear();
@@ -107,9 +101,7 @@ impl Encoder<'_> {
                         continue;
                     }
                 }
-                Kind::Object | Kind::Array
-                    if self.at == self.tape.len() || self.tape[self.at] == TABLE_END =>
-                {
+                Kind::Object | Kind::Array if self.tape[self.at] == TABLE_END => {
                     let bracket = if matches!(frame.kind, Kind::Array) { b']' } else { b'}' };
                     self.out.push(bracket);
                     self.at += 1;
@@ -140,7 +132,7 @@ impl Encoder<'_> {
     /// Writes the value at `at`; of a table, its beginning.
     fn value(&mut self) -> Done {
         let at = self.at;
-        match self.tape.get(at).copied().unwrap_or(TOO_DEEP) {
+        match self.tape[at] {
             STRING => {
                 self.at += 5 + u32_at(self.tape, at + 1) as usize;
                 push_text(self.out, text_at(self.tape, at));
@@ -150,7 +142,8 @@ impl Encoder<'_> {
                 push_checked(self.out, self.config, f64_at(self.tape, at + 1))?;
             }
             TABLE => return self.table(),
-            TOO_DEEP => return Err(too_deep(self.room.frames.len() + 1)),
+            // Or a table behind one that was too deep, which is written before it: that is still going to fail.
+            TOO_DEEP => return Err(too_deep(self.config.encode_max_depth as usize + 1)),
             tag => {
                 self.at += item_len(self.tape, at);
                 let text: &[u8] = match tag {
@@ -196,23 +189,20 @@ impl Encoder<'_> {
 
     /// Lists the elements of an array by index. An index above `len` is one that does not fit: its value is left out.
     fn sort(&mut self, number: u32, len: i32) {
-        let end = self.shapes.get(number).end;
         let first = self.room.elements.len();
         let mut at = self.at + item_len(self.tape, self.at);
         let mut shape = number + 1;
-        while at < end && self.tape[at] != TABLE_END {
+        while self.tape[at] != TABLE_END {
             let index = f64_at(self.tape, at + 1);
             at += item_len(self.tape, at);
             if index <= f64::from(len) {
                 self.room.elements.push(Element { index: index as i32, at, shape });
             }
-            match self.tape.get(at) {
-                Some(&TABLE) => {
-                    at = self.shapes.get(shape).end;
-                    shape = self.shapes.get(shape).next;
-                }
-                Some(_) => at += item_len(self.tape, at),
-                None => break,
+            if self.tape[at] == TABLE {
+                at = self.shapes.get(shape).end;
+                shape = self.shapes.get(shape).next;
+            } else {
+                at += item_len(self.tape, at);
             }
         }
         self.room.elements[first..].sort_unstable_by_key(|element| element.index);
