@@ -50,7 +50,7 @@ typedef struct iso_calls {
   void (*sha1hex)(iso_bytes text, uint8_t *digits);
   /* how deep the arguments of a library's function are walked: see ISO_DEPTH_* */
   uint32_t (*library_depth)(void *bridge, uint32_t function, uint32_t instance);
-  /* 0: `out` is a tape of results; 1: an error's text; 1 + n: the text of what is wrong with argument n */
+  /* 0: `out` is a tape of results; else ISO_ERROR_*: a text */
   uint32_t (*library_call)(void *bridge, uint32_t function, uint32_t instance, iso_bytes args, size_t arg_count,
                            iso_bytes *out);
 } iso_calls;
@@ -58,7 +58,12 @@ typedef struct iso_calls {
 #define ISO_NUMBER_BYTES_MAX	64
 #define ISO_SHA_DIGITS		40
 
-/* library_depth: a number of levels, and what happens below them */
+/* library_call: an error behind its place in the script, or as it is, or what is wrong with argument n: ISO_ERROR_ARGUMENT + n */
+#define ISO_ERROR_PLACED	1
+#define ISO_ERROR_PLAIN		2
+#define ISO_ERROR_ARGUMENT	3
+
+/* library_depth: a number of levels; with ISO_DEPTH_END no table is followed behind the first that is too deep */
 #define ISO_DEPTH_LEVELS	0xffffu
 #define ISO_DEPTH_END		0x10000u
 

@@ -14,7 +14,7 @@
 #define TAPE_OTHER	7
 #define TAPE_NULL	8
 #define TAPE_TOO_DEEP	9
-#define TAPE_ARRAY_MARK	10
+#define TAPE_LIST	10
 #define TAPE_LIBRARY	11
 
 /* Upvalues of a function: its number, its instance, the number of its library. */
@@ -22,14 +22,17 @@
 #define UP_INSTANCE	lua_upvalueindex(2)
 #define UP_LIBRARY	lua_upvalueindex(3)
 
-/* Slots that a step of a walk may push. */
+/* Slots that a step of a walk may push, and a step of a play. */
 #define TAPE_SLOTS	5
+#define PLAY_SLOTS	1
+
+/* What a frame of a play waits for. */
+#define PLAY_KEY	0
+#define PLAY_VALUE	1
+#define PLAY_ELEMENT	2
 
 /* Bytes of a tape that cost as much as an instruction. */
 #define TAPE_BYTES_PER_STEP	16
-
-/* In the registry: the metatable of decoded arrays. */
-static const char array_metatable_key = 0;
 
 
 static void tape_put_string (lua_State *L, iso_buffer *tape, int index) {
@@ -47,9 +50,9 @@ static void tape_put_string (lua_State *L, iso_buffer *tape, int index) {
 
 /*
 ** Writes the value on top and pops it; a table that is to be walked stays there, with nil above it, and 1 is returned.
-** 2: it lies too deep, and the walk is to end.
+** With ISO_DEPTH_END a table that lies too deep sets the limit to 0 levels.
 */
-static int tape_put (lua_State *L, iso_buffer *tape, size_t depth, uint32_t limit) {
+static int tape_put (lua_State *L, iso_buffer *tape, size_t depth, uint32_t *limit) {
   uint8_t *room;
   lua_Number number;
   switch (lua_type(L, -1)) {
@@ -70,10 +73,10 @@ static int tape_put (lua_State *L, iso_buffer *tape, size_t depth, uint32_t limi
       tape_put_string(L, tape, -1);
       break;
     case LUA_TTABLE:
-      if (depth >= (limit & ISO_DEPTH_LEVELS) || !lua_checkstack(L, TAPE_SLOTS)) {
+      if (depth >= (*limit & ISO_DEPTH_LEVELS) || !lua_checkstack(L, TAPE_SLOTS)) {
         put_byte(L, tape, TAPE_TOO_DEEP);
-        lua_pop(L, 1);
-        return (limit & ISO_DEPTH_END) ? 2 : 0;
+        if (*limit & ISO_DEPTH_END) *limit = ISO_DEPTH_END;
+        break;
       }
       frame_at(L, depth)->phase = 0;
       put_byte(L, tape, TAPE_TABLE);
@@ -96,16 +99,14 @@ static int tape_put (lua_State *L, iso_buffer *tape, size_t depth, uint32_t limi
 
 
 /*
-** The value at `index`, with all that is in it. 0: the walk ended at a table that lies too deep.
+** The value at `index`, with all that is in it.
 */
-static int tape_walk (lua_State *L, iso_buffer *tape, int index, uint32_t limit) {
+static void tape_walk (lua_State *L, iso_buffer *tape, int index, uint32_t *limit) {
   size_t depth = 0, counted = tape->len;
-  int put;
   luaL_checkstack(L, TAPE_SLOTS, "too many arguments");
   lua_pushvalue(L, index);
-  put = tape_put(L, tape, depth, limit);
-  if (put == 1) depth = 1;
-  while (depth > 0 && put != 2) {
+  if (tape_put(L, tape, depth, limit)) depth = 1;
+  while (depth > 0) {
     walk_frame *frame = frame_at(L, depth - 1);
     if (frame->phase == 1)  /* the value lies on top */
       frame->phase = 0;
@@ -119,14 +120,12 @@ static int tape_walk (lua_State *L, iso_buffer *tape, int index, uint32_t limit)
       depth--;
       continue;
     }
-    put = tape_put(L, tape, depth, limit);
-    if (put == 1) depth++;
+    if (tape_put(L, tape, depth, limit)) depth++;
     if (tape->len - counted > 1000 * TAPE_BYTES_PER_STEP) {
       lua_countsteps(L, 1000);
       counted = tape->len;
     }
   }
-  return put != 2;
 }
 
 
@@ -166,12 +165,9 @@ static const uint8_t *tape_push (lua_State *L, const uint8_t *at) {
     case TAPE_NULL:
       lua_pushlightuserdata(L, NULL);
       return at;
-    case TAPE_ARRAY_MARK:
-      at = tape_push(L, at);
-      lua_pushlightuserdata(L, (void *)&array_metatable_key);
-      lua_rawget(L, LUA_REGISTRYINDEX);
-      lua_setmetatable(L, -2);
-      return at;
+    case TAPE_LIST:
+      lua_createtable(L, (int)tape_u32(at), 0);
+      return at + 4;
     case TAPE_LIBRARY:
       push_library(L, (uint32_t)lua_tointeger(L, UP_LIBRARY), tape_u32(at));
       return at + 4;
@@ -179,11 +175,6 @@ static const uint8_t *tape_push (lua_State *L, const uint8_t *at) {
       luaL_error(L, "a tape that cannot be played");
       return at;
   }
-}
-
-
-static int begins_table (const uint8_t *at) {
-  return *at == TAPE_TABLE || (*at == TAPE_ARRAY_MARK && at[1] == TAPE_TABLE);
 }
 
 
@@ -200,11 +191,13 @@ static int tape_play (lua_State *L, iso_bytes tape) {
       depth--;
     }
     else {
-      int opens = begins_table(at);
-      luaL_checkstack(L, TAPE_SLOTS, "too many nested tables");
+      uint8_t tag = *at;
+      luaL_checkstack(L, PLAY_SLOTS, "too many nested tables");
       at = tape_push(L, at);
-      if (opens) {
-        frame_at(L, depth++)->phase = 0;
+      if (tag == TAPE_TABLE || tag == TAPE_LIST) {
+        walk_frame *frame = frame_at(L, depth++);
+        frame->phase = tag == TAPE_LIST ? PLAY_ELEMENT : PLAY_KEY;
+        frame->count = 0;
         continue;
       }
     }
@@ -213,8 +206,14 @@ static int tape_play (lua_State *L, iso_bytes tape) {
       values++;
     else {
       walk_frame *frame = frame_at(L, depth - 1);
-      if (frame->phase == 1) lua_rawset(L, -3);
-      frame->phase = !frame->phase;
+      if (frame->phase == PLAY_ELEMENT)
+        lua_rawseti(L, -2, (int)++frame->count);
+      else if (frame->phase == PLAY_KEY)
+        frame->phase = PLAY_VALUE;
+      else {
+        lua_rawset(L, -3);
+        frame->phase = PLAY_KEY;
+      }
     }
   }
   return values;
@@ -231,7 +230,7 @@ static int library_function (lua_State *L) {
   int count = lua_gettop(L), i, values;
   interp->tape.len = 0;
   for (i = 1; i <= count; i++)
-    if (!tape_walk(L, &interp->tape, i, limit)) break;
+    tape_walk(L, &interp->tape, i, &limit);
   args.data = interp->tape.data;
   args.len = interp->tape.len;
   status = interp->calls->library_call(interp->bridge, function, instance, args, (size_t)count, &out);
@@ -241,14 +240,11 @@ static int library_function (lua_State *L) {
     buffer_trim(interp, &interp->tape);
     return values;
   }
-  if (status == 1) {
-    luaL_where(L, 1);
-    lua_pushlstring(L, (const char *)out.data, out.len);
-    lua_concat(L, 2);
-    return lua_error(L);
-  }
+  if (status == ISO_ERROR_PLACED) luaL_where(L, 1);
   lua_pushlstring(L, (const char *)out.data, out.len);
-  return luaL_argerror(L, (int)(status - 1), lua_tostring(L, -1));
+  if (status >= ISO_ERROR_ARGUMENT) return luaL_argerror(L, (int)(status - ISO_ERROR_ARGUMENT), lua_tostring(L, -1));
+  if (status == ISO_ERROR_PLACED) lua_concat(L, 2);
+  return lua_error(L);
 }
 
 

@@ -260,14 +260,6 @@ static void set_global_table (lua_State *L, const char *name) {
 }
 
 
-static void make_array_metatable (lua_State *L) {
-  lua_pushlightuserdata(L, (void *)&array_metatable_key);
-  lua_newtable(L);
-  lua_enablereadonlytable(L, -1, 1);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
-
-
 static void make_sandbox (lua_State *L) {
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   lua_newtable(L);
@@ -275,7 +267,6 @@ static void make_sandbox (lua_State *L) {
   lua_setmetatable(L, -2);
   lua_pop(L, 1);
 
-  make_array_metatable(L);
   open_libraries(L);
   lua_pushcfunction(L, base_pcall);
   lua_setglobal(L, "pcall");

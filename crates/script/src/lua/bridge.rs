@@ -9,7 +9,9 @@ use isotherm_resp::{Args, Protocol, Reply, Span};
 use isotherm_stdx::float::push_f64_digits;
 use isotherm_stdx::sha1::{hex, sha1};
 
-use super::ffi::{Bytes, Calls, DEPTH_END, NUMBER_BYTES_MAX, SHA_DIGITS};
+use super::ffi::{
+    Bytes, Calls, DEPTH_END, ERROR_ARGUMENT, ERROR_PLACED, ERROR_PLAIN, NUMBER_BYTES_MAX, SHA_DIGITS,
+};
 use crate::host::{Host, LogLevel, Replication};
 use crate::libraries::{self, Call, Depth, Failure};
 use crate::tape::{Reader, Writer};
@@ -158,11 +160,16 @@ unsafe extern "C" fn library_call(
         Ok(()) => 0,
         Err(Failure::Error(text)) => {
             *bridge.out = text;
-            1
+            ERROR_PLACED
+        }
+        Err(Failure::Plain(text)) => {
+            bridge.out.clear();
+            bridge.out.extend_from_slice(text.as_bytes());
+            ERROR_PLAIN
         }
         Err(Failure::Argument(number, text)) => {
             *bridge.out = text;
-            1 + number
+            ERROR_ARGUMENT + number
         }
     };
     // SAFETY: C gave the address of a variable of its own; `out` is not touched before the next call.

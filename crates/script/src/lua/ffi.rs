@@ -47,6 +47,10 @@ pub struct Calls {
 pub const NUMBER_BYTES_MAX: usize = 64;
 pub const SHA_DIGITS: usize = 40;
 
+pub const ERROR_PLACED: u32 = 1;
+pub const ERROR_PLAIN: u32 = 2;
+/// And the number of the argument.
+pub const ERROR_ARGUMENT: u32 = 3;
 pub const DEPTH_END: u32 = 0x10000;
 
 #[repr(C)]
@@ -132,7 +136,7 @@ mod tests {
             tags::OTHER,
             tags::NULL,
             tags::TOO_DEEP,
-            tags::ARRAY_MARK,
+            tags::LIST,
             tags::LIBRARY,
         ];
         let types = [

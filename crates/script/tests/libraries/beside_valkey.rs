@@ -105,12 +105,24 @@ impl Valkey {
     }
 }
 
+/// Two errors in one value, of which the nesting is the one that is reported: `depth_of_failure` says why.
+fn is_unordered(expected: &Outcome, found: &Outcome) -> bool {
+    match (expected, found) {
+        (Outcome::Error(expected), Outcome::Error(found)) => {
+            expected != found
+                && expected.starts_with("Cannot serialise")
+                && found.contains("excessive nesting")
+        }
+        _ => false,
+    }
+}
+
 /// The differences among `count` calls of a library.
 fn compare(library: &str, count: usize, seed: u64) {
     let Some(mut valkey) = Valkey::start(library, seed) else { return };
     let script = format!("{}{STEP}", include_str!("tape.lua"));
     let mut prng = Prng::new(seed);
-    let (mut wrong, mut errors) = (Vec::new(), 0);
+    let (mut wrong, mut errors, mut unordered) = (Vec::new(), 0, 0);
     for _ in 0..count.div_ceil(BATCH) {
         let cases: Vec<Case> = (0..BATCH).map(|_| case(&mut prng, library)).collect();
         let replies = valkey.run(&script, library, &cases);
@@ -122,15 +134,18 @@ fn compare(library: &str, count: usize, seed: u64) {
             };
             errors += usize::from(matches!(expected, Outcome::Error(_)));
             let found = call(&mut state, function(library, case.name), &reply[0]);
-            if found != expected && wrong.len() < 20 {
+            if is_unordered(&expected, &found) {
+                unordered += 1;
+            } else if found != expected && wrong.len() < 20 {
                 let args = reply[0].escape_ascii();
                 let (expected, found) = (shown(&expected), shown(&found));
                 wrong.push(format!("{} {args}\n  expected {expected}\n  found    {found}", case.name));
             }
         }
     }
-    eprintln!("{library}: {count} calls compared, {errors} of them errors");
+    eprintln!("{library}: {count} calls compared, {errors} of them errors, {unordered} another of two");
     assert!(wrong.is_empty(), "{library}\n{}", wrong.join("\n"));
+    assert!(unordered <= count / 1000, "{unordered}");
 }
 
 #[test]

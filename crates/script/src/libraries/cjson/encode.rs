@@ -142,8 +142,7 @@ impl Encoder<'_> {
                 push_checked(self.out, self.config, f64_at(self.tape, at + 1))?;
             }
             TABLE => return self.table(),
-            // Or a table behind one that was too deep, which is written before it: that is still going to fail.
-            TOO_DEEP => return Err(too_deep(self.config.encode_max_depth as usize + 1)),
+            TOO_DEEP => return Err(too_deep(self.depth_of_failure())),
             tag => {
                 self.at += item_len(self.tape, at);
                 let text: &[u8] = match tag {
@@ -156,6 +155,20 @@ impl Encoder<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Where the walker met a table that is too deep.
+    ///
+    /// COMPAT(scripting): the elements of an array are written by index, and read in the order of its keys. A table that is
+    /// read behind one that is too deep, and written before it, is not looked into: of two errors in one value Valkey reports the
+    /// first by index. Above some 4,000 levels, which a script has to ask for, the walker ends where its stack does.
+    /// Why: following all tables of a circle would never end.
+    fn depth_of_failure(&self) -> usize {
+        const WALKED_MIN: usize = STACK_SLOTS_MAX / 2 - 10;
+        match self.config.encode_max_depth as usize {
+            most @ ..WALKED_MIN => most + 1,
+            _ => self.room.frames.len() + 1,
+        }
     }
 
     fn table(&mut self) -> Done {
