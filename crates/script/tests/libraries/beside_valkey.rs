@@ -14,7 +14,8 @@ use isotherm_script::libraries::State;
 use isotherm_stdx::Prng;
 
 use crate::calls::{Outcome, call, function, shown, spelled_out};
-use crate::generate::{Case, case};
+use crate::generate::{Case, case, json_text};
+use crate::through_lua::{SCRIPTS, eval};
 
 const LIBRARIES: [&str; 4] = ["cjson", "cmsgpack", "struct", "bit"];
 const BATCH: usize = 200;
@@ -114,6 +115,66 @@ fn is_unordered(expected: &Outcome, found: &Outcome) -> bool {
                 && found.contains("excessive nesting")
         }
         _ => false,
+    }
+}
+
+/// A reply as its bytes.
+fn bytes_of(valkey: &mut Valkey, words: &[&[u8]]) -> Vec<u8> {
+    valkey.send(words);
+    let mut out = Vec::new();
+    let mut left = 1;
+    while left > 0 {
+        let begin = out.len();
+        valkey.connection.read_until(b'\n', &mut out).expect("the server writes");
+        left -= 1;
+        let number = || {
+            std::str::from_utf8(&out[begin + 1..]).expect("digits").trim().parse::<i64>().expect("a number")
+        };
+        match out[begin] {
+            b'*' => left += number().max(0),
+            b'$' if number() >= 0 => {
+                let end = out.len() + number() as usize + 2;
+                let from = out.len();
+                out.resize(end, 0);
+                valkey.connection.read_exact(&mut out[from..]).expect("the server writes");
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn scripts_that_use_libraries_reply_as_in_valkey() {
+    let Some(mut valkey) = Valkey::start("scripts", 0) else { return };
+    for script in SCRIPTS {
+        let expected = bytes_of(&mut valkey, &[b"EVAL", script.as_bytes(), b"0"]);
+        let (expected, found) =
+            (expected.escape_ascii().to_string(), eval(script, &[]).escape_ascii().to_string());
+        assert_eq!(found, expected, "{script}");
+    }
+}
+
+/// What follows from the order of keys in tables that a library made.
+#[test]
+fn tables_of_libraries_have_the_order_that_valkey_s_have() {
+    const SCRIPT: &str = r"
+        local out = {}
+        for i = 1, #ARGV do
+            local ok, value = pcall(cjson.decode, ARGV[i])
+            out[i] = ok and select(2, pcall(cjson.encode, value)) or value
+            if ok then out[i] = out[i] .. cmsgpack.pack(cmsgpack.unpack(cmsgpack.pack(value))) end
+        end
+        return out";
+    let Some(mut valkey) = Valkey::start("order", 0) else { return };
+    let mut prng = Prng::new(3);
+    for _ in 0..40 {
+        let texts: Vec<Vec<u8>> = (0..BATCH).map(|_| json_text(&mut prng)).collect();
+        let args: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        let words: Vec<&[u8]> =
+            [b"EVAL", SCRIPT.as_bytes(), b"0"].into_iter().chain(args.iter().copied()).collect();
+        let expected = bytes_of(&mut valkey, &words);
+        assert_eq!(eval(SCRIPT, &args).escape_ascii().to_string(), expected.escape_ascii().to_string());
     }
 }
 

@@ -171,7 +171,7 @@ fn json(prng: &mut Prng, depth: u32, out: &mut Vec<u8>) {
             let text = if prng.one_in(2) { format_f64(value) } else { format!("{value:.9e}") };
             out.extend_from_slice(text.as_bytes());
         }
-        3..=5 => json_text(prng, out),
+        3..=5 => json_string(prng, out),
         kind => {
             let is_object = kind > 8;
             out.push(if is_object { b'{' } else { b'[' });
@@ -180,7 +180,7 @@ fn json(prng: &mut Prng, depth: u32, out: &mut Vec<u8>) {
                     out.push(b',');
                 }
                 if is_object {
-                    json_text(prng, out);
+                    json_string(prng, out);
                     blank(prng, out);
                     out.push(b':');
                 }
@@ -193,7 +193,14 @@ fn json(prng: &mut Prng, depth: u32, out: &mut Vec<u8>) {
     blank(prng, out);
 }
 
-fn json_text(prng: &mut Prng, out: &mut Vec<u8>) {
+/// Sound or not, of some depth.
+pub fn json_text(prng: &mut Prng) -> Vec<u8> {
+    let mut out = Vec::new();
+    json(prng, 5, &mut out);
+    out
+}
+
+fn json_string(prng: &mut Prng, out: &mut Vec<u8>) {
     const ESCAPES: [&str; 16] = [
         "\\n",
         "\\\"",

@@ -4,3 +4,4 @@ mod beside_valkey;
 mod calls;
 mod generate;
 mod golden;
+mod through_lua;
