@@ -236,6 +236,7 @@ static int library_function (lua_State *L) {
   status = interp->calls->library_call(interp->bridge, function, instance, args, (size_t)count, &out);
   lua_countsteps(L, (int)((args.len + out.len) / TAPE_BYTES_PER_STEP & 0xffffff));
   if (status == 0) {
+    lua_settop(L, 0);  /* the slots of the arguments are for the results */
     values = tape_play(L, out);
     buffer_trim(interp, &interp->tape);
     return values;

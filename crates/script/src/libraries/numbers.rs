@@ -363,11 +363,10 @@ mod tests {
                 _ => prng.below(1 << 53) as f64 / 10f64.powi(prng.below(40) as i32 - 12),
             };
             let precision = 1 + prng.below(14) as u32;
-            if value.is_finite() && value != 0.0 {
-                if let Some(found) = rounded(value, precision) {
-                    assert_eq!(found, rounded_by_format(value, precision), "{value:e} .{precision}");
-                    by_integers += 1;
-                }
+            let found = if value.is_finite() && value != 0.0 { rounded(value, precision) } else { None };
+            if let Some(found) = found {
+                assert_eq!(found, rounded_by_format(value, precision), "{value:e} .{precision}");
+                by_integers += 1;
             }
         }
         assert!(by_integers > 150_000, "{by_integers}");

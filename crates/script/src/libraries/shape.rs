@@ -1,6 +1,6 @@
 //! The shapes of the tables on a tape: where each ends, how many entries it has, whether its keys are those of an array.
 //!
-//! An array is told from a map by all its keys, which stand between its values. One pass over the tape finds the shapes of a
+//! Whether a table is an array or a map depends on all its keys, which stand between its values. One pass over the tape finds the shapes of a
 //! table and of all below it, in the order in which they begin; the encoders then never look at an item twice.
 //!
 //! ```text

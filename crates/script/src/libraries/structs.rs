@@ -242,7 +242,7 @@ pub fn size(_: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
         match (option, size) {
             (b's', _) => return Err(Failure::argument(1, "option 's' has no fixed size")),
             (b'c', 0) => return Err(Failure::argument(1, "option 'c0' has no fixed size")),
-            // Letters and digits that mean nothing are ignored here, and only here.
+            // Alphanumeric options that mean nothing are ignored here, and only here.
             _ if !option.is_ascii_alphanumeric() => format.control(option)?,
             _ => {}
         }
