@@ -23,7 +23,7 @@
 #define UP_LIBRARY	lua_upvalueindex(3)
 
 /* Slots that a step of a walk may push, and a step of a play. */
-#define TAPE_SLOTS	5
+#define TAPE_SLOTS	3
 #define PLAY_SLOTS	1
 
 /* What a frame of a play waits for. */
