@@ -71,7 +71,7 @@ fn recorded_in_an_interpreter_the_golden_file_is_the_same() {
     let mut case = "";
     for (ours, golden) in ours.clone().zip(golden.clone()) {
         case = if golden.starts_with('>') { golden } else { case };
-        // COMPAT(scripting) in cjson/encode.rs: what is nested so deeply is for the walker to refuse.
+        // `depth_of_failure` in cjson/encode.rs: the walker refuses what is nested so deeply.
         assert!(ours == golden || case.contains("for i = 1, 399"), "{case}\n{ours}\n{golden}");
     }
     assert_eq!(ours.count(), golden.count());
