@@ -279,6 +279,7 @@ static int open_body (lua_State *L) {
 
 iso_interp *iso_open (const iso_config *config) {
   iso_interp *interp = (iso_interp *)calloc(1, sizeof(*interp));
+  size_t limit;
   int status;
   if (interp == NULL) return NULL;
   interp->calls = config->calls;
@@ -302,8 +303,11 @@ iso_interp *iso_open (const iso_config *config) {
   }
   lua_settop(interp->L, 0);
   lua_rawgeti(interp->L, LUA_REGISTRYINDEX, interp->handler);
+  limit = interp->limit;
+  interp->limit = 0;  /* nothing catches an error here */
   lua_pushcfunction(interp->L, run_body);
   lua_pushcfunction(interp->L, compile_body);
+  interp->limit = limit;
   interp->config = NULL;
   collect_all(interp);
   return interp;
