@@ -151,10 +151,8 @@ static int run_body (lua_State *L) {
   lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
   args->status = lua_pcall(L, 0, 1, 2);
   interp->tape.len = 0;
-  if (args->status != 0) {
-    lua_sethook(L, NULL, 0, 0);
-    put_run_error(L, &interp->tape);
-  }
+  if (args->status != 0)
+    put_run_error(L, &interp->tape);  /* with the hook: a metamethod of the error may loop */
   else {
     lua_remove(L, 1);  /* Valkey's stack has two values here, and so is as deep */
     put_result(L, &interp->tape);
@@ -163,16 +161,19 @@ static int run_body (lua_State *L) {
 }
 
 
-/* What is left of an error that was raised outside of the script itself. */
+/*
+** What is left of an error that was raised outside of the script itself. Nothing catches another one here, so no metamethod
+** may run: the table may be a script's.
+*/
 static void put_outer_error (lua_State *L, iso_interp *interp) {
   size_t limit = interp->limit;
   interp->limit = 0;
   interp->tape.len = 0;
-  if (lua_istable(L, -1))
-    put_error_table(L, &interp->tape);
+  if (lua_istable(L, -1) && raw_field(L, "err") == LUA_TSTRING)
+    put_error(L, &interp->tape, lua_tostring(L, -1), 0);
   else {
     char text[160];
-    const char *why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "execution failure";
+    const char *why = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "execution failure";
     snprintf(text, sizeof(text), "ERR Error running script, %.100s", why);
     put_error(L, &interp->tape, text, 0);
   }

@@ -124,3 +124,22 @@ fn a_handler_that_fails() {
     assert_eq!(reply, "-ERR user_script:1: again script: on @user_script:1.\r\n");
     assert_eq!(eval_in(&mut lua, "return 1"), ":1\r\n");
 }
+
+/// The error's fields are asked for with metamethods, which may fail in turn, with a table like it.
+#[test]
+fn an_error_that_fails_when_it_is_read() {
+    let mut lua = interpreter();
+    let scripts = [
+        "error(setmetatable({}, {__index = function() error('again') end}))",
+        "error(setmetatable({}, {__index = function(t) error(t) end}))",
+        "error(setmetatable({err = 'E'}, {__index = function(t) error(t) end, __newindex = function(t) error(t) end}))",
+        "return setmetatable({err = 'E'}, {__index = function(t) error(t) end})",
+        "return setmetatable({err = 'E'}, {__index = function() error() end})",
+        "return setmetatable({err = 'E'}, {__index = function() error(5) end})",
+    ];
+    for script in scripts {
+        let reply = eval_in(&mut lua, script);
+        assert!(reply.starts_with('-'), "{script}: {reply}");
+        assert_eq!(eval_in(&mut lua, "return redis.call('ping')"), "+PONG\r\n", "after {script}");
+    }
+}

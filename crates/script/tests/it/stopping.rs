@@ -26,6 +26,10 @@ fn every_loop_ends() {
         "local t = setmetatable({}, {__index = function() while true do end end}) while true do pcall(function() return t.x end) end",
         "while true do redis.pcall('nosuch') end",
         "while true do pcall(redis.call, 'nosuch') end",
+        "error(setmetatable({}, {__index = function() while true do end end}))",
+        "error(setmetatable({}, {__newindex = function() while true do end end}))",
+        "return setmetatable({err = 'E'}, {__index = function() while true do end end})",
+        "xpcall(error, function() while true do end end)",
         // within one instruction
         "return string.find(('a'):rep(40), ('a?'):rep(40) .. ('a'):rep(40))",
         "return string.find(('a'):rep(100000), ('.-'):rep(20) .. 'b')",
@@ -41,7 +45,6 @@ fn every_loop_ends() {
     ];
     let mut lua = interpreter();
     for script in scripts {
-        eprintln!("{script}");
         let mut model = Model { stop_at: 3, ..Model::default() };
         let (reply, ended) = eval_with(&mut lua, &mut model, Protocol::Resp2, script, &[], &[]);
         assert_eq!(ended, Some(Ended::Stopped), "{script}: {reply}");
