@@ -105,7 +105,7 @@ impl Spec {
 
     /// The categories that are stated and those that the flags imply.
     pub const fn acl_categories(&self) -> AclCategories {
-        self.acl.or(AclCategories::implied(self.flags))
+        self.acl.or(AclCategories::implied(self.flags, self.acl))
     }
 
     /// The flags as COMMAND INFO shows them: `movablekeys` follows from the key specs.

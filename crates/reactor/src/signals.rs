@@ -6,8 +6,9 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, LazyLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -24,8 +25,19 @@ pub struct Signals {
     interrupt: UnixStream,
 }
 
+/// One of them has arrived, and its pipe was not read yet: for a thread that holds up the one which reads it.
+static HAS_ARRIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Whether the process was asked to end, and the thread that acts on it has not heard of it.
+pub fn has_arrived() -> bool {
+    HAS_ARRIVED.load(Relaxed)
+}
+
 impl Signals {
     pub fn install() -> io::Result<Signals> {
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&HAS_ARRIVED))?;
+        }
         Ok(Signals { terminate: pipe_for(SIGTERM)?, interrupt: pipe_for(SIGINT)? })
     }
 
@@ -35,6 +47,7 @@ impl Signals {
 
     /// The signal that has arrived since the last call, if any.
     pub fn take(&self) -> Option<Ending> {
+        HAS_ARRIVED.store(false, Relaxed);
         let mut bytes = [0; 64];
         let mut arrived = |mut pipe: &UnixStream| matches!(pipe.read(&mut bytes), Ok(count) if count > 0);
         if arrived(&self.terminate) {

@@ -4,6 +4,7 @@
 //! process     start, listeners, signals, the end
 //! worker      one thread with its event loop and its connections
 //! request     lookup, gates, locks, execution, waiting
+//! scripting   scripts: their cache, a worker's interpreter
 //! admin       the commands about the server
 //! session     what a connection has asked for so far
 //! effects     what follows from a change: events, pub/sub, tracking
@@ -27,6 +28,7 @@ mod persistence;
 mod process;
 mod replication;
 mod request;
+mod scripting;
 mod session;
 #[cfg(test)]
 mod sim;

@@ -38,6 +38,7 @@ use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
+use crate::scripting::cache::Scripts;
 use crate::session::clients::Clients;
 use crate::session::users::Users;
 use crate::session::{ClientShared, Session};
@@ -69,6 +70,7 @@ pub struct Node {
     pub debug: DebugSwitches,
     pub persistence: Persistence,
     pub replication: Replication,
+    pub scripts: Scripts,
 }
 
 /// What a node is made of beside its configuration.
@@ -109,6 +111,7 @@ impl Node {
             replication: Replication::new(parts.history),
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
+            scripts: Scripts::default(),
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,
@@ -260,13 +263,20 @@ impl Node {
     #[cold]
     pub fn feed_monitors(&self, session: &Session, spec: &Spec, args: Args<'_>) {
         let client = &session.shared;
-        let from = monitor::From { client, worker: Some(client.worker) };
+        let from = monitor::From { client, worker: Some(client.worker), is_script: false };
+        self.monitors.feed(&self.mail, &self.config, from, session.db, spec, args);
+    }
+
+    /// The same of a command that a script of the session has called.
+    pub fn feed_monitors_from_script(&self, session: &Session, spec: &Spec, args: Args<'_>) {
+        let client = &session.shared;
+        let from = monitor::From { client, worker: Some(client.worker), is_script: true };
         self.monitors.feed(&self.mail, &self.config, from, session.db, spec, args);
     }
 
     /// The same of a command of the primary that this node follows.
     pub fn feed_monitors_from_link(&self, client: &ClientShared, db: Db, spec: &Spec, args: Args<'_>) {
-        let from = monitor::From { client, worker: None };
+        let from = monitor::From { client, worker: None, is_script: false };
         self.monitors.feed(&self.mail, &self.config, from, db, spec, args);
     }
 

@@ -159,14 +159,13 @@ impl AclCategories {
         AclCategories::ALL.iter().find(named).map(|(category, _)| *category)
     }
 
-    /// What follows from a command's flags. (A script runner that is `readonly` is no `@read`; those come later and
-    /// will have to say so.)
-    pub const fn implied(flags: Flags) -> AclCategories {
+    /// What follows from a command's flags. One that runs scripts is no `@read`, even if these may only read.
+    pub const fn implied(flags: Flags, declared: AclCategories) -> AclCategories {
         let mut categories = if flags.has(Flags::FAST) { AclCategories::FAST } else { AclCategories::SLOW };
         if flags.has(Flags::WRITE) {
             categories = categories.or(AclCategories::WRITE);
         }
-        if flags.has(Flags::READONLY) {
+        if flags.has(Flags::READONLY) && !declared.has(AclCategories::SCRIPTING) {
             categories = categories.or(AclCategories::READ);
         }
         if flags.has(Flags::ADMIN) {

@@ -366,8 +366,8 @@ fn introduce(call: &mut AdminCall<'_>) {
     reply.bulk(b"standalone");
     reply.bulk(b"role");
     reply.bulk(if follows { b"replica" } else { b"master" });
-    // COMPAT(protocol): HELLO and INFO list no modules; Valkey lists its Lua engine in both. Why: there are neither
-    // modules nor scripts.
+    // COMPAT(protocol): HELLO and INFO list no modules; Valkey lists its Lua engine in both. Why: there are no
+    // modules, and Lua is none here.
     reply.bulk(b"modules");
     reply.array(0);
     if !zone.is_empty() {

@@ -14,6 +14,7 @@ mod monitor;
 mod persistence;
 mod pubsub;
 mod replication;
+mod scripting;
 mod server;
 mod slot_stats;
 
@@ -111,6 +112,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     persistence::COMMANDS,
     pubsub::COMMANDS,
     replication::COMMANDS,
+    scripting::COMMANDS,
     server::COMMANDS,
 ];
 

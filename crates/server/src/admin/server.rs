@@ -13,6 +13,7 @@ use crate::observe::info;
 use crate::process::leaving::{self, Answer};
 use crate::process::logo;
 use crate::process::shutdown::Options;
+use crate::process::time::unix_now_us;
 use crate::request::blocking::NO_END;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -58,10 +59,10 @@ const TIME: Spec = Spec {
 };
 
 fn time(call: &mut AdminCall<'_>) -> Outcome {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let us = call.exec.frozen_time_us.unwrap_or_else(unix_now_us);
     call.reply.array(2);
-    call.reply.bulk_i64(since.as_secs() as i64);
-    call.reply.bulk_i64(since.subsec_micros().into());
+    call.reply.bulk_i64(us.div_euclid(1_000_000));
+    call.reply.bulk_i64(us.rem_euclid(1_000_000));
     Outcome::Done
 }
 

@@ -11,6 +11,7 @@
 //! primary is followed, and messages are published.
 
 use isotherm_commands::call::HashedKeys;
+use isotherm_commands::spec::AclCategories;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{Db, Held, Want};
 use isotherm_log::LogOffset;
@@ -271,6 +272,10 @@ impl Applier {
             Found::WrongArity(_) => return Err(Refused::WrongArity(name.to_vec())),
             Found::Unknown | Found::UnknownSubcommand => return Err(Refused::Unknown(name.to_vec())),
         };
+        // What it would change would be missing.
+        if command.spec.acl.has(AclCategories::SCRIPTING) {
+            return Err(Refused::Unknown(name.to_vec()));
+        }
         // PING and REPLCONF of a primary change no data.
         let is_data = matches!(command.handler, Some(Handler::Data(_)));
         let db = self.db;

@@ -36,7 +36,6 @@ const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
 const NO_RDMA: &str = "there is no RDMA";
 const NO_DUAL_CHANNEL: &str = "snapshots and the stream share one connection";
-const NO_SCRIPTS: &str = "there are no scripts yet";
 const ON_SIGNAL: &str = "Options of the shutdown on this signal. default saves an RDB file if there are save points; if that fails, the server goes on unless `force` is given.";
 const SHUTDOWN_TIMEOUT: &str = "Seconds that SHUTDOWN, or a signal, waits at most for replicas to have all that was written; writes pause meanwhile. 0 does not wait.";
 const NO_SYSLOG: &str = "there is no logging to syslog";
@@ -128,7 +127,7 @@ pub const PARAMS: &[Param] = &[
     special("bind", &special::BIND).multi_arg().apply(Apply::Bind).works("Addresses to listen on; an address with a leading \"-\" may be missing."),
     text("bind-source-addr", "").works("The address of this machine from which a primary is connected; without it, or where it cannot be used, the system chooses."),
     text("bio-cpulist", "").alias("bio_cpulist").immutable().no_effect(NO_AFFINITY),
-    signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").no_effect(NO_SCRIPTS),
+    signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").no_effect("a script holds all keys until it ends, and clients wait without an answer; SCRIPT KILL ends it"),
     special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("Close a client whose unread replies exceed the limit of its class. Of a replica only what it makes the server keep in memory counts."),
     unsigned("client-query-buffer-limit", 1 << 30, 1 << 20, i64::MAX).memory().works("Close a client whose incomplete request exceeds this size."),
     flag("cluster-allow-pubsubshard-when-down", true).no_effect(NO_CLUSTER),
@@ -227,7 +226,7 @@ pub const PARAMS: &[Param] = &[
     choice("log-timestamp-format", LOG_TIMESTAMP_FORMAT, "legacy").apply(Apply::LogFormat).works("Format of timestamps in the log, which are in UTC."),
     text("logfile", "").immutable().works("File to log to; standard output if empty."),
     choice("loglevel", LOGLEVEL, "notice").apply(Apply::LogLevel).works("Lowest level that is logged."),
-    flag("lua-enable-insecure-api", false).alias("lua-enable-deprecated-api").hidden().protected().no_effect(NO_SCRIPTS),
+    flag("lua-enable-insecure-api", false).alias("lua-enable-deprecated-api").hidden().protected().no_effect("scripts have no newproxy, getfenv and setfenv"),
     unsigned("max-new-connections-per-cycle", 10, 1, 1000).no_effect("a separate thread accepts connections"),
     unsigned("max-new-tls-connections-per-cycle", 1, 1, 1000).no_effect(NO_TLS),
     unsigned("maxclients", 10000, 1, UINT_MAX).apply(Apply::MaxClients).works("Maximum number of client connections; further ones are refused with an error."),

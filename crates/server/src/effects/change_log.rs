@@ -150,6 +150,8 @@ pub struct LogWriter {
     written: LogOffset,
     frame: Frame,
     open: Open,
+    /// What commands record is dropped: a script has asked for that.
+    is_muted: bool,
     /// What removes a key that has expired or was evicted, and does the same where the log is played back.
     expired_word: &'static [u8],
     evicted_word: &'static [u8],
@@ -175,6 +177,7 @@ impl LogWriter {
             written: LogOffset::default(),
             frame,
             open: Open::Nothing,
+            is_muted: false,
             expired_word,
             evicted_word,
         }
@@ -184,6 +187,11 @@ impl LogWriter {
     pub fn set_lazy(&mut self, expires_lazily: bool, evicts_lazily: bool) {
         self.expired_word = if expires_lazily { UNLINK } else { DEL };
         self.evicted_word = if evicts_lazily { UNLINK } else { DEL };
+    }
+
+    /// Whether what commands record from now on is dropped. Keys that expire leave the log's readers all the same.
+    pub fn set_muted(&mut self, is_muted: bool) {
+        self.is_muted = is_muted;
     }
 
     /// A command begins; its partitions are held.
@@ -204,8 +212,9 @@ impl LogWriter {
         records: &mut Records,
         stands_alone: bool,
     ) {
-        let frame = &mut self.frame;
+        let (frame, is_muted) = (&mut self.frame, self.is_muted);
         records.take(args, changes, |record| match record.wire() {
+            _ if is_muted => {}
             Some(wire) => frame.push_wire(u32::from(db.0), wire),
             None => frame.push(u32::from(db.0), record.args().iter()),
         });

@@ -25,6 +25,8 @@ use isotherm_keyspace::Db;
 pub struct From<'f> {
     pub client: &'f ClientShared,
     pub worker: Option<u16>,
+    /// A script of the client's has called it.
+    pub is_script: bool,
 }
 
 /// Whether a command is shown at all: not those of administrators.
@@ -59,8 +61,9 @@ impl Monitors {
     /// A command of this client has run in `db`: every session that monitors gets a line.
     #[cold]
     pub fn feed(&self, mail: &Mail, config: &Config, from: From<'_>, db: Db, spec: &Spec, args: Args<'_>) {
-        let From { client: shared, worker: own_worker } = from;
+        let From { client: shared, worker: own_worker, is_script } = from;
         let from = match shared.is_unix {
+            _ if is_script => "lua".to_string(),
             true => format!("unix:{}", config.unix_socket().unwrap_or_default().display()),
             false => shared.addr.to_string(),
         };

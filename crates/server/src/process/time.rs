@@ -8,6 +8,11 @@ pub fn unix_now() -> UnixMs {
     UnixMs(since_epoch().as_millis() as i64)
 }
 
+/// The same in microseconds.
+pub fn unix_now_us() -> i64 {
+    since_epoch().as_micros() as i64
+}
+
 pub fn since_epoch() -> Duration {
     #[cfg(test)]
     if let Some(moment) = simulated::moment() {

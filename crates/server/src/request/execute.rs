@@ -31,6 +31,7 @@ use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
+use crate::scripting::engine::Engine;
 use crate::session::WatchList;
 use crate::upkeep::eviction::{self, Room};
 
@@ -46,12 +47,16 @@ pub struct Exec {
     pub prng: Prng,
     pub locks: LockSet,
     pub meter: Metering,
+    /// Of the scripts of this worker.
+    pub engine: Option<Box<Engine>>,
     /// The gates that can matter to commands of this worker.
     pub gates: Gates,
     /// Watched keys of a transaction that are too many for its locks: they are taken out behind them.
     pub unwatched: Option<Box<WatchList>>,
     /// The place in the log that replies which are not sent yet have to wait for.
     not_before: LogOffset,
+    /// What TIME answers while a script runs.
+    pub frozen_time_us: Option<i64>,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
     last_ticket: Ticket,
@@ -148,9 +153,11 @@ impl Exec {
             prng: Prng::new(node.process.seed ^ (thread as u64 + 1)),
             locks: LockSet::default(),
             meter: Metering::new(node, stats, thread),
+            engine: None,
             gates: Gates::ALL,
             unwatched: None,
             not_before: LogOffset::default(),
+            frozen_time_us: None,
             errors_counted: 0,
             last_ticket: Ticket(0),
         }
@@ -303,6 +310,11 @@ impl Exec {
     /// Errors that were counted so far: those of commands inside a transaction are not the transaction's.
     pub fn errors_counted(&self) -> u64 {
         self.errors_counted
+    }
+
+    /// A script is over: what its commands were counted for is not its own.
+    pub fn set_errors_counted(&mut self, counted: u64) {
+        self.errors_counted = counted;
     }
 
     /// A client that tracks has read these keys: it gets a message when they change.

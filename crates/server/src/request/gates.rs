@@ -17,7 +17,7 @@ use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
-use crate::node::Tasks;
+use crate::node::{Node, Tasks};
 use crate::process::listeners::os_text;
 use crate::request::entry::Entry;
 use crate::request::execute::Exec;
@@ -227,22 +227,53 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
-    let node = asked.exec.node;
     // A queue is refused for its writes alone: what else is in it was asked about when it was queued.
     let is_refused =
         asked.flags.has(Flags::WRITE) || asked.command().spec.flags.has(Flags::REPORTS_DISK_ERRORS);
-    let log_failed = is_refused && node.mail.tasks().has(Tasks::LOG_FAILED);
+    let text = is_refused.then(|| disk_error(asked.exec.node)).flatten();
+    text.map_or(Verdict::Pass, refuse)
+}
+
+/// What writes are refused with while the disk does not take them: the append-only file's error, or else that of the last save.
+enum DiskError {
+    Log(String),
+    Save,
+}
+
+fn find_disk_error(node: &Node) -> Option<DiskError> {
+    let log_failed = node.mail.tasks().has(Tasks::LOG_FAILED);
     if let Some(failure) = log_failed.then(|| node.aof.failure()).flatten() {
-        return refuse(errors::cannot_log(&os_text(&io::Error::from_raw_os_error(failure.errno))));
+        return Some(DiskError::Log(os_text(&io::Error::from_raw_os_error(failure.errno))));
     }
-    let refuses = is_refused
-        && node.mail.tasks().has(Tasks::SAVE_FAILED)
+    let refuses = node.mail.tasks().has(Tasks::SAVE_FAILED)
         && node.config.stops_writes_on_save_error()
         && !node.config.save_points().is_empty();
-    match refuses {
-        true => refuse(errors::cannot_save(server_name(node.config.extended_redis_compatibility()))),
-        false => Verdict::Pass,
-    }
+    refuses.then_some(DiskError::Save)
+}
+
+/// Why a command that writes is refused, as far as it is about the disk.
+pub fn disk_error(node: &Node) -> Option<Vec<u8>> {
+    let name = server_name(node.config.extended_redis_compatibility());
+    Some(match find_disk_error(node)? {
+        DiskError::Log(why) => errors::cannot_log(&why).into(),
+        DiskError::Save => errors::cannot_save(name).into(),
+    })
+}
+
+/// The same for a script that has declared that it writes.
+pub fn script_disk_error(node: &Node) -> Option<Vec<u8>> {
+    let name = server_name(node.config.extended_redis_compatibility());
+    let (what, behind) = match find_disk_error(node)? {
+        DiskError::Log(why) => ("persist data to AOF", format!(" AOF error: {why}")),
+        DiskError::Save => ("save RDB snapshots", String::new()),
+    };
+    Some(
+        format!(
+            "MISCONF {name} is configured to {what}, but it's currently unable to persist to disk. Writable scripts are blocked. \
+             Use 'no-writes' flag for read only scripts.{behind}"
+        )
+        .into(),
+    )
 }
 
 /// As the error texts have it that name the server.

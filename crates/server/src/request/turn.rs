@@ -8,6 +8,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
+use isotherm_commands::spec::AclCategories;
 use isotherm_keyspace::UnixMs;
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
@@ -85,8 +86,9 @@ impl Turn<'_> {
             facts: *facts,
             handlers,
         });
-        // The commands of a queue have noted theirs.
-        if command.locks != Locks::Queue {
+        // The commands of a queue, or of a script, have noted theirs.
+        let runs_others = command.locks == Locks::Queue || command.spec.acl.has(AclCategories::SCRIPTING);
+        if !runs_others {
             exec.meter.note_own_work(&mut exec.held, command, args, looked_before, named_before);
         }
         // What CONFIG SET has changed holds from here on, for itself too; and so does what it has done to its session.

@@ -32,6 +32,7 @@ mod pubsub;
 mod replica;
 mod replica_aof;
 mod requests;
+mod scripts;
 mod sentinel;
 mod slots;
 mod tracking;

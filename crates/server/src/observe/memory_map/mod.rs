@@ -126,7 +126,10 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
         line("statistics", (node.stats.memory_bytes() + node.command_log.memory_bytes()) as u64),
         line("replication", buffers.total()),
         line("aof", buffers.of_aof(node)),
-        line("scripts", node.persistence.libraries.bytes()),
+        line(
+            "scripts",
+            node.persistence.libraries.bytes() + node.scripts.bytes() + node.scripts.interpreter_bytes(),
+        ),
         line("tier", 0),
         line("cluster", 0),
     ];

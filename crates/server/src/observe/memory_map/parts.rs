@@ -38,7 +38,7 @@ pub const USED: &[Part] = &[
         "aof",
         "the log of changes, where no replica reads it: what is not written to the append-only file, or not synced",
     ),
-    ("scripts", "libraries of functions that a file brought; there are no scripts yet"),
+    ("scripts", "texts of scripts, the interpreters of workers, libraries of functions that a file brought"),
     ("tier", "always 0: there are no values on disk yet"),
     ("cluster", "always 0: there is no cluster yet"),
     (

@@ -1,0 +1,272 @@
+//! EVAL and its siblings, and SCRIPT.
+//!
+//! ```text
+//!   EVAL text   --> cache --> script --> run: interpreter --> host: its commands, one by one, as those of EXEC
+//!   EVALSHA sha --'
+//! ```
+//! A script holds the gate.
+
+mod host;
+mod run;
+
+use isotherm_commands::Outcome;
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::*;
+
+use isotherm_resp::errors;
+
+use super::{AdminCall, AdminHandler};
+use crate::scripting::cache::{Running, hash};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::new(EVAL, run::eval),
+    Command::new(EVALSHA, run::evalsha),
+    Command::new(EVAL_RO, run::eval),
+    Command::new(EVALSHA_RO, run::evalsha),
+    Command::container(
+        SCRIPT,
+        &[
+            Command::new(SCRIPT_DEBUG, debug),
+            Command::new(SCRIPT_EXISTS, exists),
+            Command::new(SCRIPT_FLUSH, flush),
+            Command::new(SCRIPT_HELP, help),
+            Command::new(SCRIPT_KILL, kill),
+            Command::new(SCRIPT_LOAD, load),
+            Command::new(SCRIPT_SHOW, show),
+        ],
+    ),
+];
+
+const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
+const SHOWN: Flags = Flags::NOSCRIPT.or(Flags::SKIP_MONITOR).or(Flags::NO_MANDATORY_KEYS).or(Flags::STALE);
+const RW: KeyFlags = KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE);
+const RO: KeyFlags = KeyFlags::RO.or(KeyFlags::ACCESS);
+
+const fn keys(flags: KeyFlags) -> KeySpec {
+    KeySpec { notes: "", flags, begin: Begin::Index(2), find: Find::KeyNum { at: 0, first: 1, step: 1 } }
+}
+
+const fn runs(name: &'static str, summary: &'static str, since: &'static str) -> Spec {
+    Spec {
+        name,
+        summary,
+        since,
+        group: Group::Scripting,
+        complexity: "Depends on the script that is executed.",
+        arity: -3,
+        flags: SHOWN.or(Flags::MAY_REPLICATE),
+        acl: AclCategories::SCRIPTING,
+        reach: Reach::All,
+        ..Spec::BASE
+    }
+}
+
+const ARGUMENTS: [Argument; 4] = [
+    Argument::string("script"),
+    Argument::integer("numkeys"),
+    Argument::key("key", 0).optional().multiple(),
+    Argument::string("arg").optional().multiple(),
+];
+const SHA_ARGUMENTS: [Argument; 4] = [Argument::string("sha1"), ARGUMENTS[1], ARGUMENTS[2], ARGUMENTS[3]];
+
+const EVAL: Spec = Spec {
+    key_specs: &[
+        keys(RW).notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")
+    ],
+    arguments: &ARGUMENTS,
+    ..runs("eval", "Executes a server-side Lua script.", "2.6.0")
+};
+const EVALSHA: Spec = Spec {
+    key_specs: &[keys(RW)],
+    arguments: &SHA_ARGUMENTS,
+    ..runs("evalsha", "Executes a server-side Lua script by SHA1 digest.", "2.6.0")
+};
+const EVAL_RO: Spec = Spec {
+    flags: SHOWN.or(Flags::READONLY),
+    key_specs: &[
+        keys(RO).notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")
+    ],
+    arguments: &ARGUMENTS,
+    ..runs("eval_ro", "Executes a read-only server-side Lua script.", "7.0.0")
+};
+const EVALSHA_RO: Spec = Spec {
+    flags: SHOWN.or(Flags::READONLY),
+    key_specs: &[keys(RO)],
+    arguments: &SHA_ARGUMENTS,
+    ..runs("evalsha_ro", "Executes a read-only server-side Lua script by SHA1 digest.", "7.0.0")
+};
+
+const fn of_script(name: &'static str, summary: &'static str, since: &'static str, arity: i32) -> Spec {
+    Spec {
+        name,
+        summary,
+        since,
+        group: Group::Scripting,
+        complexity: "O(1)",
+        arity,
+        flags: Flags::NOSCRIPT.or(Flags::STALE),
+        acl: AclCategories::SCRIPTING,
+        ..Spec::BASE
+    }
+}
+
+const SCRIPT: Spec = Spec {
+    complexity: "Depends on subcommand.",
+    flags: Flags(0),
+    acl: AclCategories(0),
+    ..of_script("script", "A container for Lua scripts management commands.", "2.6.0", -2)
+};
+const SCRIPT_DEBUG: Spec = Spec {
+    flags: Flags::NOSCRIPT,
+    arguments: &[
+        Argument::one_of(
+            "mode",
+            &[
+                Argument::pure_token("yes", "YES"),
+                Argument::pure_token("sync", "SYNC"),
+                Argument::pure_token("no", "NO"),
+            ],
+        ),
+        Argument::string("engine").since("9.1.0").optional(),
+    ],
+    ..of_script("debug", "Sets the debug mode of server-side Lua scripts.", "3.2.0", -3)
+};
+const SCRIPT_EXISTS: Spec = Spec {
+    complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
+    tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
+    arguments: &[Argument::string("sha1").multiple()],
+    ..of_script(
+        "exists",
+        "Determines whether server-side Lua scripts exist in the script cache.",
+        "2.6.0",
+        -3,
+    )
+};
+const SCRIPT_FLUSH: Spec = Spec {
+    complexity: "O(N) with N being the number of scripts in cache",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    history: &[("6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers.")],
+    arguments: &[Argument::one_of(
+        "flush-type",
+        &[Argument::pure_token("async", "ASYNC"), Argument::pure_token("sync", "SYNC")],
+    )
+    .since("6.2.0")
+    .optional()],
+    ..of_script("flush", "Removes all server-side Lua scripts from the script cache.", "2.6.0", -2)
+};
+const SCRIPT_HELP: Spec = Spec {
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..of_script("help", "Returns helpful text about the different subcommands.", "5.0.0", 2)
+};
+const SCRIPT_KILL: Spec = Spec {
+    flags: Flags::NOSCRIPT.or(Flags::ALLOW_BUSY),
+    tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
+    ..of_script("kill", "Terminates a server-side Lua script during execution.", "2.6.0", 2)
+};
+const SCRIPT_LOAD: Spec = Spec {
+    complexity: "O(N) with N being the length in bytes of the script body.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    arguments: &[Argument::string("script")],
+    ..of_script("load", "Loads a server-side Lua script to the script cache.", "2.6.0", 3)
+};
+const SCRIPT_SHOW: Spec = Spec {
+    complexity: "O(1).",
+    arguments: &[Argument::string("sha1")],
+    ..of_script("show", "Show server-side Lua script in the script cache.", "8.0.0", 3)
+};
+
+// COMPAT(scripts): SCRIPT DEBUG YES and SYNC are refused. Why: there is no debugger for scripts yet.
+fn debug(call: &mut AdminCall<'_>) -> Outcome {
+    let is = |word: &[u8]| call.args.get(2).eq_ignore_ascii_case(word);
+    let engine = call.args.try_get(3).unwrap_or(b"lua");
+    if call.args.len() > 4 {
+        call.reply.error(errors::subcommand_syntax(call.args));
+    } else if !engine.eq_ignore_ascii_case(b"lua") {
+        call.reply
+            .error([b"ERR No scripting engine found with name '", engine, b"' to enable debug"].concat());
+    } else if is(b"no") {
+        call.reply.ok();
+    } else if is(b"yes") || is(b"sync") {
+        call.reply.error("ERR Scripts can't be debugged here");
+    } else {
+        call.reply.error("ERR Use SCRIPT DEBUG YES/SYNC/NO");
+    }
+    Outcome::Done
+}
+
+fn exists(call: &mut AdminCall<'_>) -> Outcome {
+    let shas = call.args.from(2);
+    call.reply.array(shas.len());
+    shas.iter().for_each(|sha| call.reply.integer(call.node.scripts.has(sha).into()));
+    Outcome::Done
+}
+
+fn flush(call: &mut AdminCall<'_>) -> Outcome {
+    let mode = call.args.try_get(2);
+    let is_known =
+        mode.is_none_or(|word| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async"));
+    if is_known && call.args.len() <= 3 {
+        call.node.scripts.flush();
+        call.reply.ok();
+    } else {
+        call.reply.error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+    }
+    Outcome::Done
+}
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    let lines = [
+        "DEBUG (YES|SYNC|NO) [<engine_name>]",
+        "    Set the debug mode for subsequent scripts executed of the specified engine.",
+        "    Default engine name: 'lua'",
+        "EXISTS <sha1> [<sha1> ...]",
+        "    Return information about the existence of the scripts in the script cache.",
+        "FLUSH [ASYNC|SYNC]",
+        "    Flush the Lua scripts cache. Very dangerous on replicas.",
+        "    When called without the optional mode argument, the behavior is determined",
+        "     by the lazyfree-lazy-user-flush configuration directive. Valid modes are:",
+        "    * ASYNC: Asynchronously flush the scripts cache.",
+        "    * SYNC: Synchronously flush the scripts cache.",
+        "KILL",
+        "    Kill the currently executing Lua script.",
+        "LOAD <script>",
+        "    Load a script into the scripts cache without executing it.",
+        "SHOW <sha1>",
+        "    Show a script from the scripts cache.",
+    ];
+    write_help(call.reply, "SCRIPT", &lines);
+    Outcome::Done
+}
+
+fn kill(call: &mut AdminCall<'_>) -> Outcome {
+    match call.node.scripts.kill() {
+        Running::Killed => call.reply.ok(),
+        Running::Dirty => call.reply.error(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
+             script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+        ),
+        _ => call.reply.error("NOTBUSY No scripts in execution right now."),
+    }
+    Outcome::Done
+}
+
+fn load(call: &mut AdminCall<'_>) -> Outcome {
+    let body = call.args.get(2);
+    let sha = hash(body);
+    if !call.node.scripts.keep(&sha)
+        && let Err(text) = run::register(call, body, true)
+    {
+        call.reply.error(text);
+        return Outcome::Done;
+    }
+    call.reply.bulk(&sha);
+    Outcome::Done
+}
+
+fn show(call: &mut AdminCall<'_>) -> Outcome {
+    match call.node.scripts.look_at(call.args.get(2)) {
+        Some(script) => call.reply.bulk(&script.body),
+        None => call.reply.error(NO_SCRIPT),
+    }
+    Outcome::Done
+}

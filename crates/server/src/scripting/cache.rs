@@ -1,0 +1,267 @@
+//! The scripts of the node: their texts by SHA-1, and the SHA-1 of a text that EVAL brings again.
+//!
+//! **Invariants.** At most `EVAL_SCRIPTS_MAX` scripts have an age: those that only EVAL has brought; the one used longest ago
+//! goes first. What SCRIPT LOAD has named stays until SCRIPT FLUSH. `by_age` has exactly the scripts with an age.
+
+use isotherm_allocator::class_bytes;
+use isotherm_script::Sha;
+use isotherm_stdx::sha1::{hex, sha1};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::shebang::{self, ScriptFlags};
+
+/// As many texts of EVAL are kept as Valkey keeps.
+pub const EVAL_SCRIPTS_MAX: usize = 500;
+
+#[derive(Debug)]
+pub struct Script {
+    pub sha: Sha,
+    pub body: Arc<[u8]>,
+    pub flags: ScriptFlags,
+    pub code_from: usize,
+}
+
+struct Entry {
+    script: Arc<Script>,
+    age: Option<u64>,
+}
+
+#[derive(Default)]
+struct Cache {
+    by_sha: HashMap<Sha, Entry>,
+    by_text: HashMap<Arc<[u8]>, Sha>,
+    by_age: BTreeMap<u64, Sha>,
+    next_age: u64,
+    body_bytes: usize,
+}
+
+/// What the script under way is about: SCRIPT KILL asks for its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Running {
+    None,
+    Clean,
+    /// It has written.
+    Dirty,
+    Killed,
+}
+
+#[derive(Default)]
+pub struct Scripts {
+    cache: Mutex<Cache>,
+    generation: AtomicU64,
+    evicted: AtomicU64,
+    interpreter_bytes: AtomicU64,
+    running: AtomicU8,
+}
+
+impl Scripts {
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The script with this text, if EVAL or SCRIPT LOAD has brought it.
+    pub fn find_text(&self, body: &[u8]) -> Option<Arc<Script>> {
+        let mut cache = self.lock();
+        let sha = *cache.by_text.get(body)?;
+        cache.touch(&sha)
+    }
+
+    pub fn find(&self, sha: &[u8]) -> Option<Arc<Script>> {
+        let sha = sha_of(sha)?;
+        self.lock().touch(&sha)
+    }
+
+    /// Without counting as a use.
+    pub fn look_at(&self, sha: &[u8]) -> Option<Arc<Script>> {
+        let sha = sha_of(sha)?;
+        self.lock().by_sha.get(&sha).map(|entry| Arc::clone(&entry.script))
+    }
+
+    pub fn has(&self, sha: &[u8]) -> bool {
+        sha_of(sha).is_some_and(|sha| self.lock().by_sha.contains_key(&sha))
+    }
+
+    /// The same, from SCRIPT LOAD: it is not evicted any more.
+    pub fn keep(&self, sha: &Sha) -> bool {
+        let mut cache = self.lock();
+        let Some(entry) = cache.by_sha.get_mut(sha) else { return false };
+        if let Some(age) = entry.age.take() {
+            cache.by_age.remove(&age);
+        }
+        true
+    }
+
+    /// `is_kept`: it came with SCRIPT LOAD.
+    pub fn add(&self, script: &Arc<Script>, is_kept: bool) {
+        let mut cache = self.lock();
+        if cache.by_sha.contains_key(&script.sha) {
+            return;
+        }
+        while !is_kept && cache.by_age.len() >= EVAL_SCRIPTS_MAX {
+            let (_, oldest) = cache.by_age.pop_first().expect("there are so many");
+            cache.remove(&oldest);
+            self.evicted.fetch_add(1, Relaxed);
+        }
+        cache.body_bytes += class_bytes(script.body.len() + 2 * size_of::<usize>());
+        cache.by_text.insert(Arc::clone(&script.body), script.sha);
+        cache.by_sha.insert(script.sha, Entry { script: Arc::clone(script), age: None });
+        if !is_kept {
+            let age = cache.take_age();
+            cache.by_age.insert(age, script.sha);
+            cache.by_sha.get_mut(&script.sha).expect("it was added").age = Some(age);
+        }
+    }
+
+    /// Forgets all: interpreters of an older generation are made anew.
+    pub fn flush(&self) {
+        let old = std::mem::take(&mut *self.lock());
+        self.generation.fetch_add(1, Relaxed);
+        drop(old);
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    // ---- the script under way ----
+
+    pub fn set_running(&self, running: Running) {
+        self.running.store(running as u8, Relaxed);
+    }
+
+    pub fn running(&self) -> Running {
+        [Running::None, Running::Clean, Running::Dirty, Running::Killed]
+            [usize::from(self.running.load(Relaxed))]
+    }
+
+    /// The script has written, unless it was asked to end before: then it does not.
+    pub fn begin_write(&self) -> bool {
+        let swap = |from, to| self.running.compare_exchange(from as u8, to as u8, Relaxed, Relaxed).is_ok();
+        swap(Running::Clean, Running::Dirty) || self.running() == Running::Dirty
+    }
+
+    /// What stood there before.
+    pub fn kill(&self) -> Running {
+        let (from, to) = (Running::Clean as u8, Running::Killed as u8);
+        let _ = self.running.compare_exchange(from, to, Relaxed, Relaxed);
+        self.running()
+    }
+
+    // ---- memory accounting ----
+
+    pub fn count(&self) -> usize {
+        self.lock().by_sha.len()
+    }
+
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Relaxed)
+    }
+
+    /// Texts and tables.
+    pub fn bytes(&self) -> u64 {
+        let cache = self.lock();
+        let by_sha = cache.by_sha.capacity() * (size_of::<(Sha, Entry)>() + 1);
+        let by_text = cache.by_text.capacity() * (size_of::<(Arc<[u8]>, Sha)>() + 1);
+        let scripts = cache.by_sha.len() * class_bytes(size_of::<Script>() + 2 * size_of::<usize>());
+        (by_sha + by_text + scripts + cache.by_age.len() * size_of::<(u64, Sha)>() + cache.body_bytes) as u64
+    }
+
+    pub fn interpreter_bytes(&self) -> u64 {
+        self.interpreter_bytes.load(Relaxed)
+    }
+
+    /// An interpreter has grown or shrunk.
+    pub fn note_interpreter(&self, before: usize, after: usize) {
+        self.interpreter_bytes.fetch_add((after as u64).wrapping_sub(before as u64), Relaxed);
+    }
+}
+
+impl Cache {
+    fn take_age(&mut self) -> u64 {
+        self.next_age += 1;
+        self.next_age
+    }
+
+    /// It is used: of those with an age it is now the youngest.
+    fn touch(&mut self, sha: &Sha) -> Option<Arc<Script>> {
+        let age = self.take_age();
+        let entry = self.by_sha.get_mut(sha)?;
+        if let Some(before) = entry.age.replace(age) {
+            self.by_age.remove(&before);
+            self.by_age.insert(age, *sha);
+        } else {
+            entry.age = None;
+        }
+        Some(Arc::clone(&entry.script))
+    }
+
+    fn remove(&mut self, sha: &Sha) {
+        if let Some(entry) = self.by_sha.remove(sha) {
+            self.by_text.remove(&entry.script.body);
+            self.body_bytes -= class_bytes(entry.script.body.len() + 2 * size_of::<usize>());
+        }
+    }
+}
+
+impl Script {
+    /// The error is the text of the reply.
+    pub fn new(body: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
+        let shebang = shebang::read(body)?;
+        let sha = hash(body);
+        Ok(Arc::new(Script { sha, body: body.into(), flags: shebang.flags, code_from: shebang.code_from }))
+    }
+
+    pub fn code(&self) -> &[u8] {
+        &self.body[self.code_from..]
+    }
+}
+
+pub fn hash(body: &[u8]) -> Sha {
+    let digits = hex(&sha1(body));
+    let bytes: &[u8] = digits.as_ref();
+    bytes.try_into().expect("20 bytes are 40 digits")
+}
+
+fn sha_of(word: &[u8]) -> Option<Sha> {
+    word.to_ascii_lowercase().try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_text_of_eval_goes_and_a_loaded_one_stays() {
+        let scripts = Scripts::default();
+        let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("no first line");
+        let loaded = script(10_000);
+        scripts.add(&loaded, true);
+        (0..EVAL_SCRIPTS_MAX).for_each(|at| scripts.add(&script(at), false));
+        assert!(scripts.find_text(b"return 0").is_some());
+        scripts.add(&script(EVAL_SCRIPTS_MAX), false);
+        assert!(scripts.has(&script(0).sha), "it was used");
+        assert!(!scripts.has(&script(1).sha));
+        assert!(scripts.has(&loaded.sha));
+        assert_eq!((scripts.count(), scripts.evicted()), (EVAL_SCRIPTS_MAX + 1, 1));
+        assert!(scripts.keep(&script(2).sha));
+        (1000..1000 + EVAL_SCRIPTS_MAX).for_each(|at| scripts.add(&script(at), false));
+        assert!(scripts.has(&script(2).sha) && !scripts.has(&script(3).sha));
+        let generation = scripts.generation();
+        scripts.flush();
+        assert_eq!((scripts.count(), scripts.generation()), (0, generation + 1));
+    }
+
+    #[test]
+    fn a_script_that_has_written_is_not_killed() {
+        let scripts = Scripts::default();
+        assert_eq!(scripts.kill(), Running::None);
+        scripts.set_running(Running::Clean);
+        assert!(scripts.begin_write() && scripts.begin_write());
+        assert_eq!(scripts.kill(), Running::Dirty);
+        scripts.set_running(Running::Clean);
+        assert_eq!(scripts.kill(), Running::Killed);
+        assert!(!scripts.begin_write());
+    }
+}

@@ -1,0 +1,280 @@
+//! EVAL and its siblings: what a script answers, what it may do, and what others see of it.
+
+use crate::common::{Client, Server, encode, field, wait_until};
+use crate::primary::{self, online};
+
+const OK: &str = "+OK\r\n";
+
+/// The reply to EVAL of this text without keys.
+fn eval(client: &mut Client, text: &str) -> String {
+    run(client, &["EVAL", text, "0"])
+}
+
+fn run(client: &mut Client, words: &[&str]) -> String {
+    client.send(encode(words));
+    String::from_utf8_lossy(&client.read_reply()).into_owned()
+}
+
+#[test]
+fn values_and_errors_are_those_of_valkey() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    for (text, reply) in [
+        ("return 3.7", ":3\r\n"),
+        ("return {1, 'a', {true, false}, nil, 5}", "*3\r\n:1\r\n$1\r\na\r\n*2\r\n:1\r\n$-1\r\n"),
+        ("return redis.status_reply('FINE')", "+FINE\r\n"),
+        (
+            "return redis.call('nosuch')",
+            "-ERR Unknown command called from script script: on @user_script:1.\r\n",
+        ),
+        (
+            "return redis.call('GET')",
+            "-ERR Wrong number of args calling command from script script: on @user_script:1.\r\n",
+        ),
+        (
+            "return redis.call('SUBSCRIBE', 'a')",
+            "-ERR This Valkey command is not allowed from script script: on @user_script:1.\r\n",
+        ),
+        ("return redis.pcall('GET').err", "$52\r\nERR Wrong number of args calling command from script\r\n"),
+        (
+            "redis.call('SET', 'k', 'v') return redis.call('INCR', 'k')",
+            "-ERR value is not an integer or out of range script: on @user_script:1.\r\n",
+        ),
+        ("return redis.call('BLPOP', 'list', 0)", "$-1\r\n"),
+        ("#!perl\nreturn 1", "-ERR Could not find scripting engine 'perl'\r\n"),
+        ("#!lua flags=x\nreturn 1", "-ERR Unexpected flag in script shebang: x\r\n"),
+        (
+            "#!lua flags=no-writes\nreturn redis.call('SET', 'k', 'w')",
+            "-ERR Write commands are not allowed from read-only scripts. script: on @user_script:2.\r\n",
+        ),
+        ("return cjson.encode({1, 2, {a = 'b'}})", "$15\r\n[1,2,{\"a\":\"b\"}]\r\n"),
+    ] {
+        assert_eq!(eval(&mut client, text), reply, "{text}");
+    }
+    assert_eq!(
+        run(&mut client, &["EVAL", "return {KEYS[1], KEYS[2], ARGV[1]}", "2", "a", "b", "c"]),
+        "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"
+    );
+    for (words, reply) in [
+        (&["EVAL", "return 1", "x"][..], "-ERR value is not an integer or out of range\r\n"),
+        (&["EVAL", "return 1", "2", "a"], "-ERR Number of keys can't be greater than number of args\r\n"),
+        (&["EVAL", "return 1", "-1"], "-ERR Number of keys can't be negative\r\n"),
+        (
+            &["EVAL_RO", "return redis.call('SET', 'k', 'w')", "0"],
+            "-ERR Write commands are not allowed from read-only scripts. script: on @user_script:1.\r\n",
+        ),
+        (
+            &["EVAL_RO", "#!lua\nreturn 1", "0"],
+            "-ERR Can not execute a script with write flag using *_ro command.\r\n",
+        ),
+    ] {
+        assert_eq!(run(&mut client, words), reply, "{words:?}");
+    }
+    client.check("GET k", "$1\r\nv\r\n");
+    assert!(client.ask("HELLO 3").starts_with('%'));
+    assert_eq!(
+        eval(
+            &mut client,
+            "redis.call('HSET', 'h', 'f', 'v') redis.setresp(3) return redis.call('HGETALL', 'h')"
+        ),
+        "%1\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    );
+}
+
+#[test]
+fn a_script_has_one_time_its_own_database_and_its_session_back() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    let same = "local a, b = redis.call('TIME'), nil for i = 1, 1e6 do b = i end b = redis.call('TIME') return a[1] == b[1] and a[2] == b[2]";
+    assert_eq!(eval(&mut client, same), ":1\r\n");
+    assert_eq!(eval(&mut client, "redis.call('SELECT', 5) return redis.call('SET', 'there', '1')"), OK);
+    client.check("EXISTS there", ":0\r\n");
+    client.check("SELECT 5", OK);
+    client.check("EXISTS there", ":1\r\n");
+    // A key that expires does not do so in mid-run.
+    client.check("SET short v PX 30", OK);
+    let lives = "local a = redis.call('EXISTS', 'short') for i = 1, 3e7 do end return {a, redis.call('EXISTS', 'short')}";
+    let reply = eval(&mut client, lives);
+    assert!(["*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:0\r\n"].contains(&&*reply), "{reply}");
+}
+
+#[test]
+fn the_cache_of_scripts() {
+    let server = Server::with_workers(2, &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    const SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    client.check(&format!("EVALSHA {SHA} 0"), "-NOSCRIPT No matching script.\r\n");
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+    // By any worker, in any case.
+    for _ in 0..8 {
+        server.client().check(&format!("EVALSHA {} 0", SHA.to_uppercase()), ":1\r\n");
+    }
+    other.check(&format!("SCRIPT EXISTS {SHA} none"), "*2\r\n:1\r\n:0\r\n");
+    other.check(&format!("SCRIPT SHOW {SHA}"), "$8\r\nreturn 1\r\n");
+    assert_eq!(
+        run(&mut client, &["SCRIPT", "LOAD", "return 2"]),
+        format!("${}\r\n7f923f79fe76194c868d7e1d0820de36700eb649\r\n", 40)
+    );
+    for number in 0..600 {
+        assert_eq!(
+            eval(&mut client, &format!("return {}", 1000 + number)),
+            format!(":{}\r\n", 1000 + number)
+        );
+    }
+    let info = client.ask("INFO everything");
+    assert_eq!(field(&info, "number_of_cached_scripts"), 501, "500 texts of EVAL, and one that was loaded");
+    assert_eq!(field(&info, "evicted_scripts"), 101);
+    assert!(
+        field(&info, "used_memory_scripts_eval") > 500 * 40 && field(&info, "used_memory_vm_eval") > 10_000
+    );
+    client.check(
+        &format!("SCRIPT EXISTS {SHA} 7f923f79fe76194c868d7e1d0820de36700eb649"),
+        "*2\r\n:0\r\n:1\r\n",
+    );
+    client.check("SCRIPT FLUSH", OK);
+    client.check("SCRIPT EXISTS 7f923f79fe76194c868d7e1d0820de36700eb649", "*1\r\n:0\r\n");
+    assert_eq!(field(&client.ask("INFO memory"), "number_of_cached_scripts"), 0);
+}
+
+#[test]
+fn the_log_has_the_effects_as_one_unit() {
+    let server = primary::start(&[]);
+    let mut client = server.client();
+    let (mut replica, _) = online(&server);
+    let log = |words: &[&[&str]]| {
+        words.iter().map(|words| String::from_utf8(encode(words)).unwrap()).collect::<String>()
+    };
+    eval(
+        &mut client,
+        "redis.call('SET', 'a', '1') redis.call('INCRBYFLOAT', 'a', '0.5') return redis.call('GET', 'a')",
+    );
+    let both =
+        log(&[&["MULTI"], &["SELECT", "0"], &["SET", "a", "1"], &["SET", "a", "1.5", "KEEPTTL"], &["EXEC"]]);
+    assert!(replica.log_to(&log(&[&["EXEC"]])).ends_with(&both));
+    // One effect needs no transaction; what is not to be logged is not; reads leave nothing.
+    eval(
+        &mut client,
+        "redis.call('GET', 'a') redis.set_repl(redis.REPL_NONE) redis.call('SET', 'hidden', '1') redis.set_repl(redis.REPL_ALL) return redis.call('DEL', 'a')",
+    );
+    assert_eq!(replica.log_to(&log(&[&["DEL", "a"]])), log(&[&["DEL", "a"]]));
+    // In a transaction they are part of it.
+    client.check("MULTI", OK);
+    client.check("SET b 1", "+QUEUED\r\n");
+    assert_eq!(eval(&mut client, "return redis.call('SET', 'c', '2')"), "+QUEUED\r\n");
+    client.check("EXEC", "*2\r\n+OK\r\n+OK\r\n");
+    let all = log(&[&["MULTI"], &["SET", "b", "1"], &["SET", "c", "2"], &["EXEC"]]);
+    assert_eq!(replica.log_to(&log(&[&["EXEC"]])), all);
+    client.check("EXISTS hidden", ":1\r\n");
+}
+
+#[test]
+fn others_see_what_a_script_does() {
+    let server = Server::with_workers(2, &[]);
+    let (mut client, mut monitor, mut waiting) = (server.client(), server.client(), server.client());
+    waiting.send(encode(&["BLPOP", "list", "0"]));
+    wait_until("it waits", || client.blocked_count() == 1);
+    monitor.check("MONITOR", OK);
+    // Served behind the whole script: the element that was pushed last is there too.
+    let text = "redis.call('RPUSH', 'list', 'a') return redis.call('LPUSH', 'list', 'b')";
+    assert_eq!(eval(&mut client, text), ":2\r\n");
+    waiting.expect("*2\r\n$4\r\nlist\r\n$1\r\nb\r\n");
+    for expected in
+        [r#""EVAL" "redis.call("#, r#"[0 lua] "RPUSH" "list" "a""#, r#"[0 lua] "LPUSH" "list" "b""#]
+    {
+        let line = String::from_utf8(monitor.read_reply()).unwrap();
+        assert!(line.contains(expected), "{line}");
+    }
+    // What it has read is tracked, for its caller.
+    let mut reader = server.client();
+    assert!(reader.ask("HELLO 3").starts_with('%'));
+    reader.check("CLIENT TRACKING ON", OK);
+    assert_eq!(eval(&mut reader, "return redis.call('GET', 'tracked')"), "_\r\n");
+    client.check("SET tracked v", OK);
+    reader.expect(">2\r\n$10\r\ninvalidate\r\n*1\r\n$7\r\ntracked\r\n");
+    let stats = client.ask("INFO commandstats");
+    assert!(stats.contains("cmdstat_rpush:calls=1,") && stats.contains("cmdstat_eval:calls=2,"), "{stats}");
+}
+
+#[test]
+fn a_script_is_killed_unless_it_has_written() {
+    let server = Server::with_workers(4, &[]);
+    let mut killer = server.client();
+    killer.check("SCRIPT KILL", "-NOTBUSY No scripts in execution right now.\r\n");
+    // Clients of other workers reach it: SCRIPT KILL needs no lock. Those of its own wait as all do.
+    let mut others: Vec<Client> = (0..8).map(|_| server.client()).collect();
+    let mut client = server.client();
+    client.send(encode(&["EVAL", "while true do pcall(function() while true do end end) end", "0"]));
+    client.stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+    let mut kills = 0;
+    wait_until("it is killed", || {
+        others.iter_mut().for_each(|other| other.send(encode(&["SCRIPT", "KILL"])));
+        kills += 1;
+        client.stream.peek(&mut [0]).is_ok()
+    });
+    client.stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    let reply = String::from_utf8(client.read_reply()).unwrap();
+    assert!(reply.contains("Script killed by user with SCRIPT KILL."), "{reply}");
+    let replies =
+        others.iter_mut().flat_map(|other| (0..kills).map(|_| other.read_reply()).collect::<Vec<_>>());
+    assert!(replies.filter(|reply| reply == OK.as_bytes()).count() > 0);
+    assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+}
+
+#[test]
+fn limits_and_roles() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.check("CONFIG SET maxmemory 1", OK);
+    assert_eq!(
+        eval(&mut client, "return redis.call('SET', 'a', '1')"),
+        "-OOM command not allowed when used memory > 'maxmemory'. script: on @user_script:1.\r\n"
+    );
+    assert_eq!(eval(&mut client, "return redis.call('GET', 'a')"), "$-1\r\n");
+    assert_eq!(
+        eval(&mut client, "#!lua\nreturn 1"),
+        "-OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'\r\n"
+    );
+    assert_eq!(eval(&mut client, "#!lua flags=allow-oom\nreturn redis.call('SET', 'a', '1')"), OK);
+    client.check("CONFIG SET maxmemory 0 min-replicas-to-write 1", OK);
+    assert_eq!(
+        eval(&mut client, "return redis.call('SET', 'a', '2')"),
+        "-NOREPLICAS Not enough good replicas to write. script: on @user_script:1.\r\n"
+    );
+    assert_eq!(eval(&mut client, "#!lua\nreturn 1"), "-NOREPLICAS Not enough good replicas to write.\r\n");
+    client.check("CONFIG SET min-replicas-to-write 0", OK);
+    client.check("REPLICAOF 127.0.0.1 1", OK);
+    assert_eq!(
+        eval(&mut client, "return redis.call('SET', 'a', '2')"),
+        "-READONLY You can't write against a read only replica. script: on @user_script:1.\r\n"
+    );
+    assert_eq!(
+        eval(&mut client, "#!lua\nreturn 1"),
+        "-READONLY Can not run script with write flag on readonly replica\r\n"
+    );
+    client.check("GET a", "$1\r\n1\r\n");
+    client.check("CONFIG SET replica-serve-stale-data no", OK);
+    const DOWN: &str =
+        "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+    assert_eq!(eval(&mut client, "return 1"), DOWN);
+    assert_eq!(eval(&mut client, "#!lua flags=no-writes,allow-stale\nreturn 1"), ":1\r\n");
+    assert_eq!(
+        eval(&mut client, "#!lua flags=no-writes,allow-stale\nreturn redis.call('GET', 'a')"),
+        "-ERR Can not execute the command on a stale replica script: on @user_script:2.\r\n"
+    );
+}
+
+#[test]
+fn a_signal_ends_a_script_that_has_not_written() {
+    let mut server = Server::start(&[]);
+    let mut client = server.client();
+    client.send(encode(&["EVAL", "while true do end", "0"]));
+    // It runs once no other client is served any more.
+    wait_until("it runs", || {
+        let mut other = server.client();
+        other.stream.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+        other.send(encode(&["PING"]));
+        other.stream.peek(&mut [0]).is_err()
+    });
+    server.signal("TERM");
+    server.wait();
+}
