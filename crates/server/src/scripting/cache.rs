@@ -6,6 +6,7 @@
 use isotherm_allocator::class_bytes;
 use isotherm_script::Sha;
 use isotherm_stdx::sha1::{hex, sha1};
+use isotherm_stdx::steps;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,6 +81,7 @@ impl Scripts {
     }
 
     pub fn has(&self, sha: &[u8]) -> bool {
+        steps::note(1);
         sha_of(sha).is_some_and(|sha| self.lock().by_sha.contains_key(&sha))
     }
 

@@ -66,6 +66,7 @@ const SCENES: &[Scene] = &[
     each("unsubscribe", &["SUBSCRIBE [c#]"], "UNSUBSCRIBE [c#]"),
     each("punsubscribe", &["PSUBSCRIBE [c#]"], "PUNSUBSCRIBE [c#]"),
     each("sunsubscribe", &["SSUBSCRIBE [{t}c#]"], "SUNSUBSCRIBE [{t}c#]"),
+    scene("script|exists", &[], "SCRIPT EXISTS [s#]"),
     scene("pubsub|numsub", &[], "PUBSUB NUMSUB [c#]"),
     scene("pubsub|shardnumsub", &[], "PUBSUB SHARDNUMSUB [c#]"),
     scene("client|tracking", &["HELLO 3"], PREFIXES),
@@ -111,6 +112,10 @@ const SCENES: &[Scene] = &[
 const LEFT_OUT: &[(&str, &str)] = &[
     ("config|set", "a parameter that is named twice is an error, so there are no more than parameters"),
     ("client|capa", "one test a word; unknown words are passed over"),
+    ("eval", "what a script does with its keys is its own"),
+    ("eval_ro", "the same"),
+    ("evalsha", "the same"),
+    ("evalsha_ro", "the same"),
 ];
 
 /// Words of a line for so many. `ids` are those of other clients.
