@@ -1,7 +1,8 @@
 //! Patches the vendored Lua and compiles it, with the glue, as one translation unit.
 //!
 //! ```text
-//! lua/src      Lua 5.1.5 as it was released
+//! lua/src      Lua 5.1.5 as it was released, but for the folder in `lua_tmpnam` (`luaconf.h`), which only the OS library uses: that
+//!              is not vendored
 //! lua/patches  unified diffs, applied in the order of their names; what stands before the first `---` says why
 //! lua/glue     the binding's side in C
 //! ```
