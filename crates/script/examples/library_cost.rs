@@ -2,21 +2,22 @@
 //! costs, beside the same script in `valkey-cli EVAL`.
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
-use isotherm_script::{Host, Identity, Interpreter, Limits, LogLevel, Replication};
+use isotherm_script::{Called, Checkpoint, Host, Identity, Interpreter, Limits, LogLevel, Replication};
 
 struct NoHost;
 
 impl Host for NoHost {
-    fn call(&mut self, _: Args<'_>, reply: &mut Reply) {
+    fn call(&mut self, _: Args<'_>, reply: &mut Reply) -> Called {
         reply.null();
+        Called::Done
     }
     fn set_replication(&mut self, _: Replication) {}
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
     fn may_run(&mut self, _: Args<'_>) -> Option<bool> {
         None
     }
-    fn is_to_stop(&mut self) -> bool {
-        false
+    fn checkpoint(&mut self) -> Checkpoint {
+        Checkpoint::GoOn
     }
 }
 

@@ -34,13 +34,31 @@ impl LogLevel {
     }
 }
 
+/// What became of a command of a script.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Called {
+    Done,
+    /// It has to wait, and nothing was done: the run is suspended, and the command is tried again when it is resumed.
+    Later,
+}
+
+/// What a script is to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checkpoint {
+    GoOn,
+    /// The run is suspended; when it is resumed, this is asked again.
+    Pause,
+    /// It is to end, whatever it catches.
+    Stop,
+}
+
 /// The world of one run. No method may call the interpreter that calls it.
 pub trait Host {
     /// Runs one command of the script: `redis.call` and `redis.pcall`. `words` is a request in wire form (`Args::wire` gives
     /// its bytes), never empty. `reply` is empty, speaks the protocol that the script chose with `redis.setresp`, and takes
     /// exactly one value. An error is a reply too, with the text that a script is to see: instead of "unknown command ..."
     /// `ERR Unknown command called from script`, and so on.
-    fn call(&mut self, words: Args<'_>, reply: &mut Reply);
+    fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called;
 
     /// `redis.set_repl`; a script begins with `Replication::ALL`.
     fn set_replication(&mut self, replication: Replication);
@@ -52,6 +70,6 @@ pub trait Host {
     /// many arguments.
     fn may_run(&mut self, words: Args<'_>) -> Option<bool>;
 
-    /// Asked every 100,000 instructions, steps of pattern matching included. `true`: the script is to end, whatever it catches.
-    fn is_to_stop(&mut self) -> bool;
+    /// Asked every 100,000 instructions, steps of pattern matching included, and every 10,000 once it was suspended.
+    fn checkpoint(&mut self) -> Checkpoint;
 }

@@ -6,8 +6,8 @@ use std::fmt;
 use isotherm_resp::{Args, Reply};
 
 use crate::host::Host;
-use crate::lua::{Bridge, Run, State, Status};
-use crate::{libraries, result};
+use crate::lua::{Run, State, Status};
+use crate::result;
 
 /// The SHA-1 of a script's text in hexadecimal digits.
 pub type Sha = [u8; 40];
@@ -56,8 +56,16 @@ pub enum Ended {
     Failed {
         is_counted: bool,
     },
-    /// `Host::is_to_stop` ended it; the reply is an error that says so.
+    /// `Host::checkpoint` ended it; the reply is an error that says so.
     Stopped,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    Ended(Ended),
+    /// The host has asked for it: `resume` goes on, and nothing else may be run meanwhile.
+    Suspended,
 }
 
 // COMPAT(scripts): string.find and its siblings fail with "pattern too complex" where a pattern has more than some 1,000
@@ -80,36 +88,21 @@ pub struct Interpreter {
     scripts: HashMap<Sha, i32>,
     /// The script that ran last, and its reference: most workers run one script many times.
     last: Option<(Sha, i32)>,
-    /// For the replies to a script's commands.
-    reply: Reply,
-    libraries: libraries::State,
-    /// For what functions of libraries return.
-    out: Vec<u8>,
 }
 
 /// Buffers above this are given back after a run.
-const BUFFER_KEPT_MAX: usize = 64 * 1024;
+pub(crate) const BUFFER_KEPT_MAX: usize = 64 * 1024;
 
 impl Interpreter {
     pub fn new(limits: &Limits, identity: &Identity) -> Result<Interpreter, OutOfMemory> {
-        Ok(Interpreter {
-            lua: State::open(limits, identity)?,
-            scripts: HashMap::new(),
-            last: None,
-            reply: Reply::default(),
-            libraries: libraries::State::default(),
-            out: Vec::new(),
-        })
+        Ok(Interpreter { lua: State::open(limits, identity)?, scripts: HashMap::new(), last: None })
     }
 
     /// All that its Lua state and its buffers have allocated, in bytes that were asked for.
     pub fn used_bytes(&self) -> usize {
         // An entry of the map, and its byte of control.
         let script_bytes = size_of::<(Sha, i32)>() + 1;
-        self.lua.used_bytes()
-            + self.scripts.capacity() * script_bytes
-            + self.reply.out.capacity()
-            + self.out.capacity()
+        self.lua.used_bytes() + self.scripts.capacity() * script_bytes
     }
 
     /// 0: no limit. What is allocated already stays.
@@ -155,7 +148,8 @@ impl Interpreter {
     }
 
     /// Runs a compiled script (panics if it is not) and writes its result, or its error, to `reply`: one value, in the
-    /// protocol of `reply`. `words` are the keys, `key_count` of them, then the arguments.
+    /// protocol of `reply`. `words` are the keys, `key_count` of them, then the arguments. A run that is suspended has written
+    /// nothing.
     pub fn run(
         &mut self,
         sha: &Sha,
@@ -163,25 +157,37 @@ impl Interpreter {
         key_count: usize,
         host: &mut dyn Host,
         reply: &mut Reply,
-    ) -> Ended {
+    ) -> Progress {
         let reference = self.reference(sha);
-        self.libraries.reset();
-        let bridge =
-            Bridge { host, reply: &mut self.reply, libraries: &mut self.libraries, out: &mut self.out };
-        let (status, result) = self.lua.run(&Run { reference, words, key_count }, bridge);
-        result::write(result, reply);
-        let ended = match status {
-            Status::Ran => Ended::Returned,
-            Status::Failed => Ended::Failed { is_counted: result::is_counted_error(result) },
-            Status::Stopped => Ended::Stopped,
-        };
-        if result.len() > BUFFER_KEPT_MAX {
-            self.lua.trim();
-        }
-        trim(&mut self.reply.out);
-        trim(&mut self.out);
-        ended
+        self.lua.reset_libraries();
+        let (status, result) = self.lua.run(&Run { reference, words, key_count }, host);
+        let (progress, result_bytes) = (finish(status, result, reply), result.len());
+        self.lua.trim_after(result_bytes);
+        progress
     }
+
+    /// Goes on with the run that is suspended.
+    pub fn resume(&mut self, host: &mut dyn Host, reply: &mut Reply) -> Progress {
+        let (status, result) = self.lua.resume(host);
+        let (progress, result_bytes) = (finish(status, result, reply), result.len());
+        self.lua.trim_after(result_bytes);
+        progress
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.lua.is_suspended()
+    }
+}
+
+fn finish(status: Status, result: &[u8], reply: &mut Reply) -> Progress {
+    let ended = match status {
+        Status::Suspended => return Progress::Suspended,
+        Status::Ran => Ended::Returned,
+        Status::Failed => Ended::Failed { is_counted: result::is_counted_error(result) },
+        Status::Stopped => Ended::Stopped,
+    };
+    result::write(result, reply);
+    Progress::Ended(ended)
 }
 
 impl Interpreter {
@@ -195,12 +201,5 @@ impl Interpreter {
                 reference
             }
         }
-    }
-}
-
-/// Gives back a buffer that one large value has made large.
-fn trim(buffer: &mut Vec<u8>) {
-    if buffer.capacity() > BUFFER_KEPT_MAX {
-        *buffer = Vec::new();
     }
 }

@@ -22,5 +22,5 @@ pub mod interpreter;
 mod lua;
 mod result;
 
-pub use host::{Host, LogLevel, Replication};
-pub use interpreter::{CompileError, Ended, Identity, Interpreter, Limits, OutOfMemory, Sha};
+pub use host::{Called, Checkpoint, Host, LogLevel, Replication};
+pub use interpreter::{CompileError, Ended, Identity, Interpreter, Limits, OutOfMemory, Progress, Sha};

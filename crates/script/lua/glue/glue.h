@@ -44,7 +44,8 @@ typedef struct iso_calls {
   int (*may_run)(void *bridge, iso_bytes wire, const iso_span *spans, size_t count);
   void (*set_replication)(void *bridge, uint8_t flags);
   void (*log)(void *bridge, uint8_t level, iso_bytes text);
-  int (*is_to_stop)(void *bridge);
+  /* ISO_GO_ON, ISO_STOP, ISO_GO_ON_OFTEN; the run may have been suspended meanwhile */
+  int (*checkpoint)(void *bridge);
   /* the text of a number that is no integer; at most ISO_NUMBER_BYTES_MAX */
   size_t (*number_text)(double value, uint8_t *text);
   void (*sha1hex)(iso_bytes text, uint8_t *digits);
@@ -54,6 +55,10 @@ typedef struct iso_calls {
   uint32_t (*library_call)(void *bridge, uint32_t function, uint32_t instance, iso_bytes args, size_t arg_count,
                            iso_bytes *out);
 } iso_calls;
+
+#define ISO_GO_ON	0
+#define ISO_STOP	1
+#define ISO_GO_ON_OFTEN	2
 
 #define ISO_NUMBER_BYTES_MAX	64
 #define ISO_SHA_DIGITS		40
@@ -137,6 +142,10 @@ void iso_forget(iso_interp *interp, int reference);
 void iso_collect(iso_interp *interp);
 /* what `result` points to is gone */
 void iso_trim(iso_interp *interp);
+/*
+** Runs on a stack of its own. Rust may leave that stack and come back to it in `calls->call` and `calls->checkpoint`; `bytes` and `spans`
+** are read before these are called first. Until it has returned, no function but iso_used and iso_set_limit may be called.
+*/
 int iso_run(iso_interp *interp, int reference, iso_bytes bytes, const iso_span *spans, size_t key_count,
             size_t arg_count, void *bridge, iso_bytes *result);
 

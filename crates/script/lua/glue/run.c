@@ -5,8 +5,9 @@
 ** running out of memory while KEYS is made, or while the result is turned into tokens, is an error like others.
 */
 
-/* Instructions (and steps of libraries) after which Host::is_to_stop is asked. */
+/* Instructions (and steps of libraries) after which Host::checkpoint is asked; and of a script that was suspended there. */
 #define HOOK_INSTRUCTIONS	100000
+#define HOOK_OFTEN		10000
 
 
 /*
@@ -65,7 +66,9 @@ static void count_hook (lua_State *L, lua_Debug *unused) {
   lua_Debug info;
   (void)unused;
   if (!interp->stopped) {
-    if (interp->bridge == NULL || !interp->calls->is_to_stop(interp->bridge)) return;
+    int word = interp->bridge == NULL ? ISO_GO_ON : interp->calls->checkpoint(interp->bridge);
+    if (word == ISO_GO_ON_OFTEN) lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_OFTEN);
+    if (word != ISO_STOP) return;
     interp->stopped = 1;
     lua_sethook(interp->L, count_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1);
   }

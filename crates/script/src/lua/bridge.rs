@@ -1,28 +1,55 @@
 //! What C calls while a script runs, and the safe code behind it.
 //!
-//! Every function here is called with the pointer that `State::run` gave to C, which is a [`Bridge`] alive until that run
-//! returns. C calls one function at a time, from the thread that runs, and a function's references end when it returns.
+//! Every function here is called with the pointer that `State` gave to C, which is a [`Bridge`] that lives as long as the state.
+//! C calls one function at a time, and only while `State::run` or `State::resume` is on the stack of the thread that called it: these
+//! put the host there, and take it away when they return. A function's references end when it returns, or before it suspends the run.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 
 use isotherm_resp::{Args, Protocol, Reply, Span};
 use isotherm_stdx::float::push_f64_digits;
 use isotherm_stdx::sha1::{hex, sha1};
 
 use super::ffi::{
-    Bytes, Calls, DEPTH_END, ERROR_ARGUMENT, ERROR_PLACED, ERROR_PLAIN, NUMBER_BYTES_MAX, SHA_DIGITS,
+    Bytes, Calls, DEPTH_END, ERROR_ARGUMENT, ERROR_PLACED, ERROR_PLAIN, GO_ON, GO_ON_OFTEN, NUMBER_BYTES_MAX,
+    SHA_DIGITS, STOP,
 };
-use crate::host::{Host, LogLevel, Replication};
+use crate::host::{Called, Checkpoint, Host, LogLevel, Replication};
 use crate::libraries::{self, Call, Depth, Failure};
 use crate::tape::{Reader, Writer};
 
-pub struct Bridge<'a> {
-    pub host: &'a mut dyn Host,
+/// What a run and its host share. `'static` stands for "until `State` takes it away", which is before the host ends.
+#[derive(Default)]
+pub struct Bridge {
+    pub host: Option<NonNull<dyn Host>>,
+    /// Where the run under way is suspended.
+    pub suspension: Option<NonNull<Suspension>>,
     /// For the replies to the script's commands.
-    pub reply: &'a mut Reply,
-    pub libraries: &'a mut libraries::State,
+    pub reply: Reply,
+    pub libraries: libraries::State,
     /// What a function of a library returns.
-    pub out: &'a mut Vec<u8>,
+    pub out: Vec<u8>,
+}
+
+/// Nothing is passed in either direction: who resumes a run has put the host into the bridge.
+pub type Suspension = corosensei::Yielder<(), ()>;
+
+impl Bridge {
+    fn host(&mut self) -> &mut dyn Host {
+        let mut host = self.host.expect("C calls only while a run has its host");
+        // SAFETY: `State` has put it there for the call under way, and no other reference to it is in use.
+        unsafe { host.as_mut() }
+    }
+}
+
+/// Back to who has resumed the run, until it is resumed again.
+///
+/// # Safety
+/// As for `of`; no reference to the bridge or its host is in use.
+unsafe fn suspend(bridge: *mut c_void) {
+    // SAFETY: the caller's promise. The suspension is that of the run under way, on whose stack this is.
+    unsafe { of(bridge).suspension.expect("a run is under way").as_ref() }.suspend(());
 }
 
 pub static CALLS: Calls = Calls {
@@ -30,7 +57,7 @@ pub static CALLS: Calls = Calls {
     may_run,
     set_replication,
     log,
-    is_to_stop,
+    checkpoint,
     number_text,
     sha1hex,
     library_depth,
@@ -39,9 +66,9 @@ pub static CALLS: Calls = Calls {
 
 /// # Safety
 /// `bridge` is what C was given for the run under way, and no other reference to it is in use.
-unsafe fn of<'a>(bridge: *mut c_void) -> &'a mut Bridge<'a> {
+unsafe fn of<'a>(bridge: *mut c_void) -> &'a mut Bridge {
     // SAFETY: the caller's promise.
-    unsafe { &mut *bridge.cast::<Bridge<'a>>() }
+    unsafe { &mut *bridge.cast::<Bridge>() }
 }
 
 /// # Safety
@@ -51,7 +78,8 @@ unsafe fn words<'a>(wire: Bytes, spans: *const Span, count: usize) -> Args<'a> {
     unsafe { Args::new(wire.as_slice(), std::slice::from_raw_parts(spans, count)) }
 }
 
-/// The reply stays in `Bridge::reply`, which is cleared by the next call only.
+/// The reply stays in `Bridge::reply`, which is cleared by the next call only. A command that has to wait is tried again when the run is
+/// resumed.
 unsafe extern "C" fn call(
     bridge: *mut c_void,
     wire: Bytes,
@@ -60,11 +88,22 @@ unsafe extern "C" fn call(
     resp: i32,
     reply: *mut Bytes,
 ) {
-    // SAFETY: as the head of this file says; the request lies in the interpreter's buffer, which nothing writes meanwhile.
-    let (bridge, words) = unsafe { (of(bridge), words(wire, spans, count)) };
-    bridge.reply.truncate(0);
-    bridge.reply.proto = if resp == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
-    bridge.host.call(words, bridge.reply);
+    // SAFETY: the request lies in the interpreter's buffer, which nothing writes meanwhile, not while the run is suspended either.
+    let words = unsafe { words(wire, spans, count) };
+    let this = bridge;
+    let bridge = loop {
+        // SAFETY: as the head of this file says.
+        let bridge = unsafe { of(this) };
+        bridge.reply.truncate(0);
+        bridge.reply.proto = if resp == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        let mut host = bridge.host.expect("C calls only while a run has its host");
+        // SAFETY: as in `Bridge::host`; the reply is another part of the bridge than the host.
+        match unsafe { host.as_mut() }.call(words, &mut bridge.reply) {
+            Called::Done => break bridge,
+            // SAFETY: the references of this round are not used any more.
+            Called::Later => unsafe { suspend(this) },
+        }
+    };
     assert!(!bridge.reply.is_empty(), "a command of a script has one reply: {words:?}");
     // SAFETY: C gave the address of a variable of its own.
     unsafe { *reply = Bytes::of(&bridge.reply.out) };
@@ -73,24 +112,34 @@ unsafe extern "C" fn call(
 unsafe extern "C" fn may_run(bridge: *mut c_void, wire: Bytes, spans: *const Span, count: usize) -> i32 {
     // SAFETY: as for `call`.
     let (bridge, words) = unsafe { (of(bridge), words(wire, spans, count)) };
-    bridge.host.may_run(words).map_or(-1, i32::from)
+    bridge.host().may_run(words).map_or(-1, i32::from)
 }
 
 unsafe extern "C" fn set_replication(bridge: *mut c_void, flags: u8) {
     // SAFETY: as the head of this file says.
-    unsafe { of(bridge) }.host.set_replication(Replication::of_flags(flags));
+    unsafe { of(bridge) }.host().set_replication(Replication::of_flags(flags));
 }
 
 unsafe extern "C" fn log(bridge: *mut c_void, level: u8, text: Bytes) {
     // SAFETY: as the head of this file says; the text lies in the interpreter's buffer.
     let (bridge, text) = unsafe { (of(bridge), text.as_slice()) };
     let level = LogLevel::of_number(level).expect("C refuses all other levels");
-    bridge.host.log(level, text);
+    bridge.host().log(level, text);
 }
 
-unsafe extern "C" fn is_to_stop(bridge: *mut c_void) -> i32 {
-    // SAFETY: as the head of this file says.
-    i32::from(unsafe { of(bridge) }.host.is_to_stop())
+/// 0: the script goes on; 1: it is to end; 2: it was suspended, goes on, and is asked more often.
+unsafe extern "C" fn checkpoint(bridge: *mut c_void) -> i32 {
+    let mut was_suspended = false;
+    loop {
+        // SAFETY: as the head of this file says.
+        match unsafe { of(bridge) }.host().checkpoint() {
+            Checkpoint::GoOn => return if was_suspended { GO_ON_OFTEN } else { GO_ON },
+            Checkpoint::Stop => return STOP,
+            // SAFETY: the reference of this round is not used any more.
+            Checkpoint::Pause => unsafe { suspend(bridge) },
+        }
+        was_suspended = true;
+    }
 }
 
 unsafe extern "C" fn number_text(value: f64, text: *mut u8) -> usize {
@@ -131,7 +180,7 @@ fn function(number: u32) -> &'static libraries::Function {
 unsafe extern "C" fn library_depth(bridge: *mut c_void, number: u32, instance: u32) -> u32 {
     // SAFETY: as the head of this file says.
     let bridge = unsafe { of(bridge) };
-    match (function(number).depth)(bridge.libraries, instance) {
+    match (function(number).depth)(&bridge.libraries, instance) {
         Depth::None => 0,
         Depth::Cut(levels) => levels.into(),
         Depth::End(levels) => u32::from(levels) | DEPTH_END,
@@ -152,14 +201,14 @@ unsafe extern "C" fn library_call(
     let mut call = Call {
         args: Reader::new(args),
         arg_count,
-        out: Writer::new(bridge.out),
+        out: Writer::new(&mut bridge.out),
         instance,
-        state: bridge.libraries,
+        state: &mut bridge.libraries,
     };
     let status = match (function(number).run)(&mut call) {
         Ok(()) => 0,
         Err(Failure::Error(text)) => {
-            *bridge.out = text;
+            bridge.out = text;
             ERROR_PLACED
         }
         Err(Failure::Plain(text)) => {
@@ -168,11 +217,11 @@ unsafe extern "C" fn library_call(
             ERROR_PLAIN
         }
         Err(Failure::Argument(number, text)) => {
-            *bridge.out = text;
+            bridge.out = text;
             ERROR_ARGUMENT + number
         }
     };
     // SAFETY: C gave the address of a variable of its own; `out` is not touched before the next call.
-    unsafe { *out = Bytes::of(bridge.out) };
+    unsafe { *out = Bytes::of(&bridge.out) };
     status
 }

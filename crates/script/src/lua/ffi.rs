@@ -37,12 +37,16 @@ pub struct Calls {
     pub may_run: unsafe extern "C" fn(*mut c_void, Bytes, *const Span, usize) -> i32,
     pub set_replication: unsafe extern "C" fn(*mut c_void, u8),
     pub log: unsafe extern "C" fn(*mut c_void, u8, Bytes),
-    pub is_to_stop: unsafe extern "C" fn(*mut c_void) -> i32,
+    pub checkpoint: unsafe extern "C" fn(*mut c_void) -> i32,
     pub number_text: unsafe extern "C" fn(f64, *mut u8) -> usize,
     pub sha1hex: unsafe extern "C" fn(Bytes, *mut u8),
     pub library_depth: unsafe extern "C" fn(*mut c_void, u32, u32) -> u32,
     pub library_call: unsafe extern "C" fn(*mut c_void, u32, u32, Bytes, usize, *mut Bytes) -> u32,
 }
+
+pub const GO_ON: i32 = 0;
+pub const STOP: i32 = 1;
+pub const GO_ON_OFTEN: i32 = 2;
 
 pub const NUMBER_BYTES_MAX: usize = 64;
 pub const SHA_DIGITS: usize = 40;

@@ -16,5 +16,4 @@ mod bridge;
 mod ffi;
 mod state;
 
-pub use bridge::Bridge;
 pub use state::{Run, State, Status};

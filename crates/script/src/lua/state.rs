@@ -1,23 +1,49 @@
 //! An interpreter of C as safe code sees it.
+//!
+//! ```text
+//!   run ------>  [ stack of the run: iso_run, Lua, a function that C calls ]
+//!      <- ended | suspended                       |
+//!   resume --->                                   '- host: "later", "pause"
+//! ```
+//! A script runs on a stack of its own, so that it can be left in the middle of it and gone back to: Lua 5.1 cannot leave a
+//! function of C. The stack is kept for the next run. Invariant: `run` is `Some` exactly between a suspension and the end of its run.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
 use isotherm_resp::Args;
 
-use super::bridge::{Bridge, CALLS};
+use super::bridge::{Bridge, CALLS, Suspension};
 use super::ffi::{self, Bytes};
-use crate::interpreter::{Identity, Limits, OutOfMemory};
+use crate::host::Host;
+use crate::interpreter::{BUFFER_KEPT_MAX, Identity, Limits, OutOfMemory};
 use crate::libraries::{self, Constant};
+
+/// What a run may have on its stack. Lua bounds calls of C within each other by 200, and each of these takes less than 4 KB; a
+/// command of a script runs on it too. Only what is touched takes memory.
+const STACK_BYTES: usize = 1 << 20;
+
+/// How `iso_run` has ended, and its result.
+type Ran = (i32, Bytes);
+type Fiber = Coroutine<(), (), Ran, DefaultStack>;
 
 /// One Lua state. Dropped with all that it holds.
 pub struct State {
     interp: NonNull<ffi::Interp>,
+    /// C has its address while a script runs. Made by `Box`, freed by `drop`; used as a pointer only.
+    bridge: NonNull<Bridge>,
+    /// Of the next run; `None` before the first, and while one is under way.
+    stack: Option<DefaultStack>,
+    /// The run that is suspended.
+    run: Option<Fiber>,
     /// C keeps a pointer to them.
     _libraries: Libraries,
 }
 
-// SAFETY: the state belongs to the owner of this value, keeps nothing of a thread, and is used through `&mut` only.
+// SAFETY: the state belongs to the owner of this value, keeps nothing of a thread, and is used through `&mut` only. So do the frames of a
+// run that is suspended: they are those of Lua and of `bridge::call` and `bridge::checkpoint`.
 unsafe impl Send for State {}
 
 /// How a run came to its end.
@@ -26,6 +52,7 @@ pub enum Status {
     Ran,
     Failed,
     Stopped,
+    Suspended,
 }
 
 /// What a script is run with.
@@ -53,12 +80,25 @@ impl State {
         };
         // SAFETY: all that `config` points to is alive for the call; the libraries and CALLS are for as long as the state.
         let interp = NonNull::new(unsafe { ffi::iso_open(&config) }).ok_or(OutOfMemory)?;
-        Ok(State { interp, _libraries: libraries })
+        // SAFETY: a box is not null.
+        let bridge = unsafe { NonNull::new_unchecked(Box::into_raw(Box::<Bridge>::default())) };
+        Ok(State { interp, bridge, stack: None, run: None, _libraries: libraries })
     }
 
     pub fn used_bytes(&self) -> usize {
-        // SAFETY: the state is open.
-        unsafe { ffi::iso_used(self.interp.as_ptr()) }
+        // SAFETY: the state is open; the bridge is alive, and no function that C calls is under way.
+        let (used, bridge) = unsafe { (ffi::iso_used(self.interp.as_ptr()), self.bridge.as_ref()) };
+        used + size_of::<Bridge>() + bridge.reply.out.capacity() + bridge.out.capacity()
+    }
+
+    /// What a script has set in a library lasts for its run.
+    pub fn reset_libraries(&mut self) {
+        // SAFETY: the bridge is alive, and no function that C calls is under way.
+        unsafe { self.bridge.as_mut() }.libraries.reset();
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.run.is_some()
     }
 
     pub fn set_limit(&mut self, memory_bytes: usize) {
@@ -66,8 +106,13 @@ impl State {
         unsafe { ffi::iso_set_limit(self.interp.as_ptr(), memory_bytes) }
     }
 
+    fn assert_idle(&self) {
+        assert!(!self.is_suspended(), "one run at a time");
+    }
+
     /// A reference to the compiled function, or the text of the error.
     pub fn compile(&mut self, text: &[u8]) -> Result<i32, Vec<u8>> {
+        self.assert_idle();
         let mut why = Bytes::EMPTY;
         // SAFETY: the state is open, and this is its only user; `text` is read in the call only.
         let reference = unsafe { ffi::iso_compile(self.interp.as_ptr(), Bytes::of(text), &mut why) };
@@ -80,41 +125,86 @@ impl State {
 
     /// `reference`: of `compile`, and not forgotten since.
     pub fn forget(&mut self, reference: i32) {
+        self.assert_idle();
         // SAFETY: the state is open, and this is its only user. Any number is safe: one that is no reference frees a slot of
         // the registry that holds nothing.
         unsafe { ffi::iso_forget(self.interp.as_ptr(), reference) }
     }
 
     pub fn collect(&mut self) {
+        self.assert_idle();
         // SAFETY: the state is open, and this is its only user.
         unsafe { ffi::iso_collect(self.interp.as_ptr()) }
     }
 
-    /// Gives back the buffer in which a large result lay.
-    pub fn trim(&mut self) {
-        // SAFETY: the state is open, and this is its only user, so that no result is borrowed.
-        unsafe { ffi::iso_trim(self.interp.as_ptr()) }
+    /// A run may be over, whose result had so many bytes: what it has made large is given back.
+    pub fn trim_after(&mut self, result_bytes: usize) {
+        if self.is_suspended() {
+            return;
+        }
+        if result_bytes > BUFFER_KEPT_MAX {
+            // SAFETY: the state is open, and this is its only user, so that no result is borrowed.
+            unsafe { ffi::iso_trim(self.interp.as_ptr()) }
+        }
+        // SAFETY: the bridge is alive, and no function that C calls is under way.
+        let bridge = unsafe { self.bridge.as_mut() };
+        for buffer in [&mut bridge.reply.out, &mut bridge.out] {
+            if buffer.capacity() > BUFFER_KEPT_MAX {
+                *buffer = Vec::new();
+            }
+        }
     }
 
-    /// The tokens of the result: `lua/glue/glue.h` lists them.
-    pub fn run(&mut self, run: &Run<'_>, mut bridge: Bridge<'_>) -> (Status, &[u8]) {
+    /// Begins a run. The tokens of the result: `lua/glue/glue.h` lists them; none if it is suspended.
+    pub fn run<'s>(&'s mut self, run: &Run<'_>, host: &mut dyn Host) -> (Status, &'s [u8]) {
+        self.assert_idle();
         let (bytes, spans) = run.words.parts();
         assert!(run.key_count <= spans.len(), "keys are words");
-        let mut tokens = Bytes::EMPTY;
-        // SAFETY: the state is open, and this is its only user; the words are read in the call only, and the bridge is used
-        // by `CALLS` in the call only, as `bridge.rs` says.
-        let status = unsafe {
-            ffi::iso_run(
-                self.interp.as_ptr(),
-                run.reference,
-                Bytes::of(bytes),
-                spans.as_ptr(),
-                run.key_count,
-                spans.len() - run.key_count,
-                (&raw mut bridge).cast::<c_void>(),
-                &mut tokens,
-            )
+        let stack = self.stack.take().unwrap_or_else(|| {
+            DefaultStack::new(STACK_BYTES).expect("the system has addresses and maps for a stack")
+        });
+        let (interp, bridge, reference) = (self.interp, self.bridge, run.reference);
+        let (key_count, arg_count) = (run.key_count, spans.len() - run.key_count);
+        let (bytes, spans) = (Bytes::of(bytes), spans.as_ptr());
+        let fiber = Fiber::with_stack(stack, move |suspension: &Suspension, ()| {
+            let mut tokens = Bytes::EMPTY;
+            // SAFETY: the state is open, and the run is its only user until it has returned. The words are read before the
+            // run can be suspended, so within this call of `State::run`. The bridge outlives the run, and so does the suspension,
+            // which lies below these frames on the same stack.
+            let status = unsafe {
+                (*bridge.as_ptr()).suspension = Some(NonNull::from(suspension));
+                let bridge = bridge.as_ptr().cast::<c_void>();
+                let interp = interp.as_ptr();
+                ffi::iso_run(interp, reference, bytes, spans, key_count, arg_count, bridge, &mut tokens)
+            };
+            (status, tokens)
+        });
+        self.go_on(fiber, host)
+    }
+
+    /// Goes on with the run that is suspended.
+    pub fn resume<'s>(&'s mut self, host: &mut dyn Host) -> (Status, &'s [u8]) {
+        let fiber = self.run.take().expect("a run is suspended");
+        self.go_on(fiber, host)
+    }
+
+    fn go_on(&mut self, mut fiber: Fiber, host: &mut dyn Host) -> (Status, &[u8]) {
+        // SAFETY: only the lifetime changes. The host is taken away below, before it can end, and this thread's only frames that
+        // use it meanwhile are those above this one.
+        let host = unsafe { std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host>>(host.into()) };
+        // SAFETY: the bridge is alive, and no function that C calls is under way: here, and behind `resume`.
+        unsafe { self.bridge.as_mut() }.host = Some(host);
+        let resumed = fiber.resume(());
+        // SAFETY: as above.
+        unsafe { self.bridge.as_mut() }.host = None;
+        let (status, tokens) = match resumed {
+            CoroutineResult::Yield(()) => {
+                self.run = Some(fiber);
+                return (Status::Suspended, &[]);
+            }
+            CoroutineResult::Return(ran) => ran,
         };
+        self.stack = Some(fiber.into_stack());
         let status = match status {
             ffi::RAN => Status::Ran,
             ffi::STOPPED => Status::Stopped,
@@ -127,8 +217,16 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // SAFETY: the state is open, and nothing uses it afterwards.
-        unsafe { ffi::iso_close(self.interp.as_ptr()) }
+        if let Some(mut fiber) = self.run.take() {
+            // SAFETY: the frames that are left own nothing that would have to be dropped: C's buffers belong to the state, which is
+            // closed below, and the two functions that suspend hold references only.
+            unsafe { fiber.force_reset() };
+        }
+        // SAFETY: the state is open, and nothing uses it afterwards; the bridge was a box, and C had the only other pointer to it.
+        unsafe {
+            ffi::iso_close(self.interp.as_ptr());
+            drop(Box::from_raw(self.bridge.as_ptr()));
+        }
     }
 }
 

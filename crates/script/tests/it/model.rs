@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
-use isotherm_script::{Ended, Host, Identity, Interpreter, Limits, LogLevel, Replication, Sha};
+use isotherm_script::{
+    Called, Checkpoint, Ended, Host, Identity, Interpreter, Limits, LogLevel, Progress, Replication, Sha,
+};
 
 pub const IDENTITY: Identity =
     Identity { server_name: "valkey", redis_version: "7.2.4", valkey_version: "9.1.2" };
@@ -18,13 +20,59 @@ pub struct Model {
     pub calls: Vec<Vec<u8>>,
     pub logged: Vec<(LogLevel, Vec<u8>)>,
     pub replication: Option<Replication>,
-    /// `is_to_stop` says yes from this question on; 0 for never.
+    /// `checkpoint` says so from this question on; 0 for never.
     pub stop_at: u64,
     pub asked: u64,
+    /// Each command and each checkpoint has suspended the run once; it is tried again.
+    pub is_retry: bool,
+    pub suspensions: u64,
 }
 
 impl Host for Model {
-    fn call(&mut self, words: Args<'_>, reply: &mut Reply) {
+    fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called {
+        if self.suspends() {
+            return Called::Later;
+        }
+        self.answer(words, reply);
+        Called::Done
+    }
+
+    fn set_replication(&mut self, replication: Replication) {
+        self.replication = Some(replication);
+    }
+
+    fn log(&mut self, level: LogLevel, text: &[u8]) {
+        self.logged.push((level, text.to_vec()));
+    }
+
+    fn may_run(&mut self, words: Args<'_>) -> Option<bool> {
+        match words[0].to_ascii_lowercase().as_slice() {
+            b"get" => Some(true),
+            b"set" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn checkpoint(&mut self) -> Checkpoint {
+        if self.suspends() {
+            return Checkpoint::Pause;
+        }
+        self.asked += 1;
+        match self.stop_at > 0 && self.asked >= self.stop_at {
+            true => Checkpoint::Stop,
+            false => Checkpoint::GoOn,
+        }
+    }
+}
+
+impl Model {
+    fn suspends(&mut self) -> bool {
+        self.is_retry = !self.is_retry;
+        self.suspensions += u64::from(self.is_retry);
+        self.is_retry
+    }
+
+    fn answer(&mut self, words: Args<'_>, reply: &mut Reply) {
         self.calls.push(words.wire().expect("a request in wire form").to_vec());
         let name = words[0].to_ascii_lowercase();
         match (name.as_slice(), words.len()) {
@@ -81,29 +129,6 @@ impl Host for Model {
         }
     }
 
-    fn set_replication(&mut self, replication: Replication) {
-        self.replication = Some(replication);
-    }
-
-    fn log(&mut self, level: LogLevel, text: &[u8]) {
-        self.logged.push((level, text.to_vec()));
-    }
-
-    fn may_run(&mut self, words: Args<'_>) -> Option<bool> {
-        match words[0].to_ascii_lowercase().as_slice() {
-            b"get" => Some(true),
-            b"set" => Some(false),
-            _ => None,
-        }
-    }
-
-    fn is_to_stop(&mut self) -> bool {
-        self.asked += 1;
-        self.stop_at > 0 && self.asked >= self.stop_at
-    }
-}
-
-impl Model {
     fn increment(&mut self, key: &[u8], reply: &mut Reply) {
         let old = self.strings.get(key).map_or(Some(0), |text| isotherm_stdx::parse_i64(text));
         match old {
@@ -173,7 +198,13 @@ pub fn eval_with(
     let ended = match lua.compile(&sha, body.as_bytes()) {
         Ok(()) => {
             let words: ArgsBuf = keys.iter().chain(args).map(|word| word.as_bytes()).collect();
-            Some(lua.run(&sha, words.args(), keys.len(), model, &mut reply))
+            let mut progress = lua.run(&sha, words.args(), keys.len(), model, &mut reply);
+            loop {
+                match progress {
+                    Progress::Ended(ended) => break Some(ended),
+                    Progress::Suspended => progress = lua.resume(model, &mut reply),
+                }
+            }
         }
         Err(why) => {
             reply.error(format!("ERR Error compiling script (new function): {why}"));

@@ -1,12 +1,12 @@
 //! The libraries as scripts meet them: in an interpreter, with places and names in their errors, tables in Lua's own order.
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
-use isotherm_script::{Host, Identity, Interpreter, Limits, LogLevel, Replication};
+use isotherm_script::{Called, Checkpoint, Host, Identity, Interpreter, Limits, LogLevel, Replication};
 
 struct NoHost;
 
 impl Host for NoHost {
-    fn call(&mut self, words: Args<'_>, _: &mut Reply) {
+    fn call(&mut self, words: Args<'_>, _: &mut Reply) -> Called {
         panic!("these scripts call nothing: {words:?}");
     }
     fn set_replication(&mut self, _: Replication) {}
@@ -14,8 +14,8 @@ impl Host for NoHost {
     fn may_run(&mut self, _: Args<'_>) -> Option<bool> {
         None
     }
-    fn is_to_stop(&mut self) -> bool {
-        false
+    fn checkpoint(&mut self) -> Checkpoint {
+        Checkpoint::GoOn
     }
 }
 

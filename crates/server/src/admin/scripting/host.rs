@@ -5,7 +5,7 @@ use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Flags;
 use isotherm_reactor::signals;
 use isotherm_resp::{Args, Reply, errors};
-use isotherm_script::{Host, LogLevel, Replication};
+use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
 
 use super::super::AdminCall;
 use crate::effects::monitor;
@@ -87,7 +87,7 @@ impl<'h, 'c> ScriptHost<'h, 'c> {
 }
 
 impl Host for ScriptHost<'_, '_> {
-    fn call(&mut self, words: Args<'_>, reply: &mut Reply) {
+    fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called {
         let node = self.call.node;
         let refused = match resolve(&node.commands, &node.keyspace, words).found {
             Found::Unknown => Some(b"ERR Unknown command called from script".to_vec()),
@@ -101,11 +101,15 @@ impl Host for ScriptHost<'_, '_> {
                 None if command.spec.flags.has(Flags::WRITE) && !node.scripts.begin_write() => {
                     Some(b"ERR Script killed by user with SCRIPT KILL.".to_vec())
                 }
-                None => return self.run(command, words, reply),
+                None => {
+                    self.run(command, words, reply);
+                    return Called::Done;
+                }
             },
         };
         reply.error(refused.expect("what runs has returned"));
         self.call.exec.stats.count_error(reply.last_error().as_bytes());
+        Called::Done
     }
 
     // COMPAT(scripts): redis.set_repl with REPL_AOF or REPL_REPLICA alone does what REPL_ALL does. Why: the append-only file and
@@ -128,9 +132,11 @@ impl Host for ScriptHost<'_, '_> {
         matches!(resolve(&node.commands, &node.keyspace, words).found, Found::Command(_)).then_some(true)
     }
 
-    fn is_to_stop(&mut self) -> bool {
+    fn checkpoint(&mut self) -> Checkpoint {
         let scripts = &self.call.node.scripts;
         // The thread that would act on the signal may wait for what this script holds.
-        scripts.running() == Running::Killed || signals::has_arrived() && scripts.kill() == Running::Killed
+        let is_killed = scripts.running() == Running::Killed
+            || signals::has_arrived() && scripts.kill() == Running::Killed;
+        if is_killed { Checkpoint::Stop } else { Checkpoint::GoOn }
     }
 }
