@@ -120,6 +120,8 @@ pub enum Outcome {
     Block(Box<Wait>),
     /// Nothing was changed or replied: values that it needs are not in memory. The command runs again once they are.
     Cold(Box<ColdKeys>),
+    /// It has begun, and is going to reply: a script that takes long.
+    Later,
 }
 
 const _: () = assert!(size_of::<Outcome>() <= 2 * size_of::<usize>(), "two registers");

@@ -155,4 +155,6 @@ pub enum Reach {
     Queue,
     /// Those of its keys, but not all at once: the handler locks by itself, a part at a time (WATCH).
     Parts,
+    /// Those of its keys, and later what its script asks for (EVAL). Inside EXEC all are held.
+    Script,
 }

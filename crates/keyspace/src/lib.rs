@@ -36,7 +36,10 @@ mod reports;
 extern crate self as isotherm_keyspace;
 
 pub use access::effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
-pub use access::lock::{HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, KEYS_PER_HOLD_MAX, Keyspace, Want};
+pub use access::lease::{LeaseId, LeasePlace};
+pub use access::lock::{
+    HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, KEYS_PER_HOLD_MAX, Keyspace, SuspendedReady, Want,
+};
 pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Attempt, Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
 pub use access::shared::{Config, HoldWatch};

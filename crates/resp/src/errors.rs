@@ -63,6 +63,11 @@ pub fn is_loading(name: &str) -> String {
     format!("LOADING {name} is loading the dataset in memory")
 }
 
+/// A script takes long.
+pub fn busy_with_script(name: &str) -> String {
+    format!("BUSY {name} is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")
+}
+
 /// A save in the background failed.
 pub fn cannot_save(name: &str) -> String {
     format!(

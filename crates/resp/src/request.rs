@@ -79,6 +79,12 @@ impl<'a> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(from..).unwrap_or_default() }
     }
 
+    /// The first `count` arguments, or all if there are not so many.
+    #[inline]
+    pub fn up_to(&self, count: usize) -> Args<'a> {
+        Args { bytes: self.bytes, spans: self.spans.get(..count).unwrap_or(self.spans) }
+    }
+
     #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let bytes = self.bytes;

@@ -34,11 +34,13 @@ use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::replication::state::Replication;
 use crate::replication::waits;
+use crate::request::blocking;
 use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
 use crate::scripting::cache::Scripts;
+use crate::scripting::runs::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::users::Users;
 use crate::session::{ClientShared, Session};
@@ -71,6 +73,7 @@ pub struct Node {
     pub persistence: Persistence,
     pub replication: Replication,
     pub scripts: Scripts,
+    pub runs: RunRegistry,
 }
 
 /// What a node is made of beside its configuration.
@@ -112,12 +115,15 @@ impl Node {
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
             scripts: Scripts::default(),
+            runs: RunRegistry::default(),
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,
         };
         node.keyspace.watch_holds(holds::WATCH);
-        Box::leak(Box::new(node))
+        let node: &'static Node = Box::leak(Box::new(node));
+        node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
+        node
     }
 
     pub fn worker_count(&self) -> usize {

@@ -3,7 +3,8 @@
 //! A slot lies wholly in one partition (`geometry`). Data is reachable only through a guard: a [`Held`] is the set of
 //! guards that a command has, always locked in ascending order, so two workers never wait for each other in a ring.
 //!
-//! Holding every partition is the gate: nothing else reads or changes data meanwhile.
+//! Holding every partition is the gate: nothing else reads or changes data meanwhile, and no script is in the middle of its work
+//! (`lease`).
 //!
 //! There is no `unsafe` here: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a value.
 //! `tests/shuttle/lock_model.rs` and `tests/shuttle/waiter_model.rs` explore interleavings with shuttle, which replaces the mutex under
@@ -229,6 +230,10 @@ impl Drop for WorkGuard<'_> {
     }
 }
 
+/// Keys that are waited for and were changed by a script that is not over.
+#[derive(Default)]
+pub struct SuspendedReady(Ready);
+
 /// The partitions that are locked for the command under way. Kept over a batch: while consecutive commands need the
 /// same partition it is locked once.
 pub struct Held<'k> {
@@ -299,7 +304,7 @@ impl<'k> Held<'k> {
     /// passed. Where it is inlined this costs nothing, for only the cold path answers yes.
     #[inline]
     pub fn acquire(&mut self, want: Want<'_>) -> bool {
-        if self.covers(want) {
+        if self.covers(want) && !(want == Want::All && self.keyspace.has_leases()) {
             return false;
         }
         self.release();
@@ -308,7 +313,7 @@ impl<'k> Held<'k> {
             Want::Nothing => false,
             Want::One(partition) => self.lock(partition),
             Want::Many(partitions) => self.lock_each(partitions.iter().copied()),
-            Want::All => self.lock_each(0..self.keyspace.partitions.len() as u16),
+            Want::All => self.lock_gate(),
         }
     }
 
@@ -342,6 +347,38 @@ impl<'k> Held<'k> {
 
     pub fn holds_all(&self) -> bool {
         self.guards.len() == self.keyspace.partitions.len()
+    }
+
+    pub(crate) fn lock_all(&mut self) -> bool {
+        self.lock_each(0..self.keyspace.partitions.len() as u16)
+    }
+
+    pub(crate) fn begin_budget(&mut self) {
+        self.budget.begin();
+    }
+
+    /// Locks one more, in whatever order, if no other thread has it.
+    pub(crate) fn try_push(&mut self, partition: u16) -> bool {
+        let Some(guard) = self.keyspace.try_lock_unwatched(partition) else { return false };
+        if self.guards.is_empty() {
+            self.budget.begin();
+        }
+        let at = self.guards.partition_point(|(number, _)| *number < partition);
+        self.guards.insert(at, (partition, guard));
+        true
+    }
+
+    pub(crate) fn holds_numbered(&self, partition: u16) -> bool {
+        self.position(partition).is_some()
+    }
+
+    pub(crate) fn held_partitions(&mut self) -> impl Iterator<Item = &mut Partition> {
+        self.guards.iter_mut().map(|(_, guard)| &mut **guard)
+    }
+
+    /// The partition of a slot, to read.
+    pub(crate) fn partition_ref(&self, slot: Slot) -> &Partition {
+        &self.guards[self.position_of(slot)].1
     }
 
     fn lock_each(&mut self, partitions: impl Iterator<Item = u16>) -> bool {
@@ -497,6 +534,17 @@ impl<'k> Held<'k> {
 
     pub(crate) fn take_ready_key(&mut self) -> Option<ReadyKey> {
         self.ready.take()
+    }
+
+    /// Takes all keys that were noted: a script is going to let go of their partitions, and they are served at its end.
+    pub fn suspend_ready(&mut self) -> SuspendedReady {
+        SuspendedReady(std::mem::take(&mut self.ready))
+    }
+
+    /// Notes them again. Their partitions are held, and nothing was noted since.
+    pub fn resume_ready(&mut self, suspended: SuspendedReady) {
+        debug_assert!(self.ready.is_empty());
+        self.ready = suspended.0;
     }
 
     /// How many keys are noted.

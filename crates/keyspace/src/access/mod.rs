@@ -9,6 +9,7 @@ pub(crate) mod element_prefetch;
 pub(crate) mod finding;
 pub(crate) mod followers;
 pub(crate) mod key_events;
+pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod partition;
 pub(crate) mod prefetch;

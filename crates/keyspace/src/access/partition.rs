@@ -1,6 +1,7 @@
 //! One partition: the databases' share of its slots, and who watches its keys.
 
 use crate::access::followers::Followers;
+use crate::access::lease::Leases;
 use crate::access::shared;
 use crate::access::shared::Config;
 use crate::access::watch::Presence;
@@ -37,6 +38,8 @@ pub(crate) struct Partition {
     pub flushed_since: Vec<Flushed>,
     pub followers: Followers,
     pub expiry_turn: ExpiryTurn,
+    /// Behind the fields that each command touches.
+    pub leases: Leases,
     shared: Arc<shared::Shared>,
 }
 
@@ -83,6 +86,7 @@ impl Partition {
             flushed_since: Vec::new(),
             followers: Followers::default(),
             expiry_turn: ExpiryTurn::default(),
+            leases: Leases::default(),
             shared,
         }
     }

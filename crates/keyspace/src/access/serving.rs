@@ -5,7 +5,8 @@
 //!            ended                    passed over, and taken out of the list
 //!            the key is no use to it  passed over
 //!            woken                    stop: it looks soon, and passes on
-//!            out of reach, or busy    wake it, and stop
+//!            out of reach, busy,
+//!            or its keys are leased   wake it, and stop
 //!            else claim, run          answered: the next      nothing for it: released, the next
 //!          the budget is spent        wake the first that is left of each key, and stop
 //! look     the owner's worker of a woken waiter, with all partitions of its command: serves it,
@@ -57,6 +58,12 @@ pub trait Serve<'k> {
 
     /// Whether everything is held without which its command cannot be run at all.
     fn reaches(&mut self, waiter: &Waiter) -> bool;
+
+    /// Whether a script has leased one of the waiter's keys, as far as these are held.
+    fn is_leased(&mut self, waiter: &Waiter) -> bool;
+
+    /// Has the waiter's owner look again when scripts have ended.
+    fn postpone(&mut self, waiter: &Arc<Waiter>);
 
     /// The type of what is there under a key whose partition is held.
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type>;
@@ -139,7 +146,7 @@ fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps
 }
 
 fn try_to_serve<'k, S: Serve<'k>>(server: &mut S, waiter: &Arc<Waiter>) -> Tried<S::Missing> {
-    if !server.reaches(waiter) {
+    if !server.reaches(waiter) || server.is_leased(waiter) {
         return Tried::OwnerLooks;
     }
     match waiter.claim() {
@@ -170,6 +177,12 @@ fn try_to_serve<'k, S: Serve<'k>>(server: &mut S, waiter: &Arc<Waiter>) -> Tried
 pub fn look<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) {
     waiter.clear_woken();
     server.acquire(waiter);
+    if server.is_leased(waiter) {
+        // Until it looks again none of those behind it is served.
+        waiter.mark_woken();
+        server.postpone(waiter);
+        return serve_ready(server);
+    }
     let looked_before = steps::looked();
     let is_worth_it = !waiter.has_ended() && is_worth_a_try(server, waiter);
     server.held().exempt(steps::looked().wrapping_sub(looked_before));

@@ -1,5 +1,6 @@
 //! What a keyspace is made of, and what its partitions share: read without any of their locks.
 
+use crate::access::lease::LeaseShared;
 use crate::access::waiter::WaitedKeys;
 use crate::layout::key::KeyHasher;
 use crate::layout::kind::Db;
@@ -63,6 +64,7 @@ pub(crate) struct Shared {
     pub next_turn: AtomicU64,
     /// What large bodies take, those that a snapshot still holds included.
     pub large: Arc<LargeAccount>,
+    pub leases: LeaseShared,
 }
 
 impl Shared {
@@ -82,6 +84,7 @@ impl Shared {
             watch: OnceLock::new(),
             next_turn: AtomicU64::new(0),
             large: Arc::new(LargeAccount::new(config.class_bytes)),
+            leases: LeaseShared::default(),
         }
     }
 

@@ -2,15 +2,15 @@
 //! of these which thread goes on (`cargo xtask locks`).
 
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicBool, AtomicU8};
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 #[cfg(shuttle)]
-pub use shuttle::sync::{Mutex, MutexGuard};
+pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(shuttle)]
 pub use shuttle::thread::yield_now;
 
 #[cfg(not(shuttle))]
-pub use std::sync::atomic::{AtomicBool, AtomicU8};
+pub use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 #[cfg(not(shuttle))]
-pub use std::sync::{Mutex, MutexGuard};
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(shuttle))]
 pub use std::thread::yield_now;

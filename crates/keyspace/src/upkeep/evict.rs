@@ -66,6 +66,8 @@ pub enum Evicted {
     Key(u16),
     /// As many pages were looked at as one hold may, without meeting a key that may leave. The next attempt goes on.
     NotYet,
+    /// The key that was chosen is a script's until that is over. The next attempt chooses anew.
+    Leased,
     /// No key of this partition may leave.
     Nothing,
 }
@@ -122,6 +124,9 @@ impl Held<'_> {
         };
         let Some(key) = choose(partition, db, policy, now, prng) else { return Evicted::NotYet };
         let key = hasher.key(&key);
+        if partition.leases.has(key.hash) {
+            return Evicted::Leased;
+        }
         let location = partition.locate(db, &key).expect("it was just chosen");
         let was_stale = location.is_stale(&partition.store, now);
         partition.remove_at(db, &location, now);

@@ -10,6 +10,8 @@
 //! their old bounds: a million of them come due at once and none leaves. So a step counts what it looks at, and ends when
 //! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
 //! which always has more to do does not keep the others from theirs.
+//!
+//! Keys that a script has leased stay until it is over, for it has read them: their bounds stay due, and are passed over.
 
 use crate::access::effect::EffectSink;
 use crate::access::followers::ChangeCause;
@@ -80,9 +82,7 @@ impl Held<'_> {
 impl Step<'_> {
     /// Fields: from the hashes that are listed under a due bound. False if some are left.
     fn expire_fields(&mut self, partition: &mut Partition) -> bool {
-        while let Some(&(bound, number)) = partition.store.field_bounds.first()
-            && is_due(bound, self.now)
-        {
+        while let Some((bound, number)) = self.next_due_hash(partition) {
             self.steps.look(1);
             let mut gone = Vec::new();
             let mut root = partition.store.open_object(number);
@@ -102,6 +102,20 @@ impl Step<'_> {
             }
         }
         true
+    }
+
+    /// The first hash under a due bound that is not leased.
+    fn next_due_hash(&mut self, partition: &Partition) -> Option<(u32, u32)> {
+        let mut due =
+            partition.store.field_bounds.iter().copied().take_while(|(bound, _)| is_due(*bound, self.now));
+        if partition.leases.is_empty() {
+            return due.next();
+        }
+        due.find(|(_, number)| {
+            let key = partition.find_object(*number).map(|(_, _, key)| partition.store.hasher.key(&key).hash);
+            // As many are passed over as are leased.
+            key.is_none_or(|hash| !partition.leases.has(hash))
+        })
     }
 
     /// False if some keys that are due may be left.
@@ -134,6 +148,7 @@ impl Step<'_> {
     /// Whether there was something to look at.
     fn expire_slot(&mut self, partition: &mut Partition, db: Db, place: usize) -> bool {
         let (mut from, mut looked, now) = (0, false, self.now);
+        let mut is_passed_over = false;
         loop {
             let due = match partition.table_and_store(db) {
                 Some((table, store)) => {
@@ -144,14 +159,15 @@ impl Step<'_> {
             };
             from = match due {
                 Bounded::Page(index) => {
-                    let gone = expire_page(partition, db, place, index, now, self.sink);
+                    let (gone, has_leased) = expire_page(partition, db, place, index, now, self.sink);
                     self.steps.look(PAGE_STEPS + gone);
                     self.done.expired += gone;
+                    is_passed_over |= has_leased;
                     // Pages may have merged meanwhile; what is due then keeps its bound and is found from the start.
-                    if gone == 0 { index + 1 } else { 0 }
+                    if gone == 0 || has_leased { index + 1 } else { 0 }
                 }
-                // Only a search from the start makes the bound of the slot exact.
-                Bounded::None if from > 0 => 0,
+                // Only a search from the start makes the bound of the slot exact. With leased keys it is due anyway.
+                Bounded::None if from > 0 && !is_passed_over => 0,
                 Bounded::None => return looked,
                 Bounded::OutOfBudget => return true,
             };
@@ -184,8 +200,8 @@ fn fields_expired(
     true
 }
 
-/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left. Of collections all but
-/// the smallest are left to `free_step`: a page may hold some 200 of them.
+/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left, and whether leased keys stay. Of
+/// collections all but the smallest are left to `free_step`: a page may hold some 200 of them.
 fn expire_page(
     partition: &mut Partition,
     db: Db,
@@ -193,20 +209,27 @@ fn expire_page(
     index: u32,
     now: UnixMs,
     sink: &mut dyn EffectSink,
-) -> u64 {
+) -> (u64, bool) {
     let table = partition.table(db).expect("the slot has pages");
     let record = table.slot(&partition.store.heap, place).record;
     let (Some(handle), _) = directory::get(&partition.store.heap, &record, index) else {
         set_bound(partition, db, place, index, NEVER);
-        return 0;
+        return (0, false);
     };
     let page = partition.store.heap.page(handle);
-    let (mut dead, mut gone, mut bound) = ([false; ENTRIES_MAX], 0, NEVER);
+    let (mut dead, mut gone, mut bound, mut has_leased) = ([false; ENTRIES_MAX], 0, NEVER, false);
+    let is_leased = |key: &[u8]| {
+        !partition.leases.is_empty() && partition.leases.has(partition.store.hasher.key(key).hash)
+    };
     for spot in page.spots() {
         let entry = EntryBytes(page.entry(spot));
         match entry.expiry() {
             Some(at) if at < now => {
                 let key = partition.store.key_of(entry);
+                if is_leased(key) {
+                    (has_leased, bound) = (true, bound.min(bound_of(at)));
+                    continue;
+                }
                 partition.followers.changed(db, key, ChangeCause::Expired, None, sink);
                 dead[spot.index] = true;
                 gone += 1;
@@ -222,7 +245,7 @@ fn expire_page(
         partition.remove_dead(db, place, index, &dead, bound, now);
         partition.store.freed_at_once_max = FREED_AT_ONCE_MAX;
     }
-    gone
+    (gone, has_leased)
 }
 
 fn set_bound(partition: &mut Partition, db: Db, place: usize, index: u32, bound: u32) {

@@ -60,7 +60,7 @@ impl Keyspace {
             match self.try_evict(policy, None, now, prng, sink) {
                 Evicted::Key(_) => return true,
                 Evicted::Nothing => return false,
-                Evicted::NotYet => {}
+                Evicted::NotYet | Evicted::Leased => {}
             }
         }
     }

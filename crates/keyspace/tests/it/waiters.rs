@@ -255,6 +255,14 @@ impl<'k> Serve<'k> for Reading<'k> {
     fn reaches(&mut self, _: &Waiter) -> bool {
         true
     }
+    fn is_leased(&mut self, _: &Waiter) -> bool {
+        false
+    }
+
+    fn postpone(&mut self, _: &Arc<Waiter>) {
+        unreachable!("nothing is leased");
+    }
+
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type> {
         let mut no_effects = NoEffects;
         let mut txn = Txn::new(&mut self.held, conditions(), &mut no_effects);

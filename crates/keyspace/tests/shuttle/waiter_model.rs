@@ -117,6 +117,14 @@ impl<'w> Serve<'w> for Worker<'w> {
             || client(waiter).names.iter().all(|name| self.holds(name))
     }
 
+    fn is_leased(&mut self, _: &Waiter) -> bool {
+        false
+    }
+
+    fn postpone(&mut self, _: &Arc<Waiter>) {
+        unreachable!("nothing is leased");
+    }
+
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type> {
         let name = std::str::from_utf8(key.bytes).expect("plain names");
         (number(&mut self.held, db, name) > 0).then_some(Type::String)

@@ -14,7 +14,7 @@ mod monitor;
 mod persistence;
 mod pubsub;
 mod replication;
-mod scripting;
+pub mod scripting;
 mod server;
 mod slot_stats;
 

@@ -29,6 +29,7 @@ use crate::request::caller::{Authority, Caller};
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::follow_up;
+use crate::request::leases;
 use crate::request::prefetch;
 use crate::request::resolve::{self, Found, Request};
 use crate::session::ClientShared;
@@ -300,9 +301,26 @@ impl Applier {
         Ok(())
     }
 
-    /// Locks what a command needs.
+    /// Locks what a command needs, and what no script of this node has leased: a script of a replica has read it.
     #[inline]
     fn lock(&mut self, request: &Request<'_>, command: &'static Entry) {
+        self.lock_now(request, command);
+        while self.exec.node.mail.tasks().has(Tasks::LEASED)
+            && leases::holds_up_log(&mut self.exec, command, request.args)
+        {
+            self.await_scripts();
+            self.lock_now(request, command);
+        }
+    }
+
+    #[cold]
+    fn await_scripts(&mut self) {
+        self.exec.release();
+        self.exec.node.keyspace.await_no_leases();
+    }
+
+    #[inline]
+    fn lock_now(&mut self, request: &Request<'_>, command: &'static Entry) {
         let exec = &mut self.exec;
         match &request.key {
             Some(key) if command.has_one_key(request.args.len()) => {
@@ -397,6 +415,11 @@ impl Applier {
         }
     }
 
+    fn needs_leased(&mut self, transaction: &Transaction) -> bool {
+        let exec = &mut self.exec;
+        transaction.commands.iter().any(|(_, command, args)| leases::holds_up_log(exec, command, args.args()))
+    }
+
     fn run_transaction(&mut self) -> Result<(), Refused> {
         let transaction = self.transaction.take().ok_or(Refused::NotBegun)?;
         if !self.is_within {
@@ -406,6 +429,10 @@ impl Applier {
                 self.exec.locks.add_command(keyspace, command, args.args());
             }
             self.exec.acquire();
+            while self.exec.node.mail.tasks().has(Tasks::LEASED) && self.needs_leased(&transaction) {
+                self.await_scripts();
+                self.exec.acquire();
+            }
             if self.link.is_some() {
                 self.hold_one()?;
             }
@@ -467,7 +494,9 @@ impl Applier {
             let invocation = Invocation { command, handler, args, db, keys, now, caller, reply };
             match execute::run(exec, invocation) {
                 Outcome::Done => break,
-                Outcome::Block(_) => unreachable!("a command that may not wait is answered"),
+                Outcome::Block(_) | Outcome::Later => {
+                    unreachable!("a command that may not wait is answered")
+                }
                 Outcome::Cold(keys) => exec.node.cold.fetch_now(&keys),
             }
         }

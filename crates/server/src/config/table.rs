@@ -65,6 +65,7 @@ const OOM_SCORE_ADJ: Words = &[("no", 0), ("yes", 1), ("relative", 1), ("absolut
 const PROPAGATION_ERROR_BEHAVIOR: Words = &[("ignore", 0), ("panic", 1), ("panic-on-replicas", 2)];
 const PROTECTED_ACTION: Words = &[("no", 0), ("yes", 1), ("local", 2)];
 const RDB_VERSION_CHECK: Words = &[("strict", 0), ("relaxed", 1)];
+const BUSY_REPLY_SCOPE: Words = &[("keys", 0), ("all", 1)];
 const REPL_DISKLESS_LOAD: Words =
     &[("disabled", 0), ("on-empty-db", 1), ("swapdb", 2), ("flush-before-load", 3)];
 /// Bits: several words may be given.
@@ -127,7 +128,8 @@ pub const PARAMS: &[Param] = &[
     special("bind", &special::BIND).multi_arg().apply(Apply::Bind).works("Addresses to listen on; an address with a leading \"-\" may be missing."),
     text("bind-source-addr", "").works("The address of this machine from which a primary is connected; without it, or where it cannot be used, the system chooses."),
     text("bio-cpulist", "").alias("bio_cpulist").immutable().no_effect(NO_AFFINITY),
-    signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").no_effect("a script holds all keys until it ends, and clients wait without an answer; SCRIPT KILL ends it"),
+    choice("busy-reply-scope", BUSY_REPLY_SCOPE, "keys").works("Who gets that error: clients that need keys of the script, or all. Isotherm only."),
+    signed("busy-reply-threshold", 5000, 0, i64::MAX).alias("lua-time-limit").works("Milliseconds from which on clients that wait for a script get the error BUSY; 0: they wait."),
     special("client-output-buffer-limit", &special::CLIENT_OUTPUT_BUFFER_LIMIT).multi_arg().works("Close a client whose unread replies exceed the limit of its class. Of a replica only what it makes the server keep in memory counts."),
     unsigned("client-query-buffer-limit", 1 << 30, 1 << 20, i64::MAX).memory().works("Close a client whose incomplete request exceeds this size."),
     flag("cluster-allow-pubsubshard-when-down", true).no_effect(NO_CLUSTER),

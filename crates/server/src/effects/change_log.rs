@@ -157,6 +157,13 @@ pub struct LogWriter {
     evicted_word: &'static [u8],
 }
 
+/// What a transaction has recorded so far.
+#[derive(Default)]
+pub struct SuspendedFrame {
+    frame: Frame,
+    is_muted: bool,
+}
+
 /// The frame under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Open {
@@ -235,6 +242,22 @@ impl LogWriter {
     pub fn end_transaction(&mut self) {
         debug_assert_eq!(self.open, Open::Transaction);
         self.close();
+    }
+
+    /// The transaction under way is a script's that lets others run: its frame is kept until it goes on.
+    pub fn suspend_transaction(&mut self) -> SuspendedFrame {
+        debug_assert_eq!(self.open, Open::Transaction);
+        self.open = Open::Nothing;
+        SuspendedFrame {
+            frame: std::mem::take(&mut self.frame),
+            is_muted: std::mem::take(&mut self.is_muted),
+        }
+    }
+
+    pub fn resume_transaction(&mut self, suspended: SuspendedFrame) {
+        debug_assert!(self.open == Open::Nothing && self.frame.is_empty(), "nothing else is under way");
+        self.open = Open::Transaction;
+        (self.frame, self.is_muted) = (suspended.frame, suspended.is_muted);
     }
 
     /// The key's time has come. Its partition is held, here and below. Returns where the frame ends, if it is not part of a

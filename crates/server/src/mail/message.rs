@@ -69,6 +69,8 @@ pub enum WorkerMessage {
     Look {
         waiter: Arc<Waiter>,
     },
+    /// Scripts that took long are over, or take longer than others are to wait for.
+    ScriptsChanged,
     /// The values of this fetch are in memory.
     Fetched(Ticket),
     /// Some of yours listen to its channel, or to these patterns.

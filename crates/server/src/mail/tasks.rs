@@ -18,6 +18,8 @@ impl Tasks {
     pub const SAVE_FAILED: Tasks = Tasks(32);
     /// The append-only file cannot be written: commands that write are refused.
     pub const LOG_FAILED: Tasks = Tasks(64);
+    /// Scripts that take long have leases of keys: what needs one of these waits.
+    pub const LEASED: Tasks = Tasks(128);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
     /// The log of changes has a reader. It holds up no command, so it is not among `ANY`. It changes while all partitions are

@@ -35,12 +35,19 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
         return Answer::Waits;
     }
     log::notice(format!("User requested shutdown...{}", by.unwrap_or("")));
+    node.runs.set_ending(by.is_none());
     let timeout_ms = node.config.number(TIMEOUT) * 1000;
     let primary = &node.replication.primary;
     if !options.has(Options::NOW) && timeout_ms > 0 && !primary.replicas().is_empty() {
         node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, true);
         // What had its locks before has ended: it is in the log, and its reply may be on its way.
-        Held::new(&node.keyspace).acquire(Want::All);
+        // A worker that runs a script does not wait for its end: SHUTDOWN NOSAVE is what ends such a script.
+        let mut held = Held::new(&node.keyspace);
+        match by.is_some() && options.has(Options::NOSAVE) {
+            true => held.acquire_beside_leases(),
+            false => held.acquire(Want::All),
+        };
+        drop(held);
         if !primary.lagging(node.log.end()).is_empty() {
             if ending.begin(options, by.is_none(), unix_now().0 + timeout_ms) {
                 log::notice("Waiting for replicas before shutting down.");
@@ -104,5 +111,6 @@ fn cancel(node: &'static Node) -> bool {
         blocking::answer_without_end(waiter, Without::NoEnd);
     }
     node.pause.end(&node.mail, Cause::Shutdown);
+    node.runs.set_ending(false);
     waiters.is_some()
 }

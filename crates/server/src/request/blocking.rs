@@ -32,12 +32,14 @@ use std::time::Duration;
 
 use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
+use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
 use crate::replication::waits;
 use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
+use crate::request::leases;
 use crate::request::lock_set::holds_keys;
 use crate::request::metering::Timed;
 use crate::session::{Attention, Blocked, ClientShared, Session};
@@ -178,7 +180,7 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Bo
     let invocation = Invocation { command, handler, args, db, keys, now, caller, reply: &mut reply };
     match execute::run(exec, invocation) {
         Outcome::Done => {}
-        Outcome::Block(_) => return Attempt::Nothing,
+        Outcome::Block(_) | Outcome::Later => return Attempt::Nothing,
         Outcome::Cold(keys) => return Attempt::Missing(keys),
     }
     if let Some(reader) = client.reader.filter(|_| command.spec.flags.has(Flags::READONLY)) {
@@ -202,6 +204,11 @@ pub fn look_for(exec: &mut Exec, waiter: &Arc<Waiter>) -> Option<Without> {
     exec.meter.note_hold(&exec.held, &exec.hot, Client::of(waiter).command, from, to);
     exec.release();
     None
+}
+
+/// It may have waited for the end of a script: its worker looks.
+pub fn look_again(waiter: Arc<Waiter>) {
+    Client::of(&waiter).post(WorkerMessage::Look { waiter: Arc::clone(&waiter) });
 }
 
 /// The reply of a session that was not served.
@@ -280,6 +287,16 @@ impl Serve<'static> for Serving<'_> {
         // Why: locking more keys in the middle of a command could deadlock.
         client.command.spec.key_specs.len() <= 1
             || holds_keys(&self.exec.held, client.command, client.args.args())
+    }
+
+    fn is_leased(&mut self, waiter: &Waiter) -> bool {
+        let client = Client::of(waiter);
+        self.exec.node.mail.tasks().has(Tasks::LEASED)
+            && leases::names_leased(self.exec, client.command, client.args.args())
+    }
+
+    fn postpone(&mut self, waiter: &Arc<Waiter>) {
+        self.exec.node.runs.postpone(waiter);
     }
 
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type> {

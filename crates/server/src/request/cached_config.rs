@@ -53,6 +53,12 @@ const LITTLE_OF_MAXMEMORY: u64 = 16;
 /// by then may take as long again. 2 ms are some thousand requests, so a pipeline is seldom interrupted.
 const SHARE_MICROS: u64 = 2_000;
 
+/// Most scripts are over in some microseconds, and letting go of their partitions costs more than that. What takes longer than
+/// this takes long.
+const SCRIPT_HOLD_MICROS: u64 = 1_000;
+/// How much later another client's reply comes than without a script on its worker.
+const SCRIPT_SLICE_MICROS: u64 = 100;
+
 #[derive(Clone, Debug)]
 pub struct Hot {
     generation: u64,
@@ -87,6 +93,9 @@ pub struct Hot {
     pub long_hold_ticks: u64,
     /// And so many the share of one connection in a turn.
     pub share_ticks: u64,
+    /// And so many may a script hold the partitions of its keys; and run, once it holds none, before others have their turn.
+    pub script_hold_ticks: u64,
+    pub script_slice_ticks: u64,
     /// The times of commands are recorded.
     pub tracks_latency: bool,
     pub notable: Notable,
@@ -164,6 +173,8 @@ impl Hot {
             is_replica,
             long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),
             share_ticks: clock.ticks_of_micros(SHARE_MICROS),
+            script_hold_ticks: clock.ticks_of_micros(SCRIPT_HOLD_MICROS),
+            script_slice_ticks: clock.ticks_of_micros(SCRIPT_SLICE_MICROS),
             tracks_latency: config.tracks_latency(),
             notable: Notable::new(config, clock),
             counts_slots: config.flag(id("cluster-slot-stats-enabled")),

@@ -13,18 +13,19 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_keyspace::{Db, Key};
-use isotherm_resp::{Args, ProtocolError, Reply};
+use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
 use crate::admin::{self, AdminHandler};
 use crate::effects::pubsub::Audience;
 use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
 use crate::request::blocking;
-use crate::request::entry::Entry;
+use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::request::follow_up;
 use crate::request::gate_bits::Gates;
 use crate::request::gates::{self, Verdict};
+use crate::request::leases;
 use crate::request::locking;
 use crate::request::metering::Timed;
 use crate::request::next::{Next, WaitReason};
@@ -48,7 +49,7 @@ pub struct Dispatcher {
     share_ends: u64,
     /// What the system says, asked for ahead of an EXEC that will report it.
     facts: Option<Facts>,
-    handlers: Box<[Option<AdminHandler>]>,
+    pub handlers: Box<[Option<AdminHandler>]>,
 }
 
 /// What became of a command that was to run.
@@ -169,13 +170,17 @@ impl Dispatcher {
             _ => Ran::HeldUp,
         };
         let ran = match ran {
-            Ran::HeldUp => match self.run_asked(session, request) {
+            // A script that may not begin: perhaps its client gets an error.
+            Ran::HeldUp | Ran::Parked(WaitReason::Lease) => match self.run_asked(session, request) {
                 Ok(ran) => ran,
                 Err(next) => return next,
             },
             ran => ran,
         };
         if let Ran::Parked(cause) = ran {
+            if cause == WaitReason::Lease {
+                self.exec.node.runs.note_wait();
+            }
             return Next::Park(cause);
         }
         if session.reply_mode != ReplyMode::On {
@@ -214,6 +219,18 @@ impl Dispatcher {
                         // What the gates have said holds no longer.
                         Ran::HeldUp => continue,
                         Ran::Done => follow_up::observe(&mut self.exec, session, command, request.args),
+                        Ran::Parked(WaitReason::Lease) if self.exec.node.runs.is_busy() => {
+                            let text = errors::busy_with_script(gates::server_name_of(self.exec.node));
+                            let args = request.args;
+                            refusal::refuse(
+                                &mut self.exec,
+                                session,
+                                &mut self.reply,
+                                Some(command),
+                                text.as_bytes(),
+                                args,
+                            );
+                        }
                         Ran::Parked(cause) => {
                             if cause.has_run() {
                                 follow_up::observe(&mut self.exec, session, command, request.args);
@@ -270,6 +287,9 @@ impl Dispatcher {
             Some(key) if command.key_step > 0 => {
                 return self.lock_several_and_run(session, command, request.args, *key, unless);
             }
+            _ if command.locks == Locks::Script => {
+                return self.run_script(session, command, request.args, unless);
+            }
             _ => locking::lock(&mut self.exec, &mut self.facts, session, command, request.args),
         }
         self.run_timed(session, command, request.args, keys, unless)
@@ -290,6 +310,27 @@ impl Dispatcher {
         self.run_timed(session, command, args, HashedKeys { first, step, keys: &keys }, unless)
     }
 
+    /// A script begins, with the token for meeting keys that it does not name, or its connection is parked.
+    #[inline(never)]
+    fn run_script(
+        &mut self,
+        session: &mut Session,
+        command: &'static Entry,
+        args: Args<'_>,
+        unless: Tasks,
+    ) -> Ran {
+        if !leases::admits_script(&mut self.exec) {
+            return Ran::Parked(WaitReason::Lease);
+        }
+        locking::lock(&mut self.exec, &mut self.facts, session, command, args);
+        let ran = self.run_timed(session, command, args, HashedKeys::NONE, unless);
+        // If it is suspended it has taken the token with it.
+        if std::mem::take(&mut self.exec.runs.has_token) {
+            self.exec.node.runs.give_token_back(&self.exec.node.mail);
+        }
+        ran
+    }
+
     #[inline]
     fn run_timed(
         &mut self,
@@ -308,6 +349,9 @@ impl Dispatcher {
             || !exec.knows_role()
         {
             return Ran::HeldUp;
+        }
+        if exec.node.mail.tasks().has(Tasks::LEASED) && leases::holds_up(exec, session, command, args) {
+            return Ran::Parked(WaitReason::Lease);
         }
         // DEL of one key is as short as any command with one.
         let is_measured = command.is_measured && !(command.key_step > 0 && command.has_one_key(args.len()));
@@ -333,6 +377,10 @@ impl Dispatcher {
                 Ran::Parked(WaitReason::Key)
             }
             Outcome::Cold(keys) => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
+            Outcome::Later => {
+                let ticket = exec.runs.parked.take().expect("a script was suspended");
+                Ran::Parked(WaitReason::Script(ticket))
+            }
         };
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {

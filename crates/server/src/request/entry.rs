@@ -31,6 +31,8 @@ pub enum Locks {
     Each,
     /// What the commands of the session's queue need, and what it watches.
     Queue,
+    /// Those of its keys, and then what its script asks for.
+    Script,
 }
 
 /// A command or a subcommand.
@@ -128,7 +130,7 @@ fn is_measured(spec: &Spec, locks: Locks) -> bool {
     match locks {
         // What a handler locks by itself is reported by the keyspace.
         Locks::None | Locks::Each => false,
-        Locks::All | Locks::Queue => true,
+        Locks::All | Locks::Queue | Locks::Script => true,
         Locks::One | Locks::Keys => !spec.flags.has(Flags::FAST) && !spec.is_constant_time(),
     }
 }
@@ -178,6 +180,7 @@ fn locks_of(spec: &Spec) -> (Locks, u16) {
         Reach::Each => Locks::Each,
         Reach::Queue => Locks::Queue,
         Reach::Parts => return (Locks::None, 0),
+        Reach::Script => Locks::Script,
         Reach::Keys if keys_of(spec).is_empty() => Locks::None,
         Reach::Keys if single(spec) => Locks::One,
         Reach::Keys => Locks::Keys,

@@ -32,6 +32,7 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::scripting::engine::Engine;
+use crate::scripting::runs::Runs;
 use crate::session::WatchList;
 use crate::upkeep::eviction::{self, Room};
 
@@ -49,6 +50,7 @@ pub struct Exec {
     pub meter: Metering,
     /// Of the scripts of this worker.
     pub engine: Option<Box<Engine>>,
+    pub runs: Runs,
     /// The gates that can matter to commands of this worker.
     pub gates: Gates,
     /// Watched keys of a transaction that are too many for its locks: they are taken out behind them.
@@ -154,6 +156,7 @@ impl Exec {
             locks: LockSet::default(),
             meter: Metering::new(node, stats, thread),
             engine: None,
+            runs: Runs::default(),
             gates: Gates::ALL,
             unwatched: None,
             not_before: LogOffset::default(),
@@ -287,9 +290,14 @@ impl Exec {
     /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
+        let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
+        self.node.cold.fetch(keys, worker, WorkerMessage::Fetched(ticket));
+        ticket
+    }
+
+    /// For something that a connection of this worker is going to wait for.
+    pub fn next_ticket(&mut self) -> Ticket {
         self.last_ticket.0 += 1;
-        let worker = self.meter.thread() as u16;
-        self.node.cold.fetch(keys, worker, WorkerMessage::Fetched(self.last_ticket));
         self.last_ticket
     }
 

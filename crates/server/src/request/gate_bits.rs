@@ -38,9 +38,11 @@ impl Gates {
     pub const STALE: Gates = Gates(1 << 18);
     /// The client can follow a redirection to the primary.
     pub const REDIRECT: Gates = Gates(1 << 19);
+    /// A script takes longer than clients are to wait for.
+    pub const BUSY: Gates = Gates(1 << 20);
     /// Those of the node's tasks.
     pub const OF_TASKS: Gates =
-        Gates::BACKPRESSURE.or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
+        Gates::BACKPRESSURE.or(Gates::BUSY).or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
 
     /// For requests that were not found to be a command with a right number of arguments.
     pub const UNRESOLVED: Gates = Gates::HTTP.or(Gates::EXISTENCE).or(Gates::ARITY);
@@ -83,6 +85,7 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::STALE.when(runs_queue || !flags.has(Flags::STALE)))
         .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE.or(Flags::REPORTS_DISK_ERRORS))))
         .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
+        .or(Gates::BUSY.when(!flags.has(Flags::ALLOW_BUSY)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))
         .or(Gates::MONITOR.when(runs_queue || flags.has(LOOKS_AT_KEYS)))
         .or(Gates::QUEUE.when(!flags.has(Flags::NEVER_QUEUED)))

@@ -17,6 +17,7 @@ use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
+use crate::config::{Id, id};
 use crate::node::{Node, Tasks};
 use crate::process::listeners::os_text;
 use crate::request::entry::Entry;
@@ -26,6 +27,9 @@ use crate::request::next::WaitReason;
 use crate::request::resolve::{Found, Request};
 use crate::session::Session;
 use crate::upkeep::eviction::Room;
+
+/// `busy-reply-scope all`
+const SCOPE_ALL: i64 = 1;
 
 pub struct Gate {
     pub name: &'static str,
@@ -61,7 +65,7 @@ pub enum Verdict {
 }
 
 /// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
-pub const GATES: [Gate; 18] = [
+pub const GATES: [Gate; 19] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
     gate("authentication", Gates::AUTHENTICATION, authentication),
@@ -77,6 +81,7 @@ pub const GATES: [Gate; 18] = [
     gate("subscriber", Gates::SUBSCRIBER, subscriber),
     gate("stale", Gates::STALE, stale),
     gate("loading", Gates::LOADING, loading),
+    gate("busy", Gates::BUSY, busy),
     gate("monitor", Gates::MONITOR, monitor),
     gate("backpressure", Gates::BACKPRESSURE, backpressure),
     gate("pause", Gates::PAUSE, pause),
@@ -276,6 +281,11 @@ pub fn script_disk_error(node: &Node) -> Option<Vec<u8>> {
     )
 }
 
+/// The name of this server in error texts.
+pub fn server_name_of(node: &Node) -> &'static str {
+    server_name(node.config.extended_redis_compatibility())
+}
+
 /// As the error texts have it that name the server.
 pub fn server_name(as_redis: bool) -> &'static str {
     if as_redis { "Redis" } else { "Isotherm" }
@@ -285,6 +295,16 @@ fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
     match node.mail.tasks().has(Tasks::LOADING) {
         true => refuse(errors::is_loading(server_name(node.config.extended_redis_compatibility()))),
+        false => Verdict::Pass,
+    }
+}
+
+/// What needs a key of the script waits, or gets this error, when it has its locks.
+fn busy(asked: &mut Asked<'_, '_>) -> Verdict {
+    const SCOPE: Id = id("busy-reply-scope");
+    let node = asked.exec.node;
+    match node.runs.is_busy() && node.config.number(SCOPE) == SCOPE_ALL {
+        true => refuse(errors::busy_with_script(server_name_of(node))),
         false => Verdict::Pass,
     }
 }
@@ -364,6 +384,7 @@ mod tests {
                 "subscriber",
                 "stale",
                 "loading",
+                "busy",
                 "monitor",
                 // Ours.
                 "backpressure",

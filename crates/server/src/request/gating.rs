@@ -1,6 +1,6 @@
 //! What replies wait for, as the configuration and the role say (`reply_gate`).
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::Held;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::config::{Id, id};
@@ -11,7 +11,7 @@ use crate::replication::feeder;
 /// Replies wait for what the configuration and the role say, from now on. The caller holds nothing.
 pub fn apply(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    held.acquire_beside_leases();
     apply_held(node, &mut held);
 }
 

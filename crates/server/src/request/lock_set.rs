@@ -41,12 +41,26 @@ impl LockSet {
         self.all = true;
     }
 
+    /// Adds the keys that a script is called with, and something in any case: what is held shows whether the caller may still run.
+    pub fn add_script(&mut self, keyspace: &Keyspace, command: &Entry, args: Args<'_>) {
+        // Wrong ones are refused before the script begins.
+        let _ = self.find_keys(command, args);
+        for at in 0..self.positions.len() {
+            let name = args.get(self.positions[at].0);
+            self.add(keyspace.partition_of(Slot::of_key(name)));
+        }
+        if self.partitions.is_empty() {
+            self.add(0);
+        }
+    }
+
     /// Adds what `command` needs. Inside a transaction nothing can be locked later, so a command that would lock one
     /// partition after the other needs all of them there.
     pub fn add_command(&mut self, keyspace: &Keyspace, command: &Entry, args: Args<'_>) {
         match command.locks {
             Locks::None | Locks::Queue => {}
-            Locks::All | Locks::Each => self.add_all(),
+            // A script may ask for anything.
+            Locks::All | Locks::Each | Locks::Script => self.add_all(),
             Locks::One | Locks::Keys => {
                 if self.find_keys(command, args).is_err() {
                     // The handler knows a better answer; whatever it looks at on the way is held.
@@ -76,11 +90,12 @@ impl LockSet {
         self.positions.iter().map(move |(at, _)| args.get(*at))
     }
 
-    /// Locks what was collected. Says whether another thread had a part of it.
+    /// Locks what was collected. Says whether another thread had a part of it. With everything, scripts may be in the middle of
+    /// their work: the caller looks (`leases`), and lets go again if there are any.
     #[inline]
     pub fn acquire(&mut self, held: &mut Held<'static>) -> bool {
         if self.all {
-            held.acquire(Want::All)
+            held.acquire_beside_leases()
         } else if let [only] = self.partitions[..] {
             held.acquire(Want::One(only))
         } else {

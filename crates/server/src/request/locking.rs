@@ -41,6 +41,10 @@ pub fn lock(
             exec.acquire();
             exec.meter.begin_hold(&exec.clock);
         }
+        Locks::Script => {
+            exec.locks.add_script(&exec.node.keyspace, command, args);
+            exec.acquire();
+        }
         Locks::One | Locks::Keys | Locks::All => {
             let keyspace = &exec.node.keyspace;
             exec.locks.add_command(keyspace, command, args);

@@ -13,6 +13,7 @@ pub mod follow_up;
 pub mod gate_bits;
 pub mod gates;
 pub mod gating;
+pub mod leases;
 pub mod lock_set;
 pub mod locking;
 pub mod metering;

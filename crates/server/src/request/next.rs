@@ -13,8 +13,8 @@ pub enum Next {
     Close { after_replies: bool },
 }
 
-/// Why no further command of a connection runs. With `Key` and `Leaving` the command has run, and is not answered; with the others it
-/// has not, and runs again when the cause is over.
+/// Why no further command of a connection runs. With `Key`, `Script` and `Leaving` the command has run, or is running, and is not
+/// answered; with the others it has not, and runs again when the cause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitReason {
     /// CLIENT PAUSE.
@@ -27,17 +27,21 @@ pub enum WaitReason {
     Key,
     /// Values that it needs are fetched.
     Cold(Ticket),
+    /// Another's script has leased what it needs, or is to end before its own may begin.
+    Lease,
+    /// Its script takes long.
+    Script(Ticket),
     /// It has become a replica: it leaves its worker.
     Leaving,
 }
 
-/// One fetch of a worker.
+/// One fetch, or one script that takes long, of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(pub u64);
 
 impl WaitReason {
     /// Whether the command that was to run has run.
     pub fn has_run(self) -> bool {
-        matches!(self, WaitReason::Key | WaitReason::Leaving)
+        matches!(self, WaitReason::Key | WaitReason::Script(_) | WaitReason::Leaving)
     }
 }

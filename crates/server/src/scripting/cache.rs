@@ -8,7 +8,7 @@ use isotherm_script::Sha;
 use isotherm_stdx::sha1::{hex, sha1};
 use isotherm_stdx::steps;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shebang::{self, ScriptFlags};
@@ -38,23 +38,12 @@ struct Cache {
     body_bytes: usize,
 }
 
-/// What the script under way is about: SCRIPT KILL asks for its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Running {
-    None,
-    Clean,
-    /// It has written.
-    Dirty,
-    Killed,
-}
-
 #[derive(Default)]
 pub struct Scripts {
     cache: Mutex<Cache>,
     generation: AtomicU64,
     evicted: AtomicU64,
     interpreter_bytes: AtomicU64,
-    running: AtomicU8,
 }
 
 impl Scripts {
@@ -125,30 +114,6 @@ impl Scripts {
 
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
-    }
-
-    // ---- the script under way ----
-
-    pub fn set_running(&self, running: Running) {
-        self.running.store(running as u8, Relaxed);
-    }
-
-    pub fn running(&self) -> Running {
-        [Running::None, Running::Clean, Running::Dirty, Running::Killed]
-            [usize::from(self.running.load(Relaxed))]
-    }
-
-    /// The script has written, unless it was asked to end before: then it does not.
-    pub fn begin_write(&self) -> bool {
-        let swap = |from, to| self.running.compare_exchange(from as u8, to as u8, Relaxed, Relaxed).is_ok();
-        swap(Running::Clean, Running::Dirty) || self.running() == Running::Dirty
-    }
-
-    /// What stood there before.
-    pub fn kill(&self) -> Running {
-        let (from, to) = (Running::Clean as u8, Running::Killed as u8);
-        let _ = self.running.compare_exchange(from, to, Relaxed, Relaxed);
-        self.running()
     }
 
     // ---- memory accounting ----
@@ -253,17 +218,5 @@ mod tests {
         let generation = scripts.generation();
         scripts.flush();
         assert_eq!((scripts.count(), scripts.generation()), (0, generation + 1));
-    }
-
-    #[test]
-    fn a_script_that_has_written_is_not_killed() {
-        let scripts = Scripts::default();
-        assert_eq!(scripts.kill(), Running::None);
-        scripts.set_running(Running::Clean);
-        assert!(scripts.begin_write() && scripts.begin_write());
-        assert_eq!(scripts.kill(), Running::Dirty);
-        scripts.set_running(Running::Clean);
-        assert_eq!(scripts.kill(), Running::Killed);
-        assert!(!scripts.begin_write());
     }
 }

@@ -177,6 +177,18 @@ impl Session {
         session
     }
 
+    /// As the commands of a script of `caller` see it, which may leave before the script ends.
+    pub fn of_script(caller: &Session) -> Session {
+        Session {
+            db: caller.db,
+            proto: caller.proto,
+            no_touch: caller.no_touch,
+            import_source: caller.import_source,
+            in_exec: true,
+            ..Session::new(Arc::clone(&caller.shared), true)
+        }
+    }
+
     /// What it is was changed: by a handler, or by the end of its transaction.
     pub fn note_gates(&mut self) {
         self.gates = self.gates_now();

@@ -15,7 +15,7 @@
 //!
 //! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
 
-use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Survey, Want};
+use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Survey};
 use isotherm_stdx::Prng;
 use std::time::{Duration, Instant};
 
@@ -186,7 +186,7 @@ impl Cron {
             return;
         }
         let mut held = Held::new(&self.node.keyspace);
-        held.acquire(Want::All);
+        held.acquire_beside_leases();
         let from = self.node.stats.now_ticks();
         memory_map::note_process(self.node, &mut Survey::new(&mut held));
         holds::note_gate(from);

@@ -20,6 +20,9 @@ pub const FREED_PER_STEP_MAX: usize = 200;
 /// Such holds on the way to room for a command: some 500 us, as long as eviction may take by default.
 const FREE_STEPS_MAX: u64 = 25;
 
+/// Keys of scripts that one attempt to make room may choose in vain.
+const LEASED_MET_MAX: u64 = 1000;
+
 /// How an attempt to make room ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
@@ -63,6 +66,7 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     let _working = holds::working(Work::Eviction);
     let (begun, patience) = (Instant::now(), patience(node.config.eviction_tenacity()));
     let now = unix_now();
+    let mut leased = Steps::new(LEASED_MET_MAX);
     let room = loop {
         let arena = if is_below() { node.keyspace.full_arena() } else { None };
         match node.keyspace.try_evict(policy, arena, now, prng, sink) {
@@ -72,6 +76,9 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
                 free_removed_of(node, partition, &mut Steps::new(FREE_STEPS_MAX));
             }
             Evicted::NotYet => {}
+            // There may be nothing else, and the script to be waited for may be this thread's.
+            Evicted::Leased if !leased.look(1) => break Room::Soon,
+            Evicted::Leased => {}
             Evicted::Nothing if !free_removed(node) => break Room::Soon,
             // No command is refused for what is only held.
             Evicted::Nothing if node.used_memory_bytes() <= limit => break Room::Enough,

@@ -20,6 +20,7 @@ mod limits;
 mod outbox;
 mod parking;
 mod reading;
+mod scripts;
 mod send;
 
 use isotherm_keyspace::UnixMs;
@@ -198,6 +199,10 @@ impl Worker {
                 WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
                 WorkerMessage::Drained => self.inner.drained(),
+                WorkerMessage::ScriptsChanged => {
+                    self.inner.dispatcher.exec.runs.retry();
+                    self.inner.scripts_changed();
+                }
                 WorkerMessage::Served { waiter, reply, not_before, written } => {
                     self.inner.node.mail.subtract_queued(carried_bytes(&reply));
                     self.inner.answer(&waiter, Answer::Reply { reply, not_before, written });
@@ -227,7 +232,7 @@ impl Worker {
 impl Inner {
     /// Whether there is something to do without waiting for an event.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || self.parking.has_work()
+        !self.again.is_empty() || self.parking.has_work() || self.dispatcher.exec.runs.has_work()
     }
 
     // ---- connections come and go ----
@@ -538,6 +543,9 @@ impl Inner {
         }
         if !self.parking.is_idle() {
             self.resume_parked();
+        }
+        if self.dispatcher.exec.runs.has_work() {
+            self.run_script();
         }
         for _ in 0..DUE_PER_TURN_MAX {
             let Some(due) = self.timers.take_due(Instant::now()) else { break };

@@ -6,7 +6,8 @@
 //! backpressure   queue, by turn               when undelivered messages take less memory: a pass
 //! mailbox        queue, by turn               behind the next look into the mailbox: a pass
 //! key            with its waiter              when the waiter is answered; at its deadline
-//! cold           by ticket                    when the fetch is over
+//! lease          queue, by turn               when scripts have ended: a pass
+//! cold, script   by ticket                    when the fetch is over, or the script
 //! reader         -                            when the socket takes more (an event)
 //! leaving        `Inner::leaving`             never: it is handed over to the thread that feeds replicas
 //!
@@ -44,10 +45,14 @@ pub enum Parked {
     Pause(u64),
     Backpressure(u64),
     Mailbox(u64),
+    /// A script is to end first.
+    Lease(u64),
     /// It waits for a key.
     Key,
     /// Values are fetched.
     Cold(Ticket),
+    /// Its script runs.
+    Script(Ticket),
     /// Its client leaves too much unread.
     Reader,
     /// It has become a replica.
@@ -62,6 +67,8 @@ impl From<WaitReason> for Parked {
             WaitReason::Mailbox => Parked::Mailbox(0),
             WaitReason::Key => Parked::Key,
             WaitReason::Cold(ticket) => Parked::Cold(ticket),
+            WaitReason::Lease => Parked::Lease(0),
+            WaitReason::Script(ticket) => Parked::Script(ticket),
             WaitReason::Leaving => Parked::Leaving,
         }
     }
@@ -83,7 +90,8 @@ impl Parked {
             Parked::Pause(turn) => Some((Line::Pause, turn)),
             Parked::Backpressure(turn) => Some((Line::Backpressure, turn)),
             Parked::Mailbox(turn) => Some((Line::Mailbox, turn)),
-            Parked::Key | Parked::Cold(_) | Parked::Reader | Parked::Leaving => None,
+            Parked::Lease(turn) => Some((Line::Lease, turn)),
+            Parked::Key | Parked::Cold(_) | Parked::Script(_) | Parked::Reader | Parked::Leaving => None,
         }
     }
 }
@@ -94,9 +102,10 @@ enum Line {
     Pause,
     Backpressure,
     Mailbox,
+    Lease,
 }
 
-const LINES: [Line; 3] = [Line::Pause, Line::Backpressure, Line::Mailbox];
+const LINES: [Line; 4] = [Line::Pause, Line::Backpressure, Line::Mailbox, Line::Lease];
 
 #[derive(Default)]
 struct Queue {
@@ -117,8 +126,8 @@ impl Queue {
 pub struct Parking {
     queues: [Queue; LINES.len()],
     last_turn: u64,
-    /// Connections whose values are fetched.
-    fetches: BTreeMap<Ticket, usize>,
+    /// Connections whose values are fetched, or whose scripts run.
+    tickets: BTreeMap<Ticket, usize>,
     /// When the pause ends, as far as is known; only since a connection waits for it.
     pause_due: Option<Instant>,
 }
@@ -149,8 +158,8 @@ impl Parking {
 
     /// The connection is gone.
     pub fn remove(&mut self, mut parked: Parked) {
-        if let Parked::Cold(ticket) = parked {
-            self.fetches.remove(&ticket);
+        if let Parked::Cold(ticket) | Parked::Script(ticket) = parked {
+            self.tickets.remove(&ticket);
         }
         if let Some((line, turn)) = parked.place() {
             let queue = &mut self.queues[line as usize];
@@ -199,6 +208,11 @@ impl Parking {
         next
     }
 
+    /// The connection that waits for what this ticket stands for, which is over.
+    pub fn take_ticket(&mut self, ticket: Ticket) -> Option<usize> {
+        self.tickets.remove(&ticket)
+    }
+
     /// A connection waits for a pause that ends at `due`.
     fn expect_end(&mut self, due: Instant) {
         self.pause_due = Some(self.pause_due.map_or(due, |before| before.min(due)));
@@ -225,9 +239,9 @@ impl Inner {
                 self.parking.start(Line::Backpressure);
             }
             Parked::Key => self.note_deadline(connection),
-            Parked::Cold(ticket) => _ = self.parking.fetches.insert(ticket, token),
+            Parked::Cold(ticket) | Parked::Script(ticket) => _ = self.parking.tickets.insert(ticket, token),
             Parked::Leaving => self.leaving.push(token),
-            Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Reader => {}
+            Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Lease(_) | Parked::Reader => {}
         }
     }
 
@@ -241,9 +255,14 @@ impl Inner {
 
     /// A fetch is over. Its connection may be gone.
     pub fn fetched(&mut self, ticket: Ticket) {
-        if let Some(token) = self.parking.fetches.remove(&ticket) {
+        if let Some(token) = self.parking.take_ticket(ticket) {
             self.resume(token);
         }
+    }
+
+    /// Scripts have ended that others waited for.
+    pub fn scripts_changed(&mut self) {
+        self.parking.start(Line::Lease);
     }
 
     fn expect_pause_end(&mut self) {

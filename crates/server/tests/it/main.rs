@@ -35,5 +35,6 @@ mod requests;
 mod scripts;
 mod sentinel;
 mod slots;
+mod slow_scripts;
 mod tracking;
 mod transactions;

@@ -1,4 +1,4 @@
-//! What a script asks of the server: its commands, run on what EVAL holds.
+//! What a script asks of the server: its commands, run on what it holds or leases.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
@@ -8,6 +8,7 @@ use isotherm_resp::{Args, Reply, errors};
 use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
 
 use super::super::AdminCall;
+use super::keys;
 use crate::effects::monitor;
 use crate::node::Tasks;
 use crate::process::log;
@@ -16,35 +17,26 @@ use crate::request::gate_bits::Gates;
 use crate::request::gates;
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
-use crate::scripting::cache::Running;
-
-/// What a script may do besides reading.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    pub writes: bool,
-    /// Commands that may take memory, as long as it has not written.
-    pub growth: bool,
-}
+use crate::scripting::run::{Awaits, Kept, RunState};
+use crate::scripting::runs::Running;
 
 pub struct ScriptHost<'h, 'c> {
-    call: &'h mut AdminCall<'c>,
-    allowed: Allowed,
+    pub call: &'h mut AdminCall<'c>,
+    pub state: &'h mut RunState,
+    /// The keys that it was called with.
+    pub keys: Args<'h>,
 }
 
-impl<'h, 'c> ScriptHost<'h, 'c> {
-    pub fn new(call: &'h mut AdminCall<'c>, allowed: Allowed) -> ScriptHost<'h, 'c> {
-        ScriptHost { call, allowed }
-    }
-
+impl ScriptHost<'_, '_> {
     /// Why the command does not run here, in Valkey's order. A script that has written is not held up by what may change.
     fn refusal(&self, flags: Flags) -> Option<Vec<u8>> {
         let (node, of_node) = (self.call.node, self.call.exec.hot.gates);
-        let has_written = node.scripts.running() == Running::Dirty;
+        let (allowed, has_written) = (self.state.allowed, self.state.mark.running() == Running::Dirty);
         let writes = flags.has(Flags::WRITE) && !has_written;
         let text = match () {
             () if flags.has(Flags::NOSCRIPT) => "ERR This Valkey command is not allowed from script",
-            () if !self.allowed.growth && !has_written && flags.has(Flags::DENYOOM) => errors::OUT_OF_MEMORY,
-            () if !self.allowed.writes && flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE)) => {
+            () if !allowed.growth && !has_written && flags.has(Flags::DENYOOM) => errors::OUT_OF_MEMORY,
+            () if allowed.refuses_write(flags) => {
                 "ERR Write commands are not allowed from read-only scripts."
             }
             () if writes && of_node.has(Gates::REPLICAS) => errors::NO_REPLICAS,
@@ -72,12 +64,12 @@ impl<'h, 'c> ScriptHost<'h, 'c> {
         loop {
             match turn.run(command, words, HashedKeys::NONE, *now, false) {
                 Outcome::Done => break,
-                Outcome::Block(_) => unreachable!("a command that may not wait is answered"),
+                Outcome::Block(_) | Outcome::Later => unreachable!("a command that may not wait is answered"),
                 Outcome::Cold(keys) => turn.exec.node.cold.fetch_now(&keys),
             }
         }
         if command.spec.flags.has(Flags::READONLY)
-            && let Some(reader) = session.reader()
+            && let Some(reader) = self.state.reader
         {
             exec.note_reads(reader, command, words);
         }
@@ -88,6 +80,10 @@ impl<'h, 'c> ScriptHost<'h, 'c> {
 
 impl Host for ScriptHost<'_, '_> {
     fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called {
+        if self.is_to_pause(self.call.exec.clock.began()) {
+            self.state.awaits = Awaits::Nothing;
+            return Called::Later;
+        }
         let node = self.call.node;
         let refused = match resolve(&node.commands, &node.keyspace, words).found {
             Found::Unknown => Some(b"ERR Unknown command called from script".to_vec()),
@@ -98,11 +94,14 @@ impl Host for ScriptHost<'_, '_> {
                     self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
                     Some(text)
                 }
-                None if command.spec.flags.has(Flags::WRITE) && !node.scripts.begin_write() => {
+                None if !keys::secure(self, command, words) => return Called::Later,
+                None if command.spec.flags.has(Flags::WRITE) && !self.state.mark.begin_write() => {
                     Some(b"ERR Script killed by user with SCRIPT KILL.".to_vec())
                 }
                 None => {
+                    keys::begin_command(self);
                     self.run(command, words, reply);
+                    keys::end_command(self);
                     return Called::Done;
                 }
             },
@@ -133,10 +132,28 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn checkpoint(&mut self) -> Checkpoint {
-        let scripts = &self.call.node.scripts;
-        // The thread that would act on the signal may wait for what this script holds.
-        let is_killed = scripts.running() == Running::Killed
-            || signals::has_arrived() && scripts.kill() == Running::Killed;
-        if is_killed { Checkpoint::Stop } else { Checkpoint::GoOn }
+        let (mark, ticks) = (&self.state.mark, self.call.exec.clock.raw());
+        let is_long = ticks >= self.state.pause_at;
+        if is_long {
+            mark.note_long();
+        }
+        // The thread that acts on the signal may wait for what this script holds or leases.
+        let is_ending = signals::has_arrived() || self.call.node.runs.is_ending();
+        let is_killed = mark.running() == Running::Killed || is_ending && mark.kill() == Running::Killed;
+        match is_killed {
+            true => Checkpoint::Stop,
+            false if self.is_to_pause(ticks) => {
+                self.state.awaits = Awaits::Nothing;
+                Checkpoint::Pause
+            }
+            false => Checkpoint::GoOn,
+        }
+    }
+}
+
+impl ScriptHost<'_, '_> {
+    /// Others have their turn. Within EXEC nothing can be let go of.
+    fn is_to_pause(&self, ticks: u64) -> bool {
+        ticks >= self.state.pause_at && self.state.kept != Kept::Everything
     }
 }

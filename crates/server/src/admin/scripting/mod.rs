@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   EVAL text   --> cache --> script --> run: interpreter --> host: its commands, one by one, as those of EXEC
-//!   EVALSHA sha --'
+//!   EVALSHA sha --'                              '--- takes long ---> suspended
 //! ```
-//! A script holds the gate.
+//! A script holds the partitions of its keys while it is short, and has leases of its keys once it takes long.
 
 mod host;
+mod keys;
 mod run;
+pub mod suspended;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -16,7 +18,8 @@ use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
-use crate::scripting::cache::{Running, hash};
+use crate::scripting::cache::hash;
+use crate::scripting::runs::Running;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(EVAL, run::eval),
@@ -56,7 +59,7 @@ const fn runs(name: &'static str, summary: &'static str, since: &'static str) ->
         arity: -3,
         flags: SHOWN.or(Flags::MAY_REPLICATE),
         acl: AclCategories::SCRIPTING,
-        reach: Reach::All,
+        reach: Reach::Script,
         ..Spec::BASE
     }
 }
@@ -239,7 +242,7 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn kill(call: &mut AdminCall<'_>) -> Outcome {
-    match call.node.scripts.kill() {
+    match call.node.runs.kill() {
         Running::Killed => call.reply.ok(),
         Running::Dirty => call.reply.error(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \

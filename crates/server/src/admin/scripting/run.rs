@@ -1,21 +1,26 @@
-//! A script is found or compiled, it is looked whether it may run here and now, and it runs.
+//! A script is found or compiled, it is looked whether it may run here and now, and it runs: to its end, or until it takes long
+//! (`suspended`).
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Flags;
+use isotherm_keyspace::SuspendedReady;
 use isotherm_resp::errors;
-use isotherm_script::{Identity, Limits};
+use isotherm_script::{Identity, Limits, Progress};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
 
 use super::super::AdminCall;
-use super::host::{Allowed, ScriptHost};
+use super::host::ScriptHost;
+use super::keys;
+use super::suspended::{self, Begun};
 use crate::node::Tasks;
 use crate::process::time::unix_now_us;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
-use crate::scripting::cache::{Running, Script};
+use crate::scripting::cache::Script;
 use crate::scripting::engine::Engine;
+use crate::scripting::run::{Allowed, Awaits, Kept, RunState};
 use crate::scripting::shebang::ScriptFlags;
 
 const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
@@ -74,13 +79,13 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
     if call.node.mail.tasks().has(Tasks::MONITORED) {
         call.node.feed_monitors(call.session, call.command.spec, call.args);
     }
-    if let Err(text) = try_run(call, find) {
+    try_run(call, find).unwrap_or_else(|text| {
         call.reply.error(text);
-    }
-    Outcome::Done
+        Outcome::Done
+    })
 }
 
-fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<(), Refusal> {
+fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusal> {
     let key_count = key_count(call)?;
     let script = find(call)?;
     let is_ro = call.command.spec.flags.has(Flags::READONLY);
@@ -94,12 +99,11 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<(), Refusal> {
         growth: !is_short || is_declared && script.flags.has(ScriptFlags::ALLOW_OOM),
     };
     let mut engine = engine(call)?;
-    let compiled = compile(call, &mut engine, &script);
-    if compiled.is_ok() {
-        run_compiled(call, &mut engine, &script, key_count, allowed);
+    if let Err(refusal) = compile(call, &mut engine, &script) {
+        call.exec.engine = Some(engine);
+        return Err(refusal);
     }
-    call.exec.engine = Some(engine);
-    compiled
+    Ok(run_compiled(call, engine, &script, key_count, allowed))
 }
 
 fn key_count(call: &AdminCall<'_>) -> Result<usize, Refusal> {
@@ -144,46 +148,78 @@ fn refusal(call: &AdminCall<'_>, flags: ScriptFlags, is_ro: bool, is_short: bool
     })
 }
 
-// COMPAT(scripts): While a script runs, commands of all other clients that need a key wait until it ends; there is no -BUSY, and
-// `busy-reply-threshold` has no effect. SCRIPT KILL reaches it from connections of other workers (with one worker from none), and so does
-// SIGTERM, unless it has written. Why: scripts hold the gate until they have leases of their keys.
 // COMPAT(scripts): EVAL in an append-only file or in the stream of a primary is refused. Why: Valkey, and Redis from 7.0 on, write the
 // effects of scripts only.
 fn run_compiled(
     call: &mut AdminCall<'_>,
-    engine: &mut Engine,
+    mut engine: Box<Engine>,
     script: &Script,
     key_count: usize,
     allowed: Allowed,
-) {
+) -> Outcome {
     let (was_in_exec, db, commands) = (call.session.in_exec, call.session.db, call.session.commands);
-    let counted = call.exec.errors_counted();
+    let (began, counted) = (call.exec.clock.raw(), call.exec.errors_counted());
     // Inside EXEC its frame is open.
-    let begins = call.exec.pump.is_logging() && !was_in_exec;
-    if begins {
+    let is_logged = call.exec.pump.is_logging() && !was_in_exec;
+    if is_logged {
         call.exec.pump.log.begin_transaction();
     }
     call.session.in_exec = true;
-    let had_time = call.exec.frozen_time_us.replace(unix_now_us());
-    call.node.scripts.set_running(Running::Clean);
+    let time_us = unix_now_us();
+    let had_time = call.exec.frozen_time_us.replace(time_us);
     let (words, mark) = (call.args.from(3), call.reply.len());
+    let mut state = begin(call, allowed, was_in_exec);
     // The host has the rest of the call meanwhile.
     let mut reply = std::mem::take(call.reply);
-    let mut host = ScriptHost::new(call, allowed);
-    engine.interpreter.run(&script.sha, words, key_count, &mut host, &mut reply);
+    let mut host = ScriptHost { call, state: &mut state, keys: words.up_to(key_count) };
+    let progress = engine.interpreter.run(&script.sha, words, key_count, &mut host, &mut reply);
+    let frame = match progress {
+        Progress::Ended(_) => None,
+        Progress::Suspended => {
+            keys::lease_all_met(&mut host);
+            is_logged.then(|| host.call.exec.pump.log.suspend_transaction())
+        }
+    };
     *call.reply = reply;
-    debug_assert!(call.reply.len() > mark, "a script has one reply");
-    call.node.scripts.set_running(Running::None);
-    call.exec.pump.log.set_muted(false);
     call.exec.frozen_time_us = had_time;
-    engine.note_bytes(&call.node.scripts);
+    // What its commands have answered is no error of its own.
+    call.exec.set_errors_counted(counted);
     let session = &mut *call.session;
     (session.in_exec, session.db, session.commands) = (was_in_exec, db, commands);
     session.last_command = call.command.index;
-    if begins {
+    if progress == Progress::Suspended {
+        let ticks = call.exec.clock.raw().saturating_sub(began);
+        suspended::add(call, Begun { engine, state, key_count, frame, time_us, began, ticks });
+        return Outcome::Later;
+    }
+    debug_assert!(call.reply.len() > mark, "a script has one reply");
+    state.mark.end();
+    call.exec.runs.mark = Some(state.mark);
+    call.exec.pump.log.set_muted(false);
+    engine.note_bytes(&call.node.scripts);
+    call.exec.engine = Some(engine);
+    if is_logged {
         call.exec.pump.log.end_transaction();
         call.exec.note_gate();
     }
-    // What its commands have answered is no error of its own.
-    call.exec.set_errors_counted(counted);
+    Outcome::Done
+}
+
+/// The state of a run that begins, which is visible to SCRIPT KILL from now on.
+fn begin(call: &mut AdminCall<'_>, allowed: Allowed, is_in_exec: bool) -> RunState {
+    let exec = &mut *call.exec;
+    let mark = exec.runs.mark.take().unwrap_or_else(|| call.node.runs.new_mark());
+    mark.begin();
+    RunState {
+        mark,
+        has_token: exec.runs.has_token,
+        allowed,
+        kept: if is_in_exec { Kept::Everything } else { Kept::Guards },
+        places: Vec::new(),
+        needs_all: false,
+        ready: SuspendedReady::default(),
+        reader: call.session.reader(),
+        pause_at: exec.clock.raw() + exec.hot.script_hold_ticks,
+        awaits: Awaits::Nothing,
+    }
 }

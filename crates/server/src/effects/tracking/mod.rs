@@ -90,7 +90,7 @@ impl Trackers {
     /// second, so that it reads nothing before the first has said so.
     pub fn add(&self, held: &mut Held<'static>, stats: &Stats) {
         let held_before = held.holds_all();
-        held.acquire(isotherm_keyspace::Want::All);
+        held.acquire_beside_leases();
         let from = stats.now_ticks();
         if self.sessions.fetch_add(1, Ordering::AcqRel) == 0 {
             held.report_changes(true);
@@ -107,7 +107,7 @@ impl Trackers {
             return;
         }
         let held_before = held.holds_all();
-        held.acquire(isotherm_keyspace::Want::All);
+        held.acquire_beside_leases();
         let from = stats.now_ticks();
         // A session may have begun meanwhile.
         // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at once. Why:

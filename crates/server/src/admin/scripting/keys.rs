@@ -1,0 +1,167 @@
+//! What a script needs for its next command: the partitions of its keys, and that no other script has leased one of them.
+//!
+//! ```text
+//!   Guards   the keys that it was called with: held, and looked at when it began
+//!            another: its partition is locked if no thread has it; else the run goes on with leases
+//!   Leases   lock what the command names | nobody else's? lease it | run | unlock
+//! ```
+//! A thread with guards never waits for one more: it locks in whatever order, if that needs no waiting. With leases it holds nothing
+//! when it locks, so it locks in ascending order as any command does.
+
+use isotherm_keyspace::Held;
+use isotherm_resp::Args;
+
+use super::host::ScriptHost;
+use crate::node::Tasks;
+use crate::request::entry::{Entry, Handler, Locks};
+use crate::request::execute::Exec;
+use crate::scripting::run::{Awaits, Kept};
+
+/// Commands of the session and the server that look at no key, of those that a script may call.
+const KEYLESS: [&str; 7] = ["echo", "lolwut", "ping", "publish", "select", "spublish", "time"];
+
+enum Needs {
+    Nothing,
+    /// `LockSet::find_keys` has them.
+    Keys,
+    All,
+}
+
+fn needs_of(exec: &mut Exec, command: &Entry, words: Args<'_>) -> Needs {
+    match command.locks {
+        Locks::One | Locks::Keys => match exec.locks.find_keys(command, words) {
+            Ok([]) => Needs::Nothing,
+            Ok(_) => Needs::Keys,
+            // The handler knows a better answer; whatever it looks at on the way is held.
+            Err(_) => Needs::All,
+        },
+        Locks::None if matches!(command.handler, Some(Handler::Data(_))) => Needs::Nothing,
+        Locks::None if KEYLESS.contains(&&*command.name) => Needs::Nothing,
+        Locks::None | Locks::All | Locks::Each | Locks::Queue | Locks::Script => Needs::All,
+    }
+}
+
+/// Sees to it that the command may run: what it needs is held, and nobody else's. If not, `awaits` says what for.
+pub fn secure(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
+    let is_secured = match host.state.kept {
+        Kept::Everything => true,
+        Kept::Guards => extend(host, command, words),
+        Kept::Leases => lease(host, command, words),
+    };
+    if !is_secured {
+        // With guards it goes on as soon as it has leases.
+        let awaits = if host.state.kept == Kept::Guards { Awaits::Nothing } else { Awaits::Leases };
+        host.state.awaits = awaits;
+    }
+    is_secured
+}
+
+// ---- with guards ----
+
+/// How often a partition is tried that another thread has: commands are over in some microseconds, going on with leases takes longer.
+const TRIES_MAX: usize = 200;
+
+fn extend(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
+    let declared = host.keys;
+    let is_declared = |name: &[u8]| declared.iter().any(|key| key == name);
+    let first = usize::from(command.first_key);
+    if first > 0 && command.has_one_key(words.len()) && is_declared(&words[first]) {
+        return true;
+    }
+    let (exec, state) = (&mut *host.call.exec, &mut *host.state);
+    match needs_of(exec, command, words) {
+        Needs::Nothing => true,
+        Needs::All => {
+            let is_had = exec.held.try_extend_all() && !exec.node.keyspace.has_leases();
+            state.needs_all |= is_had;
+            is_had
+        }
+        Needs::Keys => {
+            let Exec { node, held, locks, .. } = exec;
+            let is_leasing = node.mail.tasks().has(Tasks::LEASED);
+            locks.names(words).filter(|name| !is_declared(name)).all(|name| {
+                let key = node.keyspace.key(name);
+                let place = node.keyspace.lease_place(&key);
+                let is_had = try_extend(held, place.partition) && !(is_leasing && held.is_leased(&key, None));
+                if is_had && state.places.last() != Some(&place) {
+                    state.places.push(place);
+                }
+                is_had
+            })
+        }
+    }
+}
+
+fn try_extend(held: &mut Held<'_>, partition: u16) -> bool {
+    (0..TRIES_MAX).any(|_| {
+        let is_had = held.try_extend(partition);
+        if !is_had {
+            std::hint::spin_loop();
+        }
+        is_had
+    })
+}
+
+/// The run lets go of its guards: what it was called with, and has met, is leased instead.
+pub fn lease_all_met(host: &mut ScriptHost<'_, '_>) {
+    let (exec, state) = (&mut *host.call.exec, &mut *host.state);
+    let Exec { node, held, .. } = exec;
+    let id = state.mark.id;
+    node.runs.begin_leases(&node.keyspace, &node.mail);
+    let declared = host.keys.iter().map(|name| node.keyspace.lease_place(&node.keyspace.key(name)));
+    state.places.extend(declared);
+    state.places.retain(|place| held.lease(*place, id));
+    if state.needs_all {
+        held.lease_all(id);
+    }
+    state.ready = held.suspend_ready();
+    state.kept = Kept::Leases;
+    state.mark.note_long();
+}
+
+// ---- with leases ----
+
+fn lease(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
+    let (exec, state) = (&mut *host.call.exec, &mut *host.state);
+    let (node, id) = (exec.node, state.mark.id);
+    match needs_of(exec, command, words) {
+        Needs::Nothing => return true,
+        Needs::All => {
+            exec.held.acquire_beside_leases();
+            let is_only = node.keyspace.lease_holders() == 1;
+            if is_only {
+                exec.held.lease_all(id);
+                state.needs_all = true;
+                return true;
+            }
+        }
+        Needs::Keys => {
+            exec.locks.clear();
+            exec.locks.add_command(&node.keyspace, command, words);
+            exec.acquire();
+            let Exec { held, locks, .. } = &mut *exec;
+            let key = |name| node.keyspace.key(name);
+            if !locks.names(words).any(|name| held.is_leased(&key(name), Some(id))) {
+                let places = locks.names(words).map(|name| node.keyspace.lease_place(&key(name)));
+                state.places.extend(places.filter(|place| held.lease(*place, id)));
+                return true;
+            }
+        }
+    }
+    exec.release();
+    false
+}
+
+/// What it has changed so far is noted again, and what the next command changes behind it.
+pub fn begin_command(host: &mut ScriptHost<'_, '_>) {
+    if host.state.kept == Kept::Leases {
+        host.call.exec.held.resume_ready(std::mem::take(&mut host.state.ready));
+    }
+}
+
+pub fn end_command(host: &mut ScriptHost<'_, '_>) {
+    if host.state.kept == Kept::Leases {
+        host.state.ready = host.call.exec.held.suspend_ready();
+        host.call.exec.release();
+    }
+}

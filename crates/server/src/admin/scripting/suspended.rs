@@ -1,0 +1,211 @@
+//! Scripts that take long: they go on a little at a time, between the commands of other clients of their worker.
+//!
+//! ```text
+//!   EVAL ---> 1 ms ---> suspended: keys leased, partitions unlocked, its connection parked
+//!   turn of the worker:   resume --> 100 us --> suspended --> other clients
+//!                         resume --> needs a leased key --> waits until scripts have ended
+//!                         resume --> ended: its partitions locked once more: the log, its waiters, no more leases; the reply
+//! ```
+//! Nobody sees what it has done before its end, for who needs one of its keys waits; and what it has recorded becomes one frame of
+//! the log then, under the locks of all partitions that it has used.
+
+use isotherm_resp::{ArgsBuf, Reply};
+use isotherm_script::Progress;
+
+use super::super::{AdminCall, AdminHandler};
+use super::host::ScriptHost;
+use crate::config::{Id, id};
+use crate::effects::change_log::SuspendedFrame;
+use crate::effects::pubsub::Audience;
+use crate::request::blocking;
+use crate::request::execute::Exec;
+use crate::request::metering::Timed;
+use crate::scripting::engine::Engine;
+use crate::scripting::run::{RunState, SuspendedRun};
+use crate::session::Session;
+
+/// What `run` has begun.
+pub struct Begun {
+    pub engine: Box<Engine>,
+    pub state: RunState,
+    pub key_count: usize,
+    pub frame: Option<SuspendedFrame>,
+    pub time_us: i64,
+    pub began: u64,
+    pub ticks: u64,
+}
+
+/// The run is listed among those of its worker.
+#[cold]
+pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
+    let Begun { engine, state, key_count, frame, time_us, began, ticks } = begun;
+    let ticket = call.exec.next_ticket();
+    let run = SuspendedRun {
+        ticket,
+        engine,
+        state,
+        session: Session::of_script(call.session),
+        command: call.command,
+        args: ArgsBuf::from(call.args),
+        key_count,
+        frame,
+        now: call.now,
+        time_us,
+        began,
+        ticks,
+        is_slow: false,
+        reply: Reply::new(call.session.proto),
+    };
+    let runs = &mut call.exec.runs;
+    runs.add(Box::new(run));
+    runs.parked = Some(ticket);
+    // The token goes with it.
+    runs.has_token = false;
+}
+
+/// The run goes on until its share of the turn is over. Returns it if it has ended; its reply is written.
+pub fn step(
+    exec: &mut Exec,
+    audience: &mut Audience,
+    handlers: &[Option<AdminHandler>],
+    mut run: Box<SuspendedRun>,
+) -> Option<Box<SuspendedRun>> {
+    exec.refresh();
+    exec.clock.begin();
+    let from = exec.clock.began();
+    note_if_slow(exec, &mut run, from);
+    run.state.pause_at = from + exec.hot.script_slice_ticks;
+    let counted = exec.errors_counted();
+    let had_time = exec.frozen_time_us.replace(run.time_us);
+    let is_logged = run.frame.is_some();
+    if let Some(frame) = run.frame.take() {
+        exec.pump.log.resume_transaction(frame);
+    }
+    let progress = resume(exec, audience, handlers, &mut run);
+    exec.frozen_time_us = had_time;
+    exec.set_errors_counted(counted);
+    run.engine.note_bytes(&exec.node.scripts);
+    let ended = match progress {
+        Progress::Ended(_) => true,
+        Progress::Suspended => {
+            run.frame = is_logged.then(|| exec.pump.log.suspend_transaction());
+            false
+        }
+    };
+    run.ticks += exec.clock.raw().saturating_sub(from);
+    if !ended {
+        exec.runs.add(run);
+        return None;
+    }
+    finish(exec, &mut run, is_logged);
+    Some(run)
+}
+
+fn resume(
+    exec: &mut Exec,
+    audience: &mut Audience,
+    handlers: &[Option<AdminHandler>],
+    run: &mut SuspendedRun,
+) -> Progress {
+    let SuspendedRun { engine, state, session, command, args, key_count, now, reply, .. } = run;
+    let args = args.args();
+    let mut host = ScriptHost {
+        keys: args.from(3).up_to(*key_count),
+        call: &mut AdminCall {
+            node: exec.node,
+            args,
+            command,
+            now: *now,
+            conditions: exec.conditions(*now, session.no_touch, session.authority()),
+            exec,
+            session,
+            // Of the script's commands each has its own.
+            reply: &mut Reply::default(),
+            audience,
+            facts: None,
+            handlers,
+        },
+        state,
+    };
+    engine.interpreter.resume(&mut host, reply)
+}
+
+/// Clients have waited for it long enough: they get an error from now on.
+fn note_if_slow(exec: &Exec, run: &mut SuspendedRun, ticks: u64) {
+    const THRESHOLD: Id = id("busy-reply-threshold");
+    if run.is_slow {
+        return;
+    }
+    let threshold_ms = exec.node.config.number(THRESHOLD);
+    let taken_ms = exec.clock.nanos(ticks.saturating_sub(run.began)) / 1_000_000;
+    if threshold_ms > 0 && taken_ms >= threshold_ms as u64 {
+        run.is_slow = true;
+        crate::process::log::warning(format!(
+            "Slow script detected: still in execution after {taken_ms} milliseconds. You can try killing the script using the \
+             SCRIPT KILL command. Script name is: {}.",
+            String::from_utf8_lossy(&run.args.args()[1])
+        ));
+        exec.node.runs.note_slow(&exec.node.mail);
+    }
+}
+
+/// It is over: what it has done becomes visible, all of it at once.
+fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) {
+    let (node, state) = (exec.node, &mut run.state);
+    match state.needs_all {
+        true => _ = exec.held.acquire_beside_leases(),
+        false => {
+            exec.locks.clear();
+            state.places.iter().for_each(|place| exec.locks.add(place.partition));
+            exec.acquire();
+        }
+    }
+    exec.pump.log.set_muted(false);
+    if is_logged {
+        exec.pump.log.end_transaction();
+        exec.note_gate();
+        run.session.written = exec.pump.log.take_written();
+    }
+    exec.held.resume_ready(std::mem::take(&mut state.ready));
+    exec.held.free_leases(state.mark.id);
+    if exec.held.has_ready() {
+        blocking::serve_waiters(exec);
+    }
+    exec.release();
+    node.runs.end_leases(&node.keyspace, &node.mail, state.mark.id);
+    if state.has_token {
+        node.runs.give_token_back(&node.mail);
+    }
+    state.mark.end();
+    if run.is_slow {
+        node.runs.forget_slow();
+    }
+    count(exec, run);
+}
+
+fn count(exec: &mut Exec, run: &SuspendedRun) {
+    exec.count_call(run.command, &run.reply, 0);
+    let timed = Timed {
+        client: &run.session.shared,
+        db: run.session.db,
+        command: run.command,
+        args: run.args.args(),
+        ticks: run.ticks,
+        reply_bytes: run.reply.len(),
+    };
+    exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
+}
+
+/// What is left of a run that has ended goes back to its worker.
+pub fn take_apart(exec: &mut Exec, run: SuspendedRun) -> Reply {
+    let SuspendedRun { mut engine, state, reply, .. } = run;
+    match &exec.engine {
+        None => exec.engine = Some(engine),
+        Some(_) => engine.leave(&exec.node.scripts),
+    }
+    match &exec.runs.mark {
+        None => exec.runs.mark = Some(state.mark),
+        Some(_) => exec.node.runs.drop_mark(&state.mark),
+    }
+    reply
+}

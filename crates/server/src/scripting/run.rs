@@ -1,0 +1,98 @@
+//! One run of a script.
+//!
+//! ```text
+//!   Guards      the partitions of its keys are locked, and those of keys that it meets if no thread has them
+//!     | takes more than a millisecond, or needs a partition that another thread has
+//!     v
+//!   Leases      its keys are leased (`keyspace::lease`); partitions are locked for one command at a time; suspended in between
+//!
+//!   Everything  within EXEC: the gate is held from its beginning to its end
+//! ```
+//! A run that is suspended belongs to its worker's list (`runs::Runs`), with all that it needs to go on.
+
+use isotherm_commands::spec::Flags;
+use isotherm_keyspace::{LeasePlace, SuspendedReady, UnixMs};
+use isotherm_resp::{ArgsBuf, Reply};
+use std::sync::Arc;
+
+use super::engine::Engine;
+use super::runs::RunMark;
+use crate::effects::change_log::SuspendedFrame;
+use crate::effects::tracking::Tracker;
+use crate::request::entry::Entry;
+use crate::request::next::Ticket;
+use crate::session::Session;
+
+/// What a script may do besides reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allowed {
+    pub writes: bool,
+    /// Commands that may take memory, as long as it has not written.
+    pub growth: bool,
+}
+
+impl Allowed {
+    pub fn refuses_write(self, flags: Flags) -> bool {
+        !self.writes && flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE))
+    }
+}
+
+/// What keeps a run's keys its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    Everything,
+    Guards,
+    Leases,
+}
+
+/// Why a run does not go on at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awaits {
+    /// Its next turn.
+    Nothing,
+    /// The end of another's leases.
+    Leases,
+}
+
+/// What a run has met so far.
+pub struct RunState {
+    pub mark: Arc<RunMark>,
+    /// It may lease keys that it was not called with (`runs`).
+    pub has_token: bool,
+    pub allowed: Allowed,
+    pub kept: Kept,
+    /// Guards: keys that it was not called with. Leases: all its keys.
+    pub places: Vec<LeasePlace>,
+    /// It has asked for something that depends on all keys.
+    pub needs_all: bool,
+    /// Keys that are waited for and that it has changed, while it is suspended.
+    pub ready: SuspendedReady,
+    /// The caller tracks what it reads.
+    pub reader: Option<Tracker>,
+    /// When others have their turn, in ticks.
+    pub pause_at: u64,
+    pub awaits: Awaits,
+}
+
+/// A run that takes long.
+pub struct SuspendedRun {
+    pub ticket: Ticket,
+    pub engine: Box<Engine>,
+    pub state: RunState,
+    /// As its commands see their caller, who may be gone.
+    pub session: Session,
+    pub command: &'static Entry,
+    pub args: ArgsBuf,
+    pub key_count: usize,
+    /// What it has recorded; `None` if nothing is logged.
+    pub frame: Option<SuspendedFrame>,
+    /// The time does not go on in a script.
+    pub now: UnixMs,
+    pub time_us: i64,
+    pub began: u64,
+    /// How long it has run, without what came in between, in ticks.
+    pub ticks: u64,
+    /// It takes longer than others wait for without an answer.
+    pub is_slow: bool,
+    pub reply: Reply,
+}

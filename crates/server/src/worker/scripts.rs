@@ -1,0 +1,46 @@
+//! Scripts of this worker that take long: in each turn of the event loop one of them goes on for a moment.
+
+use super::Inner;
+use crate::admin::scripting::suspended;
+use crate::request::dispatch::Dispatcher;
+use crate::scripting::run::SuspendedRun;
+use crate::session::Attention;
+
+impl Inner {
+    /// The one whose turn it is goes on; if it has ended its client is answered.
+    #[cold]
+    pub fn run_script(&mut self) {
+        let Some(run) = self.dispatcher.exec.runs.take() else { return };
+        if let Some(run) = self.dispatcher.step_script(run) {
+            self.answer_script(*run);
+        }
+    }
+
+    fn answer_script(&mut self, run: SuspendedRun) {
+        let (ticket, written) = (run.ticket, run.session.written);
+        let reply = suspended::take_apart(&mut self.dispatcher.exec, run);
+        let Some(token) = self.parking.take_ticket(ticket) else {
+            // Its client has left.
+            self.dispatcher.exec.take_not_before();
+            return;
+        };
+        let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
+        connection.unpark();
+        connection.session.written = connection.session.written.max(written);
+        self.dispatcher.exec.clock.begin();
+        self.dispatcher.answer(&mut connection.session, &reply.out);
+        self.finish(&mut connection);
+        if connection.session.shared.is_asked(Attention::KILL) {
+            connection.break_off();
+        }
+        self.run_kept(&mut connection);
+        self.settle(connection, token);
+    }
+}
+
+impl Dispatcher {
+    fn step_script(&mut self, run: Box<SuspendedRun>) -> Option<Box<SuspendedRun>> {
+        let Dispatcher { exec, audience, handlers, .. } = self;
+        suspended::step(exec, audience, handlers, run)
+    }
+}
