@@ -6,6 +6,7 @@ mod support;
 mod collections;
 mod evict;
 mod full;
+mod leases;
 mod model;
 mod scan;
 mod scan_order;

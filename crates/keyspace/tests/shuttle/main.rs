@@ -1,5 +1,6 @@
-//! Interleavings of the locks and of the waiters, under a mutex of shuttle: `cargo xtask locks`.
+//! Interleavings of the locks, of leases and of the waiters, under a mutex of shuttle: `cargo xtask locks`.
 #![cfg(shuttle)]
 
+mod lease_model;
 mod lock_model;
 mod waiter_model;
