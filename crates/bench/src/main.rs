@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `instructions` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `scripts`, `instructions` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -36,6 +36,7 @@ mod maxmemory;
 mod memory;
 mod pubsub;
 mod replication;
+mod scripts;
 mod speed;
 mod threads;
 
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "memory",
     "speed",
     "collections",
@@ -73,6 +74,7 @@ const KINDS: [&str; 13] = [
     "pubsub",
     "durability",
     "replication",
+    "scripts",
     instructions::KIND,
 ];
 
@@ -119,6 +121,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "longest" => longest::ROWS.to_vec(),
         "durability" => durability::ROWS.to_vec(),
         "replication" => replication::ROWS.to_vec(),
+        "scripts" => scripts::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -141,6 +144,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "longest" => longest::measure(options),
         "durability" => durability::measure(options),
         "replication" => replication::measure(options),
+        "scripts" => scripts::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

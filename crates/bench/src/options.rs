@@ -24,6 +24,7 @@ kinds
   pubsub    10,000 connections, a tenth of them subscribers: delivery, order, delay; a subscriber that never reads
   replication full syncs, the feed of a replica, applying a backlog, waiting for ACKs, handing over, a slow replica, restarts, cuts
   durability  saving, loading, the append-only file, each fsync policy; on this disk and a modelled one
+  scripts   CPU of calls of scripts; who waits beside one that takes long
   instructions  instructions per operation, of each command (needs valgrind; beside another build: --peer-server)
   all       all of these, one after the other
 
