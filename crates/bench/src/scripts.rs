@@ -16,7 +16,7 @@ use crate::histogram::Histogram;
 use crate::load::{Load, Until, fill};
 use crate::open_loop::OpenLoop;
 use crate::options::Options;
-use crate::process::{SIDES, Server, Setting, Side};
+use crate::process::{SIDES, Server, Setting};
 use crate::report::Table;
 use crate::shape::{Commands, Order, Shape, Verb};
 use crate::speed::{HEAD, cells, cost_of, in_turns};
@@ -175,20 +175,19 @@ fn slow(options: &Options) -> Fallible<Table> {
     ));
     for workers in [1, 2] {
         for side in SIDES {
-            let setting = Setting { workers, ..Setting::default() };
+            // Above what Valkey's clients wait, so that each gets its reply.
+            let setting = Setting { workers, ..Setting::default() }.with("busy-reply-threshold", 60_000);
             let server = Server::start(side, &setting, options)?;
             let keys = options.scaled(KEYS);
             fill(&server, &mut Shape::new(Verb::Set, keys), keys, "preload")?;
             let gets = OpenLoop { port: server.port, connections: CONNECTIONS, per_second: GETS_PER_SECOND };
             let alone = gets.run_for(&mut Shape::new(Verb::Get, keys).order(Order::Uniform), TIME)?;
-            for (what, body) in [
-                ("one key, named", "while true do redis.call('GET', KEYS[1]) for i = 1, 1000 do end end"),
-                (
-                    "keys that it meets",
-                    "local n = 0 while true do n = n + 1 redis.call('GET', 'met:' .. n % 100) for i = 1, 1000 do end end",
-                ),
+            for (what, round) in [
+                ("one key, named", "redis.call('GET', KEYS[1])"),
+                ("keys that it meets", "redis.call('GET', 'met:' .. n % 100)"),
             ] {
-                let waits = beside(&server, &gets, keys, body)?;
+                let body = format!("for n = 1, ARGV[1] do {round} for i = 1, 1000 do end end");
+                let waits = beside(&server, &gets, keys, &body)?;
                 progress(&format!(
                     "slow {} {workers} workers, {what}: GET p99 {:.2} ms",
                     side.name(),
@@ -211,46 +210,52 @@ fn slow(options: &Options) -> Fallible<Table> {
 }
 
 fn beside(server: &Server, gets: &OpenLoop, keys: u64, body: &str) -> Fallible<Waits> {
+    const CALIBRATION: f64 = 20_000.0;
+    let mut caller = server.client()?;
+    let begun = Instant::now();
+    caller.call(&["EVAL", body, "1", "own", &CALIBRATION.to_string()])?;
+    let rounds = CALIBRATION * TIME.as_secs_f64() / begun.elapsed().as_secs_f64();
     let (port, is_over) = (server.port, AtomicBool::new(false));
-    // Valkey answers others only with an error, and only from here on.
-    if server.side == Side::Valkey {
-        server.client()?.call(&["CONFIG", "SET", "busy-reply-threshold", "3000"])?;
-    }
-    thread::scope(|scope| {
-        let mut caller = server.client()?;
+    let (gets, pings) = thread::scope(|scope| {
         let mut request = Vec::new();
-        command(&mut request, [&b"EVAL"[..], body.as_bytes(), b"1", b"own"].into_iter());
+        let rounds = format!("{rounds:.0}");
+        command(&mut request, [&b"EVAL"[..], body.as_bytes(), b"1", b"own", rounds.as_bytes()].into_iter());
         caller.send(&request)?;
-        thread::sleep(Duration::from_millis(20));
-        let is_over = &is_over;
-        let pings = scope.spawn(move || ping(port, is_over));
-        let killer = scope.spawn(move || -> Fallible<f64> {
-            thread::sleep(TIME);
-            let (mut client, asked) = (Client::connect(port)?, Instant::now());
-            // Until the script is old enough Valkey does not listen.
-            while client.call(&["SCRIPT", "KILL"]).is_err() {
-                thread::sleep(Duration::from_millis(1));
-            }
-            Ok(asked.elapsed().as_secs_f64() * 1e3)
-        });
+        let pings = scope.spawn(|| ping(port, &is_over));
         let begun = Instant::now();
         let gets =
-            gets.run(&mut Shape::new(Verb::Get, keys).order(Order::Uniform), || begun.elapsed() >= TIME)?;
-        let killed_ms = killer.join().expect("no panic")?;
+            gets.run(&mut Shape::new(Verb::Get, keys).order(Order::Uniform), || begun.elapsed() >= TIME);
         is_over.store(true, Ordering::Release);
         let pings = pings.join().expect("no panic")?;
-        // The error that says so.
-        let _ = caller.read();
-        Ok(Waits { gets, pings, killed_ms })
-    })
+        caller.read()?;
+        Ok::<_, String>((gets?, pings))
+    })?;
+    Ok(Waits { gets, pings, killed_ms: kill(server)? })
+}
+
+/// How long SCRIPT KILL takes, once the server listens to it: Valkey does after `busy-reply-threshold`.
+fn kill(server: &Server) -> Fallible<f64> {
+    let (mut caller, mut client) = (server.client()?, server.client()?);
+    client.call(&["CONFIG", "SET", "busy-reply-threshold", "200"])?;
+    let mut request = Vec::new();
+    command(&mut request, [&b"EVAL"[..], b"while true do end", b"0"].into_iter());
+    caller.send(&request)?;
+    thread::sleep(Duration::from_millis(400));
+    let asked = Instant::now();
+    client.call(&["SCRIPT", "KILL"])?;
+    let killed_ms = asked.elapsed().as_secs_f64() * 1e3;
+    if caller.read().is_ok() {
+        return Err("a script without an end has ended".to_string());
+    }
+    client.call(&["CONFIG", "SET", "busy-reply-threshold", "60000"])?;
+    Ok(killed_ms)
 }
 
 fn ping(port: u16, is_over: &AtomicBool) -> Fallible<Histogram> {
     let (mut client, mut times) = (Client::connect(port)?, Histogram::default());
     while !is_over.load(Ordering::Acquire) {
         let sent = Instant::now();
-        // An error that says that a script runs is an answer too.
-        let _ = client.call(&["PING"]);
+        client.call(&["PING"])?;
         times.add(sent.elapsed());
         thread::sleep(Duration::from_millis(5));
     }
