@@ -319,11 +319,12 @@ impl Dispatcher {
         args: Args<'_>,
         unless: Tasks,
     ) -> Ran {
-        if !leases::admits_script(&mut self.exec) {
+        if !leases::admits_script(&mut self.exec, command, args) {
             return Ran::Parked(WaitReason::Lease);
         }
         locking::lock(&mut self.exec, &mut self.facts, session, command, args);
         let ran = self.run_timed(session, command, args, HashedKeys::NONE, unless);
+        self.exec.runs.found = None;
         // If it is suspended it has taken the token with it.
         if std::mem::take(&mut self.exec.runs.has_token) {
             self.exec.node.runs.give_token_back(&self.exec.node.mail);

@@ -4,10 +4,12 @@
 //! connection is parked until scripts have ended. What changes or freezes the whole node waits for all of them.
 
 use isotherm_resp::Args;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
+use crate::scripting::cache::Script;
 use crate::session::Session;
 
 /// Commands that hold everything at some moment, by themselves: no script may be in the middle of its work then.
@@ -16,11 +18,16 @@ const STOPS_ALL: [&str; 7] = ["bgrewriteaof", "bgsave", "config|set", "psync", "
 /// How long a script waits for the end of another, of which most are over in some microseconds, before its connection is parked.
 const TOKEN_WAIT: Duration = Duration::from_micros(50);
 
-/// Whether a script may begin; it has the token then. If not, what it waits for is going to be reported to its worker.
-pub fn admits_script(exec: &mut Exec) -> bool {
+/// Whether a script may begin; it has the token then, if it needs that. If not, what it waits for is going to be reported to its
+/// worker.
+pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
     if exec.runs.are_many() || keyspace.is_gate_awaited() {
         return false;
+    }
+    exec.runs.found = find_script(exec, command, args);
+    if exec.runs.found.as_ref().is_some_and(|script| script.is_bound) {
+        return true;
     }
     let has_token = runs.try_take_token() || {
         // Who has it may want what this batch holds.
@@ -29,6 +36,16 @@ pub fn admits_script(exec: &mut Exec) -> bool {
     };
     exec.runs.has_token = has_token;
     has_token
+}
+
+/// The script that is to run, if it has run or was loaded before.
+fn find_script(exec: &Exec, command: &Entry, args: Args<'_>) -> Option<Arc<Script>> {
+    let scripts = &exec.node.scripts;
+    match &*command.name {
+        "evalsha" | "evalsha_ro" => scripts.find(args.get(1)),
+        "eval" | "eval_ro" => scripts.find_text(args.get(1)),
+        _ => None,
+    }
 }
 
 #[cold]

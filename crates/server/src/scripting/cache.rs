@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bound;
 use super::shebang::{self, ScriptFlags};
+use crate::request::registry::Commands;
 
 /// As many texts of EVAL are kept as Valkey keeps.
 pub const EVAL_SCRIPTS_MAX: usize = 500;
@@ -22,6 +24,8 @@ pub struct Script {
     pub body: Arc<[u8]>,
     pub flags: ScriptFlags,
     pub code_from: usize,
+    /// It looks at no key but those that it is called with (`bound`).
+    pub is_bound: bool,
 }
 
 struct Entry {
@@ -174,10 +178,11 @@ impl Cache {
 
 impl Script {
     /// The error is the text of the reply.
-    pub fn new(body: &[u8]) -> Result<Arc<Script>, Vec<u8>> {
+    pub fn new(body: &[u8], commands: &Commands) -> Result<Arc<Script>, Vec<u8>> {
         let shebang = shebang::read(body)?;
-        let sha = hash(body);
-        Ok(Arc::new(Script { sha, body: body.into(), flags: shebang.flags, code_from: shebang.code_from }))
+        let (sha, code_from) = (hash(body), shebang.code_from);
+        let is_bound = bound::is_bound(&body[code_from..], commands);
+        Ok(Arc::new(Script { sha, body: body.into(), flags: shebang.flags, code_from, is_bound }))
     }
 
     pub fn code(&self) -> &[u8] {
@@ -192,7 +197,9 @@ pub fn hash(body: &[u8]) -> Sha {
 }
 
 fn sha_of(word: &[u8]) -> Option<Sha> {
-    word.to_ascii_lowercase().try_into().ok()
+    let mut sha: Sha = word.try_into().ok()?;
+    sha.make_ascii_lowercase();
+    Some(sha)
 }
 
 #[cfg(test)]
@@ -202,7 +209,9 @@ mod tests {
     #[test]
     fn the_oldest_text_of_eval_goes_and_a_loaded_one_stays() {
         let scripts = Scripts::default();
-        let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("no first line");
+        let commands = Commands::build(crate::admin::COMMANDS);
+        let script =
+            |at: usize| Script::new(format!("return {at}").as_bytes(), &commands).expect("no first line");
         let loaded = script(10_000);
         scripts.add(&loaded, true);
         (0..EVAL_SCRIPTS_MAX).for_each(|at| scripts.add(&script(at), false));

@@ -3,12 +3,14 @@
 //! ```text
 //! shebang   `#!lua flags=...`: what a script declares of itself
 //! cache     text <-> SHA-1, once a node; EVAL's texts in order of use
+//! bound     whether its text shows that it looks at no key but those that it is called with
 //! engine    the interpreter of one worker, made with its first script
 //! run       one run: what it has met and leased, and where it stands while it is suspended
 //! runs      all runs: of the node, who may begin and who is asked to end; of a worker, those that are suspended
 //! ```
 //! What a script may do is decided by the command that runs it (`admin::scripting`).
 
+pub mod bound;
 pub mod cache;
 pub mod engine;
 pub mod run;

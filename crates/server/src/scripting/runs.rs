@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::cache::Script;
 use super::run::{Awaits, SuspendedRun};
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
@@ -90,6 +91,7 @@ pub struct RunRegistry {
     /// Clients that wait for keys, and whose command is to be tried again behind a script.
     postponed: Mutex<Vec<Arc<Waiter>>>,
     waits: AtomicU64,
+    refused_keys: AtomicU64,
     is_ending: AtomicBool,
 }
 
@@ -192,6 +194,15 @@ impl RunRegistry {
         self.waits.load(Ordering::Relaxed)
     }
 
+    /// A script has met a key that its text did not show, while another had the token.
+    pub fn note_refused_key(&self) {
+        self.refused_keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn refused_keys(&self) -> u64 {
+        self.refused_keys.load(Ordering::Relaxed)
+    }
+
     // ---- those that are too slow ----
 
     /// Whether clients that wait for a script get an error by now.
@@ -216,6 +227,8 @@ pub struct Runs {
     pub mark: Option<Arc<RunMark>>,
     /// The run under way has the token, and is not suspended.
     pub has_token: bool,
+    /// The script of the command under way, if it was looked for before its locks.
+    pub found: Option<Arc<Script>>,
     /// The run that was suspended last, until its connection is parked.
     pub parked: Option<crate::request::next::Ticket>,
     runnable: VecDeque<Box<SuspendedRun>>,

@@ -368,3 +368,49 @@ fn flushing_scripts_leaves_those_that_run() {
         assert_eq!(eval(&mut client, "return 8", &[]), ":8\r\n");
     });
 }
+
+/// Scripts that name all their keys need not wait for each other; one that meets keys is not refused any.
+#[test]
+fn scripts_that_name_their_keys_run_side_by_side() {
+    let server = Server::with_workers(4, &[]);
+    let (mut first, mut second, mut other) = (server.client(), server.client(), server.client());
+    // A text that is met for the first time has not been looked at: the first of them has the token.
+    for _ in 0..2 {
+        start_script(&mut first, &format!("redis.call('GET', KEYS[1]) {ENDLESS}"), &["a"]);
+        wait_for_long(&mut other, 1);
+        start_script(&mut second, &format!("redis.call('GET', KEYS[1]) {ENDLESS}"), &["b"]);
+        wait_for_long(&mut other, 2);
+        other.check("SCRIPT KILL", OK);
+        for client in [&mut first, &mut second] {
+            assert!(reply(client).contains(KILLED));
+        }
+        wait_for_long(&mut other, 0);
+    }
+    start_script(&mut first, &format!("redis.call('GET', KEYS[1]) {ENDLESS}"), &["a"]);
+    start_script(&mut second, &format!("redis.call('GET', KEYS[1]) {ENDLESS}"), &["b"]);
+    wait_for_long(&mut other, 2);
+    // Beside them one with the token, and a short one.
+    let mut third = server.client();
+    start_script(&mut third, &format!("redis.call('GET', 'met') {ENDLESS}"), &[]);
+    wait_for_long(&mut other, 3);
+    assert_eq!(eval_sha(&mut other, "return redis.call('INCR', KEYS[1])", &["c"]), ":1\r\n");
+    let mut same = server.client();
+    start_script(&mut same, "return redis.call('SET', KEYS[1], 1)", &["b"]);
+    assert!(waits(&mut same));
+    other.check("SCRIPT KILL", OK);
+    for client in [&mut first, &mut second, &mut third] {
+        assert!(reply(client).contains(KILLED));
+    }
+    assert_eq!(reply(&mut same), OK);
+    assert_eq!(field(&other.ask("INFO stats"), "total_script_keys_refused"), 0);
+}
+
+/// The text is looked at when it is loaded.
+fn eval_sha(client: &mut Client, text: &str, keys: &[&str]) -> String {
+    client.send(encode(&["SCRIPT", "LOAD", text]));
+    let sha = reply(client);
+    let sha = sha.split("\r\n").nth(1).unwrap();
+    let count = keys.len().to_string();
+    client.send(encode(&[&["EVALSHA", sha, &count], keys].concat()));
+    reply(client)
+}

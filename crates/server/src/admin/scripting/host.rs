@@ -94,6 +94,7 @@ impl Host for ScriptHost<'_, '_> {
                     self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
                     Some(text)
                 }
+                None if keys::is_refused(self, command, words) => Some(keys::REFUSED.into()),
                 None if !keys::secure(self, command, words) => return Called::Later,
                 None if command.spec.flags.has(Flags::WRITE) && !self.state.mark.begin_write() => {
                     Some(b"ERR Script killed by user with SCRIPT KILL.".to_vec())

@@ -41,7 +41,7 @@ pub fn evalsha(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Compiles a text that is not known yet. `is_kept`: SCRIPT LOAD has brought it.
 pub fn register(call: &mut AdminCall<'_>, body: &[u8], is_kept: bool) -> Result<Arc<Script>, Refusal> {
-    let script = Script::new(body)?;
+    let script = Script::new(body, &call.node.commands)?;
     let mut engine = engine(call)?;
     let compiled = compile(call, &mut engine, &script);
     call.exec.engine = Some(engine);
@@ -87,7 +87,10 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
 
 fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusal> {
     let key_count = key_count(call)?;
-    let script = find(call)?;
+    let script = match call.exec.runs.found.take() {
+        Some(script) => script,
+        None => find(call)?,
+    };
     let is_ro = call.command.spec.flags.has(Flags::READONLY);
     let is_short = call.exec.hot.maxmemory_bytes > 0 && !call.node.has_room();
     if let Some(refusal) = refusal(call, script.flags, is_ro, is_short) {

@@ -284,6 +284,7 @@ pub const STATS: &[Field] = &[
     // Ours: scripts that run for more than a millisecond at this moment, and commands that had to wait for such a script.
     ("long_scripts", |s| s.node.keyspace.lease_holders().to_string()),
     ("total_script_waits", |s| s.node.runs.waits().to_string()),
+    ("total_script_keys_refused", |s| s.node.runs.refused_keys().to_string()),
     ("total_eviction_exceeded_time", |s| s.totals().values.eviction_exceeded_ms.to_string()),
     ("current_eviction_exceeded_time", none),
     ("keyspace_hits", |s| s.totals().values.keyspace_hits.to_string()),

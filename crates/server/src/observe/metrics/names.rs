@@ -152,6 +152,7 @@ pub const METRICS: &[(&str, &str, Type)] = {
         ("evicted_scripts", "evicted_scripts_total", Counter),
         ("long_scripts", "long_scripts", Gauge),
         ("total_script_waits", "script_waits_total", Counter),
+        ("total_script_keys_refused", "script_keys_refused_total", Counter),
         ("total_eviction_exceeded_time", "eviction_exceeded_time_ms_total", Counter),
         ("keyspace_hits", "keyspace_hits_total", Counter),
         ("keyspace_misses", "keyspace_misses_total", Counter),
