@@ -35,19 +35,19 @@ mod reports;
 #[cfg(test)]
 extern crate self as isotherm_keyspace;
 
+pub use access::budget::{HOLD_LOOKS_MAX, HOLD_STEPS_MAX};
 pub use access::effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
 pub use access::lease::{LeaseId, LeasePlace};
-pub use access::lock::{
-    HOLD_LOOKS_MAX, HOLD_STEPS_MAX, Held, KEYS_PER_HOLD_MAX, Keyspace, SuspendedReady, Want,
-};
+pub use access::lock::{Held, KEYS_PER_HOLD_MAX, Keyspace, SuspendedReady, Want};
 pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Attempt, Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
-pub use access::shared::{Config, HoldWatch};
+pub use access::shared::Config;
 pub use access::staging::{BuildError, Builder, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging};
 pub use access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
 pub use access::txn::Txn;
 pub use access::waiter::{Claim, WaitedKey, Waiter};
 pub use access::watch::Watcher;
+pub use access::work_guard::HoldWatch;
 pub use accounting::attribution::{
     LargeKey, LargestKeys, PREFIX_DEPTH_MAX, PREFIX_PINS_MAX, PrefixError, PrefixReport, PrefixSettings,
     PrefixShare,

@@ -34,13 +34,12 @@ use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::replication::state::Replication;
 use crate::replication::waits;
-use crate::request::blocking;
 use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
 use crate::scripting::cache::Scripts;
-use crate::scripting::runs::RunRegistry;
+use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::users::Users;
 use crate::session::{ClientShared, Session};
@@ -121,9 +120,7 @@ impl Node {
             mail: parts.mail,
         };
         node.keyspace.watch_holds(holds::WATCH);
-        let node: &'static Node = Box::leak(Box::new(node));
-        node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
-        node
+        Box::leak(Box::new(node))
     }
 
     pub fn worker_count(&self) -> usize {

@@ -49,6 +49,8 @@ impl Flags {
     pub const ASKS_MEMORY_MAP: Flags = Flags(1 << 27);
     /// Refused with MISCONF as writes are (PING: sentinels take that for a node that is down).
     pub const REPORTS_DISK_ERRORS: Flags = Flags(1 << 28);
+    /// It holds everything at some moment, by itself: no script may be in the middle of its work then.
+    pub const STOPS_ALL: Flags = Flags(1 << 29);
 
     const NAMES: &[(Flags, &str)] = &[
         (Flags::WRITE, "write"),

@@ -10,18 +10,19 @@
 //! `tests/shuttle/lock_model.rs` and `tests/shuttle/waiter_model.rs` explore interleavings with shuttle, which replaces the mutex under
 //! `--cfg shuttle` (`sync`).
 
+use crate::access::budget::HoldBudget;
 use crate::access::partition::Partition;
 use crate::access::ready::{Ready, ReadyKey};
-use crate::access::shared::{Config, HoldWatch, Shared};
+use crate::access::shared::{Config, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
 use crate::access::waiter::{WaitedKey, Waiter};
+use crate::access::work_guard::{HoldWatch, WorkGuard};
 use crate::layout::key::{Key, KeyHasher};
 use crate::layout::kind::{Db, Type};
 use crate::layout::last_used::AccessMode;
 use crate::tables::geometry::Geometry;
 use isotherm_arena::{Arena, ArenaConfig, ReserveError};
 use isotherm_stdx::{Slot, Steps, steps};
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -175,12 +176,12 @@ impl Keyspace {
     }
 
     /// For a step of work.
-    pub(crate) fn lock(&self, partition: u16) -> WorkGuard<'_> {
-        WorkGuard::new(self, self.lock_unwatched(partition))
+    pub(crate) fn lock(&self, partition: u16) -> WorkGuard<'_, Partition> {
+        WorkGuard::new(self.shared.watch(), self.lock_unwatched(partition))
     }
 
-    pub(crate) fn try_lock(&self, partition: u16) -> Option<WorkGuard<'_>> {
-        self.try_lock_unwatched(partition).map(|guard| WorkGuard::new(self, guard))
+    pub(crate) fn try_lock(&self, partition: u16) -> Option<WorkGuard<'_, Partition>> {
+        self.try_lock_unwatched(partition).map(|guard| WorkGuard::new(self.shared.watch(), guard))
     }
 
     fn lock_unwatched(&self, partition: u16) -> MutexGuard<'_, Partition> {
@@ -194,39 +195,6 @@ impl Keyspace {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-}
-
-/// A partition that is locked for a step of work.
-pub(crate) struct WorkGuard<'k> {
-    guard: MutexGuard<'k, Partition>,
-    watch: HoldWatch,
-    from: u64,
-}
-
-impl<'k> WorkGuard<'k> {
-    fn new(keyspace: &Keyspace, guard: MutexGuard<'k, Partition>) -> WorkGuard<'k> {
-        let watch = keyspace.shared.watch();
-        WorkGuard { guard, watch, from: (watch.begin)() }
-    }
-}
-
-impl Deref for WorkGuard<'_> {
-    type Target = Partition;
-    fn deref(&self) -> &Partition {
-        &self.guard
-    }
-}
-
-impl DerefMut for WorkGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Partition {
-        &mut self.guard
-    }
-}
-
-impl Drop for WorkGuard<'_> {
-    fn drop(&mut self) {
-        (self.watch.end)(self.from);
     }
 }
 
@@ -248,39 +216,6 @@ pub struct Held<'k> {
     /// When a lock that another thread had was had at last, by the clock of the watch. Only that: a lock that is free takes
     /// no time.
     locked_at: u64,
-}
-
-/// Items that one hold may look at, the own work of commands that are documented as O(N) apart. At some 100 to 500 ns an
-/// item that is a tenth to a half of a millisecond.
-pub const HOLD_STEPS_MAX: u64 = 1000;
-
-/// The same as counted where things are looked at. An item is a key, a page, a waiter; for each a slot is looked at, the
-/// tags of a page, an entry, a list.
-pub const HOLD_LOOKS_MAX: u64 = 8 * HOLD_STEPS_MAX;
-
-/// Of builds with debug assertions: how much the thread has looked at when the hold began, and what of that since was the
-/// own work of a command whose client asked for that much. Other builds count nothing (see `isotherm_stdx::steps`).
-#[derive(Default)]
-struct HoldBudget {
-    looked_before: u64,
-    own: u64,
-}
-
-impl HoldBudget {
-    #[inline(always)]
-    fn begin(&mut self) {
-        if cfg!(debug_assertions) {
-            *self = HoldBudget { looked_before: steps::looked(), own: 0 };
-        }
-    }
-
-    #[inline(always)]
-    fn end(&self) {
-        if cfg!(debug_assertions) {
-            let looked = steps::looked().wrapping_sub(self.looked_before).saturating_sub(self.own);
-            assert!(looked <= HOLD_LOOKS_MAX, "one hold has looked {looked} times for others");
-        }
-    }
 }
 
 impl<'k> Held<'k> {

@@ -1,6 +1,7 @@
 //! Layer 5 of 7: the way in. Partitions and their locks, transactions over what is locked, effects on the way out, and
 //! the clients that watch keys or wait for them.
 
+pub(crate) mod budget;
 pub(crate) mod carry;
 pub(crate) mod databases;
 pub(crate) mod edit;
@@ -10,6 +11,7 @@ pub(crate) mod finding;
 pub(crate) mod followers;
 pub(crate) mod key_events;
 pub(crate) mod lease;
+pub(crate) mod leasing;
 pub(crate) mod lock;
 pub(crate) mod partition;
 pub(crate) mod prefetch;
@@ -24,6 +26,7 @@ pub(crate) mod terms;
 pub(crate) mod txn;
 pub(crate) mod waiter;
 pub(crate) mod watch;
+pub(crate) mod work_guard;
 
 #[cfg(test)]
 mod flood_tests;

@@ -29,7 +29,8 @@
 //! The server runs commands and has mailboxes; that is behind `Serve`. `tests/shuttle/waiter_model.rs` puts a small one behind it,
 //! and explores the interleavings of what is written here.
 
-use crate::access::lock::{HOLD_STEPS_MAX, Held};
+use crate::access::budget::HOLD_STEPS_MAX;
+use crate::access::lock::Held;
 use crate::access::ready::ReadyKey;
 use crate::access::waiter::{Claim, Waiter};
 use crate::layout::key::Key;

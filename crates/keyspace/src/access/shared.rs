@@ -2,6 +2,7 @@
 
 use crate::access::lease::LeaseShared;
 use crate::access::waiter::WaitedKeys;
+use crate::access::work_guard::HoldWatch;
 use crate::layout::key::KeyHasher;
 use crate::layout::kind::Db;
 use crate::layout::large::LargeAccount;
@@ -26,18 +27,6 @@ pub struct Config {
     pub hash_secret: [u8; 16],
     /// What the global allocator takes for a request of so many bytes: for memory accounting.
     pub class_bytes: fn(usize) -> usize,
-}
-
-/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
-/// keyspace has no clock: what `begin` returned when the lock was had is what `end` is given before it is let go.
-#[derive(Clone, Copy, Debug)]
-pub struct HoldWatch {
-    pub begin: fn() -> u64,
-    pub end: fn(u64),
-}
-
-impl HoldWatch {
-    const NONE: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
 }
 
 /// What is read without a partition's lock.

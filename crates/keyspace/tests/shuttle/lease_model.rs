@@ -1,8 +1,8 @@
 //! Leases under every interleaving that shuttle thinks of: scripts that take long, commands that need their keys, the gate.
 //!
-//! Two numbers lie in two partitions, and only scripts change them, one after the other and both by one. So whoever has both, and finds
-//! neither leased, finds them equal; and so does whoever has the gate. A script meets the second key in its middle, so it has the
-//! token; one without a token has named its key before. Shuttle finds by itself where nobody goes on.
+//! Two numbers lie in two partitions, and only scripts change them, one after the other and both by one. So a thread that has both, and
+//! finds neither leased, finds them equal; and so does one that has the gate. A script meets the second key in its middle, so it has the
+//! token; one without a token has named its key before. Shuttle finds by itself where no thread goes on.
 
 use isotherm_keyspace::*;
 use shuttle::sync::{Condvar, Mutex};
@@ -185,7 +185,7 @@ impl World {
         assert_eq!(self.get(&mut held, 0), self.get(&mut held, 1), "a script is seen in its middle");
     }
 
-    /// Another key of a leased partition is nobody's.
+    /// Another key of a leased partition is not leased.
     fn other_command(&self) {
         let mut held = Held::new(&self.keyspace);
         held.acquire(Want::One(self.partition(2)));

@@ -77,7 +77,7 @@ const CONFIG_SET: Spec = Spec {
     group: Group::Server,
     complexity: "O(N) when N is the number of configuration parameters provided",
     arity: -4,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: Flags::STOPS_ALL.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
     arguments: &[

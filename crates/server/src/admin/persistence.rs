@@ -29,7 +29,11 @@ const SAVE: Spec = Spec {
     group: Group::Server,
     complexity: "O(N) where N is the total number of keys in all databases",
     arity: 1,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
+    flags: Flags::NO_ASYNC_LOADING
+        .or(Flags::STOPS_ALL)
+        .or(Flags::ADMIN)
+        .or(Flags::NOSCRIPT)
+        .or(Flags::NO_MULTI),
     reach: Reach::Each,
     ..Spec::BASE
 };
@@ -53,7 +57,7 @@ const BGSAVE: Spec = Spec {
     group: Group::Server,
     complexity: "O(1)",
     arity: -1,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT),
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::STOPS_ALL).or(Flags::ADMIN).or(Flags::NOSCRIPT),
     history: &[("3.2.2", "Added the `SCHEDULE` option."), ("8.1.0", "Added the `CANCEL` option.")],
     arguments: &[Argument::one_of(
         "operation",
@@ -117,7 +121,7 @@ const BGREWRITEAOF: Spec = Spec {
     group: Group::Server,
     complexity: "O(1)",
     arity: 1,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT),
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::STOPS_ALL).or(Flags::ADMIN).or(Flags::NOSCRIPT),
     reach: Reach::Each,
     ..Spec::BASE
 };

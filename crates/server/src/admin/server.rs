@@ -96,6 +96,7 @@ const SHUTDOWN: Spec = Spec {
     complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
     arity: -1,
     flags: Flags::ADMIN
+        .or(Flags::STOPS_ALL)
         .or(Flags::NOSCRIPT)
         .or(Flags::LOADING)
         .or(Flags::STALE)

@@ -29,6 +29,7 @@ use crate::process::start_options;
 use crate::process::supervisor;
 use crate::process::system;
 use crate::replication::{link, role};
+use crate::request::blocking;
 use crate::request::gating;
 use crate::request::registry::Commands;
 use crate::upkeep::eviction;
@@ -116,6 +117,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         random: random_bytes()?,
         history: random_bytes()?,
     });
+    node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
     eviction::apply_policy(node);
     gating::apply(node);
     role::begin(node)?;

@@ -39,7 +39,6 @@ use crate::replication::waits;
 use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
-use crate::request::leases;
 use crate::request::lock_set::holds_keys;
 use crate::request::metering::Timed;
 use crate::session::{Attention, Blocked, ClientShared, Session};
@@ -292,7 +291,7 @@ impl Serve<'static> for Serving<'_> {
     fn is_leased(&mut self, waiter: &Waiter) -> bool {
         let client = Client::of(waiter);
         self.exec.node.mail.tasks().has(Tasks::LEASED)
-            && leases::names_leased(self.exec, client.command, client.args.args())
+            && self.exec.names_leased(client.command, client.args.args())
     }
 
     fn postpone(&mut self, waiter: &Arc<Waiter>) {

@@ -26,7 +26,7 @@ use crate::replication::own_expiry;
 use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
 use crate::request::clock::CommandClock;
-use crate::request::entry::Entry;
+use crate::request::entry::{Entry, Locks};
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
@@ -299,6 +299,21 @@ impl Exec {
     pub fn next_ticket(&mut self) -> Ticket {
         self.last_ticket.0 += 1;
         self.last_ticket
+    }
+
+    // ---- leases ----
+
+    /// Whether one of the command's keys, as far as they are held, is a script's.
+    pub fn names_leased(&mut self, command: &Entry, args: Args<'_>) -> bool {
+        let Exec { node, held, locks, .. } = self;
+        let Ok(positions) = locks.find_keys(command, args) else {
+            // All others are held as well, or it is refused.
+            return command.locks != Locks::Script;
+        };
+        positions.iter().any(|(at, _)| {
+            let key = node.keyspace.key(args.get(*at));
+            held.holds(&key) && held.is_leased(&key, None)
+        })
     }
 
     // ---- counting ----

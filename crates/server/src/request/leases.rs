@@ -3,6 +3,7 @@
 //! A command that has its locks, and finds that it needs such a key, has done nothing yet: it lets go of what it holds, and its
 //! connection is parked until scripts have ended. What changes or freezes the whole node waits for all of them.
 
+use isotherm_commands::Flags;
 use isotherm_resp::Args;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +12,6 @@ use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::scripting::cache::Script;
 use crate::session::Session;
-
-/// Commands that hold everything at some moment, by themselves: no script may be in the middle of its work then.
-const STOPS_ALL: [&str; 7] = ["bgrewriteaof", "bgsave", "config|set", "psync", "save", "shutdown", "sync"];
 
 /// How long a script waits for the end of another, of which most are over in some microseconds, before its connection is parked.
 const TOKEN_WAIT: Duration = Duration::from_micros(50);
@@ -41,9 +39,10 @@ pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
 /// The script that is to run, if it has run or was loaded before.
 fn find_script(exec: &Exec, command: &Entry, args: Args<'_>) -> Option<Arc<Script>> {
     let scripts = &exec.node.scripts;
-    match &*command.name {
-        "evalsha" | "evalsha_ro" => scripts.find(args.get(1)),
-        "eval" | "eval_ro" => scripts.find_text(args.get(1)),
+    let names = command.spec.arguments.first()?;
+    match names.name {
+        "sha1" => scripts.find(args.get(1)),
+        "script" => scripts.find_text(args.get(1)),
         _ => None,
     }
 }
@@ -81,12 +80,13 @@ pub fn holds_up(exec: &mut Exec, session: &Session, command: &Entry, args: Args<
 
 fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     match command.locks {
-        Locks::One | Locks::Keys | Locks::Script => names_leased(exec, command, args),
+        Locks::One | Locks::Keys | Locks::Script => exec.names_leased(command, args),
         Locks::All => true,
         Locks::None | Locks::Each | Locks::Queue => {
+            // SHUTDOWN NOSAVE ends scripts too.
             let is_end =
-                &*command.name == "shutdown" && args.iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));
-            STOPS_ALL.contains(&&*command.name) && !is_end
+                command.parent.is_none() && args.iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));
+            command.spec.flags.has(Flags::STOPS_ALL) && !is_end
         }
     }
 }
@@ -94,17 +94,4 @@ fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
 /// The same for a command of a primary, or of a log.
 pub fn holds_up_log(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     exec.node.keyspace.has_leases() && needs_leased(exec, command, args)
-}
-
-/// Whether one of the command's keys, as far as they are held, is leased.
-pub fn names_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
-    let Exec { node, held, locks, .. } = exec;
-    let Ok(positions) = locks.find_keys(command, args) else {
-        // All others are held as well, or it is refused.
-        return command.locks != Locks::Script;
-    };
-    positions.iter().any(|(at, _)| {
-        let key = node.keyspace.key(args.get(*at));
-        held.holds(&key) && held.is_leased(&key, None)
-    })
 }

@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_oldest_text_of_eval_goes_and_a_loaded_one_stays() {
         let scripts = Scripts::default();
-        let commands = Commands::build(crate::admin::COMMANDS);
+        let commands = Commands::build::<()>(&[]);
         let script =
             |at: usize| Script::new(format!("return {at}").as_bytes(), &commands).expect("no first line");
         let loaded = script(10_000);

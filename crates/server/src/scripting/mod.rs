@@ -6,13 +6,15 @@
 //! bound     whether its text shows that it looks at no key but those that it is called with
 //! engine    the interpreter of one worker, made with its first script
 //! run       one run: what it has met and leased, and where it stands while it is suspended
-//! runs      all runs: of the node, who may begin and who is asked to end; of a worker, those that are suspended
+//! runs      the runs of a worker that are suspended
+//! registry  the runs of the node: which may begin, which are asked to end
 //! ```
 //! What a script may do is decided by the command that runs it (`admin::scripting`).
 
 pub mod bound;
 pub mod cache;
 pub mod engine;
+pub mod registry;
 pub mod run;
 pub mod runs;
 pub mod shebang;

@@ -16,7 +16,7 @@ use isotherm_resp::{ArgsBuf, Reply};
 use std::sync::Arc;
 
 use super::engine::Engine;
-use super::runs::RunMark;
+use super::registry::RunMark;
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::tracking::Tracker;
 use crate::request::entry::Entry;

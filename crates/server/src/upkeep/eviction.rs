@@ -20,7 +20,7 @@ pub const FREED_PER_STEP_MAX: usize = 200;
 /// Such holds on the way to room for a command: some 500 us, as long as eviction may take by default.
 const FREE_STEPS_MAX: u64 = 25;
 
-/// Keys of scripts that one attempt to make room may choose in vain.
+/// Keys of scripts that one attempt to make room may choose without effect.
 const LEASED_MET_MAX: u64 = 1000;
 
 /// How an attempt to make room ended.

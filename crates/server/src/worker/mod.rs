@@ -199,10 +199,7 @@ impl Worker {
                 WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
                 WorkerMessage::Drained => self.inner.drained(),
-                WorkerMessage::ScriptsChanged => {
-                    self.inner.dispatcher.exec.runs.retry();
-                    self.inner.scripts_changed();
-                }
+                WorkerMessage::ScriptsChanged => self.inner.scripts_changed(),
                 WorkerMessage::Served { waiter, reply, not_before, written } => {
                     self.inner.node.mail.subtract_queued(carried_bytes(&reply));
                     self.inner.answer(&waiter, Answer::Reply { reply, not_before, written });
@@ -544,9 +541,7 @@ impl Inner {
         if !self.parking.is_idle() {
             self.resume_parked();
         }
-        if self.dispatcher.exec.runs.has_work() {
-            self.run_script();
-        }
+        self.run_scripts();
         for _ in 0..DUE_PER_TURN_MAX {
             let Some(due) = self.timers.take_due(Instant::now()) else { break };
             match due {

@@ -262,6 +262,7 @@ impl Inner {
 
     /// Scripts have ended that others waited for.
     pub fn scripts_changed(&mut self) {
+        self.dispatcher.exec.runs.retry();
         self.parking.start(Line::Lease);
     }
 

@@ -7,11 +7,19 @@ use crate::scripting::run::SuspendedRun;
 use crate::session::Attention;
 
 impl Inner {
+    #[inline]
+    pub fn run_scripts(&mut self) {
+        if self.dispatcher.exec.runs.has_work() {
+            self.run_script();
+        }
+    }
+
     /// The one whose turn it is goes on; if it has ended its client is answered.
     #[cold]
-    pub fn run_script(&mut self) {
+    fn run_script(&mut self) {
         let Some(run) = self.dispatcher.exec.runs.take() else { return };
-        if let Some(run) = self.dispatcher.step_script(run) {
+        let Dispatcher { exec, audience, handlers, .. } = &mut self.dispatcher;
+        if let Some(run) = suspended::step(exec, audience, handlers, run) {
             self.answer_script(*run);
         }
     }
@@ -35,12 +43,5 @@ impl Inner {
         }
         self.run_kept(&mut connection);
         self.settle(connection, token);
-    }
-}
-
-impl Dispatcher {
-    fn step_script(&mut self, run: Box<SuspendedRun>) -> Option<Box<SuspendedRun>> {
-        let Dispatcher { exec, audience, handlers, .. } = self;
-        suspended::step(exec, audience, handlers, run)
     }
 }

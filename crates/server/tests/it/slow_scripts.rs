@@ -176,7 +176,7 @@ fn no_script_sees_another_in_its_middle() {
 }
 
 #[test]
-fn clients_that_wait_too_long_are_told_so() {
+fn clients_that_wait_too_long_get_an_error() {
     on_both(|server| {
         let (mut client, mut other, mut early) = (server.client(), server.client(), server.client());
         other.check("CONFIG SET busy-reply-threshold 100", OK);

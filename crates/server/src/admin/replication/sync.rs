@@ -42,7 +42,11 @@ pub const PSYNC: Spec = Spec {
     since: "2.8.0",
     group: Group::Server,
     arity: -3,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NO_MULTI).or(Flags::NOSCRIPT),
+    flags: Flags::NO_ASYNC_LOADING
+        .or(Flags::STOPS_ALL)
+        .or(Flags::ADMIN)
+        .or(Flags::NO_MULTI)
+        .or(Flags::NOSCRIPT),
     arguments: &[Argument::string("replicationid"), Argument::integer("offset")],
     ..Spec::BASE
 };

@@ -17,8 +17,8 @@ use crate::request::gate_bits::Gates;
 use crate::request::gates;
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
+use crate::scripting::registry::Running;
 use crate::scripting::run::{Awaits, Kept, RunState};
-use crate::scripting::runs::Running;
 
 pub struct ScriptHost<'h, 'c> {
     pub call: &'h mut AdminCall<'c>,

@@ -3,7 +3,7 @@
 //! ```text
 //!   Guards   the keys that it was called with: held, and looked at when it began
 //!            another: its partition is locked if no thread has it; else the run goes on with leases
-//!   Leases   lock what the command names | nobody else's? lease it | run | unlock
+//!   Leases   lock what the command names | no other script's? lease it | run | unlock
 //! ```
 //! A thread with guards never waits for one more: it locks in whatever order, if that needs no waiting. With leases it holds nothing
 //! when it locks, so it locks in ascending order as any command does.
@@ -77,7 +77,7 @@ pub fn is_refused(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words:
     is_refused
 }
 
-/// Sees to it that the command may run: what it needs is held, and nobody else's. If not, `awaits` says what for.
+/// Sees to it that the command may run: what it needs is held, and no other script's. If not, `awaits` says what for.
 pub fn secure(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
     let is_secured = match host.state.kept {
         Kept::Everything => true,

@@ -6,6 +6,8 @@
 //! ```
 //! A script holds the partitions of its keys while it is short, and has leases of its keys once it takes long.
 
+#[cfg(test)]
+mod bound_tests;
 mod host;
 mod keys;
 mod run;
@@ -19,7 +21,7 @@ use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
 use crate::scripting::cache::hash;
-use crate::scripting::runs::Running;
+use crate::scripting::registry::Running;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(EVAL, run::eval),

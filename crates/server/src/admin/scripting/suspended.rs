@@ -6,7 +6,7 @@
 //!                         resume --> needs a leased key --> waits until scripts have ended
 //!                         resume --> ended: its partitions locked once more: the log, its waiters, no more leases; the reply
 //! ```
-//! Nobody sees what it has done before its end, for who needs one of its keys waits; and what it has recorded becomes one frame of
+//! No client sees what it has done before its end, for commands that need one of its keys wait; and what it has recorded becomes one frame of
 //! the log then, under the locks of all partitions that it has used.
 
 use isotherm_resp::{ArgsBuf, Reply};

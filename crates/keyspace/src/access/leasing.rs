@@ -1,0 +1,184 @@
+//! Leasing: what scripts, commands and the gate do with leases (`lease`).
+//!
+//! ```text
+//!   script     begin_lease | lease, lease_all | ... | free_leases | end_lease
+//!   command    has its locks | is_leased: lets go of them, and waits for `watch_leases`
+//!   gate       locks everything | has_leases: lets go, and waits until there are none
+//! ```
+
+use crate::access::lease::{LeaseId, LeasePlace, Leases};
+use crate::access::lock::{Held, Keyspace, Want};
+use crate::layout::key::Key;
+use isotherm_stdx::steps;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+impl Keyspace {
+    /// What is called when leases have ended, or no gate is waited for any more: what had to wait may try again. Set once.
+    pub fn watch_leases(&self, changed: impl Fn() + Send + Sync + 'static) {
+        assert!(self.shared().leases.changed.set(Box::new(changed)).is_ok(), "it is said once");
+    }
+
+    #[inline]
+    pub fn has_leases(&self) -> bool {
+        self.lease_holders() > 0
+    }
+
+    /// How many may have leases.
+    #[inline]
+    pub fn lease_holders(&self) -> usize {
+        self.shared().leases.count.load(Acquire)
+    }
+
+    pub fn lease_place(&self, key: &Key<'_>) -> LeasePlace {
+        LeasePlace { partition: self.partition_of(key.slot), hash: key.hash }
+    }
+
+    /// Whether a thread waits for the gate: what would have leases had better not begin.
+    pub fn is_gate_awaited(&self) -> bool {
+        self.shared().leases.gates_waiting.load(Acquire) > 0
+    }
+
+    /// From now on there is one more who may have leases. The caller holds what it is about to lease, or nothing of which the gate
+    /// would be broken.
+    pub fn begin_lease(&self) {
+        let leases = &self.shared().leases;
+        let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        holders.count += 1;
+        leases.count.store(holders.count, Release);
+        own::add(1);
+    }
+
+    /// It has freed all that it had.
+    pub fn end_lease(&self, id: LeaseId) {
+        let leases = &self.shared().leases;
+        let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if holders.all == Some(id) {
+            holders.all = None;
+        }
+        holders.count -= 1;
+        leases.count.store(holders.count, Release);
+        if holders.count == 0 {
+            leases.none_left.notify_all();
+        }
+        drop(holders);
+        own::add(-1);
+        leases.notify();
+    }
+
+    /// Waits until there are no leases, for a moment at least. The caller holds nothing.
+    pub fn await_no_leases(&self) {
+        let leases = &self.shared().leases;
+        let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        while holders.count > 0 {
+            holders = leases.none_left.wait(holders).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Held<'_> {
+    /// Locks everything while there are no leases. Whether another thread had a part of it.
+    pub(crate) fn lock_gate(&mut self) -> bool {
+        let mut waited = self.lock_all();
+        if !self.keyspace().has_leases() {
+            return waited;
+        }
+        own::assert_none();
+        let leases = &self.keyspace().shared().leases;
+        leases.gates_waiting.fetch_add(1, Release);
+        while self.keyspace().has_leases() {
+            self.release();
+            self.keyspace().await_no_leases();
+            self.lock_all();
+            waited = true;
+        }
+        if leases.gates_waiting.fetch_sub(1, Release) == 1 {
+            leases.notify();
+        }
+        waited
+    }
+
+    /// Locks everything, for who looks on only, or has leases itself: scripts may be in the middle of their work.
+    /// Whether another thread had a part of it.
+    pub fn acquire_beside_leases(&mut self) -> bool {
+        if self.covers(Want::All) {
+            return false;
+        }
+        self.release();
+        self.begin_budget();
+        self.lock_all()
+    }
+
+    /// The key with this hash, in a partition that is held, is leased from now on. No other script has leased it. Whether it was not leased yet.
+    pub fn lease(&mut self, place: LeasePlace, id: LeaseId) -> bool {
+        let before = self.numbered(place.partition).leases.by_hash.insert(place.hash, id);
+        debug_assert!(before.is_none_or(|before| before == id), "a key has one lease");
+        before.is_none()
+    }
+
+    /// Leases every key there is and will be. Everything is held, and no other script has leased a key.
+    pub fn lease_all(&mut self, id: LeaseId) {
+        assert!(self.holds_all(), "no other thread is in the middle of a command");
+        let mut holders =
+            self.keyspace().shared().leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert!(holders.all.is_none_or(|before| before == id));
+        holders.all = Some(id);
+    }
+
+    /// Whether the key, whose partition is held, is another's than `id`.
+    pub fn is_leased(&self, key: &Key<'_>, id: Option<LeaseId>) -> bool {
+        steps::note(1);
+        let by_key = self.partition_ref(key.slot).leases.by_hash.get(&key.hash).copied();
+        by_key.or_else(|| self.leaser_of_all()).is_some_and(|leaser| Some(leaser) != id)
+    }
+
+    fn leaser_of_all(&self) -> Option<LeaseId> {
+        self.keyspace().shared().leases.holders.lock().unwrap_or_else(PoisonError::into_inner).all
+    }
+
+    /// Frees the leases under this number in all partitions that are held.
+    pub fn free_leases(&mut self, id: LeaseId) {
+        for partition in self.held_partitions() {
+            steps::note(1);
+            partition.leases.by_hash.retain(|_, leaser| *leaser != id);
+            if partition.leases.is_empty() {
+                partition.leases = Leases::default();
+            }
+        }
+    }
+
+    /// Locks one more partition if that needs no waiting. So this may be done in any order.
+    pub fn try_extend(&mut self, partition: u16) -> bool {
+        self.holds_numbered(partition) || self.try_push(partition)
+    }
+
+    /// The same for all partitions.
+    pub fn try_extend_all(&mut self) -> bool {
+        (0..self.keyspace().partition_count() as u16).all(|partition| self.try_extend(partition))
+    }
+}
+
+/// How many of the leases there are the thread at hand has to bring to their end: it would wait for itself.
+#[cfg(not(shuttle))]
+mod own {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<isize> = const { Cell::new(0) };
+    }
+
+    pub fn add(count: isize) {
+        COUNT.set(COUNT.get() + count);
+    }
+
+    pub fn assert_none() {
+        assert_eq!(COUNT.get(), 0, "a thread that has to bring a script to its end does not wait for that");
+    }
+}
+
+/// Shuttle's threads are none of the system's.
+#[cfg(shuttle)]
+mod own {
+    pub fn add(_: isize) {}
+    pub fn assert_none() {}
+}
