@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 /// What the log thread has got from the tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collected {
-    /// Frames, to this place.
-    Frames(LogOffset),
+    /// Frames, to this place. Behind it this database is selected, for who has read them.
+    Frames(LogOffset, Database),
     /// The mark of a cut: a file ends here. What follows is for this database until its first SELECT.
     FileEnd(LogOffset, Database),
 }
@@ -43,14 +43,14 @@ impl Marks {
     /// Of the ends of frames, one for each `CHUNK_BYTES_MAX` is kept: a write may stop there.
     fn push(&mut self, mark: Collected) {
         match (mark, self.list.back_mut()) {
-            (Collected::Frames(end), Some(Collected::Frames(last)))
+            (Collected::Frames(end, selected), Some(Collected::Frames(last, last_selected)))
                 if end - self.kept_end < CHUNK_BYTES_MAX as u64 =>
             {
-                *last = end;
+                (*last, *last_selected) = (end, selected);
             }
-            (Collected::Frames(end) | Collected::FileEnd(end, _), _) => {
+            (Collected::Frames(end, _) | Collected::FileEnd(end, _), _) => {
                 self.kept_end = match self.list.back() {
-                    Some(Collected::Frames(last) | Collected::FileEnd(last, _)) => *last,
+                    Some(Collected::Frames(last, _) | Collected::FileEnd(last, _)) => *last,
                     None => end,
                 };
                 self.list.push_back(mark);
@@ -217,8 +217,9 @@ impl Log {
             if let Some(database) = block.ends_file {
                 each(Collected::FileEnd(chunks.end(), database));
             } else {
+                let selected = block.selected;
                 spares.extend(chunks.push(block));
-                each(Collected::Frames(chunks.end()));
+                each(Collected::Frames(chunks.end(), selected));
             }
         }
         chunks.trim(&mut dropped);

@@ -48,6 +48,8 @@ pub struct Block {
     pub bytes: Vec<u8>,
     /// Where the frames begin: a frame that was moved has room before it.
     pub from: usize,
+    /// Behind it this database is selected, for who has read the log to there.
+    pub selected: Database,
     /// Behind it a file ends, where the stream of a primary has this database selected. Such a block is empty.
     pub ends_file: Option<Database>,
 }
@@ -83,6 +85,8 @@ struct State {
     database: Option<Database>,
     /// The same for the stream of a primary, whose next command brings no SELECT; 0 where own frames end, which bring theirs.
     stream_database: Database,
+    /// That which who has read the log to its end has selected, whoever wrote it; a cut does not change it.
+    selected: Database,
     full: Vec<Block>,
     /// The memory of `full`.
     full_bytes: u64,
@@ -97,6 +101,7 @@ impl Tail {
             end: start,
             database: None,
             stream_database: 0,
+            selected: 0,
             full: Vec::new(),
             full_bytes: 0,
             open: Vec::new(),
@@ -115,7 +120,8 @@ impl Tail {
         let mut state = self.lock();
         state.open.clear();
         (state.full, state.full_bytes) = (Vec::new(), 0);
-        (state.end, state.database, state.stream_database) = (start, None, stream_database);
+        (state.end, state.database) = (start, None);
+        (state.stream_database, state.selected) = (stream_database, stream_database);
         self.end.store(start.0, Ordering::Release);
     }
 
@@ -138,13 +144,14 @@ impl Tail {
             let mut state = self.lock();
             let was_empty = state.is_empty();
             let from = frame.write_head(state.database);
-            (state.database, state.stream_database) = (Some(frame.database_last()), 0);
-            let len = frame.bytes().len() - from;
+            let (len, selected) = (frame.bytes().len() - from, frame.database_last());
             if len > COPIED_BYTES_MAX {
-                state.push_block(Block { bytes: frame.take_bytes(), from, ends_file: None });
+                state.push_block(Block { bytes: frame.take_bytes(), from, selected, ends_file: None });
             } else {
                 state.copy(&frame.bytes()[from..]);
             }
+            // Not before: a block that has just been closed ends with what was selected then.
+            (state.database, state.stream_database, state.selected) = (Some(selected), 0, selected);
             self.advance(&mut state, len, was_empty)
         };
         frame.clear();
@@ -158,11 +165,11 @@ impl Tail {
         let large = (bytes.len() > COPIED_BYTES_MAX).then(|| bytes.to_vec());
         let mut state = self.lock();
         let was_empty = state.is_empty();
-        (state.database, state.stream_database) = (None, database);
         match large {
-            Some(bytes) => state.push_block(Block { bytes, ..Block::default() }),
+            Some(bytes) => state.push_block(Block { bytes, selected: database, ..Block::default() }),
             None => state.copy(bytes),
         }
+        (state.database, state.stream_database, state.selected) = (None, database, database);
         self.advance(&mut state, bytes.len(), was_empty)
     }
 
@@ -250,7 +257,7 @@ impl State {
             let next = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES_MAX));
             let bytes = std::mem::replace(&mut self.open, next);
             self.full_bytes += bytes.capacity() as u64;
-            self.full.push(Block { bytes, ..Block::default() });
+            self.full.push(Block { bytes, selected: self.selected, ..Block::default() });
         }
     }
 }

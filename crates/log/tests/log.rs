@@ -2,6 +2,7 @@
 
 use isotherm_log::{CHUNK_BYTES_MAX, Collected, Frame, Gone, Log, LogOffset, Piece, ReaderId, ReaderKind};
 use isotherm_stdx::Prng;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 fn entry(number: u64, len: usize) -> Vec<u8> {
@@ -13,7 +14,7 @@ fn entry(number: u64, len: usize) -> Vec<u8> {
 fn collect(log: &Log) -> Vec<LogOffset> {
     let mut ends = Vec::new();
     log.collect(|collected| match collected {
-        Collected::Frames(end) | Collected::FileEnd(end, _) => ends.push(end),
+        Collected::Frames(end, _) | Collected::FileEnd(end, _) => ends.push(end),
     });
     ends
 }
@@ -38,8 +39,8 @@ struct Model {
     bytes: Vec<u8>,
     /// What the last append, if it was a stream's, has selected.
     stream_database: u32,
-    /// Ends of frames.
-    ends: Vec<u64>,
+    /// Ends of frames, and what is selected behind each.
+    ends: BTreeMap<u64, u32>,
     readers: Vec<(ReaderId, LogOffset)>,
     held: Vec<(u64, Piece)>,
 }
@@ -47,10 +48,10 @@ struct Model {
 impl Model {
     fn append(&mut self, number: u64, prng: &mut Prng) {
         let bytes = entry(number, random_len(prng));
-        let end = if prng.one_in(5) {
+        let (end, selected) = if prng.one_in(5) {
             self.bytes.extend_from_slice(&bytes);
             self.stream_database = number as u32;
-            self.log.append_stream(&bytes, self.stream_database).end
+            (self.log.append_stream(&bytes, self.stream_database).end, self.stream_database)
         } else {
             // The first frame, and each one behind a stream or a cut, brings its SELECT.
             let mut frame = Frame::default();
@@ -63,10 +64,10 @@ impl Model {
                 self.bytes.extend_from_slice(select);
             }
             self.bytes.extend_from_slice(&bytes);
-            end
+            (end, 7)
         };
         assert_eq!(end, self.end());
-        self.ends.push(end.0);
+        self.ends.insert(end.0, selected);
     }
 
     fn end(&self) -> LogOffset {
@@ -92,11 +93,12 @@ impl Model {
     fn step(&mut self, number: u64, prng: &mut Prng) {
         match prng.below(12) {
             0..6 => self.append(number, prng),
-            6 | 7 => {
-                for end in collect(&self.log) {
-                    assert!(self.ends.contains(&end.0), "a write stops where a frame ends");
+            6 | 7 => self.log.collect(|one| match one {
+                Collected::Frames(end, selected) => {
+                    assert_eq!(self.ends.get(&end.0), Some(&selected), "a write stops where a frame ends");
                 }
-            }
+                Collected::FileEnd(end, _) => assert!(self.ends.contains_key(&end.0)),
+            }),
             8 => {
                 let cut = self.log.cut(true);
                 assert_eq!(cut, self.end());
@@ -106,7 +108,8 @@ impl Model {
                 self.log.collect(|block| collected.push(block));
                 let at = collected.iter().position(|block| *block == file_end);
                 let at = at.expect("a cut is reported");
-                assert!(at == 0 || collected[at - 1] == Collected::Frames(cut), "in its turn");
+                let before = Collected::Frames(cut, self.ends[&cut.0]);
+                assert!(at == 0 || collected[at - 1] == before, "in its turn");
             }
             9 => {
                 let from = self.log.first();
@@ -143,7 +146,7 @@ fn readers_see_the_bytes_in_their_order() {
         let start = prng.below(1 << 40);
         let log = Log::new(LogOffset(start), 1 << 40);
         log.set_backlog_bytes(prng.below(3) * 100_000);
-        let (bytes, ends) = (Vec::new(), vec![start]);
+        let (bytes, ends) = (Vec::new(), BTreeMap::from([(start, 0)]));
         let mut model =
             Model { log, start, bytes, stream_database: 0, ends, readers: Vec::new(), held: Vec::new() };
         for number in 0..150 {

@@ -136,7 +136,7 @@ impl Run {
         self.log.collect(|block| collected.push(block));
         for block in collected {
             self.input(match block {
-                Collected::Frames(end) => Input::Collected(end),
+                Collected::Frames(end, _) => Input::Collected(end),
                 Collected::FileEnd(end, _) => Input::FileEnd(end),
             });
         }

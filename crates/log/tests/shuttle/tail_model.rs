@@ -112,7 +112,7 @@ impl World {
             let is_last = is_over();
             let promised = self.log.end();
             self.log.collect(|collected| match collected {
-                Collected::Frames(end) => seen.stops.push(end),
+                Collected::Frames(end, _) => seen.stops.push(end),
                 Collected::FileEnd(end, _) => {
                     assert!(seen.stops.last().is_none_or(|&stop| stop == end), "all frames before it came");
                     seen.file_ends.push(end);

@@ -21,8 +21,8 @@ use std::ops::Range;
 /// A comment, with its line end, is shorter: Valkey reads it into a buffer of this size.
 pub const COMMENT_BYTES_MAX: usize = 1024;
 
-/// The comment before a command that stands in this file only: it is no part of the log, whose offsets do not count it. The first
-/// file behind a cut in a primary's stream begins with such a SELECT: a server starts each file with database 0.
+/// The comment before a command that stands in this file only: it is no part of the log, whose offsets do not count it. A file that
+/// begins in a primary's stream, or after a failed sync, begins with such a SELECT: a server starts each file with database 0.
 pub const UNLOGGED: &[u8] = b"#isotherm unlogged";
 
 /// The line that announces a length: `*` or `$`, twenty digits, CR LF.

@@ -6,7 +6,7 @@
 //!   first of its second        #TS:SECONDS\r\n and one of these
 //!   in a prepared file         the same, and a comment to the end of the sector
 //! ```
-//! The frames of a file that begins within the stream of a primary have the database before them that it has selected: `unlogged`.
+//! The frames of a file that begins without a SELECT of their own have one before them: `unlogged`.
 //! Why, and what the line says: `isotherm_persist::aof::commit`.
 
 use isotherm_disk::{File, write_all_at};

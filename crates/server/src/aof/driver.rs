@@ -10,7 +10,7 @@
 //! commands; what was answered is in the kernel that moment later. Under `always` it is woken by each batch.
 
 use isotherm_disk::File;
-use isotherm_log::writer::{AofWriter, FailedCall, FileId, FsyncPolicy, Input, List, Ms, Output};
+use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
 use isotherm_log::{Collected, Database, LogOffset, ReaderId, ReaderKind, select};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -64,8 +64,11 @@ pub struct Driver {
     closed_len: Option<u64>,
     machine: AofWriter,
     reader: ReaderId,
-    /// Where files begin within the stream of a primary, behind which no SELECT comes: what it has selected there, but 0.
+    /// Where a file may begin without a SELECT behind it, within the stream of a primary or after a failed sync: what is selected
+    /// there, but 0.
     selected: BTreeMap<LogOffset, Database>,
+    /// The first write of this file, which was prepared, goes behind so many bytes: they have its SELECT.
+    begun: Option<(FileId, u64)>,
     open: BTreeMap<FileId, Arc<dyn File>>,
     /// None behind its end.
     sync: Option<Sender<ToSync>>,
@@ -119,6 +122,7 @@ pub fn start(
         machine,
         reader,
         selected: BTreeMap::new(),
+        begun: None,
         open: BTreeMap::new(),
         sync: Some(sync),
         syncing,
@@ -337,7 +341,10 @@ impl Driver {
         self.log.collect(|one| collected.push(one));
         for one in collected {
             let input = match one {
-                Collected::Frames(end) => Input::Collected(end),
+                Collected::Frames(end, database) => {
+                    self.note_selected(end, database);
+                    Input::Collected(end)
+                }
                 Collected::FileEnd(end, database) => {
                     self.note_selected(end, database);
                     Input::FileEnd(end)
@@ -352,10 +359,49 @@ impl Driver {
         self.selected.get(&start).map(|database| unlogged(&select(*database))).unwrap_or_default()
     }
 
+    /// What was noted of the same place before is of no more interest: there a file ends, and what follows brings its SELECT.
     fn note_selected(&mut self, start: LogOffset, database: Database) {
-        if database != 0 {
-            self.selected.insert(start, database);
+        match database {
+            0 => _ = self.selected.remove(&start),
+            _ => _ = self.selected.insert(start, database),
         }
+    }
+
+    /// Makes a file, with the SELECT that its first command needs. It may stay the last without a command, and a base of commands
+    /// does not say what is selected behind it.
+    fn create(&mut self, file: FileId) -> io::Result<()> {
+        let was_prepared = self.preparation.current_bytes().is_some();
+        self.closed_len = was_prepared.then_some(self.used_bytes);
+        (self.used_bytes, self.begun) = (0, None);
+        let start = self.machine.next_file_start();
+        let beginning = start.map(|start| self.unlogged_at(start)).unwrap_or_default();
+        let opened = match self.preparation.take(&self.files.log_path(file)) {
+            None => self.files.create(file, &beginning)?,
+            Some(prepared) => {
+                self.begin_prepared(file, &*prepared, &beginning)?;
+                prepared
+            }
+        };
+        self.open.insert(file, opened);
+        Ok(())
+    }
+
+    /// The SELECT of a prepared file is a commit of its own.
+    fn begin_prepared(&mut self, file: FileId, prepared: &dyn File, beginning: &[u8]) -> io::Result<()> {
+        let Some(file_bytes) = self.preparation.current_bytes().filter(|_| !beginning.is_empty()) else {
+            return Ok(());
+        };
+        let commit =
+            Commit { at: 0, durable_bytes: 0, unlogged: beginning, pieces: &[], timestamp_seconds: None };
+        let begun_bytes = commit.write(prepared, Layout::Prepared { file_bytes })?;
+        prepared.sync_data()?;
+        (self.used_bytes, self.begun) = (begun_bytes, Some((file, begun_bytes)));
+        Ok(())
+    }
+
+    /// How much of a file stands before the first write, for which the machine has no place.
+    fn begun_bytes(&self, file: FileId) -> u64 {
+        self.begun.filter(|begun| begun.0 == file).map_or(0, |begun| begun.1)
     }
 
     fn step(&mut self, input: Input, outputs: &mut Vec<Output>) {
@@ -372,20 +418,12 @@ impl Driver {
     /// Carries out one output. Returns its result, if it has one at once.
     fn perform(&mut self, output: Output) -> Option<Input> {
         match output {
-            Output::Create { file } => Some(self.ended(|driver| {
-                let was_prepared = driver.preparation.current_bytes().is_some();
-                driver.closed_len = was_prepared.then_some(driver.used_bytes);
-                driver.used_bytes = 0;
-                let prepared = driver.preparation.take(&driver.files.log_path(file));
-                // It may stay the last without a command, and a base of commands does not say what is selected behind it.
-                let start = driver.machine.next_file_start();
-                let beginning = start.map(|start| driver.unlogged_at(start)).unwrap_or_default();
-                let opened = prepared.map_or_else(|| driver.files.create(file, &beginning), Ok)?;
-                driver.open.insert(file, opened);
-                Ok(())
-            })),
+            Output::Create { file } => Some(self.ended(|driver| driver.create(file))),
             Output::Write { file, at, from, to } => Some(self.write(file, at, from, to)),
-            Output::SetLen { file, len } => Some(self.ended(|driver| driver.file(file)?.set_len(len))),
+            Output::SetLen { file, len } => Some(self.ended(|driver| {
+                let len = len.max(driver.begun_bytes(file));
+                driver.file(file)?.set_len(len)
+            })),
             Output::List(list) => Some(self.ended(|driver| {
                 let spikes = driver.store.spikes;
                 // A file has bytes of one history only: where it changes a file ends, and is listed with this.
@@ -441,10 +479,6 @@ impl Driver {
             }
             Output::AcceptWrites => {
                 report::warning("The append-only file can be written again.");
-                // The file that was begun then has no SELECT at its start, which Valkey would miss; one that begins at a cut has.
-                if self.state.failure().is_some_and(|failure| failure.call == FailedCall::Sync) {
-                    self.state.rewrites().is_scheduled = true;
-                }
                 self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
                 self.state.refuse_writes(None);
                 None
@@ -489,8 +523,11 @@ impl Driver {
         let pieces = self.log.read(from, to).expect("what is not written is in memory");
         let timestamp_seconds = self.next_timestamp();
         let durable_bytes = self.machine.durable_bytes();
-        let unlogged = if at == 0 { self.unlogged_at(from) } else { Vec::new() };
-        let commit = Commit { at, durable_bytes, unlogged: &unlogged, pieces: &pieces, timestamp_seconds };
+        let begun_bytes = if at == 0 { self.begun_bytes(file) } else { 0 };
+        let unlogged = if at == 0 && begun_bytes == 0 { self.unlogged_at(from) } else { Vec::new() };
+        let place = at + begun_bytes;
+        let commit =
+            Commit { at: place, durable_bytes, unlogged: &unlogged, pieces: &pieces, timestamp_seconds };
         let layout = match self.preparation.current_bytes() {
             Some(file_bytes) => Layout::Prepared { file_bytes },
             None if self.state.has_lines() => Layout::WithLines,
@@ -499,11 +536,11 @@ impl Driver {
         let begun = instant();
         let written = self.file(file).and_then(|file| commit.write(&*file, layout));
         self.note_write(elapsed(begun));
-        self.used_bytes = at + *written.as_ref().unwrap_or(&0);
+        self.used_bytes = place + *written.as_ref().unwrap_or(&0);
         match written {
             Ok(file_bytes) => {
                 self.stamped_seconds = timestamp_seconds.unwrap_or(self.stamped_seconds);
-                Input::Wrote { file_bytes }
+                Input::Wrote { file_bytes: begun_bytes + file_bytes }
             }
             Err(error) => Input::Failed { errno: errno(&error) },
         }

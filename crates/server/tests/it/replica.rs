@@ -100,6 +100,16 @@ impl Link {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
+    /// What is sent goes out at once, behind what is not acknowledged too.
+    pub fn without_delay(&self) {
+        self.stream.set_nodelay(true).unwrap();
+    }
+
+    /// Whether the replica still takes it.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
     pub fn send_command(&mut self, line: &str) -> u64 {
         let bytes = encode(&line.split(' ').collect::<Vec<_>>());
         self.send(&bytes);

@@ -13,12 +13,9 @@ fn goes_on_after_a_kill_with_an_append_only_file() {
     let mut primary = Primary::start(&arguments);
     let mut link = primary.sync(&[("a", "1")], 70);
     let mut client = primary.replica.client();
-    let rests = |client: &mut Client| {
-        let info = client.ask("INFO persistence");
-        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
-            && text_field(&info, "aof_enabled") == "1"
-    };
-    wait_until("the append-only file has its base", || rests(&mut client));
+    wait_until("the append-only file has its base", || {
+        rests(&mut client) && text_field(&client.ask("INFO persistence"), "aof_enabled") == "1"
+    });
     let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before once");
     wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
     client.ask("BGREWRITEAOF");
@@ -66,13 +63,11 @@ fn a_file_that_begins_in_the_stream_has_its_select() {
         wait_for_field(&mut client, "master_link_status", "up");
         let mut end = 70 + link.send_command("SELECT 5") + link.send_command("SET before restart");
         wait_for_field(&mut client, "slave_repl_offset", &end.to_string());
+        wait_until("the first base is listed", || rests(&mut client));
         client.ask(if switches { "CONFIG SET appendonly yes" } else { "BGREWRITEAOF" });
         let begins = end;
         wait_until("the base is listed", || {
-            let info = client.ask("INFO persistence");
-            ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-                .iter()
-                .all(|name| text_field(&info, name) == "0")
+            rests(&mut client)
                 && last_file(&data).is_some_and(|file| std::fs::metadata(file).unwrap().len() > 0)
         });
         let file = last_file(&data).unwrap();
@@ -109,6 +104,67 @@ fn a_file_that_begins_in_the_stream_has_its_select() {
         primary.start_again(&on);
         goes_on_behind(&primary, end, 5);
     }
+}
+
+/// The same of a file that was prepared, and is the last behind a base of commands when the process is killed: without a command of
+/// the log, and with one.
+#[test]
+fn a_prepared_file_that_begins_in_the_stream_has_its_select() {
+    let data = Data::new();
+    let folder = data.0.to_str().unwrap();
+    let on = [
+        &["--dir", folder, "--appendonly", "yes", "--appendfsync", "always", "--aof-prepare-bytes", "1mb"][..],
+        &["--aof-use-rdb-preamble", "no"],
+    ];
+    let on = on.concat();
+    let mut primary = Primary::start(&on);
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let mut client = primary.replica.client();
+    wait_for_field(&mut client, "master_link_status", "up");
+    let mut end = 70 + link.send_command("SELECT 5");
+    link.without_delay();
+    // Many syncs a second, until a file is ready when the base is begun: the one behind it has nothing but its SELECT then.
+    let prepared = data.file("temp-appendonly.aof.prepared");
+    let has = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
+    let is_begun = |bytes: &[u8]| {
+        let is_prepared = bytes.starts_with(b"#isotherm prepared ");
+        is_prepared && has(bytes, b"SELECT") && !has(bytes, b"before")
+    };
+    wait_until("the file behind a base of commands was prepared", || {
+        for _ in 0..20 {
+            end += link.send_command("INCR before") + link.send_command("REPLCONF GETACK *");
+            link.expect_ack(end);
+        }
+        if std::fs::read(&prepared).is_ok_and(|bytes| bytes.starts_with(b"#isotherm prepared ")) {
+            client.ask("BGREWRITEAOF");
+            wait_until("the base is listed", || rests(&mut client));
+        }
+        last_file(&data).is_some_and(|file| is_begun(&std::fs::read(file).unwrap()))
+    });
+    for written in 0..3 {
+        kill(&mut primary.replica);
+        drop(link);
+        if written < 2 {
+            valkey_reads_databases(&data, &["DB0", "DB5"]);
+        }
+        primary.start_again(&on);
+        let (next, asked) = primary.shake_hands();
+        assert_eq!(asked, format!("{ID} {}", end + 1));
+        link = next;
+        link.send("+CONTINUE\r\n");
+        end += link.send_command(&format!("SET written {written}"));
+        wait_until_durable(&primary, "written", &written.to_string());
+        client = primary.replica.client();
+        client.check("DBSIZE", ":1\r\n");
+        client.check("SELECT 5", "+OK\r\n");
+        client.check("DBSIZE", ":2\r\n");
+    }
+}
+
+/// No base is on its way.
+pub fn rests(client: &mut Client) -> bool {
+    let info = client.ask("INFO persistence");
+    ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
 }
 
 /// The last file of the log that the manifest lists.
@@ -166,10 +222,7 @@ fn a_received_file_becomes_the_base() {
     wait_until("the base is what was received", || is_base(&data));
     assert!(!data.0.join("dump.rdb").exists(), "it was renamed");
     let mut client = primary.replica.client();
-    wait_until("no rewrite follows", || {
-        let info = client.ask("INFO persistence");
-        ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().all(|name| text_field(&info, name) == "0")
-    });
+    wait_until("no rewrite follows", || rests(&mut client));
     let end = 70 + link.send_command("SELECT 5") + link.send_command("SET before restart");
     wait_until_durable(&primary, "before", "restart");
     assert!(is_base(&data));
