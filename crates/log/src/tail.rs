@@ -85,7 +85,7 @@ struct State {
     database: Option<Database>,
     /// The same for the stream of a primary, whose next command brings no SELECT; 0 where own frames end, which bring theirs.
     stream_database: Database,
-    /// That which who has read the log to its end has selected, whoever wrote it; a cut does not change it.
+    /// What a reader of the whole log has selected at its end, in own frames and in streams; a cut does not change it.
     selected: Database,
     full: Vec<Block>,
     /// The memory of `full`.

@@ -5,7 +5,8 @@
 //!      db        run       |---- kept ----|       run together, under one hold
 //! ```
 //! What a log holds makes the same change at any moment, so no gate is asked and no expired key is removed: the log removes it.
-//! The commands of an unfinished transaction have no effect.
+//! The commands of an unfinished transaction have no effect. `maxmemory` refuses nothing here; where there is no memory at all, the
+//! caller hears whether a part was applied (`Refused::HalfApplied`), and must not go on then.
 //!
 //! It does not know where the commands come from: a file, or a primary. What is special about a primary's: they stop when another
 //! primary is followed, and messages are published.
@@ -49,8 +50,10 @@ pub enum Refused {
     NotBegun,
     /// The commands of one transaction take more memory than can be right.
     TransactionTooLarge,
-    /// The data does not fit: what the command replied.
+    /// The data does not fit: what the command replied. Nothing was changed.
     OutOfMemory(String),
+    /// The same, where a part of the command or its transaction may be in the data: that is no state of the log any more.
+    HalfApplied(String),
     Library(libraries::Refused),
     /// A payload of FUNCTION RESTORE that cannot be read.
     Payload,
@@ -68,6 +71,7 @@ impl fmt::Display for Refused {
             Refused::NotBegun => f.write_str("EXEC without MULTI"),
             Refused::TransactionTooLarge => f.write_str("a transaction that is too large"),
             Refused::OutOfMemory(error) => write!(f, "no memory: {error}"),
+            Refused::HalfApplied(error) => write!(f, "no memory for all of it: {error}"),
             Refused::Library(why) => write!(f, "Failed creating the library: {why}"),
             Refused::Payload => f.write_str("a damaged payload of FUNCTION RESTORE"),
             Refused::Superseded => f.write_str("another primary is followed"),
@@ -289,9 +293,9 @@ impl Applier {
                 self.lock(request, command);
                 self.check_current()?;
             }
-            self.run(db, command, args)?;
+            let ran = self.run(db, command, args);
             self.note_ran(command);
-            return Ok(());
+            return ran.map_err(|why| if makes_one_change(command, args) { why } else { why.of_part() });
         };
         transaction.bytes = transaction.bytes.saturating_add(args.wire_bytes());
         if transaction.bytes > QUEUED_BYTES_MAX {
@@ -439,8 +443,12 @@ impl Applier {
         }
         transaction.functions.iter().try_for_each(|args| self.change_libraries(args.args()))?;
         self.exec.pump.log.begin_transaction();
-        let mut all = transaction.commands.iter();
-        let ran = all.try_for_each(|(db, command, args)| self.run(*db, command, args.args()));
+        let mut all = transaction.commands.iter().enumerate();
+        let ran = all.try_for_each(|(at, (db, command, args))| {
+            let is_whole = at == 0 && makes_one_change(command, args.args());
+            let ran = self.run(*db, command, args.args());
+            ran.map_err(|why| if is_whole { why } else { why.of_part() })
+        });
         self.exec.pump.log.end_transaction();
         // Not before: what follows a FLUSHALL lets others have the partitions that the rest of the transaction needs.
         if let Some((_, command, _)) = transaction.commands.last() {
@@ -523,6 +531,24 @@ impl Applier {
             node.pubsub.publish(&node.mail, None, args.get(1), args.get(2), is_sharded);
         }
     }
+}
+
+impl Refused {
+    /// What has failed was not the only change.
+    fn of_part(self) -> Refused {
+        match self {
+            Refused::OutOfMemory(error) => Refused::HalfApplied(error),
+            other => other,
+        }
+    }
+}
+
+/// Whether a command that finds no memory has changed nothing: a string is replaced as a whole or not at all, and so is one element
+/// added; of several, some may have been.
+fn makes_one_change(command: &Entry, args: Args<'_>) -> bool {
+    const KEY_AND_ELEMENT: usize = 3;
+    let is_string = command.spec.acl.has(AclCategories::STRING);
+    command.has_one_key(args.len()) && (is_string || args.len() <= KEY_AND_ELEMENT)
 }
 
 /// PUBLISH and its kin.

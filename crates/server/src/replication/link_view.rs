@@ -21,6 +21,8 @@ pub struct LinkView {
     /// The primary has come back without data, and is not followed; REPLICAOF, if it is repeated, says that it is to be.
     pub refuses_empty: AtomicBool,
     pub accepts_empty: AtomicBool,
+    /// There was no memory for a command of the stream, and the link is down since.
+    pub lacks_memory: AtomicBool,
     /// Errors that commands of the stream have replied with.
     pub unexpected_errors: AtomicU64,
 }

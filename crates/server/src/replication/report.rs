@@ -64,6 +64,8 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
         lines.push(("master_link_down_since_seconds".into(), since.to_string()));
         if view.refuses_empty.load(Relaxed) {
             lines.push(("master_refused".into(), "empty".into()));
+        } else if view.lacks_memory.load(Relaxed) {
+            lines.push(("master_refused".into(), "memory".into()));
         }
     }
     let number = |name| node.config.number(name).to_string();

@@ -36,6 +36,7 @@ fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {
     let view = &node.replication.link;
     view.refuses_empty.store(false, Relaxed);
     view.accepts_empty.store(false, Relaxed);
+    view.lacks_memory.store(false, Relaxed);
     let mut state = node.replication.state();
     (state.role, state.is_synced) = (role, false);
     drop(state);
@@ -166,6 +167,18 @@ fn begin_history(node: &'static Node) {
         "Setting secondary replication ID to {former}, valid up to offset: {}. New replication ID is {name}",
         end.0 + 1
     ));
+}
+
+// COMPAT(replication): A replica that has no memory for a command of the stream takes its link down (`master_refused:memory` in INFO)
+// and tries again; if a part of a transaction was applied, it asks for all data. Valkey ends when the system refuses memory. Why: what
+// it has can be read meanwhile, and is never taken for a state that it is not.
+/// A part of a transaction is in the data, which is no state of any history now: no one goes on from here. What was changed is
+/// held, so that a snapshot, which holds everything, comes before or behind this.
+pub fn lose_place(node: &Node) {
+    let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
+    let mut state = node.replication.state();
+    state.history.replace(name);
+    state.has_position = false;
 }
 
 /// The history has a new name: a file of the log has bytes of one only, and is listed with it. Everything is held.

@@ -9,6 +9,10 @@
 //! the log. Commands that lock nothing (PING, SELECT, a message) are appended with the next one, or at the end of the batch; a
 //! transaction is appended as a whole.
 //!
+//! **No memory.** A command that changes one thing has changed nothing then: the link goes down, and it is asked for again. Where others of
+//! its transaction have run, the data is that of no place in the history: it loses its name and its place before others see it, so
+//! no one goes on from there, and the next attempt asks for all data. The log, and so the append-only file, has nothing of it.
+//!
 //! Invariants: `from <= parsed <= buffer.len()`; the log ends with what lies before `from`. The bytes of an unfinished transaction
 //! or command are bounded (`client-query-buffer-limit`).
 
@@ -19,6 +23,7 @@ use std::fmt;
 
 use crate::aof::applier::{Applier, CommandFailure, Refused};
 use crate::node::Node;
+use crate::replication::role;
 use crate::request::resolve::{self, Request};
 
 /// Commands of one batch, as in a worker's (`worker::batch`).
@@ -202,7 +207,14 @@ impl Stream {
                         is_unknown: false,
                     });
                 }
-                Err(refused) => return Err(refused.into()),
+                Err(refused) => {
+                    // Before others see it.
+                    if matches!(refused, Refused::HalfApplied(_)) {
+                        role::lose_place(node);
+                    }
+                    applier.end_hold();
+                    return Err(refused.into());
+                }
             }
             if let Some(failure) = applier.failure.take() {
                 seen.divergences.push(failed(failure));

@@ -13,7 +13,7 @@ const OOM: &str = "-OOM command not allowed: no memory available for this key.\r
 const MB: usize = 1 << 20;
 
 /// The server under limits that a shell sets.
-fn limited(limits: &str, arguments: &str) -> Server {
+pub fn limited(limits: &str, arguments: &str) -> Server {
     let port = free_port();
     let mut shell = Command::new("sh");
     let binary = binary().display();

@@ -31,6 +31,7 @@ mod process;
 mod pubsub;
 mod replica;
 mod replica_aof;
+mod replica_memory;
 mod requests;
 mod scripts;
 mod sentinel;

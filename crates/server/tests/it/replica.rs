@@ -38,6 +38,14 @@ impl Primary {
         Primary { listener, replica }
     }
 
+    /// The replica is what `spawn` makes of the primary's port.
+    pub fn start_with(spawn: impl FnOnce(u16) -> Server) -> Primary {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let replica = spawn(listener.local_addr().unwrap().port());
+        Primary { listener, replica }
+    }
+
     /// The replica comes back with these arguments, after whatever has ended it.
     pub fn start_again(&mut self, arguments: &[&str]) {
         let port = self.port().to_string();

@@ -8,6 +8,7 @@
 //! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older thread still does has no
 //! effect: it looks at the generation under its locks before it changes anything.
 
+mod faults;
 mod settings;
 mod sources;
 mod stall;
@@ -27,7 +28,6 @@ use std::time::{Duration, Instant};
 
 use crate::aof::applier::{Applier, Generation, Refused};
 use crate::aof::switch::Received;
-use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::observe::holds;
@@ -36,7 +36,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::replication::state::Upstream;
-use crate::replication::stream::{self, Divergence, Fault, READ_BYTES, Seen, Stream};
+use crate::replication::stream::{self, Fault, READ_BYTES, Seen, Stream};
 use crate::replication::sync::{self, Receiving, Why};
 use crate::replication::{feeder, handover, role};
 use crate::request::execute::Exec;
@@ -447,38 +447,6 @@ impl LinkThread {
         }
     }
 
-    /// The stream cannot be applied: it is asked for again, and if that was so before at this place, the whole data is.
-    fn stop_for(&mut self, fault: &Fault) {
-        log::warning(fault.to_string());
-        let end = self.node.log.end().0;
-        let is_ours = matches!(fault, Fault::Refused(Refused::NoDatabase(_) | Refused::OutOfMemory(_)));
-        if !is_ours && self.garbage_at.replace(end) == Some(end) {
-            log::notice("Discarding previously cached primary state.");
-            self.node.replication.state().has_position = false;
-        }
-        self.step(if is_ours { Input::GivenUp } else { Input::Unusable });
-    }
-
-    fn report(&self, divergence: &Divergence) {
-        let Divergence { reply, command, is_unknown } = divergence;
-        let view = &self.node.replication.link;
-        log::warning(format!(
-            "== CRITICAL == This replica is sending an error to its primary: '{reply}' after processing the command \
-             '{command}'"
-        ));
-        view.unexpected_errors.fetch_add(1, Relaxed);
-        view.unknown_commands.fetch_add(u64::from(*is_unknown), Relaxed);
-        const BEHAVIOR: Id = id("propagation-error-behavior");
-        const READ_ONLY: Id = id("replica-read-only");
-        const IGNORE: i64 = 0;
-        if self.node.config.number(BEHAVIOR) != IGNORE && self.node.config.flag(READ_ONLY) {
-            log::warning(format!(
-                "This replica panicked sending an error to its primary after processing the command '{command}'"
-            ));
-            std::process::exit(1);
-        }
-    }
-
     // ---- synchronization ----
 
     fn go_on(&mut self, id: Option<isotherm_replication::ReplId>) {
@@ -496,6 +464,7 @@ impl LinkThread {
         }
         node.replication.set_link_up(true);
         node.replication.link.down_since_seconds.store(0, Relaxed);
+        node.replication.link.lacks_memory.store(false, Relaxed);
         node.config.touch();
         node.log.close_gap();
         node.replication.state().is_synced = true;
@@ -557,6 +526,7 @@ impl LinkThread {
                 let node = self.node;
                 node.replication.set_link_up(true);
                 node.replication.link.down_since_seconds.store(0, Relaxed);
+                node.replication.link.lacks_memory.store(false, Relaxed);
                 node.config.touch();
                 let db = Db(u16::try_from(node.log.stream_database()).unwrap_or(0));
                 self.applier = Applier::of_link(node, self.generation, db);
