@@ -52,7 +52,8 @@ isotherm-conformance: compares Isotherm with Valkey
     --folder FOLDER                      where libraries are installed; default: ISOTHERM_CLIENTS
     --seconds N                          the time for everything (default 170)
 
-  suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk, replication
+  suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk, replication,
+                              sentinel (sentinels are Valkey's, the servers ours)
     --valkey yes                         against Valkey's own programs
     --only PART                          only files whose name has PART
     --ours FOLDER                        our programs; default: the folder of ISOTHERM_SERVER

@@ -7,8 +7,10 @@
 //!     [ok]: name (3 ms)    [err]: name in tests/UNIT.tcl    ...
 //! ```
 //! `--durable`: a test that fails does not end its file. A file runs alone: the end of one removes the folders of all.
+//! The tests of Sentinel have a runner of their own, and sentinels that are Valkey's (`sentinel`).
 
 mod list;
+mod sentinel;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -21,8 +23,11 @@ use crate::bounded::{self, Ended};
 use list::Unit;
 
 /// The lists, by the names that `suite` takes.
-const LISTS: [(&str, &str); 2] =
-    [("disk", include_str!("suite/disk.txt")), ("replication", include_str!("suite/replication.txt"))];
+const LISTS: [(&str, &str); 3] = [
+    ("disk", include_str!("suite/disk.txt")),
+    ("replication", include_str!("suite/replication.txt")),
+    (sentinel::LIST, include_str!("suite/sentinel.txt")),
+];
 
 /// A file of the suite takes at most so long.
 const UNIT_TIME: Duration = Duration::from_secs(600);
@@ -79,12 +84,22 @@ pub fn run(name: &str, places: &Places, options: &Options) -> Fallible<bool> {
     let text = LISTS.iter().find(|list| list.0 == name).map(|list| list.1);
     let text = text.ok_or_else(|| format!("no list called {name}; there are: {}", names()))?;
     let scratch = std::env::temp_dir().join(format!("isotherm-suite-{}", std::process::id()));
-    let result = run_in(&scratch, &list::parse(text)?, places, options);
+    let run_one = if name == sentinel::LIST { sentinel::run_unit } else { run_unit };
+    let result = run_in(&scratch, &list::parse(text)?, places, options, run_one);
     let _ = std::fs::remove_dir_all(&scratch);
     result
 }
 
-fn run_in(scratch: &Path, units: &[Unit], places: &Places, options: &Options) -> Fallible<bool> {
+/// Runs the tests of one file, in the folder of the suite.
+type RunUnit = fn(&Path, &Unit, &Places, &Options) -> Fallible<Outcome>;
+
+fn run_in(
+    scratch: &Path,
+    units: &[Unit],
+    places: &Places,
+    options: &Options,
+    run_unit: RunUnit,
+) -> Fallible<bool> {
     prepare(scratch, places, options.is_valkey)?;
     let (mut passed, mut known, mut skipped, mut unexpected) = (0, 0, 0, 0);
     for unit in units.iter().filter(|unit| options.only.as_ref().is_none_or(|part| unit.name.contains(part)))
