@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use crate::aof::state::AofState;
 use crate::config::{Config, Id, id};
-use crate::effects::change_log::ChangeLog;
+use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::effects::monitor::{self, Monitors};
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
-use crate::mail::message::{FeederMessage, Without, WorkerMessage};
+use crate::mail::message::{Without, WorkerMessage};
 pub use crate::mail::tasks::Tasks;
 use crate::observe::command_log::CommandLog;
 use crate::observe::holds::{self, HoldSinks};
@@ -240,7 +240,7 @@ impl Node {
     /// Replicas are asked how far they are.
     pub fn ask_for_acks(&self) {
         if self.replication.primary.want_acks() {
-            self.mail.post_feeder(FeederMessage::Look);
+            self.log.wake_readers_and(LogReader::Feeder);
         }
     }
 

@@ -122,9 +122,19 @@ impl ChangeLog {
     pub fn wake_readers(&self) {
         let asleep = self.asleep.take();
         if asleep != 0 {
-            let is_asleep = |reader: &LogReader| asleep & 1 << *reader as usize != 0;
-            READERS.into_iter().filter(is_asleep).for_each(|reader| self.wake(reader));
+            self.wake_all(asleep);
         }
+    }
+
+    /// The same, and this reader is woken in any case: it does not have to be woken again for what was appended before.
+    pub fn wake_readers_and(&self, reader: LogReader) {
+        self.wake_all(self.asleep.take() | 1 << reader as usize);
+    }
+
+    /// Readers by their bits.
+    fn wake_all(&self, asleep: u64) {
+        let is_asleep = |reader: &LogReader| asleep & 1 << *reader as usize != 0;
+        READERS.into_iter().filter(is_asleep).for_each(|reader| self.wake(reader));
     }
 
     /// There is something to do for a reader, which may sleep.

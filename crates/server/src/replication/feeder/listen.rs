@@ -21,8 +21,8 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 const READS_MAX: usize = 16;
 
 impl Feeder {
-    /// Reads what there is. False if the replica is to be closed.
-    pub(super) fn listen(&mut self, replica: &mut Replica) -> bool {
+    /// Reads what there is; `to_end` where the connection may have ended. False if the replica is to be closed.
+    pub(super) fn listen(&mut self, replica: &mut Replica, to_end: bool) -> bool {
         let mut bytes = [0; 4 << 10];
         for _ in 0..READS_MAX {
             match replica.stream.read(&mut bytes) {
@@ -34,6 +34,10 @@ impl Feeder {
                     replica.input.extend_from_slice(&bytes[..count]);
                     if !self.run_input(replica) {
                         return false;
+                    }
+                    // That was all: an event follows what comes behind it.
+                    if count < bytes.len() && !to_end {
+                        return true;
                     }
                 }
                 Progress::Later => return true,

@@ -265,7 +265,7 @@ impl Feeder {
     fn serve(&mut self, ready: Ready) {
         let Some(mut replica) = self.replicas.get_mut(ready.token.0).and_then(Option::take) else { return };
         replica.is_writable |= ready.writable;
-        let stays = !(ready.readable || ready.closed) || self.listen(&mut replica);
+        let stays = !(ready.readable || ready.closed) || self.listen(&mut replica, ready.closed);
         self.settle(ready.token.0, replica, stays);
     }
 
