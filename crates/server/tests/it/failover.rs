@@ -25,7 +25,7 @@ fn is_primary(client: &mut Client) -> bool {
     client.ask("INFO replication").contains("role:master")
 }
 
-fn follow(replica: &Server, primary: &Server) {
+pub fn follow(replica: &Server, primary: &Server) {
     let mut client = replica.client();
     client.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port));
     wait_until("the link is up", || client.ask("INFO replication").contains("master_link_status:up"));
@@ -34,7 +34,7 @@ fn follow(replica: &Server, primary: &Server) {
 }
 
 /// Stops the process where it is. A signal that was sent may not have stopped all threads yet.
-fn suspend(server: &Server) {
+pub fn suspend(server: &Server) {
     server.signal("STOP");
     wait_until("all threads have stopped", || {
         let mut tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();

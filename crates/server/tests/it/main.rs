@@ -24,6 +24,7 @@ mod load_memory;
 mod locks;
 mod monitor;
 mod observe;
+mod odd_links;
 mod peers;
 mod persistence;
 mod primary;

@@ -208,6 +208,12 @@ fn requests_that_cannot_go_on() {
     assert_eq!(replica.line(), "-ERR value is not an integer or out of range");
     replica.say("PSYNC ?");
     assert!(replica.line().starts_with("-ERR wrong number of arguments"));
+    replica.say("SUBSCRIBE c");
+    (0..6).for_each(|_| drop(replica.line()));
+    replica.say("PSYNC ? -1");
+    assert!(replica.line().starts_with("-ERR Can't execute 'psync'"));
+    replica.say("UNSUBSCRIBE");
+    (0..6).for_each(|_| drop(replica.line()));
     replica.say("MULTI");
     replica.say("PSYNC ? -1");
     assert_eq!((replica.line().as_str(), &replica.line()[..4]), ("+OK", "-ERR"));

@@ -418,10 +418,36 @@ fn bad_snapshots_leave_the_data() {
         client.check("GET kept", "$1\r\n1\r\n");
         client.check("DBSIZE", ":1\r\n");
     }
-    // After all that a good one is taken.
-    let _link = primary.sync(&[("new", "2")], 600);
-    client.check("GET new", "$1\r\n2\r\n");
-    client.check("DBSIZE", ":1\r\n");
+    // After all that a good one is taken, and one at an earlier place.
+    for (value, offset) in [("2", 600), ("3", 50)] {
+        let mut link = primary.sync(&[("new", value)], offset);
+        client.check("GET new", &format!("$1\r\n{value}\r\n"));
+        client.check("DBSIZE", ":1\r\n");
+        let end = offset + link.send_command("REPLCONF GETACK *");
+        link.expect_ack(end);
+    }
+}
+
+/// What a module has written cannot be kept: the sync fails by its name, and the next one that has none is taken.
+#[test]
+fn a_snapshot_with_the_data_of_a_module() {
+    const MODULE_VALUE: u8 = 7;
+    let primary = Primary::start(&[]);
+    let mut bytes = b"REDIS0011\xfe\x00".to_vec();
+    // An id of 8 bytes, and the end of what it has written.
+    bytes.extend_from_slice(&[MODULE_VALUE, 1, b'm', 0x81, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0xff]);
+    let sum = crc64(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    for _ in 0..2 {
+        let (mut link, _) = primary.shake_hands();
+        link.send(format!("+FULLRESYNC {ID} 500\r\n${}\r\n", bytes.len()));
+        link.send(&bytes);
+        link.expect_end();
+    }
+    let log = primary.replica.log();
+    assert!(log.contains("Failed trying to load the PRIMARY synchronization DB"), "{log}");
+    let _link = primary.sync(&[("a", "1")], 600);
+    primary.replica.client().check("GET a", "$1\r\n1\r\n");
 }
 
 #[test]
@@ -448,6 +474,13 @@ fn errors_and_silence_at_each_step() {
     link.expect("PING");
     link.send("-ERR go away\r\n");
     link.expect_end();
+    // One that expects TLS, and one whose line does not end.
+    for bytes in [b"\x15\x03\x03\x00\x02\x02\x46".to_vec(), vec![b'x'; 1 << 20]] {
+        let mut link = primary.accept();
+        link.expect("PING");
+        let _ = link.try_send(&bytes);
+        link.expect_end();
+    }
     let (mut link, _) = primary.shake_hands();
     link.send(format!("+FULLRESYNC {ID} 7\r\n"));
     link.expect_end();
