@@ -67,7 +67,7 @@ pub struct Driver {
     /// Where a file may begin without a SELECT behind it, within the stream of a primary or after a failed sync: what is selected
     /// there, but 0.
     selected: BTreeMap<LogOffset, Database>,
-    /// The first write of this file, which was prepared, goes behind so many bytes: they have its SELECT.
+    /// The first write of this file goes behind so many bytes: they have its SELECT.
     begun: Option<(FileId, u64)>,
     open: BTreeMap<FileId, Arc<dyn File>>,
     /// None behind its end.
@@ -367,35 +367,27 @@ impl Driver {
         }
     }
 
-    /// Makes a file, with the SELECT that its first command needs. It may stay the last without a command, and a base of commands
-    /// does not say what is selected behind it.
+    /// Makes a file, with the SELECT that its first command needs: durable, and never written again. It may stay the last without a
+    /// command, or with one that was torn, and a base of commands does not say what is selected behind it.
     fn create(&mut self, file: FileId) -> io::Result<()> {
         let was_prepared = self.preparation.current_bytes().is_some();
         self.closed_len = was_prepared.then_some(self.used_bytes);
         (self.used_bytes, self.begun) = (0, None);
         let start = self.machine.next_file_start();
         let beginning = start.map(|start| self.unlogged_at(start)).unwrap_or_default();
-        let opened = match self.preparation.take(&self.files.log_path(file)) {
-            None => self.files.create(file, &beginning)?,
-            Some(prepared) => {
-                self.begin_prepared(file, &*prepared, &beginning)?;
+        let prepared = self.preparation.take(&self.files.log_path(file));
+        let opened = match (prepared, self.preparation.current_bytes()) {
+            (Some(prepared), Some(file_bytes)) => {
+                self.used_bytes = begin_prepared(&*prepared, file_bytes, &beginning)?;
                 prepared
             }
+            _ => {
+                self.used_bytes = beginning.len() as u64;
+                self.files.create(file, &beginning)?
+            }
         };
+        self.begun = (self.used_bytes > 0).then_some((file, self.used_bytes));
         self.open.insert(file, opened);
-        Ok(())
-    }
-
-    /// The SELECT of a prepared file is a commit of its own.
-    fn begin_prepared(&mut self, file: FileId, prepared: &dyn File, beginning: &[u8]) -> io::Result<()> {
-        let Some(file_bytes) = self.preparation.current_bytes().filter(|_| !beginning.is_empty()) else {
-            return Ok(());
-        };
-        let commit =
-            Commit { at: 0, durable_bytes: 0, unlogged: beginning, pieces: &[], timestamp_seconds: None };
-        let begun_bytes = commit.write(prepared, Layout::Prepared { file_bytes })?;
-        prepared.sync_data()?;
-        (self.used_bytes, self.begun) = (begun_bytes, Some((file, begun_bytes)));
         Ok(())
     }
 
@@ -570,6 +562,18 @@ impl Driver {
         let now_seconds = unix_now().0 / 1000;
         (self.state.has_timestamps() && now_seconds > self.stamped_seconds).then_some(now_seconds)
     }
+}
+
+/// The SELECT of a prepared file is a commit of its own. Returns how much of it is used then.
+fn begin_prepared(prepared: &dyn File, file_bytes: u64, beginning: &[u8]) -> io::Result<u64> {
+    if beginning.is_empty() {
+        return Ok(0);
+    }
+    let commit =
+        Commit { at: 0, durable_bytes: 0, unlogged: beginning, pieces: &[], timestamp_seconds: None };
+    let used_bytes = commit.write(prepared, Layout::Prepared { file_bytes })?;
+    prepared.sync_data()?;
+    Ok(used_bytes)
 }
 
 fn errno(error: &io::Error) -> i32 {
