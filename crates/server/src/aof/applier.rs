@@ -112,6 +112,8 @@ pub struct CommandFailure {
 
 #[derive(Default)]
 struct Transaction {
+    /// What was selected before it.
+    db_before: Db,
     /// Of libraries of functions: FUNCTION and its arguments.
     functions: Vec<ArgsBuf>,
     commands: Vec<(Db, &'static Entry, ArgsBuf)>,
@@ -237,9 +239,11 @@ impl Applier {
         self.exec.held
     }
 
-    /// The log has ended before the EXEC: what was kept has no effect.
+    /// The log has ended before the EXEC: what was kept has no effect, and neither have its SELECTs.
     pub fn abandon_transaction(&mut self) {
-        self.transaction = None;
+        if let Some(transaction) = self.transaction.take() {
+            self.db = transaction.db_before;
+        }
     }
 
     /// Runs one command of the log, or keeps it for its EXEC. What it has locked stays locked while the next ones need the
@@ -413,7 +417,8 @@ impl Applier {
     }
 
     fn begin(&mut self) -> Result<(), Refused> {
-        match self.transaction.replace(Transaction::default()) {
+        let transaction = Transaction { db_before: self.db, ..Transaction::default() };
+        match self.transaction.replace(transaction) {
             None => Ok(()),
             Some(_) => Err(Refused::Nested),
         }
