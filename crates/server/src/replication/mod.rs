@@ -17,6 +17,6 @@ pub mod role;
 mod spill;
 mod spool;
 pub mod state;
-mod stream;
+pub mod stream;
 mod sync;
 pub mod waits;

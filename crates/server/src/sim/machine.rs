@@ -373,9 +373,13 @@ impl Machine {
         }
         self.note_save(process, false);
         self.note_durable(process);
+        self.note_rewrites(process);
+        Ok(())
+    }
+
+    pub fn note_rewrites(&mut self, process: &Process) {
         let begun = process.node.aof.rewrites().begun;
         self.counts.rewrites += begun - std::mem::replace(&mut self.rewrites_seen, begun);
-        Ok(())
     }
 
     /// A random request of a random client.

@@ -20,6 +20,7 @@ use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, Parts, Tasks, unix_now};
 use crate::persistence::background;
 use crate::process::{routines, start};
+use crate::replication::role;
 use crate::request::dispatch::Dispatcher;
 use crate::request::next::Next;
 use crate::request::registry::Commands;
@@ -76,7 +77,7 @@ impl Answer {
 }
 
 /// Each life has a history of its own; what it is called changes nothing else.
-fn next_name() -> [u8; 20] {
+pub fn next_name() -> [u8; 20] {
     static LIVES: AtomicU64 = AtomicU64::new(0);
     let mut name = [0; 20];
     name[..8].copy_from_slice(&LIVES.fetch_add(1, Relaxed).to_be_bytes());
@@ -119,6 +120,7 @@ impl Process {
             })
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);
+        role::begin(node)?;
         if let Some(data) = start::find_data(node)? {
             node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
             start::load_now(node, data)?;
@@ -190,6 +192,11 @@ impl Process {
             }
         }
         self.expires.flush();
+        self.tick(prng);
+    }
+
+    /// The same without expiry, as on a replica.
+    pub fn tick(&mut self, prng: &mut Prng) {
         if prng.one_in(2) {
             background::tick(self.node.store(), self.node.used_memory_bytes());
             aof::rewrite::tick(self.node);
