@@ -126,6 +126,10 @@ impl LogFile<'_> {
                 Err(error) => break Err(LoadError::Io(error)),
             }
         };
+        // It ends within one, or what is bad stands in one.
+        if ended.is_err() {
+            reading.replay.abandon_transaction();
+        }
         // What cannot be run stands before what cannot be read.
         reading.replay.end()?;
         ended
@@ -272,7 +276,6 @@ impl Reading<'_> {
         match self.parser.end(self.buffer.len()) {
             End::Complete => Ok(self.valid),
             End::Truncated { in_transaction, .. } => {
-                self.replay.abandon_transaction();
                 Err(self.bad(LoadError::Torn { valid: self.valid, in_transaction }))
             }
         }
