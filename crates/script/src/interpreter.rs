@@ -76,7 +76,7 @@ pub enum Ended {
 
 /// One Lua state: the globals of the sandbox, and compiled scripts.
 pub struct Interpreter {
-    lua: State,
+    pub(crate) lua: State,
     scripts: HashMap<Sha, i32>,
     /// The script that ran last, and its reference: most workers run one script many times.
     last: Option<(Sha, i32)>,
@@ -92,8 +92,17 @@ const BUFFER_KEPT_MAX: usize = 64 * 1024;
 
 impl Interpreter {
     pub fn new(limits: &Limits, identity: &Identity) -> Result<Interpreter, OutOfMemory> {
+        Interpreter::open(limits, identity, false)
+    }
+
+    /// `runs_functions`: of libraries (`crate::functions`), and no scripts.
+    pub(crate) fn open(
+        limits: &Limits,
+        identity: &Identity,
+        runs_functions: bool,
+    ) -> Result<Interpreter, OutOfMemory> {
         Ok(Interpreter {
-            lua: State::open(limits, identity)?,
+            lua: State::open(limits, identity, runs_functions)?,
             scripts: HashMap::new(),
             last: None,
             reply: Reply::default(),
@@ -165,10 +174,15 @@ impl Interpreter {
         reply: &mut Reply,
     ) -> Ended {
         let reference = self.reference(sha);
+        self.run_compiled(&Run { reference, words, key_count }, host, reply)
+    }
+
+    /// Runs what is compiled already.
+    pub(crate) fn run_compiled(&mut self, run: &Run<'_>, host: &mut dyn Host, reply: &mut Reply) -> Ended {
         self.libraries.reset();
         let bridge =
             Bridge { host, reply: &mut self.reply, libraries: &mut self.libraries, out: &mut self.out };
-        let (status, result) = self.lua.run(&Run { reference, words, key_count }, bridge);
+        let (status, result) = self.lua.run(run, bridge);
         result::write(result, reply);
         let ended = match status {
             Status::Ran => Ended::Returned,
@@ -185,6 +199,13 @@ impl Interpreter {
 }
 
 impl Interpreter {
+    /// Runs the code of a library: what it has registered, as C lists it.
+    pub(crate) fn load_library(&mut self, code: &[u8], host: &mut dyn Host) -> Result<&[u8], Vec<u8>> {
+        let bridge =
+            Bridge { host, reply: &mut self.reply, libraries: &mut self.libraries, out: &mut self.out };
+        self.lua.load(code, bridge)
+    }
+
     /// Of a compiled script.
     fn reference(&mut self, sha: &Sha) -> i32 {
         match &self.last {

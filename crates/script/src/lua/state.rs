@@ -37,11 +37,17 @@ pub struct Run<'a> {
 }
 
 impl State {
-    pub fn open(limits: &Limits, identity: &Identity) -> Result<State, OutOfMemory> {
+    /// `runs_functions`: of libraries, and no scripts.
+    pub fn open(
+        limits: &Limits,
+        identity: &Identity,
+        runs_functions: bool,
+    ) -> Result<State, OutOfMemory> {
         let libraries = Libraries::declare();
         let config = ffi::Config {
             memory_max: limits.memory_bytes,
             insecure_api: limits.insecure_api.into(),
+            runs_functions: runs_functions.into(),
             server_name: Bytes::of(identity.server_name.as_bytes()),
             redis_version: Bytes::of(identity.redis_version.as_bytes()),
             redis_version_num: version_number(identity.redis_version),
@@ -94,6 +100,25 @@ impl State {
     pub fn trim(&mut self) {
         // SAFETY: the state is open, and this is its only user, so that no result is borrowed.
         unsafe { ffi::iso_trim(self.interp.as_ptr()) }
+    }
+
+    /// Runs the code of a library: the list of what it has registered, as `lua/glue/glue.h` draws it, or the text of the
+    /// error. The state was opened for functions.
+    pub fn load(&mut self, code: &[u8], mut bridge: Bridge<'_>) -> Result<&[u8], Vec<u8>> {
+        let mut result = Bytes::EMPTY;
+        // SAFETY: the state is open, and this is its only user; `code` is read in the call only, and the bridge is used by
+        // `CALLS` in the call only, as `bridge.rs` says.
+        let loaded = unsafe {
+            ffi::iso_load(
+                self.interp.as_ptr(),
+                Bytes::of(code),
+                (&raw mut bridge).cast::<c_void>(),
+                &mut result,
+            )
+        };
+        // SAFETY: the bytes lie in a buffer of the state, which nothing writes before the next call, which needs `&mut`.
+        let bytes = unsafe { result.as_slice() };
+        if loaded == 1 { Ok(bytes) } else { Err(bytes.to_vec()) }
     }
 
     /// The tokens of the result: `lua/glue/glue.h` lists them.
