@@ -50,6 +50,9 @@ impl Flags {
     /// Refused with MISCONF as writes are (PING: sentinels take that for a node that is down).
     pub const REPORTS_DISK_ERRORS: Flags = Flags(1 << 28);
 
+    /// It runs the function that its first argument names, and is judged by what that has declared.
+    pub const RUNS_FUNCTION: Flags = Flags(1 << 29);
+
     const NAMES: &[(Flags, &str)] = &[
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
@@ -74,6 +77,10 @@ impl Flags {
 
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 
     /// Whether any of `flags` is set.

@@ -209,7 +209,7 @@ impl Dispatcher {
             let verdict = gates::ask(&mut self.exec, session, request);
             match (verdict, request.found) {
                 (Verdict::Pass, Found::Command(command)) => {
-                    let unless = gates::pauses_for(session, request);
+                    let unless = gates::pauses_for(self.exec.node, session, request);
                     match self.lock_and_run(session, command, request, unless) {
                         // What the gates have said holds no longer.
                         Ran::HeldUp => continue,

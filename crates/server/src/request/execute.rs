@@ -32,6 +32,7 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::scripting::engine::Engine;
+use crate::scripting::function_engine::FunctionEngine;
 use crate::session::WatchList;
 use crate::upkeep::eviction::{self, Room};
 
@@ -49,6 +50,8 @@ pub struct Exec {
     pub meter: Metering,
     /// Of the scripts of this worker.
     pub engine: Option<Box<Engine>>,
+    /// Of the functions that this thread runs or loads.
+    pub functions: Option<Box<FunctionEngine>>,
     /// The gates that can matter to commands of this worker.
     pub gates: Gates,
     /// Watched keys of a transaction that are too many for its locks: they are taken out behind them.
@@ -154,6 +157,7 @@ impl Exec {
             locks: LockSet::default(),
             meter: Metering::new(node, stats, thread),
             engine: None,
+            functions: None,
             gates: Gates::ALL,
             unwatched: None,
             not_before: LogOffset::default(),

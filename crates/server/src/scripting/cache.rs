@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::shebang::{self, ScriptFlags};
+use super::under_way::UnderWay;
 
 /// As many texts of EVAL are kept as Valkey keeps.
 pub const EVAL_SCRIPTS_MAX: usize = 500;
@@ -55,6 +56,7 @@ pub struct Scripts {
     evicted: AtomicU64,
     interpreter_bytes: AtomicU64,
     running: AtomicU8,
+    pub under_way: UnderWay,
 }
 
 impl Scripts {

@@ -316,6 +316,7 @@ fn match_globs(call: &mut AdminCall<'_>) {
 /// Asserts whatever the keyspace calls an invariant, accounting included: the process ends where one does not hold.
 fn check_invariants(call: &mut AdminCall<'_>) {
     call.exec.held.check_invariants();
+    call.node.libraries.check_invariants();
     call.reply.ok();
 }
 

@@ -51,7 +51,7 @@ pub fn reload(call: &mut AdminCall<'_>) {
         let mut txn = call.txn();
         txn.flush(None);
         txn.free_flushed_now();
-        store.state.libraries.clear();
+        store.libraries.clear();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
     let loaded = opened.and_then(|mut source| {

@@ -10,13 +10,13 @@ use isotherm_script::{Host, LogLevel, Replication};
 use super::super::AdminCall;
 use crate::effects::monitor;
 use crate::node::Tasks;
-use crate::process::log;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
 use crate::scripting::cache::Running;
+use crate::scripting::function_engine::log_line;
 
 /// What a script may do besides reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,8 @@ impl Host for ScriptHost<'_, '_> {
                     Some(text)
                 }
                 None if command.spec.flags.has(Flags::WRITE) && !node.scripts.begin_write() => {
-                    Some(b"ERR Script killed by user with SCRIPT KILL.".to_vec())
+                    let what = if node.scripts.under_way.is_function() { "FUNCTION" } else { "SCRIPT" };
+                    Some(format!("ERR Script killed by user with {what} KILL.").into_bytes())
                 }
                 None => return self.run(command, words, reply),
             },
@@ -115,12 +116,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        let text = String::from_utf8_lossy(text);
-        match level {
-            LogLevel::Debug | LogLevel::Verbose => log::verbose(text),
-            LogLevel::Notice => log::notice(text),
-            LogLevel::Warning => log::warning(text),
-        }
+        log_line(level, text);
     }
 
     fn may_run(&mut self, words: Args<'_>) -> Option<bool> {
@@ -130,6 +126,7 @@ impl Host for ScriptHost<'_, '_> {
 
     fn is_to_stop(&mut self) -> bool {
         let scripts = &self.call.node.scripts;
+        scripts.under_way.show(self.call.args, self.call.exec.frozen_time_us.unwrap_or_default());
         // The thread that would act on the signal may wait for what this script holds.
         scripts.running() == Running::Killed || signals::has_arrived() && scripts.kill() == Running::Killed
     }

@@ -1,11 +1,14 @@
-//! EVAL and its siblings, and SCRIPT.
+//! EVAL, FCALL and their siblings, SCRIPT and FUNCTION.
 //!
 //! ```text
 //!   EVAL text   --> cache --> script --> run: interpreter --> host: its commands, one by one, as those of EXEC
-//!   EVALSHA sha --'
+//!   EVALSHA sha --'                                    /
+//!   FCALL name  --> library --> function --------------'
 //! ```
 //! A script holds the gate.
 
+mod fcall;
+mod functions;
 mod host;
 mod run;
 
@@ -16,6 +19,7 @@ use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
+use crate::request::gates::server_name;
 use crate::scripting::cache::{Running, hash};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -23,6 +27,9 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(EVALSHA, run::evalsha),
     Command::new(EVAL_RO, run::eval),
     Command::new(EVALSHA_RO, run::evalsha),
+    Command::new(fcall::FCALL, fcall::fcall),
+    Command::new(fcall::FCALL_RO, fcall::fcall),
+    Command::container(functions::FUNCTION, functions::SUBCOMMANDS),
     Command::container(
         SCRIPT,
         &[
@@ -30,7 +37,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
             Command::new(SCRIPT_EXISTS, exists),
             Command::new(SCRIPT_FLUSH, flush),
             Command::new(SCRIPT_HELP, help),
-            Command::new(SCRIPT_KILL, kill),
+            Command::new(SCRIPT_KILL, |call| kill(call, false)),
             Command::new(SCRIPT_LOAD, load),
             Command::new(SCRIPT_SHOW, show),
         ],
@@ -238,8 +245,14 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-fn kill(call: &mut AdminCall<'_>) -> Outcome {
-    match call.node.scripts.kill() {
+/// `of_function`: FUNCTION KILL, which ends no script, as SCRIPT KILL ends no function.
+fn kill(call: &mut AdminCall<'_>, of_function: bool) -> Outcome {
+    let scripts = &call.node.scripts;
+    if scripts.running() == Running::Clean && scripts.under_way.is_function() != of_function {
+        call.reply.error(busy_with_script(call, !of_function));
+        return Outcome::Done;
+    }
+    match scripts.kill() {
         Running::Killed => call.reply.ok(),
         Running::Dirty => call.reply.error(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
@@ -248,6 +261,13 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
         _ => call.reply.error("NOTBUSY No scripts in execution right now."),
     }
     Outcome::Done
+}
+
+/// What is answered for another command while one of them runs.
+fn busy_with_script(call: &AdminCall<'_>, is_function: bool) -> String {
+    let name = server_name(call.node.config.extended_redis_compatibility());
+    let what = if is_function { "FUNCTION" } else { "SCRIPT" };
+    format!("BUSY {name} is busy running a script. You can only call {what} KILL or SHUTDOWN NOSAVE.")
 }
 
 fn load(call: &mut AdminCall<'_>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Flags;
-use isotherm_resp::errors;
+use isotherm_resp::{Args, Reply, errors};
 use isotherm_script::{Identity, Limits};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::scripting::shebang::ScriptFlags;
 const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 
 /// The text of an error reply.
-type Refusal = Vec<u8>;
+pub type Refusal = Vec<u8>;
 
 pub fn eval(call: &mut AdminCall<'_>) -> Outcome {
     run(call, |call| {
@@ -81,29 +81,38 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
 }
 
 fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<(), Refusal> {
-    let key_count = key_count(call)?;
+    let key_count = key_count(call, errors::NOT_AN_INTEGER)?;
     let script = find(call)?;
-    let is_ro = call.command.spec.flags.has(Flags::READONLY);
-    let is_short = call.exec.hot.maxmemory_bytes > 0 && !call.node.has_room();
-    if let Some(refusal) = refusal(call, script.flags, is_ro, is_short) {
-        return Err(refusal);
-    }
-    let is_declared = !script.flags.has(ScriptFlags::UNDECLARED);
-    let allowed = Allowed {
-        writes: !(is_ro || is_declared && script.flags.has(ScriptFlags::NO_WRITES)),
-        growth: !is_short || is_declared && script.flags.has(ScriptFlags::ALLOW_OOM),
-    };
+    let allowed = allowed(call, script.flags)?;
     let mut engine = engine(call)?;
     let compiled = compile(call, &mut engine, &script);
     if compiled.is_ok() {
-        run_compiled(call, &mut engine, &script, key_count, allowed);
+        run_held(call, allowed, |words, host, reply| {
+            engine.interpreter.run(&script.sha, words, key_count, host, reply);
+        });
+        engine.note_bytes(&call.node.scripts);
     }
     call.exec.engine = Some(engine);
     compiled
 }
 
-fn key_count(call: &AdminCall<'_>) -> Result<usize, Refusal> {
-    let count = parse_i64(call.args.get(2)).ok_or(errors::NOT_AN_INTEGER)?;
+/// What a script or a function that has declared this may do here and now.
+pub fn allowed(call: &AdminCall<'_>, flags: ScriptFlags) -> Result<Allowed, Refusal> {
+    let is_ro = call.command.spec.flags.has(Flags::READONLY);
+    let is_short = call.exec.hot.maxmemory_bytes > 0 && !call.node.has_room();
+    if let Some(refusal) = refusal(call, flags, is_ro, is_short) {
+        return Err(refusal);
+    }
+    let is_declared = !flags.has(ScriptFlags::UNDECLARED);
+    Ok(Allowed {
+        writes: !(is_ro || is_declared && flags.has(ScriptFlags::NO_WRITES)),
+        growth: !is_short || is_declared && flags.has(ScriptFlags::ALLOW_OOM),
+    })
+}
+
+/// `no_number`: what is answered if it is none.
+pub fn key_count(call: &AdminCall<'_>, no_number: &str) -> Result<usize, Refusal> {
+    let count = parse_i64(call.args.get(2)).ok_or(no_number)?;
     match usize::try_from(count) {
         Ok(count) if count <= call.args.len() - 3 => Ok(count),
         Ok(_) => Err(b"ERR Number of keys can't be greater than number of args".to_vec()),
@@ -149,12 +158,11 @@ fn refusal(call: &AdminCall<'_>, flags: ScriptFlags, is_ro: bool, is_short: bool
 // SIGTERM, unless it has written. Why: scripts hold the gate until they have leases of their keys.
 // COMPAT(scripts): EVAL in an append-only file or in the stream of a primary is refused. Why: Valkey, and Redis from 7.0 on, write the
 // effects of scripts only.
-fn run_compiled(
+/// Runs a script or a function under the gate: `body` gets its keys and arguments, its host, and where it answers.
+pub fn run_held(
     call: &mut AdminCall<'_>,
-    engine: &mut Engine,
-    script: &Script,
-    key_count: usize,
     allowed: Allowed,
+    body: impl FnOnce(Args<'_>, &mut ScriptHost<'_, '_>, &mut Reply),
 ) {
     let (was_in_exec, db, commands) = (call.session.in_exec, call.session.db, call.session.commands);
     let counted = call.exec.errors_counted();
@@ -170,13 +178,12 @@ fn run_compiled(
     // The host has the rest of the call meanwhile.
     let mut reply = std::mem::take(call.reply);
     let mut host = ScriptHost::new(call, allowed);
-    engine.interpreter.run(&script.sha, words, key_count, &mut host, &mut reply);
+    body(words, &mut host, &mut reply);
     *call.reply = reply;
     debug_assert!(call.reply.len() > mark, "a script has one reply");
     call.node.scripts.set_running(Running::None);
     call.exec.pump.log.set_muted(false);
     call.exec.frozen_time_us = had_time;
-    engine.note_bytes(&call.node.scripts);
     let session = &mut *call.session;
     (session.in_exec, session.db, session.commands) = (was_in_exec, db, commands);
     session.last_command = call.command.index;

@@ -30,6 +30,7 @@ use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
+use crate::scripting::function_engine::{FunctionEngine, LoadTime};
 use gathering::Gathering;
 use texts::Texts;
 
@@ -157,6 +158,7 @@ pub fn load(
         portions,
         gathering: (!is_held).then(|| Gathering::new(store, now)),
         held,
+        functions: FunctionEngine::new(store.libraries),
         now,
         is_held,
         terms: FileTerms { limits: &limits, keeps_from, replaces },
@@ -179,6 +181,8 @@ struct Load<'l> {
     portions: &'l mut dyn Portions,
     held: &'l mut Held<'static>,
     is_held: bool,
+    /// For what the file has of libraries.
+    functions: FunctionEngine,
     /// `None`: keys may be there already, and are replaced.
     gathering: Option<Gathering>,
     now: UnixMs,
@@ -329,11 +333,10 @@ impl Load<'_> {
                 )]));
             }
             Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) => {}
-            // COMPAT(persistence): Libraries of functions in an RDB file or an append-only file are kept and written again as
-            // their text; they are not compiled, and INFO `number_of_functions` is 0. Why: there is no engine for functions yet.
             Item::Function(code) => {
-                let kept = self.store.state.libraries.add(code, self.is_held);
-                kept.map_err(|why| self.texts.failure_of_library(&why))?;
+                let replaces = self.is_held;
+                let added = self.store.libraries.add(code, replaces, LoadTime::Unlimited, &mut self.functions);
+                added.map_err(|why| self.texts.failure_of_library(&why))?;
             }
             Item::Empty(key) => {
                 self.counts.empty += 1;
