@@ -139,8 +139,9 @@ impl Node {
 
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
-        let Node { keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, .. } =
-            self;
+        let Node {
+            keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, ..
+        } = self;
         Store {
             keyspace,
             config,

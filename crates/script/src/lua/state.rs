@@ -38,11 +38,7 @@ pub struct Run<'a> {
 
 impl State {
     /// `runs_functions`: of libraries, and no scripts.
-    pub fn open(
-        limits: &Limits,
-        identity: &Identity,
-        runs_functions: bool,
-    ) -> Result<State, OutOfMemory> {
+    pub fn open(limits: &Limits, identity: &Identity, runs_functions: bool) -> Result<State, OutOfMemory> {
         let libraries = Libraries::declare();
         let config = ffi::Config {
             memory_max: limits.memory_bytes,

@@ -10,7 +10,8 @@
 use isotherm_reactor::signals;
 use isotherm_resp::{Args, Reply};
 use isotherm_script::{
-    Ended, FunctionInterpreter, Host, Identity, Limits, LoadError, LogLevel, Reference, Registered, Replication,
+    Ended, FunctionInterpreter, Host, Identity, Limits, LoadError, LogLevel, Reference, Registered,
+    Replication,
 };
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -66,8 +67,7 @@ impl FunctionEngine {
             };
             let limits = Limits { memory_bytes: 0, insecure_api: false };
             let made = FunctionInterpreter::new(&limits, &identity);
-            self.interpreter =
-                Some(made.map_err(|_| Refused::new("not enough memory for an interpreter"))?);
+            self.interpreter = Some(made.map_err(|_| Refused::new("not enough memory for an interpreter"))?);
         }
         Ok(self.interpreter.as_mut().expect("it was made"))
     }
@@ -149,8 +149,7 @@ impl FunctionEngine {
     /// Its memory is accounted for.
     fn note_bytes(&mut self) {
         let of_loaded = self.loaded.capacity() * (size_of::<(LibraryId, Vec<Reference>)>() + 1);
-        let bytes = of_loaded
-            + self.interpreter.as_ref().map_or(0, FunctionInterpreter::used_bytes);
+        let bytes = of_loaded + self.interpreter.as_ref().map_or(0, FunctionInterpreter::used_bytes);
         self.libraries.note_interpreter(std::mem::replace(&mut self.noted_bytes, bytes), bytes);
     }
 }

@@ -11,8 +11,8 @@
 //! called there; a library that is replaced, deleted or flushed leaves the catalog, whose generation then tells them to
 //! forget it.
 //!
-//! **Invariants.** No two libraries have the same name, and no two functions. `functions` has exactly those of `by_name`;
-//! `bytes` is what these take. A change is made as a whole or not at all: nothing runs while the lock is held, and while one
+//! **Invariants.** No two libraries have the same name, and no two of them functions whose names differ by case alone.
+//! `functions` has exactly those of `by_name`, in small letters; `bytes` is what these take. A change is made as a whole or not at all: nothing runs while the lock is held, and while one
 //! change is prepared no other is (the caller holds every partition, or nothing else runs yet).
 
 use std::collections::{BTreeMap, HashMap};
@@ -86,6 +86,7 @@ impl Callee {
 #[derive(Clone, Default)]
 pub struct Catalog {
     by_name: BTreeMap<Vec<u8>, Arc<Library>>,
+    /// In small letters. Of names of one library that differ by case alone the first one counts.
     functions: HashMap<Vec<u8>, Callee>,
     bytes: u64,
 }
@@ -102,7 +103,7 @@ impl Catalog {
     /// One of the same name is replaced; other libraries must not have its functions.
     fn insert(&mut self, library: &Arc<Library>) -> Result<(), Refused> {
         let is_taken = |function: &&Function| {
-            let callee = self.functions.get(&function.name);
+            let callee = self.functions.get(&function.name.to_ascii_lowercase());
             callee.is_some_and(|callee| callee.library.name != library.name)
         };
         if let Some(function) = library.functions.iter().find(is_taken) {
@@ -111,7 +112,7 @@ impl Catalog {
         self.remove(&library.name);
         for (at, function) in library.functions.iter().enumerate() {
             let callee = Callee { library: Arc::clone(library), at };
-            self.functions.insert(function.name.clone(), callee);
+            self.functions.entry(function.name.to_ascii_lowercase()).or_insert(callee);
         }
         self.bytes += library.bytes();
         self.by_name.insert(library.name.clone(), Arc::clone(library));
@@ -121,7 +122,7 @@ impl Catalog {
     fn remove(&mut self, name: &[u8]) -> bool {
         let Some(library) = self.by_name.remove(name) else { return false };
         for function in &library.functions {
-            self.functions.remove(&function.name);
+            self.functions.remove(&function.name.to_ascii_lowercase());
         }
         self.bytes -= library.bytes();
         true
@@ -130,9 +131,16 @@ impl Catalog {
     fn check_invariants(&self) {
         let libraries = self.by_name.values();
         assert_eq!(self.bytes, libraries.clone().map(|library| library.bytes()).sum::<u64>());
-        assert_eq!(self.functions.len(), libraries.map(|library| library.functions.len()).sum::<usize>());
+        let functions = libraries.flat_map(|library| &library.functions);
+        assert!(
+            functions
+                .clone()
+                .all(|function| { self.functions.contains_key(&function.name.to_ascii_lowercase()) })
+        );
+        assert!(self.functions.len() <= functions.count());
         for (name, callee) in &self.functions {
-            assert!(*name == callee.function().name && self.has(callee.library.id, &callee.library.name));
+            assert!(name.eq_ignore_ascii_case(&callee.function().name));
+            assert!(self.has(callee.library.id, &callee.library.name));
         }
     }
 }
@@ -164,12 +172,14 @@ impl Libraries {
         Arc::clone(&self.lock())
     }
 
+    /// In any case of its letters.
     pub fn find(&self, function: &[u8]) -> Option<Callee> {
-        self.lock().functions.get(function).cloned()
+        self.lock().functions.get(&function.to_ascii_lowercase()).cloned()
     }
 
     pub fn flags_of(&self, function: &[u8]) -> Option<ScriptFlags> {
-        self.lock().functions.get(function).map(|callee| callee.function().flags)
+        let name = function.to_ascii_lowercase();
+        self.lock().functions.get(&name).map(|callee| callee.function().flags)
     }
 
     /// Runs the code of a library and keeps it. `replaces`: in the place of one of the same name.

@@ -106,13 +106,9 @@ mod tests {
         check("#!\n", Err("Library name was not given"));
         check("#! name=a\n", Err("Engine '' not found"));
         check("#!js name=a\n", Err("Engine 'js' not found"));
-        check(
-            "#!lua name=a name=b\n",
-            Err("Invalid metadata value, name argument was given multiple times"),
-        );
+        check("#!lua name=a name=b\n", Err("Invalid metadata value, name argument was given multiple times"));
         check("#!lua foo=b\n", Err("Invalid metadata value given: foo=b"));
-        let bad =
-            "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+        let bad = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
         check("#!lua name=\n", Err(bad));
         check("#!lua name=a-b\n", Err(bad));
     }

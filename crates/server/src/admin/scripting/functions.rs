@@ -91,10 +91,7 @@ const FUNCTION_LIST: Spec = Spec {
 const FUNCTION_LOAD: Spec = Spec {
     complexity: "O(1) (considering compilation time is redundant)",
     flags: Flags::NOSCRIPT.or(Flags::WRITE).or(Flags::DENYOOM),
-    arguments: &[
-        Argument::pure_token("replace", "REPLACE").optional(),
-        Argument::string("function-code"),
-    ],
+    arguments: &[Argument::pure_token("replace", "REPLACE").optional(), Argument::string("function-code")],
     ..changes("load", "Creates a library.", -3)
 };
 const FUNCTION_RESTORE: Spec = Spec {

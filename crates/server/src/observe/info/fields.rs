@@ -378,17 +378,16 @@ pub const CPU: &[Field] = &[
     ("used_active_time_main_thread", |s| format!("{:.6}", s.facts.control_cpu_seconds())),
 ];
 
-pub const SCRIPTING_ENGINES: &[Field] =
-    &[
-        ("engines_count", |_| "1".into()),
-        ("engines_total_used_memory", |s| interpreter_bytes(s).to_string()),
-        // What an engine is beside its interpreters: nothing that is allocated.
-        ("engines_total_memory_overhead", none),
-        ("engine_0", |s| {
-            let bytes = interpreter_bytes(s);
-            format!("name=LUA,module=lua,abi_version=4,used_memory={bytes},memory_overhead=0")
-        }),
-    ];
+pub const SCRIPTING_ENGINES: &[Field] = &[
+    ("engines_count", |_| "1".into()),
+    ("engines_total_used_memory", |s| interpreter_bytes(s).to_string()),
+    // What an engine is beside its interpreters: nothing that is allocated.
+    ("engines_total_memory_overhead", none),
+    ("engine_0", |s| {
+        let bytes = interpreter_bytes(s);
+        format!("name=LUA,module=lua,abi_version=4,used_memory={bytes},memory_overhead=0")
+    }),
+];
 
 /// Of the interpreters of all workers, for scripts and for functions.
 fn interpreter_bytes(s: &Snapshot<'_>) -> u64 {

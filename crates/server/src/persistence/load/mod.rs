@@ -77,6 +77,8 @@ pub enum Target<'h> {
     Empty,
     /// By a thread that holds everything and goes on doing so; keys that are there are replaced.
     Held(&'h mut Held<'static>),
+    /// The same, and libraries of functions that are there are replaced.
+    Merged(&'h mut Held<'static>),
 }
 
 /// What becomes of keys and fields that have expired.
@@ -143,11 +145,12 @@ pub fn load(
         checksum: checks_sum && store.config.sums_rdb_files(),
     });
     let limits = store.config.collection_limits();
-    let replaces = matches!(target, Target::Held(_));
+    let merges = matches!(target, Target::Merged(_));
+    let replaces = merges || matches!(target, Target::Held(_));
     let mut own = Held::new(store.keyspace);
     let (held, is_held) = match target {
         Target::Empty => (&mut own, false),
-        Target::Held(held) => (held, true),
+        Target::Held(held) | Target::Merged(held) => (held, true),
     };
     // A replica's keys are deleted by what its primary sends.
     let drops = expired == Expired::Dropped && !store.mail.tasks().has(Tasks::REPLICA);
@@ -161,6 +164,7 @@ pub fn load(
         functions: FunctionEngine::new(store.libraries),
         now,
         is_held,
+        merges,
         terms: FileTerms { limits: &limits, keeps_from, replaces },
         counts: Counts::default(),
         history: History::default(),
@@ -181,6 +185,7 @@ struct Load<'l> {
     portions: &'l mut dyn Portions,
     held: &'l mut Held<'static>,
     is_held: bool,
+    merges: bool,
     /// For what the file has of libraries.
     functions: FunctionEngine,
     /// `None`: keys may be there already, and are replaced.
@@ -334,8 +339,8 @@ impl Load<'_> {
             }
             Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) => {}
             Item::Function(code) => {
-                let replaces = self.is_held;
-                let added = self.store.libraries.add(code, replaces, LoadTime::Unlimited, &mut self.functions);
+                let (libraries, functions) = (self.store.libraries, &mut self.functions);
+                let added = libraries.add(code, self.merges, LoadTime::Unlimited, functions);
                 added.map_err(|why| self.texts.failure_of_library(&why))?;
             }
             Item::Empty(key) => {
