@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
+    fn what_is_wrong_has_its_own_error() {
         let check = |body: &[u8], expected| assert_eq!(read(&sealed(body)), Err(expected), "{body:?}");
         check(&[246, 1, b'a'], FunctionsError::PreGa);
         check(&[0, 1, b'a'], FunctionsError::Type(0));

@@ -3,7 +3,7 @@
 //! ```text
 //!   FUNCTION LOAD here         its code was run: the library is loaded
 //!   FCALL of another library   its code is run now, as where it was added
-//!   the catalog has changed    libraries that left it are forgotten, with the first call behind that
+//!   the catalog has changed    libraries that left it are forgotten, with the next call or change here
 //! ```
 //! What a library keeps in its upvalues is this interpreter's.
 
@@ -102,7 +102,7 @@ impl FunctionEngine {
     }
 
     /// Forgets what has left the catalog.
-    fn follow_catalog(&mut self) {
+    pub fn follow_catalog(&mut self) {
         let generation = self.libraries.generation();
         if self.generation == generation {
             return;

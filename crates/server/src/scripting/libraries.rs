@@ -8,12 +8,13 @@
 //!                                                              RDB file, base of an AOF, DUMP: its text, byte for byte
 //! ```
 //! A library is known by its id, which no other ever gets. Interpreters run its code when one of its functions is first
-//! called there; a library that is replaced, deleted or flushed leaves the catalog, whose generation then tells them to
+//! called there; a library that is replaced, deleted or flushed leaves the catalog, whose generation changes: they then
 //! forget it.
 //!
 //! **Invariants.** No two libraries have the same name, and no two of them functions whose names differ by case alone.
-//! `functions` has exactly those of `by_name`, in small letters; `bytes` is what these take. A change is made as a whole or not at all: nothing runs while the lock is held, and while one
-//! change is prepared no other is (the caller holds every partition, or nothing else runs yet).
+//! `functions` has exactly those of `by_name`, in lower case; `bytes` is what these take. A change is made as a whole or not at
+//! all: nothing runs while the lock is held, and while one change is prepared no other is (the caller holds a partition, which
+//! one at a time can, or nothing else runs yet).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -86,7 +87,7 @@ impl Callee {
 #[derive(Clone, Default)]
 pub struct Catalog {
     by_name: BTreeMap<Vec<u8>, Arc<Library>>,
-    /// In small letters. Of names of one library that differ by case alone the first one counts.
+    /// In lower case. Of names of one library that differ by case alone the first one counts.
     functions: HashMap<Vec<u8>, Callee>,
     bytes: u64,
 }
@@ -172,7 +173,7 @@ impl Libraries {
         Arc::clone(&self.lock())
     }
 
-    /// In any case of its letters.
+    /// Upper and lower case are the same here.
     pub fn find(&self, function: &[u8]) -> Option<Callee> {
         self.lock().functions.get(&function.to_ascii_lowercase()).cloned()
     }

@@ -88,6 +88,9 @@ pub fn apply(
     match change {
         Change::Load { text, replaces } => {
             let library = libraries.add(text, replaces, time, engine)?;
+            if replaces {
+                engine.follow_catalog();
+            }
             return Ok(Done::Loaded(library.name.clone()));
         }
         Change::Delete { name } => {
@@ -102,6 +105,8 @@ pub fn apply(
             libraries.restore(codes, policy, time, engine)?;
         }
     }
+    // What is gone takes no memory here; where it was called, not behind the next call.
+    engine.follow_catalog();
     Ok(Done::Changed)
 }
 

@@ -364,6 +364,18 @@ fn every_worker_runs_what_one_has_loaded_and_forgets_what_is_gone() {
     client.check("FUNCTION DELETE lib", OK);
     others.iter_mut().for_each(|other| other.check("FCALL f 0", "-ERR Function not found\r\n"));
     assert_eq!(client.info("memory", "used_memory_functions"), 0);
+    // Replaced and never called: nothing of it piles up.
+    let text = library("lib", &function(&format!("return '{}'", "x".repeat(10_000))));
+    let mut load_many = |count: usize| {
+        (0..count).for_each(|_| {
+            run(&mut client, &["FUNCTION", "LOAD", "REPLACE", &text]);
+        });
+        client.info("memory", "used_memory_vm_functions")
+    };
+    let few = load_many(3);
+    assert!(load_many(100) < few + 50_000);
+    client.check("FUNCTION FLUSH", OK);
+    assert!(client.info("memory", "used_memory_vm_functions") < few);
     client.check("DEBUG CHECK-INVARIANTS", OK);
 }
 
@@ -563,7 +575,7 @@ fn damaged_payloads_leave_what_was_there() {
         }
         let stats = String::from_utf8(client.read_reply()).unwrap();
         if !stats.contains("libraries_count\r\n:1\r\n") {
-            // A changed letter has made another name: all but `kept` goes.
+            // A changed byte has made another name: all but `kept` goes.
             client.check("FUNCTION FLUSH", OK);
             load(&mut client, "kept", &function("return 'kept'").replace("'f'", "'k'"));
         }
@@ -579,7 +591,7 @@ fn payloads_go_both_ways_with_valkey() {
     let theirs = peers::start(program, &std::env::temp_dir());
     let ours = Server::with_workers(2, &[]);
     let (mut theirs, mut ours) = (theirs.client(), ours.client());
-    let long = function(&format!("return 'a' -- {}", "a long comment. ".repeat(100)));
+    let long = format!("{}\n-- {}", function("return 'a'"), "a long comment. ".repeat(100));
     load(&mut theirs, "a", &long);
     load(&mut theirs, "b", &function("return 'b'").replace("'f'", "'g'"));
     let from_valkey = payload(&mut theirs);
