@@ -185,6 +185,8 @@ impl Interpreter {
         let (status, result) = self.lua.run(run, bridge);
         result::write(result, reply);
         let ended = match status {
+            // It has returned what pcall gave it of a command.
+            Status::Ran if result::is_counted_error(result) => Ended::Failed { is_counted: true },
             Status::Ran => Ended::Returned,
             Status::Failed => Ended::Failed { is_counted: result::is_counted_error(result) },
             Status::Stopped => Ended::Stopped,

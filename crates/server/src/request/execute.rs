@@ -62,6 +62,8 @@ pub struct Exec {
     pub frozen_time_us: Option<i64>,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
+    /// The error that a script has answered is one of a command of it, for which that was counted.
+    pub error_is_counted: bool,
     last_ticket: Ticket,
 }
 
@@ -163,6 +165,7 @@ impl Exec {
             not_before: LogOffset::default(),
             frozen_time_us: None,
             errors_counted: 0,
+            error_is_counted: false,
             last_ticket: Ticket(0),
         }
     }
@@ -306,7 +309,9 @@ impl Exec {
         counters.calls.add(1);
         if reply.error_count() > errors_before {
             counters.failed.add(1);
-            self.stats.count_error(reply.last_error().as_bytes());
+            if !std::mem::take(&mut self.error_is_counted) {
+                self.stats.count_error(reply.last_error().as_bytes());
+            }
             self.errors_counted += reply.error_count() - errors_before;
         }
     }

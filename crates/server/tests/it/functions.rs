@@ -468,6 +468,13 @@ fn counts_are_those_of_its_commands() {
     let errors = client.ask("INFO errorstats");
     assert!(errors.contains("errorstat_ERR:count=1") && errors.contains("errorstat_OOM:count=1"), "{errors}");
     client.check("CONFIG SET maxmemory 0", OK);
+    // The error of a command is counted once, though its function fails with it.
+    load(&mut client, "counted", &function("return server.call('incr', 'x')"));
+    client.check("CONFIG RESETSTAT", OK);
+    let reply = client.ask("FCALL f 0");
+    assert!(reply.starts_with("-ERR value is not an integer"), "{reply}");
+    let errors = client.ask("INFO errorstats");
+    assert!(errors.contains("errorstat_ERR:count=1\r\n"), "{errors}");
     client.check("CONFIG SET slowlog-log-slower-than 0", OK);
     client.check("FCALL r 0", "$1\r\ny\r\n");
     let slow = client.ask("SLOWLOG GET 3");

@@ -72,7 +72,7 @@ const WORDS: &[Word] = &[
     // QUICKLIST-PACKED-THRESHOLD, ...) answer OK and change nothing. Why: Valkey's test suite calls them on the way.
     word("replybuffer", 4..=4, reply_buffer),
     word("quicklist-packed-threshold", 3..=3, ok),
-    word("set-disable-deny-scripts", 3..=3, ok),
+    word("set-disable-deny-scripts", 3..=3, set_disable_deny_scripts),
     word("dict-resizing", 3..=3, ok),
     word("hashtable-can-abort-shrink", 3..=3, ok),
     word("change-repl-id", 2..=2, ok),
@@ -196,6 +196,13 @@ fn enforce_reply_list(call: &mut AdminCall<'_>) {
 fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
     call.node.debug.skip_checksums.set(is_on(call.args.get(2)));
     call.node.config.touch();
+    call.reply.ok();
+}
+
+// COMPAT(debug): DEBUG SET-DISABLE-DENY-SCRIPTS 1 lets scripts call DEBUG PROTOCOL, and none of the other commands that they may not
+// call. Why: it is for tests, and most of those commands need a client.
+fn set_disable_deny_scripts(call: &mut AdminCall<'_>) {
+    call.node.debug.scripts_may_debug.set(is_on(call.args.get(2)));
     call.reply.ok();
 }
 

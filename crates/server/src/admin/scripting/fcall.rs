@@ -60,7 +60,7 @@ fn try_call(call: &mut AdminCall<'_>) -> Result<(), Refusal> {
     let ran = reference.map(|reference| {
         call.node.scripts.under_way.begin();
         run::run_held(call, allowed, |words, host, reply| {
-            engine.run(reference, words, key_count, host, reply);
+            engine.run(reference, words, key_count, host, reply)
         });
         call.node.scripts.under_way.end();
     });

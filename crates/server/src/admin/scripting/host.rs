@@ -36,6 +36,18 @@ impl<'h, 'c> ScriptHost<'h, 'c> {
         ScriptHost { call, allowed }
     }
 
+    /// What is asked about the command.
+    fn flags_of(&self, command: &Entry, words: Args<'_>) -> Flags {
+        let shows_protocol = || words.try_get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"protocol"));
+        match command.spec.flags.has(Flags::PROTECTED)
+            && self.call.node.debug.scripts_may_debug.is_on()
+            && shows_protocol()
+        {
+            true => command.spec.flags.without(Flags::NOSCRIPT),
+            false => command.spec.flags,
+        }
+    }
+
     /// Why the command does not run here, in Valkey's order. A script that has written is not held up by what may change.
     fn refusal(&self, flags: Flags) -> Option<Vec<u8>> {
         let (node, of_node) = (self.call.node, self.call.exec.hot.gates);
@@ -93,7 +105,7 @@ impl Host for ScriptHost<'_, '_> {
             Found::Unknown => Some(b"ERR Unknown command called from script".to_vec()),
             Found::UnknownSubcommand => Some(errors::unknown_subcommand(words)),
             Found::WrongArity(_) => Some(b"ERR Wrong number of args calling command from script".to_vec()),
-            Found::Command(command) => match self.refusal(command.spec.flags) {
+            Found::Command(command) => match self.refusal(self.flags_of(command, words)) {
                 Some(text) => {
                     self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
                     Some(text)

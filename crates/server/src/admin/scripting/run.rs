@@ -3,7 +3,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Flags;
 use isotherm_resp::{Args, Reply, errors};
-use isotherm_script::{Identity, Limits};
+use isotherm_script::{Ended, Identity, Limits};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<(), Refusal> {
     let compiled = compile(call, &mut engine, &script);
     if compiled.is_ok() {
         run_held(call, allowed, |words, host, reply| {
-            engine.interpreter.run(&script.sha, words, key_count, host, reply);
+            engine.interpreter.run(&script.sha, words, key_count, host, reply)
         });
         engine.note_bytes(&call.node.scripts);
     }
@@ -162,7 +162,7 @@ fn refusal(call: &AdminCall<'_>, flags: ScriptFlags, is_ro: bool, is_short: bool
 pub fn run_held(
     call: &mut AdminCall<'_>,
     allowed: Allowed,
-    body: impl FnOnce(Args<'_>, &mut ScriptHost<'_, '_>, &mut Reply),
+    body: impl FnOnce(Args<'_>, &mut ScriptHost<'_, '_>, &mut Reply) -> Ended,
 ) {
     let (was_in_exec, db, commands) = (call.session.in_exec, call.session.db, call.session.commands);
     let counted = call.exec.errors_counted();
@@ -178,7 +178,7 @@ pub fn run_held(
     // The host has the rest of the call meanwhile.
     let mut reply = std::mem::take(call.reply);
     let mut host = ScriptHost::new(call, allowed);
-    body(words, &mut host, &mut reply);
+    let ended = body(words, &mut host, &mut reply);
     *call.reply = reply;
     debug_assert!(call.reply.len() > mark, "a script has one reply");
     call.node.scripts.set_running(Running::None);
@@ -191,6 +191,7 @@ pub fn run_held(
         call.exec.pump.log.end_transaction();
         call.exec.note_gate();
     }
+    call.exec.error_is_counted = ended == Ended::Failed { is_counted: true };
     // What its commands have answered is no error of its own.
     call.exec.set_errors_counted(counted);
 }
