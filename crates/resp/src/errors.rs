@@ -63,9 +63,10 @@ pub fn is_loading(name: &str) -> String {
     format!("LOADING {name} is loading the dataset in memory")
 }
 
-/// A script takes long.
-pub fn busy_with_script(name: &str) -> String {
-    format!("BUSY {name} is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")
+/// A script, or a function, takes long.
+pub fn busy_with_script(name: &str, is_function: bool) -> String {
+    let what = if is_function { "FUNCTION" } else { "SCRIPT" };
+    format!("BUSY {name} is busy running a script. You can only call {what} KILL or SHUTDOWN NOSAVE.")
 }
 
 /// A save in the background failed.

@@ -342,7 +342,8 @@ impl ErrorCode {
 
     fn of(text: &[u8]) -> ErrorCode {
         let searched = &text[..text.len().min(Self::BYTES_MAX)];
-        let word = match searched.iter().position(|&byte| byte == b' ') {
+        // Line ends become blanks.
+        let word = match searched.iter().position(|&byte| matches!(byte, b' ' | b'\r' | b'\n')) {
             Some(end) => &searched[..end],
             None => Self::DEFAULT,
         };

@@ -84,7 +84,7 @@ pub enum Progress {
 
 /// One Lua state: the globals of the sandbox, and compiled scripts.
 pub struct Interpreter {
-    lua: State,
+    pub(crate) lua: State,
     scripts: HashMap<Sha, i32>,
     /// The script that ran last, and its reference: most workers run one script many times.
     last: Option<(Sha, i32)>,
@@ -95,7 +95,17 @@ pub(crate) const BUFFER_KEPT_MAX: usize = 64 * 1024;
 
 impl Interpreter {
     pub fn new(limits: &Limits, identity: &Identity) -> Result<Interpreter, OutOfMemory> {
-        Ok(Interpreter { lua: State::open(limits, identity)?, scripts: HashMap::new(), last: None })
+        Interpreter::open(limits, identity, false)
+    }
+
+    /// `runs_functions`: of libraries (`crate::functions`), and no scripts.
+    pub(crate) fn open(
+        limits: &Limits,
+        identity: &Identity,
+        runs_functions: bool,
+    ) -> Result<Interpreter, OutOfMemory> {
+        let lua = State::open(limits, identity, runs_functions)?;
+        Ok(Interpreter { lua, scripts: HashMap::new(), last: None })
     }
 
     /// All that its Lua state and its buffers have allocated, in bytes that were asked for.
@@ -159,8 +169,13 @@ impl Interpreter {
         reply: &mut Reply,
     ) -> Progress {
         let reference = self.reference(sha);
+        self.run_compiled(&Run { reference, words, key_count }, host, reply)
+    }
+
+    /// Runs what is compiled already.
+    pub(crate) fn run_compiled(&mut self, run: &Run<'_>, host: &mut dyn Host, reply: &mut Reply) -> Progress {
         self.lua.reset_libraries();
-        let (status, result) = self.lua.run(&Run { reference, words, key_count }, host);
+        let (status, result) = self.lua.run(run, host);
         let (progress, result_bytes) = (finish(status, result, reply), result.len());
         self.lua.trim_after(result_bytes);
         progress
@@ -182,6 +197,8 @@ impl Interpreter {
 fn finish(status: Status, result: &[u8], reply: &mut Reply) -> Progress {
     let ended = match status {
         Status::Suspended => return Progress::Suspended,
+        // It has returned what pcall gave it of a command.
+        Status::Ran if result::is_counted_error(result) => Ended::Failed { is_counted: true },
         Status::Ran => Ended::Returned,
         Status::Failed => Ended::Failed { is_counted: result::is_counted_error(result) },
         Status::Stopped => Ended::Stopped,
@@ -191,6 +208,11 @@ fn finish(status: Status, result: &[u8], reply: &mut Reply) -> Progress {
 }
 
 impl Interpreter {
+    /// Runs the code of a library: what it has registered, as C lists it.
+    pub(crate) fn load_library(&mut self, code: &[u8], host: &mut dyn Host) -> Result<&[u8], Vec<u8>> {
+        self.lua.load(code, host)
+    }
+
     /// Of a compiled script.
     fn reference(&mut self, sha: &Sha) -> i32 {
         match &self.last {

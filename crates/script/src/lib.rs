@@ -10,17 +10,20 @@
 //! **Architecture invariant:** `script` knows no keyspace, no sessions, no sockets and no clock. What a script may reach of
 //! the outside is the trait [`Host`] and, by `os.clock`, the CPU time of the process.
 //!
-//! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), how its result becomes a reply
+//! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), the one of libraries of functions (`functions`), how its result becomes a reply
 //! (`result`), how values go between Lua and Rust (`tape`), the libraries in Rust (`libraries`), the room (`lua`).
 
 pub mod host;
 pub mod libraries;
 pub mod tape;
 
+pub mod functions;
+
 pub mod interpreter;
 
 mod lua;
 mod result;
 
+pub use functions::{FunctionInterpreter, LoadError, Reference, Registered};
 pub use host::{Called, Checkpoint, Host, LogLevel, Replication};
 pub use interpreter::{CompileError, Ended, Identity, Interpreter, Limits, OutOfMemory, Progress, Sha};

@@ -39,6 +39,7 @@ use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
 use crate::scripting::cache::Scripts;
+use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::users::Users;
@@ -72,6 +73,7 @@ pub struct Node {
     pub persistence: Persistence,
     pub replication: Replication,
     pub scripts: Scripts,
+    pub libraries: Libraries,
     pub runs: RunRegistry,
 }
 
@@ -114,6 +116,7 @@ impl Node {
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
             scripts: Scripts::default(),
+            libraries: Libraries::default(),
             runs: RunRegistry::default(),
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
@@ -139,7 +142,9 @@ impl Node {
 
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
-        let Node { keyspace, config, stats, mail, log, replication, gate, persistence: state, .. } = self;
+        let Node {
+            keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, ..
+        } = self;
         Store {
             keyspace,
             config,
@@ -149,6 +154,7 @@ impl Node {
             log,
             replication,
             gate,
+            libraries,
             spikes: Spikes { monitor: &self.latency, config },
             valkey_version: crate::process::version::VALKEY_VERSION,
         }

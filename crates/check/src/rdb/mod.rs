@@ -171,8 +171,8 @@ impl Check {
                 self.counts.lua_scripts += u64::from(name.eq_ignore_ascii_case(b"lua"));
                 [b"AUX FIELD ", c_string(name), b" = '", c_string(value), b"'"].concat()
             }
-            // COMPAT(tools): isotherm-check-rdb does not compile libraries of functions; it counts them. Why: there is no
-            // engine for functions yet.
+            // COMPAT(tools): isotherm-check-rdb does not compile libraries of functions; it counts them. Why: it
+            // knows formats, and no Lua.
             Ok(Step::Item(Item::Function(_))) => {
                 self.counts.functions += 1;
                 return Ok(Next::Item);

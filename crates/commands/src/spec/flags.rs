@@ -52,6 +52,9 @@ impl Flags {
     /// It holds everything at some moment, by itself: no script may be in the middle of its work then.
     pub const STOPS_ALL: Flags = Flags(1 << 29);
 
+    /// It runs the function that its first argument names, and is judged by what that has declared.
+    pub const RUNS_FUNCTION: Flags = Flags(1 << 29);
+
     const NAMES: &[(Flags, &str)] = &[
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
@@ -76,6 +79,10 @@ impl Flags {
 
     pub const fn or(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
+    }
+
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 
     /// Whether any of `flags` is set.

@@ -38,6 +38,8 @@ mod encode_stream;
 
 pub mod file;
 
+pub mod functions;
+
 pub use decode::decode;
 pub use encode::{HashWriter, ScoreListpack, Shape, encode, intset};
 pub use encode_list::{ListShape, ListWriter, Place};

@@ -48,4 +48,5 @@
 #include "glue/result.c"
 #include "glue/library.c"
 #include "glue/sandbox.c"
+#include "glue/functions.c"
 #include "glue/run.c"

@@ -93,6 +93,7 @@ typedef struct iso_library {
 typedef struct iso_config {
   size_t memory_max;		/* 0: no limit */
   int insecure_api;
+  int runs_functions;		/* of libraries, and no scripts: functions.c */
   iso_bytes server_name;
   iso_bytes redis_version;
   uint32_t redis_version_num;
@@ -148,6 +149,13 @@ void iso_trim(iso_interp *interp);
 */
 int iso_run(iso_interp *interp, int reference, iso_bytes bytes, const iso_span *spans, size_t key_count,
             size_t arg_count, void *bridge, iso_bytes *result);
+
+/*
+** Where functions are run: runs the code of a library, which registers its functions. 1: `result` is a list of them, for each
+**   u64 len, bytes: its name    u8: whether it has a description    u64 len, bytes: that    u64 flags    u64 reference
+** 0: `result` is the text of the error, and nothing is left of the library.
+*/
+int iso_load(iso_interp *interp, iso_bytes code, void *bridge, iso_bytes *result);
 
 /* For the test that compares the constants of both sides. */
 size_t iso_constants(uint32_t *out, size_t max);

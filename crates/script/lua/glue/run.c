@@ -5,11 +5,6 @@
 ** running out of memory while KEYS is made, or while the result is turned into tokens, is an error like others.
 */
 
-/* Instructions (and steps of libraries) after which Host::checkpoint is asked; and of a script that was suspended there. */
-#define HOOK_INSTRUCTIONS	100000
-#define HOOK_OFTEN		10000
-
-
 /*
 ** Where the function of a level is, or its caller if it is one of C; 0 if there is no such function.
 */
@@ -73,7 +68,7 @@ static void count_hook (lua_State *L, lua_Debug *unused) {
     lua_sethook(interp->L, count_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1);
   }
   lua_sethook(L, count_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1);
-  push_error(L, "Script killed by user with SCRIPT KILL.");
+  push_error_text(L, interp->stop_text, strlen(interp->stop_text));
   if (place_of(L, 0, &info)) set_place(L, lua_gettop(L), &info);
   L->errfunc = 0;
   lua_error(L);
@@ -148,11 +143,11 @@ static int run_body (lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, interp->handler);
   lua_rawgeti(L, LUA_REGISTRYINDEX, args->reference);
   push_strings(L, args, 0, args->key_count);
-  set_open_global(L, interp->keys_name);
+  if (!interp->runs_functions) set_open_global(L, interp->keys_name);
   push_strings(L, args, args->key_count, args->arg_count);
-  set_open_global(L, interp->argv_name);
+  if (!interp->runs_functions) set_open_global(L, interp->argv_name);
   lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
-  args->status = lua_pcall(L, 0, 1, 2);
+  args->status = lua_pcall(L, interp->runs_functions ? 2 : 0, 1, 2);
   interp->tape.len = 0;
   if (args->status != 0)
     put_run_error(L, &interp->tape);  /* with the hook: a metamethod of the error may loop */
@@ -275,6 +270,7 @@ static int open_body (lua_State *L) {
   lua_pushvalue(L, SLOT_HANDLER);
   interp_of(L)->handler = luaL_ref(L, LUA_REGISTRYINDEX);
   make_sandbox(L);
+  if (interp_of(L)->runs_functions) make_library_globals(L);
   interp_of(L)->keys_name = luaS_newliteral(L, "KEYS");
   interp_of(L)->argv_name = luaS_newliteral(L, "ARGV");
   return 0;
@@ -290,6 +286,8 @@ iso_interp *iso_open (const iso_config *config) {
   interp->libraries = config->libraries;
   interp->library_count = config->library_count;
   interp->config = config;
+  interp->runs_functions = config->runs_functions;
+  interp->stop_text = config->runs_functions ? FUNCTION_STOPPED : SCRIPT_STOPPED;
   interp->random = RANDOM_START;
   interp->used = sizeof(*interp);
   interp->limit = config->memory_max;
@@ -310,7 +308,7 @@ iso_interp *iso_open (const iso_config *config) {
   limit = interp->limit;
   interp->limit = 0;  /* nothing catches an error here */
   lua_pushcfunction(interp->L, run_body);
-  lua_pushcfunction(interp->L, compile_body);
+  lua_pushcfunction(interp->L, config->runs_functions ? load_body : compile_body);
   interp->limit = limit;
   interp->config = NULL;
   collect_all(interp);

@@ -153,11 +153,9 @@ static void set_text (lua_State *L, const char *name, iso_bytes text) {
 }
 
 
-static void make_server_table (lua_State *L) {
+/* What a library finds while it loads, too. */
+static void set_log_and_versions (lua_State *L) {
   const iso_config *config = interp_of(L)->config;
-  lua_newtable(L);
-  set_function(L, "call", server_call);
-  set_function(L, "pcall", server_pcall);
   set_function(L, "log", server_log);
   set_number(L, "LOG_DEBUG", 0);
   set_number(L, "LOG_VERBOSE", 1);
@@ -168,6 +166,14 @@ static void make_server_table (lua_State *L) {
   set_number(L, "VALKEY_VERSION_NUM", config->valkey_version_num);
   set_text(L, "VALKEY_VERSION", config->valkey_version);
   set_text(L, "SERVER_NAME", config->server_name);
+}
+
+
+static void make_server_table (lua_State *L) {
+  lua_newtable(L);
+  set_function(L, "call", server_call);
+  set_function(L, "pcall", server_pcall);
+  set_log_and_versions(L);
   set_function(L, "setresp", server_setresp);
   set_function(L, "sha1hex", server_sha1hex);
   set_function(L, "error_reply", server_error_reply);
@@ -239,11 +245,17 @@ static void lock_metatables_of_types (lua_State *L) {
 }
 
 
-static void lock_globals (lua_State *L) {
-  lua_pushvalue(L, LUA_GLOBALSINDEX);
+/* A name that the table on top does not have is an error. */
+static void set_missing_error (lua_State *L) {
   lua_newtable(L);
   set_function(L, "__index", missing_global);
   lua_setmetatable(L, -2);
+}
+
+
+static void lock_globals (lua_State *L) {
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  set_missing_error(L);
   lock_table(L);
   lua_pop(L, 1);
   lock_metatables_of_types(L);
@@ -274,9 +286,11 @@ static void make_sandbox (lua_State *L) {
   replace_functions(L);
   lua_pushnil(L);
   lua_setglobal(L, "debug");
-  make_eval_functions(L);
-  set_global_table(L, "KEYS");
-  set_global_table(L, "ARGV");
+  if (!interp_of(L)->runs_functions) {
+    make_eval_functions(L);
+    set_global_table(L, "KEYS");
+    set_global_table(L, "ARGV");
+  }
   lock_globals(L);
   /* what a script gets in these two is its own, and a new table each time */
 }

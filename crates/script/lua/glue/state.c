@@ -34,6 +34,11 @@ struct iso_interp {
   walk_frame *frames;
   size_t frame_cap;
   int handler;			/* reference to the error handler */
+  int runs_functions;		/* of libraries, and no scripts */
+  int loads;			/* a library is being loaded */
+  int library_globals;		/* reference to what a library finds while it loads */
+  int function_globals;		/* the same of functions that run */
+  const char *stop_text;	/* why the run under way was stopped */
   const TString *keys_name;	/* of the global tables, whose keys they are and stay */
   const TString *argv_name;
   const iso_config *config;	/* while it is opened only */
@@ -43,6 +48,13 @@ struct iso_interp {
 
 /* Buffers above this are given back after a run. */
 #define BUFFER_KEPT_MAX		(64 * 1024)
+
+/* Instructions (and steps of libraries) after which Host::checkpoint is asked; and of a script that was suspended there. */
+#define HOOK_INSTRUCTIONS	100000
+#define HOOK_OFTEN		10000
+
+#define SCRIPT_STOPPED		"Script killed by user with SCRIPT KILL."
+#define FUNCTION_STOPPED	"Script killed by user with FUNCTION KILL."
 
 /* The stack of the main thread: what every run finds there. */
 #define SLOT_HANDLER	1

@@ -79,6 +79,7 @@ pub struct Library {
 pub struct Config {
     pub memory_max: usize,
     pub insecure_api: i32,
+    pub runs_functions: i32,
     pub server_name: Bytes,
     pub redis_version: Bytes,
     pub redis_version_num: u32,
@@ -117,6 +118,7 @@ unsafe extern "C" {
         bridge: *mut c_void,
         result: *mut Bytes,
     ) -> i32;
+    pub fn iso_load(interp: *mut Interp, code: Bytes, bridge: *mut c_void, result: *mut Bytes) -> i32;
     #[cfg(test)]
     pub fn iso_constants(out: *mut u32, max: usize) -> usize;
 }

@@ -64,11 +64,13 @@ pub struct Run<'a> {
 }
 
 impl State {
-    pub fn open(limits: &Limits, identity: &Identity) -> Result<State, OutOfMemory> {
+    /// `runs_functions`: of libraries, and no scripts.
+    pub fn open(limits: &Limits, identity: &Identity, runs_functions: bool) -> Result<State, OutOfMemory> {
         let libraries = Libraries::declare();
         let config = ffi::Config {
             memory_max: limits.memory_bytes,
             insecure_api: limits.insecure_api.into(),
+            runs_functions: runs_functions.into(),
             server_name: Bytes::of(identity.server_name.as_bytes()),
             redis_version: Bytes::of(identity.redis_version.as_bytes()),
             redis_version_num: version_number(identity.redis_version),
@@ -155,6 +157,31 @@ impl State {
         }
     }
 
+    /// Runs the code of a library: the list of what it has registered, as `lua/glue/glue.h` draws it, or the text of the
+    /// error. The state was opened for functions. It is not suspended: the host says neither "later" nor "pause".
+    pub fn load(&mut self, code: &[u8], host: &mut dyn Host) -> Result<&[u8], Vec<u8>> {
+        self.assert_idle();
+        self.set_host(Some(host));
+        let (bridge, mut result) = (self.bridge.as_ptr().cast::<c_void>(), Bytes::EMPTY);
+        // SAFETY: the state is open, and this is its only user; `code` is read in the call only, and so is the host.
+        let loaded = unsafe { ffi::iso_load(self.interp.as_ptr(), Bytes::of(code), bridge, &mut result) };
+        self.set_host(None);
+        // SAFETY: the bytes lie in a buffer of the state, which nothing writes before the next call, which needs `&mut`.
+        let bytes = unsafe { result.as_slice() };
+        if loaded == 1 { Ok(bytes) } else { Err(bytes.to_vec()) }
+    }
+
+    /// The host of the call under way, or none between calls.
+    fn set_host(&mut self, host: Option<&mut dyn Host>) {
+        // SAFETY: only the lifetime changes. Each caller takes the host away before it can end, and this thread's only frames
+        // that use it meanwhile are those above the caller's.
+        let host = host.map(|host| unsafe {
+            std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host>>(host.into())
+        });
+        // SAFETY: the bridge is alive, and no function that C calls is under way.
+        unsafe { self.bridge.as_mut() }.host = host;
+    }
+
     /// Begins a run. The tokens of the result: `lua/glue/glue.h` lists them; none if it is suspended.
     pub fn run<'s>(&'s mut self, run: &Run<'_>, host: &mut dyn Host) -> (Status, &'s [u8]) {
         self.assert_idle();
@@ -189,14 +216,9 @@ impl State {
     }
 
     fn go_on(&mut self, mut fiber: Fiber, host: &mut dyn Host) -> (Status, &[u8]) {
-        // SAFETY: only the lifetime changes. The host is taken away below, before it can end, and this thread's only frames that
-        // use it meanwhile are those above this one.
-        let host = unsafe { std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host>>(host.into()) };
-        // SAFETY: the bridge is alive, and no function that C calls is under way: here, and behind `resume`.
-        unsafe { self.bridge.as_mut() }.host = Some(host);
+        self.set_host(Some(host));
         let resumed = fiber.resume(());
-        // SAFETY: as above.
-        unsafe { self.bridge.as_mut() }.host = None;
+        self.set_host(None);
         let (status, tokens) = match resumed {
             CoroutineResult::Yield(()) => {
                 self.run = Some(fiber);
@@ -205,6 +227,8 @@ impl State {
             CoroutineResult::Return(ran) => ran,
         };
         self.stack = Some(fiber.into_stack());
+        // SAFETY: the bridge is alive, and no function that C calls is under way.
+        unsafe { self.bridge.as_mut() }.suspension = None;
         let status = match status {
             ffi::RAN => Status::Ran,
             ffi::STOPPED => Status::Stopped,

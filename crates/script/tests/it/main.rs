@@ -4,6 +4,7 @@ mod conversions;
 mod cves;
 mod differential;
 mod errors;
+mod functions;
 mod memory;
 mod model;
 mod sandbox;

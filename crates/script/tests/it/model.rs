@@ -25,6 +25,8 @@ pub struct Model {
     pub asked: u64,
     /// Each command and each checkpoint has suspended the run once; it is tried again.
     pub is_retry: bool,
+    /// A library that loads is not suspended.
+    pub loads: bool,
     pub suspensions: u64,
 }
 
@@ -67,6 +69,9 @@ impl Host for Model {
 
 impl Model {
     fn suspends(&mut self) -> bool {
+        if self.loads {
+            return false;
+        }
         self.is_retry = !self.is_retry;
         self.suspensions += u64::from(self.is_retry);
         self.is_retry

@@ -25,7 +25,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
-use crate::persistence::libraries;
 use crate::request::caller::{Authority, Caller};
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
@@ -33,6 +32,9 @@ use crate::request::follow_up;
 use crate::request::leases;
 use crate::request::prefetch;
 use crate::request::resolve::{self, Found, Request};
+use crate::scripting::function_engine::{FunctionEngine, LoadTime};
+use crate::scripting::library_change::{self, Change};
+use crate::scripting::library_head;
 use crate::session::ClientShared;
 
 /// Commands of a transaction that are kept until its EXEC. More than any client can have queued is damage.
@@ -54,9 +56,7 @@ pub enum Refused {
     OutOfMemory(String),
     /// The same, where a part of the command or its transaction may be in the data: that is no state of the log any more.
     HalfApplied(String),
-    Library(libraries::Refused),
-    /// A payload of FUNCTION RESTORE that cannot be read.
-    Payload,
+    Library(library_head::Refused),
     /// The primary that has sent this is followed no more.
     Superseded,
 }
@@ -73,7 +73,6 @@ impl fmt::Display for Refused {
             Refused::OutOfMemory(error) => write!(f, "no memory: {error}"),
             Refused::HalfApplied(error) => write!(f, "no memory for all of it: {error}"),
             Refused::Library(why) => write!(f, "Failed creating the library: {why}"),
-            Refused::Payload => f.write_str("a damaged payload of FUNCTION RESTORE"),
             Refused::Superseded => f.write_str("another primary is followed"),
         }
     }
@@ -366,7 +365,7 @@ impl Applier {
         }
     }
 
-    /// FUNCTION: libraries are kept as their text. What other subcommands do is no change.
+    /// FUNCTION: what other subcommands do is no change of the libraries.
     fn functions(&mut self, args: Args<'_>) -> Result<(), Refused> {
         match &mut self.transaction {
             Some(transaction) => {
@@ -386,33 +385,21 @@ impl Applier {
         }
     }
 
-    fn change_libraries(&self, args: Args<'_>) -> Result<(), Refused> {
-        let libraries = &self.exec.node.persistence.libraries;
-        let what = args.try_get(1).unwrap_or_default().to_ascii_lowercase();
-        let last = args.get(args.len() - 1);
-        let is_said = |word: &[u8]| args.from(2).iter().any(|arg| arg.eq_ignore_ascii_case(word));
-        match (what.as_slice(), args.len()) {
-            (b"load", 3) => libraries.add(last, false).map_err(Refused::Library),
-            (b"load", 4) => libraries.add(last, true).map_err(Refused::Library),
-            (b"delete", 3) => {
-                libraries.remove(last);
-                Ok(())
-            }
-            (b"flush", _) => {
-                libraries.clear();
-                Ok(())
-            }
-            (b"restore", 3 | 4) => {
-                let all = libraries::of_payload(args.get(2)).ok_or(Refused::Payload)?;
-                if is_said(b"flush") {
-                    libraries.clear();
-                }
-                all.iter()
-                    .try_for_each(|code| libraries.add(code, is_said(b"replace")))
-                    .map_err(Refused::Library)
-            }
-            (b"load" | b"delete" | b"restore", _) => Err(Refused::WrongArity(args.get(0).to_vec())),
-            _ => Ok(()),
+    fn change_libraries(&mut self, args: Args<'_>) -> Result<(), Refused> {
+        let exec = &mut self.exec;
+        let libraries = &exec.node.libraries;
+        let refused = |text: Vec<u8>| Refused::Library(library_head::Refused(text));
+        let change = match library_change::read(args).map_err(refused)? {
+            Some(change) => change,
+            None if is_change(args) => return Err(Refused::WrongArity(args.get(0).to_vec())),
+            None => return Ok(()),
+        };
+        let engine = exec.functions.get_or_insert_with(|| Box::new(FunctionEngine::new(libraries)));
+        let strict = exec.node.config.checks_rdb_version();
+        match library_change::apply(change, libraries, engine, LoadTime::Unlimited, strict) {
+            // It is gone, as it should be.
+            Err(_) if matches!(change, Change::Delete { .. }) => Ok(()),
+            done => done.map(|_| ()).map_err(Refused::Library),
         }
     }
 
@@ -559,4 +546,10 @@ fn makes_one_change(command: &Entry, args: Args<'_>) -> bool {
 /// PUBLISH and its kin.
 fn is_message(command: &Entry) -> bool {
     command.spec.flags.has(Flags::PUBSUB) && command.spec.flags.has(Flags::MAY_REPLICATE)
+}
+
+/// FUNCTION with one of the subcommands that change libraries.
+fn is_change(args: Args<'_>) -> bool {
+    let what = args.try_get(1).unwrap_or_default();
+    [&b"load"[..], b"delete", b"flush", b"restore"].iter().any(|word| what.eq_ignore_ascii_case(word))
 }

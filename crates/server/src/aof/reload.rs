@@ -44,7 +44,7 @@ pub fn reload(
     let mut txn = Txn::new(held, conditions, pump);
     txn.flush(None);
     txn.free_flushed_now();
-    node.persistence.libraries.clear();
+    node.libraries.clear();
     let loaded = load_all(node, held);
     let logged = if was_logging { Tasks::LOGGED } else { Tasks::NONE };
     node.mail.set_tasks(Tasks::LOGGED, logged);

@@ -285,6 +285,14 @@ impl LogWriter {
         self.add(db, args.iter());
     }
 
+    /// A command that changes no keys, as it came: one of the libraries of functions. Everything is held.
+    pub fn request(&mut self, db: Db, args: Args<'_>) {
+        self.frame.push(u32::from(db.0), args.iter());
+        if self.open == Open::Nothing {
+            self.close();
+        }
+    }
+
     /// The time of fields of a hash has come. A hash without fields is gone, here and there.
     pub fn fields_expired(&mut self, db: Db, key: &[u8], fields: &[Vec<u8>]) -> Option<LogOffset> {
         let words: Vec<&[u8]> =

@@ -8,8 +8,8 @@
 //!
 //! start --> dump.rdb in portions --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
 //! ```
-//! `save` writes a file, `background` decides when and on which thread, `load` reads one, `libraries` keeps
-//! the functions of files, `state` is what others ask about, `watch` what the
+//! `save` writes a file, `background` decides when and on which thread, `load` reads one,
+//! `state` is what others ask about, `watch` what the
 //! log says meanwhile.
 //! Nothing here knows a session or the node: it gets [`Store`], the parts that it needs.
 //!
@@ -17,7 +17,6 @@
 //! cannot be read ends the start: nothing half loaded is served. One save at a time.
 
 pub mod background;
-pub mod libraries;
 pub mod load;
 pub mod report;
 pub mod room;
@@ -35,6 +34,7 @@ use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
 use crate::replication::state::Replication;
 use crate::request::reply_gate::ReplyGate;
+use crate::scripting::libraries::Libraries;
 use state::Persistence;
 
 /// What saving and loading work with.
@@ -49,6 +49,7 @@ pub struct Store<'n> {
     pub log: &'n ChangeLog,
     pub replication: &'n Replication,
     pub gate: &'n ReplyGate,
+    pub libraries: &'n Libraries,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

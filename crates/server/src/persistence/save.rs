@@ -19,7 +19,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Store;
-use super::libraries::Code;
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
@@ -27,6 +26,7 @@ use crate::process::log;
 use crate::process::routines;
 use crate::process::time::{elapsed, instant, unix_now};
 use crate::replication::state::Place;
+use crate::scripting::libraries::Catalog;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -40,7 +40,7 @@ pub struct Cut {
     snapshot: Snapshot<'static>,
     /// Keys of each database, and how many of them expire.
     sizes: Vec<(u64, u64)>,
-    libraries: Vec<Code>,
+    libraries: Arc<Catalog>,
     /// `Values::dirty` at this moment.
     pub changes: u64,
     used_memory_bytes: u64,
@@ -66,7 +66,7 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     let mut saving = store.state.saving();
     (saving.cut_us, saving.cuts) = (took.as_micros() as u64, saving.cuts + 1);
     drop(saving);
-    let libraries = store.state.libraries.all();
+    let libraries = store.libraries.catalog();
     let place = store.replication.place(store.log);
     Some(Cut { snapshot, sizes, libraries, changes, used_memory_bytes, place })
 }
@@ -307,7 +307,7 @@ fn rdb(
     is_aof_base: bool,
 ) -> (Snapshot<'static>, Items) {
     let Cut { snapshot, sizes, libraries, used_memory_bytes, place, .. } = cut;
-    let functions: Vec<&[u8]> = libraries.iter().map(|code| &code[..]).collect();
+    let functions: Vec<&[u8]> = libraries.libraries().map(|library| &library.text[..]).collect();
     let mut writer = Writer::new(store.config.compresses_rdb_files());
     let id = place.map(|place| place.id.to_string());
     let place = place.zip(id.as_deref());
@@ -348,7 +348,7 @@ pub type Put<'p> = dyn FnMut(&mut Vec<u8>) -> Result<(), SaveError> + 'p;
 impl Streaming {
     pub fn new(store: Store<'static>, mut cut: Cut, is_80: bool, filter: Filter) -> Streaming {
         if filter.without_functions {
-            cut.libraries.clear();
+            cut.libraries = Arc::default();
         }
         let version = if is_80 { FileVersion::FIELD_EXPIRY } else { FileVersion::PLAIN };
         let (snapshot, items) = rdb(store, cut, version, false);
@@ -485,14 +485,14 @@ impl Output {
     }
 
     /// A file of commands that is begun; with `aof-timestamp-enabled` it says when.
-    fn commands(&self, libraries: &[Code]) -> CommandWriter {
+    fn commands(&self, libraries: &Catalog) -> CommandWriter {
         const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
         let mut writer = CommandWriter::default();
         if self.store.config.flag(HAS_TIMESTAMPS) {
             let line = format!("#TS:{}\r\n", unix_now().0 / 1000);
             writer.sink_mut().extend_from_slice(line.as_bytes());
         }
-        libraries.iter().for_each(|code| writer.function(code));
+        libraries.libraries().for_each(|library| writer.function(&library.text));
         writer
     }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::libraries::Libraries;
 use crate::process::time::instant;
 
 pub struct Persistence {
@@ -16,7 +15,6 @@ pub struct Persistence {
     pub is_cancelled: AtomicBool,
     pub progress: Progress,
     pub loading: Loading,
-    pub libraries: Libraries,
 }
 
 /// What the save under way has done.
@@ -119,7 +117,6 @@ impl Persistence {
             is_cancelled: AtomicBool::new(false),
             progress: Progress::default(),
             loading: Loading::default(),
-            libraries: Libraries::default(),
         }
     }
 

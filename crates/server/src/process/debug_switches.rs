@@ -13,6 +13,8 @@ pub struct DebugSwitches {
     pub reply_lists: Switch,
     /// DEBUG SET-SKIP-CHECKSUM-VALIDATION
     pub skip_checksums: Switch,
+    /// DEBUG SET-DISABLE-DENY-SCRIPTS
+    pub scripts_may_debug: Switch,
 }
 
 #[derive(Default)]

@@ -199,7 +199,7 @@ impl Stream {
                 Err(refused @ (Refused::Unknown(_) | Refused::WrongArity(_))) => {
                     seen.divergences.push(unknown(request, &refused));
                 }
-                Err(refused @ (Refused::Library(_) | Refused::Payload)) => {
+                Err(refused @ Refused::Library(_)) => {
                     let reply = format!("-ERR {refused}");
                     seen.divergences.push(Divergence {
                         reply,

@@ -325,6 +325,7 @@ fn flush(exec: &mut Exec) {
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
     txn.flush(None);
+    node.libraries.clear();
     node.replication.own_keys.clear();
     // What is left is no state of any history.
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");

@@ -13,7 +13,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_keyspace::{Db, Key};
-use isotherm_resp::{Args, ProtocolError, Reply, errors};
+use isotherm_resp::{Args, ProtocolError, Reply};
 
 use crate::admin::{self, AdminHandler};
 use crate::effects::pubsub::Audience;
@@ -214,13 +214,13 @@ impl Dispatcher {
             let verdict = gates::ask(&mut self.exec, session, request);
             match (verdict, request.found) {
                 (Verdict::Pass, Found::Command(command)) => {
-                    let unless = gates::pauses_for(session, request);
+                    let unless = gates::pauses_for(self.exec.node, session, request);
                     match self.lock_and_run(session, command, request, unless) {
                         // What the gates have said holds no longer.
                         Ran::HeldUp => continue,
                         Ran::Done => follow_up::observe(&mut self.exec, session, command, request.args),
                         Ran::Parked(WaitReason::Lease) if self.exec.node.runs.is_busy() => {
-                            let text = errors::busy_with_script(gates::server_name_of(self.exec.node));
+                            let text = gates::busy_text(self.exec.node);
                             let args = request.args;
                             refusal::refuse(
                                 &mut self.exec,

@@ -32,6 +32,7 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::scripting::engine::Engine;
+use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
 use crate::session::WatchList;
 use crate::upkeep::eviction::{self, Room};
@@ -50,6 +51,8 @@ pub struct Exec {
     pub meter: Metering,
     /// Of the scripts of this worker.
     pub engine: Option<Box<Engine>>,
+    /// Of the functions that this thread runs or loads.
+    pub functions: Option<Box<FunctionEngine>>,
     pub runs: Runs,
     /// The gates that can matter to commands of this worker.
     pub gates: Gates,
@@ -61,6 +64,8 @@ pub struct Exec {
     pub frozen_time_us: Option<i64>,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
+    /// The error that a script has answered is one of a command of it, for which that was counted.
+    pub error_is_counted: bool,
     last_ticket: Ticket,
 }
 
@@ -156,12 +161,14 @@ impl Exec {
             locks: LockSet::default(),
             meter: Metering::new(node, stats, thread),
             engine: None,
+            functions: None,
             runs: Runs::default(),
             gates: Gates::ALL,
             unwatched: None,
             not_before: LogOffset::default(),
             frozen_time_us: None,
             errors_counted: 0,
+            error_is_counted: false,
             last_ticket: Ticket(0),
         }
     }
@@ -325,7 +332,9 @@ impl Exec {
         counters.calls.add(1);
         if reply.error_count() > errors_before {
             counters.failed.add(1);
-            self.stats.count_error(reply.last_error().as_bytes());
+            if !std::mem::take(&mut self.error_is_counted) {
+                self.stats.count_error(reply.last_error().as_bytes());
+            }
             self.errors_counted += reply.error_count() - errors_before;
         }
     }

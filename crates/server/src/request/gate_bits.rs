@@ -67,10 +67,10 @@ impl Gates {
 /// What may see or change keys.
 pub const LOOKS_AT_KEYS: Flags = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
 
-/// The gates that can matter for a command. Those of EXEC are those of anything that it may run.
+/// The gates that can matter for a command. Those of EXEC are those of anything that it may run, and so are those of FCALL.
 pub fn gates_of(spec: &Spec) -> Gates {
     let flags = spec.flags;
-    let runs_queue = spec.reach == Reach::Queue;
+    let runs_any = spec.reach == Reach::Queue || flags.has(Flags::RUNS_FUNCTION);
     Gates::MAILBOX
         .or(Gates::MEMORY)
         .or(Gates::BACKPRESSURE)
@@ -78,15 +78,15 @@ pub fn gates_of(spec: &Spec) -> Gates {
         .or(Gates::AUTHENTICATION.when(!flags.has(Flags::NO_AUTH)))
         .or(Gates::PROTECTION.when(flags.has(Flags::PROTECTED)))
         .or(Gates::NO_MULTI.when(flags.has(Flags::NO_MULTI)))
-        .or(Gates::GROWTH.when(runs_queue || flags.has(Flags::DENYOOM)))
-        .or(Gates::REPLICAS.when(runs_queue || flags.has(Flags::WRITE)))
-        .or(Gates::READ_ONLY.when(runs_queue || flags.has(Flags::WRITE)))
-        .or(Gates::REDIRECT.when(runs_queue || flags.has(Flags::WRITE.or(Flags::READONLY))))
-        .or(Gates::STALE.when(runs_queue || !flags.has(Flags::STALE)))
-        .or(Gates::SAVE_FAILED.when(runs_queue || flags.has(Flags::WRITE.or(Flags::REPORTS_DISK_ERRORS))))
+        .or(Gates::GROWTH.when(runs_any || flags.has(Flags::DENYOOM)))
+        .or(Gates::REPLICAS.when(runs_any || flags.has(Flags::WRITE)))
+        .or(Gates::READ_ONLY.when(runs_any || flags.has(Flags::WRITE)))
+        .or(Gates::REDIRECT.when(runs_any || flags.has(Flags::WRITE.or(Flags::READONLY))))
+        .or(Gates::STALE.when(runs_any || !flags.has(Flags::STALE)))
+        .or(Gates::SAVE_FAILED.when(runs_any || flags.has(Flags::WRITE.or(Flags::REPORTS_DISK_ERRORS))))
         .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
         .or(Gates::BUSY.when(!flags.has(Flags::ALLOW_BUSY)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))
-        .or(Gates::MONITOR.when(runs_queue || flags.has(LOOKS_AT_KEYS)))
+        .or(Gates::MONITOR.when(runs_any || flags.has(LOOKS_AT_KEYS)))
         .or(Gates::QUEUE.when(!flags.has(Flags::NEVER_QUEUED)))
 }

@@ -13,7 +13,7 @@
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::Reach;
-use isotherm_resp::{Protocol, errors};
+use isotherm_resp::{Args, Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
@@ -25,6 +25,8 @@ use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use crate::request::next::WaitReason;
 use crate::request::resolve::{Found, Request};
+use crate::scripting::libraries::Libraries;
+use crate::scripting::shebang::ScriptFlags;
 use crate::session::Session;
 use crate::upkeep::eviction::Room;
 
@@ -99,7 +101,7 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
     };
     let of_node = Gates::OF_TASKS.when(exec.node.mail.tasks() != Tasks::NONE);
     let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
-    let flags = flags_of(session, request);
+    let flags = flags_of(&exec.node.libraries, session, request);
     let mut asked = Asked { exec, session, request, flags, has_heard: false, gate: "" };
     for gate in GATES.iter().filter(|gate| gates.has(gate.bits)) {
         asked.gate = gate.name;
@@ -112,8 +114,8 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
 }
 
 /// The tasks of the node that hold this request up. They are looked for again when it has its locks.
-pub fn pauses_for(session: &Session, request: &Request<'_>) -> Tasks {
-    pauses_of(flags_of(session, request))
+pub fn pauses_for(node: &Node, session: &Session, request: &Request<'_>) -> Tasks {
+    pauses_of(flags_of(&node.libraries, session, request))
 }
 
 fn pauses_of(flags: Flags) -> Tasks {
@@ -121,10 +123,25 @@ fn pauses_of(flags: Flags) -> Tasks {
     if may_write { Tasks::PAUSES } else { Tasks::PAUSE_ALL }
 }
 
-fn flags_of(session: &Session, request: &Request<'_>) -> Flags {
+fn flags_of(libraries: &Libraries, session: &Session, request: &Request<'_>) -> Flags {
     let Some(command) = request.command() else { return Flags(0) };
+    if command.spec.flags.has(Flags::RUNS_FUNCTION) {
+        return flags_of_function(libraries, command.spec.flags, request.args);
+    }
     let queue = session.multi.as_ref().filter(|_| command.spec.reach == Reach::Queue);
     command.spec.flags.or(queue.map_or(Flags(0), |multi| multi.flags))
+}
+
+/// FCALL is what its function has declared; of one that does not exist nothing is known.
+fn flags_of_function(libraries: &Libraries, of_command: Flags, args: Args<'_>) -> Flags {
+    let Some(function) = args.try_get(1).and_then(|name| libraries.flags_of(name)) else { return of_command };
+    let reads = function.has(ScriptFlags::NO_WRITES);
+    let may_grow = reads || function.has(ScriptFlags::ALLOW_OOM);
+    let stale = if function.has(ScriptFlags::ALLOW_STALE) { Flags(0) } else { Flags::STALE };
+    of_command
+        .without(Flags::MAY_REPLICATE.or(stale))
+        .or(if reads { Flags(0) } else { Flags::WRITE })
+        .or(if may_grow { Flags(0) } else { Flags::DENYOOM })
 }
 
 impl Asked<'_, '_> {
@@ -281,9 +298,10 @@ pub fn script_disk_error(node: &Node) -> Option<Vec<u8>> {
     )
 }
 
-/// The name of this server in error texts.
-pub fn server_name_of(node: &Node) -> &'static str {
-    server_name(node.config.extended_redis_compatibility())
+/// What clients get that have waited for a script for too long.
+pub fn busy_text(node: &Node) -> String {
+    let name = server_name(node.config.extended_redis_compatibility());
+    errors::busy_with_script(name, node.runs.is_busy_with_function())
 }
 
 /// As the error texts have it that name the server.
@@ -304,7 +322,7 @@ fn busy(asked: &mut Asked<'_, '_>) -> Verdict {
     const SCOPE: Id = id("busy-reply-scope");
     let node = asked.exec.node;
     match node.runs.is_busy() && node.config.number(SCOPE) == SCOPE_ALL {
-        true => refuse(errors::busy_with_script(server_name_of(node))),
+        true => refuse(busy_text(node)),
         false => Verdict::Pass,
     }
 }
@@ -320,7 +338,7 @@ fn read_only(asked: &mut Asked<'_, '_>) -> Verdict {
 fn stale(asked: &mut Asked<'_, '_>) -> Verdict {
     let runs_queue = asked.command().spec.reach == Reach::Queue;
     let queue_needs_fresh = runs_queue && asked.session.multi.as_ref().is_some_and(|multi| multi.needs_fresh);
-    match asked.command().spec.flags.has(Flags::STALE) && !queue_needs_fresh {
+    match asked.flags.has(Flags::STALE) && !queue_needs_fresh {
         true => Verdict::Pass,
         false => refuse_with(errors::PRIMARY_DOWN),
     }

@@ -5,15 +5,26 @@
 //! cache     text <-> SHA-1, once a node; EVAL's texts in order of use
 //! bound     whether its text shows that it looks at no key but those that it is called with
 //! engine    the interpreter of one worker, made with its first script
+//! callee    what a run calls: a script or a function, with its interpreter
 //! run       one run: what it has met and leased, and where it stands while it is suspended
 //! runs      the runs of a worker that are suspended
 //! registry  the runs of the node: which may begin, which are asked to end
+//!
+//! library_head      `#!lua name=mylib`: the first line of a library of functions
+//! libraries         libraries and their functions, once a node
+//! library_change    LOAD, DELETE, FLUSH, RESTORE: of a client, a file or a primary
+//! function_engine   the interpreter of one worker for functions, made with its first library
 //! ```
 //! What a script may do is decided by the command that runs it (`admin::scripting`).
 
 pub mod bound;
 pub mod cache;
+pub mod callee;
 pub mod engine;
+pub mod function_engine;
+pub mod libraries;
+pub mod library_change;
+pub mod library_head;
 pub mod registry;
 pub mod run;
 pub mod runs;

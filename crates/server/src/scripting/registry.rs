@@ -9,6 +9,7 @@
 //! a worker had asked for it without success.
 
 use isotherm_keyspace::{Keyspace, LeaseId, Waiter};
+use isotherm_resp::ArgsBuf;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,16 +33,44 @@ pub struct RunMark {
     pub id: LeaseId,
     running: AtomicU8,
     is_long: AtomicBool,
+    is_function: AtomicBool,
+    shown: Mutex<Option<FunctionCall>>,
+}
+
+/// A call that takes long, as FUNCTION STATS shows it.
+#[derive(Clone)]
+pub struct FunctionCall {
+    /// FCALL and its arguments.
+    pub words: ArgsBuf,
+    pub began_us: i64,
 }
 
 impl RunMark {
-    pub fn begin(&self) {
+    pub fn begin(&self, is_function: bool) {
         self.is_long.store(false, Ordering::Relaxed);
+        self.is_function.store(is_function, Ordering::Relaxed);
         self.running.store(Running::Clean as u8, Ordering::Release);
     }
 
     pub fn end(&self) {
         self.running.store(Running::None as u8, Ordering::Release);
+        if self.is_long.load(Ordering::Relaxed) {
+            *lock(&self.shown) = None;
+        }
+    }
+
+    pub fn is_function(&self) -> bool {
+        self.is_function.load(Ordering::Relaxed)
+    }
+
+    pub fn is_shown(&self) -> bool {
+        lock(&self.shown).is_some()
+    }
+
+    /// It takes long: other clients see the call from now on.
+    pub fn show(&self, call: FunctionCall) {
+        self.note_long();
+        *lock(&self.shown) = Some(call);
     }
 
     pub fn running(&self) -> Running {
@@ -52,6 +81,10 @@ impl RunMark {
     /// It takes long enough for SCRIPT KILL to reach it.
     pub fn note_long(&self) {
         self.is_long.store(true, Ordering::Release);
+    }
+
+    fn is_long_now(&self) -> bool {
+        self.is_long.load(Ordering::Acquire) && self.running() != Running::None
     }
 
     /// The script writes, unless it was asked to end before: then it does not.
@@ -80,8 +113,8 @@ pub struct RunRegistry {
     is_token_awaited: AtomicBool,
     /// Runs that have leases.
     leasers: Mutex<usize>,
-    /// Runs that take longer than `busy-reply-threshold`.
-    slow: AtomicUsize,
+    /// Scripts, and functions, that take longer than `busy-reply-threshold`.
+    slow: [AtomicUsize; 2],
     /// Clients that wait for keys, and whose command is to be tried again behind a script.
     postponed: Mutex<Vec<Arc<Waiter>>>,
     waits: AtomicU64,
@@ -98,8 +131,13 @@ impl RunRegistry {
     pub fn new_mark(&self) -> Arc<RunMark> {
         let number = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let id = LeaseId(NonZeroU64::new(number).expect("numbers begin with 1"));
-        let (running, is_long) = (AtomicU8::new(Running::None as u8), AtomicBool::new(false));
-        let mark = Arc::new(RunMark { id, running, is_long });
+        let mark = Arc::new(RunMark {
+            id,
+            running: AtomicU8::new(Running::None as u8),
+            is_long: AtomicBool::new(false),
+            is_function: AtomicBool::new(false),
+            shown: Mutex::new(None),
+        });
         lock(&self.marks).push(Arc::clone(&mark));
         mark
     }
@@ -108,14 +146,29 @@ impl RunRegistry {
         lock(&self.marks).retain(|other| other.id != mark.id);
     }
 
-    /// SCRIPT KILL: of the runs that take long, all that have not written are asked to end. What came of it: `None` if there is no
-    /// such run.
-    pub fn kill(&self) -> Running {
+    /// SCRIPT KILL, or FUNCTION KILL: of the runs of this kind that take long, all that have not written are asked to end. What came
+    /// of it: `Killed`; `Dirty` if they have written; `Clean` if there is only a run of the other kind; `None` if there is none.
+    pub fn kill(&self, of_function: bool) -> Running {
         let marks = lock(&self.marks);
-        let long = marks.iter().filter(|mark| mark.is_long.load(Ordering::Acquire));
-        let found: Vec<Running> = long.map(|mark| mark.kill()).collect();
+        let (ours, others): (Vec<&Arc<RunMark>>, _) = marks
+            .iter()
+            .filter(|mark| mark.is_long_now())
+            .partition(|mark| mark.is_function() == of_function);
+        let found: Vec<Running> = ours.into_iter().map(|mark| mark.kill()).collect();
         let has = |running| found.contains(&running).then_some(running);
-        has(Running::Killed).or_else(|| has(Running::Dirty)).unwrap_or(Running::None)
+        let of_others = || {
+            let is_dirty = others.iter().any(|mark| mark.running() == Running::Dirty);
+            (!others.is_empty()).then_some(if is_dirty { Running::Dirty } else { Running::Clean })
+        };
+        has(Running::Killed).or_else(|| has(Running::Dirty)).or_else(of_others).unwrap_or(Running::None)
+    }
+
+    /// The run that takes long, of which kind it is, and what other clients see of it.
+    pub fn long(&self) -> Option<(bool, Option<FunctionCall>)> {
+        let marks = lock(&self.marks);
+        let long: Vec<&Arc<RunMark>> = marks.iter().filter(|mark| mark.is_long_now()).collect();
+        let mark = long.iter().find(|mark| mark.is_function()).or(long.first())?;
+        Some((mark.is_function(), lock(&mark.shown).clone()))
     }
 
     /// A signal has asked for the end of the process: scripts that have not written end.
@@ -201,16 +254,21 @@ impl RunRegistry {
 
     /// Whether clients that wait for a script get an error by now.
     pub fn is_busy(&self) -> bool {
-        self.slow.load(Ordering::Acquire) > 0
+        self.slow.iter().any(|slow| slow.load(Ordering::Acquire) > 0)
     }
 
-    pub fn note_slow(&self, mail: &Mail) {
-        self.slow.fetch_add(1, Ordering::AcqRel);
+    /// Whether that is about functions only.
+    pub fn is_busy_with_function(&self) -> bool {
+        self.slow[0].load(Ordering::Acquire) == 0
+    }
+
+    pub fn note_slow(&self, is_function: bool, mail: &Mail) {
+        self.slow[usize::from(is_function)].fetch_add(1, Ordering::AcqRel);
         mail.post_all(None, || WorkerMessage::ScriptsChanged);
     }
 
-    pub fn forget_slow(&self) {
-        self.slow.fetch_sub(1, Ordering::AcqRel);
+    pub fn forget_slow(&self, is_function: bool) {
+        self.slow[usize::from(is_function)].fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -222,20 +280,20 @@ mod tests {
     fn a_script_that_has_written_is_not_killed() {
         let runs = RunRegistry::default();
         let mark = runs.new_mark();
-        mark.begin();
-        assert_eq!(runs.kill(), Running::None, "it does not take long");
+        mark.begin(false);
+        assert_eq!(runs.kill(false), Running::None, "it does not take long");
         mark.note_long();
         assert!(mark.begin_write() && mark.begin_write());
-        assert_eq!(runs.kill(), Running::Dirty);
+        assert_eq!(runs.kill(false), Running::Dirty);
         let other = runs.new_mark();
-        other.begin();
+        other.begin(false);
         other.note_long();
-        assert_eq!(runs.kill(), Running::Killed);
+        assert_eq!(runs.kill(false), Running::Killed);
         assert!(!other.begin_write() && mark.begin_write());
         runs.drop_mark(&other);
-        assert_eq!(runs.kill(), Running::Dirty);
+        assert_eq!(runs.kill(false), Running::Dirty);
         mark.end();
-        assert_eq!(runs.kill(), Running::None);
+        assert_eq!(runs.kill(false), Running::None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use isotherm_keyspace::{LeasePlace, SuspendedReady, UnixMs};
 use isotherm_resp::{ArgsBuf, Reply};
 use std::sync::Arc;
 
-use super::engine::Engine;
+use super::callee::Callee;
 use super::registry::RunMark;
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::tracking::Tracker;
@@ -77,7 +77,7 @@ pub struct RunState {
 /// A run that takes long.
 pub struct SuspendedRun {
     pub ticket: Ticket,
-    pub engine: Box<Engine>,
+    pub callee: Callee,
     pub state: RunState,
     /// As its commands see their caller, who may be gone.
     pub session: Session,

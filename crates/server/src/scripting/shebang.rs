@@ -13,13 +13,18 @@ impl ScriptFlags {
     /// There is no such line.
     pub const UNDECLARED: ScriptFlags = ScriptFlags(1 << 5);
 
-    const NAMES: [(&str, ScriptFlags); 5] = [
+    pub const NAMES: [(&str, ScriptFlags); 5] = [
         ("no-writes", ScriptFlags::NO_WRITES),
         ("allow-oom", ScriptFlags::ALLOW_OOM),
         ("allow-stale", ScriptFlags::ALLOW_STALE),
         ("no-cluster", ScriptFlags::NO_CLUSTER),
         ("allow-cross-slot-keys", ScriptFlags::ALLOW_CROSS_SLOT),
     ];
+
+    /// As an interpreter gives those of a function: in the order of `NAMES`.
+    pub const fn of_bits(bits: u8) -> ScriptFlags {
+        ScriptFlags(bits & 0x1f)
+    }
 
     pub const fn or(self, other: ScriptFlags) -> ScriptFlags {
         ScriptFlags(self.0 | other.0)

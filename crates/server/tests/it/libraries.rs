@@ -1,13 +1,13 @@
-//! Libraries of functions that a file brings are kept and written again, byte for byte, though nothing runs them.
+//! Libraries of functions go from file to file, byte for byte, and their functions run.
 
 use crate::aof::{Data, kill, wire};
-use crate::common::{encode, wait_until};
+use crate::common::{Client, encode, wait_until};
 use isotherm_stdx::crc64::crc64;
 
 const CODE: [&str; 3] = [
     "#!lua name=first\nserver.register_function('f', function(keys, args) return 1 end)",
-    "#!lua name=second\n-- \x00\x7f\nserver.register_function('g', function() end)",
-    "#!lua name=third\nreturn 'a text that is no library'",
+    "#!lua name=second\nserver.register_function('g', function() return 2 end) -- \x00\x7f\n",
+    "#!lua name=third\nserver.register_function('h', function() return 3 end)",
 ];
 
 fn has(bytes: &[u8], part: &[u8]) -> bool {
@@ -42,7 +42,7 @@ fn log_with_libraries() -> Vec<u8> {
             words.iter().map(|word| [format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
         [head, text.collect::<Vec<_>>().concat()].concat()
     };
-    let other = "#!lua name=gone\nreturn";
+    let other = "#!lua name=gone\nserver.register_function('gone', function() end)";
     [
         function(&[b"LOAD", other.as_bytes()]),
         function(&[b"FLUSH"]),
@@ -56,6 +56,13 @@ fn log_with_libraries() -> Vec<u8> {
         function(&[b"RESTORE", &payload(&[CODE[2], CODE[0]]), b"REPLACE"]),
     ]
     .concat()
+}
+
+fn check_functions(client: &mut Client) {
+    client.check("FCALL f 0", ":1\r\n");
+    client.check("FCALL g 0", ":2\r\n");
+    client.check("FCALL h 0", ":3\r\n");
+    client.check("FCALL gone 0", "-ERR Function not found\r\n");
 }
 
 #[test]
@@ -80,10 +87,12 @@ fn they_go_from_file_to_file() {
         client = server.client();
         assert_eq!(client.info("memory", "number_of_libraries"), 3);
         assert_eq!(client.ask("GET k"), "$1\r\nv\r\n");
+        check_functions(&mut client);
     }
     for reload in ["DEBUG RELOAD", "DEBUG LOADAOF", "DEBUG RELOAD NOSAVE"] {
         assert_eq!(client.ask(reload), "+OK\r\n");
         assert_eq!(client.info("memory", "number_of_libraries"), 3, "{reload}");
+        check_functions(&mut client);
     }
     assert_eq!(client.ask("FLUSHALL"), "+OK\r\n");
     assert_eq!(client.info("memory", "number_of_libraries"), 3);
@@ -101,6 +110,6 @@ fn what_is_no_library_ends_the_start() {
     check(encode(&["FUNCTION", "LOAD", "return 1"]), "Missing library metadata");
     let twice = [encode(&["FUNCTION", "LOAD", CODE[2]]), encode(&["FUNCTION", "LOAD", CODE[2]])].concat();
     check(twice, "Library 'third' already exists");
-    check(encode(&["FUNCTION", "RESTORE", "0123456789abcdef"]), "a damaged payload of FUNCTION RESTORE");
+    check(encode(&["FUNCTION", "RESTORE", "0123456789abcdef"]), "DUMP payload version or checksum are wrong");
     check(encode(&["FUNCTION", "LOAD"]), "wrong number of arguments for 'FUNCTION'");
 }

@@ -18,6 +18,7 @@ mod compaction;
 mod connections;
 mod failover;
 mod feeder_disk;
+mod functions;
 mod growth;
 mod libraries;
 mod load_memory;

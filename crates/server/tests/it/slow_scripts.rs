@@ -140,7 +140,7 @@ fn no_script_sees_another_in_its_middle() {
     (0..ACCOUNTS).for_each(|at| client.check(&format!("SET account:{at} 100"), OK));
     let transfer = |seed: usize, at: usize| {
         let (from, to) = ((seed * 7 + at * 3) % ACCOUNTS, (seed + at * 5 + 1) % ACCOUNTS);
-        let spins = if at % 16 == 0 { 300_000 } else { 0 };
+        let spins = if at.is_multiple_of(16) { 300_000 } else { 0 };
         format!(
             "local from, to = tonumber(redis.call('GET', 'account:{from}')), tonumber(redis.call('GET', 'account:' .. {to})) \
              for i = 1, {spins} do end \

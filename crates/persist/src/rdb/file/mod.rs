@@ -27,7 +27,7 @@ pub use read::{FileReader, Item, Key, Options, Piece, PieceValue, Step};
 pub use version::{FileVersion, MAGIC_BYTES};
 
 /// What may stand where a type could.
-mod opcode {
+pub(super) mod opcode {
     /// Slots that are being imported (Valkey 9), or metadata of a key (from version 13 of the other line on).
     pub const SLOT_IMPORT: u8 = 243;
     pub const SLOT_INFO: u8 = 244;

@@ -72,7 +72,7 @@ const WORDS: &[Word] = &[
     // QUICKLIST-PACKED-THRESHOLD, ...) answer OK and change nothing. Why: Valkey's test suite calls them on the way.
     word("replybuffer", 4..=4, reply_buffer),
     word("quicklist-packed-threshold", 3..=3, ok),
-    word("set-disable-deny-scripts", 3..=3, ok),
+    word("set-disable-deny-scripts", 3..=3, set_disable_deny_scripts),
     word("dict-resizing", 3..=3, ok),
     word("hashtable-can-abort-shrink", 3..=3, ok),
     word("change-repl-id", 2..=2, ok),
@@ -199,6 +199,13 @@ fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
+// COMPAT(debug): DEBUG SET-DISABLE-DENY-SCRIPTS 1 lets scripts call DEBUG PROTOCOL and SLEEP, and none of the other commands that they may not
+// call. Why: it is for tests, and most of those commands need a client.
+fn set_disable_deny_scripts(call: &mut AdminCall<'_>) {
+    call.node.debug.scripts_may_debug.set(is_on(call.args.get(2)));
+    call.reply.ok();
+}
+
 // ---- keys ----
 
 fn object(call: &mut AdminCall<'_>) {
@@ -316,6 +323,7 @@ fn match_globs(call: &mut AdminCall<'_>) {
 /// Asserts whatever the keyspace calls an invariant, accounting included: the process ends where one does not hold.
 fn check_invariants(call: &mut AdminCall<'_>) {
     call.exec.held.check_invariants();
+    call.node.libraries.check_invariants();
     call.reply.ok();
 }
 

@@ -13,14 +13,14 @@ const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs."
 /// Everything stays locked, so nothing is written between the cut and the flush. It is for tests: nothing else writes to a
 /// disk under a lock.
 pub fn reload(call: &mut AdminCall<'_>) {
-    let (mut saves, mut flushes) = (true, true);
+    let (mut saves, mut flushes, mut merges) = (true, true, false);
     for word in call.args.from(2).iter() {
         match word.to_ascii_lowercase().as_slice() {
             b"nosave" => saves = false,
-            // COMPAT(debug): DEBUG RELOAD NOFLUSH replaces keys that exist, as with MERGE; Valkey ends on the first one. Why: a
+            // COMPAT(debug): DEBUG RELOAD NOFLUSH replaces keys that exist, as with MERGE (but no libraries of functions); Valkey ends on the first one. Why: a
             // test that means this says MERGE.
             b"noflush" => flushes = false,
-            b"merge" => {}
+            b"merge" => merges = true,
             _ => {
                 call.reply.error("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.");
                 return;
@@ -51,11 +51,12 @@ pub fn reload(call: &mut AdminCall<'_>) {
         let mut txn = call.txn();
         txn.flush(None);
         txn.free_flushed_now();
-        store.state.libraries.clear();
+        store.libraries.clear();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
     let loaded = opened.and_then(|mut source| {
-        let target = Target::Held(&mut call.exec.held);
+        let held = &mut call.exec.held;
+        let target = if merges { Target::Merged(held) } else { Target::Held(held) };
         load::load(store, &mut source, target, Expired::Dropped, checks_sum)
     });
     match loaded {

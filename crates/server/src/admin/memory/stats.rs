@@ -52,7 +52,7 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("cluster.slot_export", bytes(0)),
         ("aof.buffer", bytes(buffers.of_aof(call.node))),
         ("lua.caches", bytes(call.node.scripts.bytes())),
-        ("functions.caches", bytes(call.node.persistence.libraries.bytes())),
+        ("functions.caches", bytes(call.node.libraries.bytes())),
         // There are pages instead of tables.
         ("overhead.db.hashtable.lut", bytes(0)),
         ("overhead.db.hashtable.rehashing", bytes(0)),

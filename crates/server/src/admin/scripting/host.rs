@@ -4,20 +4,20 @@ use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Flags;
 use isotherm_reactor::signals;
-use isotherm_resp::{Args, Reply, errors};
+use isotherm_resp::{Args, ArgsBuf, Reply, errors};
 use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
 
 use super::super::AdminCall;
 use super::keys;
 use crate::effects::monitor;
 use crate::node::Tasks;
-use crate::process::log;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
-use crate::scripting::registry::Running;
+use crate::scripting::function_engine::log_line;
+use crate::scripting::registry::{FunctionCall, Running};
 use crate::scripting::run::{Awaits, Kept, RunState};
 
 pub struct ScriptHost<'h, 'c> {
@@ -28,6 +28,21 @@ pub struct ScriptHost<'h, 'c> {
 }
 
 impl ScriptHost<'_, '_> {
+    /// What is asked about the command.
+    fn flags_of(&self, command: &Entry, words: Args<'_>) -> Flags {
+        let is_for_tests = || {
+            let word = words.try_get(1).unwrap_or_default();
+            word.eq_ignore_ascii_case(b"protocol") || word.eq_ignore_ascii_case(b"sleep")
+        };
+        match command.spec.flags.has(Flags::PROTECTED)
+            && self.call.node.debug.scripts_may_debug.is_on()
+            && is_for_tests()
+        {
+            true => command.spec.flags.without(Flags::NOSCRIPT),
+            false => command.spec.flags,
+        }
+    }
+
     /// Why the command does not run here, in Valkey's order. A script that has written is not held up by what may change.
     fn refusal(&self, flags: Flags) -> Option<Vec<u8>> {
         let (node, of_node) = (self.call.node, self.call.exec.hot.gates);
@@ -89,7 +104,7 @@ impl Host for ScriptHost<'_, '_> {
             Found::Unknown => Some(b"ERR Unknown command called from script".to_vec()),
             Found::UnknownSubcommand => Some(errors::unknown_subcommand(words)),
             Found::WrongArity(_) => Some(b"ERR Wrong number of args calling command from script".to_vec()),
-            Found::Command(command) => match self.refusal(command.spec.flags) {
+            Found::Command(command) => match self.refusal(self.flags_of(command, words)) {
                 Some(text) => {
                     self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
                     Some(text)
@@ -97,7 +112,8 @@ impl Host for ScriptHost<'_, '_> {
                 None if keys::is_refused(self, command, words) => Some(keys::REFUSED.into()),
                 None if !keys::secure(self, command, words) => return Called::Later,
                 None if command.spec.flags.has(Flags::WRITE) && !self.state.mark.begin_write() => {
-                    Some(b"ERR Script killed by user with SCRIPT KILL.".to_vec())
+                    let what = if self.state.mark.is_function() { "FUNCTION" } else { "SCRIPT" };
+                    Some(format!("ERR Script killed by user with {what} KILL.").into_bytes())
                 }
                 None => {
                     keys::begin_command(self);
@@ -119,12 +135,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
-        let text = String::from_utf8_lossy(text);
-        match level {
-            LogLevel::Debug | LogLevel::Verbose => log::verbose(text),
-            LogLevel::Notice => log::notice(text),
-            LogLevel::Warning => log::warning(text),
-        }
+        log_line(level, text);
     }
 
     fn may_run(&mut self, words: Args<'_>) -> Option<bool> {
@@ -135,8 +146,10 @@ impl Host for ScriptHost<'_, '_> {
     fn checkpoint(&mut self) -> Checkpoint {
         let (mark, ticks) = (&self.state.mark, self.call.exec.clock.raw());
         let is_long = ticks >= self.state.pause_at;
-        if is_long {
-            mark.note_long();
+        // A run that is suspended shows itself; within EXEC none is.
+        if is_long && self.state.kept == Kept::Everything && !mark.is_shown() {
+            let began_us = self.call.exec.frozen_time_us.unwrap_or_default();
+            mark.show(FunctionCall { words: ArgsBuf::from(self.call.args), began_us });
         }
         // The thread that acts on the signal may wait for what this script holds or leases.
         let is_ending = signals::has_arrived() || self.call.node.runs.is_ending();

@@ -157,7 +157,6 @@ pub fn lease_all_met(host: &mut ScriptHost<'_, '_>) {
     }
     state.ready = held.suspend_ready();
     state.kept = Kept::Leases;
-    state.mark.note_long();
 }
 
 // ---- with leases ----

@@ -1,13 +1,16 @@
-//! EVAL and its siblings, and SCRIPT.
+//! EVAL, FCALL and their siblings, SCRIPT and FUNCTION.
 //!
 //! ```text
 //!   EVAL text   --> cache --> script --> run: interpreter --> host: its commands, one by one, as those of EXEC
-//!   EVALSHA sha --'                              '--- takes long ---> suspended
+//!   EVALSHA sha --'                                    / '--- takes long ---> suspended
+//!   FCALL name  --> library --> function --------------'
 //! ```
 //! A script holds the partitions of its keys while it is short, and has leases of its keys once it takes long.
 
 #[cfg(test)]
 mod bound_tests;
+mod fcall;
+mod functions;
 mod host;
 mod keys;
 mod run;
@@ -20,6 +23,7 @@ use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
+use crate::request::gates::server_name;
 use crate::scripting::cache::hash;
 use crate::scripting::registry::Running;
 
@@ -28,6 +32,9 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(EVALSHA, run::evalsha),
     Command::new(EVAL_RO, run::eval),
     Command::new(EVALSHA_RO, run::evalsha),
+    Command::new(fcall::FCALL, fcall::fcall),
+    Command::new(fcall::FCALL_RO, fcall::fcall),
+    Command::container(functions::FUNCTION, functions::SUBCOMMANDS),
     Command::container(
         SCRIPT,
         &[
@@ -35,7 +42,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
             Command::new(SCRIPT_EXISTS, exists),
             Command::new(SCRIPT_FLUSH, flush),
             Command::new(SCRIPT_HELP, help),
-            Command::new(SCRIPT_KILL, kill),
+            Command::new(SCRIPT_KILL, |call| kill(call, false)),
             Command::new(SCRIPT_LOAD, load),
             Command::new(SCRIPT_SHOW, show),
         ],
@@ -243,8 +250,10 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-fn kill(call: &mut AdminCall<'_>) -> Outcome {
-    match call.node.runs.kill() {
+/// `of_function`: FUNCTION KILL, which ends no script, as SCRIPT KILL ends no function.
+fn kill(call: &mut AdminCall<'_>, of_function: bool) -> Outcome {
+    match call.node.runs.kill(of_function) {
+        Running::Clean => call.reply.error(busy_with_script(call, !of_function)),
         Running::Killed => call.reply.ok(),
         Running::Dirty => call.reply.error(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
@@ -253,6 +262,12 @@ fn kill(call: &mut AdminCall<'_>) -> Outcome {
         _ => call.reply.error("NOTBUSY No scripts in execution right now."),
     }
     Outcome::Done
+}
+
+/// What is answered for another command while one of them runs.
+fn busy_with_script(call: &AdminCall<'_>, is_function: bool) -> String {
+    let name = server_name(call.node.config.extended_redis_compatibility());
+    errors::busy_with_script(name, is_function)
 }
 
 fn load(call: &mut AdminCall<'_>) -> Outcome {

@@ -5,7 +5,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::spec::Flags;
 use isotherm_keyspace::SuspendedReady;
 use isotherm_resp::errors;
-use isotherm_script::{Identity, Limits, Progress};
+use isotherm_script::{Ended, Identity, Limits, Progress};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
 
@@ -16,9 +16,11 @@ use super::suspended::{self, Begun};
 use crate::node::Tasks;
 use crate::process::time::unix_now_us;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
+use crate::request::execute::Exec;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
 use crate::scripting::cache::Script;
+use crate::scripting::callee::Callee;
 use crate::scripting::engine::Engine;
 use crate::scripting::run::{Allowed, Awaits, Kept, RunState};
 use crate::scripting::shebang::ScriptFlags;
@@ -26,7 +28,7 @@ use crate::scripting::shebang::ScriptFlags;
 const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 
 /// The text of an error reply.
-type Refusal = Vec<u8>;
+pub type Refusal = Vec<u8>;
 
 pub fn eval(call: &mut AdminCall<'_>) -> Outcome {
     run(call, |call| {
@@ -86,31 +88,36 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
 }
 
 fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusal> {
-    let key_count = key_count(call)?;
+    let key_count = key_count(call, errors::NOT_AN_INTEGER)?;
     let script = match call.exec.runs.found.take() {
         Some(script) => script,
         None => find(call)?,
     };
-    let is_ro = call.command.spec.flags.has(Flags::READONLY);
-    let is_short = call.exec.hot.maxmemory_bytes > 0 && !call.node.has_room();
-    if let Some(refusal) = refusal(call, script.flags, is_ro, is_short) {
-        return Err(refusal);
-    }
-    let is_declared = !script.flags.has(ScriptFlags::UNDECLARED);
-    let allowed = Allowed {
-        writes: !(is_ro || is_declared && script.flags.has(ScriptFlags::NO_WRITES)),
-        growth: !is_short || is_declared && script.flags.has(ScriptFlags::ALLOW_OOM),
-    };
+    let allowed = allowed(call, script.flags)?;
     let mut engine = engine(call)?;
     if let Err(refusal) = compile(call, &mut engine, &script) {
         call.exec.engine = Some(engine);
         return Err(refusal);
     }
-    Ok(run_compiled(call, engine, &script, key_count, allowed))
+    Ok(run_callee(call, Callee::Script { engine, sha: script.sha }, key_count, allowed))
+}
+/// What a script or a function that has declared this may do here and now.
+pub fn allowed(call: &AdminCall<'_>, flags: ScriptFlags) -> Result<Allowed, Refusal> {
+    let is_ro = call.command.spec.flags.has(Flags::READONLY);
+    let is_short = call.exec.hot.maxmemory_bytes > 0 && !call.node.has_room();
+    if let Some(refusal) = refusal(call, flags, is_ro, is_short) {
+        return Err(refusal);
+    }
+    let is_declared = !flags.has(ScriptFlags::UNDECLARED);
+    Ok(Allowed {
+        writes: !(is_ro || is_declared && flags.has(ScriptFlags::NO_WRITES)),
+        growth: !is_short || is_declared && flags.has(ScriptFlags::ALLOW_OOM),
+    })
 }
 
-fn key_count(call: &AdminCall<'_>) -> Result<usize, Refusal> {
-    let count = parse_i64(call.args.get(2)).ok_or(errors::NOT_AN_INTEGER)?;
+/// `no_number`: what is answered if it is none.
+pub fn key_count(call: &AdminCall<'_>, no_number: &str) -> Result<usize, Refusal> {
+    let count = parse_i64(call.args.get(2)).ok_or(no_number)?;
     match usize::try_from(count) {
         Ok(count) if count <= call.args.len() - 3 => Ok(count),
         Ok(_) => Err(b"ERR Number of keys can't be greater than number of args".to_vec()),
@@ -153,10 +160,10 @@ fn refusal(call: &AdminCall<'_>, flags: ScriptFlags, is_ro: bool, is_short: bool
 
 // COMPAT(scripts): EVAL in an append-only file or in the stream of a primary is refused. Why: Valkey, and Redis from 7.0 on, write the
 // effects of scripts only.
-fn run_compiled(
+/// Runs a script or a function: to its end, or until it takes long.
+pub fn run_callee(
     call: &mut AdminCall<'_>,
-    mut engine: Box<Engine>,
-    script: &Script,
+    mut callee: Callee,
     key_count: usize,
     allowed: Allowed,
 ) -> Outcome {
@@ -171,11 +178,11 @@ fn run_compiled(
     let time_us = unix_now_us();
     let had_time = call.exec.frozen_time_us.replace(time_us);
     let (words, mark) = (call.args.from(3), call.reply.len());
-    let mut state = begin(call, allowed, was_in_exec);
+    let mut state = begin(call, allowed, was_in_exec, callee.is_function());
     // The host has the rest of the call meanwhile.
     let mut reply = std::mem::take(call.reply);
     let mut host = ScriptHost { call, state: &mut state, keys: words.up_to(key_count) };
-    let progress = engine.interpreter.run(&script.sha, words, key_count, &mut host, &mut reply);
+    let progress = callee.run(words, key_count, &mut host, &mut reply);
     let frame = match progress {
         Progress::Ended(_) => None,
         Progress::Suspended => {
@@ -190,29 +197,46 @@ fn run_compiled(
     let session = &mut *call.session;
     (session.in_exec, session.db, session.commands) = (was_in_exec, db, commands);
     session.last_command = call.command.index;
-    if progress == Progress::Suspended {
-        let ticks = call.exec.clock.raw().saturating_sub(began);
-        suspended::add(call, Begun { engine, state, key_count, frame, time_us, began, ticks });
-        return Outcome::Later;
-    }
+    let ended = match progress {
+        Progress::Ended(ended) => ended,
+        Progress::Suspended => {
+            let ticks = call.exec.clock.raw().saturating_sub(began);
+            suspended::add(call, Begun { callee, state, key_count, frame, time_us, began, ticks });
+            return Outcome::Later;
+        }
+    };
     debug_assert!(call.reply.len() > mark, "a script has one reply");
     state.mark.end();
     call.exec.runs.mark = Some(state.mark);
     call.exec.pump.log.set_muted(false);
-    engine.note_bytes(&call.node.scripts);
-    call.exec.engine = Some(engine);
+    put_back(call.exec, callee);
     if is_logged {
         call.exec.pump.log.end_transaction();
         call.exec.note_gate();
     }
+    call.exec.error_is_counted = ended == Ended::Failed { is_counted: true };
     Outcome::Done
 }
 
+/// The interpreter of a run that has ended is the worker's again. One that was made meanwhile goes: what libraries keep in
+/// their upvalues is in the older one.
+pub fn put_back(exec: &mut Exec, mut callee: Callee) {
+    callee.note_bytes(&exec.node.scripts);
+    match callee {
+        Callee::Script { engine, .. } => {
+            if let Some(mut other) = exec.engine.replace(engine) {
+                other.leave(&exec.node.scripts);
+            }
+        }
+        Callee::Function { engine, .. } => exec.functions = Some(engine),
+    }
+}
+
 /// The state of a run that begins, which is visible to SCRIPT KILL from now on.
-fn begin(call: &mut AdminCall<'_>, allowed: Allowed, is_in_exec: bool) -> RunState {
+fn begin(call: &mut AdminCall<'_>, allowed: Allowed, is_in_exec: bool, is_function: bool) -> RunState {
     let exec = &mut *call.exec;
     let mark = exec.runs.mark.take().unwrap_or_else(|| call.node.runs.new_mark());
-    mark.begin();
+    mark.begin(is_function);
     RunState {
         mark,
         has_token: exec.runs.has_token,

@@ -10,23 +10,25 @@
 //! the log then, under the locks of all partitions that it has used.
 
 use isotherm_resp::{ArgsBuf, Reply};
-use isotherm_script::Progress;
+use isotherm_script::{Ended, Progress};
 
 use super::super::{AdminCall, AdminHandler};
 use super::host::ScriptHost;
+use super::run;
 use crate::config::{Id, id};
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::pubsub::Audience;
 use crate::request::blocking;
 use crate::request::execute::Exec;
 use crate::request::metering::Timed;
-use crate::scripting::engine::Engine;
+use crate::scripting::callee::Callee;
+use crate::scripting::registry::FunctionCall;
 use crate::scripting::run::{RunState, SuspendedRun};
 use crate::session::Session;
 
 /// What `run` has begun.
 pub struct Begun {
-    pub engine: Box<Engine>,
+    pub callee: Callee,
     pub state: RunState,
     pub key_count: usize,
     pub frame: Option<SuspendedFrame>,
@@ -38,11 +40,11 @@ pub struct Begun {
 /// The run is listed among those of its worker.
 #[cold]
 pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
-    let Begun { engine, state, key_count, frame, time_us, began, ticks } = begun;
+    let Begun { callee, state, key_count, frame, time_us, began, ticks } = begun;
     let ticket = call.exec.next_ticket();
     let run = SuspendedRun {
         ticket,
-        engine,
+        callee,
         state,
         session: Session::of_script(call.session),
         command: call.command,
@@ -56,6 +58,7 @@ pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
         is_slow: false,
         reply: Reply::new(call.session.proto),
     };
+    run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began_us: time_us });
     let runs = &mut call.exec.runs;
     runs.add(Box::new(run));
     runs.parked = Some(ticket);
@@ -84,20 +87,22 @@ pub fn step(
     let progress = resume(exec, audience, handlers, &mut run);
     exec.frozen_time_us = had_time;
     exec.set_errors_counted(counted);
-    run.engine.note_bytes(&exec.node.scripts);
+    run.callee.note_bytes(&exec.node.scripts);
     let ended = match progress {
-        Progress::Ended(_) => true,
+        Progress::Ended(ended) => Some(ended),
         Progress::Suspended => {
             run.frame = is_logged.then(|| exec.pump.log.suspend_transaction());
-            false
+            None
         }
     };
     run.ticks += exec.clock.raw().saturating_sub(from);
-    if !ended {
+    let Some(ended) = ended else {
         exec.runs.add(run);
         return None;
-    }
+    };
     finish(exec, &mut run, is_logged);
+    exec.error_is_counted = ended == Ended::Failed { is_counted: true };
+    count(exec, &run);
     Some(run)
 }
 
@@ -107,7 +112,7 @@ fn resume(
     handlers: &[Option<AdminHandler>],
     run: &mut SuspendedRun,
 ) -> Progress {
-    let SuspendedRun { engine, state, session, command, args, key_count, now, reply, .. } = run;
+    let SuspendedRun { callee, state, session, command, args, key_count, now, reply, .. } = run;
     let args = args.args();
     let mut host = ScriptHost {
         keys: args.from(3).up_to(*key_count),
@@ -127,7 +132,7 @@ fn resume(
         },
         state,
     };
-    engine.interpreter.resume(&mut host, reply)
+    callee.resume(&mut host, reply)
 }
 
 /// Clients have waited for it long enough: they get an error from now on.
@@ -142,10 +147,11 @@ fn note_if_slow(exec: &Exec, run: &mut SuspendedRun, ticks: u64) {
         run.is_slow = true;
         crate::process::log::warning(format!(
             "Slow script detected: still in execution after {taken_ms} milliseconds. You can try killing the script using the \
-             SCRIPT KILL command. Script name is: {}.",
+             {} KILL command. Script name is: {}.",
+            if run.state.mark.is_function() { "FUNCTION" } else { "SCRIPT" },
             String::from_utf8_lossy(&run.args.args()[1])
         ));
-        exec.node.runs.note_slow(&exec.node.mail);
+        exec.node.runs.note_slow(run.state.mark.is_function(), &exec.node.mail);
     }
 }
 
@@ -178,9 +184,8 @@ fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) {
     }
     state.mark.end();
     if run.is_slow {
-        node.runs.forget_slow();
+        node.runs.forget_slow(state.mark.is_function());
     }
-    count(exec, run);
 }
 
 fn count(exec: &mut Exec, run: &SuspendedRun) {
@@ -198,11 +203,8 @@ fn count(exec: &mut Exec, run: &SuspendedRun) {
 
 /// What is left of a run that has ended goes back to its worker.
 pub fn take_apart(exec: &mut Exec, run: SuspendedRun) -> Reply {
-    let SuspendedRun { mut engine, state, reply, .. } = run;
-    match &exec.engine {
-        None => exec.engine = Some(engine),
-        Some(_) => engine.leave(&exec.node.scripts),
-    }
+    let SuspendedRun { callee, state, reply, .. } = run;
+    run::put_back(exec, callee);
     match &exec.runs.mark {
         None => exec.runs.mark = Some(state.mark),
         Some(_) => exec.node.runs.drop_mark(&state.mark),

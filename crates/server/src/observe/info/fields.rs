@@ -130,14 +130,14 @@ pub const MEMORY: &[Field] = &[
     ("used_memory_lua_human", |s| human_bytes(s.node.scripts.interpreter_bytes())),
     ("used_memory_scripts_eval", |s| s.node.scripts.bytes().to_string()),
     ("number_of_cached_scripts", |s| s.node.scripts.count().to_string()),
-    ("number_of_functions", none),
-    ("number_of_libraries", |s| s.node.persistence.libraries.count().to_string()),
-    ("used_memory_vm_functions", none),
-    ("used_memory_vm_total", none),
-    ("used_memory_vm_total_human", |_| human_bytes(0)),
-    ("used_memory_functions", |s| s.node.persistence.libraries.bytes().to_string()),
-    ("used_memory_scripts", |s| s.node.persistence.libraries.bytes().to_string()),
-    ("used_memory_scripts_human", |s| human_bytes(s.node.persistence.libraries.bytes())),
+    ("number_of_functions", |s| s.node.libraries.function_count().to_string()),
+    ("number_of_libraries", |s| s.node.libraries.count().to_string()),
+    ("used_memory_vm_functions", |s| s.node.libraries.interpreter_bytes().to_string()),
+    ("used_memory_vm_total", |s| interpreter_bytes(s).to_string()),
+    ("used_memory_vm_total_human", |s| human_bytes(interpreter_bytes(s))),
+    ("used_memory_functions", |s| s.node.libraries.bytes().to_string()),
+    ("used_memory_scripts", |s| script_bytes(s).to_string()),
+    ("used_memory_scripts_human", |s| human_bytes(script_bytes(s))),
     ("isotherm_memory_limit_bytes", |_| crate::process::system::memory_bytes().to_string()),
     ("maxmemory", |s| s.node.config.maxmemory_bytes().to_string()),
     ("maxmemory_human", |s| human_bytes(s.node.config.maxmemory_bytes())),
@@ -382,7 +382,25 @@ pub const CPU: &[Field] = &[
     ("used_active_time_main_thread", |s| format!("{:.6}", s.facts.control_cpu_seconds())),
 ];
 
-pub const SCRIPTING_ENGINES: &[Field] =
-    &[("engines_count", none), ("engines_total_used_memory", none), ("engines_total_memory_overhead", none)];
+pub const SCRIPTING_ENGINES: &[Field] = &[
+    ("engines_count", |_| "1".into()),
+    ("engines_total_used_memory", |s| interpreter_bytes(s).to_string()),
+    // What an engine is beside its interpreters: nothing that is allocated.
+    ("engines_total_memory_overhead", none),
+    ("engine_0", |s| {
+        let bytes = interpreter_bytes(s);
+        format!("name=LUA,module=lua,abi_version=4,used_memory={bytes},memory_overhead=0")
+    }),
+];
+
+/// Of the interpreters of all workers, for scripts and for functions.
+fn interpreter_bytes(s: &Snapshot<'_>) -> u64 {
+    s.node.scripts.interpreter_bytes() + s.node.libraries.interpreter_bytes()
+}
+
+/// Of the texts of scripts and of libraries, and what is known of them.
+fn script_bytes(s: &Snapshot<'_>) -> u64 {
+    s.node.scripts.bytes() + s.node.libraries.bytes()
+}
 
 pub const CLUSTER: &[Field] = &[("cluster_enabled", none)];

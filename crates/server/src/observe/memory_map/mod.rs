@@ -128,7 +128,10 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
         line("aof", buffers.of_aof(node)),
         line(
             "scripts",
-            node.persistence.libraries.bytes() + node.scripts.bytes() + node.scripts.interpreter_bytes(),
+            node.scripts.bytes()
+                + node.scripts.interpreter_bytes()
+                + node.libraries.bytes()
+                + node.libraries.interpreter_bytes(),
         ),
         line("tier", 0),
         line("cluster", 0),

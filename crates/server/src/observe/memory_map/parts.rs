@@ -38,7 +38,7 @@ pub const USED: &[Part] = &[
         "aof",
         "the log of changes, where no replica reads it: what is not written to the append-only file, or not synced",
     ),
-    ("scripts", "texts of scripts, the interpreters of workers, libraries of functions that a file brought"),
+    ("scripts", "texts of scripts, libraries of functions, the interpreters of workers"),
     ("tier", "always 0: there are no values on disk yet"),
     ("cluster", "always 0: there is no cluster yet"),
     (

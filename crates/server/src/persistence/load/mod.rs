@@ -30,6 +30,7 @@ use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
+use crate::scripting::function_engine::{FunctionEngine, LoadTime};
 use gathering::Gathering;
 use texts::Texts;
 
@@ -76,6 +77,8 @@ pub enum Target<'h> {
     Empty,
     /// By a thread that holds everything and goes on doing so; keys that are there are replaced.
     Held(&'h mut Held<'static>),
+    /// The same, and libraries of functions that are there are replaced.
+    Merged(&'h mut Held<'static>),
 }
 
 /// What becomes of keys and fields that have expired.
@@ -142,11 +145,12 @@ pub fn load(
         checksum: checks_sum && store.config.sums_rdb_files(),
     });
     let limits = store.config.collection_limits();
-    let replaces = matches!(target, Target::Held(_));
+    let merges = matches!(target, Target::Merged(_));
+    let replaces = merges || matches!(target, Target::Held(_));
     let mut own = Held::new(store.keyspace);
     let (held, is_held) = match target {
         Target::Empty => (&mut own, false),
-        Target::Held(held) => (held, true),
+        Target::Held(held) | Target::Merged(held) => (held, true),
     };
     // A replica's keys are deleted by what its primary sends.
     let drops = expired == Expired::Dropped && !store.mail.tasks().has(Tasks::REPLICA);
@@ -157,8 +161,10 @@ pub fn load(
         portions,
         gathering: (!is_held).then(|| Gathering::new(store, now)),
         held,
+        functions: FunctionEngine::new(store.libraries),
         now,
         is_held,
+        merges,
         terms: FileTerms { limits: &limits, keeps_from, replaces },
         counts: Counts::default(),
         history: History::default(),
@@ -179,6 +185,9 @@ struct Load<'l> {
     portions: &'l mut dyn Portions,
     held: &'l mut Held<'static>,
     is_held: bool,
+    merges: bool,
+    /// For what the file has of libraries.
+    functions: FunctionEngine,
     /// `None`: keys may be there already, and are replaced.
     gathering: Option<Gathering>,
     now: UnixMs,
@@ -329,11 +338,10 @@ impl Load<'_> {
                 )]));
             }
             Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) => {}
-            // COMPAT(persistence): Libraries of functions in an RDB file or an append-only file are kept and written again as
-            // their text; they are not compiled, and INFO `number_of_functions` is 0. Why: there is no engine for functions yet.
             Item::Function(code) => {
-                let kept = self.store.state.libraries.add(code, self.is_held);
-                kept.map_err(|why| self.texts.failure_of_library(&why))?;
+                let (libraries, functions) = (self.store.libraries, &mut self.functions);
+                let added = libraries.add(code, self.merges, LoadTime::Unlimited, functions);
+                added.map_err(|why| self.texts.failure_of_library(&why))?;
             }
             Item::Empty(key) => {
                 self.counts.empty += 1;

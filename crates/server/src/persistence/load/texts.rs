@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::gathering::NotStored;
 use super::{Counts, LoadFailure};
 use crate::persistence::Store;
-use crate::persistence::libraries::Refused;
 use crate::process::log;
 use crate::process::time::unix_now;
+use crate::scripting::library_head::Refused;
 
 /// Skipped keys that are named in the log.
 const EMPTY_NAMED_MAX: u64 = 10;

@@ -1,0 +1,78 @@
+//! FCALL and FCALL_RO.
+//!
+//! ```text
+//!   name --> library, number of the function --> its reference in this worker's interpreter --> run, as a script is
+//! ```
+//! What the function has declared of itself is asked by the gates before, as if it were a command with these flags; inside
+//! EXEC, and where the declaration is of the command at hand (_RO), it is asked here.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
+
+use super::super::AdminCall;
+use super::run::{self, Refusal};
+use super::{ARGUMENTS, RO, RW, SHOWN, keys, runs};
+use crate::node::Tasks;
+use crate::request::execute::Exec;
+use crate::scripting::callee::Callee;
+use crate::scripting::function_engine::FunctionEngine;
+use crate::scripting::library_head::Refused;
+
+const FCALL_ARGUMENTS: [Argument; 4] =
+    [Argument::string("function"), ARGUMENTS[1], ARGUMENTS[2], ARGUMENTS[3]];
+
+pub const FCALL: Spec = Spec {
+    complexity: "Depends on the function that is executed.",
+    flags: SHOWN.or(Flags::MAY_REPLICATE).or(Flags::RUNS_FUNCTION),
+    key_specs: &[
+        keys(RW).notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")
+    ],
+    arguments: &FCALL_ARGUMENTS,
+    ..runs("fcall", "Invokes a function.", "7.0.0")
+};
+pub const FCALL_RO: Spec = Spec {
+    complexity: "Depends on the function that is executed.",
+    flags: SHOWN.or(Flags::READONLY).or(Flags::RUNS_FUNCTION),
+    key_specs: &[
+        keys(RO).notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")
+    ],
+    arguments: &FCALL_ARGUMENTS,
+    ..runs("fcall_ro", "Invokes a read-only function.", "7.0.0")
+};
+
+pub fn fcall(call: &mut AdminCall<'_>) -> Outcome {
+    // Before the commands of the function.
+    if call.node.mail.tasks().has(Tasks::MONITORED) {
+        call.node.feed_monitors(call.session, call.command.spec, call.args);
+    }
+    try_call(call).unwrap_or_else(|text| {
+        call.reply.error(text);
+        Outcome::Done
+    })
+}
+
+fn try_call(call: &mut AdminCall<'_>) -> Result<Outcome, Refusal> {
+    let found = call.node.libraries.find(call.args.get(1));
+    let callee = found.ok_or_else(|| b"ERR Function not found".to_vec())?;
+    let key_count = run::key_count(call, "ERR Bad number of keys provided")?;
+    let allowed = run::allowed(call, callee.function().flags)?;
+    let mut engine = take_engine(call.exec);
+    match engine.reference(&callee) {
+        Ok(reference) => {
+            Ok(run::run_callee(call, Callee::Function { engine, reference }, key_count, allowed))
+        }
+        Err(refused) => {
+            call.exec.functions = Some(engine);
+            Err(as_reply(refused))
+        }
+    }
+}
+
+/// The worker's interpreter of functions; it is to be put back.
+pub fn take_engine(exec: &mut Exec) -> Box<FunctionEngine> {
+    exec.functions.take().unwrap_or_else(|| Box::new(FunctionEngine::new(&exec.node.libraries)))
+}
+
+pub fn as_reply(refused: Refused) -> Refusal {
+    [&b"ERR "[..], &refused.0].concat()
+}

@@ -1,0 +1,48 @@
+//! What a run calls: a script or a function of a library, with the interpreter that has compiled it.
+
+use isotherm_resp::{Args, Reply};
+use isotherm_script::{Host, Progress, Reference, Sha};
+
+use super::cache::Scripts;
+use super::engine::Engine;
+use super::function_engine::FunctionEngine;
+
+pub enum Callee {
+    Script { engine: Box<Engine>, sha: Sha },
+    Function { engine: Box<FunctionEngine>, reference: Reference },
+}
+
+impl Callee {
+    pub fn is_function(&self) -> bool {
+        matches!(self, Callee::Function { .. })
+    }
+
+    /// Calls it with these keys, `key_count` of them, and arguments.
+    pub fn run(
+        &mut self,
+        words: Args<'_>,
+        key_count: usize,
+        host: &mut dyn Host,
+        reply: &mut Reply,
+    ) -> Progress {
+        match self {
+            Callee::Script { engine, sha } => engine.interpreter.run(sha, words, key_count, host, reply),
+            Callee::Function { engine, reference } => engine.run(*reference, words, key_count, host, reply),
+        }
+    }
+
+    /// Goes on with the call that is suspended.
+    pub fn resume(&mut self, host: &mut dyn Host, reply: &mut Reply) -> Progress {
+        match self {
+            Callee::Script { engine, .. } => engine.interpreter.resume(host, reply),
+            Callee::Function { engine, .. } => engine.resume(host, reply),
+        }
+    }
+
+    /// Its memory is accounted for.
+    pub fn note_bytes(&mut self, scripts: &Scripts) {
+        if let Callee::Script { engine, .. } = self {
+            engine.note_bytes(scripts);
+        }
+    }
+}
