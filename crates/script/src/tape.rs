@@ -9,17 +9,25 @@
 //! 1 | 2                              false | true
 //! 3  f64                             number
 //! 4  u32 len, bytes                  string
-//! 5  u32 array, u32 hash             a table begins: sizes to create it with; then key value key value ...
 //! 6                                  the table ends
 //! 7  u8 type                         what cannot be carried: Lua's number of the type
 //! 8                                  a light userdata that is NULL: cjson.null
-//! 9                                  a table deeper than the walker's limit
-//! 10 u32 array                       played only: a table of the keys 1, 2, 3, ... begins; then value value ..., until 6
-//! 11 u32 instance                    played only: a new table of the functions of this library, for this instance
+//!
+//! a table as it is walked: the number of its entries, all its bytes
+//! 12 u32 entries, u64 bytes          its keys are 1, 2, 3, ...: value value ..., until 6
+//! 13 u32 entries, u64 bytes          all its keys are numbers, in any order: key value key value ..., until 6
+//! 14 u32 entries, u64 bytes          any other: key value key value ..., until 6
+//! 9                                  deeper than the walker's limit
+//!
+//! a table as it is played
+//! 5  u32 array, u32 hash             sizes to create it with; then key value key value ..., until 6
+//! 10 u32 array                       of the keys 1, 2, 3, ...: value value ..., until 6
+//! 15 u32 fields, u32 0               at most 32 keys that are strings, no value is nil: key value key value ..., until 6
+//! 11 u32 instance                    a new table of the functions of this library, for this instance
 //! ```
 //! * A walked table comes in the order of `lua_next`, without regard to metatables.
 //! * The sizes of a played table decide the order in which `pairs` goes over it, as the order of insertion does: where
-//!   Valkey's C creates a table with `lua_newtable`, they are 0.
+//!   Valkey's C creates a table with `lua_newtable`, they are 0. A table of fields has the order of one with sizes of 0.
 //! * Both sides are trusted: a reader panics on bytes that no writer writes.
 
 /// Lua's numbers of types, for [`Item::Other`] and messages.
@@ -63,7 +71,17 @@ pub mod tags {
     pub const TOO_DEEP: u8 = 9;
     pub const LIST: u8 = 10;
     pub const LIBRARY: u8 = 11;
+    pub const VALUES: u8 = 12;
+    pub const NUMBERED: u8 = 13;
+    pub const KEYED: u8 = 14;
+    pub const FIELDS: u8 = 15;
 }
+
+/// The bytes of the head of a walked table.
+pub const WALKED_HEAD: usize = 13;
+
+/// A table of more fields is written with tag 5.
+pub const FIELDS_MAX: usize = 32;
 
 /// One step of a tape: a value, or the beginning or the end of a table.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -72,7 +90,7 @@ pub enum Item<'a> {
     Boolean(bool),
     Number(f64),
     String(&'a [u8]),
-    /// Keys and values follow in turn, until `TableEnd`.
+    /// Keys and values follow in turn, or values alone, until `TableEnd`.
     Table,
     TableEnd,
     /// A function, a thread or a userdata: Lua's number of the type.
@@ -134,8 +152,16 @@ impl<'a> Reader<'a> {
                 self.bytes = rest;
                 Item::String(text)
             }
-            tags::TABLE => {
+            tags::TABLE | tags::FIELDS => {
                 let _: [u8; 8] = self.take();
+                Item::Table
+            }
+            tags::LIST => {
+                let _: [u8; 4] = self.take();
+                Item::Table
+            }
+            tags::VALUES | tags::NUMBERED | tags::KEYED => {
+                let _: [u8; WALKED_HEAD - 1] = self.take();
                 Item::Table
             }
             tags::TABLE_END => Item::TableEnd,
@@ -216,6 +242,22 @@ impl<'a> Writer<'a> {
     #[inline]
     pub fn table_end(&mut self) {
         self.bytes.push(tags::TABLE_END);
+    }
+
+    /// Begins a table as the walker does; `end_walked` is to follow with what this returns.
+    pub fn begin_walked(&mut self) -> usize {
+        let head = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; WALKED_HEAD]);
+        head
+    }
+
+    /// Ends it. `tag`: `VALUES`, `NUMBERED` or `KEYED`.
+    pub fn end_walked(&mut self, head: usize, tag: u8, entries: u32) {
+        self.table_end();
+        let len = (self.bytes.len() - head) as u64;
+        self.bytes[head] = tag;
+        self.bytes[head + 1..head + 5].copy_from_slice(&entries.to_le_bytes());
+        self.bytes[head + 5..head + WALKED_HEAD].copy_from_slice(&len.to_le_bytes());
     }
 
     #[inline]

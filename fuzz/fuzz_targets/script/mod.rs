@@ -34,39 +34,64 @@ pub fn as_text(tape: &[u8]) -> &[u8] {
     }
 }
 
-/// Results as arguments: lists with their keys, without nils. And how many there are.
+/// What the walker makes of results: each table with its head, lists without what is nil. And how many values there are. The
+/// order of entries stays.
 pub fn walked(tape: &[u8]) -> (Vec<u8>, usize) {
     let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
-    // The next key of each open list; nothing for a table.
-    let mut open: Vec<Option<f64>> = Vec::new();
     while at < tape.len() {
-        let begins = matches!(tape[at], tags::LIST | tags::TABLE);
-        let ends = tape[at] == tags::TABLE_END;
-        count += usize::from(open.is_empty());
-        let len = if tape[at] == tags::LIST { 5 } else { item_len(&tape[at..]) };
-        if let (false, Some(Some(index))) = (ends, open.last_mut()) {
-            *index += 1.0;
-            if tape[at] == tags::NIL {
-                at += len;
-                continue;
-            }
-            Writer::new(&mut out).number(*index);
-        }
-        match (begins, ends) {
-            (true, _) => {
-                open.push((tape[at] == tags::LIST).then_some(0.0));
-                Writer::new(&mut out).table(0, 0);
-            }
-            (_, true) => {
-                open.pop().expect("a table is open");
-                Writer::new(&mut out).table_end();
-            }
-            _ => out.extend_from_slice(&tape[at..at + len]),
-        }
-        at += len;
+        at = walk(tape, at, &mut out);
+        count += 1;
     }
-    assert!(open.is_empty());
     (out, count)
+}
+
+fn walk(tape: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
+    let (mut next, is_list) = match tape[at] {
+        tags::LIST => (at + 5, true),
+        tags::TABLE | tags::FIELDS => (at + 9, false),
+        _ => {
+            let end = at + item_len(&tape[at..]);
+            out.extend_from_slice(&tape[at..end]);
+            return end;
+        }
+    };
+    let (mut pairs, mut index) = (Vec::new(), 0);
+    while tape[next] != tags::TABLE_END {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        index += 1;
+        if is_list {
+            Writer::new(&mut key).number(f64::from(index));
+        } else {
+            next = walk(tape, next, &mut key);
+        }
+        next = walk(tape, next, &mut value);
+        if !is_list || value != [tags::NIL] {
+            pairs.push((key, value));
+        }
+    }
+    write_pairs(&pairs, out);
+    next + 1
+}
+
+fn write_pairs(pairs: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
+    let is_key = |(place, (key, _)): (usize, &(Vec<u8>, Vec<u8>))| {
+        Reader::new(key).next() == Some(Item::Number(place as f64 + 1.0))
+    };
+    let tag = if pairs.iter().enumerate().all(is_key) {
+        tags::VALUES
+    } else if pairs.iter().all(|(key, _)| key[0] == tags::NUMBER) {
+        tags::NUMBERED
+    } else {
+        tags::KEYED
+    };
+    let head = Writer::new(out).begin_walked();
+    for (key, value) in pairs {
+        if tag != tags::VALUES {
+            out.extend_from_slice(key);
+        }
+        out.extend_from_slice(value);
+    }
+    Writer::new(out).end_walked(head, tag, pairs.len() as u32);
 }
 
 fn item_len(tape: &[u8]) -> usize {

@@ -46,6 +46,8 @@
 #include "glue/reply.c"
 #include "glue/server_api.c"
 #include "glue/result.c"
+#include "glue/walk.c"
+#include "glue/play.c"
 #include "glue/library.c"
 #include "glue/sandbox.c"
 #include "glue/functions.c"

@@ -319,7 +319,7 @@ iso_interp *iso_open (const iso_config *config) {
 size_t iso_constants (uint32_t *out, size_t max) {
   static const uint32_t constants[] = {
     TAPE_NIL, TAPE_FALSE, TAPE_TRUE, TAPE_NUMBER, TAPE_STRING, TAPE_TABLE, TAPE_TABLE_END, TAPE_OTHER, TAPE_NULL,
-    TAPE_TOO_DEEP, TAPE_LIST, TAPE_LIBRARY,
+    TAPE_TOO_DEEP, TAPE_LIST, TAPE_LIBRARY, TAPE_VALUES, TAPE_NUMBERED, TAPE_KEYED, TAPE_FIELDS, TAPE_HEAD, FIELDS_MAX,
     LUA_TNIL, LUA_TBOOLEAN, LUA_TLIGHTUSERDATA, LUA_TNUMBER, LUA_TSTRING, LUA_TTABLE, LUA_TFUNCTION, LUA_TUSERDATA,
     LUA_TTHREAD,
     sizeof(iso_span), sizeof(iso_constant), sizeof(iso_library), sizeof(iso_config), sizeof(iso_calls),

@@ -8,10 +8,12 @@
 
 #include "glue.h"
 
-/* A frame of the walkers, which do not recurse: see result.c and library.c. */
+/* A frame of the walkers, which do not recurse: see result.c, walk.c and play.c. */
 typedef struct walk_frame {
   size_t at;		/* where the count of the aggregate lies in the buffer */
   size_t count;
+  const Table *table;	/* walk.c only, with the next of its slots */
+  size_t slot;
   int kind;
   int phase;
 } walk_frame;
@@ -84,23 +86,25 @@ static void *allocate (void *ud, void *old, size_t old_size, size_t size) {
 }
 
 
+static void buffer_grow (lua_State *L, iso_buffer *buffer, size_t more) {
+  size_t cap = buffer->cap < 128 ? 128 : buffer->cap;
+  uint8_t *fresh;
+  while (cap - buffer->len < more) {
+    if (cap > SIZE_MAX / 4) luaD_throw(L, LUA_ERRMEM);
+    cap *= 2;
+  }
+  fresh = (uint8_t *)allocate(interp_of(L), buffer->data, buffer->cap, cap);
+  if (fresh == NULL) luaD_throw(L, LUA_ERRMEM);
+  buffer->data = fresh;
+  buffer->cap = cap;
+}
+
+
 /*
 ** Room for `more` bytes behind `len`; raises "not enough memory". Doubles, so appending is linear.
 */
-static uint8_t *buffer_room (lua_State *L, iso_buffer *buffer, size_t more) {
-  iso_interp *interp = interp_of(L);
-  if (more > buffer->cap - buffer->len) {
-    size_t cap = buffer->cap < 128 ? 128 : buffer->cap;
-    uint8_t *fresh;
-    while (cap - buffer->len < more) {
-      if (cap > SIZE_MAX / 4) luaD_throw(L, LUA_ERRMEM);
-      cap *= 2;
-    }
-    fresh = (uint8_t *)allocate(interp, buffer->data, buffer->cap, cap);
-    if (fresh == NULL) luaD_throw(L, LUA_ERRMEM);
-    buffer->data = fresh;
-    buffer->cap = cap;
-  }
+static inline uint8_t *buffer_room (lua_State *L, iso_buffer *buffer, size_t more) {
+  if (more > buffer->cap - buffer->len) buffer_grow(L, buffer, more);
   return buffer->data + buffer->len;
 }
 

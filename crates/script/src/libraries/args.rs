@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::Failure;
 use super::numbers::{integer_of, number_of, push_number};
-use crate::tape::tags::{FALSE, LIST, NIL, NULL, NUMBER, OTHER, STRING, TABLE, TABLE_END, TOO_DEEP, TRUE};
+use crate::tape::tags::{FALSE, KEYED, NIL, NULL, NUMBER, NUMBERED, OTHER, STRING, TOO_DEEP, TRUE, VALUES};
 use crate::tape::types;
 
 /// A value of a tape. Tables are read in place, by the functions that take them.
@@ -58,15 +58,23 @@ pub fn text_at(tape: &[u8], at: usize) -> &[u8] {
     &tape[at + 5..at + 5 + u32_at(tape, at + 1) as usize]
 }
 
-/// The bytes of what stands at `at`; of a table, those of its head.
-pub fn item_len(tape: &[u8], at: usize) -> usize {
-    match tape[at] {
-        NIL | FALSE | TRUE | TABLE_END | NULL | TOO_DEEP => 1,
-        OTHER => 2,
-        LIST => 5,
-        NUMBER | TABLE => 9,
+/// The entries of the table whose head stands at `at`.
+pub fn entries_at(tape: &[u8], at: usize) -> u32 {
+    u32_at(tape, at + 1)
+}
+
+/// Where the item after the value at `at` begins.
+#[inline]
+pub fn after(tape: &[u8], at: usize) -> usize {
+    at + match tape[at] {
         STRING => 5 + u32_at(tape, at + 1) as usize,
-        tag => panic!("a tape has no tag {tag}"),
+        NUMBER => 9,
+        NIL | FALSE | TRUE | NULL | TOO_DEEP => 1,
+        OTHER => 2,
+        VALUES | NUMBERED | KEYED => {
+            u64::from_le_bytes(tape[at + 5..at + 13].try_into().expect("eight bytes")) as usize
+        }
+        tag => panic!("no value has the tag {tag}"),
     }
 }
 
@@ -78,26 +86,10 @@ pub fn value_at(tape: &[u8], at: usize) -> Value<'_> {
         TRUE => Value::Bool(true),
         NUMBER => Value::Number(f64_at(tape, at + 1)),
         STRING => Value::Text(text_at(tape, at)),
-        TABLE | TOO_DEEP => Value::Table,
+        VALUES | NUMBERED | KEYED | TOO_DEEP => Value::Table,
         NULL => Value::Null,
         OTHER => Value::Other(tape[at + 1]),
         tag => panic!("a tape has no value {tag}"),
-    }
-}
-
-/// Where the item after the value at `at` begins.
-pub fn after(tape: &[u8], mut at: usize) -> usize {
-    let mut depth = 0usize;
-    loop {
-        match tape[at] {
-            TABLE => depth += 1,
-            TABLE_END => depth -= 1,
-            _ => {}
-        }
-        at += item_len(tape, at);
-        if depth == 0 {
-            return at;
-        }
     }
 }
 

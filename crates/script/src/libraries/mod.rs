@@ -116,7 +116,6 @@ impl Failure {
 #[derive(Default)]
 pub struct State {
     cjson: cjson::Instances,
-    shapes: shape::Shapes,
     encoder: cjson::EncodeRoom,
     decoder: cjson::DecodeRoom,
     packer: cmsgpack::PackRoom,
@@ -127,7 +126,6 @@ impl State {
     /// Called before each run: must cost next to nothing if no script has set anything.
     pub fn reset(&mut self) {
         self.cjson.reset();
-        self.shapes.shrink();
         self.encoder.shrink();
         self.decoder.shrink();
         self.packer.shrink();

@@ -1,23 +1,15 @@
-//! The shapes of the tables on a tape: where each ends, how many entries it has, whether its keys are those of an array.
+//! What the keys of a walked table make of it: an array, up to which length, or a map.
 //!
-//! Whether a table is an array or a map depends on all its keys, which stand between its values. One pass over the tape finds the shapes of a
-//! table and of all below it, in the order in which they begin; the encoders then never look at an item twice.
-//!
-//! ```text
-//! tape    table 1 table "a" 1 end 2 table end end
-//! shapes  [0] 1..      [1] "a"          [2]             next of [0] is 3, of [1] is 2
-//! ```
+//! The walker has counted the entries, and knows whether the keys are 1, 2, 3, ...; only where all are numbers and some are
+//! not at their place does one pass over the table look at each. What lies in its values is passed over in one step.
 
-use super::args::{f64_at, item_len};
+use super::args::{after, entries_at, f64_at};
 use super::numbers::int_of;
-use crate::tape::tags::{NUMBER, TABLE, TABLE_END};
+use crate::tape::WALKED_HEAD;
+use crate::tape::tags::{NUMBERED, TABLE_END, VALUES};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Behind the end of the table.
-    pub end: usize,
-    /// The number of the first table that begins behind it.
-    pub next: u32,
     pub entries: u32,
     /// The largest key as an `int` of C sees it, if all keys are whole numbers from 1: one that does not fit is the smallest
     /// `int`, and the next replaces it.
@@ -30,80 +22,28 @@ pub struct Shape {
     pub in_order: bool,
 }
 
-/// Shapes of one table and those below it.
-#[derive(Default)]
-pub struct Shapes {
-    shapes: Vec<Shape>,
-    open: Vec<Open>,
-}
-
-/// A table whose end is to come.
-struct Open {
-    shape: u32,
-    /// The next item is a key.
-    at_key: bool,
-}
-
-impl Shapes {
-    /// Of the table that begins at `at`, which gets the number 0.
-    pub fn measure(&mut self, tape: &[u8], mut at: usize) {
-        self.shapes.clear();
-        self.open.clear();
-        self.begin();
-        at += item_len(tape, at);
-        while let Some(open) = self.open.last_mut() {
-            if tape[at] == TABLE_END {
-                at += 1;
-                self.end(at);
-                continue;
-            }
-            if open.at_key {
-                let shape = &mut self.shapes[open.shape as usize];
-                match tape[at] {
-                    NUMBER => shape.add(f64_at(tape, at + 1)),
-                    _ => shape.add_other(),
-                }
-            }
-            open.at_key = !open.at_key;
-            if tape[at] == TABLE {
-                self.begin();
-            }
-            at += item_len(tape, at);
+impl Shape {
+    /// Of the table whose head stands at `at`.
+    #[inline]
+    pub fn of(tape: &[u8], at: usize) -> Shape {
+        let entries = entries_at(tape, at);
+        let of_values = Shape { entries, max: entries as i32, whole: true, fits: true, in_order: true };
+        match tape[at] {
+            VALUES => of_values,
+            NUMBERED => Shape::of_numbers(tape, at + WALKED_HEAD),
+            _ => Shape { max: 0, whole: false, in_order: false, ..of_values },
         }
     }
 
-    fn begin(&mut self) {
-        self.open.push(Open { shape: self.shapes.len() as u32, at_key: true });
-        self.shapes.push(Shape {
-            end: 0,
-            next: 0,
-            entries: 0,
-            max: 0,
-            whole: true,
-            fits: true,
-            in_order: true,
-        });
+    fn of_numbers(tape: &[u8], mut at: usize) -> Shape {
+        let mut shape = Shape { entries: 0, max: 0, whole: true, fits: true, in_order: true };
+        while tape[at] != TABLE_END {
+            shape.add(f64_at(tape, at + 1));
+            at = after(tape, after(tape, at));
+        }
+        shape
     }
 
-    fn end(&mut self, at: usize) {
-        let open = self.open.pop().expect("a table is open");
-        let next = self.shapes.len() as u32;
-        let shape = &mut self.shapes[open.shape as usize];
-        shape.end = at;
-        shape.next = next;
-    }
-
-    pub fn get(&self, number: u32) -> &Shape {
-        &self.shapes[number as usize]
-    }
-
-    pub fn shrink(&mut self) {
-        super::shrink(&mut self.shapes);
-        super::shrink(&mut self.open);
-    }
-}
-
-impl Shape {
     fn add(&mut self, key: f64) {
         self.entries += 1;
         if key == f64::from(self.entries) && self.in_order {
@@ -119,11 +59,5 @@ impl Shape {
         if key > f64::from(self.max) {
             self.max = int_of(key);
         }
-    }
-
-    fn add_other(&mut self) {
-        self.entries += 1;
-        self.in_order = false;
-        self.whole = false;
     }
 }

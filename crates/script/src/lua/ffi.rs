@@ -126,7 +126,7 @@ unsafe extern "C" {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tape::{tags, types};
+    use crate::tape::{FIELDS_MAX, WALKED_HEAD, tags, types};
 
     /// `iso_constants` lists them in this order.
     #[test]
@@ -144,6 +144,12 @@ mod tests {
             tags::TOO_DEEP,
             tags::LIST,
             tags::LIBRARY,
+            tags::VALUES,
+            tags::NUMBERED,
+            tags::KEYED,
+            tags::FIELDS,
+            WALKED_HEAD as u8,
+            FIELDS_MAX as u8,
         ];
         let types = [
             types::NIL,

@@ -14,25 +14,78 @@ pub fn function(library: &str, name: &str) -> &'static Function {
     library.functions.iter().find(|known| known.name == name).expect("a function")
 }
 
-fn count(tape: &[u8]) -> usize {
-    let mut reader = Reader::new(tape);
-    let mut count = 0;
-    while !reader.is_at_end() {
-        reader.skip();
+/// What the walker makes of results: each table with its head, lists without what is nil. And how many values there are. The
+/// order of entries stays.
+pub fn walked(tape: &[u8]) -> (Vec<u8>, usize) {
+    let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
+    while at < tape.len() {
+        at = walk(tape, at, &mut out);
         count += 1;
     }
-    count
+    (out, count)
 }
 
+fn walk(tape: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
+    let (mut next, is_list) = match tape[at] {
+        tags::LIST => (at + 5, true),
+        tags::TABLE | tags::FIELDS => (at + 9, false),
+        _ => {
+            let end = at + item_len(&tape[at..]);
+            out.extend_from_slice(&tape[at..end]);
+            return end;
+        }
+    };
+    let (mut pairs, mut index) = (Vec::new(), 0);
+    while tape[next] != tags::TABLE_END {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        index += 1;
+        if is_list {
+            Writer::new(&mut key).number(f64::from(index));
+        } else {
+            next = walk(tape, next, &mut key);
+        }
+        next = walk(tape, next, &mut value);
+        if !is_list || value != [tags::NIL] {
+            pairs.push((key, value));
+        }
+    }
+    write_pairs(&pairs, out);
+    next + 1
+}
+
+fn write_pairs(pairs: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) {
+    let is_key = |(place, (key, _)): (usize, &(Vec<u8>, Vec<u8>))| {
+        Reader::new(key).next() == Some(Item::Number(place as f64 + 1.0))
+    };
+    let tag = if pairs.iter().enumerate().all(is_key) {
+        tags::VALUES
+    } else if pairs.iter().all(|(key, _)| key[0] == tags::NUMBER) {
+        tags::NUMBERED
+    } else {
+        tags::KEYED
+    };
+    let head = Writer::new(out).begin_walked();
+    for (key, value) in pairs {
+        if tag != tags::VALUES {
+            out.extend_from_slice(key);
+        }
+        out.extend_from_slice(value);
+    }
+    Writer::new(out).end_walked(head, tag, pairs.len() as u32);
+}
+
+fn item_len(tape: &[u8]) -> usize {
+    let mut reader = Reader::new(tape);
+    reader.next();
+    tape.len() - reader.rest().len()
+}
+
+/// `args`: a tape as `spelled_out` writes it.
 pub fn call(state: &mut State, function: &Function, args: &[u8]) -> Outcome {
     let mut out = Vec::new();
-    let mut call = Call {
-        args: Reader::new(args),
-        arg_count: count(args),
-        out: Writer::new(&mut out),
-        instance: 0,
-        state,
-    };
+    let (args, arg_count) = walked(args);
+    let mut call =
+        Call { args: Reader::new(&args), arg_count, out: Writer::new(&mut out), instance: 0, state };
     match (function.run)(&mut call) {
         Ok(()) => Outcome::Results(spelled_out(&out)),
         Err(Failure::Error(text)) => Outcome::Error(String::from_utf8_lossy(&text).into_owned()),
@@ -57,11 +110,9 @@ pub fn spelled_out(tape: &[u8]) -> Vec<u8> {
 fn spell(tape: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     let head = match tape[at] {
         tags::LIST => 5,
-        tags::TABLE => 9,
+        tags::TABLE | tags::FIELDS => 9,
         _ => {
-            let mut reader = Reader::new(&tape[at..]);
-            reader.next();
-            let end = tape.len() - reader.rest().len();
+            let end = at + item_len(&tape[at..]);
             out.extend_from_slice(&tape[at..end]);
             return end;
         }

@@ -6,13 +6,15 @@
 //! `encode`.
 //!
 //! An array's head promises the slots that Lua would have made for it by itself, the next power of two, so that a length or
-//! an order that a script sees does not depend on the promise. Of an object nothing is promised: the order of its keys would.
+//! an order that a script sees does not depend on the promise. Of an object nothing is promised: the order of its keys would. With
+//! few keys it is written as fields, which are assembled in the order that they would have.
 
 use super::Config;
 use crate::libraries::args::{Args, check_text};
 use crate::libraries::numbers::strtod;
 use crate::libraries::{Failure, OUT_OF_MEMORY, RESULT_BYTES_MAX, STACK_SLOTS_MAX, State, shrink};
-use crate::tape::tags::{FALSE, LIST, NULL, NUMBER, STRING, TABLE, TABLE_END, TRUE};
+use crate::tape::FIELDS_MAX;
+use crate::tape::tags::{FALSE, FIELDS, LIST, NULL, NUMBER, STRING, TABLE, TABLE_END, TRUE};
 
 type Done = Result<(), Failure>;
 
@@ -32,7 +34,7 @@ struct Frame {
     /// Slots of the stack in use before the table is pushed.
     slots: u32,
     elements: u32,
-    /// Where the head of an array stands on the tape of results.
+    /// Where the table begins on the tape of results.
     head: usize,
 }
 
@@ -199,9 +201,12 @@ impl Decoder<'_> {
 
     fn close(&mut self) {
         let frame = self.frames.pop().expect("a table is open");
+        let size = &mut self.out[frame.head..frame.head + 5];
         if !frame.is_object && frame.elements > 0 {
-            let slots = frame.elements.next_power_of_two();
-            self.out[frame.head + 1..frame.head + 5].copy_from_slice(&slots.to_le_bytes());
+            size[1..].copy_from_slice(&frame.elements.next_power_of_two().to_le_bytes());
+        } else if frame.is_object && frame.elements as usize <= FIELDS_MAX {
+            size[0] = FIELDS;
+            size[1..].copy_from_slice(&frame.elements.to_le_bytes());
         }
         self.out.push(TABLE_END);
     }

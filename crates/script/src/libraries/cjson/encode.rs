@@ -7,11 +7,14 @@
 //! slots that C would hold on Lua's stack for it: one for an element, two for a key with its value.
 
 use super::{Config, InvalidNumbers};
-use crate::libraries::args::{Args, f64_at, item_len, text_at, u32_at, value_at};
+use crate::libraries::args::{Args, after, f64_at, text_at, u32_at, value_at};
 use crate::libraries::numbers::push_number;
-use crate::libraries::shape::{Shape, Shapes};
+use crate::libraries::shape::Shape;
 use crate::libraries::{Failure, OUT_OF_MEMORY, RESULT_BYTES_MAX, STACK_SLOTS_MAX, State, shrink};
-use crate::tape::tags::{FALSE, NIL, NULL, NUMBER, STRING, TABLE, TABLE_END, TOO_DEEP, TRUE};
+use crate::tape::WALKED_HEAD;
+use crate::tape::tags::{
+    FALSE, KEYED, NIL, NULL, NUMBER, NUMBERED, STRING, TABLE_END, TOO_DEEP, TRUE, VALUES,
+};
 
 type Done = Result<(), Failure>;
 
@@ -39,15 +42,18 @@ struct Frame {
 
 enum Kind {
     Object,
-    /// Keys 1, 2, 3, ...: the values follow each other on the tape.
+    /// The values follow each other on the tape.
     Array,
+    /// Keys 1, 2, 3, ... stand between them.
+    NumberedArray,
     /// `index` is the next to be written, up to `len`; `element` is the next of `elements`, which for this frame begin at `first`.
+    /// The table ends at `end`.
     Sorted {
         index: i32,
         len: i32,
         element: usize,
         first: usize,
-        shape: u32,
+        end: usize,
     },
 }
 
@@ -55,24 +61,19 @@ enum Kind {
 struct Element {
     index: i32,
     at: usize,
-    /// The number of the shape, if the value is a table.
-    shape: u32,
 }
 
 pub fn encode(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
     let tape = args.tape;
-    let State { cjson, shapes, encoder: room, .. } = state;
+    let State { cjson, encoder: room, .. } = state;
     if args.count != 1 {
         return Err(Failure::argument(1, "expected 1 argument"));
-    }
-    if tape[0] == TABLE {
-        shapes.measure(tape, 0);
     }
     room.frames.clear();
     room.elements.clear();
     out.extend_from_slice(&[STRING, 0, 0, 0, 0]);
     let begin = out.len();
-    Encoder { tape, config: cjson.get(args.instance), shapes, room, out, at: 0, shape: 0 }.run()?;
+    Encoder { tape, config: cjson.get(args.instance), room, out, at: 0 }.run()?;
     let len = (out.len() - begin) as u32;
     out[begin - 4..begin].copy_from_slice(&len.to_le_bytes());
     Ok(())
@@ -81,13 +82,10 @@ pub fn encode(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
 struct Encoder<'a> {
     tape: &'a [u8],
     config: &'a Config,
-    shapes: &'a Shapes,
     room: &'a mut Room,
     out: &'a mut Vec<u8>,
     /// Of the next item.
     at: usize,
-    /// Of the next table.
-    shape: u32,
 }
 
 impl Encoder<'_> {
@@ -101,18 +99,19 @@ impl Encoder<'_> {
                         continue;
                     }
                 }
-                Kind::Object | Kind::Array if self.tape[self.at] == TABLE_END => {
-                    let bracket = if matches!(frame.kind, Kind::Array) { b']' } else { b'}' };
-                    self.out.push(bracket);
+                kind if self.tape[self.at] == TABLE_END => {
+                    self.out.push(if matches!(kind, Kind::Object) { b'}' } else { b']' });
                     self.at += 1;
                     self.room.frames.pop();
                     continue;
                 }
-                Kind::Array => {
+                Kind::Array | Kind::NumberedArray => {
                     if !is_first {
                         self.out.push(b',');
                     }
-                    self.at += item_len(self.tape, self.at);
+                    if matches!(frame.kind, Kind::NumberedArray) {
+                        self.at = after(self.tape, self.at);
+                    }
                 }
                 Kind::Object => {
                     if !is_first {
@@ -141,10 +140,10 @@ impl Encoder<'_> {
                 self.at += 9;
                 push_checked(self.out, self.config, f64_at(self.tape, at + 1))?;
             }
-            TABLE => return self.table(),
+            VALUES | NUMBERED | KEYED => return self.table(),
             TOO_DEEP => return Err(too_deep(self.depth_of_failure())),
             tag => {
-                self.at += item_len(self.tape, at);
+                self.at = after(self.tape, at);
                 let text: &[u8] = match tag {
                     TRUE => b"true",
                     FALSE => b"false",
@@ -161,12 +160,10 @@ impl Encoder<'_> {
     ///
     /// COMPAT(scripting): the elements of an array are written by index, and read in the order of its keys. A table that is
     /// read behind one that is too deep, and written before it, is not looked into: of two errors in one value Valkey reports the
-    /// first by index. Above some 4,000 levels, which a script has to ask for, the walker ends where its stack does.
-    /// Why: following all tables of a circle would never end.
+    /// first by index. Why: following all tables of a circle would never end.
     fn depth_of_failure(&self) -> usize {
-        const WALKED_MIN: usize = STACK_SLOTS_MAX / 2 - 10;
         match self.config.encode_max_depth as usize {
-            most @ ..WALKED_MIN => most + 1,
+            most @ ..STACK_SLOTS_MAX => most + 1,
             _ => self.room.frames.len() + 1,
         }
     }
@@ -181,49 +178,42 @@ impl Encoder<'_> {
         if depth > self.config.encode_max_depth as usize || slots as usize + 3 > STACK_SLOTS_MAX {
             return Err(too_deep(depth));
         }
-        let number = self.shape;
-        let shape = self.shapes.get(number);
-        self.shape += 1;
-        let len = array_len(shape, self.config)?;
+        let shape = Shape::of(self.tape, self.at);
+        let len = array_len(&shape, self.config)?;
         let kind = match len {
-            Some(_) if shape.in_order => Kind::Array,
+            Some(_) if self.tape[self.at] == VALUES => Kind::Array,
+            Some(_) if shape.in_order => Kind::NumberedArray,
             Some(len) => {
                 let first = self.room.elements.len();
-                self.sort(number, len);
-                Kind::Sorted { index: 1, len, element: first, first, shape: number }
+                self.sort(len);
+                Kind::Sorted { index: 1, len, element: first, first, end: after(self.tape, self.at) }
             }
             None => Kind::Object,
         };
         self.out.push(if len.is_some() { b'[' } else { b'{' });
-        self.at += item_len(self.tape, self.at);
+        self.at += WALKED_HEAD;
         self.room.frames.push(Frame { kind, is_empty: true, slots });
         Ok(())
     }
 
     /// Lists the elements of an array by index. An index above `len` is one that does not fit: its value is left out.
-    fn sort(&mut self, number: u32, len: i32) {
+    fn sort(&mut self, len: i32) {
         let first = self.room.elements.len();
-        let mut at = self.at + item_len(self.tape, self.at);
-        let mut shape = number + 1;
+        let mut at = self.at + WALKED_HEAD;
         while self.tape[at] != TABLE_END {
             let index = f64_at(self.tape, at + 1);
-            at += item_len(self.tape, at);
+            let value = after(self.tape, at);
             if index <= f64::from(len) {
-                self.room.elements.push(Element { index: index as i32, at, shape });
+                self.room.elements.push(Element { index: index as i32, at: value });
             }
-            if self.tape[at] == TABLE {
-                at = self.shapes.get(shape).end;
-                shape = self.shapes.get(shape).next;
-            } else {
-                at += item_len(self.tape, at);
-            }
+            at = after(self.tape, value);
         }
         self.room.elements[first..].sort_unstable_by_key(|element| element.index);
     }
 
     /// Goes to the next element of the innermost frame, or ends it. `true`: its value is at `at`.
     fn sorted(&mut self, is_first: bool) -> Result<bool, Failure> {
-        let Some(Frame { kind: Kind::Sorted { index, len, element, first, shape }, .. }) =
+        let Some(Frame { kind: Kind::Sorted { index, len, element, first, end }, .. }) =
             self.room.frames.last_mut()
         else {
             unreachable!("the caller has looked")
@@ -239,7 +229,6 @@ impl Encoder<'_> {
                 Some(next) if next.index == index.wrapping_sub(1) => {
                     *element += 1;
                     self.at = next.at;
-                    self.shape = next.shape;
                     return Ok(true);
                 }
                 _ => self.out.extend_from_slice(b"null"),
@@ -249,8 +238,7 @@ impl Encoder<'_> {
             }
         }
         self.out.push(b']');
-        self.at = self.shapes.get(*shape).end;
-        self.shape = self.shapes.get(*shape).next;
+        self.at = *end;
         self.room.elements.truncate(*first);
         self.room.frames.pop();
         Ok(false)
@@ -270,7 +258,7 @@ impl Encoder<'_> {
                 return Err(unsupported(name, "table key must be a number or string"));
             }
         }
-        self.at += item_len(self.tape, at);
+        self.at = after(self.tape, at);
         self.out.push(b':');
         Ok(())
     }

@@ -4,19 +4,20 @@
 //! order of the tape. A table below 16 others is nil, which ends circles, and so is whatever MessagePack has no form for.
 //! A number is an integer if it is equal to one of 64 bits, else a float if that loses nothing, else a double.
 
-use crate::libraries::args::{Args, f64_at, item_len, text_at};
+use crate::libraries::args::{Args, after, f64_at, text_at};
 use crate::libraries::numbers::integer_of;
-use crate::libraries::shape::Shapes;
+use crate::libraries::shape::Shape;
 use crate::libraries::{Failure, STACK_SLOTS_MAX, State, shrink};
-use crate::tape::tags::{FALSE, NUMBER, STRING, TABLE, TABLE_END, TRUE};
+use crate::tape::WALKED_HEAD;
+use crate::tape::tags::{FALSE, KEYED, NUMBER, NUMBERED, STRING, TABLE_END, TRUE, VALUES};
 
 /// Tables within tables; those below are nil.
 pub const NESTING_MAX: usize = 16;
 
 #[derive(Default)]
 pub struct Room {
-    /// The elements of arrays whose keys do not come in their order: key, place of the value, number of its shape.
-    elements: Vec<(u32, usize, u32)>,
+    /// The elements of arrays whose keys do not come in their order: key, place of the value.
+    elements: Vec<(u32, usize)>,
 }
 
 impl Room {
@@ -26,7 +27,7 @@ impl Room {
 }
 
 pub fn pack(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let State { shapes, packer, .. } = state;
+    let packer = &mut state.packer;
     packer.elements.clear();
     out.extend_from_slice(&[STRING, 0, 0, 0, 0]);
     let begin = out.len();
@@ -34,10 +35,7 @@ pub fn pack(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Result<(), 
     let mut at = 0;
     let mut count = 0;
     while at < tape.len() {
-        if tape[at] == TABLE {
-            shapes.measure(tape, at);
-        }
-        let mut packer = Packer { tape, shapes, elements: &mut packer.elements, out, at, shape: 0 };
+        let mut packer = Packer { tape, elements: &mut packer.elements, out, at };
         packer.value(0);
         at = packer.at;
         count += 1;
@@ -57,77 +55,75 @@ pub fn pack(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Result<(), 
 
 struct Packer<'a> {
     tape: &'a [u8],
-    shapes: &'a Shapes,
-    elements: &'a mut Vec<(u32, usize, u32)>,
+    elements: &'a mut Vec<(u32, usize)>,
     out: &'a mut Vec<u8>,
     /// Of the next item.
     at: usize,
-    /// Of the next table.
-    shape: u32,
 }
 
 impl Packer<'_> {
     /// Writes the value at `at`, which lies in `level` tables. The levels bound the recursion.
     fn value(&mut self, level: usize) {
         let at = self.at;
-        if self.tape[at] == TABLE {
-            return self.table(level);
-        }
-        self.at += item_len(self.tape, at);
         match self.tape[at] {
-            STRING => push_text(self.out, text_at(self.tape, at)),
-            NUMBER => push_number(self.out, f64_at(self.tape, at + 1)),
+            STRING => {
+                let text = text_at(self.tape, at);
+                self.at += 5 + text.len();
+                push_text(self.out, text);
+                return;
+            }
+            NUMBER => {
+                self.at += 9;
+                push_number(self.out, f64_at(self.tape, at + 1));
+                return;
+            }
+            VALUES | NUMBERED | KEYED => return self.table(level),
             TRUE => self.out.push(0xc3),
             FALSE => self.out.push(0xc2),
             _ => self.out.push(0xc0),
         }
+        self.at = after(self.tape, at);
     }
 
     fn table(&mut self, level: usize) {
-        let shape = *self.shapes.get(self.shape);
+        let (begin, end) = (self.at, after(self.tape, self.at));
         if level == NESTING_MAX {
             self.out.push(0xc0);
-            (self.at, self.shape) = (shape.end, shape.next);
+            self.at = end;
             return;
         }
+        let shape = Shape::of(self.tape, begin);
         let is_array = shape.whole && shape.fits && shape.max as u32 == shape.entries;
         push_head(self.out, if is_array { ARRAY } else { MAP }, shape.entries);
-        let number = self.shape;
-        self.at += item_len(self.tape, self.at);
-        self.shape += 1;
+        self.at += WALKED_HEAD;
         if is_array && !shape.in_order {
-            self.sorted(number, level);
+            self.sorted(level);
         } else {
-            while self.at < shape.end - 1 {
+            let has_keys = self.tape[begin] != VALUES;
+            while self.at < end - 1 {
                 match is_array {
-                    true => self.at += item_len(self.tape, self.at),
+                    true if has_keys => self.at = after(self.tape, self.at),
+                    true => {}
                     false => self.value(level + 1),
                 }
                 self.value(level + 1);
             }
         }
-        (self.at, self.shape) = (shape.end, shape.next);
+        self.at = end;
     }
 
     /// An array whose keys do not come in their order: lists where its values lie, then writes them by key.
-    fn sorted(&mut self, number: u32, level: usize) {
-        let end = self.shapes.get(number).end;
+    fn sorted(&mut self, level: usize) {
         let first = self.elements.len();
-        let (mut at, mut shape) = (self.at, self.shape);
+        let mut at = self.at;
         while self.tape[at] != TABLE_END {
-            let key = f64_at(self.tape, at + 1) as u32;
-            at += item_len(self.tape, at);
-            self.elements.push((key, at, shape));
-            if self.tape[at] == TABLE {
-                (at, shape) = (self.shapes.get(shape).end, self.shapes.get(shape).next);
-            } else {
-                at += item_len(self.tape, at);
-            }
+            let value = after(self.tape, at);
+            self.elements.push((f64_at(self.tape, at + 1) as u32, value));
+            at = after(self.tape, value);
         }
-        debug_assert_eq!(at + 1, end);
         self.elements[first..].sort_unstable_by_key(|element| element.0);
         for place in first..self.elements.len() {
-            (_, self.at, self.shape) = self.elements[place];
+            self.at = self.elements[place].1;
             self.value(level + 1);
         }
         self.elements.truncate(first);

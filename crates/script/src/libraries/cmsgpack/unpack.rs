@@ -5,11 +5,13 @@
 //! for each result (CVE-2018-11218: Valkey checks these slots, and an earlier one did not).
 //!
 //! The head of an array promises the slots that Lua would have made by itself, as in `cjson.decode`; with a nil among its
-//! elements Lua's table depends on the order of the assignments, and nothing is promised.
+//! elements Lua's table depends on the order of the assignments, and nothing is promised. A map of a few strings is written as
+//! fields, as in `cjson.decode`.
 
 use crate::libraries::args::{Args, Value, check_integer, check_text, integer_or, put_number, put_text};
 use crate::libraries::{Failure, OUT_OF_MEMORY, RESULT_BYTES_MAX, STACK_SLOTS_MAX, State, shrink};
-use crate::tape::tags::{FALSE, LIST, NIL, NUMBER, TABLE, TABLE_END, TRUE};
+use crate::tape::FIELDS_MAX;
+use crate::tape::tags::{FALSE, FIELDS, LIST, NIL, NUMBER, STRING, TABLE, TABLE_END, TRUE};
 
 type Done = Result<(), Failure>;
 
@@ -28,8 +30,10 @@ struct Frame {
     is_map: bool,
     /// A value is to come that belongs to a key.
     has_key: bool,
-    /// Of an array: one of its elements is nil.
+    /// One of its values is nil.
     has_nil: bool,
+    /// One of the keys of a map is no string.
+    has_other_key: bool,
     /// Elements or pairs to come, and those that came.
     left: u32,
     count: u32,
@@ -134,6 +138,7 @@ impl Unpacker<'_> {
                         is_map,
                         has_key: false,
                         has_nil: false,
+                        has_other_key: false,
                         left: len,
                         count: 0,
                         slots: slots + 1,
@@ -164,24 +169,33 @@ impl Unpacker<'_> {
             let frame = self.frames.last_mut().expect("there are more than depth");
             if frame.is_map && !frame.has_key {
                 frame.has_key = true;
+                frame.has_other_key |= self.out[at] != STRING;
                 frame.key = at;
                 return Ok(false);
             }
             if frame.is_map {
                 frame.has_key = false;
-                check_key(self.out, frame.key)?;
-            } else {
-                frame.has_nil |= self.out[at] == NIL;
+                if frame.has_other_key {
+                    check_key(self.out, frame.key)?;
+                }
             }
+            frame.has_nil |= self.out[at] == NIL;
             frame.left -= 1;
             frame.count += 1;
             if frame.left > 0 {
                 return Ok(false);
             }
             at = frame.head;
+            let size = &mut self.out[at..at + 5];
             if !frame.is_map && !frame.has_nil {
-                let slots = frame.count.next_power_of_two();
-                self.out[at + 1..at + 5].copy_from_slice(&slots.to_le_bytes());
+                size[1..].copy_from_slice(&frame.count.next_power_of_two().to_le_bytes());
+            } else if frame.is_map
+                && !frame.has_nil
+                && !frame.has_other_key
+                && frame.count as usize <= FIELDS_MAX
+            {
+                size[0] = FIELDS;
+                size[1..].copy_from_slice(&frame.count.to_le_bytes());
             }
             self.out.push(TABLE_END);
             self.frames.pop();
