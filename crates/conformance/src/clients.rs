@@ -93,12 +93,12 @@ pub fn run(places: &Places, named: &[String], clock: Clock) -> Fallible<bool> {
 }
 
 /// The file called `name` in PATH.
-fn in_path(name: &str) -> Option<PathBuf> {
+pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-fn sources() -> PathBuf {
+pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
 }
 

@@ -10,6 +10,7 @@ use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
 use isotherm_conformance::follow;
+use isotherm_conformance::scripts;
 use isotherm_conformance::suite;
 use isotherm_conformance::transfer::{self, Load, Peer};
 
@@ -52,6 +53,15 @@ isotherm-conformance: compares Isotherm with Valkey
     --folder FOLDER                      where libraries are installed; default: ISOTHERM_CLIENTS
     --seconds N                          the time for everything (default 170)
 
+  scripts [options] [NAME ..] suites of asynq, redislock, redis_rate, redsync, rq and huey, and drivers of ours on bullmq, bull,
+                              bee-queue, rate-limiter-flexible, redis-semaphore and redlock: as on Valkey?
+    --quick yes                          those that take seconds
+    --ours-bin PATH, --valkey-bin PATH, --folder FOLDER     as above
+
+  jobs [options]              the CPU time that jobs of BullMQ cost each server, A B A B
+    --jobs N  --rounds N                 how many (default 10000, 3)
+    --ours-bin PATH, --valkey-bin PATH, --folder FOLDER     as above
+
   suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk, replication,
                               sentinel (sentinels are Valkey's, the servers ours)
     --valkey yes                         against Valkey's own programs
@@ -71,6 +81,9 @@ fn main() -> ExitCode {
         Some("transfer") => transfer(&args[1..]),
         Some("follow") => follow(&args[1..]),
         Some("clients") => try_clients(&args[1..]),
+        Some("scripts") => run_scripts(&args[1..]),
+        Some("jobs") => run_jobs(&args[1..]),
+        Some("with-server") => scripts::with_server(&args[1..]),
         Some("suite") => run_suite(&args[1..]),
         Some("--help" | "help") | None => {
             println!("{HELP}");
@@ -281,6 +294,79 @@ fn try_clients(args: &[String]) -> Fallible<bool> {
         folder: folder.ok_or("where may libraries be installed? --folder FOLDER")?,
     };
     clients::run(&places, &names, clients::Clock::total(Duration::from_secs(seconds)))
+}
+
+/// An option and its value.
+type Pair = (String, String);
+
+/// The places of both servers, taken from the options before the others.
+fn script_places(options: &mut Vec<Pair>) -> Fallible<scripts::Places> {
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut server = from_env("ISOTHERM_SERVER");
+    let mut valkey = from_env("ISOTHERM_PEER_BIN").map(|bin| bin.join("valkey-server"));
+    let mut folder = from_env("ISOTHERM_CLIENTS").map(|folder| folder.join("scripts"));
+    options.retain(|(name, value)| {
+        let place = match name.as_str() {
+            "--ours-bin" => &mut server,
+            "--valkey-bin" => &mut valkey,
+            "--folder" => &mut folder,
+            _ => return true,
+        };
+        *place = Some(value.into());
+        false
+    });
+    Ok(scripts::Places {
+        server: server.ok_or("where is Isotherm? --ours-bin PATH")?,
+        valkey: valkey.ok_or("where is Valkey? --valkey-bin PATH")?,
+        folder: folder.ok_or("where may packages be installed? --folder FOLDER")?,
+    })
+}
+
+/// Options with their values, and the words that belong to none.
+fn options(args: &[String]) -> Fallible<(Vec<Pair>, Vec<String>)> {
+    let (mut options, mut words) = (Vec::new(), Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.starts_with('-') {
+            true => {
+                let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
+                options.push((arg.clone(), value.clone()));
+            }
+            false => words.push(arg.clone()),
+        }
+    }
+    Ok((options, words))
+}
+
+fn run_scripts(args: &[String]) -> Fallible<bool> {
+    let (mut options, names) = options(args)?;
+    let places = script_places(&mut options)?;
+    let mut quick = false;
+    for (name, value) in options {
+        match name.as_str() {
+            "--quick" => quick = value == "yes",
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    scripts::run(&places, &names, quick)
+}
+
+fn run_jobs(args: &[String]) -> Fallible<bool> {
+    let (mut options, words) = options(args)?;
+    let places = script_places(&mut options)?;
+    let (mut jobs, mut rounds) = (10_000, 3);
+    for (name, value) in options {
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
+        match name.as_str() {
+            "--jobs" => jobs = number()?,
+            "--rounds" => rounds = number()?.max(1),
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    match words.as_slice() {
+        [] => scripts::jobs::run(&places, jobs, rounds),
+        words => Err(format!("unknown: {}\n{HELP}", words.join(" "))),
+    }
 }
 
 fn run_suite(args: &[String]) -> Fallible<bool> {

@@ -20,7 +20,11 @@ pub struct Server {
 impl Server {
     /// Starts `binary` without persistence on a free port.
     pub fn start(binary: &Path, more: &[String]) -> Fallible<Server> {
-        let port = free_port()?;
+        Server::start_at(binary, free_port()?, more)
+    }
+
+    /// The same, on this port.
+    pub fn start_at(binary: &Path, port: u16, more: &[String]) -> Fallible<Server> {
         let folder = std::env::temp_dir().join(format!("isotherm-conformance-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
         let mut command = Command::new(binary);

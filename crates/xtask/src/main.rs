@@ -37,7 +37,9 @@ cargo xtask <command>
   stress [ARGS]        a random mix of all commands from one seed; finds hangs and lost data (`stress --help`);
                        `stress kills`: kill -9 and restart with an append-only file;
                        `stress sentinel`: kill -9 of the primary, Valkey's sentinels promote a replica
-  clients [NAME ..]    runs valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... against our server
+  clients [NAME ..]    runs valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... against our server;
+                       `clients scripts [NAME ..]`: libraries that work by scripts (BullMQ, asynq, rq, ...), beside
+                       Valkey, `--quick yes` those that take seconds; `clients jobs`: the CPU time of 10,000 jobs
   conformance [ARGS]   sends the same commands to Isotherm and Valkey and compares; runs Valkey's own tests
 ";
 

@@ -201,8 +201,12 @@ pub fn conformance(args: &[String]) -> Fallible {
     run::loud(&mut command)
 }
 
-/// Common clients against our server. Those that cannot be installed on this machine are reported skips.
+/// Common clients against our server. Those that cannot be installed on this machine are reported skips. `scripts`: libraries
+/// whose work scripts do, beside Valkey; `jobs`: what those of a queue cost.
 pub fn clients(args: &[String]) -> Fallible {
+    if args.first().is_some_and(|first| ["scripts", "jobs"].contains(&first.as_str())) {
+        return script_clients(args);
+    }
     let conformance = build("isotherm-conformance", "isotherm-conformance")?;
     let server = build("isotherm", "isotherm-server")?;
     let mut command = Command::new(conformance);
@@ -213,6 +217,22 @@ pub fn clients(args: &[String]) -> Fallible {
     for why in [peers::valkey().err(), peers::redis_cli().err()].into_iter().flatten() {
         println!("{why}");
     }
+    run::loud(&mut command)
+}
+
+fn script_clients(args: &[String]) -> Fallible {
+    let bin = match peers::valkey() {
+        Ok(bin) => bin,
+        Err(why) => {
+            println!("skipped: {} beside Valkey: {why}", args[0]);
+            return Ok(());
+        }
+    };
+    let conformance = build("isotherm-conformance", "isotherm-conformance")?;
+    let server = build("isotherm", "isotherm-server")?;
+    let mut command = Command::new(conformance);
+    command.args(args).current_dir(place::root()).env("ISOTHERM_SERVER", server);
+    command.env("ISOTHERM_CLIENTS", place::target().join("clients")).env("ISOTHERM_PEER_BIN", bin);
     run::loud(&mut command)
 }
 

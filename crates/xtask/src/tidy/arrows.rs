@@ -42,7 +42,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("bench", &["stdx", "arena", "keyspace", "resp", "probe"]),
     ("check", &["stdx", "persist"]),
     ("cli", &["stdx", "resp"]),
-    ("conformance", &["stdx", "resp"]),
+    ("conformance", &["stdx", "resp", "probe"]),
     ("memlab", &["stdx", "allocator", "probe"]),
     ("stress", &["stdx", "resp", "probe"]),
     ("xtask", &[]),
