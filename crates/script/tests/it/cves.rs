@@ -1,7 +1,7 @@
 //! What was once a hole in Lua 5.1 or in the servers that embed it.
 //!
-//! A crash ends the test process. CVE-2024-31449 and CVE-2018-11218/9 are of the libraries; CVE-2026-23631 and
-//! GHSA-fq2f-crmw-q97r are of the server.
+//! A crash ends the test process. CVE-2026-23631 and GHSA-fq2f-crmw-q97r are of the server, and tested there. What the libraries
+//! say to each of the calls here is compared with Valkey's in `tests/libraries`.
 
 use crate::model::{eval, eval_in, interpreter, limited};
 
@@ -92,6 +92,58 @@ fn cve_2024_46981_closing() {
             return #keep";
         assert_eq!(eval_in(&mut lua, script), ":20\r\n");
     }
+}
+
+/// MessagePack that is nested deeper than Lua's stack, or promises more than it holds.
+#[test]
+fn cve_2018_11218_stack_of_unpack() {
+    for script in [
+        "return {pcall(cmsgpack.unpack, ('\\145'):rep(1000000))}",
+        "return {pcall(cmsgpack.unpack, ('\\129\\1'):rep(1000000))}",
+        "return {pcall(cmsgpack.unpack, ('\\129'):rep(1000000))}",
+        "return {pcall(cmsgpack.unpack, '\\221\\255\\255\\255\\255')}",
+        "return {pcall(cmsgpack.unpack, '\\223\\127\\255\\255\\255\\1')}",
+        "return {pcall(cmsgpack.unpack, '\\219\\255\\255\\255\\255x')}",
+        "return {pcall(cmsgpack.unpack, ('\\1'):rep(1000000))}",
+        "return {pcall(cmsgpack.unpack_one, 'x', 2^31)}",
+        "return {pcall(cmsgpack.unpack_limit, 'x', 2^31, -1)}",
+    ] {
+        let reply = eval(script);
+        assert!(
+            reply.starts_with("*1\r\n$-1\r\n") || reply.starts_with("*2\r\n$-1\r\n"),
+            "{script}: {reply}"
+        );
+    }
+    let script = "local t = {} for i = 1, 100000 do t = {t} end return #cmsgpack.pack(t)";
+    assert_eq!(eval(script), ":17\r\n");
+    let script = "local t = {} t[1] = t t.x = t return type(cmsgpack.pack(t))";
+    assert_eq!(eval(script), "$6\r\nstring\r\n");
+}
+
+/// Sizes and places that wrap around.
+#[test]
+fn cve_2018_11219_sizes_of_struct() {
+    for script in [
+        "return struct.pack('>I2147483648', '10')",
+        "return struct.pack('c4294967297', 'x')",
+        "return struct.size('i18446744073709551617')",
+        "return struct.unpack('I4', 'abcd', 2147483647)",
+        "return struct.unpack('I4', 'abcd', 2^63)",
+        "return struct.unpack('bc0', '\\255abc')",
+        "return struct.unpack('c2147483647', 'abc', 4)",
+        "return struct.pack('!2147483648i', 1)",
+    ] {
+        let reply = eval(script);
+        assert!(reply.starts_with('-'), "{script}: {reply}");
+    }
+}
+
+/// The smallest number has no positive twin.
+#[test]
+fn cve_2024_31449_digits_of_tohex() {
+    assert_eq!(eval("return bit.tohex(65535, -2147483648)"), "$8\r\n0000FFFF\r\n");
+    assert_eq!(eval("return bit.tohex(65535, -2^63)"), eval("return bit.tohex(65535, 0)"));
+    assert_eq!(eval("return bit.tohex(65535, 2147483647)"), "$8\r\n0000ffff\r\n");
 }
 
 /// A vararg function with many fixed parameters, called with fewer.

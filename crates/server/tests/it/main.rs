@@ -35,6 +35,7 @@ mod replica;
 mod replica_aof;
 mod replica_memory;
 mod requests;
+mod script_cves;
 mod scripts;
 mod sentinel;
 mod slots;
