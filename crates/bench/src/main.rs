@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `scripts`, `instructions` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `scripts`, `script_libraries`, `instructions` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -37,6 +37,7 @@ mod memory;
 mod pubsub;
 mod replication;
 mod scripts;
+mod script_libraries;
 mod speed;
 mod threads;
 
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "memory",
     "speed",
     "collections",
@@ -75,6 +76,7 @@ const KINDS: [&str; 14] = [
     "durability",
     "replication",
     "scripts",
+    "script-libraries",
     instructions::KIND,
 ];
 
@@ -122,6 +124,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "durability" => durability::ROWS.to_vec(),
         "replication" => replication::ROWS.to_vec(),
         "scripts" => scripts::ROWS.to_vec(),
+        "script-libraries" => script_libraries::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -145,6 +148,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "durability" => durability::measure(options),
         "replication" => replication::measure(options),
         "scripts" => scripts::measure(options),
+        "script-libraries" => script_libraries::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

@@ -25,6 +25,7 @@ kinds
   replication full syncs, the feed of a replica, applying a backlog, waiting for ACKs, handing over, a slow replica, restarts, cuts
   durability  saving, loading, the append-only file, each fsync policy; on this disk and a modelled one
   scripts   CPU of calls of scripts; who waits beside one that takes long
+  script-libraries  cjson and cmsgpack there and back, CPU per round, A B A B
   instructions  instructions per operation, of each command (needs valgrind; beside another build: --peer-server)
   all       all of these, one after the other
 
