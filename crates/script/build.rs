@@ -30,6 +30,10 @@ fn main() {
     if env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
         build.define("LUA_USE_APICHECK", None).define("lua_assert", "assert");
     }
+    // Fuzzing: what C reads and writes is watched as what Rust does.
+    if env::var("CARGO_CFG_SANITIZE").is_ok_and(|names| names.split(',').any(|name| name == "address")) {
+        build.flag("-fsanitize=address").flag("-fno-omit-frame-pointer");
+    }
     build.compile("isotherm_lua");
     println!("cargo::rerun-if-changed=lua");
     println!("cargo::rerun-if-changed=build.rs");

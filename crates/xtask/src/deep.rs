@@ -21,15 +21,19 @@ const ZSET: &str = "zset::tree::tests::random_operations_agree_with_a_model";
 const LIST: &str = "list::tests::a_list_is_a_deque_of_strings";
 const STREAM: &str = "stream::tests::a_stream_is_a_map_that_grows_at_its_end";
 
+/// All targets, or those that are named.
 pub fn fuzz(args: &[String]) -> Fallible {
-    let seconds = match args {
-        [] => 30,
-        [flag, number] if flag == "--seconds" => {
-            number.parse::<u64>().map_err(|_| format!("'{number}' is no number of seconds"))?
+    let (seconds, named) = match args {
+        [flag, number, rest @ ..] if flag == "--seconds" => {
+            (number.parse::<u64>().map_err(|_| format!("'{number}' is no number of seconds"))?, rest)
         }
-        _ => return Err("usage: cargo xtask fuzz [--seconds N]".to_string()),
+        named => (30, named),
     };
-    let targets = fuzz_targets()?;
+    let known = fuzz_targets()?;
+    if let Some(unknown) = named.iter().find(|name| !known.contains(name)) {
+        return Err(format!("no fuzz target {unknown}; usage: cargo xtask fuzz [--seconds N] [TARGET ..]"));
+    }
+    let targets = if named.is_empty() { known } else { named.to_vec() };
     if targets.is_empty() {
         return Err("fuzz/Cargo.toml names no target".to_string());
     }

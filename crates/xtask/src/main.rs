@@ -26,7 +26,7 @@ cargo xtask <command>
   tidy                 the project's own rules only; `--circles [CRATE ..]` lists files that name each other,
                        `--lower` lowers each ceiling to what is counted
   compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
-  fuzz [--seconds N]   each fuzz target for N seconds (needs a nightly toolchain)
+  fuzz [--seconds N] [TARGET ..]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks and of the log, explored by a model checker
   sim [--seeds A..B]   the server's persistence on a simulated disk that crashes and fails (0..1000)
