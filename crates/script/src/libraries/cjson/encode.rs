@@ -156,11 +156,11 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    // COMPAT(scripts): of two errors in one value, one of them the nesting, cjson.encode may report the other. Why: an array is
+    // read in the order of its keys and written by index; a table that is read behind one that is too deep is not looked into,
+    // for following all tables of a circle would never end.
+
     /// Where the walker met a table that is too deep.
-    ///
-    /// COMPAT(scripting): the elements of an array are written by index, and read in the order of its keys. A table that is
-    /// read behind one that is too deep, and written before it, is not looked into: of two errors in one value Valkey reports the
-    /// first by index. Why: following all tables of a circle would never end.
     fn depth_of_failure(&self) -> usize {
         match self.config.encode_max_depth as usize {
             most @ ..STACK_SLOTS_MAX => most + 1,
