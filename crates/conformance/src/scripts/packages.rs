@@ -100,8 +100,12 @@ impl Package {
             .env("GOPROXY", "off");
         match self.name {
             "asynq" => drop(go.args(["-args", "-redis_addr", &format!("127.0.0.1:{PORT}")])),
-            // It starts servers by itself, as `redis-server`.
-            "redsync" => drop(go.env("PATH", path_with_server(folder, server)?)),
+            // It starts servers by itself, as `redis-server`. When they end they save what is in them where they were started,
+            // and the next would begin with its locks.
+            "redsync" => {
+                std::fs::remove_file(folder.join("redsync/dump.rdb")).ok();
+                go.env("PATH", path_with_server(folder, server)?);
+            }
             _ => {}
         }
         Ok(go)
