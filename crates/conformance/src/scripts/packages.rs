@@ -98,15 +98,11 @@ impl Package {
         go.args(["test", "-json", "-count=1", "./..."])
             .current_dir(folder.join(self.name))
             .env("GOPROXY", "off");
-        match self.name {
-            "asynq" => drop(go.args(["-args", "-redis_addr", &format!("127.0.0.1:{PORT}")])),
-            // It starts servers by itself, as `redis-server`. When they end they save what is in them where they were started,
-            // and the next would begin with its locks.
-            "redsync" => {
-                std::fs::remove_file(folder.join("redsync/dump.rdb")).ok();
-                go.env("PATH", path_with_server(folder, server)?);
-            }
-            _ => {}
+        // It starts servers by itself, as `redis-server`. When they end they save what is in them where they were started, and the
+        // next would begin with its locks.
+        if self.name == "redsync" {
+            std::fs::remove_file(folder.join("redsync/dump.rdb")).ok();
+            go.env("PATH", path_with_server(folder, server)?);
         }
         Ok(go)
     }
