@@ -36,8 +36,8 @@ mod maxmemory;
 mod memory;
 mod pubsub;
 mod replication;
-mod scripts;
 mod script_libraries;
+mod scripts;
 mod speed;
 mod threads;
 

@@ -15,6 +15,7 @@ use crate::process::logo;
 use crate::process::shutdown::Options;
 use crate::process::time::unix_now_us;
 use crate::request::blocking::NO_END;
+use crate::request::clock::ScriptTime;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(TIME, time),
@@ -59,7 +60,13 @@ const TIME: Spec = Spec {
 };
 
 fn time(call: &mut AdminCall<'_>) -> Outcome {
-    let us = call.exec.frozen_time_us.unwrap_or_else(unix_now_us);
+    let us = match call.exec.script_time {
+        ScriptTime::At(us) => us,
+        ScriptTime::None | ScriptTime::Unread => unix_now_us(),
+    };
+    if call.exec.script_time == ScriptTime::Unread {
+        call.exec.script_time = ScriptTime::At(us);
+    }
     call.reply.array(2);
     call.reply.bulk_i64(us.div_euclid(1_000_000));
     call.reply.bulk_i64(us.rem_euclid(1_000_000));

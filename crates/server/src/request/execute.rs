@@ -25,7 +25,7 @@ use crate::observe::stats::ThreadStats;
 use crate::replication::own_expiry;
 use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
-use crate::request::clock::CommandClock;
+use crate::request::clock::{CommandClock, ScriptTime};
 use crate::request::entry::{Entry, Locks};
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
@@ -61,7 +61,7 @@ pub struct Exec {
     /// The place in the log that replies which are not sent yet have to wait for.
     not_before: LogOffset,
     /// What TIME answers while a script runs.
-    pub frozen_time_us: Option<i64>,
+    pub script_time: ScriptTime,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
     /// The error that a script has answered is one of a command of it, for which that was counted.
@@ -166,7 +166,7 @@ impl Exec {
             gates: Gates::ALL,
             unwatched: None,
             not_before: LogOffset::default(),
-            frozen_time_us: None,
+            script_time: ScriptTime::None,
             errors_counted: 0,
             error_is_counted: false,
             last_ticket: Ticket(0),

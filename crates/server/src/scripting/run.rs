@@ -19,6 +19,7 @@ use super::callee::Callee;
 use super::registry::RunMark;
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::tracking::Tracker;
+use crate::request::clock::ScriptTime;
 use crate::request::entry::Entry;
 use crate::request::next::Ticket;
 use crate::session::Session;
@@ -88,7 +89,7 @@ pub struct SuspendedRun {
     pub frame: Option<SuspendedFrame>,
     /// The time does not go on in a script.
     pub now: UnixMs,
-    pub time_us: i64,
+    pub time: ScriptTime,
     pub began: u64,
     /// How long it has run, without what came in between, in ticks.
     pub ticks: u64,

@@ -11,6 +11,7 @@ use super::super::AdminCall;
 use super::keys;
 use crate::effects::monitor;
 use crate::node::Tasks;
+use crate::process::time::unix_now_us;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
@@ -69,7 +70,7 @@ impl ScriptHost<'_, '_> {
     }
 
     /// Runs a command that may run.
-    fn run(&mut self, command: &'static Entry, words: Args<'_>, reply: &mut Reply) {
+    fn run(&mut self, command: &'static Entry, words: Args<'_>, keys: HashedKeys<'_>, reply: &mut Reply) {
         let AdminCall { exec, session, audience, facts, handlers, now, node, .. } = &mut *self.call;
         if node.mail.tasks().has(Tasks::MONITORED) && monitor::shows(command.spec) {
             node.feed_monitors_from_script(session, command.spec, words);
@@ -77,7 +78,7 @@ impl ScriptHost<'_, '_> {
         exec.clock.lap();
         let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
         loop {
-            match turn.run(command, words, HashedKeys::NONE, *now, false) {
+            match turn.run(command, words, keys, *now, false) {
                 Outcome::Done => break,
                 Outcome::Block(_) | Outcome::Later => unreachable!("a command that may not wait is answered"),
                 Outcome::Cold(keys) => turn.exec.node.cold.fetch_now(&keys),
@@ -100,7 +101,8 @@ impl Host for ScriptHost<'_, '_> {
             return Called::Later;
         }
         let node = self.call.node;
-        let refused = match resolve(&node.commands, &node.keyspace, words).found {
+        let request = resolve(&node.commands, &node.keyspace, words);
+        let refused = match request.found {
             Found::Unknown => Some(b"ERR Unknown command called from script".to_vec()),
             Found::UnknownSubcommand => Some(errors::unknown_subcommand(words)),
             Found::WrongArity(_) => Some(b"ERR Wrong number of args calling command from script".to_vec()),
@@ -117,7 +119,13 @@ impl Host for ScriptHost<'_, '_> {
                 }
                 None => {
                     keys::begin_command(self);
-                    self.run(command, words, reply);
+                    let keys = match &request.key {
+                        Some(key) if command.has_one_key(words.len()) => {
+                            HashedKeys::one(usize::from(command.first_key), key)
+                        }
+                        _ => HashedKeys::NONE,
+                    };
+                    self.run(command, words, keys, reply);
                     keys::end_command(self);
                     return Called::Done;
                 }
@@ -148,8 +156,7 @@ impl Host for ScriptHost<'_, '_> {
         let is_long = ticks >= self.state.pause_at;
         // A run that is suspended shows itself; within EXEC none is.
         if is_long && self.state.kept == Kept::Everything && !mark.is_shown() {
-            let began_us = self.call.exec.frozen_time_us.unwrap_or_default();
-            mark.show(FunctionCall { words: ArgsBuf::from(self.call.args), began_us });
+            mark.show(FunctionCall { words: ArgsBuf::from(self.call.args), began_us: unix_now_us() });
         }
         // The thread that acts on the signal may wait for what this script holds or leases.
         let is_ending = signals::has_arrived() || self.call.node.runs.is_ending();

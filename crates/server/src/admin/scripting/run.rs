@@ -14,8 +14,8 @@ use super::host::ScriptHost;
 use super::keys;
 use super::suspended::{self, Begun};
 use crate::node::Tasks;
-use crate::process::time::unix_now_us;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
+use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
@@ -175,8 +175,7 @@ pub fn run_callee(
         call.exec.pump.log.begin_transaction();
     }
     call.session.in_exec = true;
-    let time_us = unix_now_us();
-    let had_time = call.exec.frozen_time_us.replace(time_us);
+    let had_time = std::mem::replace(&mut call.exec.script_time, ScriptTime::Unread);
     let (words, mark) = (call.args.from(3), call.reply.len());
     let mut state = begin(call, allowed, was_in_exec, callee.is_function());
     // The host has the rest of the call meanwhile.
@@ -191,7 +190,7 @@ pub fn run_callee(
         }
     };
     *call.reply = reply;
-    call.exec.frozen_time_us = had_time;
+    let time = std::mem::replace(&mut call.exec.script_time, had_time);
     // What its commands have answered is no error of its own.
     call.exec.set_errors_counted(counted);
     let session = &mut *call.session;
@@ -201,7 +200,7 @@ pub fn run_callee(
         Progress::Ended(ended) => ended,
         Progress::Suspended => {
             let ticks = call.exec.clock.raw().saturating_sub(began);
-            suspended::add(call, Begun { callee, state, key_count, frame, time_us, began, ticks });
+            suspended::add(call, Begun { callee, state, key_count, frame, time, began, ticks });
             return Outcome::Later;
         }
     };

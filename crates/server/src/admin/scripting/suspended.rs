@@ -18,7 +18,9 @@ use super::run;
 use crate::config::{Id, id};
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::pubsub::Audience;
+use crate::process::time::unix_now_us;
 use crate::request::blocking;
+use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
 use crate::request::metering::Timed;
 use crate::scripting::callee::Callee;
@@ -32,7 +34,7 @@ pub struct Begun {
     pub state: RunState,
     pub key_count: usize,
     pub frame: Option<SuspendedFrame>,
-    pub time_us: i64,
+    pub time: ScriptTime,
     pub began: u64,
     pub ticks: u64,
 }
@@ -40,7 +42,7 @@ pub struct Begun {
 /// The run is listed among those of its worker.
 #[cold]
 pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
-    let Begun { callee, state, key_count, frame, time_us, began, ticks } = begun;
+    let Begun { callee, state, key_count, frame, time, began, ticks } = begun;
     let ticket = call.exec.next_ticket();
     let run = SuspendedRun {
         ticket,
@@ -52,13 +54,14 @@ pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
         key_count,
         frame,
         now: call.now,
-        time_us,
+        time,
         began,
         ticks,
         is_slow: false,
         reply: Reply::new(call.session.proto),
     };
-    run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began_us: time_us });
+    let began_us = unix_now_us() - (call.exec.clock.nanos(ticks) / 1000) as i64;
+    run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began_us });
     let runs = &mut call.exec.runs;
     runs.add(Box::new(run));
     runs.parked = Some(ticket);
@@ -79,13 +82,13 @@ pub fn step(
     note_if_slow(exec, &mut run, from);
     run.state.pause_at = from + exec.hot.script_slice_ticks;
     let counted = exec.errors_counted();
-    let had_time = exec.frozen_time_us.replace(run.time_us);
+    let had_time = std::mem::replace(&mut exec.script_time, run.time);
     let is_logged = run.frame.is_some();
     if let Some(frame) = run.frame.take() {
         exec.pump.log.resume_transaction(frame);
     }
     let progress = resume(exec, audience, handlers, &mut run);
-    exec.frozen_time_us = had_time;
+    run.time = std::mem::replace(&mut exec.script_time, had_time);
     exec.set_errors_counted(counted);
     run.callee.note_bytes(&exec.node.scripts);
     let ended = match progress {
