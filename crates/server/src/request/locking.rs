@@ -42,8 +42,10 @@ pub fn lock(
             exec.meter.begin_hold(&exec.clock);
         }
         Locks::Script => {
-            exec.locks.add_script(&exec.node.keyspace, command, args);
+            let keyspace = &exec.node.keyspace;
+            exec.locks.add_script(keyspace, command, args);
             exec.acquire();
+            prefetch::prefetch_names(keyspace, session.db, exec.locks.names(args).skip(1), command.intent);
         }
         Locks::One | Locks::Keys | Locks::All => {
             let keyspace = &exec.node.keyspace;

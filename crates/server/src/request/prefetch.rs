@@ -3,7 +3,7 @@
 //! What is seen here is a hint only: every command looks again under its lock. At 10 M keys a lookup that waits alone
 //! costs twice one that waits in company.
 
-use crate::request::entry::Entry;
+use crate::request::entry::{Entry, Locks};
 use crate::request::resolve::{Found, Request};
 use arrayvec::ArrayVec;
 use isotherm_commands::spec::Group;
@@ -13,13 +13,13 @@ use isotherm_keyspace::{Db, Held, Intent, Key, Keyspace, PREFETCH_KEYS_MAX};
 const COMMAND_KEYS_MAX: usize = 512;
 
 /// Prefetches for the keys of a batch together. Commands of several keys fetch theirs when they run (`prefetch_keys`): a
-/// batch of them would be too many lines at once.
+/// batch of them would be too many lines at once. Of a script it is the first key that it is called with.
 #[inline]
 pub fn prefetch(keyspace: &Keyspace, db: Db, requests: &[Request<'_>]) {
     let mut keys: ArrayVec<(&Key<'_>, Intent), PREFETCH_KEYS_MAX> = ArrayVec::new();
     for request in requests {
         if let (Some(key), Found::Command(command)) = (&request.key, request.found)
-            && command.has_one_key(request.args.len())
+            && (command.has_one_key(request.args.len()) || command.locks == Locks::Script)
             && !keys.is_full()
         {
             keys.push((key, command.intent));

@@ -4,7 +4,7 @@
 use isotherm_keyspace::{Key, Keyspace};
 use isotherm_resp::Args;
 
-use crate::request::entry::Entry;
+use crate::request::entry::{Entry, Locks};
 use crate::request::registry::Commands;
 
 /// One request of a batch, looked up but not run.
@@ -12,7 +12,7 @@ use crate::request::registry::Commands;
 pub struct Request<'b> {
     pub args: Args<'b>,
     pub found: Found,
-    /// The key at `Entry::first_key`.
+    /// The key at `Entry::first_key`, or the first that a script is called with.
     pub key: Option<Key<'b>>,
 }
 
@@ -41,6 +41,10 @@ pub fn resolve<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> 
     let key = match found {
         Found::Command(command) if command.first_key > 0 => {
             args.try_get(usize::from(command.first_key)).map(|name| keyspace.key(name))
+        }
+        // The first of the keys that a script is called with, behind their number: for the prefetch alone.
+        Found::Command(command) if command.locks == Locks::Script && args.get(2) != b"0" => {
+            args.try_get(3).map(|name| keyspace.key(name))
         }
         _ => None,
     };
