@@ -125,6 +125,7 @@ pub enum Apply {
     /// Switch the append-only file on or off, or sync it otherwise.
     Aof,
     LogMemory,
+    LuaApi,
     /// Replies wait for other replicas, or for none.
     ReplyGate,
     /// Close the listening sockets and open others.

@@ -43,6 +43,7 @@ pub struct FunctionEngine {
     /// Of the catalog, when it was last looked at.
     generation: u64,
     noted_bytes: usize,
+    memory_bytes_max: usize,
 }
 
 /// Name, description, flags.
@@ -56,6 +57,15 @@ impl FunctionEngine {
             loaded: HashMap::new(),
             generation: libraries.generation(),
             noted_bytes: 0,
+            memory_bytes_max: 0,
+        }
+    }
+
+    /// What its interpreter may take from now on, in bytes; 0: no limit.
+    pub fn set_memory_limit(&mut self, bytes: usize) {
+        self.memory_bytes_max = bytes;
+        if let Some(interpreter) = &mut self.interpreter {
+            interpreter.set_memory_limit(bytes);
         }
     }
 
@@ -66,7 +76,7 @@ impl FunctionEngine {
                 redis_version: REDIS_VERSION,
                 valkey_version: VALKEY_VERSION,
             };
-            let limits = Limits { memory_bytes: 0, insecure_api: false };
+            let limits = Limits { memory_bytes: self.memory_bytes_max, insecure_api: false };
             let made = FunctionInterpreter::new(&limits, &identity);
             self.interpreter = Some(made.map_err(|_| Refused::new("not enough memory for an interpreter"))?);
         }

@@ -248,3 +248,37 @@ fn a_signal_ends_a_script_that_has_not_written() {
     server.signal("TERM");
     server.wait();
 }
+
+#[test]
+fn an_interpreter_has_a_limit_and_others_go_on() {
+    let server = Server::with_workers(2, &["--script-memory-limit", "4mb"]);
+    let mut client = server.client();
+    for text in [
+        "local t = {} for i = 1, 1e9 do t[i] = i end",
+        "return #string.rep('x', 1e10)",
+        "local s = 'x' while true do s = s .. s end",
+    ] {
+        let reply = eval(&mut client, text);
+        assert!(reply.contains("not enough memory"), "{text}: {reply}");
+        assert_eq!(eval(&mut client, "return 1"), ":1\r\n");
+    }
+    let library = "#!lua name=l\nredis.register_function('f', function() local t = {} for i = 1, 1e9 do t[i] = i end end)";
+    assert_eq!(run(&mut client, &["FUNCTION", "LOAD", library]), "$1\r\nl\r\n");
+    let reply = run(&mut client, &["FCALL", "f", "0"]);
+    assert!(reply.contains("not enough memory"), "{reply}");
+    client.check("CONFIG SET script-memory-limit 0", OK);
+    assert_eq!(eval(&mut client, "return #string.rep('x', 1e7)"), ":10000000\r\n");
+}
+
+#[test]
+fn the_insecure_api_is_a_parameter() {
+    let server = Server::with_workers(1, &["--enable-protected-configs", "yes"]);
+    let mut client = server.client();
+    let text = "return type(newproxy) .. type(getfenv)";
+    let without = eval(&mut client, text);
+    assert!(without.contains("nonexistent global variable"), "{without}");
+    client.check("CONFIG SET lua-enable-insecure-api yes", OK);
+    assert_eq!(eval(&mut client, text), "$16\r\nfunctionfunction\r\n");
+    client.check("CONFIG SET lua-enable-insecure-api no", OK);
+    assert_eq!(eval(&mut client, text), without);
+}

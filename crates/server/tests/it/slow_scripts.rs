@@ -414,3 +414,33 @@ fn eval_sha(client: &mut Client, text: &str, keys: &[&str]) -> String {
     client.send(encode(&[&["EVALSHA", sha, &count], keys].concat()));
     reply(client)
 }
+
+#[test]
+fn functions_that_take_long_are_shown_and_killed() {
+    on_both(|server| {
+        let (mut client, mut other) = (server.client(), server.client());
+        let library = "#!lua name=l\nlocal calls = 0\nredis.register_function('endless', function(keys) redis.call('GET', keys[1]) while true do end end)\nredis.register_function('count', function() calls = calls + 1 return calls end)";
+        other.send(encode(&["FUNCTION", "LOAD", library]));
+        assert_eq!(reply(&mut other), "$1\r\nl\r\n");
+        client.send(encode(&["FCALL", "count", "0"]));
+        assert_eq!(reply(&mut client), ":1\r\n");
+        client.send(encode(&["FCALL", "endless", "1", "k"]));
+        wait_for_long(&mut other, 1);
+        let stats = other.ask("FUNCTION STATS");
+        assert!(stats.contains("endless") && stats.contains("duration_ms"), "{stats}");
+        let mut same = server.client();
+        same.send(encode(&["GET", "k"]));
+        assert!(waits(&mut same));
+        const BUSY: &str = "-BUSY Isotherm is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.\r\n";
+        other.check("SCRIPT KILL", BUSY);
+        other.check("CONFIG GET busy-reply-scope", "*2\r\n$16\r\nbusy-reply-scope\r\n$4\r\nkeys\r\n");
+        other.check("FUNCTION KILL", OK);
+        assert!(reply(&mut client).contains("Script killed by user with FUNCTION KILL."));
+        assert_eq!(reply(&mut same), "$-1\r\n");
+        wait_for_long(&mut other, 0);
+        assert!(other.ask("FUNCTION STATS").starts_with("*4\r\n$14\r\nrunning_script\r\n$-1"));
+        // What a library keeps is there still.
+        client.send(encode(&["FCALL", "count", "0"]));
+        assert_eq!(reply(&mut client), ":2\r\n");
+    });
+}

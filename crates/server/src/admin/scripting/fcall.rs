@@ -70,7 +70,10 @@ fn try_call(call: &mut AdminCall<'_>) -> Result<Outcome, Refusal> {
 
 /// The worker's interpreter of functions; it is to be put back.
 pub fn take_engine(exec: &mut Exec) -> Box<FunctionEngine> {
-    exec.functions.take().unwrap_or_else(|| Box::new(FunctionEngine::new(&exec.node.libraries)))
+    let engine = exec.functions.take();
+    let mut engine = engine.unwrap_or_else(|| Box::new(FunctionEngine::new(&exec.node.libraries)));
+    engine.set_memory_limit(run::memory_limit(exec.node));
+    engine
 }
 
 pub fn as_reply(refused: Refused) -> Refusal {

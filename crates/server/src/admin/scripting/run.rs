@@ -13,7 +13,8 @@ use super::super::AdminCall;
 use super::host::ScriptHost;
 use super::keys;
 use super::suspended::{self, Begun};
-use crate::node::Tasks;
+use crate::config::{Id, id};
+use crate::node::{Node, Tasks};
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
@@ -60,18 +61,26 @@ fn compile(call: &AdminCall<'_>, engine: &mut Engine, script: &Script) -> Result
 
 /// The worker's interpreter of this generation.
 fn engine(call: &mut AdminCall<'_>) -> Result<Box<Engine>, Refusal> {
-    let scripts = &call.node.scripts;
+    const INSECURE_API: Id = id("lua-enable-insecure-api");
+    let (scripts, memory_bytes) = (&call.node.scripts, memory_limit(call.node));
     if let Some(mut engine) = call.exec.engine.take() {
         if engine.generation == scripts.generation() {
+            engine.interpreter.set_memory_limit(memory_bytes);
             return Ok(engine);
         }
         engine.leave(scripts);
     }
     let identity =
         Identity { server_name: "valkey", redis_version: REDIS_VERSION, valkey_version: VALKEY_VERSION };
-    let limits = Limits { memory_bytes: 0, insecure_api: false };
+    let limits = Limits { memory_bytes, insecure_api: call.node.config.flag(INSECURE_API) };
     let engine = Engine::new(scripts.generation(), &limits, &identity);
     engine.map(Box::new).map_err(|_| b"ERR not enough memory for an interpreter".to_vec())
+}
+
+/// What an interpreter may take, in bytes; 0: no limit.
+pub fn memory_limit(node: &Node) -> usize {
+    const LIMIT: Id = id("script-memory-limit");
+    node.config.number(LIMIT) as usize
 }
 
 type FindScript = fn(&mut AdminCall<'_>) -> Result<Arc<Script>, Refusal>;
