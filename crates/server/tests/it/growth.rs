@@ -116,6 +116,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("eval_ro", "the same"),
     ("evalsha", "the same"),
     ("evalsha_ro", "the same"),
+    ("fcall", "the same"),
+    ("fcall_ro", "the same"),
 ];
 
 /// Words of a line for so many. `ids` are those of other clients.
