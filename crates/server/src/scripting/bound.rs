@@ -52,17 +52,23 @@ const FORBIDDEN: [&[u8]; 9] = [
 /// Members of `redis` that look at no key.
 const KEYLESS_MEMBERS: [&[u8]; 4] = [b"error_reply", b"status_reply", b"sha1hex", b"log"];
 
+/// Whether a command that locks nothing needs nothing in a script either. Others report of all there is.
+pub type NeedsNothing = fn(&Entry) -> bool;
+
 /// `code`: without its first line, if that says how it is to be run.
-pub fn is_bound(code: &[u8], commands: &Commands) -> bool {
+pub fn is_bound(code: &[u8], commands: &Commands, needs_nothing: NeedsNothing) -> bool {
     if code.len() > TEXT_BYTES_MAX {
         return false;
     }
-    words_of(code).is_some_and(|words| Look { words: &words, commands, meanings: HashMap::new() }.is_bound())
+    words_of(code).is_some_and(|words| {
+        Look { words: &words, commands, needs_nothing, meanings: HashMap::new() }.is_bound()
+    })
 }
 
 struct Look<'l, 't> {
     words: &'l [Word<'t>],
     commands: &'l Commands,
+    needs_nothing: NeedsNothing,
     meanings: HashMap<&'t [u8], Meaning>,
 }
 
@@ -190,7 +196,7 @@ impl<'t> Look<'_, 't> {
         while self.is_sign(behind, b",") && matches!(self.words.get(behind + 1), Some(Word::Name(_))) {
             behind += 2;
         }
-        let is_assigned = self.is_sign(behind, b"=") || self.is_name(behind, b"in");
+        let is_assigned = self.is_assigned_behind(at + 1) || self.is_name(behind, b"in");
         declares || is_assigned || self.is_parameter(at)
     }
 
@@ -363,7 +369,11 @@ impl<'t> Look<'_, 't> {
 
     fn has_bound_keys(&self, command: &Entry, arguments: &[(usize, usize)]) -> bool {
         match command.locks {
-            Locks::None => return command.spec.key_specs.is_empty() && !command.is_container(),
+            Locks::None => {
+                return command.spec.key_specs.is_empty()
+                    && !command.is_container()
+                    && (self.needs_nothing)(command);
+            }
             Locks::One | Locks::Keys => {}
             _ => return false,
         }
@@ -405,6 +415,14 @@ impl<'t> Look<'_, 't> {
     /// A call, or `...`.
     fn may_be_several(&self, (from, to): (usize, usize)) -> bool {
         self.words[from..to].iter().any(|word| matches!(word, Word::Sign(b"(" | b"...")))
+            || (from + 1..to).any(|at| self.is_lone_argument(at))
+    }
+
+    /// `f{...}`, `f"..."`, `t[1][[...]]`: a call without round brackets.
+    fn is_lone_argument(&self, at: usize) -> bool {
+        let is_value = matches!(self.words[at], Word::Text(_) | Word::Value | Word::Sign(b"{"));
+        let is_behind_value = !matches!(self.words[at - 1], Word::Sign(sign) if !b"])}".contains(&sign[0]));
+        is_value && is_behind_value
     }
 }
 
@@ -453,7 +471,7 @@ fn words_of(text: &[u8]) -> Option<Vec<Word<'_>>> {
 fn comment_len(rest: &[u8]) -> Option<usize> {
     match long_level(&rest[2..]) {
         Some(_) => Some(2 + long_len(&rest[2..])?),
-        None => Some(rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())),
+        None => Some(rest.iter().position(|byte| b"\r\n".contains(byte)).unwrap_or(rest.len())),
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::bound;
+use super::bound::{self, NeedsNothing};
 use super::shebang::{self, ScriptFlags};
 use crate::request::registry::Commands;
 
@@ -178,10 +178,14 @@ impl Cache {
 
 impl Script {
     /// The error is the text of the reply.
-    pub fn new(body: &[u8], commands: &Commands) -> Result<Arc<Script>, Vec<u8>> {
+    pub fn new(
+        body: &[u8],
+        commands: &Commands,
+        needs_nothing: NeedsNothing,
+    ) -> Result<Arc<Script>, Vec<u8>> {
         let shebang = shebang::read(body)?;
         let (sha, code_from) = (hash(body), shebang.code_from);
-        let is_bound = bound::is_bound(&body[code_from..], commands);
+        let is_bound = bound::is_bound(&body[code_from..], commands, needs_nothing);
         Ok(Arc::new(Script { sha, body: body.into(), flags: shebang.flags, code_from, is_bound }))
     }
 
@@ -210,8 +214,9 @@ mod tests {
     fn the_oldest_text_of_eval_goes_and_a_loaded_one_stays() {
         let scripts = Scripts::default();
         let commands = Commands::build::<()>(&[]);
-        let script =
-            |at: usize| Script::new(format!("return {at}").as_bytes(), &commands).expect("no first line");
+        let script = |at: usize| {
+            Script::new(format!("return {at}").as_bytes(), &commands, |_| true).expect("no first line")
+        };
         let loaded = script(10_000);
         scripts.add(&loaded, true);
         (0..EVAL_SCRIPTS_MAX).for_each(|at| scripts.add(&script(at), false));

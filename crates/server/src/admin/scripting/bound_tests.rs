@@ -1,12 +1,13 @@
 //! Which texts show that they look at no key but those that they are called with.
 
+use super::keys::looks_at_no_key;
 use crate::request::registry::Commands;
 use crate::scripting::bound::is_bound;
 
 fn check(texts: &[&str], expected: bool) {
     let commands = Commands::build(crate::admin::COMMANDS);
     for text in texts {
-        assert_eq!(is_bound(text.as_bytes(), &commands), expected, "{text}");
+        assert_eq!(is_bound(text.as_bytes(), &commands, looks_at_no_key), expected, "{text}");
     }
 }
 
@@ -52,7 +53,14 @@ fn what_is_not_shown() {
             "return redis.call('MGET', KEYS[1], unpack(ARGV))",
             "return redis.call('MGET', unpack(ARGV))",
             "return redis.call('MSET', KEYS[1], f())",
+            "return redis.call('MSET', KEYS[1], unpack{'v', 'x', 'w'})",
+            "return redis.call('MSET', KEYS[1], f'x')",
+            "return redis.call('MSET', KEYS[1], t[1][[x]])",
             "return redis.call('EVAL', KEYS[1], 0)",
+            // They report of all there is.
+            "local info = redis.call('INFO') return redis.call('GET', KEYS[1])",
+            "return redis.call('LASTSAVE')",
+            "return redis.call('WAIT', 0, 0)",
             "return redis.call('ZUNIONSTORE', KEYS[1], 1, KEYS[2])",
             "KEYS[1] = 'x' return redis.call('GET', KEYS[1])",
             "KEYS[1], a = 'x', 1 return redis.call('GET', KEYS[1])",
@@ -67,6 +75,10 @@ fn what_is_not_shown() {
             "local key = KEYS[1] key = 'x' return redis.call('GET', key)",
             "local key = KEYS[1] a, key = 1, 'x' return redis.call('GET', key)",
             "local key = KEYS[1] key, a = 'x', 1 return redis.call('GET', key)",
+            "local key = KEYS[1] key, t.x = 'x', 1 return redis.call('GET', key)",
+            "local key = KEYS[1] key, t[1] = 'x', 1 return redis.call('GET', key)",
+            "local key = KEYS[1] t.x, key, t.y = 1, 'x', 1 return redis.call('GET', key)",
+            "-- a line of Lua ends here\rreturn redis.call('GET', 'x')",
             "local key = KEYS[1] local key = 'x' return redis.call('GET', key)",
             "local key = KEYS[1] for key = 1, 2 do redis.call('GET', key) end",
             "local key = KEYS[1] for _, key in ipairs(ARGV) do redis.call('GET', key) end",
@@ -102,7 +114,7 @@ fn damaged_texts() {
     let text = b"local a, call = KEYS[1], redis.call --[[x]] return call('MSET', a, [==[]==], KEYS[f(2)], \"x\\\"y\")";
     for at in 0..text.len() {
         let damaged = [&text[..at], &text[at + 1..]].concat();
-        let _ = is_bound(&damaged, &commands);
-        let _ = is_bound(&text[..at], &commands);
+        let _ = is_bound(&damaged, &commands, looks_at_no_key);
+        let _ = is_bound(&text[..at], &commands, looks_at_no_key);
     }
 }

@@ -20,6 +20,11 @@ use crate::scripting::run::{Awaits, Kept};
 /// Commands of the session and the server that look at no key, of those that a script may call.
 const KEYLESS: [&str; 7] = ["echo", "lolwut", "ping", "publish", "select", "spublish", "time"];
 
+/// Whether a command that locks nothing needs nothing in a script either: others report of all there is.
+pub fn looks_at_no_key(command: &Entry) -> bool {
+    matches!(command.handler, Some(Handler::Data(_))) || KEYLESS.contains(&&*command.name)
+}
+
 enum Needs {
     Nothing,
     /// `LockSet::find_keys` has them.
@@ -35,8 +40,7 @@ fn needs_of(exec: &mut Exec, command: &Entry, words: Args<'_>) -> Needs {
             // The handler knows a better answer; whatever it looks at on the way is held.
             Err(_) => Needs::All,
         },
-        Locks::None if matches!(command.handler, Some(Handler::Data(_))) => Needs::Nothing,
-        Locks::None if KEYLESS.contains(&&*command.name) => Needs::Nothing,
+        Locks::None if looks_at_no_key(command) => Needs::Nothing,
         Locks::None | Locks::All | Locks::Each | Locks::Queue | Locks::Script => Needs::All,
     }
 }

@@ -44,7 +44,7 @@ pub fn evalsha(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Compiles a text that is not known yet. `is_kept`: SCRIPT LOAD has brought it.
 pub fn register(call: &mut AdminCall<'_>, body: &[u8], is_kept: bool) -> Result<Arc<Script>, Refusal> {
-    let script = Script::new(body, &call.node.commands)?;
+    let script = Script::new(body, &call.node.commands, keys::looks_at_no_key)?;
     let mut engine = engine(call)?;
     let compiled = compile(call, &mut engine, &script);
     call.exec.engine = Some(engine);
