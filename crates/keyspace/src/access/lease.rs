@@ -3,7 +3,7 @@
 //! ```text
 //!   partition 3   locked for one call at a time     leases   hash of k1: 17 | hash of k9: 17 | hash of k4: 21
 //!   partition 8                                     leases   hash of k2: 17
-//!   shared        holders: 2 (17, 21)               all: none       gates that wait: 1
+//!   shared        holders: 2 (17, 21)               gates that wait: 1
 //! ```
 //! A script that takes long must not hold locks, and no other client may see what it has half done, nor change what it has read. So its
 //! partitions are unlocked, and the keys that it has named or met are listed, by their hash, under its number. A command that
@@ -15,14 +15,15 @@
 //!
 //! **The gate** is had only while there are no leases: what it is for - the cut of a snapshot, a change of the role - must not
 //! fall into the middle of a script. Who only reports takes all partitions with `acquire_beside_leases`. A script that needs
-//! every key (KEYS, FLUSHALL) leases **all**, once no other script has a lease.
+//! every key (KEYS, FLUSHALL) leases **all**, once no other script has a lease: each partition says so.
 //!
 //! **No cycle.** A thread never waits for a lease while it holds a partition. Which scripts may lease a key while they have
 //! leases already is the caller's to decide: one at a time, or two of them could wait for each other.
 //!
-//! Invariants: a partition lists only numbers between `begin_lease` and `end_lease`; `all` is one of them.
+//! Invariants: a partition lists only numbers between `begin_lease` and `end_lease`. What is leased changes under the lock of its
+//! partition only: who finds a key leased there is listed for the end of that lease before it comes.
 
-use crate::access::sync::{AtomicUsize, Condvar, Mutex};
+use crate::access::sync::{AtomicBool, AtomicUsize, Condvar, Mutex};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU64;
@@ -61,35 +62,38 @@ impl Hasher for AsItIs {
 #[derive(Default)]
 pub(crate) struct Leases {
     pub(super) by_hash: HashMap<u64, LeaseId, BuildHasherDefault<AsItIs>>,
+    /// Who has leased every key, those that are not there yet too. In all partitions the same.
+    pub(super) all: Option<LeaseId>,
 }
 
 impl Leases {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.by_hash.is_empty()
+        self.by_hash.is_empty() && self.all.is_none()
+    }
+
+    #[inline]
+    pub fn has_all(&self) -> bool {
+        self.all.is_some()
     }
 
     #[inline]
     pub fn has(&self, hash: u64) -> bool {
-        self.by_hash.contains_key(&hash)
+        self.all.is_some() || self.by_hash.contains_key(&hash)
     }
 }
 
 /// What is known of all leases without a partition's lock.
 #[derive(Default)]
 pub(crate) struct LeaseShared {
-    pub(super) holders: Mutex<Holders>,
+    pub(super) holders: Mutex<usize>,
     pub(super) none_left: Condvar,
-    /// A copy of `holders.count`, for those who only ask.
+    /// A copy of `holders`, for those who only ask.
     pub(super) count: AtomicUsize,
     pub(super) gates_waiting: AtomicUsize,
+    /// A thread that does not wait wants the gate.
+    pub(super) is_gate_asked: AtomicBool,
     pub(super) changed: OnceLock<Box<dyn Fn() + Send + Sync>>,
-}
-
-#[derive(Default)]
-pub(super) struct Holders {
-    pub count: usize,
-    pub all: Option<LeaseId>,
 }
 
 impl LeaseShared {

@@ -34,9 +34,21 @@ impl Keyspace {
         LeasePlace { partition: self.partition_of(key.slot), hash: key.hash }
     }
 
-    /// Whether a thread waits for the gate: what would have leases had better not begin.
+    /// Whether a thread wants the gate: what would have leases had better not begin.
     pub fn is_gate_awaited(&self) -> bool {
-        self.shared().leases.gates_waiting.load(Acquire) > 0
+        let leases = &self.shared().leases;
+        leases.gates_waiting.load(Acquire) > 0 || leases.is_gate_asked.load(Acquire)
+    }
+
+    /// Whether a thread wants the gate that has something else to do meanwhile (`Held::try_gate`). One thread says so, again and again.
+    pub fn ask_for_gate(&self, is_asked: bool) {
+        let leases = &self.shared().leases;
+        if leases.is_gate_asked.load(Acquire) != is_asked {
+            leases.is_gate_asked.store(is_asked, Release);
+            if !is_asked {
+                leases.notify();
+            }
+        }
     }
 
     /// From now on there is one more who may have leases. The caller holds what it is about to lease, or nothing of which the gate
@@ -44,21 +56,18 @@ impl Keyspace {
     pub fn begin_lease(&self) {
         let leases = &self.shared().leases;
         let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        holders.count += 1;
-        leases.count.store(holders.count, Release);
+        *holders += 1;
+        leases.count.store(*holders, Release);
         own::add(1);
     }
 
     /// It has freed all that it had.
-    pub fn end_lease(&self, id: LeaseId) {
+    pub fn end_lease(&self) {
         let leases = &self.shared().leases;
         let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        if holders.all == Some(id) {
-            holders.all = None;
-        }
-        holders.count -= 1;
-        leases.count.store(holders.count, Release);
-        if holders.count == 0 {
+        *holders -= 1;
+        leases.count.store(*holders, Release);
+        if *holders == 0 {
             leases.none_left.notify_all();
         }
         drop(holders);
@@ -70,7 +79,7 @@ impl Keyspace {
     pub fn await_no_leases(&self) {
         let leases = &self.shared().leases;
         let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        while holders.count > 0 {
+        while *holders > 0 {
             holders = leases.none_left.wait(holders).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -98,6 +107,19 @@ impl Held<'_> {
         waited
     }
 
+    /// Locks everything unless there are leases: then nothing is held.
+    pub fn try_gate(&mut self) -> bool {
+        if self.keyspace().has_leases() {
+            return false;
+        }
+        self.acquire_beside_leases();
+        let is_had = !self.keyspace().has_leases();
+        if !is_had {
+            self.release();
+        }
+        is_had
+    }
+
     /// Locks everything, for who looks on only, or has leases itself: scripts may be in the middle of their work.
     /// Whether another thread had a part of it.
     pub fn acquire_beside_leases(&mut self) -> bool {
@@ -119,28 +141,25 @@ impl Held<'_> {
     /// Leases every key there is and will be. Everything is held, and no other script has leased a key.
     pub fn lease_all(&mut self, id: LeaseId) {
         assert!(self.holds_all(), "no other thread is in the middle of a command");
-        let mut holders =
-            self.keyspace().shared().leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        debug_assert!(holders.all.is_none_or(|before| before == id));
-        holders.all = Some(id);
+        for partition in self.held_partitions() {
+            debug_assert!(partition.leases.all.is_none_or(|before| before == id));
+            partition.leases.all = Some(id);
+        }
     }
 
     /// Whether the key, whose partition is held, is another's than `id`. A command asks for each key that its client has named: that
     /// is its own work, and not counted as what the hold does for others.
     pub fn is_leased(&self, key: &Key<'_>, id: Option<LeaseId>) -> bool {
-        let by_key = self.partition_ref(key.slot).leases.by_hash.get(&key.hash).copied();
-        by_key.or_else(|| self.leaser_of_all()).is_some_and(|leaser| Some(leaser) != id)
+        let leases = &self.partition_ref(key.slot).leases;
+        leases.by_hash.get(&key.hash).copied().or(leases.all).is_some_and(|leaser| Some(leaser) != id)
     }
 
-    fn leaser_of_all(&self) -> Option<LeaseId> {
-        self.keyspace().shared().leases.holders.lock().unwrap_or_else(PoisonError::into_inner).all
-    }
-
-    /// Frees the leases under this number in all partitions that are held.
+    /// Frees the leases under this number in all partitions that are held: in all there are, if it has leased all.
     pub fn free_leases(&mut self, id: LeaseId) {
         for partition in self.held_partitions() {
             steps::note(1);
             partition.leases.by_hash.retain(|_, leaser| *leaser != id);
+            partition.leases.all = partition.leases.all.filter(|leaser| *leaser != id);
             if partition.leases.is_empty() {
                 partition.leases = Leases::default();
             }

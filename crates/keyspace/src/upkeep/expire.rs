@@ -57,6 +57,9 @@ impl Held<'_> {
         sink: &mut dyn EffectSink,
     ) -> ExpireStep {
         let partition = self.numbered(partition);
+        if partition.leases.has_all() {
+            return ExpireStep::default();
+        }
         let mut step = Step { now, sink, steps: Steps::new(steps_max), done: ExpireStep::default() };
         // One turn more than databases: that of the fields.
         let turns = partition.databases().len() + 1;

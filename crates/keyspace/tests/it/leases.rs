@@ -28,7 +28,7 @@ fn end(keyspace: &Keyspace) {
     held.acquire_beside_leases();
     held.free_leases(ID);
     held.release();
-    keyspace.end_lease(ID);
+    keyspace.end_lease();
 }
 
 fn set(keyspace: &Keyspace, name: &[u8], expiry: Expiry) {

@@ -134,7 +134,7 @@ impl World {
         held.acquire(Want::Many(&partitions));
         held.free_leases(id);
         held.release();
-        self.keyspace.end_lease(id);
+        self.keyspace.end_lease();
     }
 
     /// A script that is called with one of the numbers and meets the other.

@@ -329,12 +329,12 @@ pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, Sav
 
 // ---- the cron ----
 
-/// Begins what was scheduled, or what the growth of the files asks for.
-pub fn tick(node: &'static Node) {
+/// Begins what was scheduled, or what the growth of the files asks for. Whether it has to wait for scripts; nothing was done then.
+pub fn tick(node: &'static Node) -> bool {
     const PERCENT: Id = id("auto-aof-rewrite-percentage");
     const LEAST: Id = id("auto-aof-rewrite-min-size");
     if node.persistence.saving().running.is_some() || node.aof.rewrites().listing.is_some() {
-        return;
+        return false;
     }
     let awaits = node.aof.is_on() && node.aof.awaits_base.load(Relaxed);
     let mut is_due = node.aof.rewrites().is_scheduled || awaits;
@@ -343,14 +343,23 @@ pub fn tick(node: &'static Node) {
         let (now_bytes, then_bytes) = (node.aof.current_bytes(), node.aof.rewrites().size_then_bytes.max(1));
         let growth = (now_bytes.saturating_mul(100) / then_bytes).saturating_sub(100);
         if percent > 0 && now_bytes > least && growth >= percent && !node.aof.rewrites().rests(instant()) {
+            let mut held = Held::new(&node.keyspace);
+            if !held.try_gate() {
+                return true;
+            }
             log::notice(format!("Starting automatic rewriting of AOF on {growth}% growth"));
-            begin(node, &mut Held::new(&node.keyspace));
+            begin(node, &mut held);
         }
-        return;
+        return false;
     }
     is_due = is_due && !node.aof.rewrites().rests(instant());
     if is_due {
+        let mut held = Held::new(&node.keyspace);
+        if !held.try_gate() {
+            return true;
+        }
         node.aof.rewrites().is_scheduled = false;
-        begin(node, &mut Held::new(&node.keyspace));
+        begin(node, &mut held);
     }
+    false
 }

@@ -27,6 +27,7 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::state::Job;
+use crate::process::leaving;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines;
@@ -280,7 +281,6 @@ pub fn close(node: &'static Node) {
     }
     rewrite::stop(node);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
-    // What had its locks before has ended.
-    Held::new(&node.keyspace).acquire(Want::All);
+    leaving::await_commands(node);
     end_writer(node);
 }

@@ -231,30 +231,44 @@ fn watch_writers(store: Store<'static>) {
     save::let_writers_go_on(store);
 }
 
-/// Begins what was scheduled, or what a save point asks for.
-pub fn tick(store: Store<'static>, used_memory_bytes: u64) {
+/// Begins what was scheduled, or what a save point asks for. Whether it has to wait for scripts; nothing was done then.
+pub fn tick(store: Store<'static>, used_memory_bytes: u64) -> bool {
     watch_writers(store);
-    let mut saving = store.state.saving();
+    let saving = store.state.saving();
     if saving.running.is_some() {
-        return;
+        return false;
     }
     let rests = saving.last_failed && saving.last_try.is_some_and(|last| elapsed(last) <= RETRY);
     let may_retry = !rests;
-    let is_scheduled = may_retry && std::mem::take(&mut saving.is_scheduled);
+    let is_scheduled = may_retry && saving.is_scheduled;
     let (last_save, saved_changes) = (elapsed(saving.last_save), saving.saved_changes);
     drop(saving);
+    let mut point = None;
     if !is_scheduled {
         let points = store.config.save_points();
         if points.is_empty() || !may_retry {
-            return;
+            return false;
         }
         let changes = store.stats.changes().saturating_sub(saved_changes);
         let is_due = |(seconds, least): &(i64, i64)| {
             changes >= least.unsigned_abs() && last_save > Duration::from_secs(seconds.unsigned_abs())
         };
-        let Some((seconds, changes)) = points.into_iter().find(is_due) else { return };
+        point = points.into_iter().find(is_due);
+        if point.is_none() {
+            return false;
+        }
+    }
+    // This thread takes new connections too.
+    let mut held = Held::new(store.keyspace);
+    if !held.try_gate() {
+        return true;
+    }
+    if is_scheduled {
+        store.state.saving().is_scheduled = false;
+    }
+    if let Some((seconds, changes)) = point {
         log::notice(format!("{changes} changes in {seconds} seconds. Saving..."));
     }
-    let mut held = Held::new(store.keyspace);
     save_in_background(store, &mut held, used_memory_bytes);
+    false
 }

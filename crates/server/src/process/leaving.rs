@@ -63,11 +63,29 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
 pub fn finish(node: &'static Node, options: Options) -> Answer {
     say_how_far(node);
     if node.end().may_come(options) {
+        if options.has(Options::NOSAVE) {
+            node.runs.abandon();
+        }
         return Answer::Ends;
     }
     log::warning("Errors trying to shut down the server. Check the logs for more information.");
     cancel(node);
     Answer::Refused
+}
+
+/// Locks everything, and lets go of it: what had its locks before has ended. So have scripts, unless they are left in their middle
+/// (SHUTDOWN NOSAVE).
+pub fn await_commands(node: &'static Node) {
+    let mut held = Held::new(&node.keyspace);
+    lock_all(node, &mut held);
+}
+
+/// The same, and everything is held.
+pub fn lock_all(node: &'static Node, held: &mut Held<'static>) {
+    match node.runs.are_abandoned() {
+        true => held.acquire_beside_leases(),
+        false => held.acquire(Want::All),
+    };
 }
 
 fn say_how_far(node: &Node) {

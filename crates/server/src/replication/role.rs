@@ -21,6 +21,7 @@ use crate::mail::message::Without;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::load::History as LoadedHistory;
+use crate::process::leaving;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
@@ -190,7 +191,7 @@ pub fn end_file(node: &'static Node) {
 /// The process is about to end: nothing of the primary's stream is applied from here on.
 pub fn end_link(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    leaving::lock_all(node, &mut held);
     node.replication.begin_generation();
 }
 

@@ -20,7 +20,7 @@ const TOKEN_WAIT: Duration = Duration::from_micros(50);
 /// worker.
 pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
-    if exec.runs.are_many() || keyspace.is_gate_awaited() {
+    if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() {
         return false;
     }
     exec.runs.found = find_script(exec, command, args);
@@ -68,26 +68,43 @@ pub fn holds_up(exec: &mut Exec, session: &Session, command: &Entry, args: Args<
         return false;
     }
     let queue = session.multi.as_ref().filter(|_| command.locks == Locks::Queue);
-    match queue {
+    let needs_all = match queue {
         Some(multi) => multi.queue.iter().any(|queued| {
-            let args = queued.args.args();
             matches!(queued.command.locks, Locks::Each | Locks::Script)
-                || needs_leased(exec, queued.command, args)
+                || needs_no_leases(queued.command, queued.args.args())
         }),
+        None => needs_no_leases(command, args),
+    };
+    if needs_all {
+        exec.node.runs.await_end();
+        return true;
+    }
+    match queue {
+        Some(multi) => {
+            multi.queue.iter().any(|queued| needs_leased(exec, queued.command, queued.args.args()))
+        }
         None => needs_leased(exec, command, args),
     }
 }
 
-fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
+/// Whether it runs only where there are no leases at all.
+fn needs_no_leases(command: &Entry, args: Args<'_>) -> bool {
     match command.locks {
-        Locks::One | Locks::Keys | Locks::Script => exec.names_leased(command, args),
         Locks::All => true,
+        Locks::One | Locks::Keys | Locks::Script => false,
         Locks::None | Locks::Each | Locks::Queue => {
             // SHUTDOWN NOSAVE ends scripts too.
             let is_end =
                 command.parent.is_none() && args.iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));
             command.spec.flags.has(Flags::STOPS_ALL) && !is_end
         }
+    }
+}
+
+fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
+    match command.locks {
+        Locks::One | Locks::Keys | Locks::Script => exec.names_leased(command, args),
+        Locks::All | Locks::None | Locks::Each | Locks::Queue => needs_no_leases(command, args),
     }
 }
 

@@ -113,6 +113,8 @@ pub struct RunRegistry {
     is_token_awaited: AtomicBool,
     /// Runs that have leases.
     leasers: Mutex<usize>,
+    /// A command waits for the end of all of them. Set while there are some only.
+    is_end_awaited: AtomicBool,
     /// Scripts, and functions, that take longer than `busy-reply-threshold`.
     slow: [AtomicUsize; 2],
     /// Clients that wait for keys, and whose command is to be tried again behind a script.
@@ -120,6 +122,7 @@ pub struct RunRegistry {
     waits: AtomicU64,
     refused_keys: AtomicU64,
     is_ending: AtomicBool,
+    is_abandoned: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -180,6 +183,15 @@ impl RunRegistry {
         self.is_ending.load(Ordering::Acquire)
     }
 
+    /// SHUTDOWN NOSAVE: the process ends, whatever scripts have done so far. From here on none goes on.
+    pub fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Release);
+    }
+
+    pub fn are_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+
     // ---- the token ----
 
     pub fn try_take_token(&self) -> bool {
@@ -212,13 +224,25 @@ impl RunRegistry {
     }
 
     /// It has freed them all.
-    pub fn end_leases(&self, keyspace: &Keyspace, mail: &Mail, id: LeaseId) {
+    pub fn end_leases(&self, keyspace: &Keyspace, mail: &Mail) {
         let mut leasers = lock(&self.leasers);
         *leasers -= 1;
         if *leasers == 0 {
+            self.is_end_awaited.store(false, Ordering::Release);
             mail.set_tasks(Tasks::LEASED, Tasks::NONE);
         }
-        keyspace.end_lease(id);
+        keyspace.end_lease();
+    }
+
+    /// A command needs that there are no leases: it would wait for ever while one script after the other begins.
+    pub fn await_end(&self) {
+        let leasers = lock(&self.leasers);
+        self.is_end_awaited.store(*leasers > 0, Ordering::Release);
+    }
+
+    /// Whether what would have leases had better not begin. It does where clients get an error instead of waiting.
+    pub fn is_end_awaited(&self) -> bool {
+        self.is_end_awaited.load(Ordering::Acquire) && !self.is_busy()
     }
 
     /// Who had to wait for leases tries again.

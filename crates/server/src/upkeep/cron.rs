@@ -161,10 +161,12 @@ impl Cron {
             undone |= eviction::make_room(self.node, &mut self.prng, &mut self.pump, stats) == Room::Soon;
         }
         self.watch.tick(self.node.store(), self.node.used_memory_bytes());
+        let mut awaits_scripts = false;
         if !paused {
-            persistence::tick(self.node.store(), self.node.used_memory_bytes());
-            aof::rewrite::tick(self.node);
+            awaits_scripts = persistence::tick(self.node.store(), self.node.used_memory_bytes());
+            awaits_scripts |= aof::rewrite::tick(self.node);
         }
+        self.node.keyspace.ask_for_gate(awaits_scripts);
         undone |= self.free_removed(Instant::now() + period / 10);
         let collapse = Instant::now();
         self.collapse(collapse + period / 10);

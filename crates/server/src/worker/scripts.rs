@@ -17,6 +17,9 @@ impl Inner {
     /// The one whose turn it is goes on; if it has ended its client is answered.
     #[cold]
     fn run_script(&mut self) {
+        if self.node.runs.are_abandoned() {
+            return;
+        }
         let Some(run) = self.dispatcher.exec.runs.take() else { return };
         let Dispatcher { exec, audience, handlers, .. } = &mut self.dispatcher;
         if let Some(run) = suspended::step(exec, audience, handlers, run) {

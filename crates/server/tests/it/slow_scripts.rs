@@ -299,6 +299,22 @@ fn its_keys_do_not_expire_and_are_not_evicted() {
     });
 }
 
+/// A script that has asked for all keys has leased all.
+#[test]
+fn no_key_expires_beside_a_script_that_has_asked_for_all() {
+    on_both(|server| {
+        let mut client = server.client();
+        client.check("MSET a 1 b 2", OK);
+        client.check("PEXPIRE a 60", ":1\r\n");
+        client.check("HSET h f v g w", ":2\r\n");
+        client.check("HPEXPIRE h 60 FIELDS 1 f", "*1\r\n:1\r\n");
+        let text = "local function count() return #redis.call('KEYS', '*') end local before = count() \
+                    for i = 1, 30000000 do end return {before, count(), redis.call('GET', 'a'), redis.call('HLEN', 'h')}";
+        assert_eq!(eval(&mut client, text, &[]), "*4\r\n:3\r\n:3\r\n$1\r\n1\r\n:2\r\n");
+        wait_until("they expire", || client.ask("DBSIZE") == ":2\r\n" && client.ask("HLEN h") == ":1\r\n");
+    });
+}
+
 #[test]
 fn the_log_has_it_as_one_unit_behind_what_came_meanwhile() {
     let server = primary::start(&[]);
@@ -354,6 +370,71 @@ fn many_slow_scripts_at_once() {
     let mut other = server.client();
     (0..10).for_each(|at| other.check(&format!("GET k{at}"), "$2\r\n10\r\n"));
     wait_for_long(&mut other, 0);
+}
+
+/// One script after the other would keep it waiting for ever.
+#[test]
+fn what_waits_for_all_scripts_gets_its_turn() {
+    on_both(|server| {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for at in 0..6 {
+                let (mut client, is_over) = (server.client(), &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        eval(
+                            &mut client,
+                            "for i = 1, 500000 do end return redis.call('INCR', KEYS[1])",
+                            &[&at.to_string()],
+                        );
+                    }
+                });
+            }
+            let _end = OnDrop(|| is_over.store(true, Ordering::Relaxed));
+            let mut other = server.client();
+            for _ in 0..5 {
+                other.check("CONFIG SET hz 10", OK);
+                other.check("KEYS nosuch*", "*0\r\n");
+            }
+        });
+    });
+}
+
+/// What the process does of itself waits too, and holds up nothing else: the thread that begins it takes new connections.
+#[test]
+fn a_save_that_is_due_waits_for_its_end_and_nothing_waits_for_the_save() {
+    let server = Server::with_workers(2, &["--save", "1 1"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    other.check("SET k v", OK);
+    let text = format!("redis.call('GET', KEYS[1]) {ENDLESS}");
+    start_script(&mut client, &text, &["mine"]);
+    wait_for_long(&mut other, 1);
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut third = server.client();
+    third.check("SET k w", OK);
+    assert_eq!(field(&third.ask("INFO persistence"), "rdb_saves"), 0);
+    third.check("SCRIPT KILL", OK);
+    assert!(reply(&mut client).contains(KILLED));
+    wait_until("it is saved", || field(&third.ask("INFO persistence"), "rdb_saves") > 0);
+    assert_eq!(eval(&mut client, "return redis.call('GET', 'k')", &[]), "$1\r\nw\r\n");
+}
+
+/// Also of one that has written, and while a save waits for its end.
+#[test]
+fn shutdown_nosave_ends_scripts() {
+    for (workers, appends) in [(1, "no"), (1, "yes"), (2, "yes")] {
+        let options = ["--save", "1 1", "--appendonly", appends];
+        let server = Server::with_workers(workers, &options);
+        let (mut client, mut other) = (server.client(), server.client());
+        wait_until("it is loaded", || other.ask("PING") == "+PONG\r\n");
+        start_script(&mut client, &format!("redis.call('INCR', KEYS[1]) {ENDLESS}"), &["n"]);
+        wait_for_long(&mut other, 1);
+        other.check("SET k v", OK);
+        std::thread::sleep(Duration::from_millis(1200));
+        other.send(encode(&["SHUTDOWN", "NOSAVE"]));
+        other.expect_end();
+        client.expect_end();
+    }
 }
 
 #[test]

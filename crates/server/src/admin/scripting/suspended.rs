@@ -181,7 +181,7 @@ fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) {
         blocking::serve_waiters(exec);
     }
     exec.release();
-    node.runs.end_leases(&node.keyspace, &node.mail, state.mark.id);
+    node.runs.end_leases(&node.keyspace, &node.mail);
     if state.has_token {
         node.runs.give_token_back(&node.mail);
     }
