@@ -240,7 +240,7 @@ impl Dispatcher {
                     }
                 }
                 (Verdict::Queue, Found::Command(command)) => {
-                    transaction::queue(session, command, request.args);
+                    transaction::queue(self.exec.node, session, command, request.args);
                     self.reply.simple("QUEUED");
                     self.exec.clock.lap();
                 }

@@ -67,10 +67,10 @@ impl Gates {
 /// What may see or change keys.
 pub const LOOKS_AT_KEYS: Flags = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
 
-/// The gates that can matter for a command. Those of EXEC are those of anything that it may run, and so are those of FCALL.
+/// The gates that can matter for a command. Those of EXEC are those of anything that it may run, and so are those of EVAL and FCALL.
 pub fn gates_of(spec: &Spec) -> Gates {
     let flags = spec.flags;
-    let runs_any = spec.reach == Reach::Queue || flags.has(Flags::RUNS_FUNCTION);
+    let runs_any = matches!(spec.reach, Reach::Queue | Reach::Script);
     Gates::MAILBOX
         .or(Gates::MEMORY)
         .or(Gates::BACKPRESSURE)

@@ -25,8 +25,7 @@ use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use crate::request::next::WaitReason;
 use crate::request::resolve::{Found, Request};
-use crate::scripting::libraries::Libraries;
-use crate::scripting::shebang::ScriptFlags;
+use crate::scripting::shebang::{self, ScriptFlags};
 use crate::session::Session;
 use crate::upkeep::eviction::Room;
 
@@ -101,7 +100,7 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
     };
     let of_node = Gates::OF_TASKS.when(exec.node.mail.tasks() != Tasks::NONE);
     let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
-    let flags = flags_of(&exec.node.libraries, session, request);
+    let flags = flags_of(exec.node, session, request);
     let mut asked = Asked { exec, session, request, flags, has_heard: false, gate: "" };
     for gate in GATES.iter().filter(|gate| gates.has(gate.bits)) {
         asked.gate = gate.name;
@@ -115,7 +114,7 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
 
 /// The tasks of the node that hold this request up. They are looked for again when it has its locks.
 pub fn pauses_for(node: &Node, session: &Session, request: &Request<'_>) -> Tasks {
-    pauses_of(flags_of(&node.libraries, session, request))
+    pauses_of(flags_of(node, session, request))
 }
 
 fn pauses_of(flags: Flags) -> Tasks {
@@ -123,21 +122,29 @@ fn pauses_of(flags: Flags) -> Tasks {
     if may_write { Tasks::PAUSES } else { Tasks::PAUSE_ALL }
 }
 
-fn flags_of(libraries: &Libraries, session: &Session, request: &Request<'_>) -> Flags {
+fn flags_of(node: &Node, session: &Session, request: &Request<'_>) -> Flags {
     let Some(command) = request.command() else { return Flags(0) };
-    if command.spec.flags.has(Flags::RUNS_FUNCTION) {
-        return flags_of_function(libraries, command.spec.flags, request.args);
+    if command.spec.reach == Reach::Script {
+        return flags_of_script(node, command, request.args);
     }
     let queue = session.multi.as_ref().filter(|_| command.spec.reach == Reach::Queue);
     command.spec.flags.or(queue.map_or(Flags(0), |multi| multi.flags))
 }
 
-/// FCALL is what its function has declared; of one that does not exist nothing is known.
-fn flags_of_function(libraries: &Libraries, of_command: Flags, args: Args<'_>) -> Flags {
-    let Some(function) = args.try_get(1).and_then(|name| libraries.flags_of(name)) else { return of_command };
-    let reads = function.has(ScriptFlags::NO_WRITES);
-    let may_grow = reads || function.has(ScriptFlags::ALLOW_OOM);
-    let stale = if function.has(ScriptFlags::ALLOW_STALE) { Flags(0) } else { Flags::STALE };
+/// EVAL and FCALL are what their script has declared. Of one that declares nothing or does not exist nothing is known.
+pub fn flags_of_script(node: &Node, command: &Entry, args: Args<'_>) -> Flags {
+    let of_command = command.spec.flags;
+    let declared = args.try_get(1).and_then(|word| match command.spec.name {
+        _ if of_command.has(Flags::RUNS_FUNCTION) => node.libraries.flags_of(word),
+        "evalsha" | "evalsha_ro" => node.scripts.look_at(word).map(|script| script.flags),
+        _ => shebang::read(word).ok().map(|shebang| shebang.flags),
+    });
+    let Some(declared) = declared.filter(|flags| !flags.has(ScriptFlags::UNDECLARED)) else {
+        return of_command;
+    };
+    let reads = declared.has(ScriptFlags::NO_WRITES);
+    let may_grow = reads || declared.has(ScriptFlags::ALLOW_OOM);
+    let stale = if declared.has(ScriptFlags::ALLOW_STALE) { Flags(0) } else { Flags::STALE };
     of_command
         .without(Flags::MAY_REPLICATE.or(stale))
         .or(if reads { Flags(0) } else { Flags::WRITE })

@@ -25,8 +25,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::admin::{AdminCall, AdminHandler};
+use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::follow_up;
+use crate::request::gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Timed;
 use crate::request::turn::Turn;
@@ -207,12 +209,16 @@ fn forgetting() -> Conditions {
 // ---- the queue ----
 
 /// A command between MULTI and EXEC is kept.
-pub fn queue(session: &mut Session, command: &'static Entry, args: Args<'_>) {
+pub fn queue(node: &Node, session: &mut Session, command: &'static Entry, args: Args<'_>) {
     let changed = session.watched_key_changed();
     let multi = session.multi.as_mut().expect("only sessions in MULTI queue");
     // What fails anyway need not take memory.
     if !changed && !multi.dirty_exec {
-        multi.push(command, args);
+        let flags = match command.spec.reach {
+            Reach::Script => gates::flags_of_script(node, command, args),
+            _ => command.spec.flags,
+        };
+        multi.push(command, args, flags);
     }
     session.last_command = command.index;
 }

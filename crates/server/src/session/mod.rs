@@ -111,12 +111,13 @@ pub struct Multi {
 }
 
 impl Multi {
-    pub fn push(&mut self, command: &'static Entry, args: Args<'_>) {
+    /// `flags`: those of the command, or what its script has declared.
+    pub fn push(&mut self, command: &'static Entry, args: Args<'_>, flags: isotherm_commands::Flags) {
         let queued = Queued { command, args: ArgsBuf::from(args) };
         self.bytes += args.bytes_total() + args.len() * size_of::<Span>();
         self.argument_bytes += queued.args.memory_bytes(class_bytes);
-        self.flags = self.flags.or(command.spec.flags);
-        self.needs_fresh |= !command.spec.flags.has(isotherm_commands::Flags::STALE);
+        self.flags = self.flags.or(flags);
+        self.needs_fresh |= !flags.has(isotherm_commands::Flags::STALE);
         self.queue.push(queued);
     }
 

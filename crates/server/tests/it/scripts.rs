@@ -207,7 +207,7 @@ fn limits_and_roles() {
     assert_eq!(eval(&mut client, "return redis.call('GET', 'a')"), "$-1\r\n");
     assert_eq!(
         eval(&mut client, "#!lua\nreturn 1"),
-        "-OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'\r\n"
+        "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
     );
     assert_eq!(eval(&mut client, "#!lua flags=allow-oom\nreturn redis.call('SET', 'a', '1')"), OK);
     client.check("CONFIG SET maxmemory 0 min-replicas-to-write 1", OK);
@@ -224,13 +224,28 @@ fn limits_and_roles() {
     );
     assert_eq!(
         eval(&mut client, "#!lua\nreturn 1"),
-        "-READONLY Can not run script with write flag on readonly replica\r\n"
+        "-READONLY You can't write against a read only replica.\r\n"
+    );
+    let loaded = run(&mut client, &["SCRIPT", "LOAD", "#!lua\nreturn 2"]);
+    let sha = loaded.split("\r\n").nth(1).expect("it is a bulk string");
+    assert_eq!(
+        run(&mut client, &["EVALSHA", sha, "0"]),
+        "-READONLY You can't write against a read only replica.\r\n"
     );
     client.check("GET a", "$1\r\n1\r\n");
+    // A transaction is judged by what its scripts have declared.
+    client.check("REPLICAOF NO ONE", OK);
+    let mut queues = server.client();
+    queues.check("MULTI", OK);
+    assert_eq!(eval(&mut queues, "#!lua\nreturn 1"), "+QUEUED\r\n");
+    client.check("REPLICAOF 127.0.0.1 1", OK);
+    let reply = queues.ask("EXEC");
+    assert!(reply.starts_with("-EXECABORT Transaction discarded because of: READONLY "), "{reply}");
     client.check("CONFIG SET replica-serve-stale-data no", OK);
     const DOWN: &str =
         "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
     assert_eq!(eval(&mut client, "return 1"), DOWN);
+    assert_eq!(eval(&mut client, "#!lua flags=no-writes\nreturn 1"), DOWN);
     assert_eq!(eval(&mut client, "#!lua flags=no-writes,allow-stale\nreturn 1"), ":1\r\n");
     assert_eq!(
         eval(&mut client, "#!lua flags=no-writes,allow-stale\nreturn redis.call('GET', 'a')"),
