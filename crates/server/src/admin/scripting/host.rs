@@ -15,6 +15,7 @@ use crate::process::time::unix_now_us;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
+use crate::request::metering::Timed;
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
 use crate::scripting::function_engine::log_line;
@@ -76,6 +77,7 @@ impl ScriptHost<'_, '_> {
             node.feed_monitors_from_script(session, command.spec, words);
         }
         exec.clock.lap();
+        let mark = reply.len();
         let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
         loop {
             match turn.run(command, words, keys, *now, false) {
@@ -89,8 +91,10 @@ impl ScriptHost<'_, '_> {
         {
             exec.note_reads(reader, command, words);
         }
-        let ticks = exec.clock.lap();
-        exec.meter.count_ticks(command, ticks);
+        let (ticks, reply_bytes) = (exec.clock.lap(), reply.len() - mark);
+        let (client, db) = (&session.shared, session.db);
+        let timed = Timed { client, db, command, args: words, ticks, reply_bytes };
+        exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
     }
 }
 

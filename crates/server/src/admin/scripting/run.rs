@@ -176,7 +176,7 @@ pub fn run_callee(
     key_count: usize,
     allowed: Allowed,
 ) -> Outcome {
-    let (was_in_exec, db, commands) = (call.session.in_exec, call.session.db, call.session.commands);
+    let (was_in_exec, db) = (call.session.in_exec, call.session.db);
     let (began, counted) = (call.exec.clock.raw(), call.exec.errors_counted());
     // Inside EXEC its frame is open.
     let is_logged = call.exec.pump.is_logging() && !was_in_exec;
@@ -203,7 +203,7 @@ pub fn run_callee(
     // What its commands have answered is no error of its own.
     call.exec.set_errors_counted(counted);
     let session = &mut *call.session;
-    (session.in_exec, session.db, session.commands) = (was_in_exec, db, commands);
+    (session.in_exec, session.db) = (was_in_exec, db);
     session.last_command = call.command.index;
     let ended = match progress {
         Progress::Ended(ended) => ended,
