@@ -2,6 +2,7 @@
 //! has read is noted.
 
 use isotherm_commands::Flags;
+use isotherm_commands::spec::Reach;
 use isotherm_resp::Args;
 
 use crate::effects::monitor;
@@ -20,7 +21,9 @@ pub fn observe(exec: &mut Exec, session: &mut Session, command: &'static Entry, 
     if exec.node.mail.tasks().has(Tasks::MONITORED) && monitor::shows(command.spec) {
         exec.node.feed_monitors(session, command.spec, args);
     }
+    // The commands of a script have noted what they have read.
     if command.spec.flags.has(Flags::READONLY)
+        && command.spec.reach != Reach::Script
         && let Some(reader) = session.reader()
     {
         exec.note_reads(reader, command, args);

@@ -57,6 +57,18 @@ fn each_read_key_is_invalidated_once() {
             [reads.read_reply(), reads.read_reply()].map(|push| String::from_utf8(push).unwrap());
         pushes.sort();
         assert_eq!(pushes, [stale(&["a"]), stale(&["c"])]);
+        // Of a script's keys those that it reads.
+        reads.send(encode(&[
+            "EVAL_RO",
+            "redis.call('PING') return redis.call('GET', KEYS[1])",
+            "2",
+            "a",
+            "b",
+        ]));
+        assert_eq!(reads.read_reply(), b"_\r\n");
+        writes.check("MSET b 2 a 5", OK);
+        reads.expect(&stale(&["a"]));
+        writes.check("DEL a", ":1\r\n");
         // In a transaction, behind all of it.
         reads.check("GET b", "$1\r\n2\r\n");
         reads.check("MULTI", OK);
