@@ -23,6 +23,8 @@ pub struct Call<'c, 't, 'k> {
     pub records: &'c mut Records,
     /// Whether the client can wait. Inside EXEC no client can.
     pub may_wait: bool,
+    /// A script has called it: what has no order of its own comes in one that does not depend on the server.
+    pub in_script: bool,
 }
 
 /// Keys that dispatch has hashed already: the arguments from `first` on, every `step`, as far as they go.

@@ -100,6 +100,7 @@ impl Server {
             settings: &self.settings,
             records: &mut records,
             may_wait: false,
+            in_script: false,
         };
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert!(matches!(outcome, Outcome::Done), "{outcome:?}");

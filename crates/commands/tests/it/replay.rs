@@ -212,6 +212,7 @@ fn run_one(
         settings: &CallSettings::default(),
         records: &mut records,
         may_wait: false,
+        in_script: false,
     });
     assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
     let counts = txn.finish();

@@ -489,7 +489,8 @@ impl Applier {
         let now = exec.clock.now();
         let errors_before = reply.error_count();
         loop {
-            let caller = Caller { id: 0, may_wait: false, no_touch: true, authority: Authority::Log };
+            let (may_wait, in_script, no_touch) = (false, false, true);
+            let caller = Caller { id: 0, may_wait, in_script, no_touch, authority: Authority::Log };
             let keys = HashedKeys::NONE;
             let invocation = Invocation { command, handler, args, db, keys, now, caller, reply };
             match execute::run(exec, invocation) {

@@ -7,6 +7,7 @@ pub struct Caller {
     pub id: u64,
     /// It can wait for a key.
     pub may_wait: bool,
+    pub in_script: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     pub authority: Authority,

@@ -108,6 +108,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         settings: &exec.hot.settings,
         records: &mut exec.records,
         may_wait: caller.may_wait,
+        in_script: caller.in_script,
     });
     let counts = txn.finish();
     if is_logging {

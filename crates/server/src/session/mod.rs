@@ -77,6 +77,8 @@ pub struct Session {
     pub blocked: Option<Box<Blocked>>,
     /// Its transaction is being run.
     pub in_exec: bool,
+    /// Its command is one that a script has called.
+    pub in_script: bool,
     /// It listens to channels, to commands, or to changes of keys.
     pub listening: Option<Box<Listening>>,
     /// Where its last change ends in the log.
@@ -165,6 +167,7 @@ impl Session {
             watch: None,
             blocked: None,
             in_exec: false,
+            in_script: false,
             listening: None,
             written: LogOffset::default(),
             wish: None,
@@ -186,6 +189,7 @@ impl Session {
             no_touch: caller.no_touch,
             import_source: caller.import_source,
             in_exec: true,
+            in_script: true,
             ..Session::new(Arc::clone(&caller.shared), true)
         }
     }
@@ -209,7 +213,8 @@ impl Session {
     /// As its commands see it.
     #[inline]
     pub fn caller(&self, may_wait: bool) -> Caller {
-        Caller { id: self.id(), may_wait, no_touch: self.no_touch, authority: self.authority() }
+        let (in_script, no_touch) = (self.in_script, self.no_touch);
+        Caller { id: self.id(), may_wait, in_script, no_touch, authority: self.authority() }
     }
 
     #[inline]

@@ -297,3 +297,45 @@ fn the_insecure_api_is_a_parameter() {
     client.check("CONFIG SET lua-enable-insecure-api no", OK);
     assert_eq!(eval(&mut client, text), without);
 }
+
+#[test]
+fn a_pause_of_writes_holds_up_no_script_that_declares_to_write_nothing() {
+    let server = Server::with_workers(2, &[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check("SET k v", OK);
+    client.check("CLIENT PAUSE 600000 WRITE", OK);
+    let reads = "#!lua flags=no-writes\nreturn redis.call('GET', 'k')";
+    assert_eq!(eval(&mut other, reads), "$1\r\nv\r\n");
+    assert_eq!(eval(&mut other, reads), "$1\r\nv\r\n", "it is in the cache now");
+    let loaded = run(&mut other, &["SCRIPT", "LOAD", reads]);
+    let sha = loaded.split("\r\n").nth(1).expect("it is a bulk string");
+    assert_eq!(run(&mut other, &["EVALSHA", sha, "0"]), "$1\r\nv\r\n");
+    other.check("MULTI", OK);
+    assert_eq!(eval(&mut other, reads), "+QUEUED\r\n");
+    other.check("EXEC", "*1\r\n$1\r\nv\r\n");
+    other.send(encode(&["EVAL", "#!lua\nreturn 1", "0"]));
+    wait_until("it waits", || field(&client.ask("INFO clients"), "blocked_clients") == 1);
+    client.check("CLIENT UNPAUSE", OK);
+    assert_eq!(String::from_utf8_lossy(&other.read_reply()), ":1\r\n");
+}
+
+#[test]
+fn its_commands_are_logged_counted_and_ordered() {
+    let server = Server::with_workers(2, &[]);
+    let mut client = server.client();
+    client.check("SADD s b aa z a", ":4\r\n");
+    let sorts = "return table.concat(redis.call('SORT', KEYS[1], 'BY', '_'), ' ')";
+    assert_eq!(run(&mut client, &["EVAL", sorts, "1", "s"]), "$8\r\na aa b z\r\n");
+    client.check("CONFIG SET slowlog-log-slower-than 0", OK);
+    client.check("SLOWLOG RESET", OK);
+    let commands = |client: &mut Client| -> u64 {
+        let info = client.ask("CLIENT INFO");
+        let count = info.split_once("tot-cmds=").expect("it is listed").1;
+        count.trim_end().parse().expect("it is the last field")
+    };
+    let before = commands(&mut client);
+    assert_eq!(eval(&mut client, "return redis.call('ECHO', 'hello')"), "$5\r\nhello\r\n");
+    assert_eq!(commands(&mut client), before + 3, "CLIENT INFO, EVAL and ECHO");
+    let log = client.ask("SLOWLOG GET 3");
+    assert!(log.contains("$4\r\nECHO\r\n$5\r\nhello\r\n"), "{log}");
+}

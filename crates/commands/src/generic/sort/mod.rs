@@ -149,8 +149,8 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
     let Some((mut elements, is_set)) = load(call, &key) else {
         return call.fail(errors::WRONG_TYPE);
     };
-    // The order of a set is arbitrary; what is stored should not depend on it.
-    if is_set && options.keeps_order && options.store.is_some() {
+    // The order of a set is arbitrary; what is stored should not depend on it, nor what a script does.
+    if is_set && options.keeps_order && (options.store.is_some() || call.in_script) {
         (options.keeps_order, options.alpha, options.by) = (false, true, None);
     }
     if options.keeps_order {

@@ -183,7 +183,7 @@ pub fn run_callee(
     if is_logged {
         call.exec.pump.log.begin_transaction();
     }
-    call.session.in_exec = true;
+    (call.session.in_exec, call.session.in_script) = (true, true);
     let had_time = std::mem::replace(&mut call.exec.script_time, ScriptTime::Unread);
     let (words, mark) = (call.args.from(3), call.reply.len());
     let mut state = begin(call, allowed, was_in_exec, callee.is_function());
@@ -203,7 +203,7 @@ pub fn run_callee(
     // What its commands have answered is no error of its own.
     call.exec.set_errors_counted(counted);
     let session = &mut *call.session;
-    (session.in_exec, session.db) = (was_in_exec, db);
+    (session.in_exec, session.in_script, session.db) = (was_in_exec, false, db);
     session.last_command = call.command.index;
     let ended = match progress {
         Progress::Ended(ended) => ended,
