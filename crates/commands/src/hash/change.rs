@@ -78,10 +78,11 @@ fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Out
     let edited = call.txn.edit_hash(call.db, &key, &call.settings.limits, |edit| {
         let longest = args.from(2).iter().map(<[u8]>::len).max().unwrap_or(0);
         edit.expect(args.len() / 2 - 1, longest)?;
-        let (mut created, mut expired, mut at) = (0, false, 2);
+        let (mut created, mut expired, mut at) = (0, 0, 2);
         while at < args.len() {
             let Ok(set) = edit.set(args.get(at), args.get(at + 1), None, false) else { break };
-            (created, expired, at) = (created + i64::from(set.is_new), expired | set.was_expired, at + 2);
+            (created, expired) = (created + i64::from(set.is_new), expired + u64::from(set.was_expired));
+            at += 2;
         }
         Ok::<_, Full>((created, expired, at))
     });
@@ -89,7 +90,8 @@ fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Out
     if end == 2 {
         return Err(call.out_of_memory());
     }
-    if expired {
+    if expired > 0 {
+        call.txn.expired_fields += expired;
         call.hash_event("hexpired", &key);
     }
     call.wrote(EventClass::Hash, "hset", &key, end as u64 / 2 - 1);
@@ -134,6 +136,7 @@ fn hsetnx(call: &mut Call<'_, '_, '_>) -> Outcome {
         return done();
     };
     if set.was_expired {
+        call.txn.expired_fields += 1;
         call.hash_event("hexpired", &key);
     }
     call.wrote(EventClass::Hash, "hset", &key, 1);
@@ -175,6 +178,7 @@ fn count(
     let counted = finished(edited).map_err(|error| call.fail(error))?;
     let counted = counted.map_err(|error| call.fail(error))?;
     if counted.was_expired {
+        call.txn.expired_fields += 1;
         call.hash_event("hexpired", key);
     }
     call.wrote(EventClass::Hash, event, key, 1);

@@ -116,6 +116,7 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
     let count = |wanted| results.iter().filter(|result| **result == wanted).count() as u64;
     let (set, expired) = (count(SET), count(OVER));
     if expired > 0 {
+        call.txn.expired_fields += expired;
         let gone = args.from(first).iter().zip(&results).filter(|(_, result)| **result == OVER);
         call.record_words(|words| {
             words.extend([b"HDEL", args.get(1)]);

@@ -192,6 +192,9 @@ fn hsetex(call: &mut Call<'_, '_, '_>) -> Outcome {
             });
         }
     }
+    let named = (stored.end - options.first) as u64 / 2;
+    // Valkey counts every field that it was to delete, whether it was there or not.
+    call.txn.expired_fields += stored.expired.len() as u64 + if over { named } else { 0 };
     record_hsetex(call, &options, moment, over, &stored);
     call.hash_event("hset", &key);
     if moment.is_some() {
@@ -348,6 +351,9 @@ fn hgetex(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
         words.extend(&changed);
     });
+    if over {
+        call.txn.expired_fields += changed.len() as u64;
+    }
     let event = match (over, moment) {
         (true, _) => "hexpired",
         (_, Some(_)) => "hexpire",

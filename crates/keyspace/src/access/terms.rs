@@ -47,4 +47,6 @@ pub struct TxnCounts {
     pub misses: u64,
     /// Keys that left because their time had come.
     pub expired: u64,
+    /// Fields that a command has deleted or replaced because their time is over.
+    pub expired_fields: u64,
 }

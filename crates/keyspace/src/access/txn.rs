@@ -35,6 +35,8 @@ pub struct Txn<'t, 'k> {
     pub misses: u64,
     /// Keys that left in this transaction because their time had come.
     pub expired: u64,
+    /// Fields that a command has deleted or replaced because their time is over.
+    pub expired_fields: u64,
     pub(super) events: KeyEvents,
     /// A key that was removed so that the command can store it anew: that is no new key.
     cleared: Option<(Db, u64)>,
@@ -72,6 +74,7 @@ impl<'t, 'k> Txn<'t, 'k> {
             hits: 0,
             misses: 0,
             expired: 0,
+            expired_fields: 0,
             events: KeyEvents::new(mask),
             cleared: None,
             found: None,
@@ -102,7 +105,13 @@ impl<'t, 'k> Txn<'t, 'k> {
     #[inline]
     pub fn finish(mut self) -> TxnCounts {
         self.events.finish(self.sink);
-        TxnCounts { dirty: self.dirty, hits: self.hits, misses: self.misses, expired: self.expired }
+        TxnCounts {
+            dirty: self.dirty,
+            hits: self.hits,
+            misses: self.misses,
+            expired: self.expired,
+            expired_fields: self.expired_fields,
+        }
     }
 
     // ---- reading ----

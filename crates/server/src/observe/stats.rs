@@ -317,6 +317,7 @@ impl ThreadStats {
             (&values.keyspace_hits, counts.hits),
             (&values.keyspace_misses, counts.misses),
             (&values.expired_keys, counts.expired),
+            (&values.expired_fields, counts.expired_fields),
             (&values.dirty, counts.dirty),
         ] {
             if n > 0 {
