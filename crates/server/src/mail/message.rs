@@ -71,6 +71,8 @@ pub enum WorkerMessage {
     },
     /// Scripts that took long are over, or take longer than others are to wait for.
     ScriptsChanged,
+    /// SCRIPT FLUSH: an interpreter that knows the scripts from before is of no use.
+    ScriptsFlushed,
     /// The values of this fetch are in memory.
     Fetched(Ticket),
     /// Some of yours listen to its channel, or to these patterns.

@@ -350,6 +350,14 @@ impl Exec {
         self.errors_counted = counted;
     }
 
+    /// After SCRIPT FLUSH.
+    pub fn drop_old_engine(&mut self) {
+        let scripts = &self.node.scripts;
+        if let Some(mut engine) = self.engine.take_if(|engine| engine.generation != scripts.generation()) {
+            engine.leave(scripts);
+        }
+    }
+
     /// A client that tracks has read these keys: it gets a message when they change.
     pub fn note_reads(&mut self, reader: Tracker, command: &Entry, args: Args<'_>) {
         let (node, worker) = (self.node, self.meter.thread() as u16);

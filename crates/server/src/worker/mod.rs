@@ -200,6 +200,7 @@ impl Worker {
                 WorkerMessage::PauseChanged => self.inner.pause_changed(),
                 WorkerMessage::Drained => self.inner.drained(),
                 WorkerMessage::ScriptsChanged => self.inner.scripts_changed(),
+                WorkerMessage::ScriptsFlushed => self.inner.dispatcher.exec.drop_old_engine(),
                 WorkerMessage::Served { waiter, reply, not_before, written } => {
                     self.inner.node.mail.subtract_queued(carried_bytes(&reply));
                     self.inner.answer(&waiter, Answer::Reply { reply, not_before, written });

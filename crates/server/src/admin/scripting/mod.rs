@@ -23,6 +23,7 @@ use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
+use crate::mail::message::WorkerMessage;
 use crate::request::gates::server_name;
 use crate::scripting::cache::hash;
 use crate::scripting::registry::Running;
@@ -219,6 +220,8 @@ fn flush(call: &mut AdminCall<'_>) -> Outcome {
         mode.is_none_or(|word| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async"));
     if is_known && call.args.len() <= 3 {
         call.node.scripts.flush();
+        call.exec.drop_old_engine();
+        call.node.mail.post_all(None, || WorkerMessage::ScriptsFlushed);
         call.reply.ok();
     } else {
         call.reply.error("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
