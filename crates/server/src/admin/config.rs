@@ -145,6 +145,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::Password => node.users.set_password(&node.config.password()),
         // The cron reads them each time it runs.
         Apply::Timers => {}
+        Apply::TrackedKeys => node.trackers.forget_some(&node.mail, &node.config),
         Apply::Workers if node.config.workers() != node.worker_count() => log::notice(format!(
             "io-threads: there are {} workers until the next start. CONFIG REWRITE keeps the new number.",
             node.worker_count()

@@ -142,6 +142,8 @@ pub enum Apply {
     EvictionPolicy,
     Password,
     Timers,
+    /// Readers of what no longer fits are notified.
+    TrackedKeys,
     Workers,
 }
 

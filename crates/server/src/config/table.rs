@@ -343,7 +343,7 @@ pub const PARAMS: &[Param] = &[
     signed("tls-session-cache-size", 20 << 10, 0, INT_MAX).no_effect(NO_TLS),
     signed("tls-session-cache-timeout", 300, 0, INT_MAX).no_effect(NO_TLS),
     flag("tls-session-caching", true).no_effect(NO_TLS),
-    unsigned("tracking-table-max-keys", 1000000, 0, i64::MAX).works("Maximum number of keys in the tracking table of client-side caching; above it, random keys are invalidated."),
+    unsigned("tracking-table-max-keys", 1000000, 0, i64::MAX).apply(Apply::TrackedKeys).works("Maximum number of keys in the tracking table of client-side caching; above it, random keys are invalidated."),
     text("unixsocket", "").immutable().works("Path of a unix socket to listen on."),
     text("unixsocketgroup", "").immutable().no_effect("the group of the socket is not changed"),
     unsigned("unixsocketperm", 0, 0, 0o777).octal().immutable().works("Permissions of the unix socket."),
