@@ -130,6 +130,11 @@ impl Scripts {
         self.evicted.load(Relaxed)
     }
 
+    /// CONFIG RESETSTAT.
+    pub fn reset_stats(&self) {
+        self.evicted.store(0, Relaxed);
+    }
+
     /// Texts and tables.
     pub fn bytes(&self) -> u64 {
         let cache = self.lock();
