@@ -199,7 +199,7 @@ fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-// COMPAT(debug): DEBUG SET-DISABLE-DENY-SCRIPTS 1 lets scripts call DEBUG PROTOCOL and SLEEP, and none of the other commands that they may not
+// COMPAT(debug): DEBUG SET-DISABLE-DENY-SCRIPTS 1 lets scripts call CLIENT LIST, DEBUG PROTOCOL and SLEEP, and none of the other commands that they may not
 // call. Why: it is for tests, and most of those commands need a client.
 fn set_disable_deny_scripts(call: &mut AdminCall<'_>) {
     call.node.debug.scripts_may_debug.set(is_on(call.args.get(2)));
