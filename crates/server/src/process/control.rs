@@ -282,6 +282,8 @@ impl Control {
         role::end_link(self.node);
         aof::switch::close(self.node);
         feeder::flush(self.node);
+        // Who sees its connection end is not to reach this process any more.
+        self.node.process.listeners.lock().clear();
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()
         {
