@@ -25,7 +25,7 @@ use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use crate::request::next::WaitReason;
 use crate::request::resolve::{Found, Request};
-use crate::scripting::shebang::{self, ScriptFlags};
+use crate::request::script_flags::flags_of_script;
 use crate::session::Session;
 use crate::upkeep::eviction::Room;
 
@@ -129,26 +129,6 @@ fn flags_of(node: &Node, session: &Session, request: &Request<'_>) -> Flags {
     }
     let queue = session.multi.as_ref().filter(|_| command.spec.reach == Reach::Queue);
     command.spec.flags.or(queue.map_or(Flags(0), |multi| multi.flags))
-}
-
-/// EVAL and FCALL are what their script has declared. Of one that declares nothing or does not exist nothing is known.
-pub fn flags_of_script(node: &Node, command: &Entry, args: Args<'_>) -> Flags {
-    let of_command = command.spec.flags;
-    let declared = args.try_get(1).and_then(|word| match command.spec.name {
-        _ if of_command.has(Flags::RUNS_FUNCTION) => node.libraries.flags_of(word),
-        "evalsha" | "evalsha_ro" => node.scripts.look_at(word).map(|script| script.flags),
-        _ => shebang::read(word).ok().map(|shebang| shebang.flags),
-    });
-    let Some(declared) = declared.filter(|flags| !flags.has(ScriptFlags::UNDECLARED)) else {
-        return of_command;
-    };
-    let reads = declared.has(ScriptFlags::NO_WRITES);
-    let may_grow = reads || declared.has(ScriptFlags::ALLOW_OOM);
-    let stale = if declared.has(ScriptFlags::ALLOW_STALE) { Flags(0) } else { Flags::STALE };
-    of_command
-        .without(Flags::MAY_REPLICATE.or(stale))
-        .or(if reads { Flags(0) } else { Flags::WRITE })
-        .or(if may_grow { Flags(0) } else { Flags::DENYOOM })
 }
 
 impl Asked<'_, '_> {

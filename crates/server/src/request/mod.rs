@@ -26,5 +26,6 @@ pub mod registry;
 pub mod reply_gate;
 pub mod reply_limits;
 pub mod resolve;
+pub mod script_flags;
 pub mod transaction;
 pub mod turn;

@@ -28,9 +28,9 @@ use crate::admin::{AdminCall, AdminHandler};
 use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::follow_up;
-use crate::request::gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Timed;
+use crate::request::script_flags::flags_of_script;
 use crate::request::turn::Turn;
 use crate::session::{Queued, Session, WatchList};
 use isotherm_allocator::class_bytes;
@@ -215,7 +215,7 @@ pub fn queue(node: &Node, session: &mut Session, command: &'static Entry, args: 
     // What fails anyway need not take memory.
     if !changed && !multi.dirty_exec {
         let flags = match command.spec.reach {
-            Reach::Script => gates::flags_of_script(node, command, args),
+            Reach::Script => flags_of_script(node, command, args),
             _ => command.spec.flags,
         };
         multi.push(command, args, flags);
