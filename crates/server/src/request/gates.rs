@@ -13,7 +13,7 @@
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::Reach;
-use isotherm_resp::{Args, Protocol, errors};
+use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
@@ -304,6 +304,11 @@ fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
     }
 }
 
+// COMPAT(scripts): While a script takes long, only clients that need one of its keys, or all keys, wait, and get BUSY from
+// `busy-reply-threshold` on; the others are served. With `busy-reply-scope all` all get it, as in Valkey. Several scripts may take long at
+// the same time; SCRIPT KILL ends all that have not written. Why: one slow script need not stop everything.
+// COMPAT(scripts): A script within EXEC runs to its end before any other client that needs a key is served, without BUSY, and SCRIPT KILL
+// reaches it from connections of other workers. Why: EXEC holds all keys then.
 /// What needs a key of the script waits, or gets this error, when it has its locks.
 fn busy(asked: &mut Asked<'_, '_>) -> Verdict {
     const SCOPE: Id = id("busy-reply-scope");
