@@ -9,7 +9,7 @@ use crate::primary::{self, online};
 const OK: &str = "+OK\r\n";
 const KILLED: &str = "Script killed by user with SCRIPT KILL.";
 
-/// Runs until the key `stop` is there, of which the script is not to know.
+/// Runs until it is killed.
 const ENDLESS: &str = "while true do end";
 
 fn start_script(client: &mut Client, text: &str, keys: &[&str]) {
