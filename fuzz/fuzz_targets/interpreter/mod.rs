@@ -1,9 +1,11 @@
 //! Interpreters for targets: bounded in memory and in time, with commands that reply in each type.
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
-use isotherm_script::{Ended, Host, Identity, Interpreter, Limits, LogLevel, Replication, Sha};
+use isotherm_script::{
+    Called, Checkpoint, Ended, Host, Identity, Interpreter, Limits, LogLevel, Progress, Replication, Sha,
+};
 
-/// Questions of `is_to_stop`, each after 100,000 instructions.
+/// Questions of `checkpoint`, the first after 100,000 instructions.
 const TURNS_MAX: u32 = 3;
 const MEMORY_BYTES_MAX: usize = 8 << 20;
 
@@ -13,10 +15,23 @@ const SHA: Sha = [b'0'; 40];
 struct Commands {
     turns: u32,
     calls: usize,
+    /// The run was suspended, and asks again.
+    is_retry: bool,
+}
+
+impl Commands {
+    /// Every other time the run is suspended first.
+    fn suspends(&mut self) -> bool {
+        self.is_retry = !self.is_retry;
+        self.is_retry
+    }
 }
 
 impl Host for Commands {
-    fn call(&mut self, words: Args<'_>, reply: &mut Reply) {
+    fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called {
+        if self.suspends() {
+            return Called::Later;
+        }
         self.calls += 1;
         match (self.calls + words.len()) % 8 {
             0 => reply.null(),
@@ -37,6 +52,7 @@ impl Host for Commands {
             }
             _ => reply.double(0.5),
         }
+        Called::Done
     }
 
     fn set_replication(&mut self, _: Replication) {}
@@ -46,9 +62,12 @@ impl Host for Commands {
         (words.len() < 3).then_some(words.len() == 1)
     }
 
-    fn is_to_stop(&mut self) -> bool {
+    fn checkpoint(&mut self) -> Checkpoint {
+        if self.suspends() {
+            return Checkpoint::Pause;
+        }
         self.turns += 1;
-        self.turns > TURNS_MAX
+        if self.turns > TURNS_MAX { Checkpoint::Stop } else { Checkpoint::GoOn }
     }
 }
 
@@ -63,7 +82,14 @@ pub fn run(lua: &mut Interpreter, text: &[u8], args: &[&[u8]], proto: Protocol) 
     lua.compile(&SHA, text).ok()?;
     let words: ArgsBuf = args.iter().copied().collect();
     let mut reply = Reply::new(proto);
-    let ended = lua.run(&SHA, words.args(), args.len().min(1), &mut Commands::default(), &mut reply);
+    let mut host = Commands::default();
+    let mut progress = lua.run(&SHA, words.args(), args.len().min(1), &mut host, &mut reply);
+    let ended = loop {
+        match progress {
+            Progress::Ended(ended) => break ended,
+            Progress::Suspended => progress = lua.resume(&mut host, &mut reply),
+        }
+    };
     lua.forget(&SHA);
     assert!(!reply.out.is_empty());
     Some((ended, reply.out))
