@@ -49,6 +49,8 @@ pub fn fuzz(args: &[String]) -> Fallible {
             run::loud(
                 on_nightly()
                     .arg(&cargo_fuzz)
+                    // ASan keeps what it notes of the frames of each stack that scripts have run on.
+                    .env("ASAN_OPTIONS", "detect_stack_use_after_return=0")
                     .args(["fuzz", "run", &target, "--"])
                     .arg(format!("-max_total_time={seconds}"))
                     .args(["-rss_limit_mb=4096", "-print_final_stats=1", "-verbosity=0"]),
