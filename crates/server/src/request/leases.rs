@@ -23,17 +23,21 @@ pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() {
         return false;
     }
-    exec.runs.found = find_script(exec, command, args);
-    if exec.runs.found.as_ref().is_some_and(|script| script.is_bound) {
-        return true;
+    let script = find_script(exec, command, args);
+    if script.as_ref().is_none_or(|script| !script.is_bound) {
+        let has_token = runs.try_take_token() || {
+            // Who has it may want what this batch holds.
+            exec.release();
+            wait_for_token(exec)
+        };
+        if !has_token {
+            return false;
+        }
+        exec.runs.has_token = true;
     }
-    let has_token = runs.try_take_token() || {
-        // Who has it may want what this batch holds.
-        exec.release();
-        wait_for_token(exec)
-    };
-    exec.runs.has_token = has_token;
-    has_token
+    // Not before it is admitted: a script of EXEC, which looks for its own, would take it for that.
+    exec.runs.found = script;
+    true
 }
 
 /// The script that is to run, if it has run or was loaded before.

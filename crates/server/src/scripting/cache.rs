@@ -194,6 +194,11 @@ impl Script {
         Ok(Arc::new(Script { sha, body: body.into(), flags: shebang.flags, code_from, is_bound }))
     }
 
+    /// Whether this is its text, or its SHA-1.
+    pub fn is_named_by(&self, word: &[u8]) -> bool {
+        word == &*self.body || word.eq_ignore_ascii_case(&self.sha)
+    }
+
     pub fn code(&self) -> &[u8] {
         &self.body[self.code_from..]
     }

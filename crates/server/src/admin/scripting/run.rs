@@ -102,6 +102,7 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusa
         Some(script) => script,
         None => find(call)?,
     };
+    debug_assert!(script.is_named_by(call.args.get(1)), "each runs its own script");
     let allowed = allowed(call, script.flags)?;
     let mut engine = engine(call)?;
     if let Err(refusal) = compile(call, &mut engine, &script) {
