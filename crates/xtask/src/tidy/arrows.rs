@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("codec", &["stdx", "persist", "keyspace"]),
     ("replication", &["stdx", "resp", "log"]),
     ("script", &["stdx", "resp"]),
+    ("cluster", &["stdx", "resp"]),
     ("commands", &["stdx", "resp", "persist", "keyspace", "codec"]),
     (
         "server",
@@ -35,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "codec",
             "commands",
             "script",
+            "cluster",
         ],
     ),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.

@@ -1,0 +1,90 @@
+//! What a node knows of its cluster, as a value that does not change: clients are answered from it.
+//!
+//! The machine makes one after each change that a client can see; workers compare a generation and keep the newest.
+
+use crate::{Flags, NodeId, Slot, SlotSet};
+
+/// An index into `Topology::nodes`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeIndex(pub u16);
+
+/// Why commands are refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Ok,
+    /// A slot has no owner, or its owner has failed.
+    Uncovered,
+    /// Most primaries are out of reach.
+    Minority,
+    /// After a start or a rejoin, for a moment.
+    Waiting,
+}
+
+#[derive(Clone, Debug)]
+pub struct Topology {
+    pub generation: u64,
+    /// In ascending order of their ids. This node is one of them.
+    pub nodes: Vec<Node>,
+    pub myself: NodeIndex,
+    /// Indexed by slot.
+    pub owners: Box<[Option<NodeIndex>; Slot::COUNT]>,
+    pub migrating: Vec<(Slot, NodeId)>,
+    pub importing: Vec<(Slot, NodeId)>,
+    pub state: State,
+    pub current_epoch: u64,
+    pub last_vote_epoch: u64,
+    /// Primaries with slots.
+    pub size: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub id: NodeId,
+    pub shard: NodeId,
+    pub flags: Flags,
+    pub primary: Option<NodeIndex>,
+    pub address: Address,
+    pub config_epoch: u64,
+    /// Unix times in ms; 0: none.
+    pub ping_sent_ms: u64,
+    pub pong_received_ms: u64,
+    pub is_connected: bool,
+    pub offset: u64,
+    /// Slots that are its own.
+    pub slots: SlotSet,
+}
+
+/// Where a node is reached, and what it calls itself.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Address {
+    pub ip: String,
+    /// 0: none.
+    pub tcp_port: u16,
+    pub tls_port: u16,
+    pub bus_port: u16,
+    pub hostname: String,
+    pub human_name: String,
+    pub availability_zone: String,
+    pub client_ipv4: String,
+    pub client_ipv6: String,
+    pub client_tcp_port: u16,
+    pub client_tls_port: u16,
+}
+
+impl Topology {
+    pub fn node(&self, index: NodeIndex) -> &Node {
+        &self.nodes[usize::from(index.0)]
+    }
+
+    pub fn me(&self) -> &Node {
+        self.node(self.myself)
+    }
+
+    pub fn owner(&self, slot: Slot) -> Option<&Node> {
+        self.owners[slot.index()].map(|index| self.node(index))
+    }
+
+    pub fn find(&self, id: &NodeId) -> Option<NodeIndex> {
+        self.nodes.binary_search_by(|node| node.id.cmp(id)).ok().map(|at| NodeIndex(at as u16))
+    }
+}

@@ -1,0 +1,99 @@
+//! The messages of the cluster bus as values.
+//!
+//! Invariant: what `decode` lets through has ids of 40 characters, texts without NUL and control characters, and counts that
+//! agree with its length.
+
+use crate::{Flags, NodeId, SlotSet};
+
+/// What each message but a light one begins with: who sends it, what that node claims, and where it is reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    pub sender: NodeId,
+    /// `None` of a primary.
+    pub primary: Option<NodeId>,
+    pub current_epoch: u64,
+    /// Of a replica: its primary's, and so are `slots`.
+    pub config_epoch: u64,
+    pub offset: u64,
+    pub slots: Box<SlotSet>,
+    /// Empty: as the socket says.
+    pub ip: String,
+    /// For clients, plain or TLS, as the bus is; `other_port` is the other one, 0 if there is none.
+    pub port: u16,
+    pub other_port: u16,
+    pub bus_port: u16,
+    pub flags: Flags,
+    pub is_ok: bool,
+    pub is_paused: bool,
+    /// A vote is asked for although the primary is not marked as failed.
+    pub forces_vote: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PingKind {
+    Ping,
+    Pong,
+    Meet,
+}
+
+/// What the sender knows of another node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gossip {
+    pub id: NodeId,
+    /// Unix times in seconds; 0: none.
+    pub ping_sent_s: u32,
+    pub pong_received_s: u32,
+    pub ip: String,
+    pub port: u16,
+    pub other_port: u16,
+    pub bus_port: u16,
+    pub flags: Flags,
+}
+
+/// A text that is empty is not sent, and clears what was known.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Extensions {
+    pub hostname: String,
+    pub human_name: String,
+    pub availability_zone: String,
+    pub client_ipv4: String,
+    pub client_ipv6: String,
+    /// 0: not announced.
+    pub client_port: u16,
+    pub client_tls_port: u16,
+    pub shard: Option<NodeId>,
+    /// Nodes that an administrator has removed, and for how many seconds they are not to be added again.
+    pub forgotten: Vec<(NodeId, u64)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body<'b> {
+    Ping {
+        kind: PingKind,
+        gossip: Vec<Gossip>,
+        /// `None`: the sender does not know of extensions.
+        extensions: Option<Box<Extensions>>,
+    },
+    Fail(NodeId),
+    Publish {
+        channel: &'b [u8],
+        message: &'b [u8],
+        is_sharded: bool,
+    },
+    VoteRequest,
+    Vote,
+    Update {
+        node: NodeId,
+        config_epoch: u64,
+        slots: Box<SlotSet>,
+    },
+    ManualFailover,
+    Module,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message<'b> {
+    /// `None`: a light message, whose sender is that of the link.
+    pub header: Option<Box<Header>>,
+    pub body: Body<'b>,
+}
