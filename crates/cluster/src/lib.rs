@@ -14,6 +14,7 @@
 mod flags;
 mod id;
 mod slot_set;
+mod text;
 pub mod topology;
 pub mod wire;
 

@@ -19,6 +19,13 @@ impl SlotSet {
         SlotSet(std::array::from_fn(|at| u64::from_le_bytes(words[at])))
     }
 
+    pub fn to_bytes(&self) -> [u8; SlotSet::BYTES] {
+        let mut bytes = [0; SlotSet::BYTES];
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        words.iter_mut().zip(&self.0).for_each(|(to, word)| *to = word.to_le_bytes());
+        bytes
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         self.0.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
@@ -106,6 +113,7 @@ mod tests {
         let mut bytes = Vec::new();
         set.write(&mut bytes);
         assert_eq!((bytes[0], bytes[7], bytes[8]), (0b101, 0x80, 1));
+        assert_eq!(set.to_bytes().as_slice(), bytes);
         assert_eq!(SlotSet::from_bytes(bytes.as_slice().try_into().unwrap()), set);
     }
 }

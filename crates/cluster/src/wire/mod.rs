@@ -1,9 +1,60 @@
 //! The messages of the cluster bus as values.
 //!
+//! ```text
+//!   a link's bytes -- frame --> bytes of one message -- decode --> Message -- encode --> bytes
+//! ```
 //! Invariant: what `decode` lets through has ids of 40 characters, texts without NUL and control characters, and counts that
 //! agree with its length.
 
+mod decode;
+mod encode;
+mod extensions;
+mod frame;
+mod kind;
+mod layout;
+#[cfg(test)]
+mod tests;
+
 use crate::{Flags, NodeId, SlotSet};
+
+pub use decode::decode;
+pub use encode::encode;
+pub use frame::{Caps, FIXED_BYTES_MAX, PING_BYTES_MAX, frame};
+pub use kind::Type;
+
+/// Why bytes of another node are no message. They are foreign data: what is wrong is for the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed {
+    pub kind: Defect,
+    pub what: &'static str,
+}
+
+/// What follows from it, in Valkey too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Defect {
+    /// Where the next message begins is not known.
+    ClosesLink,
+    /// The message counts as received and as nothing else.
+    Ignored,
+}
+
+impl Malformed {
+    const fn closes(what: &'static str) -> Malformed {
+        Malformed { kind: Defect::ClosesLink, what }
+    }
+
+    const fn ignored(what: &'static str) -> Malformed {
+        Malformed { kind: Defect::Ignored, what }
+    }
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.what)
+    }
+}
+
+impl std::error::Error for Malformed {}
 
 /// What each message but a light one begins with: who sends it, what that node claims, and where it is reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,8 +121,9 @@ pub struct Extensions {
 pub enum Body<'b> {
     Ping {
         kind: PingKind,
+        /// Decoded: empty if the id or address of one entry is none.
         gossip: Vec<Gossip>,
-        /// `None`: the sender does not know of extensions.
+        /// `None`: the sender does not know of extensions. Encoded, `None` and what is empty are the same: this node knows of them.
         extensions: Option<Box<Extensions>>,
     },
     Fail(NodeId),
@@ -93,7 +145,7 @@ pub enum Body<'b> {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message<'b> {
-    /// `None`: a light message, whose sender is that of the link.
+    /// `None`: a light message, whose sender is that of the link. A link whose node is not known yet is closed.
     pub header: Option<Box<Header>>,
     pub body: Body<'b>,
 }
