@@ -11,6 +11,7 @@
 //! **Architecture invariant:** `cluster` knows ids, epochs, addresses, slots and bytes. It knows no sockets, no files, no threads, no
 //! clock, no keys and no commands.
 
+pub mod conf;
 mod flags;
 mod id;
 mod slot_set;

@@ -71,6 +71,23 @@ pub struct Address {
     pub client_tls_port: u16,
 }
 
+impl Address {
+    /// As clients of a family are to reach it.
+    pub fn client_ip(&self, is_ipv6: bool) -> &str {
+        let announced = if is_ipv6 { &self.client_ipv6 } else { &self.client_ipv4 };
+        if announced.is_empty() { &self.ip } else { announced }
+    }
+
+    pub fn client_port(&self, is_tls: bool) -> u16 {
+        let (announced, own) = if is_tls {
+            (self.client_tls_port, self.tls_port)
+        } else {
+            (self.client_tcp_port, self.tcp_port)
+        };
+        if announced == 0 { own } else { announced }
+    }
+}
+
 impl Topology {
     pub fn node(&self, index: NodeIndex) -> &Node {
         &self.nodes[usize::from(index.0)]

@@ -1,7 +1,7 @@
 //! Messages that real Valkey nodes sent: each is read, and written again to the same bytes.
 
-use isotherm_cluster::Flags;
 use isotherm_cluster::wire::{self, Body, Caps, Extensions, Header, Message, PingKind, Type};
+use isotherm_cluster::{Flags, conf};
 
 const BUS: &str = include_str!("goldens/bus-valkey-9.1.2.txt");
 
@@ -120,4 +120,22 @@ fn what_is_published() {
         let text: &[u8] = if is_sharded { b"sharded" } else { b"a message" };
         assert_eq!(message.body, Body::Publish { channel: b"b", message: text, is_sharded }, "{name}");
     }
+}
+
+const CONF: &str = include_str!("goldens/conf-valkey-9.1.2.txt");
+
+fn texts(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let entries = CONF.split("\n# ").skip(1).map(|entry| entry.split_once('\n').expect("a name"));
+    entries.filter(move |(name, _)| name.contains(kind))
+}
+
+#[test]
+fn nodes_conf_is_read_and_written_to_the_same_bytes() {
+    let mut count = 0;
+    for (name, text) in texts(": nodes.conf of ") {
+        let conf = conf::read(text.as_bytes(), false).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(conf::write(&conf), format!("{text}\n"), "{name}");
+        count += 1;
+    }
+    assert!(count >= 9);
 }
