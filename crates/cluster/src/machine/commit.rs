@@ -1,0 +1,269 @@
+//! What must be on disk, and in the words of the slots, before others hear of it.
+//!
+//! ```text
+//!   a step changes  -->  todo  --settle-->  commit n:   Save(n) .. Saved(n)   Apply(n) .. Applied(n)   -->  stands
+//!                        (the next commit gathers meanwhile)
+//! ```
+//! A commit that gives this node a slot is saved before it is applied. One that only takes slots away is applied first: commands
+//! must stop, whatever the disk does. When a commit is through, `Standing` is what it was when the commit began, and what waited
+//! for it (answers, votes, a broadcast) leaves.
+//!
+//! Invariants: messages show `Standing`, which is never ahead of the file; one commit is under way at most.
+
+use super::{Machine, Now, Output};
+use crate::{Slot, SlotSet};
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CommitNumber(pub u64);
+
+/// What is not waited for is saved at most so often.
+const LAZY_SAVE_MS: u64 = 1000;
+
+/// What messages show of this node.
+#[derive(Clone, Default)]
+pub(super) struct Standing {
+    pub current_epoch: u64,
+    pub config_epoch: u64,
+    pub claims: Box<SlotSet>,
+}
+
+/// What the steps so far have left to be done.
+#[derive(Default)]
+pub(super) struct Todo {
+    pub update_state: bool,
+    /// Others must not hear of it before it is on disk.
+    durable: bool,
+    lazy: bool,
+    /// Clients see a difference.
+    pub view: bool,
+    /// The words of some slots may differ.
+    pub slots: bool,
+    pub broadcast: bool,
+    /// What leaves when the commit that comes now is through.
+    held: Vec<Output>,
+}
+
+impl Todo {
+    pub fn at_start() -> Todo {
+        Todo { update_state: true, view: true, ..Todo::default() }
+    }
+
+    /// The file is behind, and may be for a second.
+    pub fn save(&mut self) {
+        self.lazy = true;
+        self.view = true;
+    }
+
+    /// The file has to come first.
+    pub fn save_first(&mut self) {
+        self.durable = true;
+        self.view = true;
+    }
+
+    /// An owner, or a slot's being open, has changed.
+    pub fn slots(&mut self) {
+        self.slots = true;
+        self.update_state = true;
+        self.save();
+    }
+
+    pub fn hold(&mut self, output: Output) {
+        self.held.push(output);
+    }
+
+    fn needs_commit(&self) -> bool {
+        self.durable || self.slots || self.broadcast || !self.held.is_empty()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Save,
+    Apply,
+}
+
+struct Commit {
+    number: CommitNumber,
+    /// What is still to be done; the first is under way.
+    phases: VecDeque<Phase>,
+    standing: Standing,
+    gained: Vec<Slot>,
+    others: Vec<Slot>,
+    held: Vec<Output>,
+    broadcast: bool,
+}
+
+/// What a word says: whose the slot is, and whether it is on its way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word {
+    owner: Owner,
+    migrating: bool,
+    importing: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    None,
+    Myself,
+    MyPrimary,
+    Other,
+}
+
+impl Word {
+    const NONE: Word = Word { owner: Owner::None, migrating: false, importing: false };
+
+    /// Whether commands that this word lets run would not have run under that one.
+    fn gains_over(self, old: Word) -> bool {
+        let serves = |word: Word| matches!(word.owner, Owner::Myself | Owner::MyPrimary);
+        (serves(self) && !serves(old)) || (self.importing && !old.importing)
+    }
+}
+
+pub(super) struct Commits {
+    pub standing: Standing,
+    under_way: Option<Commit>,
+    last: CommitNumber,
+    /// What the words say, or are going to when the commit under way is through.
+    words: Box<[Word; Slot::COUNT]>,
+    saved_ms: u64,
+}
+
+impl Commits {
+    pub fn new(standing: Standing) -> Commits {
+        let words = Box::new([Word::NONE; Slot::COUNT]);
+        Commits { standing, under_way: None, last: CommitNumber(0), words, saved_ms: 0 }
+    }
+}
+
+impl Machine {
+    /// The end of each step.
+    pub(super) fn settle(&mut self, now: Now) {
+        if self.todo.update_state {
+            self.update_state(now);
+        }
+        while self.commits.under_way.is_none() && self.todo.needs_commit() {
+            self.begin_commit(now);
+        }
+        if self.todo.lazy && now.ms.0 >= self.commits.saved_ms + LAZY_SAVE_MS {
+            self.commits.saved_ms = now.ms.0;
+            self.todo.lazy = false;
+            let conf = Box::new(self.conf(now));
+            self.outputs.push(Output::Save { number: None, conf });
+        }
+        if self.todo.view && !self.todo.slots {
+            self.todo.view = false;
+            let topology = self.topology(now);
+            self.outputs.push(Output::Publish(topology));
+        }
+    }
+
+    fn begin_commit(&mut self, now: Now) {
+        let (gained, others) = if self.todo.slots { self.changed_words() } else { Default::default() };
+        let applies = !gained.is_empty() || !others.is_empty();
+        let saves = self.todo.durable || !gained.is_empty();
+        let mut phases = VecDeque::new();
+        if applies {
+            phases.push_back(Phase::Apply);
+        }
+        if saves {
+            // What is gained stands on disk first.
+            let place = if gained.is_empty() { phases.len() } else { 0 };
+            phases.insert(place, Phase::Save);
+        }
+        self.commits.last.0 += 1;
+        self.commits.under_way = Some(Commit {
+            number: self.commits.last,
+            phases,
+            standing: self.present(),
+            gained,
+            others,
+            held: std::mem::take(&mut self.todo.held),
+            broadcast: std::mem::take(&mut self.todo.broadcast),
+        });
+        self.todo.durable = false;
+        self.todo.slots = false;
+        self.begin_phase(now);
+    }
+
+    /// What this node is once all that was decided is on disk.
+    pub(super) fn present(&mut self) -> Standing {
+        let claims = Box::new(SlotSet::clone(&self.slots_of(self.me)));
+        Standing { current_epoch: self.current_epoch, config_epoch: self.my().config_epoch, claims }
+    }
+
+    fn begin_phase(&mut self, now: Now) {
+        let commit = self.commits.under_way.as_mut().expect("a commit is under way");
+        let number = commit.number;
+        match commit.phases.front() {
+            Some(Phase::Save) => {
+                self.todo.lazy = false;
+                let conf = Box::new(self.conf(now));
+                self.outputs.push(Output::Save { number: Some(number), conf });
+            }
+            Some(Phase::Apply) => {
+                let (gained, others) =
+                    (std::mem::take(&mut commit.gained), std::mem::take(&mut commit.others));
+                let topology = self.topology(now);
+                self.todo.view = self.todo.slots;
+                self.outputs.push(Output::Apply { number, topology, gained, others });
+            }
+            None => self.finish_commit(now),
+        }
+    }
+
+    pub(super) fn saved(&mut self, number: CommitNumber, now: Now) {
+        self.end_phase(number, Phase::Save, now);
+    }
+
+    pub(super) fn applied(&mut self, number: CommitNumber, now: Now) {
+        self.end_phase(number, Phase::Apply, now);
+    }
+
+    fn end_phase(&mut self, number: CommitNumber, phase: Phase, now: Now) {
+        let Some(commit) = &mut self.commits.under_way else { return };
+        if commit.number != number || commit.phases.front() != Some(&phase) {
+            return;
+        }
+        commit.phases.pop_front();
+        self.begin_phase(now);
+    }
+
+    fn finish_commit(&mut self, now: Now) {
+        let commit = self.commits.under_way.take().expect("a commit is under way");
+        // What was learned from others meanwhile stands at once.
+        let learned = self.commits.standing.current_epoch;
+        self.commits.standing = commit.standing;
+        self.commits.standing.current_epoch = self.commits.standing.current_epoch.max(learned);
+        self.outputs.extend(commit.held);
+        if commit.broadcast {
+            self.broadcast_pong(now);
+        }
+    }
+
+    /// The slots whose words have to change, in two parts: those that let more commands run, and the others.
+    fn changed_words(&mut self) -> (Vec<Slot>, Vec<Slot>) {
+        let (mut gained, mut others) = (Vec::new(), Vec::new());
+        for slot in Slot::all() {
+            let word = self.word(slot);
+            let old = std::mem::replace(&mut self.commits.words[slot.index()], word);
+            match word {
+                _ if word == old => {}
+                _ if word.gains_over(old) => gained.push(slot),
+                _ => others.push(slot),
+            }
+        }
+        (gained, others)
+    }
+
+    fn word(&self, slot: Slot) -> Word {
+        let owner = match self.owner(slot) {
+            None => Owner::None,
+            Some(owner) if owner == self.me => Owner::Myself,
+            Some(owner) if Some(owner) == self.my().primary => Owner::MyPrimary,
+            Some(_) => Owner::Other,
+        };
+        let (migrating, importing) = (self.migrating.contains_key(&slot), self.importing.contains_key(&slot));
+        Word { owner, migrating, importing }
+    }
+}

@@ -1,0 +1,127 @@
+//! The connections of the bus: one that this node made to each other node, and one that each made to it.
+//!
+//! A link that another node made belongs to no node until a message has named the sender.
+
+use super::node::Nodes;
+use super::{Handle, Machine, Ms, Now, Output};
+use std::collections::BTreeMap;
+
+/// Names a connection for as long as the process lives. The machine numbers those it asks for evenly, the caller those it accepts
+/// oddly.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u64);
+
+pub struct Link {
+    pub node: Option<Handle>,
+    pub is_inbound: bool,
+    pub created: Ms,
+    /// A message over it has shown that.
+    pub knows_extensions: bool,
+    pub peer_ip: String,
+    pub local_ip: String,
+}
+
+#[derive(Default)]
+pub struct Links {
+    by_id: BTreeMap<LinkId, Link>,
+    asked_for: u64,
+}
+
+impl Links {
+    pub fn accept(&mut self, id: LinkId, peer_ip: &str, local_ip: &str, now: Ms) {
+        let link = Link {
+            node: None,
+            is_inbound: true,
+            created: now,
+            knows_extensions: false,
+            peer_ip: peer_ip.to_string(),
+            local_ip: local_ip.to_string(),
+        };
+        let taken = self.by_id.insert(id, link);
+        assert!(taken.is_none(), "a link is accepted once");
+    }
+
+    pub fn get(&self, id: LinkId) -> Option<&Link> {
+        self.by_id.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (LinkId, &Link)> {
+        self.by_id.iter().map(|(id, link)| (*id, link))
+    }
+
+    pub fn check_invariants(&self, nodes: &Nodes) -> Result<(), String> {
+        for (id, link) in &self.by_id {
+            let Some(node) = link.node else { continue };
+            if !nodes.has(node) {
+                return Err(format!("{id:?} is of {node:?}, which is no node"));
+            }
+            let end = if link.is_inbound { nodes[node].inbound } else { nodes[node].outbound };
+            if end != Some(*id) {
+                return Err(format!("{id:?} is of {}, which has {end:?}", nodes[node].id));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// Asks for a connection to a node that has none.
+    pub(super) fn connect(&mut self, node: Handle, now: Now) {
+        self.links.asked_for += 2;
+        let id = LinkId(self.links.asked_for);
+        let link = Link {
+            node: Some(node),
+            is_inbound: false,
+            created: now.ms,
+            knows_extensions: false,
+            peer_ip: self.nodes[node].address.ip.clone(),
+            local_ip: String::new(),
+        };
+        self.links.by_id.insert(id, link);
+        self.nodes[node].outbound = Some(id);
+        let address = &self.nodes[node].address;
+        self.outputs.push(Output::Connect { link: id, ip: address.ip.clone(), port: address.bus_port });
+    }
+
+    /// This node ends a connection.
+    pub(super) fn close(&mut self, id: LinkId, now: Now) {
+        if self.forget_link(id, now) {
+            self.outputs.push(Output::Close { link: id });
+        }
+    }
+
+    pub(super) fn link_closed(&mut self, id: LinkId, now: Now) {
+        // A connection that never stood has sent no ping, so the time of the attempt counts as one: else its failure would never
+        // be noticed.
+        if let Some(node) = self.links.get(id).filter(|link| !link.is_inbound).and_then(|link| link.node) {
+            self.nodes[node].ping_sent.get_or_insert(now.ms);
+        }
+        self.forget_link(id, now);
+    }
+
+    fn forget_link(&mut self, id: LinkId, now: Now) -> bool {
+        let Some(link) = self.links.by_id.remove(&id) else { return false };
+        let Some(node) = link.node else { return true };
+        let node = &mut self.nodes[node];
+        if link.is_inbound {
+            node.inbound = None;
+            node.inbound_lost = now.ms;
+        } else {
+            node.outbound = None;
+        }
+        true
+    }
+
+    /// A message has shown which node has made this connection. Of two, the older one is closed.
+    pub(super) fn bind(&mut self, id: LinkId, node: Handle, now: Now) {
+        if let Some(old) = self.nodes[node].inbound {
+            self.close(old, now);
+        }
+        self.nodes[node].inbound = Some(id);
+        self.links.get_mut(id).expect("a packet comes over a link").node = Some(node);
+    }
+}

@@ -1,0 +1,83 @@
+//! What is configured, and may change while the node runs.
+
+use super::Machine;
+use crate::Flags;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    pub node_timeout_ms: u64,
+    /// 0: half of the node timeout.
+    pub ping_interval_ms: u64,
+    pub gossip_percent: u64,
+    pub blacklist_ttl_s: u64,
+    pub requires_full_coverage: bool,
+    pub allows_replica_migration: bool,
+    pub no_failover: bool,
+    /// The bus, and therefore the first port of messages, is TLS.
+    pub is_tls: bool,
+    /// Empty: as others see it.
+    pub announced_ip: String,
+    pub tcp_port: u16,
+    pub tls_port: u16,
+    pub bus_port: u16,
+    pub client_tcp_port: u16,
+    pub client_tls_port: u16,
+    pub client_ipv4: String,
+    pub client_ipv6: String,
+    pub hostname: String,
+    pub human_name: String,
+    pub availability_zone: String,
+    /// DEBUG: packets of this type are ignored; `Some(-2)`: all.
+    pub dropped_type: Option<i16>,
+    pub closes_on_drop: bool,
+    pub no_reconnection: bool,
+    pub no_random_ping: bool,
+}
+
+impl Settings {
+    /// A handshake that takes longer has failed.
+    pub fn handshake_timeout_ms(&self) -> u64 {
+        self.node_timeout_ms.max(1000)
+    }
+
+    pub fn ping_interval_ms(&self) -> u64 {
+        if self.ping_interval_ms > 0 { self.ping_interval_ms } else { self.node_timeout_ms / 2 }
+    }
+}
+
+impl Machine {
+    pub(super) fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.announce_settings();
+        self.todo.update_state = true;
+    }
+
+    /// Brings this node's own entry in line with what is configured.
+    pub(super) fn announce_settings(&mut self) {
+        let settings = self.settings.clone();
+        let me = self.my_mut();
+        let before = (me.address.clone(), me.flags);
+        let address = &mut me.address;
+        if !settings.announced_ip.is_empty() {
+            address.ip = settings.announced_ip;
+        }
+        address.tcp_port = settings.tcp_port;
+        address.tls_port = settings.tls_port;
+        address.bus_port = settings.bus_port;
+        address.client_tcp_port = settings.client_tcp_port;
+        address.client_tls_port = settings.client_tls_port;
+        address.client_ipv4 = settings.client_ipv4;
+        address.client_ipv6 = settings.client_ipv6;
+        address.hostname = settings.hostname;
+        address.human_name = settings.human_name;
+        address.availability_zone = settings.availability_zone;
+        me.flags.clear(Flags::NOFAILOVER);
+        if settings.no_failover {
+            me.flags.set(Flags::NOFAILOVER);
+        }
+        me.flags.set(Flags::EXTENSIONS | Flags::LIGHT_PUBLISH | Flags::LIGHT_MODULE);
+        if before != (me.address.clone(), me.flags) {
+            self.todo.save();
+        }
+    }
+}
