@@ -1,0 +1,385 @@
+//! What a message from another node leads to (clusterProcessPacket).
+//!
+//! A message is from the node of its link; over a link that belongs to no node yet, from the one it names. What a node that is
+//! not known says is answered, and otherwise ignored, unless it is MEET.
+
+use super::node::Node;
+use super::{Handle, Level, LinkId, Machine, Now, Output};
+use crate::wire::{Body, Extensions, Gossip, Header, Message, PingKind, Type};
+use crate::{Flags, NodeId};
+
+/// What a PING, PONG or MEET carries beside its header.
+struct Ping<'m> {
+    kind: PingKind,
+    gossip: &'m [Gossip],
+    extensions: Option<&'m Extensions>,
+}
+
+impl Machine {
+    pub(super) fn packet(&mut self, link: LinkId, message: &Message<'_>, now: Now) {
+        if self.links.get(link).is_none() {
+            return;
+        }
+        self.counters.count_received(&message.body);
+        if let Some(dropped) = self.settings.dropped_type
+            && (dropped == -2 || dropped == Type::of(&message.body).number() as i16)
+        {
+            if self.settings.closes_on_drop {
+                self.close(link, now);
+            }
+            return;
+        }
+        match &message.header {
+            None => self.light_packet(link, &message.body, now),
+            Some(header) => self.full_packet(link, header, &message.body, now),
+        }
+    }
+
+    fn light_packet(&mut self, link: LinkId, body: &Body<'_>, now: Now) {
+        let node = self.links.get(link).and_then(|link| link.node);
+        let Some(node) = node.filter(|node| !self.nodes[*node].is_in_handshake()) else {
+            self.notice("Closing link that sent a lightweight message as its first message".to_string());
+            return self.close(link, now);
+        };
+        self.nodes[node].data_received = Some(now.ms);
+        self.deliver(body);
+    }
+
+    fn deliver(&mut self, body: &Body<'_>) {
+        if let Body::Publish { channel, message, is_sharded } = body {
+            let (channel, message) = (channel.to_vec(), message.to_vec());
+            self.outputs.push(Output::Deliver { channel, message, is_sharded: *is_sharded });
+        }
+    }
+
+    fn full_packet(&mut self, link: LinkId, header: &Header, body: &Body<'_>, now: Now) {
+        let sender = self.sender_of(link, header, now);
+        if matches!(body, Body::Ping { extensions: Some(_), .. })
+            && let Some(record) = self.links.get_mut(link)
+        {
+            record.knows_extensions = true;
+        }
+        if let Some(sender) = sender {
+            self.note_sender(sender, link, header, now);
+        }
+        match body {
+            Body::Ping { kind, gossip, extensions } => {
+                let ping = Ping { kind: *kind, gossip, extensions: extensions.as_deref() };
+                self.ping_packet(link, sender, header, &ping, now);
+            }
+            Body::Fail(failing) => self.fail_packet(sender, failing, now),
+            Body::Update { node, config_epoch, slots } if sender.is_some() => {
+                self.update_packet(*node, *config_epoch, slots, now);
+            }
+            Body::Publish { .. } if sender.is_some() => self.deliver(body),
+            Body::VoteRequest => {
+                if let Some(sender) = sender {
+                    self.vote_request(sender, header);
+                }
+            }
+            // Elections of this node, manual failovers of its shard: none are held yet; modules do not exist.
+            Body::Publish { .. } | Body::Update { .. } | Body::Vote | Body::ManualFailover | Body::Module => {
+            }
+        }
+    }
+
+    fn sender_of(&mut self, link: LinkId, header: &Header, now: Now) -> Option<Handle> {
+        let record = self.links.get(link)?;
+        if let Some(node) = record.node.filter(|node| !self.nodes[*node].is_in_handshake()) {
+            return Some(node);
+        }
+        let is_bound = record.node.is_some();
+        let sender = self.nodes.find(&header.sender)?;
+        // Itself, by an address that leads back here.
+        if sender != self.me && !is_bound {
+            self.bind(link, sender, now);
+        }
+        Some(sender)
+    }
+
+    fn note_sender(&mut self, sender: Handle, link: LinkId, header: &Header, now: Now) {
+        let knows = self.links.get(link).is_some_and(|link| link.knows_extensions);
+        if sender == self.me {
+            return;
+        }
+        let node = &mut self.nodes[sender];
+        if knows {
+            node.flags.set(Flags::EXTENSIONS);
+        }
+        let announced = Flags::LIGHT_PUBLISH | Flags::LIGHT_MODULE | Flags::MY_PRIMARY_FAIL;
+        node.flags = node.flags.without(announced) | (header.flags & announced);
+        node.data_received = Some(now.ms);
+        if node.is_in_handshake() {
+            return;
+        }
+        node.offset = header.offset;
+        if header.primary.is_none() && header.config_epoch > node.config_epoch {
+            node.config_epoch = header.config_epoch;
+            self.todo.save_first();
+        }
+        self.learn_epoch(header.current_epoch);
+    }
+
+    fn ping_packet(
+        &mut self,
+        link: LinkId,
+        sender: Option<Handle>,
+        header: &Header,
+        ping: &Ping<'_>,
+        now: Now,
+    ) {
+        if ping.kind != PingKind::Pong {
+            self.learn_own_ip(link, ping.kind);
+            if ping.kind == PingKind::Meet && !self.meet_packet(link, sender, header, ping, now) {
+                return;
+            }
+            self.ping(link, PingKind::Pong, now);
+        }
+        if sender == Some(self.me) {
+            return self.met_itself(link, now);
+        }
+        if let Some(sender) = sender.filter(|sender| self.nodes[*sender].flags.has(Flags::MEET)) {
+            self.nodes[sender].flags.clear(Flags::MEET);
+            self.notice(format!("Successfully completed handshake with {}", self.name(sender)));
+        }
+        let Some(record) = self.links.get(link) else { return };
+        let (bound, is_inbound) = (record.node, record.is_inbound);
+        if let Some(node) = bound.filter(|_| !is_inbound)
+            && !self.check_name(link, node, sender, header, now)
+        {
+            return;
+        }
+        if let Some(sender) = sender {
+            self.follow_flags(sender, header);
+            if ping.kind == PingKind::Ping && !self.nodes[sender].is_in_handshake() {
+                self.update_address(sender, link, header, now);
+            }
+        }
+        if let Some(node) = bound.filter(|_| !is_inbound && ping.kind == PingKind::Pong) {
+            self.note_pong(node, now);
+        }
+        let Some(sender) = sender else { return };
+        let was_replica = self.nodes[sender].is_replica();
+        if !self.follow_role(sender, header, now) {
+            return;
+        }
+        if header.primary.is_none() && (was_replica || !self.owns_exactly(sender, &header.slots)) {
+            self.claims_packet(sender, header, now);
+        }
+        if self.my().is_primary() && header.primary.is_none() && header.config_epoch == self.my().config_epoch
+        {
+            self.resolve_collision(sender);
+        }
+        self.read_gossip(Some(sender), ping.gossip, now);
+        if let Some(extensions) = ping.extensions {
+            self.read_extensions(sender, extensions, now);
+        }
+    }
+
+    /// A MEET that led back to this node: the handshake has come to its end.
+    fn met_itself(&mut self, link: LinkId, now: Now) {
+        let bound = self.links.get(link).and_then(|link| link.node);
+        if let Some(node) = bound.filter(|node| self.nodes[*node].is_in_handshake()) {
+            self.remove_node(node, now);
+        }
+    }
+
+    /// By which address others reach this node, as a node saw it that wants to meet it.
+    fn learn_own_ip(&mut self, link: LinkId, kind: PingKind) {
+        let is_wanted = kind == PingKind::Meet || self.my().address.ip.is_empty();
+        let Some(record) =
+            self.links.get(link).filter(|_| is_wanted && self.settings.announced_ip.is_empty())
+        else {
+            return;
+        };
+        let ip = record.local_ip.clone();
+        if ip.is_empty() || ip == self.my().address.ip {
+            return;
+        }
+        self.notice(format!("IP address for this node updated to {ip}"));
+        self.my_mut().address.ip = ip;
+        self.todo.save();
+    }
+
+    /// Whether the link is still there.
+    fn meet_packet(
+        &mut self,
+        link: LinkId,
+        sender: Option<Handle>,
+        header: &Header,
+        ping: &Ping<'_>,
+        now: Now,
+    ) -> bool {
+        let Some(sender) = sender else {
+            return self.meet_unknown(link, header, ping, now);
+        };
+        let node = &self.nodes[sender];
+        if let Some(outbound) =
+            node.outbound.filter(|_| now.ms.since(node.created) > self.settings.handshake_timeout_ms())
+        {
+            // It thinks that it is not known here. A new connection will show it that it is.
+            self.notice(format!(
+                "Freeing outbound link to node {} after receiving a MEET packet from this known node",
+                self.name(sender)
+            ));
+            self.close(outbound, now);
+            return outbound != link;
+        }
+        true
+    }
+
+    fn meet_unknown(&mut self, link: LinkId, header: &Header, ping: &Ping<'_>, now: Now) -> bool {
+        let Some(record) = self.links.get(link) else { return false };
+        if record.node.is_none() {
+            let ip = if header.ip.is_empty() { record.peer_ip.clone() } else { header.ip.clone() };
+            if ip.is_empty() {
+                self.close(link, now);
+                return false;
+            }
+            let knows = if record.knows_extensions { Flags::EXTENSIONS } else { Flags::NONE };
+            let (id, shard) = (self.new_id(), self.new_id());
+            let mut node = Node::new(id, shard, Flags::HANDSHAKE | knows, now.ms);
+            node.address.ip = ip;
+            let (tcp, tls) = self.ports(header.port, header.other_port);
+            (node.address.tcp_port, node.address.tls_port) = (tcp, tls);
+            node.address.bus_port = header.bus_port;
+            let Some(node) = self.nodes.add(node) else {
+                self.close(link, now);
+                return false;
+            };
+            self.bind(link, node, now);
+            self.todo.save();
+        }
+        // It was an administrator who sent it, so what it knows is believed.
+        let sender = self.links.get(link).and_then(|link| link.node);
+        self.read_gossip(sender, ping.gossip, now);
+        true
+    }
+
+    /// The answer to what this node has sent: does it come from the node that is expected? Whether the link is still there.
+    fn check_name(
+        &mut self,
+        link: LinkId,
+        node: Handle,
+        sender: Option<Handle>,
+        header: &Header,
+        now: Now,
+    ) -> bool {
+        if self.nodes[node].is_in_handshake() {
+            if let Some(sender) = sender {
+                // Known already, perhaps at another address.
+                self.update_address(sender, link, header, now);
+                self.remove_node(node, now);
+                return false;
+            }
+            self.nodes.rename(node, header.sender);
+            let node = &mut self.nodes[node];
+            node.flags.clear(Flags::HANDSHAKE);
+            node.flags.set(header.flags & (Flags::PRIMARY | Flags::REPLICA));
+            self.todo.save();
+            return true;
+        }
+        if self.nodes[node].id == header.sender {
+            return true;
+        }
+        self.lost_identity(link, node, now);
+        false
+    }
+
+    /// Another node answers at its address: it was reset, or replaced. Its old self will not come back.
+    fn lost_identity(&mut self, link: LinkId, handle: Handle, now: Now) {
+        let node = &mut self.nodes[handle];
+        let text = format!(
+            "PONG contains mismatching sender ID. About node {} in shard {} added {} ms ago, having flags {}",
+            node.id,
+            node.shard,
+            now.ms.since(node.created),
+            node.flags.0
+        );
+        node.flags.set(Flags::NOADDR);
+        node.address.ip.clear();
+        (node.address.tcp_port, node.address.tls_port, node.address.bus_port) = (0, 0, 0);
+        self.notice(text);
+        self.close(link, now);
+        if !self.nodes[handle].flags.has(Flags::FAIL) {
+            self.mark_failed(handle, now);
+            self.broadcast(Body::Fail(self.nodes[handle].id));
+        }
+        self.todo.save();
+    }
+
+    fn follow_flags(&mut self, sender: Handle, header: &Header) {
+        let node = &mut self.nodes[sender];
+        let before = node.flags;
+        node.flags = node.flags.without(Flags::NOFAILOVER) | (header.flags & Flags::NOFAILOVER);
+        if node.flags != before {
+            self.todo.save();
+        }
+    }
+
+    /// A node is where its own pings come from. The link that they come by stays; the one to the old address is closed.
+    pub(super) fn update_address(&mut self, sender: Handle, link: LinkId, header: &Header, now: Now) -> bool {
+        if self.nodes[sender].outbound == Some(link) {
+            return false;
+        }
+        let Some(record) = self.links.get(link) else { return false };
+        let ip = if header.ip.is_empty() { record.peer_ip.clone() } else { header.ip.clone() };
+        let (tcp, tls) = self.ports(header.port, header.other_port);
+        self.move_to(sender, ip, (tcp, tls, header.bus_port), now)
+    }
+
+    /// Notes another address of a node, and connects anew. Whether it is another.
+    pub(super) fn move_to(&mut self, handle: Handle, ip: String, ports: (u16, u16, u16), now: Now) -> bool {
+        let address = &mut self.nodes[handle].address;
+        let known = (address.tcp_port, address.tls_port, address.bus_port);
+        if ip.is_empty() || (address.ip == ip && known == ports) {
+            return false;
+        }
+        address.ip = ip;
+        (address.tcp_port, address.tls_port, address.bus_port) = ports;
+        self.nodes[handle].flags.clear(Flags::NOADDR);
+        if let Some(outbound) = self.nodes[handle].outbound {
+            self.close(outbound, now);
+        }
+        let node = &self.nodes[handle];
+        let text = format!(
+            "Address updated for node {}, now {}:{}",
+            self.name(handle),
+            node.address.ip,
+            node.client_port(self.settings.is_tls)
+        );
+        self.notice(text);
+        self.todo.save();
+        true
+    }
+
+    fn note_pong(&mut self, node: Handle, now: Now) {
+        if !self.nodes.has(node) {
+            return;
+        }
+        let pinged = &mut self.nodes[node];
+        pinged.pong_received = Some(now.ms);
+        pinged.ping_sent = None;
+        if pinged.flags.has(Flags::PFAIL) {
+            pinged.flags.clear(Flags::PFAIL);
+            self.todo.save();
+            self.todo.update_state = true;
+        } else if pinged.flags.has(Flags::FAIL) {
+            self.clear_failure_if_due(node, now);
+        }
+    }
+
+    fn fail_packet(&mut self, sender: Option<Handle>, failing: &NodeId, now: Now) {
+        let Some(sender) = sender else {
+            return self.notice(format!("Ignoring FAIL message from unknown node about {failing}"));
+        };
+        let Some(node) =
+            self.nodes.find(failing).filter(|node| !self.nodes[*node].flags.has(Flags::FAIL | Flags::MYSELF))
+        else {
+            return;
+        };
+        let text = format!("FAIL message received from {} about {}", self.name(sender), self.name(node));
+        self.say(Level::Notice, text);
+        self.mark_failed(node, now);
+    }
+}
