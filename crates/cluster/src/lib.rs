@@ -14,6 +14,7 @@
 pub mod conf;
 mod flags;
 mod id;
+pub mod machine;
 mod slot_set;
 mod text;
 pub mod topology;

@@ -3,6 +3,7 @@
 //! The machine makes one after each change that a client can see; workers compare a generation and keep the newest.
 
 use crate::{Flags, NodeId, Slot, SlotSet};
+use std::sync::Arc;
 
 /// An index into `Topology::nodes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +27,8 @@ pub struct Topology {
     /// In ascending order of their ids. This node is one of them.
     pub nodes: Vec<Node>,
     pub myself: NodeIndex,
-    /// Indexed by slot.
-    pub owners: Box<[Option<NodeIndex>; Slot::COUNT]>,
+    /// Indexed by slot. Shared by the topologies between two moves of a slot.
+    pub owners: Arc<[Option<NodeIndex>; Slot::COUNT]>,
     pub migrating: Vec<(Slot, NodeId)>,
     pub importing: Vec<(Slot, NodeId)>,
     pub state: State,
@@ -51,7 +52,7 @@ pub struct Node {
     pub is_connected: bool,
     pub offset: u64,
     /// Slots that are its own.
-    pub slots: SlotSet,
+    pub slots: Arc<SlotSet>,
 }
 
 /// Where a node is reached, and what it calls itself.

@@ -1,0 +1,416 @@
+//! What administrators ask of a node: CLUSTER MEET, ADDSLOTS, SETSLOT, FORGET, REPLICATE, RESET and their like
+//! (clusterCommandSpecial, clusterCommandSetSlot).
+//!
+//! What a request changes is answered when it stands: on disk, and obeyed by every worker.
+
+use super::node::Node;
+use super::{Handle, LinkId, Machine, Ms, Now, Output};
+use crate::{Flags, NodeId, Slot};
+use std::net::IpAddr;
+
+/// The caller's name for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SlotAction {
+    Migrating(NodeId),
+    Importing(NodeId),
+    Stable,
+    /// `holds_keys`: this node has keys in the slot, so it cannot give it away.
+    Node {
+        node: NodeId,
+        holds_keys: bool,
+    },
+}
+
+/// Where the keys of this node matter, the caller has looked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    Meet {
+        ip: String,
+        port: u16,
+        bus_port: u16,
+    },
+    /// Ranges as the user named them: an error names the first slot that is at fault.
+    AddSlots(Vec<(Slot, Slot)>),
+    DelSlots(Vec<(Slot, Slot)>),
+    FlushSlots,
+    SetSlot {
+        slot: Slot,
+        action: SlotAction,
+        /// It comes from the primary that this node follows.
+        is_replicated: bool,
+    },
+    BumpEpoch,
+    SaveConfig,
+    Forget(NodeId),
+    Replicate {
+        node: NodeId,
+        has_keys: bool,
+    },
+    ReplicateNoOne,
+    SetConfigEpoch(u64),
+    Reset {
+        is_hard: bool,
+        has_keys: bool,
+    },
+    CountFailureReports(NodeId),
+    Links,
+    /// DEBUG CLUSTERLINK KILL.
+    KillLinks {
+        node: NodeId,
+        to: bool,
+        from: bool,
+    },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    Ok,
+    /// A status that is not OK.
+    Status(String),
+    Integer(i64),
+    Links(Vec<LinkView>),
+    /// The text behind `-ERR `.
+    Error(String),
+}
+
+/// A row of CLUSTER LINKS; the caller knows what the connection's queue holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkView {
+    pub link: LinkId,
+    pub is_inbound: bool,
+    pub node: NodeId,
+    pub created_unix_ms: u64,
+}
+
+type Answered = Result<Answer, String>;
+
+impl Machine {
+    pub(super) fn request(&mut self, id: RequestId, request: Request, now: Now) {
+        let answer = self.answer(request, now).unwrap_or_else(Answer::Error);
+        // What was changed is on its way to the disk; the answer leaves behind it.
+        self.todo.hold(Output::Answer { id, answer });
+    }
+
+    fn answer(&mut self, request: Request, now: Now) -> Answered {
+        match request {
+            Request::Meet { ip, port, bus_port } => self.meet(&ip, port, bus_port, now),
+            Request::AddSlots(ranges) => self.add_slots(&ranges),
+            Request::DelSlots(ranges) => self.delete_slots(&ranges),
+            Request::FlushSlots => {
+                self.take_all(self.me);
+                Ok(Answer::Ok)
+            }
+            Request::SetSlot { slot, action, is_replicated } => self.set_slot(slot, &action, is_replicated),
+            Request::BumpEpoch => {
+                let word = if self.bump_epoch() { "BUMPED" } else { "STILL" };
+                Ok(Answer::Status(format!("{word} {}", self.my().config_epoch)))
+            }
+            Request::SaveConfig => {
+                self.todo.save_first();
+                Ok(Answer::Ok)
+            }
+            Request::Forget(node) => self.forget(node, now),
+            Request::Replicate { node, has_keys } => self.replicate(node, has_keys),
+            Request::ReplicateNoOne => self.replicate_no_one(),
+            Request::SetConfigEpoch(epoch) => self.set_config_epoch(epoch),
+            Request::Reset { is_hard, has_keys } => self.reset(is_hard, has_keys, now),
+            Request::CountFailureReports(node) => {
+                let node = self.known(&node)?;
+                Ok(Answer::Integer(self.count_reports(node, now) as i64))
+            }
+            Request::Links => Ok(Answer::Links(self.link_views(now))),
+            Request::KillLinks { node, to, from } => self.kill_links(node, to, from, now),
+        }
+    }
+
+    fn known(&self, id: &NodeId) -> Result<Handle, String> {
+        self.nodes.find(id).ok_or_else(|| format!("Unknown node {id}"))
+    }
+
+    fn meet(&mut self, ip: &str, port: u16, bus_port: u16, now: Now) -> Answered {
+        let parsed: IpAddr =
+            ip.parse().map_err(|_| format!("Invalid node address specified: {ip}:{port}"))?;
+        let ip = parsed.to_string();
+        let is_tls = self.settings.is_tls;
+        let is_under_way = self.nodes.iter().any(|(_, node)| {
+            let address = (node.address.ip.as_str(), node.client_port(is_tls), node.address.bus_port);
+            node.is_in_handshake() && address == (ip.as_str(), port, bus_port)
+        });
+        if is_under_way {
+            return Ok(Answer::Ok);
+        }
+        let (id, shard) = (self.new_id(), self.new_id());
+        let mut node = Node::new(id, shard, Flags::HANDSHAKE | Flags::MEET, now.ms);
+        node.address.ip = ip;
+        (node.address.tcp_port, node.address.tls_port) = self.ports(port, 0);
+        node.address.bus_port = bus_port;
+        let full = || "Too many nodes are known".to_string();
+        self.nodes.add(node).ok_or_else(full)?;
+        Ok(Answer::Ok)
+    }
+
+    /// Each slot of the ranges once, in order; of the first that cannot be had, what is wrong.
+    fn check_slots(&self, ranges: &[(Slot, Slot)], has_to_be_owned: bool) -> Result<Vec<Slot>, String> {
+        let mut seen = crate::SlotSet::new();
+        let mut slots = Vec::new();
+        for number in ranges.iter().flat_map(|(first, last)| first.get()..=last.get()) {
+            let slot = Slot::new(number);
+            match self.owner(slot) {
+                None if has_to_be_owned => return Err(format!("Slot {number} is already unassigned")),
+                Some(_) if !has_to_be_owned => return Err(format!("Slot {number} is already busy")),
+                _ => {}
+            }
+            if !seen.insert(slot) {
+                return Err(format!("Slot {number} specified multiple times"));
+            }
+            slots.push(slot);
+        }
+        Ok(slots)
+    }
+
+    fn add_slots(&mut self, ranges: &[(Slot, Slot)]) -> Answered {
+        for slot in self.check_slots(ranges, false)? {
+            self.importing.remove(&slot);
+            self.give(slot, self.me);
+        }
+        Ok(Answer::Ok)
+    }
+
+    fn delete_slots(&mut self, ranges: &[(Slot, Slot)]) -> Answered {
+        for slot in self.check_slots(ranges, true)? {
+            self.take(slot);
+        }
+        Ok(Answer::Ok)
+    }
+
+    fn set_slot(&mut self, slot: Slot, action: &SlotAction, is_replicated: bool) -> Answered {
+        if self.is_replica() && !is_replicated {
+            return Err("Please use SETSLOT only with masters.".to_string());
+        }
+        match action {
+            SlotAction::Migrating(node) => {
+                if self.my().is_primary() && self.owner(slot) != Some(self.me) {
+                    return Err(format!("I'm not the owner of hash slot {}", slot.get()));
+                }
+                let node = self.other_primary(node)?;
+                self.notice(format!("Migrating slot {} to node {}", slot.get(), self.name(node)));
+                self.migrating.insert(slot, node);
+            }
+            SlotAction::Importing(node) => {
+                if self.owner(slot) == Some(self.me) {
+                    return Err(format!("I'm already the owner of hash slot {}", slot.get()));
+                }
+                let node = self.other_primary(node)?;
+                self.notice(format!("Importing slot {} from node {}", slot.get(), self.name(node)));
+                self.importing.insert(slot, node);
+            }
+            SlotAction::Stable => {
+                self.notice(format!("Marking slot {} stable", slot.get()));
+                self.importing.remove(&slot);
+                self.migrating.remove(&slot);
+            }
+            SlotAction::Node { node, holds_keys } => self.assign(slot, node, *holds_keys)?,
+        }
+        self.todo.slots();
+        self.todo.save_first();
+        Ok(Answer::Ok)
+    }
+
+    fn other_primary(&self, id: &NodeId) -> Result<Handle, String> {
+        let node = self.nodes.find(id).ok_or_else(|| format!("I don't know about node {id}"))?;
+        if node == self.me {
+            return Err("Target node is myself".to_string());
+        }
+        if self.nodes[node].is_replica() {
+            return Err("Target node is not a master".to_string());
+        }
+        Ok(node)
+    }
+
+    fn assign(&mut self, slot: Slot, id: &NodeId, holds_keys: bool) -> Result<(), String> {
+        let node = self.known(id)?;
+        if self.nodes[node].is_replica() {
+            return Err("Target node is not a master".to_string());
+        }
+        let was_mine = self.owner(slot) == Some(self.my_primary());
+        if self.owner(slot) == Some(self.me) && node != self.me && holds_keys {
+            return Err(format!(
+                "Can't assign hashslot {} to a different node while I still hold keys for this hash slot.",
+                slot.get()
+            ));
+        }
+        self.notice(format!(
+            "Assigning slot {} to node {} in shard {}",
+            slot.get(),
+            self.name(node),
+            self.nodes[node].shard
+        ));
+        if !holds_keys {
+            self.migrating.remove(&slot);
+        }
+        let primary = self.my_primary();
+        self.give(slot, node);
+        if was_mine && node != primary && self.nodes[primary].slot_count == 0 {
+            self.lost_last_slot(node);
+        }
+        let is_ours = node == self.me || Some(node) == self.my().primary;
+        if is_ours && self.importing.remove(&slot).is_some() && node == self.me {
+            // It was moved by hand, so no election gave it an epoch that others would obey.
+            if self.bump_epoch() {
+                self.notice(format!("ConfigEpoch updated after importing slot {}", slot.get()));
+            }
+            self.todo.broadcast = true;
+        }
+        Ok(())
+    }
+
+    fn lost_last_slot(&mut self, new_owner: Handle) {
+        let name = self.name(new_owner);
+        if self.settings.allows_replica_migration {
+            self.notice(format!(
+                "Lost my last slot during slot migration. Reconfiguring myself as a replica of {name}"
+            ));
+            self.follow(new_owner, true, true);
+            self.todo.broadcast = true;
+        } else if self.my().is_primary() {
+            self.notice(format!("My last slot was migrated to node {name}. I am now an empty primary."));
+        }
+    }
+
+    fn forget(&mut self, id: NodeId, now: Now) -> Answered {
+        let Some(node) = self.nodes.find(&id) else {
+            // Another node may have spread it already.
+            return if self.is_forgotten(&id, now) {
+                Ok(Answer::Ok)
+            } else {
+                Err(format!("Unknown node {id}"))
+            };
+        };
+        if node == self.me {
+            return Err("I tried hard but I can't forget myself...".to_string());
+        }
+        if self.my().primary == Some(node) {
+            return Err("Can't forget my master!".to_string());
+        }
+        let ttl_s = self.settings.blacklist_ttl_s;
+        self.forget_for(id, ttl_s, now);
+        self.remove_node(node, now);
+        Ok(Answer::Ok)
+    }
+
+    fn replicate(&mut self, id: NodeId, has_keys: bool) -> Answered {
+        let node = self.known(&id)?;
+        if node == self.me {
+            return Err("Can't replicate myself".to_string());
+        }
+        if self.nodes[node].is_replica() {
+            return Err("I can only replicate a master, not a replica.".to_string());
+        }
+        if self.my().is_primary() && (self.my().slot_count != 0 || has_keys) {
+            return Err("To set a master the node must be empty and without assigned slots.".to_string());
+        }
+        if self.my().primary != Some(node) {
+            self.follow(node, true, true);
+            self.todo.broadcast = true;
+        }
+        Ok(Answer::Ok)
+    }
+
+    fn replicate_no_one(&mut self) -> Answered {
+        if self.my().is_primary() {
+            return Ok(Answer::Ok);
+        }
+        self.make_primary(self.me);
+        self.outputs.push(Output::Lead { empties: true });
+        self.close_all_slots();
+        self.new_shard();
+        self.todo.save_first();
+        self.todo.broadcast = true;
+        Ok(Answer::Ok)
+    }
+
+    fn new_shard(&mut self) {
+        let shard = self.new_id();
+        self.my_mut().shard = shard;
+        self.notice(format!("Moving myself to a new shard {shard}."));
+    }
+
+    fn set_config_epoch(&mut self, epoch: u64) -> Answered {
+        if self.nodes.len() > 1 {
+            return Err(
+                "The user can assign a config epoch only when the node does not know any other node."
+                    .to_string(),
+            );
+        }
+        if self.my().config_epoch != 0 {
+            return Err("Node config epoch is already non-zero".to_string());
+        }
+        self.my_mut().config_epoch = epoch;
+        self.current_epoch = self.current_epoch.max(epoch);
+        self.notice(format!("configEpoch set to {epoch} via CLUSTER SET-CONFIG-EPOCH"));
+        self.todo.save_first();
+        Ok(Answer::Ok)
+    }
+
+    fn reset(&mut self, is_hard: bool, has_keys: bool, now: Now) -> Answered {
+        if self.my().is_primary() && has_keys {
+            return Err("CLUSTER RESET can't be called with master nodes containing keys".to_string());
+        }
+        self.close_all_slots();
+        Slot::all().for_each(|slot| {
+            self.take(slot);
+        });
+        let was_replica = self.is_replica();
+        let me = self.me;
+        self.nodes
+            .handles()
+            .into_iter()
+            .filter(|node| *node != me)
+            .for_each(|node| self.remove_node(node, now));
+        self.forgotten.clear();
+        if is_hard {
+            (self.current_epoch, self.last_vote_epoch) = (0, 0);
+            self.my_mut().config_epoch = 0;
+            self.commits.standing.current_epoch = 0;
+            let id = self.new_id();
+            self.nodes.rename(self.me, id);
+            self.notice(format!("Node hard reset, now I'm {id}"));
+        }
+        self.new_shard();
+        if was_replica {
+            self.make_primary(self.me);
+            self.outputs.push(Output::Lead { empties: true });
+        }
+        self.todo.save_first();
+        self.todo.update_state = true;
+        Ok(Answer::Ok)
+    }
+
+    fn link_views(&self, now: Now) -> Vec<LinkView> {
+        let view = |id: LinkId, link: &super::links::Link| {
+            let node = self.nodes[link.node?].id;
+            let created_unix_ms = now.unix_of(link.created);
+            Some(LinkView { link: id, is_inbound: link.is_inbound, node, created_unix_ms })
+        };
+        self.links.iter().filter_map(|(id, link)| view(id, link)).collect()
+    }
+
+    fn kill_links(&mut self, id: NodeId, to: bool, from: bool, now: Now) -> Answered {
+        let node = self.known(&id)?;
+        let ends = [(to, self.nodes[node].outbound), (from, self.nodes[node].inbound)];
+        for link in ends.into_iter().filter(|(is_wanted, _)| *is_wanted).filter_map(|(_, link)| link) {
+            self.close(link, now);
+        }
+        Ok(Answer::Ok)
+    }
+}
+
+impl Machine {
+    /// For tests and reports: until when a node is not added again.
+    pub fn forgotten_until(&self, id: &NodeId) -> Option<Ms> {
+        self.forgotten.get(id).copied()
+    }
+}

@@ -1,0 +1,72 @@
+//! Who owns which slot here (clusterAddSlot, clusterDelSlot, clusterDelNodeSlots, clusterMoveNodeSlots).
+
+use super::{Handle, Machine};
+use crate::{Flags, Slot, SlotSet};
+
+impl Machine {
+    pub(super) fn owner(&self, slot: Slot) -> Option<Handle> {
+        self.owners[slot.index()]
+    }
+
+    /// Whether a node owns exactly these.
+    pub(super) fn owns_exactly(&self, node: Handle, slots: &SlotSet) -> bool {
+        usize::from(self.nodes[node].slot_count) == slots.len()
+            && slots.iter().all(|slot| self.owner(slot) == Some(node))
+    }
+
+    pub(super) fn give(&mut self, slot: Slot, node: Handle) {
+        self.take(slot);
+        let with_replicas = self.nodes.iter().any(|(_, node)| node.is_replica());
+        let owner = &mut self.nodes[node];
+        owner.slot_count += 1;
+        // A primary that gets its first slot may be given replicas, if this is a cluster with replicas.
+        if owner.slot_count == 1 && with_replicas {
+            owner.flags.set(Flags::MIGRATE_TO);
+        }
+        self.owners[slot.index()] = Some(node);
+        self.owners_version += 1;
+        self.todo.slots();
+    }
+
+    /// Whether it had an owner.
+    pub(super) fn take(&mut self, slot: Slot) -> bool {
+        let Some(owner) = self.owners[slot.index()].take() else { return false };
+        self.nodes[owner].slot_count -= 1;
+        self.owners_version += 1;
+        self.unclaimed.remove(slot);
+        self.todo.slots();
+        true
+    }
+
+    /// How many it had.
+    pub(super) fn take_all(&mut self, node: Handle) -> usize {
+        let slots = self.slots_of(node);
+        slots.iter().for_each(|slot| {
+            self.take(slot);
+        });
+        slots.len()
+    }
+
+    /// No owner, or one that has stopped saying so.
+    pub(super) fn is_unclaimed(&self, slot: Slot) -> bool {
+        self.owner(slot).is_none() || self.unclaimed.has(slot)
+    }
+
+    pub(super) fn close_all_slots(&mut self) {
+        self.migrating.clear();
+        self.importing.clear();
+        self.todo.slots();
+    }
+
+    /// What a failover within a shard does: all of one node's slots, and what is open towards it, are the other's.
+    pub(super) fn move_slots(&mut self, from: Handle, to: Handle) -> usize {
+        let slots = self.slots_of(from);
+        slots.iter().for_each(|slot| self.give(slot, to));
+        for node in self.importing.values_mut().chain(self.migrating.values_mut()) {
+            if *node == from {
+                *node = to;
+            }
+        }
+        slots.len()
+    }
+}

@@ -1,0 +1,161 @@
+//! What a claim of slots changes here (clusterUpdateSlotsConfigWith).
+//!
+//! A slot goes to the node that claims it with the higher configuration epoch, or to any if no node claims it. So a failover and
+//! a slot that was moved spread by themselves, and a node that comes back with old claims is set right by UPDATE.
+
+use super::{Handle, Level, Machine, Now, Output};
+use crate::wire::Header;
+use crate::{NodeId, Slot, SlotSet};
+
+/// What a claim has done so far.
+#[derive(Default)]
+struct Effect {
+    /// Slots that this node loses while it may have keys in them.
+    lost: Vec<Slot>,
+    /// Slots of this node, or of its primary, that the claim took.
+    taken: usize,
+}
+
+impl Machine {
+    /// A primary claims other slots than are known as its own.
+    pub(super) fn claims_packet(&mut self, sender: Handle, header: &Header, now: Now) {
+        self.claim(sender, header.config_epoch, &header.slots, now);
+        let newer = header.slots.iter().find_map(|slot| {
+            let owner = self.owner(slot).filter(|owner| *owner != sender && !self.is_unclaimed(slot))?;
+            (self.nodes[owner].config_epoch > header.config_epoch).then_some(owner)
+        });
+        if let Some(owner) = newer {
+            let text = format!(
+                "Node {} has old slots configuration, sending an UPDATE message about {}",
+                self.name(sender),
+                self.name(owner)
+            );
+            self.say(Level::Verbose, text);
+            self.send_update(sender, owner);
+        }
+    }
+
+    pub(super) fn update_packet(&mut self, node: NodeId, config_epoch: u64, slots: &SlotSet, now: Now) {
+        let Some(node) = self.nodes.find(&node).filter(|node| self.nodes[*node].config_epoch < config_epoch)
+        else {
+            return;
+        };
+        if node == self.me {
+            return self.notice("Discarding UPDATE message about myself.".to_string());
+        }
+        self.make_primary(node);
+        self.nodes[node].config_epoch = config_epoch;
+        self.todo.save_first();
+        self.claim(node, config_epoch, slots, now);
+    }
+
+    fn claim(&mut self, sender: Handle, epoch: u64, slots: &SlotSet, _now: Now) {
+        if sender == self.me {
+            return;
+        }
+        let primary = self.my_primary();
+        let was_same_shard = self.are_in_one_shard(sender, self.me);
+        let mut effect = Effect::default();
+        for slot in Slot::all() {
+            match slots.has(slot) {
+                true => self.claim_slot(sender, epoch, slot, primary, &mut effect),
+                false => self.unclaim_slot(sender, epoch, slot),
+            }
+        }
+        let lost_all = effect.taken > 0 && self.nodes[primary].slot_count == 0;
+        let slotless = effect.taken == 0
+            && self.my().primary != Some(sender)
+            && slots.is_empty()
+            && self.my().slot_count == 0
+            && self.epoch_of(self.me) < epoch
+            && was_same_shard;
+        if (lost_all && (self.settings.allows_replica_migration || was_same_shard))
+            || (slotless && self.nodes[primary].slot_count == 0)
+        {
+            self.follow_new_owner(sender, was_same_shard);
+        } else if !effect.lost.is_empty() {
+            if lost_all {
+                self.notice(format!(
+                    "My last slot was migrated to node {}. I am now an empty primary.",
+                    self.name(sender)
+                ));
+            }
+            // After the words say so, so that no command adds a key behind it.
+            self.todo.hold(Output::DeleteKeys(effect.lost));
+        }
+    }
+
+    fn follow_new_owner(&mut self, sender: Handle, is_same_shard: bool) {
+        self.notice(format!(
+            "Configuration change detected. Reconfiguring myself as a replica of node {} in shard {}",
+            self.name(sender),
+            self.nodes[sender].shard
+        ));
+        self.follow(sender, !is_same_shard, !is_same_shard);
+        self.todo.broadcast = true;
+    }
+
+    fn claim_slot(&mut self, sender: Handle, epoch: u64, slot: Slot, primary: Handle, effect: &mut Effect) {
+        let owner = self.owner(slot);
+        if owner == Some(sender) {
+            self.unclaimed.remove(slot);
+            return;
+        }
+        let is_older = owner.is_some_and(|owner| self.nodes[owner].config_epoch < epoch);
+        if !self.is_unclaimed(slot) && !is_older {
+            return;
+        }
+        if owner == Some(self.me) {
+            effect.lost.push(slot);
+        }
+        if owner == Some(primary) {
+            effect.taken += 1;
+        }
+        if self.migrating.contains_key(&slot) && !self.are_in_one_shard(sender, self.me) {
+            self.migrating.remove(&slot);
+        }
+        if let Some(&from) = self.importing.get(&slot).filter(|from| **from != sender) {
+            // Its source has failed over within its shard, or an administrator gave it to another one.
+            if self.are_in_one_shard(sender, from) {
+                self.importing.insert(slot, sender);
+            } else {
+                self.importing.remove(&slot);
+            }
+        }
+        self.give(slot, sender);
+        self.unclaimed.remove(slot);
+        self.todo.save_first();
+    }
+
+    /// The sender does not claim this one.
+    fn unclaim_slot(&mut self, sender: Handle, epoch: u64, slot: Slot) {
+        if self.owner(slot) == Some(sender) {
+            // It stays its own until another claims it, or clients would see an error instead of a redirection.
+            self.unclaimed.insert(slot);
+        }
+        if let Some(&to) = self.migrating.get(&slot)
+            && to != sender
+            && (self.nodes[to].config_epoch < epoch || self.nodes[to].is_replica())
+            && self.are_in_one_shard(to, sender)
+        {
+            self.migrating.insert(slot, sender);
+            self.todo.slots();
+            self.todo.save_first();
+        }
+        if self.my().is_primary() && self.importing.get(&slot) == Some(&sender) {
+            // The source has given it up, so the end of its move was missed here.
+            self.notice(format!(
+                "Slot {} is no longer being imported from node {}",
+                slot.get(),
+                self.name(sender)
+            ));
+            self.importing.remove(&slot);
+            if self.owner(slot) != Some(self.me) {
+                self.give(slot, self.me);
+                self.bump_epoch();
+            }
+            self.todo.slots();
+            self.todo.save_first();
+        }
+    }
+}
