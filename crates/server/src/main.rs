@@ -10,6 +10,7 @@
 //! effects     what follows from a change: events, pub/sub, tracking
 //! observe     counters, logs, reports
 //! persistence RDB files: written and loaded
+//! cluster     its slots and its topology, where it is a member of a cluster
 //! replication the role of the node, its primary and its replicas
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
@@ -19,6 +20,8 @@
 
 mod admin;
 mod aof;
+#[allow(dead_code, reason = "the bus thread is to come")]
+mod cluster;
 mod config;
 mod effects;
 mod mail;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::aof::state::AofState;
+use crate::cluster::ClusterState;
 use crate::config::{Config, Id, id};
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::effects::monitor::{self, Monitors};
@@ -72,6 +73,8 @@ pub struct Node {
     pub debug: DebugSwitches,
     pub persistence: Persistence,
     pub replication: Replication,
+    /// Nothing, unless it is a member of a cluster.
+    pub cluster: ClusterState,
     pub scripts: Scripts,
     pub libraries: Libraries,
     pub runs: RunRegistry,
@@ -88,6 +91,7 @@ pub struct Parts {
     pub random: [u8; 32],
     /// The name of the history that begins here, in random bytes.
     pub history: [u8; 20],
+    pub cluster: ClusterState,
 }
 
 impl Node {
@@ -113,6 +117,7 @@ impl Node {
             monitors: Monitors::default(),
             trackers: Trackers::default(),
             replication: Replication::new(parts.history),
+            cluster: parts.cluster,
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
             scripts: Scripts::default(),

@@ -12,6 +12,7 @@ pub(crate) mod followers;
 pub(crate) mod key_events;
 pub(crate) mod lease;
 pub(crate) mod leasing;
+pub(crate) mod leaving;
 pub(crate) mod lock;
 pub(crate) mod partition;
 pub(crate) mod prefetch;

@@ -21,7 +21,7 @@
 use crate::access::lock::Keyspace;
 use crate::access::sync::{AtomicBool, AtomicU8, yield_now};
 use crate::layout::kind::{Db, Type};
-use isotherm_stdx::Slot;
+use isotherm_stdx::{Slot, steps};
 use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -289,6 +289,13 @@ impl List {
         }
     }
 
+    fn for_each(&self, visit: impl FnMut(&Arc<Waiter>)) {
+        match self {
+            List::One(only) => [only].into_iter().for_each(visit),
+            List::Several(several) => several.by_turn.values().for_each(visit),
+        }
+    }
+
     /// Whether one of them wants a key of this type, or the absence of one.
     fn wants(&self, kind: Option<Type>) -> bool {
         match self {
@@ -363,6 +370,20 @@ impl Waiters {
     pub fn keys(&self, db: Db) -> impl Iterator<Item = (&Arc<[u8]>, bool)> {
         let keys = self.databases.get(&db).into_iter().flatten();
         keys.map(|(name, list)| (name, list.wants(None)))
+    }
+
+    /// The waiters of all keys for which `wanted` has something, and how many keys it was asked about.
+    pub fn of_keys<T: Copy>(&self, wanted: impl Fn(&[u8]) -> Option<T>) -> (Vec<(T, Arc<Waiter>)>, usize) {
+        let mut found = Vec::new();
+        let mut asked = 0;
+        for (key, list) in self.databases.values().flatten() {
+            steps::note(1);
+            asked += 1;
+            if let Some(wanted) = wanted(key) {
+                list.for_each(|waiter| found.push((wanted, Arc::clone(waiter))));
+            }
+        }
+        (found, asked)
     }
 
     pub fn add(&mut self, key: &WaitedKey, waiter: &Arc<Waiter>, counts: &WaitedKeys) {

@@ -153,6 +153,18 @@ impl Watches {
         });
     }
 
+    /// Keys of which `leaves` says so leave this node. How many were asked about.
+    pub fn fail_where(&mut self, leaves: impl Fn(&[u8]) -> bool) -> usize {
+        let mut asked = 0;
+        self.databases.retain(|_, keys| {
+            asked += keys.len();
+            keys.retain(|key, list| !leaves(key) || !list.retain(Watch::fail));
+            !keys.is_empty()
+        });
+        steps::note(asked as u64);
+        asked
+    }
+
     /// All keys of `db` are replaced at once (FLUSHDB, SWAPDB). `before` and `after` say how a key stands in the
     /// world before and after: absent, alive, or past its time.
     pub fn replace(

@@ -93,9 +93,15 @@ impl Config {
         self.number(IO_THREADS) as usize
     }
 
+    /// A member of a cluster, which is decided at start.
+    pub fn is_clustered(&self) -> bool {
+        const ENABLED: Id = id("cluster-enabled");
+        self.flag(ENABLED)
+    }
+
     pub fn databases(&self) -> u16 {
-        const DATABASES: Id = id("databases");
-        self.number(DATABASES) as u16
+        const DATABASES: [Id; 2] = [id("databases"), id("cluster-databases")];
+        self.number(DATABASES[usize::from(self.is_clustered())]) as u16
     }
 
     pub fn returns_freed_pages(&self) -> bool {

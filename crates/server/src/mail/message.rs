@@ -1,5 +1,6 @@
 //! The messages themselves: to a worker, and to the control thread.
 
+use isotherm_cluster::{Slot, SlotSet};
 use isotherm_disk::File;
 use isotherm_keyspace::Waiter;
 use isotherm_log::LogOffset;
@@ -35,6 +36,10 @@ pub enum Without {
     RoleChanged,
     /// It has waited for the end of the process, which does not come.
     NoEnd,
+    /// The slot of its keys is another node's from now on.
+    SlotLost(Slot),
+    /// The cluster that the node is a member of is down.
+    ClusterDown,
 }
 
 /// A message to a worker.
@@ -98,6 +103,8 @@ pub enum WorkerMessage {
         id: u64,
         body: Body,
     },
+    /// These slots are no longer this node's: who listens to one of their channels hears of it.
+    SlotsLost(Arc<SlotSet>),
 }
 
 /// A connection that has become a replica.

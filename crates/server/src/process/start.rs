@@ -1,5 +1,7 @@
 //! From arguments to a running node, and the exit code.
 
+use isotherm_cluster::NodeId;
+use isotherm_cluster::topology::Address;
 use isotherm_disk::OsDisk;
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
@@ -12,6 +14,7 @@ use std::time::Instant;
 
 use crate::admin;
 use crate::aof;
+use crate::cluster::{self, ClusterState};
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::mail::Mail;
@@ -107,6 +110,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     let mailboxes = worker::mailboxes(workers).map_err(no_events)?;
     let events = Events::new().map_err(no_events)?;
     let mailbox = events.mailbox().map_err(no_events)?;
+    let cluster = open_cluster(&config)?;
     let node = Node::start(Parts {
         commands: Commands::build(admin::COMMANDS),
         keyspace,
@@ -116,6 +120,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         disk: Arc::new(OsDisk),
         random: random_bytes()?,
         history: random_bytes()?,
+        cluster,
     });
     node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
     eviction::apply_policy(node);
@@ -273,6 +278,16 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     }
     logo::show(config);
     log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
+}
+
+/// A member of a cluster knows itself alone at first.
+fn open_cluster(config: &Config) -> Result<ClusterState, String> {
+    if !config.is_clustered() {
+        return Ok(ClusterState::none());
+    }
+    let (id, shard) = (NodeId::new(random_bytes()?), NodeId::new(random_bytes()?));
+    let address = Address { tcp_port: config.port(), ..Address::default() };
+    Ok(ClusterState::member(cluster::state::alone(id, shard, address)))
 }
 
 /// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.

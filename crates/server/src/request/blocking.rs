@@ -19,9 +19,10 @@ use isotherm_commands::call::{ColdKeys, HashedKeys};
 use isotherm_commands::wait::Wait;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Txn, Type, UnixMs, Waiter, look,
+    Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Slot, Txn, Type, UnixMs, Waiter, look,
     serve_ready,
 };
+use isotherm_log::LogOffset;
 use isotherm_replication::acks::Wish;
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
@@ -30,6 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::cluster::requests::{Asker, ClusterRequest};
+use crate::cluster::route;
 use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
 use crate::mail::tasks::Tasks;
@@ -59,6 +62,8 @@ struct Client {
     wish: Option<Wish>,
     /// It reads, and does so of a replica too (READONLY).
     reads_of_replica: bool,
+    /// It waits for the answer of the cluster bus.
+    asks_bus: bool,
 }
 
 impl Client {
@@ -72,7 +77,7 @@ impl Client {
 
     /// It waits for no key and for no ACK.
     fn awaits_end(&self, waiter: &Waiter) -> bool {
-        self.wish.is_none() && waiter.keys.is_empty()
+        self.wish.is_none() && !self.asks_bus && waiter.keys.is_empty()
     }
 
     fn memory_bytes(&self) -> usize {
@@ -88,8 +93,25 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
     if how == Without::RoleChanged && Client::of(&waiter).reads_of_replica {
         return false;
     }
+    if Client::of(&waiter).asks_bus || how == Without::ClusterDown && waiter.keys.is_empty() {
+        return false;
+    }
     // Those that wait for the end of the process hear of it, and of nothing else.
     !Client::of(&waiter).awaits_end(&waiter) && answer_without_end(&waiter, how)
+}
+
+/// The same of one that waits for the bus: this is its reply.
+pub fn answer_with(waiter: &Arc<Waiter>, reply: Reply) {
+    if waiter.answer_otherwise() {
+        let client = Client::of(waiter);
+        client.node.mail.add_queued(carried_bytes(&reply.out));
+        client.post(WorkerMessage::Served {
+            waiter: Arc::clone(waiter),
+            reply: reply.out,
+            not_before: LogOffset::default(),
+            written: LogOffset::default(),
+        });
+    }
 }
 
 /// The same of one that waits, whatever for.
@@ -100,6 +122,14 @@ pub fn answer_without_end(waiter: &Arc<Waiter>, how: Without) -> bool {
         of.post(WorkerMessage::Unblocked { waiter: Arc::clone(waiter), how });
     }
     ended
+}
+
+/// A slot whose keys the client waits for is no longer this node's. The lock of its partition is held. `is_readable`: clients that
+/// read of replicas are still served.
+pub fn leave_slot(waiter: &Arc<Waiter>, slot: Slot, is_readable: bool) {
+    if !(is_readable && Client::of(waiter).reads_of_replica) {
+        answer_without_end(waiter, Without::SlotLost(slot));
+    }
 }
 
 /// The command has found nothing: the session waits. The partitions of its keys are still held, so nothing was pushed
@@ -118,6 +148,7 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
         reader: session.reader(),
         wish: session.wish.take().map(|wish| *wish),
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
+        asks_bus: std::mem::take(&mut session.asks_bus),
     };
     let wish = client.wish;
     let wake = |waiter: &Arc<Waiter>| {
@@ -140,6 +171,16 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
     let awaits_end = Client::of(&waiter).awaits_end(&waiter);
     if awaits_end && !exec.node.process.ending.add(&waiter) {
         answer_without_end(&waiter, Without::NoEnd);
+    }
+    if Client::of(&waiter).asks_bus
+        && let Some(member) = exec.node.cluster.get()
+    {
+        let asker = Asker::new(&waiter, session.proto, answer_with);
+        member.bus.ask(ClusterRequest { args: ArgsBuf::from(args), asker });
+    }
+    let is_down = exec.node.cluster.get().is_some_and(|member| member.topologies.is_down());
+    if is_down && !waiter.keys.is_empty() {
+        answer_without_end(&waiter, Without::ClusterDown);
     }
     let deadline = wait.deadline;
     session.blocked = Some(Box::new(Blocked { waiter, deadline, is_noted: false, argument_bytes, bytes }));
@@ -222,8 +263,16 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
             None => reply.null_array(),
         },
         Without::NothingSynced => reply.error(waits::NOTHING_SYNCED),
-        Without::Error | Without::RoleChanged | Without::NoEnd => {
+        Without::Error
+        | Without::RoleChanged
+        | Without::NoEnd
+        | Without::SlotLost(_)
+        | Without::ClusterDown => {
             match how {
+                Without::SlotLost(slot) => {
+                    reply.error(route::redirection_of(exec.node, slot, &session.shared));
+                }
+                Without::ClusterDown => reply.error(route::DOWN),
                 Without::NoEnd => reply.error(NO_END),
                 Without::RoleChanged => reply.error(answer_of_replica(exec, session, waiter).as_bytes()),
                 _ => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),

@@ -85,6 +85,8 @@ pub struct Session {
     pub written: LogOffset,
     /// What it is about to wait for (WAIT).
     pub wish: Option<Box<Wish>>,
+    /// It is about to wait for the answer of the cluster bus.
+    pub asks_bus: bool,
     /// It has spoken as a replica does.
     pub replica: Option<Box<ReplicaTalk>>,
     /// The command has answered with pushes, which CLIENT REPLY does not drop.
@@ -171,6 +173,7 @@ impl Session {
             listening: None,
             written: LogOffset::default(),
             wish: None,
+            asks_bus: false,
             replica: None,
             pushed: false,
             commands: 0,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::state::{self, State};
 use crate::admin;
 use crate::aof;
+use crate::cluster::ClusterState;
 use crate::config::file::{self, Start};
 use crate::effects::pump::Pump;
 use crate::mail::Mail;
@@ -117,6 +118,7 @@ impl Process {
                 disk: Arc::new(disk.clone()),
                 random,
                 history: next_name(),
+                cluster: ClusterState::none(),
             })
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);

@@ -8,6 +8,8 @@
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
 //! out (`WaitReason::Mailbox`): a client that knows that a message was published, and then unsubscribes, has got it before.
 
+use isotherm_cluster::{Slot, SlotSet};
+use isotherm_resp::Reply;
 use std::sync::Arc;
 
 use super::Inner;
@@ -56,6 +58,35 @@ impl Inner {
             let bytes = frame.bytes(connection.session.proto);
             say(connection, token, bytes, unsent_bytes_max, &mut self.said);
         }
+    }
+
+    /// Slots are another node's: who listens to a shard channel of one hears that it is over. What is this node's again
+    /// meanwhile stays.
+    pub fn end_shard_channels(&mut self, slots: &SlotSet) {
+        let Some(member) = self.node.cluster.get() else { return };
+        let is_over = |channel: &[u8]| {
+            let slot = Slot::of_key(channel);
+            slots.has(slot) && !member.serves_channels(slot)
+        };
+        for (channel, tokens) in self.dispatcher.audience.shard_channels(is_over) {
+            for token in tokens {
+                self.end_shard_channel(token, &channel);
+            }
+        }
+        self.write_said_if_much();
+    }
+
+    fn end_shard_channel(&mut self, token: usize, channel: &[u8]) {
+        let Some(connection) = &mut self.connections[token] else { return };
+        let (session, audience) = (&mut connection.session, &mut self.dispatcher.audience);
+        session.unsubscribe(self.node, audience, Kind::ShardChannel, channel);
+        session.note_gates();
+        let mut reply = Reply::new(session.proto);
+        reply.push(3);
+        reply.bulk(b"sunsubscribe");
+        reply.bulk(channel);
+        reply.integer(session.subscriptions(Kind::ShardChannel) as i64);
+        self.say_to(token, &reply.out);
     }
 
     /// The line of a command.

@@ -208,9 +208,8 @@ impl Worker {
                 WorkerMessage::Durable => self.inner.send_held(),
                 WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
                 WorkerMessage::Look { waiter } => {
-                    if let Some(how) = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter) {
-                        self.inner.answer(&waiter, Answer::Without(how));
-                    }
+                    let how = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter);
+                    how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
                 }
                 WorkerMessage::Fetched(ticket) => self.inner.fetched(ticket),
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
@@ -221,6 +220,7 @@ impl Worker {
                 WorkerMessage::Redirected { token, id, body } => {
                     self.inner.deliver_redirected(token, id, &body)
                 }
+                WorkerMessage::SlotsLost(slots) => self.inner.end_shard_channels(&slots),
             }
         }
         self.inner.write_said();

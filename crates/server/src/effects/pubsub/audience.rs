@@ -88,6 +88,13 @@ impl Audience {
         seats.iter().filter(move |seat| seat.since <= moment).map(|seat| seat.token)
     }
 
+    /// The shard channels that are `wanted`, and who listens to each.
+    pub fn shard_channels(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<(Name, Vec<usize>)> {
+        let rooms = self.rooms[Kind::ShardChannel as usize].iter().filter(|(name, _)| wanted(name));
+        let tokens = |room: &Room| room.seats().iter().map(|seat| seat.token).collect();
+        rooms.map(|(name, room)| (Name::clone(name), tokens(room))).collect()
+    }
+
     // ---- monitors ----
 
     pub fn add_monitor(&mut self, token: usize) {

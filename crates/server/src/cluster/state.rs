@@ -1,0 +1,120 @@
+//! What a member of a cluster knows, for all threads: the words of its slots, its newest topology, and the way to the bus thread.
+//!
+//! A lone server has nothing of it (`is_enabled`), which is decided at start and never changes.
+
+use isotherm_cluster::topology::{Address, Node, NodeIndex, State, Topology};
+use isotherm_cluster::{Flags, NodeId, Slot, SlotSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cluster::requests::Bus;
+use crate::cluster::words::{Owner, SlotWords};
+
+pub struct ClusterState(Option<Box<Member>>);
+
+/// Of a member of a cluster.
+pub struct Member {
+    pub words: SlotWords,
+    pub topologies: Topologies,
+    pub bus: Bus,
+}
+
+impl Member {
+    /// Whether who listens to a shard channel of this slot gets what is published.
+    pub fn serves_channels(&self, slot: Slot) -> bool {
+        let state = self.words.get(slot).state();
+        matches!(state.owner, Owner::Myself | Owner::MyPrimary) || state.importing
+    }
+}
+
+impl ClusterState {
+    /// A lone server.
+    pub fn none() -> ClusterState {
+        ClusterState(None)
+    }
+
+    /// A member of a cluster, which begins with this topology and no slots of its own.
+    pub fn member(topology: Topology) -> ClusterState {
+        let topologies = Topologies::new(topology);
+        ClusterState(Some(Box::new(Member { words: SlotWords::new(), topologies, bus: Bus::default() })))
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub fn get(&self) -> Option<&Member> {
+        self.0.as_deref()
+    }
+}
+
+/// The newest topology.
+pub struct Topologies {
+    /// Of `newest`; written behind it.
+    generation: AtomicU64,
+    newest: Mutex<Arc<Topology>>,
+    /// What `newest` says of it.
+    is_down: AtomicBool,
+}
+
+impl Topologies {
+    fn new(topology: Topology) -> Topologies {
+        let is_down = AtomicBool::new(topology.state != State::Ok);
+        Topologies { generation: AtomicU64::new(1), newest: Mutex::new(Arc::new(topology)), is_down }
+    }
+
+    /// Grows by one with each topology.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The newest, and a generation that is not later.
+    pub fn newest(&self) -> (u64, Arc<Topology>) {
+        let generation = self.generation();
+        (generation, Arc::clone(&self.newest.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Whether commands are refused for the state of the cluster.
+    pub fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::SeqCst)
+    }
+
+    /// From now on everyone gets this one. Whether the cluster is down since.
+    pub(super) fn set(&self, topology: Arc<Topology>) -> bool {
+        let is_down = topology.state != State::Ok;
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = topology;
+        self.generation.fetch_add(1, Ordering::Release);
+        !self.is_down.swap(is_down, Ordering::SeqCst) && is_down
+    }
+}
+
+/// What a node knows that has not met any other: itself.
+pub fn alone(id: NodeId, shard: NodeId, address: Address) -> Topology {
+    let flags = Flags::MYSELF | Flags::PRIMARY;
+    let myself = Node {
+        id,
+        shard,
+        flags,
+        primary: None,
+        address,
+        config_epoch: 0,
+        ping_sent_ms: 0,
+        pong_received_ms: 0,
+        is_connected: true,
+        offset: 0,
+        slots: SlotSet::new(),
+    };
+    Topology {
+        generation: 0,
+        nodes: vec![myself],
+        myself: NodeIndex(0),
+        owners: Box::new([None; Slot::COUNT]),
+        migrating: Vec::new(),
+        importing: Vec::new(),
+        state: State::Uncovered,
+        current_epoch: 0,
+        last_vote_epoch: 0,
+        size: 0,
+    }
+}

@@ -1,0 +1,113 @@
+//! One word a slot: who owns it, and whether it is on its way. 64 KB, only where this node is a member of a cluster.
+//!
+//! Invariant: a word is written while the lock of its slot's partition is held. A thread that reads it under that lock reads
+//! what holds until the lock is let go of; without the lock it is a hint.
+
+use isotherm_cluster::Slot;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Whose a slot is, as far as its commands are concerned. Where the others are is the topology's.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Owner {
+    #[default]
+    Unassigned,
+    Myself,
+    /// This node is a replica, and the slot is its primary's.
+    MyPrimary,
+    Other,
+}
+
+/// What commands have to know of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SlotState {
+    pub owner: Owner,
+    /// Its keys are on their way to another node: what is not here any more is there.
+    pub migrating: bool,
+    /// Its keys are on their way to this node.
+    pub importing: bool,
+}
+
+impl SlotState {
+    pub const MINE: SlotState = SlotState { owner: Owner::Myself, migrating: false, importing: false };
+
+    pub const fn of(owner: Owner) -> SlotState {
+        SlotState { owner, migrating: false, importing: false }
+    }
+}
+
+/// The same as a word.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Word(u32);
+
+const OWNER_BITS: u32 = 3;
+const MIGRATING: u32 = 4;
+const IMPORTING: u32 = 8;
+
+impl Word {
+    /// This node's, and not on its way: any command runs.
+    pub const MINE: Word = Word::new(SlotState::MINE);
+
+    pub const fn new(state: SlotState) -> Word {
+        let owner = match state.owner {
+            Owner::Unassigned => 0,
+            Owner::Myself => 1,
+            Owner::MyPrimary => 2,
+            Owner::Other => 3,
+        };
+        let migrating = if state.migrating { MIGRATING } else { 0 };
+        let importing = if state.importing { IMPORTING } else { 0 };
+        Word(owner | migrating | importing)
+    }
+
+    pub fn state(self) -> SlotState {
+        let owner = match self.0 & OWNER_BITS {
+            0 => Owner::Unassigned,
+            1 => Owner::Myself,
+            2 => Owner::MyPrimary,
+            _ => Owner::Other,
+        };
+        SlotState { owner, migrating: self.0 & MIGRATING != 0, importing: self.0 & IMPORTING != 0 }
+    }
+}
+
+pub struct SlotWords(Box<[AtomicU32]>);
+
+impl SlotWords {
+    /// At first no slot has an owner.
+    pub fn new() -> SlotWords {
+        SlotWords(Slot::all().map(|_| AtomicU32::new(Word::default().0)).collect())
+    }
+
+    #[inline(always)]
+    pub fn get(&self, slot: Slot) -> Word {
+        Word(self.0[slot.index()].load(Relaxed))
+    }
+
+    /// The lock of the slot's partition is held.
+    pub(super) fn set(&self, slot: Slot, word: Word) {
+        self.0[slot.index()].store(word.0, Relaxed);
+    }
+
+    /// How many slots are this node's.
+    pub fn count_mine(&self) -> usize {
+        self.0.iter().filter(|word| word.load(Relaxed) & OWNER_BITS == Word::MINE.0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_state() {
+        for owner in [Owner::Unassigned, Owner::Myself, Owner::MyPrimary, Owner::Other] {
+            for (migrating, importing) in [(false, false), (true, false), (false, true), (true, true)] {
+                let state = SlotState { owner, migrating, importing };
+                assert_eq!(Word::new(state).state(), state);
+                assert_eq!(Word::new(state) == Word::MINE, state == SlotState::MINE);
+            }
+        }
+        assert_eq!(size_of::<Word>() * Slot::COUNT, 64 << 10);
+    }
+}
