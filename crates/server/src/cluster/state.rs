@@ -103,13 +103,13 @@ pub fn alone(id: NodeId, shard: NodeId, address: Address) -> Topology {
         pong_received_ms: 0,
         is_connected: true,
         offset: 0,
-        slots: SlotSet::new(),
+        slots: Arc::new(SlotSet::new()),
     };
     Topology {
         generation: 0,
         nodes: vec![myself],
         myself: NodeIndex(0),
-        owners: Box::new([None; Slot::COUNT]),
+        owners: Arc::new([None; Slot::COUNT]),
         migrating: Vec::new(),
         importing: Vec::new(),
         state: State::Uncovered,
