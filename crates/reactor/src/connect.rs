@@ -1,5 +1,6 @@
 //! A connection to another server, from an address of this machine that may be given.
 
+use crate::stream::Stream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
@@ -15,6 +16,22 @@ pub fn connect(from: Option<IpAddr>, to: SocketAddr, timeout: Duration) -> io::R
             connect_from(from, to, timeout).or_else(|_| TcpStream::connect_timeout(&to, timeout))
         }
         _ => TcpStream::connect_timeout(&to, timeout),
+    }
+}
+
+/// Begins a connection and waits for nothing: the socket becomes writable once it stands or has failed, and `Stream::take_error`
+/// says which.
+pub fn begin(from: Option<IpAddr>, to: SocketAddr) -> io::Result<Stream> {
+    let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    if let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        net::bind(&socket, &SocketAddr::new(from, 0))?;
+    }
+    match net::connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(Stream::Tcp(TcpStream::from(socket))),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -90,6 +90,11 @@ impl Stream {
         }
     }
 
+    /// What has become of a connection that was begun: the error that it ended with, if it has.
+    pub fn take_error(&self) -> io::Result<()> {
+        sockopt::socket_error(self)?.map_err(io::Error::from)
+    }
+
     pub fn is_unix(&self) -> bool {
         matches!(self, Stream::Unix(_))
     }

@@ -9,7 +9,7 @@ use crate::{Flags, NodeId, Slot};
 use std::net::IpAddr;
 
 /// The caller's name for a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RequestId(pub u64);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +35,9 @@ pub enum Request {
     /// Ranges as the user named them: an error names the first slot that is at fault.
     AddSlots(Vec<(Slot, Slot)>),
     DelSlots(Vec<(Slot, Slot)>),
-    FlushSlots,
+    FlushSlots {
+        has_keys: bool,
+    },
     SetSlot {
         slot: Slot,
         action: SlotAction,
@@ -99,7 +101,10 @@ impl Machine {
             Request::Meet { ip, port, bus_port } => self.meet(&ip, port, bus_port, now),
             Request::AddSlots(ranges) => self.add_slots(&ranges),
             Request::DelSlots(ranges) => self.delete_slots(&ranges),
-            Request::FlushSlots => {
+            Request::FlushSlots { has_keys: true } => {
+                Err("DB must be empty to perform CLUSTER FLUSHSLOTS.".to_string())
+            }
+            Request::FlushSlots { has_keys: false } => {
                 self.take_all(self.me);
                 Ok(Answer::Ok)
             }

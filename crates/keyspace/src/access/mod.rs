@@ -20,6 +20,7 @@ pub(crate) mod ready;
 pub(crate) mod scan;
 pub(crate) mod serving;
 pub(crate) mod shared;
+pub(crate) mod slot_keys;
 pub(crate) mod staging;
 pub(crate) mod strings;
 pub(crate) mod sync;

@@ -83,3 +83,12 @@ fn left_for_writes(before: SlotState, state: SlotState) -> bool {
     let is_served = |state: SlotState| state.owner == Owner::Myself || state.importing;
     is_served(before) && !is_served(state)
 }
+
+/// A slot of this node, which has no keys, takes no more: who asks for one is sent on. Its partition is held.
+pub fn close_held(node: &Node, slot: Slot) {
+    let member = node.cluster.get().expect("slots are closed in a member of a cluster");
+    let state = member.words.get(slot).state();
+    if state.owner == Owner::Myself {
+        member.words.set(slot, Word::new(SlotState { migrating: true, ..state }));
+    }
+}

@@ -13,6 +13,7 @@
 //! **Order.** A loss: the topology is published, then the slots are flipped. A gain: the slots are flipped, then the topology is
 //! published. So a thread that reads that a slot is not this node's finds its owner in the newest topology.
 
+pub mod bus;
 pub mod changes;
 pub mod endpoint;
 pub mod requests;

@@ -6,9 +6,13 @@
 //! ```
 
 use isotherm_keyspace::Waiter;
-use isotherm_reactor::Sender;
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
+
+use crate::cluster::bus::{BusMessage, BusSender};
+use crate::process::time::unix_now;
 
 /// A request of a client. It is parked until it is answered.
 pub struct ClusterRequest {
@@ -41,21 +45,66 @@ impl Asker {
     }
 }
 
-/// The way to the bus thread, once there is one.
+/// The way to the bus thread, once there is one, and what it has counted.
 #[derive(Default)]
-pub struct Bus(OnceLock<Sender<ClusterRequest>>);
+pub struct Bus {
+    sender: OnceLock<BusSender>,
+    invalid_packets: AtomicU64,
+    save_failed: AtomicBool,
+    saved_unix_s: AtomicU64,
+}
 
 impl Bus {
     /// The bus thread has begun.
-    pub fn attach(&self, sender: Sender<ClusterRequest>) {
-        assert!(self.0.set(sender).is_ok(), "there is one bus thread");
+    pub fn attach(&self, sender: BusSender) {
+        assert!(self.sender.set(sender).is_ok(), "there is one bus thread");
     }
 
     pub fn is_attached(&self) -> bool {
-        self.0.get().is_some()
+        self.sender.get().is_some()
     }
 
     pub fn ask(&self, request: ClusterRequest) {
-        self.0.get().expect("it was asked whether there is one").post(request);
+        self.sender.get().expect("it was asked whether there is one").post(BusMessage::Request(request));
+    }
+
+    /// A message of a client goes to the subscribers of other nodes, if there is a bus already.
+    pub fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
+        if let Some(sender) = self.sender.get() {
+            let (channel, message) = (channel.into(), message.into());
+            sender.post(BusMessage::Publish { channel, message, is_sharded });
+        }
+    }
+
+    /// A parameter was changed.
+    pub fn configured(&self) {
+        if let Some(sender) = self.sender.get() {
+            sender.post(BusMessage::Configured);
+        }
+    }
+
+    pub fn count_invalid(&self) {
+        self.invalid_packets.fetch_add(1, Relaxed);
+    }
+
+    pub fn invalid_packets(&self) -> u64 {
+        self.invalid_packets.load(Relaxed)
+    }
+
+    /// nodes.conf was written, or could not be.
+    pub fn note_save(&self, is_ok: bool) {
+        self.save_failed.store(!is_ok, Relaxed);
+        if is_ok {
+            self.saved_unix_s.store(unix_now().0 as u64 / 1000, Relaxed);
+        }
+    }
+
+    pub fn is_saved(&self) -> bool {
+        !self.save_failed.load(Relaxed)
+    }
+
+    /// When nodes.conf was last written.
+    pub fn saved_unix_s(&self) -> u64 {
+        self.saved_unix_s.load(Relaxed)
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A lone server has nothing of it (`is_enabled`), which is decided at start and never changes.
 
-use isotherm_cluster::topology::{Address, Node, NodeIndex, State, Topology};
-use isotherm_cluster::{Flags, NodeId, Slot, SlotSet};
+use isotherm_cluster::Slot;
+use isotherm_cluster::topology::{State, Topology};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +34,7 @@ impl ClusterState {
     }
 
     /// A member of a cluster, which begins with this topology and no slots of its own.
-    pub fn member(topology: Topology) -> ClusterState {
+    pub fn member(topology: Arc<Topology>) -> ClusterState {
         let topologies = Topologies::new(topology);
         ClusterState(Some(Box::new(Member { words: SlotWords::new(), topologies, bus: Bus::default() })))
     }
@@ -58,9 +58,9 @@ pub struct Topologies {
 }
 
 impl Topologies {
-    fn new(topology: Topology) -> Topologies {
+    fn new(topology: Arc<Topology>) -> Topologies {
         let is_down = AtomicBool::new(topology.state != State::Ok);
-        Topologies { generation: AtomicU64::new(1), newest: Mutex::new(Arc::new(topology)), is_down }
+        Topologies { generation: AtomicU64::new(1), newest: Mutex::new(topology), is_down }
     }
 
     /// Grows by one with each topology.
@@ -86,35 +86,5 @@ impl Topologies {
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = topology;
         self.generation.fetch_add(1, Ordering::Release);
         !self.is_down.swap(is_down, Ordering::SeqCst) && is_down
-    }
-}
-
-/// What a node knows that has not met any other: itself.
-pub fn alone(id: NodeId, shard: NodeId, address: Address) -> Topology {
-    let flags = Flags::MYSELF | Flags::PRIMARY;
-    let myself = Node {
-        id,
-        shard,
-        flags,
-        primary: None,
-        address,
-        config_epoch: 0,
-        ping_sent_ms: 0,
-        pong_received_ms: 0,
-        is_connected: true,
-        offset: 0,
-        slots: Arc::new(SlotSet::new()),
-    };
-    Topology {
-        generation: 0,
-        nodes: vec![myself],
-        myself: NodeIndex(0),
-        owners: Arc::new([None; Slot::COUNT]),
-        migrating: Vec::new(),
-        importing: Vec::new(),
-        state: State::Uncovered,
-        current_epoch: 0,
-        last_vote_epoch: 0,
-        size: 0,
     }
 }

@@ -38,11 +38,14 @@ impl Listeners {
 }
 
 fn open_tcp(config: &Config) -> Result<Vec<Listener>, String> {
-    let mut open = Vec::new();
-    let port = config.port();
-    if port == 0 {
-        return Ok(open);
+    match config.port() {
+        0 => Ok(Vec::new()),
+        port => open_tcp_at(config, port),
     }
+}
+
+fn open_tcp_at(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
+    let mut open = Vec::new();
     for name in config.bind() {
         let optional = name.starts_with('-');
         let address = name.trim_start_matches('-');
@@ -63,6 +66,11 @@ fn open_tcp(config: &Config) -> Result<Vec<Listener>, String> {
         }
     }
     Ok(open)
+}
+
+/// The port of the cluster bus, at the same addresses.
+pub fn open_bus(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
+    open_tcp_at(config, port)
 }
 
 fn open_unix(config: &Config) -> Result<Option<Listener>, String> {

@@ -1,7 +1,5 @@
 //! From arguments to a running node, and the exit code.
 
-use isotherm_cluster::NodeId;
-use isotherm_cluster::topology::Address;
 use isotherm_disk::OsDisk;
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
@@ -14,7 +12,7 @@ use std::time::Instant;
 
 use crate::admin;
 use crate::aof;
-use crate::cluster::{self, ClusterState};
+use crate::cluster::{ClusterState, bus};
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::mail::Mail;
@@ -110,7 +108,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     let mailboxes = worker::mailboxes(workers).map_err(no_events)?;
     let events = Events::new().map_err(no_events)?;
     let mailbox = events.mailbox().map_err(no_events)?;
-    let cluster = open_cluster(&config)?;
+    let (cluster, bus) = open_cluster(&config)?;
     let node = Node::start(Parts {
         commands: Commands::build(admin::COMMANDS),
         keyspace,
@@ -153,6 +151,10 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         log::warning(format!("Background purging unavailable, freed memory is returned late: {why}"));
     }
     start_options::log_options();
+    if let Some(opened) = bus {
+        bus::start(node, opened)
+            .map_err(|error| format!("Can't start the cluster bus: {}", os_text(&error)))?;
+    }
     match data {
         Some(data) => load_beside(node, data)?,
         None => {
@@ -280,14 +282,13 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
 }
 
-/// A member of a cluster knows itself alone at first.
-fn open_cluster(config: &Config) -> Result<ClusterState, String> {
+/// What a member of a cluster opens before it has a keyspace: nodes.conf, and the port of the bus.
+fn open_cluster(config: &Config) -> Result<(ClusterState, Option<bus::Opened>), String> {
     if !config.is_clustered() {
-        return Ok(ClusterState::none());
+        return Ok((ClusterState::none(), None));
     }
-    let (id, shard) = (NodeId::new(random_bytes()?), NodeId::new(random_bytes()?));
-    let address = Address { tcp_port: config.port(), ..Address::default() };
-    Ok(ClusterState::member(cluster::state::alone(id, shard, address)))
+    let (opened, topology) = bus::open(config)?;
+    Ok((ClusterState::member(topology), Some(opened)))
 }
 
 /// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.

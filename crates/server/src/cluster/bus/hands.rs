@@ -1,0 +1,123 @@
+//! What the bus thread leaves to another one, since it takes the locks of partitions: slots change hands, keys of slots are counted
+//! and deleted, and the node follows another primary.
+
+use isotherm_cluster::Slot;
+use isotherm_cluster::machine::CommitNumber;
+use isotherm_cluster::topology::Topology;
+use isotherm_keyspace::{Held, Want};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::requests::Looked;
+use super::{BusMessage, BusSender};
+use crate::cluster::changes::{flip, publish};
+use crate::cluster::words::{Owner, SlotState};
+use crate::node::Node;
+use crate::replication::state::Upstream;
+use crate::replication::{link, role};
+
+pub enum Work {
+    Apply {
+        number: CommitNumber,
+        topology: Arc<Topology>,
+        gained: Vec<Slot>,
+        others: Vec<Slot>,
+    },
+    Publish(Arc<Topology>),
+    /// Whether this node has keys, in a slot or at all: it comes back with the answer.
+    Look(Looked),
+    /// What a look has closed, if nothing came of it: the word is as the topology has it again.
+    Restore(Slot),
+    DeleteKeys(Vec<Slot>),
+    Follow {
+        ip: String,
+        port: u16,
+    },
+    Lead {
+        empties: bool,
+    },
+}
+
+struct Hands {
+    node: &'static Node,
+    bus: BusSender,
+}
+
+pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<Work>> {
+    let (sender, works) = channel();
+    let hands = Hands { node, bus };
+    std::thread::Builder::new().name("cluster-hands".into()).spawn(move || hands.run(&works))?;
+    Ok(sender)
+}
+
+impl Hands {
+    fn run(self, works: &Receiver<Work>) {
+        while let Ok(work) = works.recv() {
+            self.work(work);
+        }
+    }
+
+    fn work(&self, work: Work) {
+        match work {
+            Work::Apply { number, topology, gained, others } => {
+                flip(self.node, &states(&topology, &gained));
+                publish(self.node, Arc::clone(&topology));
+                flip(self.node, &states(&topology, &others));
+                self.bus.post(BusMessage::Applied(number));
+            }
+            Work::Publish(topology) => publish(self.node, topology),
+            Work::Look(looked) => self.bus.post(BusMessage::Looked(looked.look(self.node))),
+            Work::Restore(slot) => {
+                let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
+                let (_, topology) = member.topologies.newest();
+                flip(self.node, &states(&topology, &[slot]));
+            }
+            Work::DeleteKeys(slots) => delete_keys(self.node, &slots),
+            Work::Follow { ip, port } => follow(self.node, ip, port),
+            Work::Lead { empties } => lead(self.node, empties),
+        }
+    }
+}
+
+fn states(topology: &Topology, slots: &[Slot]) -> Vec<(Slot, SlotState)> {
+    slots.iter().map(|slot| (*slot, state(topology, *slot))).collect()
+}
+
+fn state(topology: &Topology, slot: Slot) -> SlotState {
+    let is_open = |open: &[(Slot, isotherm_cluster::NodeId)]| {
+        open.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok()
+    };
+    let owner = match topology.owners[slot.index()] {
+        None => Owner::Unassigned,
+        Some(owner) if owner == topology.myself => Owner::Myself,
+        Some(owner) if topology.me().primary == Some(owner) => Owner::MyPrimary,
+        Some(_) => Owner::Other,
+    };
+    SlotState { owner, migrating: is_open(&topology.migrating), importing: is_open(&topology.importing) }
+}
+
+/// Keys of slots that are other nodes' are of no use here, and would be served if a slot came back.
+fn delete_keys(_node: &'static Node, _slots: &[Slot]) {}
+
+fn follow(node: &'static Node, host: String, port: u16) {
+    let upstream = Upstream { host, port };
+    if node
+        .replication
+        .upstream()
+        .is_some_and(|current| current.host == upstream.host && current.port == port)
+    {
+        return;
+    }
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    role::follow(node, &mut held, upstream);
+    drop(held);
+    link::spawn(node);
+}
+
+fn lead(node: &'static Node, _empties: bool) {
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::All);
+    role::promote(node, &mut held);
+}

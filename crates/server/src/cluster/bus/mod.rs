@@ -1,0 +1,397 @@
+//! The thread of the cluster bus: sockets, clock and mailbox on one side, the machine that decides (`isotherm_cluster::machine`)
+//! on the other.
+//!
+//! ```text
+//!   other nodes  <--links-->  bus thread  --Apply, Publish-->  hands   takes the locks of partitions: words, keys, role
+//!   workers      --requests-->     |      <--Applied---------
+//!                <--replies--      |      --Save-->            saver   writes nodes.conf
+//!                                  |      <--Saved--
+//! ```
+//! It takes no partition's lock and writes no file, so neither a slow command nor a slow disk looks like death to other nodes.
+
+mod connection;
+mod hands;
+mod links_reply;
+mod open;
+mod requests;
+mod saver;
+mod settings;
+
+use isotherm_cluster::Slot;
+use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, RequestId};
+use isotherm_cluster::wire::{self, Caps, Defect};
+use isotherm_reactor::{Events, Listener, Mailbox, Ready, Sender, Token};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use crate::cluster::requests::{Asker, ClusterRequest};
+use crate::node::Node;
+use crate::process::log;
+use crate::process::time::unix_now;
+use connection::{Connection, Incoming};
+pub use open::{Opened, open};
+
+const TICK: Duration = Duration::from_millis(100);
+/// One buffer for all links.
+const READ_BYTES: usize = 64 << 10;
+/// Of one link in a turn.
+const READS_PER_TURN: usize = 16;
+const ACCEPTS_PER_TURN: usize = 64;
+/// Tokens of links are their numbers, which grow from 1; those of listeners stand at the other end.
+const LISTENER_TOKENS: usize = usize::MAX - 64;
+
+/// What other threads send to this one.
+pub enum BusMessage {
+    Request(ClusterRequest),
+    /// A request whose keys were looked at.
+    Looked(requests::Looked),
+    Saved(isotherm_cluster::machine::CommitNumber),
+    Applied(isotherm_cluster::machine::CommitNumber),
+    /// For the subscribers of other nodes.
+    Publish {
+        channel: Box<[u8]>,
+        message: Box<[u8]>,
+        is_sharded: bool,
+    },
+    /// A parameter was changed.
+    Configured,
+}
+
+pub struct BusThread {
+    node: &'static Node,
+    events: Events,
+    mailbox: Mailbox<BusMessage>,
+    listeners: Vec<Listener>,
+    machine: Machine,
+    connections: BTreeMap<LinkId, Connection>,
+    /// Links that may have more to read than a turn takes.
+    unfinished: Vec<LinkId>,
+    /// Connections that failed while an output was obeyed.
+    failed: Vec<LinkId>,
+    accepted: u64,
+    asked: u64,
+    /// Of requests that are under way, with the slot whose word was closed for one.
+    askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
+    hands: std::sync::mpsc::Sender<hands::Work>,
+    saver: std::sync::mpsc::Sender<saver::Job>,
+    begun: Instant,
+    next_tick: Instant,
+    buffer: Vec<u8>,
+}
+
+/// Begins the thread. The data is loaded.
+pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
+    let events = Events::new()?;
+    let mailbox = events.mailbox()?;
+    let member = node.cluster.get().expect("the bus belongs to a member of a cluster");
+    for (at, listener) in opened.listeners.iter().enumerate() {
+        events.watch_readable(listener.as_fd(), Token(LISTENER_TOKENS + at))?;
+    }
+    let hands = hands::start(node, mailbox.sender())?;
+    let saver = saver::start(node, mailbox.sender(), opened.file)?;
+    let now = Instant::now();
+    let thread = BusThread {
+        node,
+        events,
+        listeners: opened.listeners,
+        machine: opened.machine,
+        connections: BTreeMap::new(),
+        unfinished: Vec::new(),
+        failed: Vec::new(),
+        accepted: 1,
+        asked: 0,
+        askers: BTreeMap::new(),
+        hands,
+        saver,
+        begun: opened.begun,
+        next_tick: now,
+        buffer: vec![0; READ_BYTES],
+        mailbox,
+    };
+    member.bus.attach(thread.mailbox.sender());
+    std::thread::Builder::new().name("cluster-bus".into()).spawn(move || thread.run())?;
+    Ok(())
+}
+
+impl BusThread {
+    fn run(mut self) {
+        loop {
+            if let Err(error) = self.turn() {
+                log::warning(format!("Fatal error in the thread of the cluster bus: {error}"));
+                std::process::exit(1);
+            }
+        }
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let wait = self.next_tick.saturating_duration_since(Instant::now());
+        let wait = if self.unfinished.is_empty() { wait } else { Duration::ZERO };
+        self.events.wait(Some(wait))?;
+        let ready: Vec<Ready> = self.events.ready().collect();
+        for ready in ready {
+            self.meet(ready);
+        }
+        for link in std::mem::take(&mut self.unfinished) {
+            self.read(link);
+        }
+        if self.mailbox.has_messages() {
+            for message in self.mailbox.take() {
+                self.message(message);
+            }
+        }
+        if Instant::now() >= self.next_tick {
+            self.next_tick = Instant::now() + TICK;
+            self.close_overfull();
+            let offset = self.node.log.end().0;
+            self.step(Input::Tick { offset });
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn now(&self) -> Now {
+        Now { ms: Ms(self.begun.elapsed().as_millis() as u64), unix_ms: unix_now().0 as u64 }
+    }
+
+    fn step(&mut self, input: Input<'_>) {
+        let now = self.now();
+        let outputs = self.machine.step(input, now);
+        outputs.into_iter().for_each(|output| self.obey(output));
+        while let Some(link) = self.failed.pop() {
+            self.connections.remove(&link);
+            let outputs = self.machine.step(Input::Closed { link }, now);
+            outputs.into_iter().for_each(|output| self.obey(output));
+        }
+    }
+
+    fn obey(&mut self, output: Output) {
+        match output {
+            Output::Connect { link, ip, port } => self.connect(link, &ip, port),
+            Output::Send { link, bytes } => {
+                if let Some(connection) = self.connections.get_mut(&link) {
+                    connection.queue(bytes);
+                }
+            }
+            Output::Close { link } => {
+                self.connections.remove(&link);
+            }
+            Output::Save { number, conf } => {
+                self.saver.send(saver::Job { number, conf }).expect("the saver lives as long")
+            }
+            Output::Answer { id, answer } => self.answer(id, answer),
+            Output::Deliver { channel, message, is_sharded } => {
+                self.node.pubsub.publish(&self.node.mail, None, &channel, &message, is_sharded);
+            }
+            Output::Say(level, text) => match level {
+                Level::Debug => {}
+                Level::Verbose => log::verbose(text),
+                Level::Notice => log::notice(text),
+                Level::Warning => log::warning(text),
+            },
+            Output::Apply { number, topology, gained, others } => {
+                self.hand(hands::Work::Apply { number, topology, gained, others });
+            }
+            Output::Publish(topology) => self.hand(hands::Work::Publish(topology)),
+            Output::Follow { ip, port, .. } => self.hand(hands::Work::Follow { ip, port }),
+            Output::Lead { empties } => self.hand(hands::Work::Lead { empties }),
+            Output::DeleteKeys(slots) => self.hand(hands::Work::DeleteKeys(slots)),
+        }
+    }
+
+    fn hand(&self, work: hands::Work) {
+        self.hands.send(work).expect("the hands live as long");
+    }
+
+    fn message(&mut self, message: BusMessage) {
+        match message {
+            BusMessage::Request(request) => self.request(request),
+            BusMessage::Looked(looked) => self.looked(looked),
+            BusMessage::Saved(number) => self.step(Input::Saved(number)),
+            BusMessage::Applied(number) => self.step(Input::Applied(number)),
+            BusMessage::Publish { channel, message, is_sharded } => {
+                self.step(Input::Publish { channel: &channel, message: &message, is_sharded });
+            }
+            BusMessage::Configured => {
+                let settings = Box::new(settings::read(&self.node.config));
+                self.step(Input::Settings(settings));
+            }
+        }
+    }
+
+    // ---- links ----
+
+    fn meet(&mut self, ready: Ready) {
+        if ready.token == Token::MAILBOX {
+            return;
+        }
+        if ready.token.0 >= LISTENER_TOKENS {
+            return self.accept(ready.token.0 - LISTENER_TOKENS);
+        }
+        let link = LinkId(ready.token.0 as u64);
+        let Some(connection) = self.connections.get_mut(&link) else { return };
+        if ready.writable && connection.is_connecting() && !self.connected(link) {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(&link) {
+            connection.is_writable |= ready.writable;
+        }
+        if ready.readable || ready.closed {
+            self.read(link);
+        }
+    }
+
+    fn connect(&mut self, link: LinkId, ip: &str, port: u16) {
+        let begun =
+            ip.parse::<IpAddr>().map_err(|error| io::Error::other(error.to_string())).and_then(|ip| {
+                let stream = isotherm_reactor::connect::begin(
+                    settings::source(&self.node.config),
+                    SocketAddr::new(ip, port),
+                )?;
+                self.events.watch(stream.as_fd(), Token(link.0 as usize))?;
+                Ok(stream)
+            });
+        match begun {
+            Ok(stream) => {
+                self.connections.insert(link, Connection::begun(stream));
+            }
+            Err(_) => self.failed.push(link),
+        }
+    }
+
+    /// A connection that was begun stands, or has failed. Whether it stands.
+    fn connected(&mut self, link: LinkId) -> bool {
+        let connection = self.connections.get_mut(&link).expect("it was looked up before");
+        match connection.complete() {
+            Ok(local_ip) => {
+                self.step(Input::Connected { link, local_ip: &local_ip });
+                true
+            }
+            Err(_) => {
+                self.closed(link);
+                false
+            }
+        }
+    }
+
+    fn closed(&mut self, link: LinkId) {
+        if self.connections.remove(&link).is_some() {
+            self.step(Input::Closed { link });
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let stream = match self.listeners[at].accept() {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return,
+                Err(error) => {
+                    return log::verbose(format!("Error accepting cluster node: {error}"));
+                }
+            };
+            let Some((peer, local)) = stream.addresses() else { continue };
+            self.accepted += 2;
+            let link = LinkId(self.accepted);
+            let is_ready =
+                stream.prepare(None).and_then(|()| self.events.watch(stream.as_fd(), Token(link.0 as usize)));
+            if is_ready.is_err() {
+                continue;
+            }
+            self.connections.insert(link, Connection::accepted(stream));
+            let (peer_ip, local_ip) =
+                (peer.ip().to_canonical().to_string(), local.ip().to_canonical().to_string());
+            self.step(Input::Accepted { link, peer_ip: &peer_ip, local_ip: &local_ip });
+        }
+        // There may be more: an edge is reported once.
+        let _ = self.events.watch_readable(self.listeners[at].as_fd(), Token(LISTENER_TOKENS + at));
+    }
+
+    fn read(&mut self, link: LinkId) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for _ in 0..READS_PER_TURN {
+            let Some(connection) = self.connections.get_mut(&link) else { break };
+            match connection.read(&mut buffer) {
+                Incoming::Nothing => {
+                    self.buffer = buffer;
+                    return;
+                }
+                Incoming::Ended => {
+                    self.closed(link);
+                    break;
+                }
+                Incoming::Bytes(bytes) => self.take_messages(link, bytes),
+            }
+        }
+        self.buffer = buffer;
+        if self.connections.contains_key(&link) {
+            self.unfinished.push(link);
+        }
+    }
+
+    /// All messages that `bytes` hold as a whole; the rest is kept with the connection.
+    fn take_messages(&mut self, link: LinkId, bytes: Vec<u8>) {
+        let caps = Caps { payload_bytes: self.node.config.bulk_bytes_max() };
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
+            let length = match wire::frame(rest, caps) {
+                Ok(Some(length)) if rest.len() >= length => length,
+                Ok(_) => break,
+                Err(why) => return self.malformed(link, why),
+            };
+            match wire::decode(&rest[..length]) {
+                Ok(message) => self.step(Input::Packet { link, message: &message }),
+                Err(why) if why.kind == Defect::Ignored => {
+                    self.count_invalid();
+                    log::warning(format!("A packet on the Cluster bus is ignored: {why}"));
+                }
+                Err(why) => return self.malformed(link, why),
+            }
+            if !self.connections.contains_key(&link) {
+                return;
+            }
+            at += length;
+        }
+        if let Some(connection) = self.connections.get_mut(&link) {
+            connection.keep(&bytes[at..]);
+        }
+    }
+
+    fn malformed(&mut self, link: LinkId, why: wire::Malformed) {
+        self.count_invalid();
+        log::warning(format!("Bad message length or signature received on the Cluster bus: {why}"));
+        self.closed(link);
+    }
+
+    fn count_invalid(&self) {
+        let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
+        member.bus.count_invalid();
+    }
+
+    fn flush(&mut self) {
+        let broken: Vec<LinkId> = self
+            .connections
+            .iter_mut()
+            .filter_map(|(link, connection)| (!connection.flush()).then_some(*link))
+            .collect();
+        broken.into_iter().for_each(|link| self.closed(link));
+    }
+
+    fn close_overfull(&mut self) {
+        let limit = settings::queue_bytes_max(&self.node.config);
+        let overfull: Vec<LinkId> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.queued_bytes > limit)
+            .map(|(link, _)| *link)
+            .collect();
+        for link in overfull {
+            log::warning("Freeing cluster link due to exceeding send buffer memory limit.");
+            self.closed(link);
+        }
+    }
+}
+
+pub type BusSender = Sender<BusMessage>;

@@ -1,0 +1,232 @@
+//! CLUSTER MEET, ADDSLOTS, SETSLOT and their like: words of a client to a request of the machine, its answer to a reply.
+//!
+//! What depends on the keys of this node is looked at before, by the thread that may take the locks of partitions.
+
+use isotherm_cluster::machine::{Answer, Input, Request, RequestId, SlotAction};
+use isotherm_cluster::{NodeId, Slot};
+use isotherm_keyspace::{Held, Want};
+use isotherm_resp::{Args, Reply, errors};
+use isotherm_stdx::parse_i64;
+
+use super::settings::BUS_PORT_OFFSET;
+use super::{BusThread, hands, links_reply};
+use crate::cluster::changes;
+use crate::cluster::requests::{Asker, ClusterRequest};
+use crate::node::Node;
+
+/// A request that depends on whether this node has keys, with what was found.
+pub struct Looked {
+    request: Request,
+    asker: Asker,
+}
+
+impl Looked {
+    /// Looks, under the locks. A slot that is found empty and is to be given away takes no more keys from now on.
+    pub fn look(mut self, node: &'static Node) -> Looked {
+        match &mut self.request {
+            Request::SetSlot { slot, action: SlotAction::Node { holds_keys, .. }, .. } => {
+                *holds_keys = close_if_empty(node, *slot);
+            }
+            Request::Replicate { has_keys, .. }
+            | Request::Reset { has_keys, .. }
+            | Request::FlushSlots { has_keys } => {
+                *has_keys = node.keyspace.has_keys();
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+/// Whether the slot has keys. One of this node's that has none takes no more from now on: who asks for a key in it is sent on, and
+/// so none is added behind the look. Whatever comes of the request, the word is as the topology has it afterwards.
+fn close_if_empty(node: &'static Node, slot: Slot) -> bool {
+    let mut held = Held::new(&node.keyspace);
+    held.acquire(Want::One(node.keyspace.partition_of(slot)));
+    let has_keys = held.slot_keys(slot) > 0;
+    if !has_keys {
+        changes::close_held(node, slot);
+    }
+    has_keys
+}
+
+type Parsed = Result<Request, Vec<u8>>;
+
+impl BusThread {
+    pub(super) fn request(&mut self, request: ClusterRequest) {
+        let ClusterRequest { args, asker } = request;
+        match parse(args.args()) {
+            Err(text) => {
+                let mut reply = asker.reply();
+                reply.error(text);
+                asker.answer(reply);
+            }
+            Ok(request) if depends_on_keys(&request) => {
+                self.hand(hands::Work::Look(Looked { request, asker }))
+            }
+            Ok(request) => self.ask(request, asker, None),
+        }
+    }
+
+    pub(super) fn looked(&mut self, looked: Looked) {
+        let closed = match &looked.request {
+            Request::SetSlot { slot, .. } => Some(*slot),
+            _ => None,
+        };
+        self.ask(looked.request, looked.asker, closed);
+    }
+
+    fn ask(&mut self, request: Request, asker: Asker, closed: Option<Slot>) {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        self.askers.insert(id, (asker, closed));
+        self.step(Input::Request { id, request });
+    }
+
+    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
+        let (asker, closed) = self.askers.remove(&id).expect("a request is answered once");
+        if let Some(slot) = closed {
+            self.hand(hands::Work::Restore(slot));
+        }
+        let mut reply: Reply = asker.reply();
+        match answer {
+            Answer::Ok => reply.ok(),
+            Answer::Status(text) => reply.simple(&text),
+            Answer::Integer(number) => reply.integer(number),
+            Answer::Links(links) => links_reply::write(&mut reply, &links, &self.connections),
+            Answer::Error(text) => reply.error(format!("ERR {text}")),
+        }
+        asker.answer(reply);
+    }
+}
+
+fn depends_on_keys(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::SetSlot { action: SlotAction::Node { .. }, .. }
+            | Request::Replicate { .. }
+            | Request::Reset { .. }
+            | Request::FlushSlots { .. }
+    )
+}
+
+/// `CLUSTER` stands at 0. The arity was checked.
+fn parse(args: Args<'_>) -> Parsed {
+    let word = args.get(1).to_ascii_lowercase();
+    match (word.as_slice(), args.len()) {
+        (b"meet", 4 | 5) => parse_meet(args),
+        (b"addslots", 3..) => Ok(Request::AddSlots(parse_slots(args)?)),
+        (b"delslots", 3..) => Ok(Request::DelSlots(parse_slots(args)?)),
+        (b"addslotsrange", 4..) => Ok(Request::AddSlots(parse_ranges(args)?)),
+        (b"delslotsrange", 4..) => Ok(Request::DelSlots(parse_ranges(args)?)),
+        (b"flushslots", 2) => Ok(Request::FlushSlots { has_keys: false }),
+        (b"setslot", 4..) => parse_set_slot(args),
+        (b"bumpepoch", 2) => Ok(Request::BumpEpoch),
+        (b"saveconfig", 2) => Ok(Request::SaveConfig),
+        (b"forget", 3) => Ok(Request::Forget(known_id(args.get(2))?)),
+        (b"replicate", 3) => Ok(Request::Replicate { node: known_id(args.get(2))?, has_keys: false }),
+        (b"replicate", 4) => {
+            let is_no_one =
+                args.get(2).eq_ignore_ascii_case(b"no") && args.get(3).eq_ignore_ascii_case(b"one");
+            if is_no_one { Ok(Request::ReplicateNoOne) } else { Err(errors::subcommand_syntax(args)) }
+        }
+        (b"set-config-epoch", 3) => parse_epoch(args.get(2)),
+        (b"reset", 2) => Ok(Request::Reset { is_hard: false, has_keys: false }),
+        (b"reset", 3) => match args.get(2).to_ascii_lowercase().as_slice() {
+            b"hard" => Ok(Request::Reset { is_hard: true, has_keys: false }),
+            b"soft" => Ok(Request::Reset { is_hard: false, has_keys: false }),
+            _ => Err(errors::SYNTAX.into()),
+        },
+        (b"count-failure-reports", 3) => Ok(Request::CountFailureReports(known_id(args.get(2))?)),
+        (b"links", 2) => Ok(Request::Links),
+        _ => Err(errors::subcommand_syntax(args)),
+    }
+}
+
+fn parse_meet(args: Args<'_>) -> Parsed {
+    let host = args.get(2);
+    let number = |at: usize, what: &str| {
+        parse_i64(args.get(at)).ok_or_else(|| {
+            errors::with_bytes(&format!("ERR Invalid {what} port specified: "), args.get(at), "")
+        })
+    };
+    let port = number(3, "base")?;
+    if !(1..=65_535).contains(&port) {
+        return Err(b"ERR Port number is out of range".to_vec());
+    }
+    let bus_port = if args.len() == 5 { number(4, "bus")? } else { port + i64::from(BUS_PORT_OFFSET) };
+    if !(1..=65_535).contains(&bus_port) {
+        return Err(b"ERR Cluster bus port number is out of range".to_vec());
+    }
+    let ip = String::from_utf8_lossy(host).into_owned();
+    Ok(Request::Meet { ip, port: port as u16, bus_port: bus_port as u16 })
+}
+
+pub fn parse_slot(text: &[u8]) -> Result<Slot, Vec<u8>> {
+    match parse_i64(text) {
+        Some(number) if (0..Slot::COUNT as i64).contains(&number) => Ok(Slot::new(number as u16)),
+        _ => Err(b"ERR Invalid or out of range slot".to_vec()),
+    }
+}
+
+fn parse_slots(args: Args<'_>) -> Result<Vec<(Slot, Slot)>, Vec<u8>> {
+    (2..args.len()).map(|at| parse_slot(args.get(at)).map(|slot| (slot, slot))).collect()
+}
+
+fn parse_ranges(args: Args<'_>) -> Result<Vec<(Slot, Slot)>, Vec<u8>> {
+    if !args.len().is_multiple_of(2) {
+        let name = format!("cluster|{}", String::from_utf8_lossy(args.get(1)).to_ascii_lowercase());
+        return Err(errors::wrong_arity(&name).into());
+    }
+    let range = |at: usize| {
+        let (first, last) = (parse_slot(args.get(at))?, parse_slot(args.get(at + 1))?);
+        if first > last {
+            let text = format!(
+                "ERR start slot number {} is greater than end slot number {}",
+                first.get(),
+                last.get()
+            );
+            return Err(text.into_bytes());
+        }
+        Ok((first, last))
+    };
+    (2..args.len()).step_by(2).map(range).collect()
+}
+
+/// What no node is called is no node's name.
+fn known_id(text: &[u8]) -> Result<NodeId, Vec<u8>> {
+    NodeId::parse(text).ok_or_else(|| errors::with_bytes("ERR Unknown node ", text, ""))
+}
+
+fn parse_set_slot(args: Args<'_>) -> Parsed {
+    let slot = parse_slot(args.get(2))?;
+    let about = |at: usize| {
+        NodeId::parse(args.get(at))
+            .ok_or_else(|| errors::with_bytes("ERR I don't know about node ", args.get(at), ""))
+    };
+    let (action, rest) = match (args.get(3).to_ascii_lowercase().as_slice(), args.len()) {
+        (b"migrating", 5..) => (SlotAction::Migrating(about(4)?), 5),
+        (b"importing", 5..) => (SlotAction::Importing(about(4)?), 5),
+        (b"stable", _) => (SlotAction::Stable, 4),
+        (b"node", 5..) => (SlotAction::Node { node: known_id(args.get(4))?, holds_keys: false }, 5),
+        _ => {
+            return Err(
+                b"ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP".to_vec()
+            );
+        }
+    };
+    for at in rest..args.len() {
+        if args.get(at).eq_ignore_ascii_case(b"timeout") && at + 1 >= args.len() {
+            return Err(b"ERR Missing timeout value".to_vec());
+        }
+    }
+    Ok(Request::SetSlot { slot, action, is_replicated: false })
+}
+
+fn parse_epoch(text: &[u8]) -> Parsed {
+    match parse_i64(text) {
+        None => Err(errors::NOT_AN_INTEGER.into()),
+        Some(epoch) if epoch < 0 => Err(format!("ERR Invalid config epoch specified: {epoch}").into_bytes()),
+        Some(epoch) => Ok(Request::SetConfigEpoch(epoch as u64)),
+    }
+}

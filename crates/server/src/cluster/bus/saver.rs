@@ -1,0 +1,95 @@
+//! The thread that writes nodes.conf: a new file beside the old one, synced, and renamed over it.
+//!
+//! A save that nobody waits for is skipped if a later one waits already.
+
+use isotherm_cluster::conf::{self, Conf};
+use isotherm_cluster::machine::CommitNumber;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::open::ConfFile;
+use super::{BusMessage, BusSender};
+use crate::config::id;
+use crate::node::Node;
+use crate::process::listeners::os_text;
+use crate::process::log;
+
+pub struct Job {
+    /// `None`: it need not be synced, and is not waited for.
+    pub number: Option<CommitNumber>,
+    pub conf: Box<Conf>,
+}
+
+/// A failure is logged so often at most.
+const COMPLAINT: Duration = Duration::from_secs(30);
+
+struct Saver {
+    node: &'static Node,
+    bus: BusSender,
+    file: ConfFile,
+    complained: Option<Instant>,
+}
+
+pub fn start(node: &'static Node, bus: BusSender, file: ConfFile) -> io::Result<Sender<Job>> {
+    let (sender, jobs) = channel();
+    let saver = Saver { node, bus, file, complained: None };
+    std::thread::Builder::new().name("cluster-conf".into()).spawn(move || saver.run(&jobs))?;
+    Ok(sender)
+}
+
+impl Saver {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        while let Ok(first) = jobs.recv() {
+            let waiting: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
+            let numbers: Vec<CommitNumber> = waiting.iter().filter_map(|job| job.number).collect();
+            let newest = waiting.last().expect("there is the first");
+            let saved = write(&self.file.path, &conf::write(&newest.conf), !numbers.is_empty());
+            self.note(saved);
+            numbers.into_iter().for_each(|number| self.bus.post(BusMessage::Saved(number)));
+        }
+    }
+
+    fn note(&mut self, saved: io::Result<()>) {
+        let member = self.node.cluster.get().expect("the file belongs to a member of a cluster");
+        member.bus.note_save(saved.is_ok());
+        let Err(error) = saved else { return };
+        let is_strict = self.node.config.number(const { id("cluster-config-save-behavior") }) == 0;
+        if is_strict {
+            log::warning(format!("Could not save the cluster config file: {}", os_text(&error)));
+            log::warning("Fatal: can't update cluster config file.");
+            std::process::exit(1);
+        }
+        if self.complained.is_none_or(|at| at.elapsed() > COMPLAINT) {
+            self.complained = Some(Instant::now());
+            log::warning(format!(
+                "Cluster config updated even though writing the cluster config file failed: {}",
+                os_text(&error)
+            ));
+        }
+    }
+}
+
+fn write(path: &Path, text: &str, is_durable: bool) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_os_string();
+    beside.push(format!(".tmp-{}", std::process::id()));
+    let written =
+        write_beside(Path::new(&beside), text, is_durable).and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written?;
+    if is_durable {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn write_beside(path: &Path, text: &str, is_durable: bool) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    if is_durable { file.sync_data() } else { Ok(()) }
+}
