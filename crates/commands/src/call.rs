@@ -66,6 +66,8 @@ pub struct CallSettings {
     pub import_mode: bool,
     /// `lazyfree-lazy-server-del`: a key that leaves as the result of another command is UNLINKed in the log, not DELeted.
     pub unlinks: bool,
+    /// The server is a member of a cluster: keys lie in the slots that it has.
+    pub in_cluster: bool,
     /// Up to where collections have their compact encodings.
     pub limits: Limits,
     pub transfer: TransferSettings,
@@ -101,6 +103,7 @@ impl Default for CallSettings {
             hll_sparse_bytes_max: 3000,
             lfu: false,
             import_mode: false,
+            in_cluster: false,
             unlinks: true,
             limits: Limits::default(),
             transfer: TransferSettings {

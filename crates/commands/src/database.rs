@@ -136,6 +136,9 @@ pub const SWAPDB: Command<Handler> = Command::new(
 );
 
 fn swapdb(call: &mut Call<'_, '_, '_>) -> Outcome {
+    if call.settings.in_cluster {
+        return call.fail("ERR SWAPDB is not allowed in cluster mode");
+    }
     let Some(a) = number(call, 1) else {
         return call.fail("ERR invalid first DB index");
     };

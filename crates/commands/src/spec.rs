@@ -5,6 +5,7 @@
 //! flags imply are not repeated (`Spec::acl_categories`), nor is `movablekeys` (`Spec::shown_flags`).
 
 mod argument;
+mod database;
 mod flags;
 mod group;
 mod keys;
@@ -12,9 +13,10 @@ mod need;
 mod row;
 
 pub use argument::{Argument, ArgumentKind};
+pub use database::Databases;
 pub use flags::{AclCategories, Flags, KeyFlags};
 pub use group::Group;
-pub use keys::{Begin, Find, FindKeys, InvalidKeys, KeySpec, first_key_range, key_positions};
+pub use keys::{Begin, Find, FindKeys, InvalidKeys, KeySpec, first_key_range, key_positions, slot_positions};
 pub use need::{Need, NeedFrom};
 
 use isotherm_resp::Args;
@@ -62,6 +64,8 @@ pub struct Spec {
     pub key_positions: Option<FindKeys>,
     /// For a command whose key specs say VARIABLE_FLAGS: how it uses its one key, by its arguments.
     pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
+    /// For a command that names a database: which, where its session is in that of this number.
+    pub databases: Option<fn(Args<'_>, u16) -> Databases>,
     /// What it needs of the values of its keys.
     pub need: NeedFrom,
     /// Which partitions it needs beside those of its keys.
@@ -92,6 +96,7 @@ impl Spec {
         key_specs: &[],
         key_positions: None,
         variable_key_flags: None,
+        databases: None,
         need: NeedFrom::KeyFlags,
         reach: Reach::Keys,
         secrets: None,

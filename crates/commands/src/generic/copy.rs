@@ -5,7 +5,8 @@ use crate::database::database;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Db, EventClass, Lookup};
-use isotherm_resp::errors;
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::parse_i64;
 
 pub const COPY: Command<Handler> = Command::new(
     Spec {
@@ -20,6 +21,7 @@ pub const COPY: Command<Handler> = Command::new(
             KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS)),
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::UPDATE)),
         ],
+        databases: Some(databases_of_copy),
         arguments: &[
             Argument::key("source", 0),
             Argument::key("destination", 1),
@@ -74,6 +76,21 @@ fn parse_copy(call: &Call<'_, '_, '_>) -> Result<(Db, bool), String> {
     Ok((target, replace))
 }
 
+/// Valkey looks at each word DB with something behind it, whatever stands in between.
+fn databases_of_copy(args: Args<'_>, current: u16) -> Databases {
+    let mut at = 3;
+    while at + 1 < args.len() {
+        if is_word(args.get(at), "DB") {
+            if parse_i64(args.get(at + 1)) != Some(i64::from(current)) {
+                return Databases::Two;
+            }
+            at += 1;
+        }
+        at += 1;
+    }
+    Databases::One
+}
+
 pub const MOVE: Command<Handler> = Command::new(
     Spec {
         name: "move",
@@ -84,6 +101,7 @@ pub const MOVE: Command<Handler> = Command::new(
         acl: AclCategories::KEYSPACE,
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
+        databases: Some(|_, _| Databases::Two),
         arguments: &[Argument::key("key", 0), Argument::integer("db")],
         ..Spec::BASE
     },

@@ -55,6 +55,9 @@ impl Flags {
     /// It runs the function that its first argument names, and is judged by what that has declared.
     pub const RUNS_FUNCTION: Flags = Flags(1 << 29);
 
+    /// It moves keys of slots that are on their way (MIGRATE): a member of a cluster runs it whichever keys it has.
+    pub const MOVES_SLOTS: Flags = Flags(1 << 30);
+
     const NAMES: &[(Flags, &str)] = &[
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),

@@ -79,12 +79,31 @@ pub fn key_positions(
     args: Args<'_>,
     out: &mut Vec<(usize, KeyFlags)>,
 ) -> Result<(), InvalidKeys> {
+    positions(spec, args, false, out)
+}
+
+/// The same with the shard channels that it names: a member of a cluster has all of them in one slot.
+pub fn slot_positions(
+    spec: &Spec,
+    args: Args<'_>,
+    out: &mut Vec<(usize, KeyFlags)>,
+) -> Result<(), InvalidKeys> {
+    positions(spec, args, true, out)
+}
+
+fn positions(
+    spec: &Spec,
+    args: Args<'_>,
+    with_channels: bool,
+    out: &mut Vec<(usize, KeyFlags)>,
+) -> Result<(), InvalidKeys> {
     if let Some(find) = spec.key_positions {
         find(args, out);
         return Ok(());
     }
     let before = out.len();
-    for key_spec in spec.key_specs.iter().filter(|key_spec| !key_spec.flags.has(KeyFlags::NOT_KEY)) {
+    let is_meant = |key_spec: &&KeySpec| with_channels || !key_spec.flags.has(KeyFlags::NOT_KEY);
+    for key_spec in spec.key_specs.iter().filter(is_meant) {
         let flags = match spec.variable_key_flags {
             Some(flags) if key_spec.flags.has(KeyFlags::VARIABLE_FLAGS) => flags(args),
             _ => key_spec.flags,

@@ -141,7 +141,11 @@ fn sort_ro_keys(_: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
 }
 
 fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
-    let mut options = match Options::read(call.args, may_store) {
+    let read = Options::read(call.args, may_store).and_then(|options| match call.settings.in_cluster {
+        true => options.check_slots(call.args).map(|()| options),
+        false => Ok(options),
+    });
+    let mut options = match read {
         Ok(options) => options,
         Err(error) => return call.fail(error),
     };

@@ -2,7 +2,7 @@
 
 use crate::call::is_word;
 use isotherm_resp::{Args, errors};
-use isotherm_stdx::parse_i64;
+use isotherm_stdx::{Slot, parse_i64};
 use std::ops::Range;
 
 pub struct Options<'a> {
@@ -25,6 +25,23 @@ impl<'a> Options<'a> {
     pub fn reads_fields(&self) -> bool {
         let names_field = |pattern: &&[u8]| pattern.windows(2).any(|pair| pair == b"->");
         self.by.iter().chain(&self.gets).any(names_field)
+    }
+
+    /// A member of a cluster reads only keys that lie in the slot of the one that is sorted: a pattern has to show that they do.
+    pub fn check_slots(&self, args: Args<'a>) -> Result<(), &'static str> {
+        let slot = Slot::of_key(args.get(1));
+        let leaves = |pattern: &[u8]| super::pattern::slot(pattern) != Some(slot);
+        match () {
+            () if self.by.is_some_and(|by| super::pattern::asterisk(by).is_some() && leaves(by)) => {
+                Err("ERR BY option of SORT denied in Cluster mode when keys formed by the pattern may be in \
+                     different slots.")
+            }
+            () if self.gets.iter().any(|get| *get != b"#" && leaves(get)) => Err(
+                "ERR GET option of SORT denied in Cluster mode when keys formed by the pattern may be in \
+                     different slots.",
+            ),
+            () => Ok(()),
+        }
     }
 
     pub fn read(args: Args<'a>, may_store: bool) -> Result<Options<'a>, &'static str> {

@@ -9,10 +9,19 @@
 use crate::Call;
 use crate::text;
 use isotherm_keyspace::{Lookup, Value};
+use isotherm_stdx::{Slot, hash_tag};
 
 /// Where the first asterisk stands. Behind a NUL nothing is looked for.
 pub fn asterisk(pattern: &[u8]) -> Option<usize> {
     pattern.iter().take_while(|byte| **byte != 0).position(|byte| *byte == b'*')
+}
+
+/// The slot of all keys that a pattern can mean, where it shows one: a hash tag stands in front of what it leaves open.
+pub fn slot(pattern: &[u8]) -> Option<Slot> {
+    let open = pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
+    let fixed = &pattern[..open.unwrap_or(pattern.len())];
+    let has_tag = hash_tag(fixed).len() < fixed.len();
+    (open.is_none() || has_tag).then(|| Slot::of_key(fixed))
 }
 
 /// The value that `pattern` finds for an element.
@@ -55,5 +64,26 @@ mod tests {
         assert_eq!(split_field(b"x\0->f"), (&b"x\0->f"[..], None));
         assert_eq!(asterisk(b"a*b*"), Some(1));
         assert_eq!(asterisk(b"a\0*"), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_shows_its_slot_by_a_tag() {
+        for (pattern, tag) in [
+            (&b"{a}*"[..], Some(&b"a"[..])),
+            (b"x{a}y*->z", Some(b"a")),
+            (b"*{a}", None),
+            (b"{a*}", None),
+            (b"{}a*", None),
+            (b"{a\\}*", None),
+            (b"plain", Some(b"plain")),
+            (b"{}plain", Some(b"{}plain")),
+        ] {
+            assert_eq!(slot(pattern), tag.map(Slot::of_key), "{}", pattern.escape_ascii());
+        }
     }
 }
