@@ -22,7 +22,7 @@ const CLUSTER: Spec = Spec {
 };
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
-    Command::new(ASKING, no_cluster),
+    Command::new(ASKING, asking),
     Command::container(
         CLUSTER,
         &[
@@ -179,6 +179,15 @@ fn read_only(call: &mut AdminCall<'_>) -> Outcome {
 
 fn read_write(call: &mut AdminCall<'_>) -> Outcome {
     call.session.reads_of_replica = false;
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn asking(call: &mut AdminCall<'_>) -> Outcome {
+    if call.exec.route.member.is_none() {
+        return no_cluster(call);
+    }
+    call.session.asking = call.session.asking.saturating_add(1);
     call.reply.ok();
     Outcome::Done
 }

@@ -104,6 +104,7 @@ const SELECT: Spec = Spec {
     flags: Flags::ALLOW_BUSY.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST),
     acl: AclCategories::CONNECTION,
     arguments: &[Argument::integer("index")],
+    databases: Some(|args, _| parse_i64(args.get(1)).map_or(Databases::One, Databases::Selects)),
     ..Spec::BASE
 };
 

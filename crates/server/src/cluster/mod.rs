@@ -16,9 +16,13 @@
 pub mod bus;
 pub mod changes;
 pub mod endpoint;
+pub mod refusal;
 pub mod requests;
 pub mod route;
 pub mod state;
 pub mod words;
+
+#[cfg(test)]
+mod tests;
 
 pub use state::ClusterState;

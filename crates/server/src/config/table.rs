@@ -160,7 +160,7 @@ pub const PARAMS: &[Param] = &[
     choice("cluster-preferred-endpoint-type", CLUSTER_PREFERRED_ENDPOINT_TYPE, "ip").works("What redirections and CLUSTER SLOTS name a node by: its address, its announced name, or nothing."),
     flag("cluster-replica-no-failover", false).alias("cluster-slave-no-failover").no_effect(NO_CLUSTER),
     signed("cluster-replica-validity-factor", 10, 0, INT_MAX).alias("cluster-slave-validity-factor").no_effect(NO_CLUSTER),
-    flag("cluster-require-full-coverage", true).no_effect(NO_CLUSTER),
+    flag("cluster-require-full-coverage", true).works("The cluster is down, for all slots, while a slot has no owner or its owner has failed."),
     unsigned("cluster-slot-migration-log-max-len", 1000, 0, i64::MAX).no_effect(NO_CLUSTER),
     flag("cluster-slot-stats-enabled", false).works("CLUSTER SLOT-STATS also reports CPU time and network bytes of each slot; costs 384 KB per worker."),
     signed("commandlog-execution-slower-than", 10000, -1, i64::MAX).alias("slowlog-log-slower-than").works("Log commands that run for this many microseconds or longer in the slow log; -1 disables it."),

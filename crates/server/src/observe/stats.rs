@@ -41,6 +41,8 @@ pub struct CycleCounters {
     pub commands_max: Counter,
 }
 
+const MOVED: &[u8] = b"MOVED";
+
 /// The counters of one worker; behind them those of the control thread, and of the link to a primary.
 pub struct ThreadStats {
     /// By `Entry::index`.
@@ -51,6 +53,8 @@ pub struct ThreadStats {
     pub hot_keys: HotKeys,
     pub holds: HoldTable,
     errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
+    /// Of `errors`, the one that may be the answer to each request.
+    moved: Counter,
 }
 
 /// What is counted once a thread; `T` is a counter, or a sum.
@@ -122,6 +126,7 @@ impl Stats {
             hot_keys: HotKeys::default(),
             holds: HoldTable::new(commands),
             errors: Mutex::default(),
+            moved: Counter::default(),
         };
         Stats {
             threads: (0..threads).map(thread).collect(),
@@ -255,6 +260,10 @@ impl Stats {
             for (code, count) in thread.errors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                 *totals.errors.entry(code.clone()).or_default() += count;
             }
+            let moved = thread.moved.get();
+            if moved > 0 {
+                *totals.errors.entry(MOVED.into()).or_default() += moved;
+            }
         }
         totals
     }
@@ -329,6 +338,9 @@ impl ThreadStats {
     /// An error reply, by its first word.
     pub fn count_error(&self, code: &[u8]) {
         self.values.error_replies.add(1);
+        if code == MOVED {
+            return self.moved.add(1);
+        }
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         match errors.get_mut(code) {
             Some(count) => *count += 1,

@@ -16,6 +16,7 @@
 //! it before is on its way: its worker awaits that and writes it, then closes.
 
 use isotherm_commands::call::{ColdKeys, HashedKeys};
+use isotherm_commands::spec::key_positions;
 use isotherm_commands::wait::Wait;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
@@ -31,8 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::cluster::refusal::Refusal;
 use crate::cluster::requests::{Asker, ClusterRequest};
-use crate::cluster::route;
+use crate::cluster::route::{self, Asked, Who};
+use crate::cluster::words::Word;
 use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
 use crate::mail::tasks::Tasks;
@@ -78,6 +81,12 @@ impl Client {
     /// It waits for no key and for no ACK.
     fn awaits_end(&self, waiter: &Waiter) -> bool {
         self.wish.is_none() && !self.asks_bus && waiter.keys.is_empty()
+    }
+
+    fn first_key(&self) -> Option<&[u8]> {
+        let mut positions = Vec::new();
+        key_positions(self.command.spec, self.args.args(), &mut positions).ok()?;
+        positions.first().map(|(at, _)| self.args.args().get(*at))
     }
 
     fn memory_bytes(&self) -> usize {
@@ -213,6 +222,9 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Bo
     if command.spec.flags.has(Flags::WRITE) && exec.node.replication.failover.is_in_progress() {
         return Attempt::Nothing;
     }
+    if let Some(error) = refusal_of(exec, client) {
+        return Attempt::Answer(error);
+    }
     let Some(Handler::Data(handler)) = command.handler else {
         unreachable!("only data commands wait");
     };
@@ -227,6 +239,22 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Bo
         exec.note_reads(reader, command, args);
     }
     Attempt::Answer(reply)
+}
+
+/// In a member of a cluster: its slot may have left, or be on its way. What it locks is held.
+fn refusal_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
+    let member = exec.route.member?;
+    let slot = Slot::of_key(client.first_key()?);
+    if member.words.get(slot) == Word::MINE {
+        return None;
+    }
+    let &Client { command, db, reads_of_replica, .. } = client;
+    let who = Who { db, reads_of_replica, asking: false, is_queued: false, queue: None };
+    let asked = Asked { command, args: client.args.args(), flags: command.spec.flags, slot, who };
+    let refusal = route::judge(&mut exec.desk(), asked).err()?;
+    let mut reply = Reply::new(client.proto);
+    reply.error(route::text_of(&mut exec.desk(), refusal, &client.shared)?);
+    Some(reply)
 }
 
 // ---- what the waiter's own worker does ----
@@ -272,7 +300,7 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
                 Without::SlotLost(slot) => {
                     reply.error(route::redirection_of(exec.node, slot, &session.shared));
                 }
-                Without::ClusterDown => reply.error(route::DOWN),
+                Without::ClusterDown => reply.error(Refusal::Down.text()),
                 Without::NoEnd => reply.error(NO_END),
                 Without::RoleChanged => reply.error(answer_of_replica(exec, session, waiter).as_bytes()),
                 _ => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),

@@ -185,6 +185,7 @@ impl Hot {
                 hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
                 lfu: config.evicts_by_lfu(),
                 import_mode: config.import_mode(),
+                in_cluster: node.cluster.is_enabled(),
                 unlinks: config.flag(id("lazyfree-lazy-server-del")),
                 limits: config.collection_limits(),
                 transfer: TransferSettings {

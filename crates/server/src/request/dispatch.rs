@@ -12,10 +12,11 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
-use isotherm_keyspace::{Db, Key};
+use isotherm_keyspace::{Db, Key, Slot};
 use isotherm_resp::{Args, ProtocolError, Reply};
 
 use crate::admin::{self, AdminHandler};
+use crate::cluster::route::Hint;
 use crate::effects::pubsub::Audience;
 use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
@@ -165,16 +166,26 @@ impl Dispatcher {
         let ran = match request.found {
             // The usual command of the usual session: nothing to ask, if the node has no task either.
             Found::Command(command) if self.is_open(session, command) => {
-                self.lock_and_run(session, command, request, Tasks::ANY)
+                match self.exec.route.hint(request.key.as_ref().map(|key| key.slot)) {
+                    Hint::Here => self.lock_and_run(session, command, request, Tasks::ANY),
+                    Hint::Moved(slot) => self.send_away(session, command, slot),
+                    Hint::Ask => Ran::HeldUp,
+                }
             }
             _ => Ran::HeldUp,
         };
         let ran = match ran {
             // A script that may not begin: perhaps its client gets an error.
-            Ran::HeldUp | Ran::Parked(WaitReason::Lease) => match self.run_asked(session, request) {
-                Ok(ran) => ran,
-                Err(next) => return next,
-            },
+            Ran::HeldUp | Ran::Parked(WaitReason::Lease) => {
+                let asking = session.asking;
+                match self.run_asked(session, request) {
+                    Ok(ran) => {
+                        end_asking(session, asking, &ran);
+                        ran
+                    }
+                    Err(next) => return next,
+                }
+            }
             ran => ran,
         };
         if let Ran::Parked(cause) = ran {
@@ -240,7 +251,8 @@ impl Dispatcher {
                     }
                 }
                 (Verdict::Queue, Found::Command(command)) => {
-                    transaction::queue(self.exec.node, session, command, request.args);
+                    let slot = self.exec.route.slot.filter(|_| command.gates.has(Gates::SLOT));
+                    transaction::queue(self.exec.node, session, command, request.args, slot);
                     self.reply.simple("QUEUED");
                     self.exec.clock.lap();
                 }
@@ -263,6 +275,16 @@ impl Dispatcher {
         }
     }
 
+    /// The slot of the one key is another node's, as far as its word says, and no gate has anything to say before that.
+    #[inline(never)]
+    fn send_away(&mut self, session: &mut Session, command: &'static Entry, slot: Slot) -> Ran {
+        let Dispatcher { exec, reply, .. } = self;
+        match refusal::send_away(exec, session, reply, command, slot) {
+            true => Ran::Done,
+            false => Ran::HeldUp,
+        }
+    }
+
     // ---- one command ----
 
     /// Locks what a command needs and runs it, unless the node has got one of these tasks before it had its locks.
@@ -282,6 +304,9 @@ impl Dispatcher {
                 if exec.held.acquire_one(partition) {
                     exec.clock.outdate();
                 }
+                if !exec.admits(session, command, request.args, key.slot) {
+                    return Ran::HeldUp;
+                }
                 keys = HashedKeys::one(usize::from(command.first_key), key);
             }
             Some(key) if command.key_step > 0 => {
@@ -290,7 +315,12 @@ impl Dispatcher {
             _ if command.locks == Locks::Script => {
                 return self.run_script(session, command, request.args, unless);
             }
-            _ => locking::lock(&mut self.exec, &mut self.facts, session, command, request.args),
+            _ => {
+                locking::lock(&mut self.exec, &mut self.facts, session, command, request.args);
+                if !self.exec.admits_asked(session, command, request.args) {
+                    return Ran::HeldUp;
+                }
+            }
         }
         self.run_timed(session, command, request.args, keys, unless)
     }
@@ -306,6 +336,12 @@ impl Dispatcher {
     ) -> Ran {
         let mut keys = locking::HashedOnce::new();
         locking::lock_several(&mut self.exec, session.db, command, args, first_key, &mut keys);
+        if self.exec.route.member.is_some()
+            && !(locking::are_of_one_slot(command, args, &keys)
+                && self.exec.admits(session, command, args, first_key.slot))
+        {
+            return Ran::HeldUp;
+        }
         let (first, step) = (usize::from(command.first_key), usize::from(command.key_step));
         self.run_timed(session, command, args, HashedKeys { first, step, keys: &keys }, unless)
     }
@@ -323,7 +359,10 @@ impl Dispatcher {
             return Ran::Parked(WaitReason::Lease);
         }
         locking::lock(&mut self.exec, &mut self.facts, session, command, args);
-        let ran = self.run_timed(session, command, args, HashedKeys::NONE, unless);
+        let ran = match self.exec.admits_asked(session, command, args) {
+            true => self.run_timed(session, command, args, HashedKeys::NONE, unless),
+            false => Ran::HeldUp,
+        };
         self.exec.runs.found = None;
         // If it is suspended it has taken the token with it.
         if std::mem::take(&mut self.exec.runs.has_token) {
@@ -409,6 +448,19 @@ impl Dispatcher {
     #[cold]
     pub fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
         refusal::protocol_error(&mut self.exec, session, &mut self.reply, error);
+    }
+}
+
+/// ASKING holds for one command, or for one transaction.
+fn end_asking(session: &mut Session, before: u32, ran: &Ran) {
+    let has_run = match ran {
+        Ran::Done => true,
+        Ran::Parked(cause) => cause.has_run(),
+        Ran::HeldUp => false,
+    };
+    if before > 0 && has_run && session.asking == before && session.multi.is_none() {
+        session.asking = 0;
+        session.note_gates();
     }
 }
 

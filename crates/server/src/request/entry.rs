@@ -95,7 +95,7 @@ impl Entry {
             is_measured: is_measured(spec, locks),
             element,
             need: spec.need_max(),
-            gates: gates_of(spec),
+            gates: gates_of(spec, first_key > 0 && (locks == Locks::One || key_step > 0)),
             keeps_caching: parent.is_some_and(|parent| parent.flags.has(Flags::KEEPS_CACHING)),
         }))
     }

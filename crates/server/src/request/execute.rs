@@ -11,12 +11,14 @@
 use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
 use isotherm_commands::spec::Need;
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, UnixMs};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Slot, Txn, UnixMs};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
 use std::sync::atomic::Ordering;
 
+use crate::cluster::route::{self, Desk, Route};
+use crate::cluster::words::Word;
 use crate::effects::pump::Pump;
 use crate::effects::tracking::Tracker;
 use crate::mail::message::WorkerMessage;
@@ -34,7 +36,7 @@ use crate::request::next::Ticket;
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
-use crate::session::WatchList;
+use crate::session::{Session, WatchList};
 use crate::upkeep::eviction::{self, Room};
 
 /// What commands of one worker run with.
@@ -60,6 +62,8 @@ pub struct Exec {
     pub unwatched: Option<Box<WatchList>>,
     /// The place in the log that replies which are not sent yet have to wait for.
     not_before: LogOffset,
+    /// What this thread knows of the cluster.
+    pub route: Route,
     /// What TIME answers while a script runs.
     pub script_time: ScriptTime,
     /// Error replies that were counted for the commands that made them.
@@ -166,6 +170,7 @@ impl Exec {
             runs: Runs::default(),
             gates: Gates::ALL,
             unwatched: None,
+            route: Route::new(node),
             not_before: LogOffset::default(),
             script_time: ScriptTime::None,
             errors_counted: 0,
@@ -177,6 +182,7 @@ impl Exec {
     /// Takes over what was changed in the configuration.
     #[inline]
     pub fn refresh(&mut self) {
+        self.route.refresh();
         if self.hot.refresh(self.node, &self.clock) {
             self.pump.listen(self.hot.events);
             self.meter.restart();
@@ -194,7 +200,7 @@ impl Exec {
     /// (`Gates::GROWTH`).
     #[inline]
     pub fn begin_batch(&mut self) {
-        self.gates = self.hot.gates;
+        self.gates = self.hot.gates.or(self.route.gates);
         if self.gates.has(Gates::GROWTH) && !self.node.has_room() {
             self.gates = self.gates.or(Gates::MEMORY);
         }
@@ -307,6 +313,34 @@ impl Exec {
     pub fn next_ticket(&mut self) -> Ticket {
         self.last_ticket.0 += 1;
         self.last_ticket
+    }
+
+    // ---- the cluster ----
+
+    /// What `route` judges requests with.
+    pub fn desk(&mut self) -> Desk<'_> {
+        let Exec { node, route, held, clock, pump, locks, .. } = self;
+        Desk { node, route, held, clock, pump, locks }
+    }
+
+    /// Whether a command with keys in this slot may run; its partition is held.
+    #[inline]
+    pub fn admits(&mut self, session: &Session, command: &Entry, args: Args<'_>, slot: Slot) -> bool {
+        match self.route.member {
+            Some(member) if member.words.get(slot) != Word::MINE => {
+                route::judges(&mut self.desk(), session, command, args, slot)
+            }
+            _ => true,
+        }
+    }
+
+    /// The same of one whose slot the gate has found.
+    #[inline]
+    pub fn admits_asked(&mut self, session: &Session, command: &Entry, args: Args<'_>) -> bool {
+        match self.route.slot {
+            Some(slot) if command.gates.has(Gates::SLOTS) => self.admits(session, command, args, slot),
+            _ => true,
+        }
     }
 
     // ---- leases ----

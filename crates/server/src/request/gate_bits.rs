@@ -40,6 +40,12 @@ impl Gates {
     pub const REDIRECT: Gates = Gates(1 << 19);
     /// A script takes longer than clients are to wait for.
     pub const BUSY: Gates = Gates(1 << 20);
+    /// It has keys or runs what has, and this node is a member of a cluster: always asked, once a gate is.
+    pub const SLOT: Gates = Gates(1 << 21);
+    /// The same, and its slot is not simply that of its first key.
+    pub const SLOTS: Gates = Gates(1 << 22);
+    /// The session has sent ASKING: it is over with its next command. No gate asks.
+    pub const ASKING: Gates = Gates(1 << 23);
     /// Those of the node's tasks.
     pub const OF_TASKS: Gates =
         Gates::BACKPRESSURE.or(Gates::BUSY).or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
@@ -67,11 +73,19 @@ impl Gates {
 /// What may see or change keys.
 pub const LOOKS_AT_KEYS: Flags = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
 
+/// `has_first_key`: all its keys are found from the first on.
+fn slot_gates_of(spec: &Spec, has_first_key: bool) -> Gates {
+    let has_keys = !spec.key_specs.is_empty() || spec.key_positions.is_some() || spec.reach == Reach::Queue;
+    Gates::SLOT.when(has_keys).or(Gates::SLOTS.when(has_keys && !has_first_key))
+}
+
 /// The gates that can matter for a command. Those of EXEC are those of anything that it may run, and so are those of EVAL and FCALL.
-pub fn gates_of(spec: &Spec) -> Gates {
+pub fn gates_of(spec: &Spec, has_first_key: bool) -> Gates {
     let flags = spec.flags;
     let runs_any = matches!(spec.reach, Reach::Queue | Reach::Script);
-    Gates::MAILBOX
+    slot_gates_of(spec, has_first_key)
+        .or(Gates::ASKING)
+        .or(Gates::MAILBOX)
         .or(Gates::MEMORY)
         .or(Gates::BACKPRESSURE)
         .or(Gates::PAUSE)

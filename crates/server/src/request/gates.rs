@@ -17,6 +17,8 @@ use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
+use crate::cluster::refusal::Refusal;
+use crate::cluster::route;
 use crate::config::{Id, id};
 use crate::node::{Node, Tasks};
 use crate::process::listeners::os_text;
@@ -56,7 +58,7 @@ pub enum Verdict {
     Pass,
     Refuse(Cow<'static, [u8]>),
     /// Another server is to be asked: the transaction is discarded, and EXEC gives this text too.
-    Redirect(String),
+    Redirect(Vec<u8>),
     /// Not now.
     Park(WaitReason),
     /// An HTTP request: a browser was tricked into talking to this server.
@@ -66,7 +68,7 @@ pub enum Verdict {
 }
 
 /// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
-pub const GATES: [Gate; 19] = [
+pub const GATES: [Gate; 20] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
     gate("authentication", Gates::AUTHENTICATION, authentication),
@@ -74,6 +76,7 @@ pub const GATES: [Gate; 19] = [
     gate("arity", Gates::ARITY, arity),
     gate("protection", Gates::PROTECTION, protection),
     gate("no-multi", Gates::NO_MULTI, no_multi),
+    gate("slot", Gates::SLOT.or(Gates::SLOTS), slot),
     gate("redirect", Gates::REDIRECT, redirect),
     gate("memory", Gates::MEMORY.or(Gates::GROWTH), memory),
     gate("save-failed", Gates::SAVE_FAILED, save_failed),
@@ -99,7 +102,8 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
         Found::WrongArity(_) | Found::UnknownSubcommand | Found::Unknown => (Gates::ALL, Gates::UNRESOLVED),
     };
     let of_node = Gates::OF_TASKS.when(exec.node.mail.tasks() != Tasks::NONE);
-    let gates = session.gates.or(exec.gates).or(of_node).or(of_request).and(of_command);
+    let of_member = Gates::SLOT.when(exec.route.member.is_some());
+    let gates = session.gates.or(exec.gates).or(of_member).or(of_node).or(of_request).and(of_command);
     let flags = flags_of(exec.node, session, request);
     let mut asked = Asked { exec, session, request, flags, has_heard: false, gate: "" };
     for gate in GATES.iter().filter(|gate| gates.has(gate.bits)) {
@@ -203,6 +207,22 @@ fn no_multi(asked: &mut Asked<'_, '_>) -> Verdict {
     refuse(format!("ERR Command '{}' not allowed inside a transaction", asked.command().name))
 }
 
+/// A member of a cluster runs what concerns its own slots.
+fn slot(asked: &mut Asked<'_, '_>) -> Verdict {
+    let (command, args) = (asked.command(), asked.request.args);
+    // What is this node's since the word was read is asked about once more.
+    for _ in 0..2 {
+        let mut desk = asked.exec.desk();
+        let Err(refusal) = route::ask(&mut desk, asked.session, command, args, asked.flags) else {
+            return Verdict::Pass;
+        };
+        if let Some(text) = route::text_of(&mut desk, refusal, &asked.session.shared) {
+            return Verdict::Redirect(text);
+        }
+    }
+    Verdict::Redirect(Refusal::Unbound.text().into())
+}
+
 fn redirect(asked: &mut Asked<'_, '_>) -> Verdict {
     let (node, flags) = (asked.exec.node, asked.flags);
     let reads_elsewhere = flags.has(Flags::READONLY) && !asked.session.reads_of_replica;
@@ -213,7 +233,7 @@ fn redirect(asked: &mut Asked<'_, '_>) -> Verdict {
     if node.replication.failover.is_in_progress() {
         return Verdict::Park(WaitReason::Pause);
     }
-    node.replication.redirection().map_or(Verdict::Pass, Verdict::Redirect)
+    node.replication.redirection().map_or(Verdict::Pass, |text| Verdict::Redirect(text.into()))
 }
 
 fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
@@ -386,6 +406,7 @@ mod tests {
                 "arity",
                 "protection",
                 "no-multi",
+                "slot",
                 "redirect",
                 "memory",
                 "save-failed",

@@ -1,6 +1,6 @@
 //! What a command or a transaction locks: the partitions of all that it names, collected before any is locked.
 
-use isotherm_commands::spec::{InvalidKeys, KeyFlags, key_positions};
+use isotherm_commands::spec::{InvalidKeys, KeyFlags, key_positions, slot_positions};
 use isotherm_keyspace::{Held, Keyspace, Slot, Want};
 use isotherm_resp::Args;
 
@@ -83,6 +83,14 @@ impl LockSet {
         self.positions.clear();
         key_positions(command.spec, args, &mut self.positions)?;
         Ok(&self.positions)
+    }
+
+    /// The same with its shard channels; nothing if what it names is not clear.
+    pub fn find_slot_keys(&mut self, command: &Entry, args: Args<'_>) -> &[(usize, KeyFlags)] {
+        self.positions.clear();
+        // Nothing is appended on an error.
+        let _ = slot_positions(command.spec, args, &mut self.positions);
+        &self.positions
     }
 
     /// The keys of the command that was added last.

@@ -9,6 +9,7 @@ use crate::observe::facts::Facts;
 use crate::observe::holds;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
+use crate::request::gate_bits::Gates;
 use crate::request::{prefetch, transaction};
 use crate::session::Session;
 
@@ -33,11 +34,15 @@ pub fn lock(
         // It may take its time, or look at anything.
         Locks::None | Locks::Each => {
             exec.held.release();
+            hold_slot(exec, command);
             holds::enter_command(command.index);
         }
         Locks::Queue => {
             *facts = facts_ahead(exec, session);
             transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session);
+            // A shard channel of the queue has one too.
+            let slot = exec.route.slot.map(|slot| exec.node.keyspace.partition_of(slot));
+            slot.into_iter().for_each(|partition| exec.locks.add(partition));
             exec.acquire();
             exec.meter.begin_hold(&exec.clock);
         }
@@ -55,6 +60,15 @@ pub fn lock(
                 prefetch::prefetch_names(keyspace, session.db, exec.locks.names(args), command.intent);
             }
         }
+    }
+}
+
+/// What names a shard channel runs while its slot stays what it is, in a member of a cluster.
+fn hold_slot(exec: &mut Exec, command: &Entry) {
+    if command.gates.has(Gates::SLOTS)
+        && let Some(slot) = exec.route.slot
+    {
+        exec.held.acquire_one(exec.node.keyspace.partition_of(slot));
     }
 }
 
@@ -94,4 +108,12 @@ pub fn lock_several<'b>(
     exec.acquire();
     prefetch::prefetch_keys(keyspace, db, keys, command.intent);
     prefetch::prefetch_names(keyspace, db, names, command.intent);
+}
+
+/// Whether all keys of a command lie in the slot of the first. `keys`: those that were hashed.
+pub fn are_of_one_slot(command: &Entry, args: Args<'_>, keys: &HashedOnce<'_>) -> bool {
+    let first = keys.first().map(|key| key.slot);
+    let names = args.from(usize::from(command.first_key)).iter().step_by(usize::from(command.key_step));
+    keys.iter().all(|key| Some(key.slot) == first)
+        && names.skip(keys.len()).all(|name| Some(Slot::of_key(name)) == first)
 }

@@ -1,7 +1,9 @@
 //! What is answered where no command runs: a request that the gates refuse, and bytes that are no request.
 
+use isotherm_keyspace::Slot;
 use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
+use crate::cluster::route;
 use crate::node::Tasks;
 use crate::process::log;
 use crate::request::entry::{Entry, Locks};
@@ -44,7 +46,7 @@ pub fn redirect(
     session: &mut Session,
     reply: &mut Reply,
     command: Option<&'static Entry>,
-    text: &str,
+    text: &[u8],
 ) {
     match &mut session.multi {
         Some(_) if command.is_some_and(|command| command.locks == Locks::Queue) => {
@@ -56,6 +58,25 @@ pub fn redirect(
     }
     reply.error(text);
     note_refusal(exec, session, reply, command);
+}
+
+/// The same for a request with one key of another node's slot, which many may be. Whether there is such a node.
+pub fn send_away(
+    exec: &mut Exec,
+    session: &mut Session,
+    reply: &mut Reply,
+    command: &'static Entry,
+    slot: Slot,
+) -> bool {
+    let mut text = std::mem::take(&mut exec.route.text);
+    text.clear();
+    let has_moved = route::write_redirection(&mut exec.desk(), ("MOVED", slot), &session.shared, &mut text);
+    if has_moved {
+        reply.error(&text[..]);
+        note_refusal(exec, session, reply, Some(command));
+    }
+    exec.route.text = text;
+    has_moved
 }
 
 fn note_refusal(exec: &mut Exec, session: &mut Session, reply: &Reply, command: Option<&'static Entry>) {

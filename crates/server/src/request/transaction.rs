@@ -135,9 +135,22 @@ fn watch(call: &mut AdminCall<'_>) -> Outcome {
         part_by_part(&mut call.exec.held, keys, |held, (db, name)| {
             Txn::new(held, conditions, sink).watch(*db, name, &watcher);
         });
+        if !still_has_slot(call) {
+            watcher.mark_dirty();
+        }
     }
     call.reply.ok();
     Outcome::Done
+}
+
+/// In a member of a cluster: a slot that has left before its keys were listed is noticed here, and one that leaves later finds them.
+fn still_has_slot(call: &mut AdminCall<'_>) -> bool {
+    let Some(slot) = call.exec.route.slot else { return true };
+    let partition = call.exec.node.keyspace.partition_of(slot);
+    call.exec.held.acquire(Want::One(partition));
+    let has_it = call.exec.admits(call.session, call.command, call.args, slot);
+    call.exec.held.release();
+    has_it
 }
 
 type WatchedKey = (Db, Arc<[u8]>);
@@ -209,7 +222,14 @@ fn forgetting() -> Conditions {
 // ---- the queue ----
 
 /// A command between MULTI and EXEC is kept.
-pub fn queue(node: &Node, session: &mut Session, command: &'static Entry, args: Args<'_>) {
+/// `slot`: that of its keys, in a member of a cluster.
+pub fn queue(
+    node: &Node,
+    session: &mut Session,
+    command: &'static Entry,
+    args: Args<'_>,
+    slot: Option<Slot>,
+) {
     let changed = session.watched_key_changed();
     let multi = session.multi.as_mut().expect("only sessions in MULTI queue");
     // What fails anyway need not take memory.
@@ -218,7 +238,7 @@ pub fn queue(node: &Node, session: &mut Session, command: &'static Entry, args: 
             Reach::Script => flags_of_script(node, command, args),
             _ => command.spec.flags,
         };
-        multi.push(command, args, flags);
+        multi.push(command, args, flags, slot);
     }
     session.last_command = command.index;
 }

@@ -11,7 +11,7 @@
 //! A run that is suspended belongs to its worker's list (`runs::Runs`), with all that it needs to go on.
 
 use isotherm_commands::spec::Flags;
-use isotherm_keyspace::{LeasePlace, SuspendedReady, UnixMs};
+use isotherm_keyspace::{LeasePlace, Slot, SuspendedReady, UnixMs};
 use isotherm_resp::{ArgsBuf, Reply};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct Allowed {
     pub writes: bool,
     /// Commands that may take memory, as long as it has not written.
     pub growth: bool,
+    /// Keys of different slots, in a member of a cluster.
+    pub crossing: bool,
 }
 
 impl Allowed {
@@ -66,6 +68,8 @@ pub struct RunState {
     pub places: Vec<LeasePlace>,
     /// It has asked for something that depends on all keys.
     pub needs_all: bool,
+    /// In a member of a cluster: that of its keys so far.
+    pub slot: Option<Slot>,
     /// Keys that are waited for and that it has changed, while it is suspended.
     pub ready: SuspendedReady,
     /// The caller tracks what it reads.

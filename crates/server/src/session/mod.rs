@@ -12,7 +12,7 @@ mod tracking;
 pub mod users;
 
 use isotherm_allocator::class_bytes;
-use isotherm_keyspace::{Db, UnixMs, Waiter, Watcher};
+use isotherm_keyspace::{Db, Slot, UnixMs, Waiter, Watcher};
 use isotherm_log::LogOffset;
 use isotherm_replication::acks::Wish;
 use isotherm_resp::{Args, ArgsBuf, Protocol, Span};
@@ -87,6 +87,8 @@ pub struct Session {
     pub wish: Option<Box<Wish>>,
     /// It is about to wait for the answer of the cluster bus.
     pub asks_bus: bool,
+    /// How often ASKING was sent since it was over: what follows is let through to a slot that comes to this node.
+    pub asking: u32,
     /// It has spoken as a replica does.
     pub replica: Option<Box<ReplicaTalk>>,
     /// The command has answered with pushes, which CLIENT REPLY does not drop.
@@ -116,8 +118,14 @@ pub struct Multi {
 
 impl Multi {
     /// `flags`: those of the command, or what its script has declared.
-    pub fn push(&mut self, command: &'static Entry, args: Args<'_>, flags: isotherm_commands::Flags) {
-        let queued = Queued { command, args: ArgsBuf::from(args) };
+    pub fn push(
+        &mut self,
+        command: &'static Entry,
+        args: Args<'_>,
+        flags: isotherm_commands::Flags,
+        slot: Option<Slot>,
+    ) {
+        let queued = Queued { command, args: ArgsBuf::from(args), slot };
         self.bytes += args.bytes_total() + args.len() * size_of::<Span>();
         self.argument_bytes += queued.args.memory_bytes(class_bytes);
         self.flags = self.flags.or(flags);
@@ -140,6 +148,8 @@ impl Multi {
 pub struct Queued {
     pub command: &'static Entry,
     pub args: ArgsBuf,
+    /// In a member of a cluster: that of its keys, if it has some.
+    pub slot: Option<Slot>,
 }
 
 /// The keys of WATCH, and the flag that their changes raise.
@@ -174,6 +184,7 @@ impl Session {
             written: LogOffset::default(),
             wish: None,
             asks_bus: false,
+            asking: 0,
             replica: None,
             pushed: false,
             commands: 0,
@@ -191,6 +202,8 @@ impl Session {
             proto: caller.proto,
             no_touch: caller.no_touch,
             import_source: caller.import_source,
+            reads_of_replica: caller.reads_of_replica,
+            asking: caller.asking,
             in_exec: true,
             in_script: true,
             ..Session::new(Arc::clone(&caller.shared), true)
@@ -211,6 +224,7 @@ impl Session {
             .or(Gates::MAILBOX.when(listens))
             .or(Gates::SUBSCRIBER.when(listens && self.proto == Protocol::Resp2 && self.is_subscriber()))
             .or(Gates::MONITOR.when(listens && self.monitors()))
+            .or(Gates::ASKING.when(self.asking > 0))
     }
 
     /// As its commands see it.

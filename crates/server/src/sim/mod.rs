@@ -27,7 +27,7 @@ mod ending;
 mod follower;
 mod history;
 mod machine;
-mod process;
+pub mod process;
 mod seeds;
 mod state;
 mod sweep;

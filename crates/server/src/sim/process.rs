@@ -1,5 +1,7 @@
 //! One life of the server: from its start on a disk to the moment when it is gone.
 
+use isotherm_cluster::NodeId;
+use isotherm_cluster::topology::Address;
 use isotherm_disk::SimDisk;
 use isotherm_keyspace::{Config as Layout, Keyspace};
 use isotherm_log::LogOffset;
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::state::{self, State};
 use crate::admin;
 use crate::aof;
-use crate::cluster::ClusterState;
+use crate::cluster::state::{ClusterState, alone};
 use crate::config::file::{self, Start};
 use crate::effects::pump::Pump;
 use crate::mail::Mail;
@@ -103,6 +105,12 @@ impl Process {
             hash_secret: *b"0123456789abcdef",
             class_bytes: |bytes| bytes,
         });
+        let cluster = match loaded.config.is_clustered() {
+            true => {
+                ClusterState::member(alone(NodeId::new([1; 20]), NodeId::new([1; 20]), Address::default()))
+            }
+            false => ClusterState::none(),
+        };
         let node = LASTING.with(|lasting| {
             lasting.workers.iter().for_each(|(_, mailbox)| drop(mailbox.take()));
             drop(lasting.control.1.take());
@@ -118,7 +126,7 @@ impl Process {
                 disk: Arc::new(disk.clone()),
                 random,
                 history: next_name(),
-                cluster: ClusterState::none(),
+                cluster,
             })
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);
@@ -182,6 +190,17 @@ impl Process {
         dispatcher.reply = Default::default();
         let is_parked = matches!(next, Next::Park(_));
         Answer { reply, not_before, was_gated, is_parked }
+    }
+
+    /// What lies in the mailbox of a worker.
+    pub fn messages(&self, worker: usize) -> Vec<WorkerMessage> {
+        LASTING.with(|lasting| lasting.workers[worker].1.take().into_iter().collect())
+    }
+
+    /// Who is parked because of what a session has waited for.
+    pub fn session(&mut self, session: usize) -> (&mut Dispatcher, &mut Session) {
+        let session = &mut self.sessions[session];
+        (&mut self.workers[usize::from(session.shared.worker)], session)
     }
 
     /// A round of the cron, as far as it concerns persistence.

@@ -9,6 +9,7 @@ use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
 
 use super::super::AdminCall;
 use super::keys;
+use super::slots;
 use crate::effects::monitor;
 use crate::node::Tasks;
 use crate::process::time::unix_now_us;
@@ -119,6 +120,10 @@ impl Host for ScriptHost<'_, '_> {
                 }
                 None if keys::is_refused(self, command, words) => Some(keys::REFUSED.into()),
                 None if !keys::secure(self, command, words) => return Called::Later,
+                None if let Some(text) = slots::refusal(self, command, words) => {
+                    self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
+                    Some(text)
+                }
                 None if command.spec.flags.has(Flags::WRITE) && !self.state.mark.begin_write() => {
                     let what = if self.state.mark.is_function() { "FUNCTION" } else { "SCRIPT" };
                     Some(format!("ERR Script killed by user with {what} KILL.").into_bytes())

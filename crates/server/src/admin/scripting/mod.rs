@@ -14,6 +14,7 @@ mod functions;
 mod host;
 mod keys;
 mod run;
+mod slots;
 pub mod suspended;
 
 use isotherm_commands::Outcome;

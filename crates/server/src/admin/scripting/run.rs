@@ -3,7 +3,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::Flags;
-use isotherm_keyspace::SuspendedReady;
+use isotherm_keyspace::{Slot, SuspendedReady};
 use isotherm_resp::errors;
 use isotherm_script::{Ended, Identity, Limits, Progress};
 use isotherm_stdx::parse_i64;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::super::AdminCall;
 use super::host::ScriptHost;
 use super::keys;
+use super::slots;
 use super::suspended::{self, Begun};
 use crate::config::{Id, id};
 use crate::node::{Node, Tasks};
@@ -122,6 +123,7 @@ pub fn allowed(call: &AdminCall<'_>, flags: ScriptFlags) -> Result<Allowed, Refu
     Ok(Allowed {
         writes: !(is_ro || is_declared && flags.has(ScriptFlags::NO_WRITES)),
         growth: !is_short || is_declared && flags.has(ScriptFlags::ALLOW_OOM),
+        crossing: !is_declared || flags.has(ScriptFlags::ALLOW_CROSS_SLOT),
     })
 }
 
@@ -140,6 +142,9 @@ fn refusal(call: &AdminCall<'_>, flags: ScriptFlags, is_ro: bool, is_short: bool
     let of_node = call.exec.hot.gates;
     if flags.has(ScriptFlags::UNDECLARED) {
         return of_node.has(Gates::STALE).then(|| errors::PRIMARY_DOWN.into());
+    }
+    if flags.has(ScriptFlags::NO_CLUSTER) && call.exec.route.member.is_some() {
+        return Some(slots::NO_CLUSTER.into());
     }
     if of_node.has(Gates::STALE) && !flags.has(ScriptFlags::ALLOW_STALE) {
         return Some(
@@ -188,6 +193,9 @@ pub fn run_callee(
     let had_time = std::mem::replace(&mut call.exec.script_time, ScriptTime::Unread);
     let (words, mark) = (call.args.from(3), call.reply.len());
     let mut state = begin(call, allowed, was_in_exec, callee.is_function());
+    if call.exec.route.member.is_some() {
+        state.slot = words.up_to(key_count).try_get(0).map(Slot::of_key);
+    }
     // The host has the rest of the call meanwhile.
     let mut reply = std::mem::take(call.reply);
     let mut host = ScriptHost { call, state: &mut state, keys: words.up_to(key_count) };
@@ -253,6 +261,7 @@ fn begin(call: &mut AdminCall<'_>, allowed: Allowed, is_in_exec: bool, is_functi
         kept: if is_in_exec { Kept::Everything } else { Kept::Guards },
         places: Vec::new(),
         needs_all: false,
+        slot: None,
         ready: SuspendedReady::default(),
         reader: call.session.reader(),
         pause_at: exec.clock.raw() + exec.hot.script_hold_ticks,

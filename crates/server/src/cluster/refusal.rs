@@ -1,0 +1,34 @@
+//! Why a request does not run here, in Valkey's words.
+
+use isotherm_cluster::Slot;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its keys lie in several slots.
+    CrossSlot,
+    /// Some of its keys are here, and some elsewhere.
+    TryAgain,
+    /// The cluster is down.
+    Down,
+    /// The same, but it reads.
+    DownReadOnly,
+    /// The slot has no owner.
+    Unbound,
+    Moved(Slot),
+    Ask(Slot),
+}
+
+impl Refusal {
+    /// Those that name another node are written by `route`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
+            Refusal::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot",
+            Refusal::Down => "CLUSTERDOWN The cluster is down",
+            Refusal::DownReadOnly => "CLUSTERDOWN The cluster is down and only accepts read commands",
+            Refusal::Unbound => "CLUSTERDOWN Hash slot not served",
+            Refusal::Moved(_) => "MOVED",
+            Refusal::Ask(_) => "ASK",
+        }
+    }
+}

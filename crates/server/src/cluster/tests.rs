@@ -1,0 +1,316 @@
+//! A member of a cluster whose topology and slots are set by hand, as the bus thread does.
+
+use isotherm_cluster::topology::{Address, Node, NodeIndex, State, Topology};
+use isotherm_cluster::{Flags, NodeId, Slot};
+use isotherm_disk::{Plan, SimDisk};
+use std::sync::Arc;
+
+use super::changes::{flip, publish};
+use super::state::alone;
+use super::words::{Owner, SlotState};
+use crate::mail::message::{Without, WorkerMessage};
+use crate::observe::holds;
+use crate::request::blocking;
+use crate::sim::process::Process;
+
+const ME: [u8; 20] = [1; 20];
+const OTHER: [u8; 20] = [2; 20];
+
+struct Member {
+    process: Process,
+    topology: Topology,
+}
+
+fn address(port: u16) -> Address {
+    Address { ip: "10.0.0.2".into(), tcp_port: port, ..Address::default() }
+}
+
+impl Member {
+    /// With a second node, and no slots.
+    fn start(parameters: &[&str]) -> Member {
+        let all = ["--cluster-enabled", "yes"].iter().chain(parameters).map(|word| word.to_string());
+        let disk = SimDisk::new(1, Plan::default());
+        let process = Process::start(&disk, &all.collect::<Vec<_>>(), 1).expect("it starts");
+        let mut topology = alone(NodeId::new(ME), NodeId::new(ME), address(7001));
+        let mut other = Node { id: NodeId::new(OTHER), ..topology.nodes[0].clone() };
+        (other.flags, other.address, other.shard) = (Flags::PRIMARY, address(7002), NodeId::new(OTHER));
+        topology.nodes.push(other);
+        topology.state = State::Ok;
+        let mut member = Member { process, topology };
+        member.publish();
+        member
+    }
+
+    fn publish(&mut self) {
+        publish(self.process.node, Arc::new(self.topology.clone()));
+    }
+
+    /// The slot of a key becomes this.
+    fn set(&mut self, key: &str, state: SlotState) {
+        let slot = Slot::of_key(key.as_bytes());
+        let index = match state.owner {
+            Owner::Unassigned => None,
+            Owner::Myself => Some(NodeIndex(0)),
+            Owner::MyPrimary | Owner::Other => Some(NodeIndex(1)),
+        };
+        self.topology.owners[slot.index()] = index;
+        let other = NodeId::new(OTHER);
+        self.topology.migrating.retain(|(migrating, _)| *migrating != slot);
+        self.topology.importing.retain(|(importing, _)| *importing != slot);
+        state.migrating.then(|| self.topology.migrating.push((slot, other)));
+        state.importing.then(|| self.topology.importing.push((slot, other)));
+        self.publish();
+        flip(self.process.node, &[(slot, state)]);
+    }
+
+    fn give(&mut self, keys: &[&str]) {
+        keys.iter().for_each(|key| self.set(key, SlotState::MINE));
+    }
+
+    fn lose(&mut self, key: &str) {
+        self.set(key, SlotState::of(Owner::Other));
+    }
+
+    fn run_as(&mut self, session: usize, line: &str) -> String {
+        let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.replace('_', " ").into_bytes()).collect();
+        let answer = self.process.run(session, &words);
+        match answer.is_parked {
+            true => "parked".into(),
+            false => String::from_utf8_lossy(&answer.reply).trim_end().replace("\r\n", " "),
+        }
+    }
+
+    #[track_caller]
+    fn check(&mut self, line: &str, expected: &str) {
+        assert_eq!(self.run_as(0, line), expected, "{line}");
+    }
+}
+
+const CROSS: &str = "-CROSSSLOT Keys in request don't hash to the same slot";
+const TRY_AGAIN: &str = "-TRYAGAIN Multiple keys request during rehashing of slot";
+const UNBOUND: &str = "-CLUSTERDOWN Hash slot not served";
+const MOVED_A: &str = "-MOVED 15495 10.0.0.2:7002";
+const ASK_A: &str = "-ASK 15495 10.0.0.2:7002";
+const MIGRATING: SlotState = SlotState { owner: Owner::Myself, migrating: true, importing: false };
+const IMPORTING: SlotState = SlotState { owner: Owner::Other, migrating: false, importing: true };
+
+#[test]
+fn one_key_and_several() {
+    let mut member = Member::start(&[]);
+    member.check("GET a", UNBOUND);
+    member.check("PING", "+PONG");
+    member.lose("a");
+    member.check("GET a", MOVED_A);
+    member.check("SET a 1", MOVED_A);
+    member.check("MGET a{a} b{a}", MOVED_A);
+    member.check("XREAD STREAMS a 0", MOVED_A);
+    member.check("GET", "-ERR wrong number of arguments for 'get' command");
+    member.give(&["a", "b"]);
+    member.check("SET a 1", "+OK");
+    member.check("GET a", "$1 1");
+    member.check("MSET {a}1 x {a}2 y", "+OK");
+    member.check("MGET {a}1 {a}2", "*2 $1 x $1 y");
+    member.check("MGET a b", CROSS);
+    member.check("MSET a 1 b 2", CROSS);
+    member.check("DEL a b", CROSS);
+    member.check("RENAME a b", CROSS);
+    member.check("SINTERSTORE a b a", CROSS);
+    member.check("EVAL return_1 2 a b", CROSS);
+    member.check("SWAPDB 0 1", "-ERR SWAPDB is not allowed in cluster mode");
+    member.check(
+        "SORT a BY w*",
+        "-ERR BY option of SORT denied in Cluster mode when keys formed by the pattern may be in different slots.",
+    );
+    let totals = member.process.node.stats.totals();
+    assert_eq!(totals.errors[&b"MOVED"[..]], 4);
+}
+
+#[test]
+fn transactions_have_one_slot() {
+    let mut member = Member::start(&[]);
+    member.give(&["a", "b"]);
+    member.lose("c");
+    member.check("MULTI", "+OK");
+    member.check("GET c", "-MOVED 7365 10.0.0.2:7002");
+    member.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.");
+    member.check("MULTI", "+OK");
+    member.check("SET a 1", "+QUEUED");
+    member.check("SET b 1", "+QUEUED");
+    member.check("EXEC", CROSS);
+    member.check("EXEC", "-ERR EXEC without MULTI");
+    member.check("MULTI", "+OK");
+    member.check("SET a 1", "+QUEUED");
+    member.check("PING", "+QUEUED");
+    member.check("SPUBLISH a x", "+QUEUED");
+    member.check("EXEC", "*3 +OK +PONG :0");
+    member.check("MULTI", "+OK");
+    member.check("SET a 1", "+QUEUED");
+    member.lose("a");
+    member.check("EXEC", MOVED_A);
+    member.check("EXEC", "-ERR EXEC without MULTI");
+}
+
+#[test]
+fn keys_of_a_slot_that_leaves() {
+    let mut member = Member::start(&["--cluster-databases", "2"]);
+    member.give(&["a"]);
+    member.check("MSET {a}1 x {a}2 y", "+OK");
+    member.set("a", MIGRATING);
+    member.check("GET {a}1", "$1 x");
+    member.check("GET a", ASK_A);
+    member.check("SET a 1", ASK_A);
+    member.check("MGET {a}1 {a}2", "*2 $1 x $1 y");
+    member.check("MGET {a}1 a", TRY_AGAIN);
+    member.check("MGET a {a}3", ASK_A);
+    member.check("MOVE {a}1 1", TRY_AGAIN);
+    member.check("COPY {a}1 {a}2 DB 1", TRY_AGAIN);
+    member.check("COPY {a}1 {a}2 DB 0", ":0");
+    member.check("SPUBLISH a x", ":0");
+    member.check("BLPOP {a}3 {a}4 0", ASK_A);
+    member.check("MULTI", "+OK");
+    member.check("GET a", "+QUEUED");
+    member.check("EXEC", ASK_A);
+    member.check("MULTI", "+OK");
+    member.check("GET {a}1", "+QUEUED");
+    member.check("EXEC", "*1 $1 x");
+}
+
+#[test]
+fn keys_of_a_slot_that_comes() {
+    let mut member = Member::start(&[]);
+    member.set("a", IMPORTING);
+    member.check("SET a 1", MOVED_A);
+    member.check("ASKING", "+OK");
+    member.check("SET a 1", "+OK");
+    member.check("GET a", MOVED_A);
+    member.check("ASKING", "+OK");
+    member.check("ASKING", "+OK");
+    member.check("GET a", "$1 1");
+    member.check("ASKING", "+OK");
+    member.check("PING", "+PONG");
+    member.check("GET a", MOVED_A);
+    member.check("ASKING", "+OK");
+    member.check("MGET a {a}2", TRY_AGAIN);
+    member.check("ASKING", "+OK");
+    member.check("MGET a a", "*2 $1 1 $1 1");
+    member.check("ASKING", "+OK");
+    member.check("MULTI", "+OK");
+    member.check("GET a", "+QUEUED");
+    member.check("EXEC", "*1 $1 1");
+    member.check("GET a", MOVED_A);
+}
+
+#[test]
+fn a_replica_reads_its_primarys_slots() {
+    let mut member = Member::start(&[]);
+    member.topology.nodes[0].flags = Flags::MYSELF | Flags::REPLICA;
+    member.topology.nodes[0].primary = Some(NodeIndex(1));
+    member.set("a", SlotState::of(Owner::MyPrimary));
+    member.lose("b");
+    member.check("GET a", MOVED_A);
+    member.check("SPUBLISH a x", ":0");
+    member.check("READONLY", "+OK");
+    member.check("GET a", "$-1");
+    member.check("SET a 1", MOVED_A);
+    member.check("GET b", "-MOVED 3300 10.0.0.2:7002");
+    member.check("MULTI", "+OK");
+    member.check("GET a", "+QUEUED");
+    member.check("EXEC", "*1 $-1");
+    member.check("EVAL_RO return_1 1 a".replace("EVAL_RO", "EVAL").as_str(), ":1");
+    member.check("READWRITE", "+OK");
+    member.check("GET a", MOVED_A);
+}
+
+#[test]
+fn a_cluster_that_is_down() {
+    let mut member = Member::start(&["--cluster-allow-reads-when-down", "yes"]);
+    member.give(&["a"]);
+    member.topology.state = State::Minority;
+    member.publish();
+    member.check("GET a", "$-1");
+    member.check("SET a 1", "-CLUSTERDOWN The cluster is down and only accepts read commands");
+    member.check("SPUBLISH a x", ":0");
+    member.check("CONFIG SET cluster-allow-reads-when-down no", "+OK");
+    member.check("CONFIG SET cluster-allow-pubsubshard-when-down no", "+OK");
+    member.check("GET a", "-CLUSTERDOWN The cluster is down");
+    member.check("SPUBLISH a x", "-CLUSTERDOWN The cluster is down");
+    member.check("PING", "+PONG");
+    member.topology.state = State::Ok;
+    member.publish();
+    member.check("SET a 1", "+OK");
+}
+
+fn answers(member: &Member, worker: usize) -> Vec<Without> {
+    let messages = member.process.messages(worker).into_iter();
+    let how = messages.filter_map(|message| match message {
+        WorkerMessage::Unblocked { how, .. } => Some(how),
+        _ => None,
+    });
+    how.collect()
+}
+
+#[test]
+fn a_loss_lets_go_of_its_followers() {
+    let mut member = Member::start(&[]);
+    member.give(&["a", "b"]);
+    assert_eq!(member.run_as(0, "BLPOP a 0"), "parked");
+    assert_eq!(member.run_as(1, "BLPOP b 0"), "parked");
+    assert_eq!(member.run_as(2, "WATCH a"), "+OK");
+    assert_eq!(member.run_as(3, "WATCH b"), "+OK");
+    let _ = (member.process.messages(0), member.process.messages(1));
+    member.lose("a");
+    assert_eq!(answers(&member, 0), [Without::SlotLost(Slot::of_key(b"a"))]);
+    assert_eq!(answers(&member, 1), []);
+    for (session, expected) in [(2, "*-1"), (3, "*1 +PONG")] {
+        assert_eq!(member.run_as(session, "MULTI"), "+OK");
+        assert_eq!(member.run_as(session, "PING"), "+QUEUED");
+        assert_eq!(member.run_as(session, "EXEC"), expected);
+    }
+    let (dispatcher, session) = member.process.session(0);
+    let waiter = Arc::clone(&session.blocked.as_ref().expect("it waits").waiter);
+    let how = Without::SlotLost(Slot::of_key(b"a"));
+    let text = blocking::answer_without(&mut dispatcher.exec, session, &waiter, how);
+    assert_eq!(text, format!("{MOVED_A}\r\n").into_bytes());
+}
+
+#[test]
+fn channels_of_a_slot() {
+    let mut member = Member::start(&[]);
+    member.give(&["a", "b"]);
+    member.lose("c");
+    member.check("SSUBSCRIBE c", "-MOVED 7365 10.0.0.2:7002");
+    member.check("SSUBSCRIBE a b", CROSS);
+    member.check("SSUBSCRIBE a", "*3 $10 ssubscribe $1 a :1");
+    holds::enter(member.process.node.hold_sinks(), 1);
+    assert_eq!(member.run_as(1, "SPUBLISH a x"), ":1");
+    let _ = member.process.messages(0);
+    member.lose("a");
+    let lost = member.process.messages(0).into_iter().any(|message| match message {
+        WorkerMessage::SlotsLost(slots) => slots.iter().eq([Slot::of_key(b"a")]),
+        _ => false,
+    });
+    assert!(lost);
+    assert_eq!(member.run_as(1, "SPUBLISH a x"), MOVED_A);
+}
+
+#[test]
+fn scripts_stay_in_their_slots() {
+    let mut member = Member::start(&[]);
+    member.give(&["a", "b"]);
+    member.lose("c");
+    member.check("EVAL return_redis.call('set',KEYS[1],1) 1 a", "+OK");
+    member.check("EVAL return_1 1 c", "-MOVED 7365 10.0.0.2:7002");
+    member.check("EVAL return_redis.call('set','b',1) 1 a", "+OK");
+    let error = member.run_as(0, "EVAL return_redis.call('set','c',1) 1 a");
+    assert!(error.starts_with("-ERR Attempted to access a non local key in a cluster node"), "{error}");
+    let error = member.run_as(0, "EVAL #!lua\nreturn_redis.call('set','b',1) 1 a");
+    assert!(error.starts_with("-ERR Script attempted to access keys that do not hash to"), "{error}");
+    member.check("EVAL #!lua_flags=allow-cross-slot-keys\nreturn_redis.call('set','b',1) 1 a", "+OK");
+    member.check(
+        "EVAL #!lua_flags=no-cluster\nreturn_1 0",
+        "-ERR Can not run script on cluster, 'no-cluster' flag is set.",
+    );
+    member.check("MULTI", "+OK");
+    member.check("EVAL return_redis.call('get','a') 1 a", "+QUEUED");
+    member.check("EXEC", "*1 $1 1");
+}
