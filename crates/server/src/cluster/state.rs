@@ -88,3 +88,40 @@ impl Topologies {
         !self.is_down.swap(is_down, Ordering::SeqCst) && is_down
     }
 }
+
+/// What a node knows that has not met any other: itself.
+#[cfg(test)]
+pub fn alone(
+    id: isotherm_cluster::NodeId,
+    shard: isotherm_cluster::NodeId,
+    address: isotherm_cluster::topology::Address,
+) -> Topology {
+    use isotherm_cluster::topology::{Node, NodeIndex};
+    use isotherm_cluster::{Flags, SlotSet};
+    let flags = Flags::MYSELF | Flags::PRIMARY;
+    let myself = Node {
+        id,
+        shard,
+        flags,
+        primary: None,
+        address,
+        config_epoch: 0,
+        ping_sent_ms: 0,
+        pong_received_ms: 0,
+        is_connected: true,
+        offset: 0,
+        slots: Arc::new(SlotSet::new()),
+    };
+    Topology {
+        generation: 0,
+        nodes: vec![myself],
+        myself: NodeIndex(0),
+        owners: Arc::new([None; Slot::COUNT]),
+        migrating: Vec::new(),
+        importing: Vec::new(),
+        state: State::Uncovered,
+        current_epoch: 0,
+        last_vote_epoch: 0,
+        size: 0,
+    }
+}

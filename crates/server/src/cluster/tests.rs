@@ -53,7 +53,7 @@ impl Member {
             Owner::Myself => Some(NodeIndex(0)),
             Owner::MyPrimary | Owner::Other => Some(NodeIndex(1)),
         };
-        self.topology.owners[slot.index()] = index;
+        Arc::make_mut(&mut self.topology.owners)[slot.index()] = index;
         let other = NodeId::new(OTHER);
         self.topology.migrating.retain(|(migrating, _)| *migrating != slot);
         self.topology.importing.retain(|(importing, _)| *importing != slot);

@@ -106,9 +106,11 @@ impl Process {
             class_bytes: |bytes| bytes,
         });
         let cluster = match loaded.config.is_clustered() {
-            true => {
-                ClusterState::member(alone(NodeId::new([1; 20]), NodeId::new([1; 20]), Address::default()))
-            }
+            true => ClusterState::member(Arc::new(alone(
+                NodeId::new([1; 20]),
+                NodeId::new([1; 20]),
+                Address::default(),
+            ))),
             false => ClusterState::none(),
         };
         let node = LASTING.with(|lasting| {

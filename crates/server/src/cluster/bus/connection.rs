@@ -13,7 +13,7 @@ const TYPE_AT: usize = 12;
 const LIGHT: u8 = 0x80;
 const PUBLISH: [u16; 3] = [4, 9, 10];
 
-pub struct Connection {
+pub struct BusConnection {
     stream: Stream,
     is_connecting: bool,
     pub is_writable: bool,
@@ -33,17 +33,17 @@ pub enum Incoming {
     Ended,
 }
 
-impl Connection {
-    pub fn begun(stream: Stream) -> Connection {
-        Connection::new(stream, true)
+impl BusConnection {
+    pub fn begun(stream: Stream) -> BusConnection {
+        BusConnection::new(stream, true)
     }
 
-    pub fn accepted(stream: Stream) -> Connection {
-        Connection::new(stream, false)
+    pub fn accepted(stream: Stream) -> BusConnection {
+        BusConnection::new(stream, false)
     }
 
-    fn new(stream: Stream, is_connecting: bool) -> Connection {
-        Connection {
+    fn new(stream: Stream, is_connecting: bool) -> BusConnection {
+        BusConnection {
             stream,
             is_connecting,
             is_writable: !is_connecting,
@@ -117,7 +117,7 @@ impl Connection {
 
     /// What is allocated for it.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Connection>() + self.input.capacity() + self.queued_bytes
+        size_of::<BusConnection>() + self.input.capacity() + self.queued_bytes
     }
 }
 

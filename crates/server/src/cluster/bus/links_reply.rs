@@ -4,13 +4,13 @@ use isotherm_cluster::machine::{LinkId, LinkView};
 use isotherm_resp::Reply;
 use std::collections::BTreeMap;
 
-use super::connection::Connection;
+use super::connection::BusConnection;
 
-pub fn write(reply: &mut Reply, links: &[LinkView], connections: &BTreeMap<LinkId, Connection>) {
+pub fn write(reply: &mut Reply, links: &[LinkView], connections: &BTreeMap<LinkId, BusConnection>) {
     reply.array(links.len());
     for link in links {
         let connection = connections.get(&link.link);
-        let bytes = connection.map_or(0, Connection::queue_bytes) as i64;
+        let bytes = connection.map_or(0, BusConnection::queue_bytes) as i64;
         let is_pending = connection.is_some_and(|connection| connection.queue_bytes() > 0);
         reply.map(6);
         reply.bulk(b"direction");

@@ -31,7 +31,7 @@ use crate::cluster::requests::{Asker, ClusterRequest};
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
-use connection::{Connection, Incoming};
+use connection::{BusConnection, Incoming};
 pub use open::{Opened, open};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -66,7 +66,7 @@ pub struct BusThread {
     mailbox: Mailbox<BusMessage>,
     listeners: Vec<Listener>,
     machine: Machine,
-    connections: BTreeMap<LinkId, Connection>,
+    connections: BTreeMap<LinkId, BusConnection>,
     /// Links that may have more to read than a turn takes.
     unfinished: Vec<LinkId>,
     /// Connections that failed while an output was obeyed.
@@ -255,7 +255,7 @@ impl BusThread {
             });
         match begun {
             Ok(stream) => {
-                self.connections.insert(link, Connection::begun(stream));
+                self.connections.insert(link, BusConnection::begun(stream));
             }
             Err(_) => self.failed.push(link),
         }
@@ -299,7 +299,7 @@ impl BusThread {
             if is_ready.is_err() {
                 continue;
             }
-            self.connections.insert(link, Connection::accepted(stream));
+            self.connections.insert(link, BusConnection::accepted(stream));
             let (peer_ip, local_ip) =
                 (peer.ip().to_canonical().to_string(), local.ip().to_canonical().to_string());
             self.step(Input::Accepted { link, peer_ip: &peer_ip, local_ip: &local_ip });

@@ -1,6 +1,6 @@
 //! The thread that writes nodes.conf: a new file beside the old one, synced, and renamed over it.
 //!
-//! A save that nobody waits for is skipped if a later one waits already.
+//! A save that is not waited for is skipped if a later one waits already.
 
 use isotherm_cluster::conf::{self, Conf};
 use isotherm_cluster::machine::CommitNumber;
