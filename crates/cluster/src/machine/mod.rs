@@ -33,6 +33,9 @@ mod update;
 mod view;
 mod votes;
 
+#[cfg(test)]
+mod tests;
+
 pub use commit::CommitNumber;
 pub use links::LinkId;
 pub use node::Handle;
@@ -104,6 +107,8 @@ pub enum Input<'b> {
         request: Request,
     },
     Settings(Box<Settings>),
+    /// The data is loaded: these slots have keys.
+    Populated(Box<SlotSet>),
     /// A message of this node's clients for the subscribers of other nodes.
     Publish {
         channel: &'b [u8],
@@ -226,6 +231,7 @@ impl Machine {
             Input::Applied(number) => self.applied(number, now),
             Input::Request { id, request } => self.request(id, request, now),
             Input::Settings(settings) => self.set(*settings),
+            Input::Populated(slots) => self.check_data(&slots),
             Input::Publish { channel, message, is_sharded } => self.publish(channel, message, is_sharded),
         }
         self.settle(now);

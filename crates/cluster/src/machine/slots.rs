@@ -1,6 +1,6 @@
 //! Who owns which slot here (clusterAddSlot, clusterDelSlot, clusterDelNodeSlots, clusterMoveNodeSlots).
 
-use super::{Handle, Machine};
+use super::{Handle, Machine, Output};
 use crate::{Flags, Slot, SlotSet};
 
 impl Machine {
@@ -68,5 +68,37 @@ impl Machine {
             }
         }
         slots.len()
+    }
+
+    /// What was loaded agrees with who owns what: slots with keys and without an owner are taken, keys of other nodes' slots go
+    /// (verifyClusterConfigWithData).
+    pub(super) fn check_data(&mut self, populated: &SlotSet) {
+        if self.is_replica() {
+            return;
+        }
+        let mut foreign = Vec::new();
+        for slot in populated.iter() {
+            match self.owner(slot) {
+                _ if self.importing.contains_key(&slot) => {}
+                Some(owner) if owner == self.me => {}
+                None => {
+                    self.notice(format!(
+                        "I have keys for unassigned slot {}. Taking responsibility for it.",
+                        slot.get()
+                    ));
+                    self.give(slot, self.me);
+                }
+                Some(_) => {
+                    self.notice(format!(
+                        "I have keys for slot {}, but the slot is assigned to another node. Deleting keys in the slot.",
+                        slot.get()
+                    ));
+                    foreign.push(slot);
+                }
+            }
+        }
+        if !foreign.is_empty() {
+            self.todo.hold(Output::DeleteKeys(foreign));
+        }
     }
 }

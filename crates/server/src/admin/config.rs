@@ -118,6 +118,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::Aof => aof::switch::apply(node)?,
         Apply::ReplyGate if holds_keys => node.mail.post_control(ControlMessage::ReplyGate),
         Apply::ReplyGate => gating::apply(node),
+        Apply::Cluster => node.cluster.get().into_iter().for_each(|member| member.bus.configured()),
         // Interpreters are made anew.
         Apply::LuaApi => node.scripts.flush(),
         Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),

@@ -185,8 +185,13 @@ fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     let from = Some(call.session.shared.worker);
     let receivers =
         call.node.pubsub.publish(&call.node.mail, from, call.args.get(1), call.args.get(2), sharded);
-    if call.exec.pump.is_logging() && call.node.replication.primary.has_backlog() {
-        log_message(call);
+    match call.node.cluster.get() {
+        // Replicas are nodes too: they get it by the bus.
+        Some(member) => member.bus.publish(call.args.get(1), call.args.get(2), sharded),
+        None if call.exec.pump.is_logging() && call.node.replication.primary.has_backlog() => {
+            log_message(call)
+        }
+        None => {}
     }
     call.reply.integer(receivers as i64);
     Outcome::Done

@@ -5,13 +5,15 @@
 //!                      worker: the reply is written  <---  Asker::answer    when what was asked for holds
 //! ```
 
-use isotherm_keyspace::Waiter;
+use isotherm_cluster::{Slot, SlotSet};
+use isotherm_keyspace::{Held, Waiter, Want};
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use crate::cluster::bus::{BusMessage, BusSender};
+use crate::node::Node;
 use crate::process::time::unix_now;
 
 /// A request of a client. It is parked until it is answered.
@@ -74,6 +76,21 @@ impl Bus {
             let (channel, message) = (channel.into(), message.into());
             sender.post(BusMessage::Publish { channel, message, is_sharded });
         }
+    }
+
+    /// The data is loaded.
+    pub fn loaded(&self, node: &Node) {
+        let Some(sender) = self.sender.get() else { return };
+        let mut held = Held::new(&node.keyspace);
+        let mut slots = SlotSet::new();
+        for slot in Slot::all() {
+            held.acquire(Want::One(node.keyspace.partition_of(slot)));
+            if held.slot_keys(slot) > 0 {
+                slots.insert(slot);
+            }
+            held.release();
+        }
+        sender.post(BusMessage::Populated(Box::new(slots)));
     }
 
     /// A parameter was changed.

@@ -125,6 +125,8 @@ pub enum Apply {
     /// Switch the append-only file on or off, or sync it otherwise.
     Aof,
     LogMemory,
+    /// The bus reads its parameters anew.
+    Cluster,
     LuaApi,
     /// Replies wait for other replicas, or for none.
     ReplyGate,

@@ -209,6 +209,9 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
         log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
         room::warn_of_result(node.store(), node.used_memory_bytes());
         drop(extending);
+        if let Some(member) = node.cluster.get() {
+            member.bus.loaded(node);
+        }
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
         say_ready(node);
         link::spawn(node);

@@ -17,9 +17,9 @@ mod requests;
 mod saver;
 mod settings;
 
-use isotherm_cluster::Slot;
 use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, RequestId};
 use isotherm_cluster::wire::{self, Caps, Defect};
+use isotherm_cluster::{Slot, SlotSet};
 use isotherm_reactor::{Events, Listener, Mailbox, Ready, Sender, Token};
 use std::collections::BTreeMap;
 use std::io;
@@ -58,6 +58,8 @@ pub enum BusMessage {
     },
     /// A parameter was changed.
     Configured,
+    /// The data is loaded: these slots have keys.
+    Populated(Box<SlotSet>),
 }
 
 pub struct BusThread {
@@ -214,6 +216,7 @@ impl BusThread {
             BusMessage::Publish { channel, message, is_sharded } => {
                 self.step(Input::Publish { channel: &channel, message: &message, is_sharded });
             }
+            BusMessage::Populated(slots) => self.step(Input::Populated(slots)),
             BusMessage::Configured => {
                 let settings = Box::new(settings::read(&self.node.config));
                 self.step(Input::Settings(settings));

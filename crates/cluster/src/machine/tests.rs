@@ -1,0 +1,285 @@
+//! What must be on disk before others hear of it, what stops at once, and that a slow disk stops no PONG.
+
+use super::*;
+use crate::SlotSet;
+use crate::wire::{Body, Header, PingKind};
+
+fn settings() -> Settings {
+    Settings {
+        node_timeout_ms: 1000,
+        ping_interval_ms: 0,
+        gossip_percent: 10,
+        blacklist_ttl_s: 60,
+        requires_full_coverage: false,
+        allows_replica_migration: false,
+        no_failover: false,
+        is_tls: false,
+        announced_ip: String::new(),
+        tcp_port: 7000,
+        tls_port: 0,
+        bus_port: 17000,
+        client_tcp_port: 0,
+        client_tls_port: 0,
+        client_ipv4: String::new(),
+        client_ipv6: String::new(),
+        hostname: String::new(),
+        human_name: String::new(),
+        availability_zone: String::new(),
+        dropped_type: None,
+        closes_on_drop: false,
+        no_reconnection: true,
+        no_random_ping: true,
+    }
+}
+
+const LINK: LinkId = LinkId(3);
+
+/// A machine, its clock, and what it has said that is not obeyed yet.
+struct Bench {
+    machine: Machine,
+    now_ms: u64,
+    said: Vec<Output>,
+}
+
+impl Bench {
+    /// It has started, and its first file is written.
+    fn new() -> Bench {
+        let now = Now { ms: Ms(0), unix_ms: 1_000_000 };
+        let mut bench = Bench { machine: Machine::new(settings(), 1, now), now_ms: 0, said: Vec::new() };
+        bench.step(Input::Tick { offset: 0 });
+        bench.obey_all();
+        bench
+    }
+
+    fn step(&mut self, input: Input<'_>) {
+        let now = Now { ms: Ms(self.now_ms), unix_ms: 1_000_000 + self.now_ms };
+        let outputs = self.machine.step(input, now);
+        self.said.extend(outputs);
+    }
+
+    fn ask(&mut self, request: Request) {
+        self.step(Input::Request { id: RequestId(1), request });
+    }
+
+    /// Writes and applies all that is asked for.
+    fn obey_all(&mut self) {
+        while self.save() | self.apply() {}
+    }
+
+    fn save(&mut self) -> bool {
+        let number = self.said.iter().find_map(|output| match output {
+            Output::Save { number, .. } => *number,
+            _ => None,
+        });
+        self.said.retain(|output| !matches!(output, Output::Save { .. }));
+        number.map(|number| self.step(Input::Saved(number))).is_some()
+    }
+
+    fn apply(&mut self) -> bool {
+        let number = self.said.iter().find_map(|output| match output {
+            Output::Apply { number, .. } => Some(*number),
+            _ => None,
+        });
+        self.said.retain(|output| !matches!(output, Output::Apply { .. }));
+        number.map(|number| self.step(Input::Applied(number))).is_some()
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        let at = self.said.iter().position(|output| matches!(output, Output::Answer { .. }))?;
+        let Output::Answer { answer, .. } = self.said.remove(at) else { unreachable!() };
+        Some(answer)
+    }
+
+    fn claims(&mut self) -> usize {
+        self.machine.header().slots.len()
+    }
+
+    /// Another node meets it and is known from then on, over `LINK` and a link to it.
+    fn meet(&mut self, other: &Header) {
+        self.step(Input::Accepted { link: LINK, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
+        self.send(LINK, other, Body::Ping { kind: PingKind::Meet, gossip: Vec::new(), extensions: None });
+        self.machine.settings.no_reconnection = false;
+        self.step(Input::Tick { offset: 0 });
+        self.machine.settings.no_reconnection = true;
+        let link = self.said.iter().find_map(|output| match output {
+            Output::Connect { link, .. } => Some(*link),
+            _ => None,
+        });
+        let link = link.expect("it connects to a node that has met it");
+        self.step(Input::Connected { link, local_ip: "10.0.0.1" });
+        self.send(link, other, Body::Ping { kind: PingKind::Pong, gossip: Vec::new(), extensions: None });
+        self.obey_all();
+        self.said.clear();
+    }
+
+    fn send(&mut self, link: LinkId, header: &Header, body: Body<'_>) {
+        let message = Message { header: Some(Box::new(header.clone())), body };
+        self.step(Input::Packet { link, message: &message });
+    }
+
+    fn sent(&self, wanted: impl Fn(&Body<'_>) -> bool) -> usize {
+        let is_wanted =
+            |bytes: &[u8]| wanted(&crate::wire::decode(bytes).expect("what is sent can be read").body);
+        self.said
+            .iter()
+            .filter(|output| matches!(output, Output::Send { bytes, .. } if is_wanted(bytes)))
+            .count()
+    }
+}
+
+fn other(flags: Flags) -> Header {
+    Header {
+        sender: NodeId::new([2; 20]),
+        primary: None,
+        current_epoch: 0,
+        config_epoch: 0,
+        offset: 0,
+        slots: Box::new(SlotSet::new()),
+        ip: String::new(),
+        port: 7001,
+        other_port: 0,
+        bus_port: 17001,
+        flags,
+        is_ok: true,
+        is_paused: false,
+        forces_vote: false,
+    }
+}
+
+fn range(first: u16, last: u16) -> Vec<(Slot, Slot)> {
+    vec![(Slot::new(first), Slot::new(last))]
+}
+
+#[test]
+fn a_slot_is_claimed_and_answered_when_it_is_saved_and_applied() {
+    let mut bench = Bench::new();
+    bench.ask(Request::AddSlots(range(0, 99)));
+    assert_eq!((bench.claims(), bench.answer()), (0, None));
+    assert!(!bench.apply(), "the file comes first");
+    assert!(bench.save());
+    assert_eq!((bench.claims(), bench.answer()), (0, None));
+    assert!(bench.apply());
+    assert_eq!((bench.claims(), bench.answer()), (100, Some(Answer::Ok)));
+}
+
+#[test]
+fn a_slot_that_is_lost_is_claimed_no_longer_at_once() {
+    let mut bench = Bench::new();
+    bench.ask(Request::AddSlots(range(0, 99)));
+    bench.obey_all();
+    bench.answer();
+    bench.ask(Request::DelSlots(range(10, 19)));
+    assert_eq!((bench.claims(), bench.answer()), (90, None));
+    assert!(bench.apply(), "commands stop before anything is written");
+    assert_eq!(bench.answer(), Some(Answer::Ok));
+}
+
+#[test]
+fn a_slow_disk_stops_no_pong() {
+    let mut bench = Bench::new();
+    let peer = other(Flags::PRIMARY);
+    bench.meet(&peer);
+    bench.ask(Request::BumpEpoch);
+    for _ in 0..10 {
+        bench.now_ms += 100;
+        bench.step(Input::Tick { offset: 0 });
+        bench.send(LINK, &peer, Body::Ping { kind: PingKind::Ping, gossip: Vec::new(), extensions: None });
+    }
+    assert_eq!(bench.sent(|body| matches!(body, Body::Ping { kind: PingKind::Pong, .. })), 10);
+    assert_eq!((bench.machine.header().config_epoch, bench.answer()), (0, None), "the epoch is not on disk");
+    bench.obey_all();
+    assert_eq!(bench.machine.header().config_epoch, 1);
+    assert_eq!(bench.answer(), Some(Answer::Status("BUMPED 1".to_string())));
+}
+
+#[test]
+fn a_vote_leaves_when_it_is_saved_and_there_is_one_an_epoch() {
+    let mut bench = Bench::new();
+    bench.ask(Request::AddSlots(range(0, 99)));
+    bench.obey_all();
+    let primary = other(Flags::PRIMARY);
+    bench.meet(&primary);
+    // It says that it follows the primary, whose place it wants.
+    let mut replica = other(Flags::REPLICA);
+    replica.sender = NodeId::new([3; 20]);
+    replica.primary = Some(primary.sender);
+    replica.port = 7002;
+    replica.bus_port = 17002;
+    replica.forces_vote = true;
+    replica.current_epoch = 5;
+    let link = LinkId(5);
+    bench.step(Input::Accepted { link, peer_ip: "10.0.0.3", local_ip: "10.0.0.1" });
+    let gossip = crate::wire::Gossip {
+        id: replica.sender,
+        ping_sent_s: 0,
+        pong_received_s: 0,
+        ip: "10.0.0.3".to_string(),
+        port: 7002,
+        other_port: 0,
+        bus_port: 17002,
+        flags: Flags::REPLICA,
+    };
+    bench.send(LINK, &primary, Body::Ping { kind: PingKind::Ping, gossip: vec![gossip], extensions: None });
+    bench.send(link, &replica, Body::Ping { kind: PingKind::Ping, gossip: Vec::new(), extensions: None });
+    // A primary that has just started does not vote.
+    bench.now_ms += 5000;
+    bench.machine.settings.no_reconnection = false;
+    bench.step(Input::Tick { offset: 0 });
+    let found = bench.machine.nodes.find(&replica.sender).expect("it was gossiped about");
+    let outbound = bench.machine.nodes[found].outbound.expect("it was connected to");
+    bench.step(Input::Connected { link: outbound, local_ip: "10.0.0.1" });
+    bench.obey_all();
+    bench.said.clear();
+    let is_vote = |body: &Body<'_>| matches!(body, Body::Vote);
+    bench.send(link, &replica, Body::VoteRequest);
+    assert_eq!(bench.sent(is_vote), 0, "{:?}", bench.said);
+    assert!(bench.save());
+    assert_eq!(bench.sent(is_vote), 1, "{:?}", bench.said);
+    bench.send(link, &replica, Body::VoteRequest);
+    bench.obey_all();
+    assert_eq!(bench.sent(is_vote), 1, "one vote an epoch");
+    replica.current_epoch = 6;
+    bench.send(link, &replica, Body::VoteRequest);
+    bench.obey_all();
+    assert_eq!(bench.sent(is_vote), 2);
+}
+
+#[test]
+fn what_administrators_ask_wrongly() {
+    let mut bench = Bench::new();
+    let me = bench.machine.my_id();
+    let unknown = NodeId::new([9; 20]);
+    let slot = Slot::new(1);
+    let set = |action| Request::SetSlot { slot, action, is_replicated: false };
+    bench.ask(Request::AddSlots(range(5, 6)));
+    bench.obey_all();
+    bench.answer();
+    let cases = [
+        (Request::AddSlots(range(4, 6)), "Slot 5 is already busy".to_string()),
+        (
+            Request::AddSlots([range(1, 2), range(2, 2)].concat()),
+            "Slot 2 specified multiple times".to_string(),
+        ),
+        (Request::DelSlots(range(5, 7)), "Slot 7 is already unassigned".to_string()),
+        (set(SlotAction::Migrating(me)), "I'm not the owner of hash slot 1".to_string()),
+        (set(SlotAction::Importing(unknown)), format!("I don't know about node {unknown}")),
+        (set(SlotAction::Importing(me)), "Target node is myself".to_string()),
+        (Request::Forget(me), "I tried hard but I can't forget myself...".to_string()),
+        (Request::Forget(unknown), format!("Unknown node {unknown}")),
+        (Request::Replicate { node: me, has_keys: false }, "Can't replicate myself".to_string()),
+        (
+            Request::Reset { is_hard: true, has_keys: true },
+            "CLUSTER RESET can't be called with master nodes containing keys".to_string(),
+        ),
+        (
+            Request::Meet { ip: "x".into(), port: 1, bus_port: 2 },
+            "Invalid node address specified: x:1".to_string(),
+        ),
+    ];
+    for (request, text) in cases {
+        bench.ask(request.clone());
+        bench.obey_all();
+        assert_eq!(bench.answer(), Some(Answer::Error(text)), "{request:?}");
+    }
+    assert_eq!(bench.claims(), 2, "nothing was done");
+}
