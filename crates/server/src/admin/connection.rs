@@ -364,7 +364,7 @@ fn introduce(call: &mut AdminCall<'_>) {
     reply.bulk(b"id");
     reply.integer(id as i64);
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(config.mode().as_bytes());
     reply.bulk(b"role");
     reply.bulk(if follows { b"replica" } else { b"master" });
     // COMPAT(protocol): HELLO and INFO list no modules; Valkey lists its Lua engine in both. Why: there are no

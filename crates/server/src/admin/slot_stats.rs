@@ -1,4 +1,5 @@
-//! CLUSTER SLOT-STATS: what each slot holds and what its commands cost. A lone server has all slots, and answers too.
+//! CLUSTER SLOT-STATS: what each slot holds and what its commands cost. A lone server has all slots, and answers too; a member of a
+//! cluster answers for those of its shard.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
@@ -83,10 +84,17 @@ pub fn slot_stats(call: &mut AdminCall<'_>) -> Outcome {
         used.ticks = call.node.stats.micros(used.ticks);
     }
     let stats = Stats { sizes: call.survey().slot_sizes(), uses };
-    let slots = match asked {
-        Asked::Range(slots) => slots.collect(),
-        Asked::Order { by, limit, ascending } => stats.order(by, limit, ascending),
+    let mut slots: Vec<usize> = match &asked {
+        Asked::Range(slots) => slots.clone().collect(),
+        Asked::Order { .. } => (0..Slot::COUNT).collect(),
     };
+    if let Some(member) = call.exec.route.member {
+        slots.retain(|slot| member.is_of_shard(Slot::new(*slot as u16)));
+    }
+    if let Asked::Order { by, limit, ascending } = asked {
+        stats.order(&mut slots, by, ascending);
+        slots.truncate(limit);
+    }
     call.reply.array(slots.len());
     slots.iter().for_each(|&slot| stats.write(call.reply, slot));
     Outcome::Done
@@ -105,14 +113,11 @@ impl Stats {
     }
 
     /// Slots with the same value come in their own order, either way.
-    fn order(&self, by: Metric, limit: usize, ascending: bool) -> Vec<usize> {
-        let mut slots: Vec<usize> = (0..Slot::COUNT).collect();
+    fn order(&self, slots: &mut [usize], by: Metric, ascending: bool) {
         match ascending {
             true => slots.sort_by_key(|&slot| self.value(slot, by)),
             false => slots.sort_by_key(|&slot| std::cmp::Reverse(self.value(slot, by))),
         }
-        slots.truncate(limit);
-        slots
     }
 
     fn write(&self, reply: &mut Reply, slot: usize) {

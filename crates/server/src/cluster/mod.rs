@@ -15,6 +15,7 @@
 
 pub mod bus;
 pub mod changes;
+pub mod deleting;
 pub mod endpoint;
 pub mod refusal;
 pub mod requests;

@@ -22,8 +22,12 @@ pub struct Member {
 impl Member {
     /// Whether who listens to a shard channel of this slot gets what is published.
     pub fn serves_channels(&self, slot: Slot) -> bool {
-        let state = self.words.get(slot).state();
-        matches!(state.owner, Owner::Myself | Owner::MyPrimary) || state.importing
+        self.is_of_shard(slot) || self.words.get(slot).state().importing
+    }
+
+    /// Whether the slot is this node's, or its primary's.
+    pub fn is_of_shard(&self, slot: Slot) -> bool {
+        matches!(self.words.get(slot).state().owner, Owner::Myself | Owner::MyPrimary)
     }
 }
 

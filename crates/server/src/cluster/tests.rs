@@ -314,3 +314,53 @@ fn scripts_stay_in_their_slots() {
     member.check("EVAL return_redis.call('get','a') 1 a", "+QUEUED");
     member.check("EXEC", "*1 $1 1");
 }
+
+#[test]
+fn keys_of_a_slot_are_counted_named_and_deleted() {
+    let mut member = Member::start(&["--cluster-databases", "2"]);
+    member.give(&["a", "b"]);
+    (0..500).for_each(|at| member.check(&format!("SET {{a}}{at} x"), "+OK"));
+    member.check("SELECT 1", "+OK");
+    member.check("SET a x", "+OK");
+    member.check("SET b x", "+OK");
+    member.check("CLUSTER COUNTKEYSINSLOT 15495", ":1");
+    member.check("CLUSTER GETKEYSINSLOT 15495 10", "*1 $1 a");
+    member.check("SELECT 0", "+OK");
+    member.check("CLUSTER COUNTKEYSINSLOT 15495", ":500");
+    assert!(member.run_as(0, "CLUSTER GETKEYSINSLOT 15495 7").starts_with("*7 $"));
+    assert!(member.run_as(0, "CLUSTER GETKEYSINSLOT 15495 1000").starts_with("*500 $"));
+    member.check("CLUSTER GETKEYSINSLOT 16384 1", "-ERR Invalid slot or number of keys");
+    member.check("CLUSTER COUNTKEYSINSLOT 16384", "-ERR Invalid slot");
+    member.check("CLUSTER FLUSHSLOT 15495 NOW", "-ERR syntax error");
+    assert_eq!(member.run_as(1, "WATCH {a}1"), "+OK");
+    member.check("CLUSTER FLUSHSLOT 15495 SYNC", "+OK");
+    member.check("DBSIZE", ":0");
+    member.check("SELECT 1", "+OK");
+    member.check("DBSIZE", ":1");
+    member.check("MULTI", "+OK");
+    member.check("CLUSTER FLUSHSLOT 3300", "+QUEUED");
+    member.check("CLUSTER COUNTKEYSINSLOT 3300", "+QUEUED");
+    member.check("EXEC", "*2 +OK :0");
+    assert_eq!(member.run_as(1, "MULTI"), "+OK");
+    assert_eq!(member.run_as(1, "EXEC"), "*-1");
+    member.process.node.keyspace.check_invariants();
+}
+
+#[test]
+fn what_a_member_says_of_itself() {
+    let mut member = Member::start(&[]);
+    member.give(&["a"]);
+    let id = NodeId::new(ME);
+    member.check("CLUSTER MYID", &format!("$40 {id}"));
+    member.check("CLUSTER MYSHARDID", &format!("$40 {id}"));
+    member.check("CLUSTER KEYSLOT a", ":15495");
+    member.check("CLUSTER MEET 10.0.0.3 7003", "-ERR The cluster bus is not ready yet");
+    member.check("CLUSTER MEET 10.0.0.3", "-ERR wrong number of arguments for 'cluster|meet' command");
+    member.check("CLUSTER GETSLOTMIGRATIONS", "*0");
+    assert!(member.run_as(0, "CLUSTER SLOT-STATS SLOTSRANGE 0 16383").starts_with("*1 *2 :15495 "));
+    assert!(member.run_as(0, "CLUSTER SLOT-STATS ORDERBY key-count").starts_with("*1 *2 :15495 "));
+    assert!(member.run_as(0, "CLUSTER HELP").contains("+SETSLOT <slot>"));
+    assert!(member.run_as(0, "INFO cluster").contains("cluster_enabled:1"));
+    assert!(member.run_as(0, "INFO server").contains("server_mode:cluster"));
+    assert!(member.run_as(0, "HELLO").contains("$4 mode $7 cluster"));
+}

@@ -99,6 +99,11 @@ impl Config {
         self.flag(ENABLED)
     }
 
+    /// As HELLO, INFO and the log call it.
+    pub fn mode(&self) -> &'static str {
+        if self.is_clustered() { "cluster" } else { "standalone" }
+    }
+
     pub fn databases(&self) -> u16 {
         const DATABASES: [Id; 2] = [id("databases"), id("cluster-databases")];
         self.number(DATABASES[usize::from(self.is_clustered())]) as u16

@@ -280,6 +280,11 @@ impl LogWriter {
         self.add(db, [self.evicted_word, key].into_iter())
     }
 
+    /// The key was deleted, and no command records it.
+    pub fn deleted(&mut self, db: Db, key: &[u8]) {
+        self.add(db, [DEL, key].into_iter());
+    }
+
     /// A message to subscribers, whom replicas have too. Something is held.
     pub fn message(&mut self, db: Db, args: Args<'_>) {
         self.add(db, args.iter());

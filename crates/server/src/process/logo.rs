@@ -10,18 +10,18 @@ use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 /// Where people are watching, or where it was asked for.
 pub fn show(config: &Config) {
     if config.always_show_logo() || (config.log_file().is_none() && stdout().is_terminal()) {
-        log::raw(&picture(config.port(), std::process::id()));
+        log::raw(&picture(config.mode(), config.port(), std::process::id()));
     }
 }
 
-fn picture(port: u16, pid: u32) -> String {
+fn picture(mode: &str, port: u16, pid: u32) -> String {
     let bits = usize::BITS;
     format!(
         r"
        .-----------.
     .-'  .-------.  '-.       Isotherm {VERSION} {bits} bit
    /   .'  .---.  '.   \
-  |   |   |  *  |   |   |     Running in standalone mode
+  |   |   |  *  |   |   |     Running in {mode} mode
    \   '.  '---'  .'   /      Port: {port}
     '-.  '-------'  .-'       PID: {pid}
        '-----------'
@@ -54,7 +54,7 @@ pub fn lolwut(config: &Config) -> String {
 mod tests {
     #[test]
     fn names_port_and_process() {
-        let picture = super::picture(6379, 4711);
+        let picture = super::picture("standalone", 6379, 4711);
         assert!(picture.contains(" Port: 6379\n") && picture.contains(" PID: 4711\n"));
     }
 }

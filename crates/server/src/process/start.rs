@@ -282,7 +282,8 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
         ),
     }
     logo::show(config);
-    log::notice(format!("Running mode=standalone, port={}, workers={}.", config.port(), config.workers()));
+    let (mode, port, workers) = (config.mode(), config.port(), config.workers());
+    log::notice(format!("Running mode={mode}, port={port}, workers={workers}."));
 }
 
 /// What a member of a cluster opens before it has a keyspace: nodes.conf, and the port of the bus.

@@ -14,7 +14,7 @@ use std::path::Path;
 use super::{File, Finding, whole};
 
 /// The areas in the order of the document.
-const AREAS: [(&str, &str); 21] = [
+const AREAS: [(&str, &str); 22] = [
     ("protocol", "Protocol and connections"),
     ("server", "Process, configuration and log"),
     ("observability", "INFO, MEMORY, LATENCY and other reports"),
@@ -30,6 +30,7 @@ const AREAS: [(&str, &str); 21] = [
     ("hyperloglog", "HyperLogLog"),
     ("persistence", "RDB files"),
     ("replication", "Replication"),
+    ("cluster", "Cluster"),
     ("transfer", "DUMP, RESTORE and DEBUG RELOAD"),
     ("blocking", "Blocking commands"),
     ("pubsub", "Pub/sub and client-side caching"),

@@ -39,7 +39,7 @@ pub const SERVER: &[Field] = &[
     ("valkey_release_stage", |_| "ga".into()),
     ("redis_git_sha1", |_| COMMIT.into()),
     ("redis_git_dirty", |_| CHANGED.into()),
-    ("server_mode", |_| "standalone".into()),
+    ("server_mode", |s| s.node.config.mode().into()),
     ("os", |_| {
         let name = rustix::system::uname();
         [name.sysname(), name.release(), name.machine()]
@@ -403,4 +403,4 @@ fn script_bytes(s: &Snapshot<'_>) -> u64 {
     s.node.scripts.bytes() + s.node.libraries.bytes()
 }
 
-pub const CLUSTER: &[Field] = &[("cluster_enabled", none)];
+pub const CLUSTER: &[Field] = &[("cluster_enabled", |s| u8::from(s.node.cluster.is_enabled()).to_string())];

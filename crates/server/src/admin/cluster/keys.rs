@@ -1,0 +1,100 @@
+//! The keys of a slot: how many, which, and away with them.
+
+use isotherm_commands::Outcome;
+use isotherm_keyspace::{Slot, Want};
+use isotherm_resp::errors;
+use isotherm_stdx::parse_i64;
+
+use super::{AdminCall, fail, no_cluster};
+use crate::admin::slot_stats::read_slot;
+use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
+use crate::request::blocking;
+
+pub fn slot(call: &mut AdminCall<'_>) -> Outcome {
+    call.reply.integer(i64::from(Slot::of_key(call.args.get(2)).get()));
+    Outcome::Done
+}
+
+fn slot_of(number: i64) -> Option<Slot> {
+    u16::try_from(number).ok().filter(|number| usize::from(*number) < Slot::COUNT).map(Slot::new)
+}
+
+/// Its partition is held. What this command does not hold yet is the batch's, or everything within EXEC.
+fn hold(call: &mut AdminCall<'_>, slot: Slot) {
+    let partition = call.node.keyspace.partition_of(slot);
+    if call.exec.held.acquire(Want::One(partition)) {
+        call.exec.clock.outdate();
+    }
+}
+
+pub fn count(call: &mut AdminCall<'_>) -> Outcome {
+    if call.exec.route.member.is_none() {
+        return no_cluster(call);
+    }
+    let Some(number) = parse_i64(call.args.get(2)) else { return fail(call, errors::NOT_AN_INTEGER) };
+    let Some(slot) = slot_of(number) else { return fail(call, "ERR Invalid slot") };
+    hold(call, slot);
+    let keys = call.exec.held.slot_keys_of(call.session.db, slot);
+    call.reply.integer(keys as i64);
+    Outcome::Done
+}
+
+pub fn names(call: &mut AdminCall<'_>) -> Outcome {
+    if call.exec.route.member.is_none() {
+        return no_cluster(call);
+    }
+    let [number, count] = [2, 3].map(|at| parse_i64(call.args.get(at)));
+    let (Some(number), Some(count)) = (number, count) else { return fail(call, errors::NOT_AN_INTEGER) };
+    let (Some(slot), Ok(count)) = (slot_of(number), usize::try_from(count)) else {
+        return fail(call, "ERR Invalid slot or number of keys");
+    };
+    hold(call, slot);
+    let names = call.exec.held.slot_names(call.session.db, slot, count);
+    // As many as the client has asked for.
+    call.exec.held.exempt(names.len() as u64);
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.bulk(name));
+    Outcome::Done
+}
+
+// COMPAT(cluster): CLUSTER FLUSHSLOT goes into the log as a DEL of each key. Why: they leave in steps, between other commands.
+pub fn flush(call: &mut AdminCall<'_>) -> Outcome {
+    if call.exec.route.member.is_none() {
+        return no_cluster(call);
+    }
+    let slot = match read_slot(call.args.get(2)) {
+        Ok(number) => Slot::new(number as u16),
+        Err(text) => return fail(call, text),
+    };
+    // Either way memory is freed in steps.
+    let is_known = |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    match call.args.len() {
+        3 => {}
+        4 if is_known(call.args.get(3)) => {}
+        4 => return fail(call, errors::SYNTAX),
+        _ => return fail(call, errors::subcommand_syntax(call.args)),
+    }
+    delete_all(call, slot);
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn delete_all(call: &mut AdminCall<'_>, slot: Slot) {
+    let (now, databases) = (call.now, call.node.config.databases());
+    loop {
+        hold(call, slot);
+        let exec = &mut *call.exec;
+        let deleted = deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, now, true);
+        exec.held.exempt(deleted as u64);
+        exec.note_gate();
+        if !call.session.in_exec {
+            if exec.held.has_ready() {
+                blocking::serve_waiters(exec);
+            }
+            exec.release();
+        }
+        if deleted < KEYS_PER_HOLD_MAX {
+            return;
+        }
+    }
+}
