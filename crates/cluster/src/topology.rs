@@ -2,6 +2,9 @@
 //!
 //! The machine makes one after each change that a client can see; workers compare a generation and keep the newest.
 
+pub mod info;
+pub mod replies;
+
 use crate::{Flags, NodeId, Slot, SlotSet};
 use std::sync::Arc;
 
