@@ -161,10 +161,8 @@ pub enum Output {
         port: u16,
         needs_full: bool,
     },
-    /// It is a primary from now on; `empties`: with no data.
-    Lead {
-        empties: bool,
-    },
+    /// It is a primary from now on, with no data.
+    Lead,
     /// Keys in these slots belong to another node now.
     DeleteKeys(Vec<Slot>),
     Say(Level, String),

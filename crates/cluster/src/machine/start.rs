@@ -39,7 +39,8 @@ impl Machine {
             let own = NodeId::new(bytes[..NodeId::LEN / 2].try_into().expect("24 bytes are enough"));
             let mut known = Node::new(node.id, node.shard.unwrap_or(own), node.flags, now.ms);
             known.address = node.address.clone();
-            known.config_epoch = node.config_epoch;
+            // A replica has its primary's.
+            known.config_epoch = if node.primary.is_some() { 0 } else { node.config_epoch };
             // A ping that was sent before the stop is not waited for; but a node that was silent stays suspect.
             known.failed = Ms(now.ms.0);
             nodes.add(known);

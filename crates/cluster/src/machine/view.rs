@@ -112,7 +112,7 @@ impl Machine {
                 primary: node.primary.map(|primary| self.nodes[primary].id),
                 ping_sent_ms: node.ping_sent.map_or(0, |at| now.unix_of(at)),
                 pong_received_ms: node.pong_received.map_or(0, |at| now.unix_of(at)),
-                config_epoch: node.config_epoch,
+                config_epoch: self.epoch_of(handle),
                 is_connected: node.outbound.is_some() || handle == self.me,
                 slots: SlotSet::clone(&slots),
                 migrating: open(&self.migrating),

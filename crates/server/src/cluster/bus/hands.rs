@@ -4,7 +4,8 @@
 use isotherm_cluster::Slot;
 use isotherm_cluster::machine::CommitNumber;
 use isotherm_cluster::topology::Topology;
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, Want};
+use isotherm_resp::ArgsBuf;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,10 +13,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::requests::Looked;
 use super::{BusMessage, BusSender};
 use crate::cluster::changes::{flip, publish};
+use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
 use crate::cluster::words::{Owner, SlotState};
 use crate::node::Node;
+use crate::process::time::unix_now;
 use crate::replication::state::Upstream;
 use crate::replication::{link, role};
+use crate::request::execute::Exec;
 
 pub enum Work {
     Apply {
@@ -34,9 +38,7 @@ pub enum Work {
         ip: String,
         port: u16,
     },
-    Lead {
-        empties: bool,
-    },
+    Lead,
 }
 
 struct Hands {
@@ -75,7 +77,7 @@ impl Hands {
             }
             Work::DeleteKeys(slots) => delete_keys(self.node, &slots),
             Work::Follow { ip, port } => follow(self.node, ip, port),
-            Work::Lead { empties } => lead(self.node, empties),
+            Work::Lead => lead(self.node),
         }
     }
 }
@@ -98,7 +100,34 @@ fn state(topology: &Topology, slot: Slot) -> SlotState {
 }
 
 /// Keys of slots that are other nodes' are of no use here, and would be served if a slot came back.
-fn delete_keys(_node: &'static Node, _slots: &[Slot]) {}
+fn delete_keys(node: &'static Node, slots: &[Slot]) {
+    let mut exec = Exec::of_control(node);
+    for slot in slots {
+        delete_slot(&mut exec, *slot);
+    }
+}
+
+/// In steps, with other commands between them.
+fn delete_slot(exec: &mut Exec, slot: Slot) {
+    let node = exec.node;
+    let member = node.cluster.get().expect("the bus belongs to a member of a cluster");
+    loop {
+        exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
+        // It may have come back meanwhile.
+        if member.words.get(slot).state().owner == Owner::Myself {
+            return exec.release();
+        }
+        let databases = node.config.databases();
+        let deleted =
+            deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, unix_now(), false);
+        exec.held.exempt(deleted as u64);
+        exec.note_gate();
+        exec.release();
+        if deleted < KEYS_PER_HOLD_MAX {
+            return;
+        }
+    }
+}
 
 fn follow(node: &'static Node, host: String, port: u16) {
     let upstream = Upstream { host, port };
@@ -116,8 +145,21 @@ fn follow(node: &'static Node, host: String, port: u16) {
     link::spawn(node);
 }
 
-fn lead(node: &'static Node, _empties: bool) {
+/// The node follows no other from now on, and has no data of the one that it followed.
+fn lead(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     role::promote(node, &mut held);
+    drop(held);
+    let mut exec = Exec::of_control(node);
+    exec.held.acquire(Want::All);
+    let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
+    let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
+    txn.flush(None);
+    txn.finish();
+    if exec.pump.is_logging() {
+        exec.pump.log.request(Db(0), ArgsBuf::from_slices(&[b"FLUSHALL"]).args());
+    }
+    exec.note_gate();
+    exec.release();
 }

@@ -198,7 +198,7 @@ impl BusThread {
             }
             Output::Publish(topology) => self.hand(hands::Work::Publish(topology)),
             Output::Follow { ip, port, .. } => self.hand(hands::Work::Follow { ip, port }),
-            Output::Lead { empties } => self.hand(hands::Work::Lead { empties }),
+            Output::Lead => self.hand(hands::Work::Lead),
             Output::DeleteKeys(slots) => self.hand(hands::Work::DeleteKeys(slots)),
         }
     }
