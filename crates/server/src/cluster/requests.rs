@@ -5,6 +5,7 @@
 //!                      worker: the reply is written  <---  Asker::answer    when what was asked for holds
 //! ```
 
+use isotherm_cluster::machine::Request;
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_keyspace::{Held, Waiter, Want};
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
@@ -68,6 +69,13 @@ impl Bus {
 
     pub fn ask(&self, request: ClusterRequest) {
         self.sender.get().expect("it was asked whether there is one").post(BusMessage::Request(request));
+    }
+
+    /// The same without a client that waits for the answer.
+    pub fn order(&self, request: Request) {
+        if let Some(sender) = self.sender.get() {
+            sender.post(BusMessage::Order(request));
+        }
     }
 
     /// A message of a client goes to the subscribers of other nodes, if there is a bus already.

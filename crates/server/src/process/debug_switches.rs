@@ -1,6 +1,6 @@
 //! What DEBUG switches off and on, for tests.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// All are off at the start.
 #[derive(Default)]
@@ -15,6 +15,35 @@ pub struct DebugSwitches {
     pub skip_checksums: Switch,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS
     pub scripts_may_debug: Switch,
+    /// DEBUG SLEEP is under way.
+    pub is_asleep: Switch,
+    /// DEBUG DROP-CLUSTER-PACKET-FILTER
+    pub dropped_packets: PacketFilter,
+    /// DEBUG CLOSE-CLUSTER-LINK-ON-PACKET-DROP
+    pub closes_links_on_drop: Switch,
+    /// DEBUG DISABLE-CLUSTER-RECONNECTION
+    pub no_reconnection: Switch,
+    /// DEBUG DISABLE-CLUSTER-RANDOM-PING
+    pub no_random_ping: Switch,
+}
+
+/// The number of a type of packets, -1 for none, -2 for all.
+pub struct PacketFilter(AtomicI64);
+
+impl Default for PacketFilter {
+    fn default() -> PacketFilter {
+        PacketFilter(AtomicI64::new(-1))
+    }
+}
+
+impl PacketFilter {
+    pub fn set(&self, kind: i64) {
+        self.0.store(kind, Ordering::Release);
+    }
+
+    pub fn get(&self) -> Option<i16> {
+        i16::try_from(self.0.load(Ordering::Acquire)).ok().filter(|kind| *kind != -1)
+    }
 }
 
 #[derive(Default)]

@@ -5,6 +5,7 @@
 //! structures that this server does not have (hash tables that are resized, reply buffers that shrink) are accepted and
 //! change nothing: the tests that send them then see what they want to see in any case.
 
+mod cluster;
 mod digest;
 mod protocol;
 mod reload;
@@ -67,6 +68,11 @@ const WORDS: &[Word] = &[
     word("segfault", 2..=usize::MAX, crash),
     word("assert", 2..=usize::MAX, crash),
     word("oom", 2..=usize::MAX, crash),
+    word("drop-cluster-packet-filter", 3..=3, cluster::drop_packets),
+    word("close-cluster-link-on-packet-drop", 3..=3, cluster::close_on_drop),
+    word("disable-cluster-random-ping", 3..=3, cluster::disable_random_ping),
+    word("disable-cluster-reconnection", 3..=3, cluster::disable_reconnection),
+    word("clusterlink", 5..=5, cluster::kill_links),
     // Structures that do not exist here.
     // COMPAT(debug): DEBUG subcommands about structures that do not exist here (DICT-RESIZING, REPLYBUFFER,
     // QUICKLIST-PACKED-THRESHOLD, ...) answer OK and change nothing. Why: Valkey's test suite calls them on the way.
@@ -172,7 +178,11 @@ const SLEEP_SECONDS_MAX: f64 = 1e6;
 
 fn sleep(call: &mut AdminCall<'_>) {
     let seconds = isotherm_stdx::parse_f64(call.args.get(2)).unwrap_or_default();
+    // A node that serves no client does not look alive to the others either.
+    let silence = &call.node.debug.is_asleep;
+    silence.set(true);
     std::thread::sleep(std::time::Duration::from_secs_f64(seconds.clamp(0.0, SLEEP_SECONDS_MAX)));
+    silence.set(false);
     call.reply.ok();
 }
 

@@ -17,7 +17,7 @@ mod requests;
 mod saver;
 mod settings;
 
-use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, RequestId};
+use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, Request, RequestId};
 use isotherm_cluster::wire::{self, Caps, Defect};
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_reactor::{Events, Listener, Mailbox, Ready, Sender, Token};
@@ -46,6 +46,8 @@ const LISTENER_TOKENS: usize = usize::MAX - 64;
 /// What other threads send to this one.
 pub enum BusMessage {
     Request(ClusterRequest),
+    /// One whose answer is of no interest.
+    Order(Request),
     /// A request whose keys were looked at.
     Looked(requests::Looked),
     Saved(isotherm_cluster::machine::CommitNumber),
@@ -129,6 +131,10 @@ impl BusThread {
     }
 
     fn turn(&mut self) -> io::Result<()> {
+        if self.node.debug.is_asleep.is_on() {
+            std::thread::sleep(TICK / 10);
+            return Ok(());
+        }
         let wait = self.next_tick.saturating_duration_since(Instant::now());
         let wait = if self.unfinished.is_empty() { wait } else { Duration::ZERO };
         self.events.wait(Some(wait))?;
@@ -210,6 +216,10 @@ impl BusThread {
     fn message(&mut self, message: BusMessage) {
         match message {
             BusMessage::Request(request) => self.request(request),
+            BusMessage::Order(request) => {
+                self.asked += 1;
+                self.step(Input::Request { id: RequestId(self.asked), request });
+            }
             BusMessage::Looked(looked) => self.looked(looked),
             BusMessage::Saved(number) => self.step(Input::Saved(number)),
             BusMessage::Applied(number) => self.step(Input::Applied(number)),
@@ -218,7 +228,7 @@ impl BusThread {
             }
             BusMessage::Populated(slots) => self.step(Input::Populated(slots)),
             BusMessage::Configured => {
-                let settings = Box::new(settings::read(&self.node.config));
+                let settings = Box::new(settings::read_all(self.node));
                 self.step(Input::Settings(settings));
             }
         }

@@ -84,7 +84,7 @@ impl BusThread {
     }
 
     pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
-        let (asker, closed) = self.askers.remove(&id).expect("a request is answered once");
+        let Some((asker, closed)) = self.askers.remove(&id) else { return };
         if let Some(slot) = closed {
             self.hand(hands::Work::Restore(slot));
         }

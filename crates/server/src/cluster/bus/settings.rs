@@ -4,6 +4,7 @@ use isotherm_cluster::machine::Settings;
 use std::net::IpAddr;
 
 use crate::config::{Config, Id, id};
+use crate::node::Node;
 
 /// Without `cluster-port` the bus listens so many ports above the clients'.
 pub const BUS_PORT_OFFSET: u16 = 10_000;
@@ -15,6 +16,17 @@ pub fn bus_port(config: &Config) -> u16 {
     match config.number(PORT) as u16 {
         0 => config.port().saturating_add(BUS_PORT_OFFSET),
         port => port,
+    }
+}
+
+/// With what DEBUG has switched.
+pub fn read_all(node: &Node) -> Settings {
+    Settings {
+        dropped_type: node.debug.dropped_packets.get(),
+        closes_on_drop: node.debug.closes_links_on_drop.is_on(),
+        no_reconnection: node.debug.no_reconnection.is_on(),
+        no_random_ping: node.debug.no_random_ping.is_on(),
+        ..read(&node.config)
     }
 }
 
