@@ -27,6 +27,10 @@ pub fn delete_some(
             break;
         }
     }
+    if !are_gone {
+        // Clients that have waited for them were sent on, and are about to be taken out: no command is to serve them.
+        while held.take_ready().is_some() {}
+    }
     deleted
 }
 

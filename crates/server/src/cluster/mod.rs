@@ -20,6 +20,7 @@ pub mod endpoint;
 pub mod refusal;
 pub mod requests;
 pub mod route;
+pub mod shown;
 pub mod state;
 pub mod words;
 

@@ -6,12 +6,13 @@
 //! ```
 
 use isotherm_cluster::machine::Request;
+use isotherm_cluster::topology::info::Counts;
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_keyspace::{Held, Waiter, Want};
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cluster::bus::{BusMessage, BusSender};
 use crate::node::Node;
@@ -55,6 +56,7 @@ pub struct Bus {
     invalid_packets: AtomicU64,
     save_failed: AtomicBool,
     saved_unix_s: AtomicU64,
+    counts: Mutex<Counts>,
 }
 
 impl Bus {
@@ -106,6 +108,15 @@ impl Bus {
         if let Some(sender) = self.sender.get() {
             sender.post(BusMessage::Configured);
         }
+    }
+
+    /// What the bus thread has counted so far.
+    pub fn set_counts(&self, counts: Counts) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn count_invalid(&self) {

@@ -17,7 +17,7 @@ use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Lookup, Txn, Want};
 use isotherm_resp::Args;
 use std::sync::Arc;
 
-use crate::cluster::endpoint::{Preferred, Via};
+use crate::cluster::endpoint::{self, asker_of};
 use crate::cluster::refusal::Refusal;
 use crate::cluster::state::Member;
 use crate::cluster::words::{Owner, SlotState, Word};
@@ -349,7 +349,7 @@ pub fn write_redirection(
         _ => topology.owner(slot),
     };
     let Some(target) = target.filter(|target| !std::ptr::eq(*target, topology.me())) else { return false };
-    Via::of(client).write_redirection(out, word, slot, target, Preferred::of(&desk.node.config));
+    endpoint::write_redirection(out, word, slot, target, asker_of(client, &desk.node.config));
     true
 }
 
@@ -360,8 +360,7 @@ pub fn redirection_of(node: &Node, slot: Slot, client: &ClientShared) -> Vec<u8>
         None => Refusal::Unbound.text().into(),
         Some(owner) => {
             let mut text = Vec::new();
-            let preferred = Preferred::of(&node.config);
-            Via::of(client).write_redirection(&mut text, "MOVED", slot, owner, preferred);
+            endpoint::write_redirection(&mut text, "MOVED", slot, owner, asker_of(client, &node.config));
             text
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cluster::requests::Bus;
+use crate::cluster::shown::Shown;
 use crate::cluster::words::{Owner, SlotWords};
 
 pub struct ClusterState(Option<Box<Member>>);
@@ -17,6 +18,7 @@ pub struct Member {
     pub words: SlotWords,
     pub topologies: Topologies,
     pub bus: Bus,
+    pub shown: Shown,
 }
 
 impl Member {
@@ -40,7 +42,8 @@ impl ClusterState {
     /// A member of a cluster, which begins with this topology and no slots of its own.
     pub fn member(topology: Arc<Topology>) -> ClusterState {
         let topologies = Topologies::new(topology);
-        ClusterState(Some(Box::new(Member { words: SlotWords::new(), topologies, bus: Bus::default() })))
+        let (words, bus, shown) = (SlotWords::new(), Bus::default(), Shown::default());
+        ClusterState(Some(Box::new(Member { words, topologies, bus, shown })))
     }
 
     pub fn is_enabled(&self) -> bool {

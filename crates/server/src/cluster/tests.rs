@@ -54,6 +54,11 @@ impl Member {
             Owner::MyPrimary | Owner::Other => Some(NodeIndex(1)),
         };
         Arc::make_mut(&mut self.topology.owners)[slot.index()] = index;
+        for (at, node) in self.topology.nodes.iter_mut().enumerate() {
+            let slots = Arc::make_mut(&mut node.slots);
+            slots.remove(slot);
+            index.is_some_and(|index| usize::from(index.0) == at).then(|| slots.insert(slot));
+        }
         let other = NodeId::new(OTHER);
         self.topology.migrating.retain(|(migrating, _)| *migrating != slot);
         self.topology.importing.retain(|(importing, _)| *importing != slot);
@@ -359,6 +364,22 @@ fn what_a_member_says_of_itself() {
     member.check("CLUSTER GETSLOTMIGRATIONS", "*0");
     assert!(member.run_as(0, "CLUSTER SLOT-STATS SLOTSRANGE 0 16383").starts_with("*1 *2 :15495 "));
     assert!(member.run_as(0, "CLUSTER SLOT-STATS ORDERBY key-count").starts_with("*1 *2 :15495 "));
+    let (me, other) = (NodeId::new(ME), NodeId::new(OTHER));
+    let line = format!("{me} 10.0.0.2:7001@0 myself,master - 0 0 0 connected 15495");
+    let nodes = member.run_as(0, "CLUSTER NODES");
+    assert!(nodes.contains(&line) && nodes.contains(&other.to_string()), "{nodes}");
+    let slots = format!("*1 *3 :15495 :15495 *4 $8 10.0.0.2 :7001 $40 {me} *0");
+    member.check("CLUSTER SLOTS", &slots);
+    member.publish();
+    member.check("CLUSTER SLOTS", &slots);
+    assert!(member.run_as(0, "CLUSTER SHARDS").starts_with("*2 *"));
+    member.check(&format!("CLUSTER REPLICAS {other}"), "*0");
+    member.check("CLUSTER REPLICAS x", "-ERR Unknown node x");
+    member.check(&format!("CLUSTER SLAVES {me}"), "*0");
+    assert!(member.run_as(0, "CLUSTER INFO").contains("cluster_state:ok cluster_slots_assigned:1 "));
+    assert!(member.run_as(0, "INFO cluster_info").contains("cluster_known_nodes:2"));
+    member.give(&["b"]);
+    assert!(member.run_as(0, "CLUSTER SLOTS").starts_with("*2 *3 :3300 :3300 "));
     assert!(member.run_as(0, "CLUSTER HELP").contains("+SETSLOT <slot>"));
     assert!(member.run_as(0, "INFO cluster").contains("cluster_enabled:1"));
     assert!(member.run_as(0, "INFO server").contains("server_mode:cluster"));

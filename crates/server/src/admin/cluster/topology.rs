@@ -1,14 +1,21 @@
 //! What the newest topology says: CLUSTER SLOTS, SHARDS, NODES, INFO, REPLICAS, MYID, MYSHARDID.
 
-use isotherm_cluster::NodeId;
-use isotherm_cluster::topology::Topology;
+use isotherm_cluster::topology::{NodeIndex, Topology, replies};
+use isotherm_cluster::{Flags, NodeId};
 use isotherm_commands::Outcome;
+use isotherm_resp::errors;
 use std::sync::Arc;
 
 use super::{AdminCall, fail, no_cluster};
+use crate::cluster::endpoint::asker_of;
+use crate::cluster::shown::Kind;
+use crate::observe::info::cluster_info;
 
 /// Answers from the newest topology; or that there is no cluster.
-fn answer(call: &mut AdminCall<'_>, write: impl FnOnce(&mut AdminCall<'_>, &Topology) -> Outcome) -> Outcome {
+fn answer(
+    call: &mut AdminCall<'_>,
+    write: impl FnOnce(&mut AdminCall<'_>, &Arc<Topology>) -> Outcome,
+) -> Outcome {
     if call.exec.route.member.is_none() {
         return no_cluster(call);
     }
@@ -31,21 +38,53 @@ pub fn my_shard_id(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 pub fn slots(call: &mut AdminCall<'_>) -> Outcome {
-    answer(call, |call, _| fail(call, "ERR not yet"))
+    show(call, Kind::Slots)
 }
 
 pub fn shards(call: &mut AdminCall<'_>) -> Outcome {
-    answer(call, |call, _| fail(call, "ERR not yet"))
+    show(call, Kind::Shards)
 }
 
 pub fn nodes(call: &mut AdminCall<'_>) -> Outcome {
-    answer(call, |call, _| fail(call, "ERR not yet"))
+    show(call, Kind::Nodes)
+}
+
+fn show(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
+    answer(call, |call, topology| {
+        let asker = asker_of(&call.session.shared, &call.node.config);
+        if let Some(member) = call.exec.route.member {
+            call.reply.raw(&member.shown.get(kind, topology, asker, call.reply.proto));
+        }
+        Outcome::Done
+    })
 }
 
 pub fn info(call: &mut AdminCall<'_>) -> Outcome {
-    answer(call, |call, _| fail(call, "ERR not yet"))
+    match cluster_info(call.node) {
+        Some(text) => call.reply.verbatim("txt", text.as_bytes()),
+        None => call.reply.error(errors::CLUSTER_DISABLED),
+    }
+    Outcome::Done
 }
 
 pub fn replicas(call: &mut AdminCall<'_>) -> Outcome {
-    answer(call, |call, _| fail(call, "ERR not yet"))
+    answer(call, |call, topology| {
+        let name = call.args.get(2);
+        let Some(index) = NodeId::parse(name).and_then(|id| topology.find(&id)) else {
+            return fail(call, errors::with_bytes("ERR Unknown node ", name, ""));
+        };
+        if topology.node(index).flags.has(Flags::REPLICA) {
+            return fail(call, "ERR The specified node is not a master");
+        }
+        let all = (0..topology.nodes.len()).map(|at| NodeIndex(at as u16));
+        let replicas: Vec<NodeIndex> = all.filter(|at| topology.node(*at).primary == Some(index)).collect();
+        let asker = asker_of(&call.session.shared, &call.node.config);
+        call.reply.array(replicas.len());
+        for replica in replicas {
+            let mut line = String::new();
+            replies::node_line(topology, replica, asker, &mut line);
+            call.reply.bulk(line.trim_end().as_bytes());
+        }
+        Outcome::Done
+    })
 }

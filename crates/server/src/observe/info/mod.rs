@@ -12,10 +12,12 @@
 //!
 //! A field of Valkey that cannot be reported truthfully yet is omitted; one that is there is true, also when it is 0.
 
+mod cluster;
 mod fields;
 mod sections;
 mod snapshot;
 
+pub use cluster::cluster_info;
 pub use snapshot::{Snapshot, database_sizes};
 
 use crate::observe::memory_map::Moment;

@@ -1,5 +1,6 @@
 //! The sections of INFO, in their order, and those whose lines are not known beforehand.
 
+use super::cluster::cluster_info;
 use super::fields::{
     CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS,
 };
@@ -43,6 +44,7 @@ pub const SECTIONS: &[Section] = &[
     section("errorstats", "Errorstats", Body::Lines(error_stats)),
     only_asked(section("latencystats", "Latencystats", Body::Lines(latency_stats))),
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
+    only_asked(section("cluster_info", "Cluster Info", Body::Lines(cluster_lines))),
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
     // COMPAT(observability): INFO has the section Keysizes of Redis 8, with the bytes that a string is stored in (1
@@ -57,6 +59,10 @@ pub const SECTIONS: &[Section] = &[
 
 const fn section(name: &'static str, title: &'static str, body: Body) -> Section {
     Section { name, title, by_default: true, is_hidden: false, body }
+}
+
+fn cluster_lines(snapshot: &Snapshot<'_>, out: &mut String) {
+    out.push_str(&cluster_info(snapshot.node).unwrap_or_default());
 }
 
 fn persistence(snapshot: &Snapshot<'_>, out: &mut String) {

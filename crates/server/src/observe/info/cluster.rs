@@ -1,0 +1,24 @@
+//! The section Cluster Info, and the reply to CLUSTER INFO.
+
+use isotherm_cluster::topology::info;
+use std::fmt::Write;
+
+use crate::node::Node;
+
+/// Nothing where the node is no member of a cluster.
+pub fn cluster_info(node: &Node) -> Option<String> {
+    let member = node.cluster.get()?;
+    let (_, topology) = member.topologies.newest();
+    let mut text = info::info(&topology, &member.bus.counts());
+    let status = if member.bus.is_saved() { "ok" } else { "err" };
+    let (saved, invalid) = (member.bus.saved_unix_s(), member.bus.invalid_packets());
+    // COMPAT(cluster): CLUSTER INFO and INFO also have `cluster_config_save_status`, `cluster_config_last_save_time` and
+    // `cluster_bus_invalid_packets`. Why: a disk that does not take nodes.conf, and a sender of nonsense, are to be seen.
+    write!(
+        text,
+        "cluster_config_save_status:{status}\r\ncluster_config_last_save_time:{saved}\r\n\
+         cluster_bus_invalid_packets:{invalid}\r\n"
+    )
+    .expect("a text takes all");
+    Some(text)
+}
