@@ -18,6 +18,7 @@ pub mod number;
 
 pub mod args_split;
 pub mod prng;
+pub mod quoted;
 pub mod steps;
 pub mod units;
 
