@@ -60,6 +60,11 @@ pub trait Host {
     /// `ERR Unknown command called from script`, and so on.
     fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called;
 
+    /// What who debugs the script is shown of a command that `call` refuses, if that is more than the script sees.
+    fn shown_refusal(&mut self, _words: Args<'_>) -> Option<Vec<u8>> {
+        None
+    }
+
     /// `redis.set_repl`; a script begins with `Replication::ALL`.
     fn set_replication(&mut self, replication: Replication);
 

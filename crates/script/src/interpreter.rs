@@ -5,6 +5,7 @@ use std::fmt;
 
 use isotherm_resp::{Args, Reply};
 
+use crate::debugger::Debugger;
 use crate::host::Host;
 use crate::lua::{Run, State, Status};
 use crate::result;
@@ -187,6 +188,22 @@ impl Interpreter {
         let (progress, result_bytes) = (finish(status, result, reply), result.len());
         self.lua.trim_after(result_bytes);
         progress
+    }
+
+    /// The next run is debugged. It is suspended while its user is waited for.
+    pub fn debug(&mut self, debugger: Debugger) {
+        self.lua.debug(debugger);
+    }
+
+    /// Of the run that is suspended.
+    pub fn debugger(&mut self) -> Option<&mut Debugger> {
+        self.lua.debugger().as_deref_mut()
+    }
+
+    /// Of the run that has ended.
+    pub fn take_debugger(&mut self) -> Option<Box<Debugger>> {
+        assert!(!self.is_suspended(), "its run is over");
+        self.lua.debugger().take()
     }
 
     pub fn is_suspended(&self) -> bool {

@@ -11,7 +11,7 @@
 //! the outside is the trait [`Host`] and, by `os.clock`, the CPU time of the process.
 //!
 //! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), the one of libraries of functions (`functions`), how its result becomes a reply
-//! (`result`), how values go between Lua and Rust (`tape`), the libraries in Rust (`libraries`), the room (`lua`).
+//! (`result`), the debugger (`debugger`), how values go between Lua and Rust (`tape`), the libraries in Rust (`libraries`), the room (`lua`).
 
 pub mod host;
 pub mod libraries;
@@ -21,9 +21,12 @@ pub mod functions;
 
 pub mod interpreter;
 
+pub mod debugger;
+
 mod lua;
 mod result;
 
+pub use debugger::Debugger;
 pub use functions::{FunctionInterpreter, LoadError, Reference, Registered};
 pub use host::{Called, Checkpoint, Host, LogLevel, Replication};
 pub use interpreter::{CompileError, Ended, Identity, Interpreter, Limits, OutOfMemory, Progress, Sha};

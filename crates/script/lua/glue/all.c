@@ -51,4 +51,5 @@
 #include "glue/library.c"
 #include "glue/sandbox.c"
 #include "glue/functions.c"
+#include "glue/debug.c"
 #include "glue/run.c"

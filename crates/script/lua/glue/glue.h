@@ -54,11 +54,36 @@ typedef struct iso_calls {
   /* 0: `out` is a tape of results; else ISO_ERROR_*: a text */
   uint32_t (*library_call)(void *bridge, uint32_t function, uint32_t instance, iso_bytes args, size_t arg_count,
                            iso_bytes *out);
+  /* of a run that is debugged: it has come to a line; 1: it stops there */
+  int (*debug_reach)(void *bridge, int line, int is_its_own);
+  /* ISO_DEBUG_*: what is done where it has stopped; the run may have been suspended meanwhile. `text` stays until the next call of it */
+  int (*debug_next)(void *bridge, iso_bytes *text);
+  /* a word of the command for ISO_DEBUG_CALL; 0 behind the last */
+  int (*debug_word)(void *bridge, size_t number, iso_bytes *word);
+  /* ISO_LOG_*; `line` is that of a function for ISO_LOG_FRAME */
+  void (*debug_log)(void *bridge, int kind, iso_bytes text, int line);
+  /* the line that it stands at, for redis.debug(); redis.breakpoint(), if `breaks` */
+  int (*debug_line)(void *bridge, int breaks);
 } iso_calls;
 
 #define ISO_GO_ON	0
 #define ISO_STOP	1
 #define ISO_GO_ON_OFTEN	2
+
+/* debug_next */
+#define ISO_DEBUG_GO_ON		0
+#define ISO_DEBUG_STOP		1	/* as ISO_STOP */
+#define ISO_DEBUG_FAIL		2	/* an error with this text */
+#define ISO_DEBUG_PRINT_ALL	3
+#define ISO_DEBUG_PRINT		4	/* the variable with this name */
+#define ISO_DEBUG_TRACE		5
+#define ISO_DEBUG_EVAL		6	/* this code */
+#define ISO_DEBUG_CALL		7	/* the words of debug_word */
+
+/* debug_log */
+#define ISO_LOG_LINE	0
+#define ISO_LOG_ERROR	1	/* while it steps */
+#define ISO_LOG_FRAME	2
 
 #define ISO_NUMBER_BYTES_MAX	64
 #define ISO_SHA_DIGITS		40
@@ -143,9 +168,11 @@ void iso_forget(iso_interp *interp, int reference);
 void iso_collect(iso_interp *interp);
 /* what `result` points to is gone */
 void iso_trim(iso_interp *interp);
+/* the next run is debugged */
+void iso_debug(iso_interp *interp);
 /*
-** Runs on a stack of its own. Rust may leave that stack and come back to it in `calls->call` and `calls->checkpoint`; `bytes` and `spans`
-** are read before these are called first. Until it has returned, no function but iso_used and iso_set_limit may be called.
+** Runs on a stack of its own. Rust may leave that stack and come back to it in `calls->call`, `calls->checkpoint` and
+** `calls->debug_next`; `bytes` and `spans` are read before these are called first. Until it has returned, no function but iso_used and iso_set_limit may be called.
 */
 int iso_run(iso_interp *interp, int reference, iso_bytes bytes, const iso_span *spans, size_t key_count,
             size_t arg_count, void *bridge, iso_bytes *result);

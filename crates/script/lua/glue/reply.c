@@ -65,13 +65,15 @@ static void push_field_table (lua_State *L, const char *name, iso_bytes text) {
 }
 
 
-static void push_error_text (lua_State *L, const char *text, size_t len);
+static void push_error_quietly (lua_State *L, const char *text, size_t len);
+static void debug_log (lua_State *L, int kind, const char *text, size_t len, int line);
 static void push_value (lua_State *L, reply_reader *reader, int depth);
 
 
 static void push_error_reply (lua_State *L, iso_bytes line) {
-  /* the line with its '-' stands one byte before */
-  push_error_text(L, (const char *)line.data - 1, line.len + 1);
+  /* the line with its '-' stands one byte before; its end is shown too, as Valkey does */
+  if (interp_of(L)->debugs) debug_log(L, ISO_LOG_ERROR, (const char *)line.data - 1, line.len + 3, 0);
+  push_error_quietly(L, (const char *)line.data - 1, line.len + 1);
   lua_pushliteral(L, "ignore_error_stats_update");
   lua_pushboolean(L, 1);
   lua_rawset(L, -3);

@@ -58,12 +58,20 @@ static int error_handler (lua_State *L) {
 */
 static void count_hook (lua_State *L, lua_Debug *unused) {
   iso_interp *interp = interp_of(L);
-  lua_Debug info;
   (void)unused;
   if (!interp->stopped) {
     int word = interp->bridge == NULL ? ISO_GO_ON : interp->calls->checkpoint(interp->bridge);
     if (word == ISO_GO_ON_OFTEN) lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_OFTEN);
     if (word != ISO_STOP) return;
+  }
+  stop_run(L);
+}
+
+
+static void stop_run (lua_State *L) {
+  iso_interp *interp = interp_of(L);
+  lua_Debug info;
+  if (!interp->stopped) {
     interp->stopped = 1;
     lua_sethook(interp->L, count_hook, LUA_MASKCOUNT | LUA_MASKLINE, 1);
   }
@@ -73,6 +81,7 @@ static void count_hook (lua_State *L, lua_Debug *unused) {
   L->errfunc = 0;
   lua_error(L);
 }
+
 
 
 typedef struct run_args {
@@ -146,7 +155,10 @@ static int run_body (lua_State *L) {
   if (!interp->runs_functions) set_open_global(L, interp->keys_name);
   push_strings(L, args, args->key_count, args->arg_count);
   if (!interp->runs_functions) set_open_global(L, interp->argv_name);
-  lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
+  if (interp->debugs)
+    lua_sethook(L, debug_hook, LUA_MASKLINE | LUA_MASKCOUNT, HOOK_OFTEN);
+  else
+    lua_sethook(L, count_hook, LUA_MASKCOUNT, HOOK_INSTRUCTIONS);
   args->status = lua_pcall(L, interp->runs_functions ? 2 : 0, 1, 2);
   interp->tape.len = 0;
   if (args->status != 0)
@@ -197,6 +209,7 @@ int iso_run (iso_interp *interp, int reference, iso_bytes bytes, const iso_span 
   interp->bridge = bridge;
   interp->resp = 2;
   interp->stopped = 0;
+  interp->debug_counts = 0;
   lua_pushvalue(L, SLOT_RUN);
   lua_pushlightuserdata(L, &args);
   status = lua_pcall(L, 1, 0, 0);
@@ -205,6 +218,7 @@ int iso_run (iso_interp *interp, int reference, iso_bytes bytes, const iso_span 
     put_outer_error(L, interp);
   lua_settop(L, SLOT_COMPILE);
   interp->bridge = NULL;
+  interp->debugs = 0;
   if (interp->collector_touched) restore_collector(interp);
   if (status == LUA_ERRMEM || args.status == LUA_ERRMEM) collect_all(interp);
   trim(interp);
@@ -212,6 +226,11 @@ int iso_run (iso_interp *interp, int reference, iso_bytes bytes, const iso_span 
   result->len = interp->tape.len;
   if (interp->stopped) return ISO_STOPPED;
   return status == 0 && args.status == 0 ? ISO_RAN : ISO_FAILED;
+}
+
+
+void iso_debug (iso_interp *interp) {
+  interp->debugs = 1;
 }
 
 

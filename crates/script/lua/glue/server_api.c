@@ -4,6 +4,8 @@
 ** An error of these functions is a table {err = "CODE text"}; server.call raises it, server.pcall returns it.
 */
 
+static void put_shown_value (lua_State *L, iso_buffer *out, int depth);
+
 /* Propagation flags, as server.set_repl takes them. */
 #define REPL_AOF	1
 #define REPL_REPLICA	2
@@ -15,7 +17,7 @@
 ** Pushes {err = text}. "-CODE words" has its code, all else gets ERR: as does "-WORD", whose only word is no code. Line
 ** ends around the words are cut off. `text` is pushed as far as its first NUL.
 */
-static void push_error_text (lua_State *L, const char *text, size_t len) {
+static void push_error_quietly (lua_State *L, const char *text, size_t len) {
   const char *zero = (const char *)memchr(text, 0, len);
   const char *words = text, *end;
   size_t code_len = 0;
@@ -45,6 +47,13 @@ static void push_error_text (lua_State *L, const char *text, size_t len) {
   lua_pushlstring(L, words, (size_t)(end - words));
   lua_concat(L, 3);
   lua_rawset(L, -3);
+}
+
+
+/* And who debugs the script is shown it. */
+static void push_error_text (lua_State *L, const char *text, size_t len) {
+  if (interp_of(L)->debugs) debug_log(L, ISO_LOG_ERROR, text, len, 0);
+  push_error_quietly(L, text, len);
 }
 
 
@@ -323,15 +332,33 @@ static int server_log (lua_State *L) {
 }
 
 
-/* Without a debugger these do nothing. */
+/* Without a debugger this does nothing, and says so. */
 static int server_breakpoint (lua_State *L) {
-  lua_pushboolean(L, 0);
+  iso_interp *interp = interp_of(L);
+  int debugs = interp->debugs && interp->bridge != NULL;
+  if (debugs) interp->calls->debug_line(interp->bridge, 1);
+  lua_pushboolean(L, debugs);
   return 1;
 }
 
 
+/* Shows its arguments to who debugs the script. */
 static int server_debug (lua_State *L) {
-  (void)L;
+  iso_interp *interp = interp_of(L);
+  iso_buffer *out = &interp->debug_text;
+  int count = lua_gettop(L), i;
+  char head[48];
+  if (!interp->debugs || interp->bridge == NULL) return 0;
+  snprintf(head, sizeof(head), "<debug> line %d: ", interp->calls->debug_line(interp->bridge, 0));
+  out->len = 0;
+  put_bytes(L, out, head, strlen(head));
+  for (i = 1; i <= count; i++) {
+    if (i > 1) put_bytes(L, out, ", ", 2);
+    lua_pushvalue(L, i);
+    put_shown_value(L, out, 0);
+    lua_pop(L, 1);
+  }
+  debug_log(L, ISO_LOG_LINE, (const char *)out->data, out->len, 0);
   return 0;
 }
 

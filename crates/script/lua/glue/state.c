@@ -26,12 +26,15 @@ struct iso_interp {
   size_t limit;			/* 0: none */
   int resp;			/* protocol of the replies that the script sees */
   int stopped;			/* the script is to end, whatever it catches */
+  int debugs;			/* the run under way, or the next, is debugged */
+  int debug_counts;		/* calls of its count hook */
   int collector_touched;	/* the script has changed how garbage is collected */
   uint64_t random;		/* 48 bits */
   iso_buffer request;		/* a command in wire form */
   iso_span *spans;
   size_t span_count;
   size_t span_cap;
+  iso_buffer debug_text;	/* what the debugger shows */
   iso_buffer tape;		/* arguments of a library's function, the result of a run */
   walk_frame *frames;
   size_t frame_cap;
@@ -159,6 +162,7 @@ static walk_frame *frame_at (lua_State *L, size_t depth) {
 
 static void trim (iso_interp *interp) {
   buffer_trim(interp, &interp->request);
+  buffer_trim(interp, &interp->debug_text);
   if (interp->span_cap * sizeof(iso_span) > BUFFER_KEPT_MAX) {
     allocate(interp, interp->spans, interp->span_cap * sizeof(iso_span), 0);
     interp->spans = NULL;
@@ -228,6 +232,7 @@ void iso_close (iso_interp *interp) {
   }
   buffer_release(interp, &interp->request);
   buffer_release(interp, &interp->tape);
+  buffer_release(interp, &interp->debug_text);
   free(interp->spans);
   free(interp->frames);
   free(interp);

@@ -12,9 +12,10 @@ use isotherm_stdx::float::push_f64_digits;
 use isotherm_stdx::sha1::{hex, sha1};
 
 use super::ffi::{
-    Bytes, Calls, DEPTH_END, ERROR_ARGUMENT, ERROR_PLACED, ERROR_PLAIN, GO_ON, GO_ON_OFTEN, NUMBER_BYTES_MAX,
-    SHA_DIGITS, STOP,
+    self, Bytes, Calls, DEPTH_END, ERROR_ARGUMENT, ERROR_PLACED, ERROR_PLAIN, GO_ON, GO_ON_OFTEN,
+    NUMBER_BYTES_MAX, SHA_DIGITS, STOP,
 };
+use crate::debugger::{Action, Debugger};
 use crate::host::{Called, Checkpoint, Host, LogLevel, Replication};
 use crate::libraries::{self, Call, Depth, Failure};
 use crate::tape::{Reader, Writer};
@@ -28,6 +29,8 @@ pub struct Bridge {
     /// For the replies to the script's commands.
     pub reply: Reply,
     pub libraries: libraries::State,
+    /// Of the run under way, if it is debugged.
+    pub debugger: Option<Box<Debugger>>,
     /// What a function of a library returns.
     pub out: Vec<u8>,
 }
@@ -62,6 +65,11 @@ pub static CALLS: Calls = Calls {
     sha1hex,
     library_depth,
     library_call,
+    debug_reach,
+    debug_next,
+    debug_word,
+    debug_log,
+    debug_line,
 };
 
 /// # Safety
@@ -91,6 +99,10 @@ unsafe extern "C" fn call(
     // SAFETY: the request lies in the interpreter's buffer, which nothing writes meanwhile, not while the run is suspended either.
     let words = unsafe { words(wire, spans, count) };
     let this = bridge;
+    // SAFETY: as the head of this file says.
+    if let Some(debugger) = &mut unsafe { of(bridge) }.debugger {
+        debugger.log_command(words.iter());
+    }
     let bridge = loop {
         // SAFETY: as the head of this file says.
         let bridge = unsafe { of(this) };
@@ -105,6 +117,15 @@ unsafe extern "C" fn call(
         }
     };
     assert!(!bridge.reply.is_empty(), "a command of a script has one reply: {words:?}");
+    if let Some(debugger) = bridge.debugger.as_mut().filter(|debugger| debugger.steps()) {
+        let mut host = bridge.host.expect("C calls only while a run has its host");
+        let refusal = match bridge.reply.out.first() {
+            // SAFETY: as in `Bridge::host`; the debugger is another part of the bridge than the host.
+            Some(b'-') => unsafe { host.as_mut() }.shown_refusal(words),
+            _ => None,
+        };
+        debugger.log_reply(&bridge.reply.out, refusal);
+    }
     // SAFETY: C gave the address of a variable of its own.
     unsafe { *reply = Bytes::of(&bridge.reply.out) };
 }
@@ -224,4 +245,78 @@ unsafe extern "C" fn library_call(
     // SAFETY: C gave the address of a variable of its own; `out` is not touched before the next call.
     unsafe { *out = Bytes::of(&bridge.out) };
     status
+}
+
+// ---- the debugger ----
+
+/// # Safety
+/// As for `of`; the run is debugged.
+unsafe fn debugger<'a>(bridge: *mut c_void) -> &'a mut Debugger {
+    // SAFETY: the caller's promise.
+    unsafe { of(bridge) }.debugger.as_mut().expect("C asks in a run that is debugged only")
+}
+
+unsafe extern "C" fn debug_reach(bridge: *mut c_void, line: i32, is_its_own: i32) -> i32 {
+    // SAFETY: as the head of this file says.
+    unsafe { debugger(bridge) }.reach(line.into(), is_its_own != 0).into()
+}
+
+/// What is done next; the run is suspended until there is something to do.
+unsafe extern "C" fn debug_next(bridge: *mut c_void, text: *mut Bytes) -> i32 {
+    loop {
+        // SAFETY: as the head of this file says.
+        let word = unsafe { of(bridge) }.host().checkpoint();
+        if word == Checkpoint::Stop {
+            return ffi::DEBUG_STOP;
+        }
+        // SAFETY: the reference to the host is not used any more.
+        let debugger = unsafe { debugger(bridge) };
+        let action = match word {
+            Checkpoint::Pause => debugger.pause(),
+            _ => debugger.next(),
+        };
+        if let Some(action) = action {
+            let (code, bytes) = match action {
+                Action::GoOn => (ffi::DEBUG_GO_ON, &[][..]),
+                Action::Fail(why) => (ffi::DEBUG_FAIL, why.as_bytes()),
+                Action::PrintAll => (ffi::DEBUG_PRINT_ALL, &[][..]),
+                Action::Print => (ffi::DEBUG_PRINT, debugger.text()),
+                Action::Trace => (ffi::DEBUG_TRACE, &[][..]),
+                Action::Eval => (ffi::DEBUG_EVAL, debugger.text()),
+                Action::Call => (ffi::DEBUG_CALL, &[][..]),
+            };
+            // SAFETY: C gave the address of a variable of its own; the debugger keeps the text until it is asked for the next.
+            unsafe { *text = Bytes::of(bytes) };
+            return code;
+        }
+        // SAFETY: the references of this round are not used any more.
+        unsafe { suspend(bridge) };
+    }
+}
+
+unsafe extern "C" fn debug_word(bridge: *mut c_void, number: usize, out: *mut Bytes) -> i32 {
+    // SAFETY: as the head of this file says.
+    let Some(word) = unsafe { debugger(bridge) }.word(number) else { return 0 };
+    // SAFETY: C gave the address of a variable of its own; the debugger keeps the words until it is asked for the next.
+    unsafe { *out = Bytes::of(word) };
+    1
+}
+
+unsafe extern "C" fn debug_log(bridge: *mut c_void, kind: i32, text: Bytes, line: i32) {
+    // SAFETY: as the head of this file says; the text is C's, and stays meanwhile.
+    let (debugger, text) = unsafe { (debugger(bridge), text.as_slice()) };
+    match kind {
+        ffi::LOG_ERROR => debugger.log_error(text),
+        ffi::LOG_FRAME => debugger.log_frame(text, line.into()),
+        _ => debugger.log(text),
+    }
+}
+
+unsafe extern "C" fn debug_line(bridge: *mut c_void, breaks: i32) -> i32 {
+    // SAFETY: as the head of this file says.
+    let debugger = unsafe { debugger(bridge) };
+    if breaks != 0 {
+        debugger.break_next();
+    }
+    debugger.line() as i32
 }

@@ -42,11 +42,28 @@ pub struct Calls {
     pub sha1hex: unsafe extern "C" fn(Bytes, *mut u8),
     pub library_depth: unsafe extern "C" fn(*mut c_void, u32, u32) -> u32,
     pub library_call: unsafe extern "C" fn(*mut c_void, u32, u32, Bytes, usize, *mut Bytes) -> u32,
+    pub debug_reach: unsafe extern "C" fn(*mut c_void, i32, i32) -> i32,
+    pub debug_next: unsafe extern "C" fn(*mut c_void, *mut Bytes) -> i32,
+    pub debug_word: unsafe extern "C" fn(*mut c_void, usize, *mut Bytes) -> i32,
+    pub debug_log: unsafe extern "C" fn(*mut c_void, i32, Bytes, i32),
+    pub debug_line: unsafe extern "C" fn(*mut c_void, i32) -> i32,
 }
 
 pub const GO_ON: i32 = 0;
 pub const STOP: i32 = 1;
 pub const GO_ON_OFTEN: i32 = 2;
+
+pub const DEBUG_GO_ON: i32 = 0;
+pub const DEBUG_STOP: i32 = 1;
+pub const DEBUG_FAIL: i32 = 2;
+pub const DEBUG_PRINT_ALL: i32 = 3;
+pub const DEBUG_PRINT: i32 = 4;
+pub const DEBUG_TRACE: i32 = 5;
+pub const DEBUG_EVAL: i32 = 6;
+pub const DEBUG_CALL: i32 = 7;
+
+pub const LOG_ERROR: i32 = 1;
+pub const LOG_FRAME: i32 = 2;
 
 pub const NUMBER_BYTES_MAX: usize = 64;
 pub const SHA_DIGITS: usize = 40;
@@ -108,6 +125,7 @@ unsafe extern "C" {
     pub fn iso_forget(interp: *mut Interp, reference: i32);
     pub fn iso_collect(interp: *mut Interp);
     pub fn iso_trim(interp: *mut Interp);
+    pub fn iso_debug(interp: *mut Interp);
     pub fn iso_run(
         interp: *mut Interp,
         reference: i32,

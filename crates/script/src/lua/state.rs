@@ -17,6 +17,7 @@ use isotherm_resp::Args;
 
 use super::bridge::{Bridge, CALLS, Suspension};
 use super::ffi::{self, Bytes};
+use crate::debugger::Debugger;
 use crate::host::Host;
 use crate::interpreter::{BUFFER_KEPT_MAX, Identity, Limits, OutOfMemory};
 use crate::libraries::{self, Constant};
@@ -43,7 +44,7 @@ pub struct State {
 }
 
 // SAFETY: the state belongs to the owner of this value, keeps nothing of a thread, and is used through `&mut` only. So do the frames of a
-// run that is suspended: they are those of Lua and of `bridge::call` and `bridge::checkpoint`.
+// run that is suspended: they are those of Lua and of `bridge::call`, `bridge::checkpoint` and `bridge::debug_next`.
 unsafe impl Send for State {}
 
 /// How a run came to its end.
@@ -90,7 +91,8 @@ impl State {
     pub fn used_bytes(&self) -> usize {
         // SAFETY: the state is open; the bridge is alive, and no function that C calls is under way.
         let (used, bridge) = unsafe { (ffi::iso_used(self.interp.as_ptr()), self.bridge.as_ref()) };
-        used + size_of::<Bridge>() + bridge.reply.out.capacity() + bridge.out.capacity()
+        let debugger = bridge.debugger.as_ref().map_or(0, |debugger| debugger.memory_bytes());
+        used + size_of::<Bridge>() + bridge.reply.out.capacity() + bridge.out.capacity() + debugger
     }
 
     /// What a script has set in a library lasts for its run.
@@ -101,6 +103,22 @@ impl State {
 
     pub fn is_suspended(&self) -> bool {
         self.run.is_some()
+    }
+
+    /// The next run is debugged.
+    pub fn debug(&mut self, debugger: Debugger) {
+        self.assert_idle();
+        // SAFETY: the state is open, and this is its only user; the bridge is alive, and no function that C calls is under way.
+        unsafe {
+            ffi::iso_debug(self.interp.as_ptr());
+            self.bridge.as_mut().debugger = Some(Box::new(debugger));
+        }
+    }
+
+    /// The debugger of the run that is suspended, or was the last.
+    pub fn debugger(&mut self) -> &mut Option<Box<Debugger>> {
+        // SAFETY: the bridge is alive, and no function that C calls is under way.
+        unsafe { &mut self.bridge.as_mut().debugger }
     }
 
     pub fn set_limit(&mut self, memory_bytes: usize) {
@@ -243,7 +261,7 @@ impl Drop for State {
     fn drop(&mut self) {
         if let Some(mut fiber) = self.run.take() {
             // SAFETY: the frames that are left own nothing that would have to be dropped: C's buffers belong to the state, which is
-            // closed below, and the two functions that suspend hold references only.
+            // closed below, and the functions that suspend hold references only.
             unsafe { fiber.force_reset() };
         }
         // SAFETY: the state is open, and nothing uses it afterwards; the bridge was a box, and C had the only other pointer to it.
