@@ -156,6 +156,7 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
     session.no_evict = false;
     session.import_source = false;
     session.reads_of_replica = false;
+    session.debugs = false;
     session.shared.names().name = Box::default();
     speak(call, Protocol::Resp2);
     call.reply.simple("RESET");

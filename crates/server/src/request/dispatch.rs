@@ -355,7 +355,7 @@ impl Dispatcher {
         args: Args<'_>,
         unless: Tasks,
     ) -> Ran {
-        if !leases::admits_script(&mut self.exec, command, args) {
+        if !leases::admits_script(&mut self.exec, command, args, session.debugs) {
             return Ran::Parked(WaitReason::Lease);
         }
         locking::lock(&mut self.exec, &mut self.facts, session, command, args);
@@ -417,10 +417,7 @@ impl Dispatcher {
                 Ran::Parked(WaitReason::Key)
             }
             Outcome::Cold(keys) => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
-            Outcome::Later => {
-                let ticket = exec.runs.parked.take().expect("a script was suspended");
-                Ran::Parked(WaitReason::Script(ticket))
-            }
+            Outcome::Later => Ran::Parked(exec.runs.parked.take().expect("a script was suspended")),
         };
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {

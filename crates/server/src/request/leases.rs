@@ -16,15 +16,16 @@ use crate::session::Session;
 /// How long a script waits for the end of another, of which most are over in some microseconds, before its connection is parked.
 const TOKEN_WAIT: Duration = Duration::from_micros(50);
 
-/// Whether a script may begin; it has the token then, if it needs that. If not, what it waits for is going to be reported to its
+/// Whether a script may begin; it has the token then, if it needs that, as one does whose user
+/// may have it do anything (`debugs`). If not, what it waits for is going to be reported to its
 /// worker.
-pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
+pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>, debugs: bool) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
     if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() {
         return false;
     }
     let script = find_script(exec, command, args);
-    if script.as_ref().is_none_or(|script| !script.is_bound) {
+    if debugs || script.as_ref().is_none_or(|script| !script.is_bound) {
         let has_token = runs.try_take_token() || {
             // Who has it may want what this batch holds.
             exec.release();

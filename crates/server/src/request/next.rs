@@ -13,7 +13,7 @@ pub enum Next {
     Close { after_replies: bool },
 }
 
-/// Why no further command of a connection runs. With `Key`, `Script` and `Leaving` the command has run, or is running, and is not
+/// Why no further command of a connection runs. With `Key`, `Script`, `Debugger` and `Leaving` the command has run, or is running, and is not
 /// answered; with the others it has not, and runs again when the cause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitReason {
@@ -31,6 +31,8 @@ pub enum WaitReason {
     Lease,
     /// Its script takes long.
     Script(Ticket),
+    /// The same, and it debugs it.
+    Debugger(Ticket),
     /// It has become a replica: it leaves its worker.
     Leaving,
 }
@@ -42,6 +44,9 @@ pub struct Ticket(pub u64);
 impl WaitReason {
     /// Whether the command that was to run has run.
     pub fn has_run(self) -> bool {
-        matches!(self, WaitReason::Key | WaitReason::Script(_) | WaitReason::Leaving)
+        matches!(
+            self,
+            WaitReason::Key | WaitReason::Script(_) | WaitReason::Debugger(_) | WaitReason::Leaving
+        )
     }
 }

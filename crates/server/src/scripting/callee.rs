@@ -1,7 +1,7 @@
 //! What a run calls: a script or a function of a library, with the interpreter that has compiled it.
 
 use isotherm_resp::{Args, Reply};
-use isotherm_script::{Host, Progress, Reference, Sha};
+use isotherm_script::{Debugger, Host, Progress, Reference, Sha};
 
 use super::cache::Scripts;
 use super::engine::Engine;
@@ -36,6 +36,22 @@ impl Callee {
         match self {
             Callee::Script { engine, .. } => engine.interpreter.resume(host, reply),
             Callee::Function { engine, .. } => engine.resume(host, reply),
+        }
+    }
+
+    /// Of the call that is suspended, if it is debugged.
+    pub fn debugger(&mut self) -> Option<&mut Debugger> {
+        match self {
+            Callee::Script { engine, .. } => engine.interpreter.debugger(),
+            Callee::Function { .. } => None,
+        }
+    }
+
+    /// Of the call that has ended.
+    pub fn take_debugger(&mut self) -> Option<Box<Debugger>> {
+        match self {
+            Callee::Script { engine, .. } => engine.interpreter.take_debugger(),
+            Callee::Function { .. } => None,
         }
     }
 

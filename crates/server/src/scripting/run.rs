@@ -55,6 +55,8 @@ pub enum Awaits {
     Nothing,
     /// The end of another's leases.
     Leases,
+    /// A word from who debugs it.
+    User,
 }
 
 /// What a run has met so far.

@@ -1,12 +1,13 @@
 //! The runs of one worker that are suspended, and what its next run begins with.
 
+use isotherm_script::Debugger;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cache::Script;
 use super::registry::RunMark;
 use super::run::{Awaits, SuspendedRun};
-use crate::request::next::Ticket;
+use crate::request::next::{Ticket, WaitReason};
 
 /// Runs that one worker may have suspended. Each has an interpreter, and a stack.
 const SUSPENDED_MAX: usize = 64;
@@ -21,7 +22,9 @@ pub struct Runs {
     /// The script of the command under way, if it was looked for before its locks.
     pub found: Option<Arc<Script>>,
     /// The run that was suspended last, until its connection is parked.
-    pub parked: Option<Ticket>,
+    pub parked: Option<WaitReason>,
+    /// What the debugger of the run that had its turn has said.
+    pub said: Option<(Ticket, Vec<u8>)>,
     runnable: VecDeque<Box<SuspendedRun>>,
     waiting: VecDeque<Box<SuspendedRun>>,
 }
@@ -43,12 +46,37 @@ impl Runs {
     pub fn add(&mut self, run: Box<SuspendedRun>) {
         match run.state.awaits {
             Awaits::Nothing => self.runnable.push_back(run),
-            Awaits::Leases => self.waiting.push_back(run),
+            Awaits::Leases | Awaits::User => self.waiting.push_back(run),
         }
     }
 
     /// What runs wait for may be over.
     pub fn retry(&mut self) {
         self.runnable.append(&mut self.waiting);
+    }
+
+    // ---- those that are debugged ----
+
+    /// The debugger of this run, to be told something: if the run waits for that it goes on.
+    pub fn debugger(&mut self, ticket: Ticket) -> Option<&mut Debugger> {
+        let is_it = |run: &Box<SuspendedRun>| run.ticket == ticket;
+        if let Some(at) = self.waiting.iter().position(|run| is_it(run) && run.state.awaits == Awaits::User) {
+            self.runnable.extend(self.waiting.remove(at));
+        }
+        let run = self.runnable.iter_mut().chain(&mut self.waiting).find(|run| is_it(run))?;
+        run.callee.debugger()
+    }
+
+    /// Whether the run waits for its user, who has said more than it has looked at.
+    pub fn has_more_input(&mut self, ticket: Ticket) -> bool {
+        let run = self.waiting.iter_mut().find(|run| run.ticket == ticket);
+        run.is_some_and(|run| run.callee.debugger().is_some_and(|debugger| debugger.has_input()))
+    }
+
+    /// Those that wait for their users look around: they may have to end.
+    pub fn retry_debugged(&mut self) {
+        if self.waiting.iter().any(|run| run.state.awaits == Awaits::User) {
+            self.retry();
+        }
     }
 }

@@ -79,6 +79,8 @@ pub struct Session {
     pub in_exec: bool,
     /// Its command is one that a script has called.
     pub in_script: bool,
+    /// SCRIPT DEBUG SYNC: its next EVAL is debugged.
+    pub debugs: bool,
     /// It listens to channels, to commands, or to changes of keys.
     pub listening: Option<Box<Listening>>,
     /// Where its last change ends in the log.
@@ -180,6 +182,7 @@ impl Session {
             blocked: None,
             in_exec: false,
             in_script: false,
+            debugs: false,
             listening: None,
             written: LogOffset::default(),
             wish: None,

@@ -188,6 +188,11 @@ impl Connection {
         self.session.blocked.is_some()
     }
 
+    /// Whether it debugs its script.
+    pub fn is_debugging(&self) -> bool {
+        matches!(self.parked, Some(Parked::Debugger(_)))
+    }
+
     /// Whether so much waits for the client that no further command may run.
     pub fn reads_too_little(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| outbox.is_full())

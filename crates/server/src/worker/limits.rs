@@ -1,9 +1,11 @@
-//! What a connection takes, and what becomes of one that takes too much.
+//! What a connection takes, and what becomes of one that takes too much, or says nothing.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
+use super::parking::Parked;
 use crate::admin;
 use crate::node::unix_now;
 use crate::process::log;
@@ -65,6 +67,28 @@ impl Inner {
             connection.break_off();
         } else if soft_since.is_some() {
             self.attend_closely(connection);
+        }
+    }
+
+    /// Closes connections that were silent for too long.
+    pub fn scan_idle(&mut self) {
+        self.dispatcher.exec.refresh();
+        let timeout_ms = self.dispatcher.exec.hot.timeout_seconds as i64 * 1000;
+        if timeout_ms == 0 {
+            return;
+        }
+        let now_ms = unix_now().0;
+        for token in 0..self.connections.len() {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            let silent_ms =
+                now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
+            let may_be_silent = connection.parked.is_some_and(|parked| parked != Parked::Reader)
+                || connection.session.may_be_silent();
+            if silent_ms > timeout_ms && !may_be_silent {
+                log::verbose("Closing idle client");
+                connection.break_off();
+            }
+            self.settle(connection, token);
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod batch;
 mod connection;
+mod debugging;
 mod delivery;
 mod group;
 mod input_buffer;
@@ -50,7 +51,7 @@ use connection::{Connection, Listed, OWN_BYTES, Phase, Sends};
 use delivery::Said;
 use group::{Group, Join};
 use keys::Answer;
-use parking::{Parked, Parking};
+use parking::Parking;
 use send::{count_read, count_taken};
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
@@ -256,6 +257,7 @@ impl Inner {
     fn forget(&mut self, mut connection: Connection, token: usize) {
         // Nothing is served to it from here on.
         self.stop_waiting(&mut connection, token);
+        self.leave_debugger(&connection);
         // Its bytes go first: while it is listed, no key is evicted for what is about to leave.
         connection.outbox = None;
         connection.input = Vec::new();
@@ -366,6 +368,7 @@ impl Inner {
             }
             Err(()) => connection.break_off(),
         }
+        self.free_debugger(connection);
         self.run_kept(connection);
     }
 
@@ -549,32 +552,11 @@ impl Inner {
                 Due::CloseLook => self.look_closely(),
                 Due::HeldLook => self.look_at_held(),
                 Due::IdleScan => {
+                    self.dispatcher.exec.runs.retry_debugged();
                     self.scan_idle();
                     self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
                 }
             }
-        }
-    }
-
-    /// Closes connections that were silent for too long.
-    fn scan_idle(&mut self) {
-        self.dispatcher.exec.refresh();
-        let timeout_ms = self.dispatcher.exec.hot.timeout_seconds as i64 * 1000;
-        if timeout_ms == 0 {
-            return;
-        }
-        let now_ms = unix_now().0;
-        for token in 0..self.connections.len() {
-            let Some(mut connection) = self.connections[token].take() else { continue };
-            let silent_ms =
-                now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
-            let may_be_silent = connection.parked.is_some_and(|parked| parked != Parked::Reader)
-                || connection.session.may_be_silent();
-            if silent_ms > timeout_ms && !may_be_silent {
-                log::verbose("Closing idle client");
-                connection.break_off();
-            }
-            self.settle(connection, token);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! key            with its waiter              when the waiter is answered; at its deadline
 //! lease          queue, by turn               when scripts have ended: a pass
 //! cold, script   by ticket                    when the fetch is over, or the script
+//! debugger       by ticket                    when its script has ended; what it sends is the debugger's
 //! reader         -                            when the socket takes more (an event)
 //! leaving        `Inner::leaving`             never: it is handed over to the thread that feeds replicas
 //!
@@ -53,6 +54,8 @@ pub enum Parked {
     Cold(Ticket),
     /// Its script runs.
     Script(Ticket),
+    /// The same, and it debugs it.
+    Debugger(Ticket),
     /// Its client leaves too much unread.
     Reader,
     /// It has become a replica.
@@ -69,15 +72,17 @@ impl From<WaitReason> for Parked {
             WaitReason::Cold(ticket) => Parked::Cold(ticket),
             WaitReason::Lease => Parked::Lease(0),
             WaitReason::Script(ticket) => Parked::Script(ticket),
+            WaitReason::Debugger(ticket) => Parked::Debugger(ticket),
             WaitReason::Leaving => Parked::Leaving,
         }
     }
 }
 
 impl Parked {
-    /// Whether nothing is read meanwhile. Blocked and slow clients are read: that is how their end is noticed.
+    /// Whether nothing is read meanwhile. Blocked and slow clients are read: that is how their end is noticed. So are those that
+    /// debug: they are waited for.
     pub fn is_deaf(self) -> bool {
-        !matches!(self, Parked::Key | Parked::Reader)
+        !matches!(self, Parked::Key | Parked::Reader | Parked::Debugger(_))
     }
 
     /// Whether CLIENT LIST shows it as blocked, clients that wait for a key apart: those say so themselves.
@@ -91,7 +96,12 @@ impl Parked {
             Parked::Backpressure(turn) => Some((Line::Backpressure, turn)),
             Parked::Mailbox(turn) => Some((Line::Mailbox, turn)),
             Parked::Lease(turn) => Some((Line::Lease, turn)),
-            Parked::Key | Parked::Cold(_) | Parked::Script(_) | Parked::Reader | Parked::Leaving => None,
+            Parked::Key
+            | Parked::Cold(_)
+            | Parked::Script(_)
+            | Parked::Debugger(_)
+            | Parked::Reader
+            | Parked::Leaving => None,
         }
     }
 }
@@ -158,7 +168,7 @@ impl Parking {
 
     /// The connection is gone.
     pub fn remove(&mut self, mut parked: Parked) {
-        if let Parked::Cold(ticket) | Parked::Script(ticket) = parked {
+        if let Parked::Cold(ticket) | Parked::Script(ticket) | Parked::Debugger(ticket) = parked {
             self.tickets.remove(&ticket);
         }
         if let Some((line, turn)) = parked.place() {
@@ -213,6 +223,11 @@ impl Parking {
         self.tickets.remove(&ticket)
     }
 
+    /// The connection that waits for what this ticket stands for.
+    pub fn token_of(&self, ticket: Ticket) -> Option<usize> {
+        self.tickets.get(&ticket).copied()
+    }
+
     /// A connection waits for a pause that ends at `due`.
     fn expect_end(&mut self, due: Instant) {
         self.pause_due = Some(self.pause_due.map_or(due, |before| before.min(due)));
@@ -239,6 +254,10 @@ impl Inner {
                 self.parking.start(Line::Backpressure);
             }
             Parked::Key => self.note_deadline(connection),
+            Parked::Debugger(ticket) => {
+                self.parking.tickets.insert(ticket, token);
+                self.feed_debugger(connection);
+            }
             Parked::Cold(ticket) | Parked::Script(ticket) => _ = self.parking.tickets.insert(ticket, token),
             Parked::Leaving => self.leaving.push(token),
             Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Lease(_) | Parked::Reader => {}

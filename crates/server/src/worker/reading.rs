@@ -40,12 +40,21 @@ impl Inner {
             if connection.can_go_on() || self.dispatcher.share_is_over() {
                 break;
             }
-            let aside = connection.reads_too_little() || connection.is_blocked();
+            // It stays in the socket.
+            if connection.is_debugging() && connection.reads_too_little() {
+                return;
+            }
+            let aside = connection.reads_too_little() || connection.is_blocked() || connection.is_debugging();
             let (progress, filled) = match aside {
                 true => self.read_aside(connection),
                 false => self.read_once(connection),
             };
+            self.feed_debugger(connection);
             match progress {
+                Progress::Ended if connection.is_debugging() => {
+                    connection.readable = false;
+                    return self.end_debugger_input(connection);
+                }
                 // What it has sent before is run before the end is looked at again.
                 Progress::Ended if aside && !connection.is_blocked() => return,
                 // A read that leaves room has emptied the socket, unless the end is near.

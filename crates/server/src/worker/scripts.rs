@@ -2,6 +2,7 @@
 
 use super::Inner;
 use crate::admin::scripting::suspended;
+use crate::process::log;
 use crate::request::dispatch::Dispatcher;
 use crate::scripting::run::SuspendedRun;
 use crate::session::Attention;
@@ -24,10 +25,13 @@ impl Inner {
         let Dispatcher { exec, audience, handlers, .. } = &mut self.dispatcher;
         if let Some(run) = suspended::step(exec, audience, handlers, run) {
             self.answer_script(*run);
+        } else {
+            self.say_of_debugger();
         }
     }
 
-    fn answer_script(&mut self, run: SuspendedRun) {
+    fn answer_script(&mut self, mut run: SuspendedRun) {
+        let session_end = run.callee.take_debugger().map(|mut debugger| debugger.end());
         let (ticket, written) = (run.ticket, run.session.written);
         let reply = suspended::take_apart(&mut self.dispatcher.exec, run);
         let Some(token) = self.parking.take_ticket(ticket) else {
@@ -39,8 +43,13 @@ impl Inner {
         connection.unpark();
         connection.session.written = connection.session.written.max(written);
         self.dispatcher.exec.clock.begin();
+        self.dispatcher.reply.out.extend_from_slice(session_end.as_deref().unwrap_or_default());
         self.dispatcher.answer(&mut connection.session, &reply.out);
         self.finish(&mut connection);
+        if session_end.is_some() {
+            log::notice("Synchronous debugging eval session ended");
+            connection.begin_closing();
+        }
         if connection.session.shared.is_asked(Attention::KILL) {
             connection.break_off();
         }

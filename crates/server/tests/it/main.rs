@@ -16,6 +16,7 @@ mod cold;
 mod common;
 mod compaction;
 mod connections;
+mod debugger;
 mod failover;
 mod feeder_disk;
 mod functions;

@@ -147,6 +147,18 @@ impl Host for ScriptHost<'_, '_> {
         Called::Done
     }
 
+    fn shown_refusal(&mut self, words: Args<'_>) -> Option<Vec<u8>> {
+        let node = self.call.node;
+        match resolve(&node.commands, &node.keyspace, words).found {
+            Found::Unknown => Some(errors::unknown_command(words)),
+            Found::WrongArity(command) => Some(errors::wrong_arity(&command.name).into_bytes()),
+            Found::Command(command) if self.flags_of(command, words).has(Flags::NOSCRIPT) => {
+                Some(format!("ERR command '{}' is not allowed on script mode", command.name).into_bytes())
+            }
+            Found::Command(_) | Found::UnknownSubcommand => None,
+        }
+    }
+
     // COMPAT(scripts): redis.set_repl with REPL_AOF or REPL_REPLICA alone does what REPL_ALL does. Why: the append-only file and
     // replicas read the same bytes of one log.
     fn set_replication(&mut self, replication: Replication) {

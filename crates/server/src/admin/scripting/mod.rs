@@ -189,7 +189,11 @@ const SCRIPT_SHOW: Spec = Spec {
     ..of_script("show", "Show server-side Lua script in the script cache.", "8.0.0", 3)
 };
 
-// COMPAT(scripts): SCRIPT DEBUG YES and SYNC are refused. Why: there is no debugger for scripts yet.
+// COMPAT(scripts): SCRIPT DEBUG YES is refused, and names SYNC. Why: it debugs a copy of the server, and no process is forked here.
+//
+// COMPAT(scripts): While a script is debugged (SCRIPT DEBUG SYNC) others go on; who needs one of its keys waits, and gets -BUSY
+// behind `busy-reply-threshold`. SCRIPT KILL ends such a script, and CLIENT KILL the session. In Valkey the server stands still, and hears
+// neither. SCRIPT DEBUG may stand in a pipeline; a script within MULTI is not debugged. Why: nothing has to stand still.
 fn debug(call: &mut AdminCall<'_>) -> Outcome {
     let is = |word: &[u8]| call.args.get(2).eq_ignore_ascii_case(word);
     let engine = call.args.try_get(3).unwrap_or(b"lua");
@@ -199,9 +203,13 @@ fn debug(call: &mut AdminCall<'_>) -> Outcome {
         call.reply
             .error([b"ERR No scripting engine found with name '", engine, b"' to enable debug"].concat());
     } else if is(b"no") {
+        call.session.debugs = false;
         call.reply.ok();
-    } else if is(b"yes") || is(b"sync") {
-        call.reply.error("ERR Scripts can't be debugged here");
+    } else if is(b"sync") {
+        call.session.debugs = true;
+        call.reply.ok();
+    } else if is(b"yes") {
+        call.reply.error("ERR Scripts can't be debugged in a forked session here, use SCRIPT DEBUG SYNC");
     } else {
         call.reply.error("ERR Use SCRIPT DEBUG YES/SYNC/NO");
     }
@@ -258,7 +266,11 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
 fn kill(call: &mut AdminCall<'_>, of_function: bool) -> Outcome {
     match call.node.runs.kill(of_function) {
         Running::Clean => call.reply.error(busy_with_script(call, !of_function)),
-        Running::Killed => call.reply.ok(),
+        Running::Killed => {
+            // One that is debugged may be waiting for its user.
+            call.node.mail.post_all(None, || WorkerMessage::ScriptsChanged);
+            call.reply.ok();
+        }
         Running::Dirty => call.reply.error(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
              script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",

@@ -5,7 +5,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::spec::Flags;
 use isotherm_keyspace::{Slot, SuspendedReady};
 use isotherm_resp::errors;
-use isotherm_script::{Ended, Identity, Limits, Progress};
+use isotherm_script::{Debugger, Ended, Identity, Limits, Progress, Sha};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
 
@@ -33,6 +33,10 @@ const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 pub type Refusal = Vec<u8>;
 
 pub fn eval(call: &mut AdminCall<'_>) -> Outcome {
+    if call.session.debugs && call.session.in_exec {
+        call.reply.error("ERR Scripts can't be debugged within MULTI");
+        return Outcome::Done;
+    }
     run(call, |call| {
         let body = call.args.get(1);
         call.node.scripts.find_text(body).map_or_else(|| register(call, body, false), Ok)
@@ -40,6 +44,13 @@ pub fn eval(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 pub fn evalsha(call: &mut AdminCall<'_>) -> Outcome {
+    if call.session.debugs {
+        call.reply.error(match call.args.get(1).len() == size_of::<Sha>() {
+            true => "ERR Please use EVAL instead of EVALSHA for debugging",
+            false => NO_SCRIPT,
+        });
+        return Outcome::Done;
+    }
     run(call, |call| call.node.scripts.find(call.args.get(1)).ok_or_else(|| NO_SCRIPT.into()))
 }
 
@@ -92,6 +103,11 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
         call.node.feed_monitors(call.session, call.command.spec, call.args);
     }
     try_run(call, find).unwrap_or_else(|text| {
+        if call.session.debugs {
+            // The session ends before it has begun.
+            let ended = Debugger::new(b"").end();
+            end_session(call, 0, &ended);
+        }
         call.reply.error(text);
         Outcome::Done
     })
@@ -109,6 +125,10 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusa
     if let Err(refusal) = compile(call, &mut engine, &script) {
         call.exec.engine = Some(engine);
         return Err(refusal);
+    }
+    if call.session.debugs {
+        crate::process::log::notice("Synchronous debugging eval session started");
+        engine.interpreter.debug(Debugger::new(call.args.get(1)));
     }
     Ok(run_callee(call, Callee::Script { engine, sha: script.sha }, key_count, allowed))
 }
@@ -218,11 +238,18 @@ pub fn run_callee(
         Progress::Ended(ended) => ended,
         Progress::Suspended => {
             let ticks = call.exec.clock.raw().saturating_sub(began);
+            if let Some(debugger) = callee.debugger() {
+                call.reply.out.extend(debugger.take_output());
+            }
             suspended::add(call, Begun { callee, state, key_count, frame, time, began, ticks });
             return Outcome::Later;
         }
     };
     debug_assert!(call.reply.len() > mark, "a script has one reply");
+    if let Some(mut debugger) = callee.take_debugger() {
+        let ended = debugger.end();
+        end_session(call, call.reply.len() - mark, &ended);
+    }
     state.mark.end();
     call.exec.runs.mark = Some(state.mark);
     call.exec.pump.log.set_muted(false);
@@ -233,6 +260,14 @@ pub fn run_callee(
     }
     call.exec.error_is_counted = ended == Ended::Failed { is_counted: true };
     Outcome::Done
+}
+
+/// What the debugger says last stands before the reply to EVAL, the last `reply_bytes` that were written; behind that the connection
+/// is closed.
+fn end_session(call: &mut AdminCall<'_>, reply_bytes: usize, ended: &[u8]) {
+    let at = call.reply.len() - reply_bytes;
+    call.reply.out.splice(at..at, ended.iter().copied());
+    call.session.close_after_reply = true;
 }
 
 /// The interpreter of a run that has ended is the worker's again. One that was made meanwhile goes: what libraries keep in

@@ -9,6 +9,7 @@
 //! No client sees what it has done before its end, for commands that need one of its keys wait; and what it has recorded becomes one frame of
 //! the log then, under the locks of all partitions that it has used.
 
+use isotherm_reactor::signals;
 use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_script::{Ended, Progress};
 
@@ -23,9 +24,10 @@ use crate::request::blocking;
 use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
 use crate::request::metering::Timed;
+use crate::request::next::WaitReason;
 use crate::scripting::callee::Callee;
 use crate::scripting::registry::FunctionCall;
-use crate::scripting::run::{RunState, SuspendedRun};
+use crate::scripting::run::{Awaits, RunState, SuspendedRun};
 use crate::session::Session;
 
 /// What `run` has begun.
@@ -44,7 +46,7 @@ pub struct Begun {
 pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
     let Begun { callee, state, key_count, frame, time, began, ticks } = begun;
     let ticket = call.exec.next_ticket();
-    let run = SuspendedRun {
+    let mut run = SuspendedRun {
         ticket,
         callee,
         state,
@@ -62,11 +64,24 @@ pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
     };
     let began_us = unix_now_us() - (call.exec.clock.nanos(ticks) / 1000) as i64;
     run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began_us });
+    let parked = match wait_for_user(&mut run) {
+        true => WaitReason::Debugger(ticket),
+        false => WaitReason::Script(ticket),
+    };
     let runs = &mut call.exec.runs;
     runs.add(Box::new(run));
-    runs.parked = Some(ticket);
+    runs.parked = Some(parked);
     // The token goes with it.
     runs.has_token = false;
+}
+
+/// Whether the run is debugged; if it is suspended for want of a command, that is what it waits for.
+fn wait_for_user(run: &mut SuspendedRun) -> bool {
+    let debugger = run.callee.debugger();
+    if debugger.as_ref().is_some_and(|debugger| debugger.is_waiting()) {
+        run.state.awaits = Awaits::User;
+    }
+    debugger.is_some()
 }
 
 /// The run goes on until its share of the turn is over. Returns it if it has ended; its reply is written.
@@ -81,6 +96,12 @@ pub fn step(
     let from = exec.clock.began();
     note_if_slow(exec, &mut run, from);
     run.state.pause_at = from + exec.hot.script_slice_ticks;
+    // The process is to end, and does not wait for a user.
+    if (signals::has_arrived() || exec.node.runs.is_ending())
+        && let Some(debugger) = run.callee.debugger()
+    {
+        debugger.leave();
+    }
     let counted = exec.errors_counted();
     let had_time = std::mem::replace(&mut exec.script_time, run.time);
     let is_logged = run.frame.is_some();
@@ -100,6 +121,9 @@ pub fn step(
     };
     run.ticks += exec.clock.raw().saturating_sub(from);
     let Some(ended) = ended else {
+        wait_for_user(&mut run);
+        let said = run.callee.debugger().map(|debugger| debugger.take_output());
+        exec.runs.said = said.filter(|said| !said.is_empty()).map(|said| (run.ticket, said));
         exec.runs.add(run);
         return None;
     };
