@@ -23,6 +23,15 @@ const READING: &str = "Reading messages... (press Ctrl-C to quit or any key to t
 
 /// Talks until the person ends it; the program's exit code.
 pub fn talk(session: &mut Session) -> Fallible<i32> {
+    converse(session, false).map(|code| code.expect("nothing restarts"))
+}
+
+/// The same behind a script that was debugged; none if it is to be debugged again.
+pub fn talk_or_restart(session: &mut Session) -> Fallible<Option<i32>> {
+    converse(session, true)
+}
+
+fn converse(session: &mut Session, restarts: bool) -> Fallible<Option<i32>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone())
         .map_err(|why| format!("Cannot hear Ctrl-C: {}", reason(&why)))?;
@@ -37,7 +46,7 @@ pub fn talk(session: &mut Session) -> Fallible<i32> {
     }
     session.interactive = true;
     let mut lines = Lines::new(docs.clone(), dotfile("HISTFILE", ".isothermcli_history"));
-    let mut talk = Talk { session, docs, preferences, interrupted };
+    let mut talk = Talk { session, docs, preferences, interrupted, restarts };
     loop {
         let prompt =
             if talk.session.is_connected() { talk.session.prompt() } else { "not connected> ".to_string() };
@@ -46,13 +55,16 @@ pub fn talk(session: &mut Session) -> Fallible<i32> {
             if talk.session.subscribed && talk.session.connect(false) {
                 continue;
             }
-            return Ok(0);
+            return Ok(Some(0));
         };
         let next = if line.is_empty() { Next::Messages } else { talk.line(&line, &mut lines) };
         match next {
-            Next::End(code) => return Ok(code),
+            Next::End(code) => return Ok(Some(code)),
+            Next::Restart => return Ok(None),
             Next::Prompt => {}
-            Next::Messages if talk.session.subscribed && !talk.wait_for_messages(&lines)? => return Ok(1),
+            Next::Messages if talk.session.subscribed && !talk.wait_for_messages(&lines)? => {
+                return Ok(Some(1));
+            }
             Next::Messages => {}
         }
     }
@@ -61,6 +73,7 @@ pub fn talk(session: &mut Session) -> Fallible<i32> {
 /// What comes after a line.
 enum Next {
     End(i32),
+    Restart,
     /// The line was not for the server: there may be another one at once.
     Prompt,
     /// Messages, if the connection has subscribed to some; then the prompt.
@@ -72,6 +85,8 @@ struct Talk<'a> {
     docs: std::rc::Rc<Docs>,
     preferences: Preferences,
     interrupted: Arc<AtomicBool>,
+    /// There is a script that "restart" debugs again.
+    restarts: bool,
 }
 
 impl Talk<'_> {
@@ -97,6 +112,7 @@ impl Talk<'_> {
                 put(self.preferences.apply(words, self.session.subscribed, ""));
                 return Next::Prompt;
             }
+            "restart" if self.restarts => return Next::Restart,
             "restart" => put("Use 'restart' only in Lua debugging mode.\n"),
             "connect" if words.len() == 3 => self.connect_to(&words[1], &words[2]),
             "clear" if words.len() == 1 => put("\x1b[H\x1b[2J"),
@@ -171,7 +187,7 @@ impl Talk<'_> {
 }
 
 /// `5 ping` is `ping`, five times.
-fn split_repeat(words: &[Vec<u8>]) -> Result<(i64, &[Vec<u8>]), &'static str> {
+pub fn split_repeat(words: &[Vec<u8>]) -> Result<(i64, &[Vec<u8>]), &'static str> {
     let [first, rest @ ..] = words else { return Ok((1, words)) };
     let text = String::from_utf8_lossy(first);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);

@@ -57,6 +57,9 @@ fn run(options: Options) -> Fallible<i32> {
         Mode::Scan => modes::scan::list(&mut session),
         Mode::LruTest { keys } => modes::lru_test::run(&mut session, keys),
         Mode::Eval { file } => {
+            if let Some(debug) = session.options.debug {
+                return modes::debug::run(&mut session, &file, debug);
+            }
             let command = modes::eval::command(&file, &session.options.command)?;
             session.connection()?;
             finish(&mut session, &command)

@@ -56,6 +56,15 @@ pub enum Mode {
     HintSuite(PathBuf),
 }
 
+/// Where a script is debugged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Debug {
+    /// In a copy of the server, whose changes are dropped.
+    Forked,
+    /// In the server itself.
+    Sync,
+}
+
 /// Where a word of the command comes from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromStdin {
@@ -100,6 +109,8 @@ pub struct Options {
     pub count: i64,
     pub type_name: Option<Vec<u8>>,
     pub pipe_timeout: Duration,
+    /// The script of `Mode::Eval` is debugged.
+    pub debug: Option<Debug>,
     /// The spectrum in grey.
     pub mono: bool,
     pub command: Vec<Vec<u8>>,
@@ -140,6 +151,7 @@ impl Options {
             count: 10,
             type_name: None,
             pipe_timeout: PIPE_TIMEOUT,
+            debug: None,
             mono: false,
             command: Vec::new(),
         }
@@ -243,6 +255,8 @@ impl Reading {
             "--latency-history" => options.mode = Mode::Latency { history: true },
             "--latency-dist" => options.mode = Mode::LatencySpectrum,
             "--mono" => options.mono = true,
+            "--ldb" => options.debug = options.debug.or(Some(Debug::Forked)),
+            "--ldb-sync-mode" => options.debug = Some(Debug::Sync),
             "--stat" => options.mode = Mode::Stat,
             "--scan" => options.mode = Mode::Scan,
             "--pipe" => options.mode = Mode::Pipe,
@@ -411,6 +425,9 @@ impl Reading {
         if self.two && self.three {
             return wrong("Options -2 and -3 are mutually exclusive.");
         }
+        if options.debug.is_some() && !matches!(options.mode, Mode::Eval { .. }) {
+            return wrong("Options --ldb and --ldb-sync-mode require --eval.");
+        }
         options.protocol = match (self.two, self.three, self.prefer_three) {
             (true, _, _) => WantedProtocol::Resp2,
             (_, true, _) => WantedProtocol::Resp3,
@@ -472,6 +489,8 @@ The command
   --quoted-input           arguments are quoted strings with escapes
   --eval <file> [key ...] , [arg ...]
                            EVAL the script in a file
+  --ldb-sync-mode          debug it, in the server: what it changes stays changed
+  --ldb                    debug it in a copy of the server, where the server can be copied (Isotherm cannot)
 
 The output
   --raw, --no-raw          plain bytes (the default in a pipe), or formatted for people
@@ -539,6 +558,7 @@ mod tests {
             ("-t x", "Invalid connection timeout for -t."),
             ("-2 -3", "Options -2 and -3 are mutually exclusive."),
             ("-4 -6", "Options -4 and -6 are mutually exclusive."),
+            ("--ldb", "Options --ldb and --ldb-sync-mode require --eval."),
             ("-c -s x", "Options -c and -s are mutually exclusive."),
             ("--quoted-pattern \"a", "Invalid quoted string specified for --quoted-pattern."),
         ] {

@@ -1,6 +1,7 @@
 //! What one can ask for besides running commands: looks at a server from outside, each a file.
 
 pub mod big_keys;
+pub mod debug;
 pub mod eval;
 pub mod hot_keys;
 pub mod intrinsic;
