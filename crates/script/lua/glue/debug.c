@@ -48,8 +48,6 @@ static int is_plain_list (lua_State *L) {
 }
 
 
-/* COMPAT(scripts): what `print`, `eval` and redis.debug() show of a value ends behind a megabyte; Valkey goes on. Why: tables within
-** tables take all memory. */
 static void put_shown_table (lua_State *L, iso_buffer *out, int depth) {
   int plain = is_plain_list(L);
   put_byte(L, out, '{');

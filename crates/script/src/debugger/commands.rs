@@ -7,7 +7,7 @@ use super::{Action, BREAKPOINTS_MAX, Debugger};
 
 struct Command {
     name: &'static str,
-    /// As many letters are enough.
+    /// As many of its bytes are enough.
     short: usize,
     /// As the help shows them.
     params: &'static [&'static str],

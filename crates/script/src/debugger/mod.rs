@@ -18,6 +18,11 @@ mod tests;
 use human::push_reply;
 use input::{Input, Words};
 
+// COMPAT(scripts): What the debugger shows of a value ends behind 1 MB, and what a script logs between two stops behind 4 MB; Valkey
+// goes on. Why: tables within tables, and a loop with redis.debug(), would take all memory.
+//
+// COMPAT(scripts): Within a coroutine the debugger's print and trace look at the coroutine; Valkey looks at what has resumed it. Why:
+// that is where the script stands.
 /// What is logged between two answers is cut behind so many bytes.
 const LOG_BYTES_MAX: usize = 4 << 20;
 /// Behind so much output the run waits until its client has read some of it.
@@ -144,7 +149,9 @@ impl Debugger {
     /// The client is gone: the script goes on to its end, and says nothing more.
     pub fn leave(&mut self) {
         self.is_ended = true;
+        self.is_held = false;
         self.input = Input::default();
+        self.out = Vec::new();
         self.go_on_to_the_end();
     }
 
@@ -181,8 +188,8 @@ impl Debugger {
     pub(crate) fn reach(&mut self, line: i64, is_its_own: bool) -> bool {
         self.line = line;
         let is_breakpoint = self.breaks || self.breakpoints.contains(&line);
-        let has_nobody = self.is_ended && self.input.is_empty();
-        if !is_its_own || has_nobody || !(self.steps || is_breakpoint) {
+        let is_alone = self.is_ended && self.input.is_empty();
+        if !is_its_own || is_alone || !(self.steps || is_breakpoint) {
             return false;
         }
         let reason = match (self.breaks, is_breakpoint) {

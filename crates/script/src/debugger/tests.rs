@@ -132,6 +132,9 @@ fn a_client_that_does_not_read() {
     debugger.hold(false);
     assert_eq!(debugger.next(), None);
     assert!(!debugger.take_output().is_empty());
+    debugger.hold(true);
+    debugger.leave();
+    assert_eq!(debugger.next(), Some(Action::GoOn));
 }
 
 #[test]

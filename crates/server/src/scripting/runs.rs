@@ -57,7 +57,7 @@ impl Runs {
 
     // ---- those that are debugged ----
 
-    /// The debugger of this run, to be told something: if the run waits for that it goes on.
+    /// The debugger of this run, for what its client sends or does: if the run waits for that it goes on.
     pub fn debugger(&mut self, ticket: Ticket) -> Option<&mut Debugger> {
         let is_it = |run: &Box<SuspendedRun>| run.ticket == ticket;
         if let Some(at) = self.waiting.iter().position(|run| is_it(run) && run.state.awaits == Awaits::User) {

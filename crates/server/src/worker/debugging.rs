@@ -5,7 +5,7 @@
 //!   bytes --> read aside --> the debugger's input --> the run goes on in a turn of its own --> lines --> written
 //!   the client leaves --> the run goes on to its end, as any that takes long
 //! ```
-//! Nothing is held and no thread stands still while the user thinks. A client that does not read what it was told is told no more.
+//! Nothing is held and no thread stands still while the user thinks. A client that does not read what was written to it gets no more.
 
 use super::Inner;
 use super::connection::Connection;
@@ -74,7 +74,7 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// It has been told so much: is there more to do for it?
+    /// What was said so far is sent: is there more to do for the client?
     fn go_on_debugging(&mut self, connection: &mut Connection, ticket: Ticket) {
         let is_held = connection.reads_too_little();
         let runs = &mut self.dispatcher.exec.runs;

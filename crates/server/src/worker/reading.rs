@@ -49,7 +49,9 @@ impl Inner {
                 true => self.read_aside(connection),
                 false => self.read_once(connection),
             };
-            self.feed_debugger(connection);
+            if aside {
+                self.feed_debugger(connection);
+            }
             match progress {
                 Progress::Ended if connection.is_debugging() => {
                     connection.readable = false;

@@ -174,7 +174,7 @@ fn others_go_on_beside_it() {
 }
 
 #[test]
-fn who_waits_for_long_is_told_so() {
+fn who_waits_for_long_gets_an_error() {
     on_both(|server| {
         let (mut client, mut other) = (server.client(), server.client());
         other.check("CONFIG SET busy-reply-threshold 100", OK);
