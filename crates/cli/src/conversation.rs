@@ -23,15 +23,16 @@ const READING: &str = "Reading messages... (press Ctrl-C to quit or any key to t
 
 /// Talks until the person ends it; the program's exit code.
 pub fn talk(session: &mut Session) -> Fallible<i32> {
-    converse(session, false).map(|code| code.expect("nothing restarts"))
+    converse(session, None).map(|code| code.expect("nothing restarts"))
 }
 
 /// The same behind a script that was debugged; none if it is to be debugged again.
-pub fn talk_or_restart(session: &mut Session) -> Fallible<Option<i32>> {
-    converse(session, true)
+pub fn talk_or_restart(session: &mut Session, lines: &mut Lines) -> Fallible<Option<i32>> {
+    converse(session, Some(lines))
 }
 
-fn converse(session: &mut Session, restarts: bool) -> Fallible<Option<i32>> {
+/// `lines`: those of a script that was debugged before.
+fn converse(session: &mut Session, lines: Option<&mut Lines>) -> Fallible<Option<i32>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone())
         .map_err(|why| format!("Cannot hear Ctrl-C: {}", reason(&why)))?;
@@ -45,7 +46,14 @@ fn converse(session: &mut Session, restarts: bool) -> Fallible<Option<i32>> {
         put(preferences.load());
     }
     session.interactive = true;
-    let mut lines = Lines::new(docs.clone(), dotfile("HISTFILE", ".isothermcli_history"));
+    let (restarts, mut new) = (lines.is_some(), None);
+    let lines = match lines {
+        Some(lines) => {
+            lines.learn(docs.clone());
+            lines
+        }
+        None => new.insert(Lines::new(docs.clone(), dotfile("HISTFILE", ".isothermcli_history"))),
+    };
     let mut talk = Talk { session, docs, preferences, interrupted, restarts };
     loop {
         let prompt =
@@ -57,12 +65,12 @@ fn converse(session: &mut Session, restarts: bool) -> Fallible<Option<i32>> {
             }
             return Ok(Some(0));
         };
-        let next = if line.is_empty() { Next::Messages } else { talk.line(&line, &mut lines) };
+        let next = if line.is_empty() { Next::Messages } else { talk.line(&line, lines) };
         match next {
             Next::End(code) => return Ok(Some(code)),
             Next::Restart => return Ok(None),
             Next::Prompt => {}
-            Next::Messages if talk.session.subscribed && !talk.wait_for_messages(&lines)? => {
+            Next::Messages if talk.session.subscribed && !talk.wait_for_messages(lines)? => {
                 return Ok(Some(1));
             }
             Next::Messages => {}

@@ -48,6 +48,15 @@ impl Lines {
         }
     }
 
+    /// From now on these commands are completed and hinted.
+    pub fn learn(&mut self, docs: Rc<Docs>) {
+        if let Lines::Edited(edited) = self
+            && let Some(helper) = edited.editor.helper_mut()
+        {
+            helper.docs = docs;
+        }
+    }
+
     pub fn remember(&mut self, line: &str, secret: bool) {
         if let Lines::Edited(edited) = self {
             edited.remember(line, secret);

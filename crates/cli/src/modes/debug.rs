@@ -17,7 +17,7 @@ use crate::conversation::{split_repeat, talk_or_restart};
 use crate::docs::Docs;
 use crate::line::Lines;
 use crate::options::Debug;
-use crate::preferences::dotfile;
+use crate::preferences::{Preferences, dotfile};
 use crate::render::{Format, Style};
 use crate::session::Session;
 use crate::terminal::{has_color, out_is_terminal, put};
@@ -42,19 +42,19 @@ enum Next {
 
 /// Debugs the script until its user ends the program; the exit code.
 pub fn run(session: &mut Session, file: &Path, debug: Debug) -> Fallible<i32> {
+    let mut lines = Lines::new(Docs::default().into(), dotfile("HISTFILE", ".isothermcli_history"));
     loop {
         put(BANNER);
         let command = eval::command(file, &session.options.command.clone())?;
-        let next = match begin(session, &command, debug)? {
-            true => debug_script(session, debug)?,
-            false => return Ok(1),
-        };
-        match next {
+        if let Some(code) = begin(session, &command, debug)? {
+            return Ok(code);
+        }
+        match debug_script(session, debug, &mut lines)? {
             Next::End(code) => return Ok(code),
             Next::Restart => {}
             Next::Talk => {
                 session.options.style = Style::new(Format::Standard);
-                if let Some(code) = talk_or_restart(session)? {
+                if let Some(code) = talk_or_restart(session, &mut lines)? {
                     return Ok(code);
                 }
             }
@@ -64,8 +64,8 @@ pub fn run(session: &mut Session, file: &Path, debug: Debug) -> Fallible<i32> {
     }
 }
 
-/// Whether the script stands at its first line. Otherwise it was said why not.
-fn begin(session: &mut Session, command: &[Vec<u8>], debug: Debug) -> Fallible<bool> {
+/// The script stands at its first line; or else it was said why not, and the program ends with this code.
+fn begin(session: &mut Session, command: &[Vec<u8>], debug: Debug) -> Fallible<Option<i32>> {
     let mode: &[u8] = if debug == Debug::Sync { b"sync" } else { b"yes" };
     let reply = call(session, &[b"SCRIPT", b"DEBUG", mode, engine(&command[1])])?;
     // COMPAT(tools): isotherm-cli ends where SCRIPT DEBUG is refused, as it is by Isotherm without --ldb-sync-mode; valkey-cli goes on
@@ -77,17 +77,17 @@ fn begin(session: &mut Session, command: &[Vec<u8>], debug: Debug) -> Fallible<b
                 "With --ldb-sync-mode instead of --ldb the script is debugged in the server itself: what it changes stays changed."
             );
         }
-        return Ok(false);
+        return Ok(Some(1));
     }
     let words: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
     let reply = call(session, &words)?;
-    let has_ended = show(&reply);
-    if has_ended {
+    if show(&reply) {
         put("Eval debugging session can't start:\n");
         let reply = read(session)?;
         put(Style::new(Format::Standard).render(&reply));
+        return Ok(Some(0));
     }
-    Ok(!has_ended && reply.as_error().is_none())
+    Ok(reply.as_error().map(|_| 1))
 }
 
 /// The interpreter that the first line of the script names.
@@ -96,8 +96,7 @@ fn engine(script: &[u8]) -> &[u8] {
     named.split(|byte| b"\r\n ".contains(byte)).next().unwrap_or(named)
 }
 
-fn debug_script(session: &mut Session, debug: Debug) -> Fallible<Next> {
-    let mut lines = Lines::new(Docs::default().into(), dotfile("HISTFILE", ".isothermcli_history"));
+fn debug_script(session: &mut Session, debug: Debug, lines: &mut Lines) -> Fallible<Next> {
     loop {
         let Some(line) = lines.next(PROMPT, false) else { return Ok(Next::End(0)) };
         let Some(words) = split(line.as_bytes()) else {
@@ -117,6 +116,11 @@ fn debug_script(session: &mut Session, debug: Debug) -> Fallible<Next> {
         match first.to_ascii_lowercase().as_slice() {
             b"quit" | b"exit" => return Ok(Next::End(0)),
             b"restart" => return Ok(Next::Restart),
+            // They have no effect here, but are none of the debugger's.
+            name if name.starts_with(b":") => {
+                put(Preferences::default().apply(words, false, ""));
+                continue;
+            }
             b"clear" if words.len() == 1 => {
                 put("\x1b[H\x1b[2J");
                 continue;
@@ -160,6 +164,8 @@ fn show(reply: &Value) -> bool {
         put(Style::new(Format::Raw).render(reply));
         return false;
     };
+    // COMPAT(tools): isotherm-cli colors the lines of the debugger at a terminal only; valkey-cli also where another program reads
+    // them. Why: that program would have to take the colors out.
     let has_color = has_color() && out_is_terminal();
     let texts = lines.iter().map(|line| if let Value::Simple(text) = line { text.as_slice() } else { b"" });
     let shown: Vec<Vec<u8>> = texts
