@@ -2,6 +2,7 @@
 
 mod conversions;
 mod cves;
+mod debugging;
 mod differential;
 mod errors;
 mod functions;

@@ -59,11 +59,12 @@ impl Runs {
 
     /// The debugger of this run, for what its client sends or does: if the run waits for that it goes on.
     pub fn debugger(&mut self, ticket: Ticket) -> Option<&mut Debugger> {
-        let is_it = |run: &Box<SuspendedRun>| run.ticket == ticket;
-        if let Some(at) = self.waiting.iter().position(|run| is_it(run) && run.state.awaits == Awaits::User) {
+        if let Some(at) =
+            self.waiting.iter().position(|run| run.ticket == ticket && run.state.awaits == Awaits::User)
+        {
             self.runnable.extend(self.waiting.remove(at));
         }
-        let run = self.runnable.iter_mut().chain(&mut self.waiting).find(|run| is_it(run))?;
+        let run = self.runnable.iter_mut().chain(&mut self.waiting).find(|run| run.ticket == ticket)?;
         run.callee.debugger()
     }
 
