@@ -176,15 +176,6 @@ pub enum Level {
     Warning,
 }
 
-/// Of the eleven types of messages, in the order of their numbers.
-pub const MESSAGE_TYPES: usize = 11;
-
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Counters {
-    pub sent: [u64; MESSAGE_TYPES],
-    pub received: [u64; MESSAGE_TYPES],
-}
-
 pub struct Machine {
     settings: Settings,
     random: Prng,
@@ -212,7 +203,6 @@ pub struct Machine {
     todo: Todo,
     commits: Commits,
     generation: u64,
-    counters: Counters,
     outputs: Vec<Output>,
 }
 
@@ -240,10 +230,6 @@ impl Machine {
     /// What the node knows now, for a caller that has had no output yet.
     pub fn view(&mut self, now: Now) -> Arc<Topology> {
         self.topology(now)
-    }
-
-    pub fn counters(&self) -> &Counters {
-        &self.counters
     }
 
     pub fn my_id(&self) -> NodeId {

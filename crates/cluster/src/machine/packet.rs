@@ -20,7 +20,6 @@ impl Machine {
         if self.links.get(link).is_none() {
             return;
         }
-        self.counters.count_received(&message.body);
         if let Some(dropped) = self.settings.dropped_type
             && (dropped == -2 || dropped == Type::of(&message.body).number() as i16)
         {

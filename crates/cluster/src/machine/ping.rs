@@ -1,9 +1,9 @@
 //! What this node sends: PING, PONG and MEET with gossip about some others, FAIL, UPDATE, PUBLISH
 //! (clusterBuildMessageHdr, clusterSendPing, clusterBroadcastPong, clusterPropagatePublish).
 
-use super::{Counters, Handle, LinkId, Machine, Ms, Now, Output};
+use super::{Handle, Level, LinkId, Machine, Ms, Now, Output};
 use crate::topology::State;
-use crate::wire::{self, Body, Extensions, Gossip, Header, Message, PingKind, Type};
+use crate::wire::{self, Body, Extensions, Gossip, Header, Message, PingKind};
 use crate::{Flags, Slot, SlotSet};
 use std::sync::Arc;
 
@@ -78,6 +78,11 @@ impl Machine {
                 PingKind::Pong => {}
             }
         }
+        if self.settings.says_debug {
+            let name = to.map_or_else(|| "<unknown> (<unknown>)".to_string(), |node| self.name(node));
+            let (kind, end) = (kind.name(), if is_inbound { "inbound" } else { "outbound" });
+            self.say(Level::Debug, format!("Sending {kind} packet to node {name} on {end} link"));
+        }
         let gossip = self.gossip_for(to, now);
         let extensions = with_extensions.then(|| Box::new(self.extensions(now)));
         self.send(link, Body::Ping { kind, gossip, extensions });
@@ -146,7 +151,6 @@ impl Machine {
     }
 
     pub(super) fn send_message(&mut self, link: LinkId, message: &Message<'_>) {
-        self.counters.count_sent(&message.body);
         let mut bytes = Vec::new();
         wire::encode(message, &mut bytes);
         self.outputs.push(Output::Send { link, bytes: bytes.into() });
@@ -159,7 +163,6 @@ impl Machine {
         wire::encode(&message, &mut bytes);
         let bytes: Arc<[u8]> = bytes.into();
         for link in self.peers().collect::<Vec<_>>() {
-            self.counters.count_sent(&message.body);
             self.outputs.push(Output::Send { link, bytes: bytes.clone() });
         }
     }
@@ -210,7 +213,6 @@ impl Machine {
                 wire::encode(&Message { header, body: body.clone() }, &mut bytes);
                 *made = Some(bytes.into());
             }
-            self.counters.count_sent(&body);
             let bytes = made.clone().expect("made above");
             self.outputs.push(Output::Send { link, bytes });
         }
@@ -221,15 +223,5 @@ impl Machine {
         let created = node.outbound.and_then(|link| self.links.get(link)).map(|link| link.created);
         node.flags.has(Flags::LIGHT_PUBLISH)
             && created.is_some_and(|created| node.pong_received >= Some(created))
-    }
-}
-
-impl Counters {
-    pub(super) fn count_sent(&mut self, body: &Body<'_>) {
-        self.sent[usize::from(Type::of(body).number())] += 1;
-    }
-
-    pub(super) fn count_received(&mut self, body: &Body<'_>) {
-        self.received[usize::from(Type::of(body).number())] += 1;
     }
 }

@@ -32,6 +32,8 @@ pub struct Settings {
     pub closes_on_drop: bool,
     pub no_reconnection: bool,
     pub no_random_ping: bool,
+    /// Each ping is worth a line of the log.
+    pub says_debug: bool,
 }
 
 impl Settings {

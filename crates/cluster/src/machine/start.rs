@@ -4,7 +4,7 @@ use super::commit::{Commits, Standing, Todo};
 use super::health::Health;
 use super::links::Links;
 use super::node::{Handle, Node, Nodes};
-use super::{Counters, Machine, Ms, Now, Settings};
+use super::{Machine, Ms, Now, Settings};
 use crate::conf::Conf;
 use crate::topology::State;
 use crate::{Flags, NodeId, Slot, SlotSet};
@@ -91,7 +91,6 @@ impl Machine {
             todo: Todo::at_start(),
             commits: Commits::new(Standing::default()),
             generation: 0,
-            counters: Counters::default(),
             outputs: Vec::new(),
         }
     }

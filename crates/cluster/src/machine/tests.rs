@@ -29,6 +29,7 @@ fn settings() -> Settings {
         closes_on_drop: false,
         no_reconnection: true,
         no_random_ping: true,
+        says_debug: false,
     }
 }
 

@@ -63,7 +63,6 @@ impl Machine {
         let mut header = self.header();
         header.current_epoch = self.current_epoch;
         let message = Message { header: Some(Box::new(header)), body: Body::Vote };
-        self.counters.count_sent(&message.body);
         let mut bytes = Vec::new();
         wire::encode(&message, &mut bytes);
         self.todo.hold(Output::Send { link, bytes: bytes.into() });

@@ -87,6 +87,16 @@ pub enum PingKind {
     Meet,
 }
 
+impl PingKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            PingKind::Ping => "ping",
+            PingKind::Pong => "pong",
+            PingKind::Meet => "meet",
+        }
+    }
+}
+
 /// What the sender knows of another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gossip {

@@ -86,6 +86,7 @@ fn settings() -> Settings {
         closes_on_drop: false,
         no_reconnection: false,
         no_random_ping: false,
+        says_debug: false,
     }
 }
 

@@ -118,7 +118,9 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::Aof => aof::switch::apply(node)?,
         Apply::ReplyGate if holds_keys => node.mail.post_control(ControlMessage::ReplyGate),
         Apply::ReplyGate => gating::apply(node),
-        Apply::Cluster => node.cluster.get().into_iter().for_each(|member| member.bus.configured()),
+        Apply::Cluster => {
+            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys))
+        }
         // Interpreters are made anew.
         Apply::LuaApi => node.scripts.flush(),
         Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),
@@ -208,6 +210,9 @@ fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.stats.reset();
     call.node.users.reset_denied();
     call.node.replication.primary.counts.reset();
+    if let Some(member) = call.node.cluster.get() {
+        member.bus.reset_counts();
+    }
     call.reply.ok();
     Outcome::Done
 }

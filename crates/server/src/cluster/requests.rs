@@ -11,8 +11,11 @@ use isotherm_cluster::{Slot, SlotSet};
 use isotherm_keyspace::{Held, Waiter, Want};
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use std::time::Duration;
 
 use crate::cluster::bus::{BusMessage, BusSender};
 use crate::node::Node;
@@ -57,6 +60,8 @@ pub struct Bus {
     save_failed: AtomicBool,
     saved_unix_s: AtomicU64,
     counts: Mutex<Counts>,
+    links: AtomicUsize,
+    link_bytes: AtomicUsize,
 }
 
 impl Bus {
@@ -103,18 +108,46 @@ impl Bus {
         sender.post(BusMessage::Populated(Box::new(slots)));
     }
 
-    /// A parameter was changed.
-    pub fn configured(&self) {
-        if let Some(sender) = self.sender.get() {
-            sender.post(BusMessage::Configured);
+    /// A parameter was changed. `waits`: until clients see what follows, or for a moment if that takes long; the caller holds no
+    /// partition then.
+    pub fn configured(&self, waits: bool) {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let Some(sender) = self.sender.get() else { return };
+        let (done, is_done) = channel();
+        sender.post(BusMessage::Configured(done));
+        if waits {
+            // Its end is all that is waited for.
+            let _ = is_done.recv_timeout(PATIENCE);
         }
     }
 
-    /// What the bus thread has counted so far.
+    /// CONFIG RESETSTAT
+    pub fn reset_counts(&self) {
+        if let Some(sender) = self.sender.get() {
+            sender.post(BusMessage::ResetCounts);
+        }
+        self.set_counts(Counts::default());
+    }
+
+    /// How many connections the bus has, and what they take.
+    pub fn set_links(&self, count: usize, bytes: usize) {
+        self.links.store(count, Relaxed);
+        self.link_bytes.store(bytes, Relaxed);
+    }
+
+    pub fn links(&self) -> usize {
+        self.links.load(Relaxed)
+    }
+
+    pub fn link_bytes(&self) -> usize {
+        self.link_bytes.load(Relaxed)
+    }
+
     pub fn set_counts(&self, counts: Counts) {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
+    /// What has gone over the bus, as of its last look.
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

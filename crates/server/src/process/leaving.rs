@@ -6,6 +6,7 @@
 //!                                       '--- SHUTDOWN ABORT --> nothing has happened <--- the file cannot be written
 //! ```
 
+use isotherm_cluster::Flags;
 use isotherm_keyspace::{Held, Want};
 
 use crate::config::{Id, id};
@@ -62,7 +63,7 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
 /// The wait is over, or there was none.
 pub fn finish(node: &'static Node, options: Options) -> Answer {
     say_how_far(node);
-    if node.end().may_come(options) {
+    if is_safe(node, options) && node.end().may_come(options) {
         if options.has(Options::NOSAVE) {
             node.runs.abandon();
         }
@@ -71,6 +72,21 @@ pub fn finish(node: &'static Node, options: Options) -> Answer {
     log::warning("Errors trying to shut down the server. Check the logs for more information.");
     cancel(node);
     Answer::Refused
+}
+
+/// SHUTDOWN SAFE: a primary whose vote the cluster counts on stays, unless it is forced to go.
+fn is_safe(node: &Node, options: Options) -> bool {
+    let votes = node.cluster.get().is_some_and(|member| {
+        let (_, topology) = member.topologies.newest();
+        topology.me().flags.has(Flags::PRIMARY) && !topology.me().slots.is_empty()
+    });
+    if !votes || !options.has(Options::SAFE) {
+        return true;
+    }
+    let is_forced = options.has(Options::FORCE);
+    let what = if is_forced { "Exit anyway." } else { "Can't exit." };
+    log::warning(format!("This is a voting primary. Shutting down may cause the cluster to go down. {what}"));
+    is_forced
 }
 
 /// Locks everything, and lets go of it: what had its locks before has ended. So have scripts, unless they are left in their middle

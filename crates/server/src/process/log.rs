@@ -87,6 +87,9 @@ pub fn is_on(level: Level) -> bool {
     level as u8 >= LEVEL.load(Ordering::Relaxed)
 }
 
+pub fn debug(message: impl AsRef<str>) {
+    line(Level::Debug, message.as_ref());
+}
 pub fn verbose(message: impl AsRef<str>) {
     line(Level::Verbose, message.as_ref());
 }

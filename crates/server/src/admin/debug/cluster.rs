@@ -34,7 +34,7 @@ pub fn disable_reconnection(call: &mut AdminCall<'_>) {
 
 fn configured(call: &mut AdminCall<'_>) {
     if let Some(member) = call.node.cluster.get() {
-        member.bus.configured();
+        member.bus.configured(false);
     }
     call.reply.ok();
 }

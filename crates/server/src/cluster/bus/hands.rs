@@ -29,6 +29,8 @@ pub enum Work {
         others: Vec<Slot>,
     },
     Publish(Arc<Topology>),
+    /// What was handed before is done: a thread waits until the sender is dropped.
+    Drop(Sender<()>),
     /// Whether this node has keys, in a slot or at all: it comes back with the answer.
     Look(Looked),
     /// What a look has closed, if nothing came of it: the word is as the topology has it again.
@@ -69,6 +71,7 @@ impl Hands {
                 self.bus.post(BusMessage::Applied(number));
             }
             Work::Publish(topology) => publish(self.node, topology),
+            Work::Drop(done) => drop(done),
             Work::Look(looked) => self.bus.post(BusMessage::Looked(looked.look(self.node))),
             Work::Restore(slot) => {
                 let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");

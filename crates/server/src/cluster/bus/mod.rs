@@ -18,7 +18,8 @@ mod saver;
 mod settings;
 
 use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, Request, RequestId};
-use isotherm_cluster::wire::{self, Caps, Defect};
+use isotherm_cluster::topology::info::Counts;
+use isotherm_cluster::wire::{self, Caps, Defect, Type};
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_reactor::{Events, Listener, Mailbox, Ready, Sender, Token};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::cluster::requests::{Asker, ClusterRequest};
+use crate::cluster::requests::{Asker, Bus, ClusterRequest};
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
@@ -58,8 +59,10 @@ pub enum BusMessage {
         message: Box<[u8]>,
         is_sharded: bool,
     },
-    /// A parameter was changed.
-    Configured,
+    /// A parameter was changed. The sender is dropped when clients see what follows.
+    Configured(std::sync::mpsc::Sender<()>),
+    /// CONFIG RESETSTAT
+    ResetCounts,
     /// The data is loaded: these slots have keys.
     Populated(Box<SlotSet>),
 }
@@ -81,6 +84,7 @@ pub struct BusThread {
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
     hands: std::sync::mpsc::Sender<hands::Work>,
     saver: std::sync::mpsc::Sender<saver::Job>,
+    counts: Counts,
     begun: Instant,
     next_tick: Instant,
     buffer: Vec<u8>,
@@ -110,6 +114,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         askers: BTreeMap::new(),
         hands,
         saver,
+        counts: Counts::default(),
         begun: opened.begun,
         next_tick: now,
         buffer: vec![0; READ_BYTES],
@@ -153,6 +158,7 @@ impl BusThread {
         if Instant::now() >= self.next_tick {
             self.next_tick = Instant::now() + TICK;
             self.close_overfull();
+            self.report();
             let offset = self.node.log.end().0;
             self.step(Input::Tick { offset });
         }
@@ -180,6 +186,9 @@ impl BusThread {
             Output::Connect { link, ip, port } => self.connect(link, &ip, port),
             Output::Send { link, bytes } => {
                 if let Some(connection) = self.connections.get_mut(&link) {
+                    if let Some(kind) = Type::of_bytes(&bytes) {
+                        self.counts.sent.count(kind, bytes.len());
+                    }
                     connection.queue(bytes);
                 }
             }
@@ -194,7 +203,7 @@ impl BusThread {
                 self.node.pubsub.publish(&self.node.mail, None, &channel, &message, is_sharded);
             }
             Output::Say(level, text) => match level {
-                Level::Debug => {}
+                Level::Debug => log::debug(text),
                 Level::Verbose => log::verbose(text),
                 Level::Notice => log::notice(text),
                 Level::Warning => log::warning(text),
@@ -227,9 +236,14 @@ impl BusThread {
                 self.step(Input::Publish { channel: &channel, message: &message, is_sharded });
             }
             BusMessage::Populated(slots) => self.step(Input::Populated(slots)),
-            BusMessage::Configured => {
+            BusMessage::Configured(done) => {
                 let settings = Box::new(settings::read_all(self.node));
                 self.step(Input::Settings(settings));
+                self.hand(hands::Work::Drop(done));
+            }
+            BusMessage::ResetCounts => {
+                self.counts = Counts::default();
+                self.report();
             }
         }
     }
@@ -354,6 +368,9 @@ impl BusThread {
                 Ok(_) => break,
                 Err(why) => return self.malformed(link, why),
             };
+            if let Some(kind) = Type::of_bytes(rest) {
+                self.counts.received.count(kind, length);
+            }
             match wire::decode(&rest[..length]) {
                 Ok(message) => self.step(Input::Packet { link, message: &message }),
                 Err(why) if why.kind == Defect::Ignored => {
@@ -379,8 +396,7 @@ impl BusThread {
     }
 
     fn count_invalid(&self) {
-        let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
-        member.bus.count_invalid();
+        self.bus().count_invalid();
     }
 
     fn flush(&mut self) {
@@ -390,6 +406,17 @@ impl BusThread {
             .filter_map(|(link, connection)| (!connection.flush()).then_some(*link))
             .collect();
         broken.into_iter().for_each(|link| self.closed(link));
+    }
+
+    /// What INFO and CLUSTER INFO show, as of the last tick.
+    fn report(&self) {
+        let bytes = self.connections.values().map(BusConnection::memory_bytes).sum::<usize>();
+        self.bus().set_counts(self.counts.clone());
+        self.bus().set_links(self.connections.len(), bytes);
+    }
+
+    fn bus(&self) -> &'static Bus {
+        &self.node.cluster.get().expect("the bus belongs to a member of a cluster").bus
     }
 
     fn close_overfull(&mut self) {
@@ -402,6 +429,7 @@ impl BusThread {
             .collect();
         for link in overfull {
             log::warning("Freeing cluster link due to exceeding send buffer memory limit.");
+            self.counts.links_over_limit += 1;
             self.closed(link);
         }
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::config::{Config, Id, id};
 use crate::node::Node;
+use crate::process::log::{self, Level};
 
 /// Without `cluster-port` the bus listens so many ports above the clients'.
 pub const BUS_PORT_OFFSET: u16 = 10_000;
@@ -61,6 +62,7 @@ pub fn read(config: &Config) -> Settings {
         closes_on_drop: false,
         no_reconnection: false,
         no_random_ping: false,
+        says_debug: log::is_on(Level::Debug),
     }
 }
 

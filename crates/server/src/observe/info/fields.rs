@@ -78,7 +78,7 @@ pub const CLIENTS: &[Field] = &[
         let replicas = s.node.replication.primary.replicas().len();
         s.node.clients.len().saturating_sub(replicas).to_string()
     }),
-    ("cluster_connections", none),
+    ("cluster_connections", |s| s.node.cluster.get().map_or(0, |member| member.bus.links()).to_string()),
     ("maxclients", |s| s.node.config.max_clients().to_string()),
     ("client_recent_max_input_buffer", |s| s.clients().input_bytes_max.to_string()),
     ("client_recent_max_output_buffer", |s| s.clients().output_bytes_max.to_string()),
@@ -156,7 +156,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_replicas_repl_buffer", none),
     ("mem_clients_slaves", |s| Buffers::of(s.node).of_replicas().to_string()),
     ("mem_clients_normal", |s| s.node.clients.bytes().to_string()),
-    ("mem_cluster_links", none),
+    ("mem_cluster_links", |s| s.node.cluster.get().map_or(0, |member| member.bus.link_bytes()).to_string()),
     ("mem_cluster_slot_import", none),
     ("mem_cluster_slot_export", none),
     ("mem_aof_buffer", |s| Buffers::of(s.node).of_aof(s.node).to_string()),
