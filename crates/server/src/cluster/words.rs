@@ -1,10 +1,11 @@
-//! One word a slot: who owns it, and whether it is on its way. 64 KB, only where this node is a member of a cluster.
+//! One word a slot: who owns it, and whether it is on its way. A byte each, since every command reads one: 16 KB lie in the nearest
+//! cache. Only where this node is a member of a cluster.
 //!
 //! Invariant: a word is written while the lock of its slot's partition is held. A thread that reads it under that lock reads
 //! what holds until the lock is let go of; without the lock it is a hint.
 
 use isotherm_cluster::Slot;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whose a slot is, as far as its commands are concerned. Where the others are is the topology's.
@@ -38,11 +39,11 @@ impl SlotState {
 
 /// The same as a word.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Word(u32);
+pub struct Word(u8);
 
-const OWNER_BITS: u32 = 3;
-const MIGRATING: u32 = 4;
-const IMPORTING: u32 = 8;
+const OWNER_BITS: u8 = 3;
+const MIGRATING: u8 = 4;
+const IMPORTING: u8 = 8;
 
 impl Word {
     /// This node's, and not on its way: any command runs.
@@ -71,12 +72,12 @@ impl Word {
     }
 }
 
-pub struct SlotWords(Box<[AtomicU32]>);
+pub struct SlotWords(Box<[AtomicU8]>);
 
 impl SlotWords {
     /// At first no slot has an owner.
     pub fn new() -> SlotWords {
-        SlotWords(Slot::all().map(|_| AtomicU32::new(Word::default().0)).collect())
+        SlotWords(Slot::all().map(|_| AtomicU8::new(Word::default().0)).collect())
     }
 
     #[inline(always)]
@@ -108,6 +109,6 @@ mod tests {
                 assert_eq!(Word::new(state) == Word::MINE, state == SlotState::MINE);
             }
         }
-        assert_eq!(size_of::<Word>() * Slot::COUNT, 64 << 10);
+        assert_eq!(size_of::<Word>() * Slot::COUNT, 16 << 10);
     }
 }
