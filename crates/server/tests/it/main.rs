@@ -36,6 +36,7 @@ mod replica;
 mod replica_aof;
 mod replica_memory;
 mod requests;
+mod routing;
 mod script_cves;
 mod scripts;
 mod sentinel;
