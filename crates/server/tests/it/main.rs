@@ -11,6 +11,7 @@ mod bad_start;
 mod bad_world;
 mod blocking;
 mod client_memory;
+mod cluster_nodes;
 #[cfg(debug_assertions)]
 mod cold;
 mod common;

@@ -28,7 +28,7 @@ pub struct Opened {
 /// Locked for as long as it is open: two processes with one file would be one node twice.
 pub struct ConfFile {
     pub path: PathBuf,
-    _lock: File,
+    pub lock: File,
 }
 
 /// Says why the process cannot be a member.
@@ -63,7 +63,7 @@ fn lock(path: PathBuf) -> Result<ConfFile, String> {
         ),
         error => format!("Impossible to lock {}: {}", path.display(), os_text(&error.into())),
     })?;
-    Ok(ConfFile { path, _lock: file })
+    Ok(ConfFile { path, lock: file })
 }
 
 fn load(config: &Config, file: &ConfFile, now: Now) -> Result<Machine, String> {

@@ -4,6 +4,7 @@
 
 use isotherm_cluster::conf::{self, Conf};
 use isotherm_cluster::machine::CommitNumber;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,6 +48,7 @@ impl Saver {
             let numbers: Vec<CommitNumber> = waiting.iter().filter_map(|job| job.number).collect();
             let newest = waiting.last().expect("there is the first");
             let saved = write(&self.file.path, &conf::write(&newest.conf), !numbers.is_empty());
+            let saved = saved.map(|file| self.file.lock = file);
             self.note(saved);
             numbers.into_iter().for_each(|number| self.bus.post(BusMessage::Saved(number)));
         }
@@ -72,24 +74,30 @@ impl Saver {
     }
 }
 
-fn write(path: &Path, text: &str, is_durable: bool) -> io::Result<()> {
+/// The new file, which is locked as the old one was.
+fn write(path: &Path, text: &str, is_durable: bool) -> io::Result<File> {
     let mut beside = path.as_os_str().to_os_string();
     beside.push(format!(".tmp-{}", std::process::id()));
-    let written =
-        write_beside(Path::new(&beside), text, is_durable).and_then(|()| std::fs::rename(&beside, path));
+    let written = write_beside(Path::new(&beside), text, is_durable)
+        .and_then(|file| std::fs::rename(&beside, path).map(|()| file));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
-    written?;
+    let file = written?;
     if is_durable {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()?;
     }
-    Ok(())
+    Ok(file)
 }
 
-fn write_beside(path: &Path, text: &str, is_durable: bool) -> io::Result<()> {
+fn write_beside(path: &Path, text: &str, is_durable: bool) -> io::Result<File> {
     let mut file = File::create(path)?;
+    // Before it has the name that another process would open.
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     file.write_all(text.as_bytes())?;
-    if is_durable { file.sync_data() } else { Ok(()) }
+    if is_durable {
+        file.sync_data()?;
+    }
+    Ok(file)
 }

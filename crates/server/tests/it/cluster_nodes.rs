@@ -1,0 +1,248 @@
+//! Several nodes: they meet, agree on slots, send clients to each other, and know who is alive.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{self, Client, Server, free_port, wait_until};
+
+const SLOTS: u16 = 16384;
+const NODE_TIMEOUT: &str = "2000";
+
+pub struct Node {
+    pub server: Server,
+    pub bus_port: u16,
+    pub id: String,
+    arguments: Vec<String>,
+}
+
+impl Node {
+    pub fn start(more: &[&str]) -> Node {
+        let bus_port = free_port();
+        let bus_text = bus_port.to_string();
+        let common =
+            ["--cluster-enabled", "yes", "--cluster-port", &bus_text, "--cluster-node-timeout", NODE_TIMEOUT];
+        let debug = ["--enable-debug-command", "yes"];
+        let arguments = [&common[..], &debug, more].concat();
+        let server = Server::with_workers(2, &arguments);
+        let id = server.client().ask("CLUSTER MYID").lines().nth(1).unwrap_or_default().to_string();
+        let arguments = arguments.iter().map(|text| text.to_string()).collect();
+        Node { server, bus_port, id, arguments }
+    }
+
+    pub fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    fn is_ok(&self) -> bool {
+        self.client().ask("CLUSTER INFO").contains("cluster_state:ok")
+    }
+
+    /// Another process on the same folder, with the same ports.
+    fn start_again(&mut self) {
+        let folder =
+            std::env::temp_dir().join(format!("isotherm-again-{}-{}", std::process::id(), self.server.port));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(self.server.folder.join("nodes.conf"), folder.join("nodes.conf")).unwrap();
+        let port = self.server.port.to_string();
+        let mut all = vec!["--port".to_string(), port, "--bind".into(), "127.0.0.1".into()];
+        all.extend(self.arguments.iter().cloned());
+        all.extend(["--dir".to_string(), folder.to_str().unwrap().to_string()]);
+        let mut command = Command::new(common::binary());
+        command.args(&all);
+        self.server.signal("KILL");
+        self.server.wait();
+        self.server = Server::spawn(self.server.port, command);
+        wait_until("it listens again", || TcpStream::connect(("127.0.0.1", self.server.port)).is_ok());
+    }
+}
+
+/// Nodes that know each other and share all slots, in their order.
+pub fn cluster(count: usize, more: &[&str]) -> Vec<Node> {
+    let nodes: Vec<Node> = (0..count).map(|_| Node::start(more)).collect();
+    for (at, node) in nodes.iter().enumerate() {
+        let (from, to) = (share(at, count), share(at + 1, count) - 1);
+        node.client().check(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"), "+OK\r\n");
+        node.client().check(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1), "+OK\r\n");
+    }
+    for node in &nodes[1..] {
+        meet(&nodes[0], node);
+    }
+    wait_until("all nodes are ok", || nodes.iter().all(|node| node.is_ok() && known(node) == count));
+    nodes
+}
+
+fn share(at: usize, count: usize) -> usize {
+    at * usize::from(SLOTS) / count
+}
+
+fn meet(node: &Node, other: &Node) {
+    let request = format!("CLUSTER MEET 127.0.0.1 {} {}", other.server.port, other.bus_port);
+    node.client().check(&request, "+OK\r\n");
+}
+
+fn known(node: &Node) -> usize {
+    node.client()
+        .ask("CLUSTER NODES")
+        .lines()
+        .filter(|line| line.contains('@') && !line.contains("handshake"))
+        .count()
+}
+
+fn flags_of(node: &Node, id: &str) -> String {
+    let nodes = node.client().ask("CLUSTER NODES");
+    let line = nodes.lines().find(|line| line.starts_with(id)).unwrap_or_default().to_string();
+    line.split(' ').nth(2).unwrap_or_default().to_string()
+}
+
+fn slot_of(client: &mut Client, key: &str) -> u16 {
+    client.ask_number(&format!("CLUSTER KEYSLOT {key}")) as u16
+}
+
+#[test]
+fn a_request_for_another_nodes_slot_is_sent_there() {
+    let nodes = cluster(3, &[]);
+    for key in ["a", "b", "c", "foo", "bar"] {
+        let slot = slot_of(&mut nodes[0].client(), key);
+        let owner = (0..3).rfind(|at| share(*at, 3) <= usize::from(slot)).unwrap();
+        for (at, node) in nodes.iter().enumerate() {
+            let reply = match at == owner {
+                true => "+OK\r\n".to_string(),
+                false => format!("-MOVED {slot} 127.0.0.1:{}\r\n", nodes[owner].server.port),
+            };
+            node.client().check(&format!("SET {key} v"), &reply);
+        }
+    }
+}
+
+#[test]
+fn a_slot_moves_with_its_keys() {
+    let nodes = cluster(2, &[]);
+    let (mut from, mut to) = (nodes[0].client(), nodes[1].client());
+    let slot = slot_of(&mut from, "{b}");
+    assert!(slot < SLOTS / 2, "it is the first node's");
+    from.check("MSET {b}1 x {b}2 y", "+OK\r\n");
+    let ports = [nodes[0].server.port, nodes[1].server.port];
+    to.check(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", nodes[0].id), "+OK\r\n");
+    from.check(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", nodes[1].id), "+OK\r\n");
+    // What is there is served; what is not may be at the other node.
+    from.check("GET {b}1", "$1\r\nx\r\n");
+    from.check("GET {b}3", &format!("-ASK {slot} 127.0.0.1:{}\r\n", ports[1]));
+    from.check("MGET {b}1 {b}3", "-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
+    to.check("GET {b}3", &format!("-MOVED {slot} 127.0.0.1:{}\r\n", ports[0]));
+    to.check("ASKING", "+OK\r\n");
+    to.check("SET {b}3 z", "+OK\r\n");
+    to.check("GET {b}3", &format!("-MOVED {slot} 127.0.0.1:{}\r\n", ports[0]));
+    // It is not given away while it has keys.
+    let refused = format!(
+        "-ERR Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot.\r\n"
+    );
+    from.check(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id), &refused);
+    for (key, value) in [("{b}1", "x"), ("{b}2", "y")] {
+        to.check("ASKING", "+OK\r\n");
+        to.check(&format!("SET {key} {value}"), "+OK\r\n");
+        from.check(&format!("DEL {key}"), ":1\r\n");
+    }
+    to.check(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id), "+OK\r\n");
+    to.check("MGET {b}1 {b}2 {b}3", "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n");
+    from.check(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id), "+OK\r\n");
+    from.check("GET {b}1", &format!("-MOVED {slot} 127.0.0.1:{}\r\n", ports[1]));
+    wait_until("both agree", || nodes.iter().all(|node| node.is_ok()));
+}
+
+#[test]
+fn a_node_that_was_killed_comes_back_as_itself() {
+    let mut nodes = cluster(3, &[]);
+    nodes[1].start_again();
+    assert_eq!(nodes[1].client().ask("CLUSTER MYID").lines().nth(1), Some(&*nodes[1].id));
+    wait_until("all nodes are ok again", || nodes.iter().all(|node| node.is_ok() && known(node) == 3));
+    let slots = |node: &Node| {
+        let text = node.client().ask("CLUSTER NODES");
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter(|line| line.contains('@'))
+            .map(|line| format!("{} {}", &line[..40], line.rsplit(' ').next().unwrap()))
+            .collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(slots(&nodes[0]), slots(&nodes[1]));
+    assert_eq!(slots(&nodes[0]), slots(&nodes[2]));
+}
+
+#[test]
+fn a_slow_command_is_no_death_and_sleep_is() {
+    let nodes = cluster(3, &[]);
+    let slow = &nodes[0];
+    let begun = Instant::now();
+    let mut client = slow.client();
+    // All partitions are held meanwhile.
+    while begun.elapsed() < Duration::from_secs(5) {
+        client.check("DEBUG POPULATE 200000", "+OK\r\n");
+        client.check("FLUSHALL", "+OK\r\n");
+        for other in &nodes[1..] {
+            assert_eq!(flags_of(other, &slow.id), "master", "{:?}", begun.elapsed());
+        }
+    }
+    let sleeper = thread::spawn({
+        let mut client = slow.client();
+        move || client.check("DEBUG SLEEP 6", "+OK\r\n")
+    });
+    wait_until("it counts as failed", || {
+        nodes[1..].iter().all(|other| flags_of(other, &slow.id) == "master,fail")
+    });
+    sleeper.join().unwrap();
+    wait_until("it is back", || nodes.iter().all(|node| node.is_ok()));
+}
+
+#[test]
+fn messages_reach_subscribers_of_all_nodes() {
+    let nodes = cluster(3, &[]);
+    let mut subscriber = nodes[2].client();
+    subscriber.send(common::encode(&["SUBSCRIBE", "news"]));
+    subscriber.expect("*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    nodes[0].client().check("PUBLISH news hello", ":0\r\n");
+    subscriber.expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
+    let big = "x".repeat(3 << 20);
+    nodes[1].client().check(&format!("PUBLISH news {big}"), ":0\r\n");
+    subscriber.expect(&format!("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n${}\r\n{big}\r\n", big.len()));
+}
+
+#[test]
+fn bytes_that_are_no_message_close_their_link_and_nothing_else() {
+    let nodes = cluster(2, &[]);
+    let mut node = nodes[0].client();
+    let long = [&b"RCmb\xff\xff\xff\xff\0\x01\0\0\0\0"[..], &[0; 100]].concat();
+    let short = b"RCmb\0\0\0\x10\0\x01\0\0\0\0\0\0".to_vec();
+    for bytes in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), long, short, vec![0; 5000]] {
+        let mut stream = TcpStream::connect(("127.0.0.1", nodes[0].bus_port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // The other side may have closed it already.
+        let _ = stream.write_all(&bytes);
+        let mut rest = [0; 16];
+        assert!(matches!(std::io::Read::read(&mut stream, &mut rest), Ok(0) | Err(_)), "the link is closed");
+    }
+    assert_eq!(common::field(&node.ask("CLUSTER INFO"), "cluster_bus_invalid_packets"), 4);
+    assert!(nodes.iter().all(|node| node.is_ok()));
+}
+
+#[test]
+fn two_processes_do_not_share_one_file() {
+    let node = Node::start(&[]);
+    let folder: PathBuf = node.server.folder.clone();
+    // Its file was renamed over since it was locked.
+    node.client().check("CLUSTER ADDSLOTSRANGE 0 100", "+OK\r\n");
+    let (port, bus_port) = (free_port().to_string(), free_port().to_string());
+    let output = common::command(&["--port", &port, "--cluster-enabled", "yes", "--cluster-port", &bus_port])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        !output.status.success() && text.contains("is already used by a different Cluster node"),
+        "{text}"
+    );
+}
