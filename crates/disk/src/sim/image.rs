@@ -190,15 +190,26 @@ impl Image {
 
     /// What is in the place of a sector on the platter.
     fn platter_content(&self, sector: u64, damage: Damage, prng: &mut Prng) -> Sector {
-        let is_known = sector < self.sectors_of_platter() || !self.fresh.contains(&sector);
+        // What it held before the file was cut is not its content, whatever length the disk knows since.
+        let is_known = !self.fresh.contains(&sector);
         match self.platter.get(sector as usize) {
             Some(content) if is_known => *content,
-            // A block that looks most like what is expected: another one of the same file.
-            _ if damage.old_blocks && prng.one_in(2) => {
-                cut(&self.cached, prng.below(sectors(self.len()).max(1)))
-            }
+            // A block that looks most like what is expected: a copy of another one of the same file, as an earlier file that was
+            // written alike has left it. Only of what is synced: no block can hold what is only now being written, in another
+            // place. So in a file of which nothing was synced no block of a log comes back, and none in the place that it had
+            // before the file was cut. File systems that hand out blocks as they are (ext2, FAT, an ext4 with
+            // `data=writeback,dioread_lock`) may do that too: docs/design/durability.md, "Old blocks".
+            _ if damage.old_blocks && prng.one_in(2) => self.synced_sector(prng),
             _ => [0; SECTOR_BYTES],
         }
+    }
+
+    /// Zeros, if the one that is drawn was not.
+    fn synced_sector(&self, prng: &mut Prng) -> Sector {
+        let drawn = prng.below(self.sectors_of_platter().max(1));
+        let is_synced = drawn < self.sectors_of_platter() && !self.fresh.contains(&drawn);
+        let content = self.platter.get(drawn as usize).filter(|_| is_synced);
+        content.copied().unwrap_or([0; SECTOR_BYTES])
     }
 
     pub fn check_invariants(&self) {

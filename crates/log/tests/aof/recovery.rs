@@ -26,7 +26,9 @@ pub fn record(lines: Lines, at: u64, synced: u64, bytes: &[u8]) -> Vec<u8> {
     if lines == Lines::WhereNeeded && !commit::needs_header(at, bytes.len() as u64) {
         return bytes.to_vec();
     }
-    let mut record = commit::header(at, synced, [bytes].into_iter());
+    let filler = commit::filler(at, synced, bytes.len() as u64);
+    let mut record = commit::header(at, synced, [filler, bytes].into_iter());
+    record.extend_from_slice(filler);
     record.extend_from_slice(bytes);
     record
 }
@@ -117,6 +119,7 @@ pub fn recover(disk: &SimDisk, lines: Lines) -> io::Result<Option<Recovered>> {
 /// Appends the log's bytes of what is sound, and returns where that ends.
 fn valid_bytes(content: &[u8], lines: Lines, bytes: &mut Vec<u8>) -> usize {
     let (mut parser, mut check) = (StreamParser::new(0, 1 << 20), CommitCheck::new(lines));
+    check.expect_lines();
     let (mut at, mut sound, mut sound_bytes) = (0, 0, bytes.len());
     loop {
         let rest = &content[at..];

@@ -12,8 +12,7 @@ use std::path::Path;
 
 const POLICIES: [FsyncPolicy; 3] = [FsyncPolicy::Always, FsyncPolicy::EverySecond, FsyncPolicy::No];
 
-/// Old blocks are recognised only where each commit has its line.
-fn random_plan(lines: Lines, prng: &mut Prng) -> Plan {
+fn random_plan(prng: &mut Prng) -> Plan {
     let mut random_faults = Vec::new();
     let rare = [Call::SetLen, Call::Open, Call::Rename, Call::SyncDir, Call::Remove];
     for _ in 0..prng.below(4) {
@@ -21,7 +20,7 @@ fn random_plan(lines: Lines, prng: &mut Prng) -> Plan {
         let call = if prng.one_in(3) { *prng.pick(&rare) } else { *prng.pick(&[Call::Write, Call::Sync]) };
         random_faults.push(RandomFault { call, fault, one_in: 1 + prng.below(8) });
     }
-    let damage = Damage { torn: prng.one_in(2), reordered: prng.one_in(2), old_blocks: lines == Lines::All };
+    let damage = Damage { torn: prng.one_in(2), reordered: prng.one_in(2), old_blocks: prng.one_in(2) };
     Plan {
         crash_at: prng.one_in(2).then(|| prng.below(120)),
         random_faults,
@@ -89,7 +88,7 @@ fn run_seed(seed: u64) {
         disk.set_plan(Plan::default());
         let awaits_base = prng.one_in(5);
         let mut run = Run::new(disk.clone(), lines, policy, found, awaits_base, now);
-        disk.set_plan(random_plan(lines, &mut prng));
+        disk.set_plan(random_plan(&mut prng));
         for number in 0..prng.below(400) {
             step(&mut run, number, &mut prng);
             if disk.is_stopped() || run.has_exited {

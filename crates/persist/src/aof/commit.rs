@@ -16,6 +16,10 @@
 //! **A commit within one sector needs no line**: the end of its last frame is missing if any of it is. So a file that is written
 //! command by command holds what Valkey would have written.
 //!
+//! **No commit ends where a sector does** (a comment before its frames moves it), so what begins a sector is within a commit that
+//! has a line. In place of a sector that was not written there may be what its block held before, such as commands of a log file
+//! that was removed; these would parse. It is not seen of a file's first sector: that has a line only where its commit is large.
+//!
 //! **A prepared file** was filled and synced before it is written, so that a commit changes no length and no block that holds
 //! something durable: each commit begins a sector, ends by a comment that fills its last one, and has its line. What a crash leaves
 //! of a sector is the filling, the commit, or the beginning of the commit before the end of the filling.
@@ -29,7 +33,7 @@
 //! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a later commit says that
 //! the bad one was durable, the file was damaged afterwards: that is never cut off silently.
 
-use super::stream::Item;
+use super::stream::{Item, timestamp};
 use isotherm_stdx::crc64::crc64;
 use isotherm_stdx::number::parse_i64;
 
@@ -54,7 +58,17 @@ struct Header {
 
 /// Whether frames of this length, written at this place, have to be a commit with a line.
 pub fn needs_header(at: u64, len: u64) -> bool {
+    at % SECTOR_BYTES + len >= SECTOR_BYTES
+}
+
+fn crosses_sectors(at: u64, len: u64) -> bool {
     at % SECTOR_BYTES + len > SECTOR_BYTES
+}
+
+/// A comment that stands before the frames of a commit with a line, so that it does not end where a sector does; mostly nothing.
+pub fn filler(at: u64, synced: u64, frames_bytes: u64) -> &'static [u8] {
+    let end = at + header_bytes(at, synced, frames_bytes) + frames_bytes;
+    if end.is_multiple_of(SECTOR_BYTES) { b"#\r\n" } else { b"" }
 }
 
 /// The line of a commit that is about to be written at `at`. `pieces`: its frames. `synced`: how much of the file is durable.
@@ -64,6 +78,12 @@ pub fn header<'p>(at: u64, synced: u64, pieces: impl Iterator<Item = &'p [u8]> +
     let crc = pieces.fold(crc64(0, &line), crc64);
     line.extend_from_slice(format!("{crc:016x}\r\n").as_bytes());
     line
+}
+
+/// The length of that line.
+fn header_bytes(at: u64, synced: u64, len: u64) -> u64 {
+    let digits = |number: u64| u64::from(number.checked_ilog10().unwrap_or(0)) + 1;
+    MARK.len() as u64 + 4 + digits(at) + digits(len) + digits(synced) + 16 + 2
 }
 
 /// The first sector of a file of so many bytes that is prepared.
@@ -86,11 +106,9 @@ fn comment_sector(text: &str) -> Sector {
 /// The comments behind frames of this length that make a commit of whole sectors of them and their line; mostly one.
 pub fn padding(at: u64, synced: u64, frames_bytes: u64) -> Vec<u8> {
     const COMMENT_BYTES_MIN: u64 = 3;
-    let digits = |number: u64| u64::from(number.checked_ilog10().unwrap_or(0)) + 1;
-    let fixed = MARK.len() as u64 + 4 + digits(at) + digits(synced) + 16 + 2;
     let mut len = 0;
     loop {
-        let total = fixed + digits(frames_bytes + len) + frames_bytes + len;
+        let total = header_bytes(at, synced, frames_bytes + len) + frames_bytes + len;
         if total.is_multiple_of(SECTOR_BYTES) && (len == 0 || len >= COMMENT_BYTES_MIN) {
             break;
         }
@@ -208,9 +226,9 @@ impl CommitCheck {
             self.has_seen_line |= self.prepared_bytes.is_some();
         }
         match item {
-            Item::Comment { line_bytes } => self.comment(at, &bytes[..line_bytes])?,
+            Item::Comment { line_bytes } => self.comment(at, bytes, line_bytes)?,
             _ if self.lines == Lines::All => return Err(BadCommit { at }),
-            _ => self.is_foreign |= needs_header(at, bytes.len() as u64),
+            _ => self.is_foreign |= crosses_sectors(at, bytes.len() as u64),
         }
         Ok(())
     }
@@ -269,7 +287,8 @@ impl CommitCheck {
     }
 
     /// A comment outside of a commit.
-    fn comment(&mut self, at: u64, line: &[u8]) -> Result<(), BadCommit> {
+    fn comment(&mut self, at: u64, bytes: &[u8], line_bytes: usize) -> Result<(), BadCommit> {
+        let line = &bytes[..line_bytes];
         // The beginning of a commit's line, zeros, and the end of a later one would be one long comment.
         if !line.iter().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err(BadCommit { at });
@@ -281,6 +300,9 @@ impl CommitCheck {
             self.open = Some(Open { at, left: len, crc: line_crc, expected: crc });
         } else if self.prepared_bytes.is_some() && at > 0 {
             // The beginning of a commit's line, and the end of the filling.
+            return Err(BadCommit { at });
+        } else if self.has_lines() && crosses_sectors(at, bytes.len() as u64) && timestamp(line).is_none() {
+            // The same, and what the next block held before.
             return Err(BadCommit { at });
         }
         Ok(())

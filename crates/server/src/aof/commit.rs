@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   small, within one sector   [ frames ]
-//!   else                       #isotherm commit AT LEN SYNCED CRC\r\n [ frames ]
+//!   else                       #isotherm commit AT LEN SYNCED CRC\r\n [ frames ]     before them #\r\n, if it would end a sector
 //!   first of its second        #TS:SECONDS\r\n and one of these
 //!   in a prepared file         the same, and a comment to the end of the sector
 //! ```
@@ -75,7 +75,10 @@ impl Commit<'_> {
             // The frames must not hang on to a stamp that may be torn away from them.
             let frames_at = self.at + before.len() as u64;
             if layout == Layout::WithLines && commit::needs_header(self.at, before.len() as u64 + len) {
-                before.extend(commit::header(frames_at, self.durable_bytes, frames()));
+                let filler = commit::filler(frames_at, self.durable_bytes, len);
+                let frames = std::iter::once(filler).chain(frames());
+                before.extend(commit::header(frames_at, self.durable_bytes, frames));
+                before.extend_from_slice(filler);
             }
             before.extend_from_slice(self.unlogged);
             return (before, Vec::new());

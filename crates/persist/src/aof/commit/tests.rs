@@ -42,9 +42,11 @@ fn written(prng: &mut Prng) -> (Vec<u8>, usize, Vec<usize>) {
         let frames: Vec<Vec<u8>> = (0..1 + prng.below(4)).map(|_| set(prng)).collect();
         let len: usize = frames.iter().map(Vec::len).sum();
         if needs_header(file.len() as u64, len as u64) {
-            let pieces = frames.iter().map(Vec::as_slice);
-            let header = header(file.len() as u64, synced as u64, pieces);
-            file.extend_from_slice(&header);
+            let (at, synced) = (file.len() as u64, synced as u64);
+            let filler = filler(at, synced, len as u64);
+            let pieces = std::iter::once(filler).chain(frames.iter().map(Vec::as_slice));
+            file.extend_from_slice(&header(at, synced, pieces));
+            file.extend_from_slice(filler);
         }
         file.extend(frames.concat());
         ends.push(file.len());
@@ -127,8 +129,50 @@ fn where_all_commits_have_lines_other_commands_are_bad() {
 
 #[test]
 fn commits_within_a_sector_have_no_line() {
-    assert!(!needs_header(0, 512) && !needs_header(500, 12) && !needs_header(1024, 1));
-    assert!(needs_header(0, 513) && needs_header(500, 13) && needs_header(511, 2));
+    assert!(!needs_header(0, 511) && !needs_header(500, 11) && !needs_header(1024, 1));
+    assert!(needs_header(0, 512) && needs_header(500, 12) && needs_header(511, 2));
+}
+
+#[test]
+fn no_commit_ends_where_a_sector_does() {
+    let mut filled = 0;
+    for (at, synced, len) in (0..600).flat_map(|at| (400..1200).map(move |len| (at * 17, at, len))) {
+        if needs_header(at, len) {
+            let frames = vec![b'x'; len as usize];
+            let filler = filler(at, synced, len);
+            let line = header(at, synced, [filler, frames.as_slice()].into_iter());
+            assert_ne!((at as usize + line.len() + filler.len() + frames.len()) % SECTOR, 0, "{at} {len}");
+            filled += usize::from(!filler.is_empty());
+        }
+    }
+    assert!(filled > 100, "{filled}");
+}
+
+/// A line of which the end is missing, and what the next block held before: together one comment.
+#[test]
+fn the_beginning_of_a_line_and_an_old_block_are_no_comment() {
+    let old = b"vvvvvvvv\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n";
+    for kept in 1..MARK.len() {
+        let mut file = b"*1\r\n$4\r\nPING\r\n".repeat(SECTOR / 14);
+        let sound = SECTOR - kept;
+        file.truncate(sound - sound % 14);
+        file.resize(sound - 2, b'#');
+        file.extend_from_slice(b"\r\n");
+        file.extend_from_slice(&MARK.as_bytes()[..kept]);
+        file.extend_from_slice(old);
+        let check = |is_ours: bool| {
+            let mut check = CommitCheck::new(Lines::WhereNeeded);
+            if is_ours {
+                check.expect_lines();
+            }
+            check.item(sound as u64, &file[sound..sound + kept + 10], Item::Comment { line_bytes: kept + 8 })
+        };
+        assert_eq!(check(true), Err(BadCommit { at: sound as u64 }));
+        assert_eq!(check(false), Ok(()), "another server's comment");
+    }
+    let mut check = CommitCheck::new(Lines::WhereNeeded);
+    check.expect_lines();
+    assert_eq!(check.item(500, b"#TS:1700000000\r\n", Item::Comment { line_bytes: 14 }), Ok(()));
 }
 
 #[test]
