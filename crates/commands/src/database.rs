@@ -104,14 +104,19 @@ const FREED_BEFORE_ANSWER_MAX: u64 = 50_000;
 
 /// The keys are gone at once, and others go on while their memory is freed. The log gets it even if nothing was there.
 fn flush(call: &mut Call<'_, '_, '_>, db: Option<Db>) -> Outcome {
-    let freed_before_answer = match call.args.len() {
-        1 => FREED_BEFORE_ANSWER_MAX,
-        2 if is_word(call.args.get(1), "ASYNC") => FREED_BEFORE_ANSWER_MAX,
-        2 if is_word(call.args.get(1), "SYNC") => u64::MAX,
+    let waits = match call.args.len() {
+        1 => false,
+        2 if is_word(call.args.get(1), "ASYNC") => false,
+        2 if is_word(call.args.get(1), "SYNC") => true,
         _ => return call.fail(errors::SYNTAX),
     };
-    let removed = call.txn.flush(db);
-    call.txn.free_afterwards(freed_before_answer);
+    let removed = match waits {
+        true => call.txn.flush_and_wait(db),
+        false => call.txn.flush(db),
+    };
+    if !waits {
+        call.txn.free_afterwards(FREED_BEFORE_ANSWER_MAX);
+    }
     call.count(removed);
     call.record_request();
     call.reply.ok();

@@ -155,6 +155,17 @@ impl Txn<'_, '_> {
 
     /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
+        self.flush_as(db, true)
+    }
+
+    /// The same for one who waits until it is freed.
+    pub fn flush_and_wait(&mut self, db: Option<Db>) -> u64 {
+        let removed = self.flush_as(db, false);
+        self.free_afterwards(u64::MAX);
+        removed
+    }
+
+    fn flush_as(&mut self, db: Option<Db>, is_lazy: bool) -> u64 {
         self.found = None;
         if self.held.partitions().any(|partition| partition.followers.reports_changes) {
             self.sink.effect(Effect::Flushed { db });
@@ -171,7 +182,7 @@ impl Txn<'_, '_> {
         for partition in self.held.partitions() {
             for db in targets.clone().map(Db) {
                 partition.touch_flushed(db, now);
-                removed += partition.flush(db, others_stay);
+                removed += partition.flush(db, others_stay, is_lazy);
             }
         }
         if !others_stay {

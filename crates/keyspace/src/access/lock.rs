@@ -98,6 +98,16 @@ impl Keyspace {
         self.shared.unfreed[usize::from(partition)].load(Relaxed)
     }
 
+    /// Removed collections and keys of flushed databases: those that wait to be freed, and those that were freed since
+    /// `reset_lazy_frees`.
+    pub fn lazy_frees(&self) -> (u64, u64) {
+        (self.shared.lazy.pending(), self.shared.lazy.freed())
+    }
+
+    pub fn reset_lazy_frees(&self) {
+        self.shared.lazy.reset();
+    }
+
     pub fn partition_count(&self) -> usize {
         self.partitions.len()
     }

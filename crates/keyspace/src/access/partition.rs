@@ -72,6 +72,8 @@ impl Partition {
             objects: Objects::new(&shared.kept),
             freed_at_once_max: crate::values::object::FREED_AT_ONCE_MAX,
             unfreed: Arc::clone(&shared.unfreed[usize::from(number)]),
+            lazy: Arc::clone(&shared.lazy),
+            counts_lazy: true,
             field_bounds: BTreeSet::new(),
             scratch: PackedBuf::default(),
             scratch_bytes: Vec::new(),
@@ -353,15 +355,18 @@ impl Partition {
     }
 
     /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over all databases,
-    /// lose each key when it is freed, or all at once if no other database has keys.
-    pub fn flush(&mut self, db: Db, others_stay: bool) -> u64 {
+    /// lose each key when it is freed, or all at once if no other database has keys. `is_lazy`: no client waits for that.
+    pub fn flush(&mut self, db: Db, others_stay: bool, is_lazy: bool) -> u64 {
         let Some(mut table) = self.take_table(db) else { return 0 };
         table.mark_flushed();
         if others_stay {
             table.forget_largest();
         }
         let keys = table.keys;
-        let flushed = Flushed::new(*table, others_stay);
+        if is_lazy {
+            self.store.lazy.remove(keys);
+        }
+        let flushed = Flushed::new(*table, others_stay, is_lazy);
         if self.store.snapshot.is_active() && !flushed.is_hidden_from_snapshot() {
             self.flushed_since.push(flushed);
         } else {

@@ -25,14 +25,16 @@ pub(crate) struct Flushed {
     table: Table,
     /// Its keys are still counted among the prefixes.
     pub is_attributed: bool,
+    /// Its keys are in `LazyFrees`.
+    is_lazy: bool,
     /// The slots before this one are empty.
     place: usize,
 }
 
 impl Flushed {
     /// A table that is flushed now. `is_attributed`: prefixes and the largest keys lose each key when it is freed.
-    pub fn new(table: Table, is_attributed: bool) -> Flushed {
-        Flushed { table, is_attributed, place: 0 }
+    pub fn new(table: Table, is_attributed: bool, is_lazy: bool) -> Flushed {
+        Flushed { table, is_attributed, is_lazy, place: 0 }
     }
 
     pub fn table(&self) -> &Table {
@@ -104,6 +106,9 @@ impl Flushed {
     fn free_page(&mut self, store: &mut Store, slot: &mut SlotRef, page: Handle) {
         let view = store.heap.page(page);
         let record = &mut slot.record;
+        if self.is_lazy {
+            store.lazy.free(view.spots().count() as u64);
+        }
         for spot in view.spots() {
             let entry = EntryBytes(view.entry(spot));
             let old = store.account(entry);
@@ -122,12 +127,14 @@ impl Flushed {
             view.spots().filter_map(|spot| EntryBytes(view.entry(spot)).body()).collect();
         // Of collections all but the smallest are left to later steps: a page may hold some 200 of them.
         store.freed_at_once_max = FREED_AT_ONCE_MAX_BY_EXPIRY;
+        store.counts_lazy = false;
         for body in bodies {
             record.change_outside(store.body_units(body), 0);
             self.table.timed_hashes -= u64::from(store.is_timed(body));
             store.free_body(body);
         }
         store.freed_at_once_max = FREED_AT_ONCE_MAX;
+        store.counts_lazy = true;
         directory::set_page(&mut store.heap, record, record.pages - 1, None);
         store.heap.release(page);
     }

@@ -155,6 +155,8 @@ pub(crate) struct Root {
     footprint: Footprint,
     /// Whether its table counts it among the hashes that have fields with a time.
     pub timed: bool,
+    /// Removed, and counted in `LazyFrees`.
+    pub is_lazy: bool,
     pub body: Object,
 }
 
@@ -175,6 +177,7 @@ impl Root {
             tallied,
             footprint: Footprint::default(),
             timed: false,
+            is_lazy: false,
             body,
         })
     }
@@ -186,6 +189,17 @@ impl Root {
             class: Class::new(self.body.form().kind(), structure.encoding()),
             units: Units::of(self.memory_bytes()),
             items: structure.len(),
+        }
+    }
+
+    /// What Valkey would take it for to free: 1 if it is one piece of memory there.
+    pub fn free_effort(&self) -> u64 {
+        let structure = self.body.structure();
+        match (&self.body, structure.encoding()) {
+            (Object::List(_), _) => structure.nodes(),
+            (Object::Stream(_), _) => structure.parts(),
+            (_, Encoding::Hashtable | Encoding::Skiplist) => structure.len(),
+            _ => 1,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the databases of a partition share: memory, the bodies of entries, what entries count for, and large objects. The
 //! pages are in `pages`.
 
+use crate::accounting::lazy::{LAZY_EFFORT_MIN, LazyFrees};
 use crate::accounting::tally::{Account, Class, InlineAccount, items_of};
 use crate::layout::entry::{
     BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, split_keyed, value_bytes,
@@ -37,6 +38,9 @@ pub(crate) struct Store {
     pub freed_at_once_max: u64,
     /// What was removed may wait for `free_step`: read without the lock.
     pub unfreed: Arc<AtomicBool>,
+    pub lazy: Arc<LazyFrees>,
+    /// Whether collections that are removed are counted there. Those of flushed databases are not: their keys are.
+    pub counts_lazy: bool,
     /// Hashes that have fields with a time, by the lower bound of these.
     pub field_bounds: BTreeSet<(u32, u32)>,
     /// Where a small collection is changed, and what becomes of it: kept for the next one.
@@ -407,7 +411,14 @@ impl Store {
         }
         // What the snapshot under way has yet to emit stays.
         let keeps = self.snapshot_needs(self.objects.get(number));
-        if !self.objects.release(number, keeps) || keeps {
+        if !self.objects.release(number, keeps) {
+            return;
+        }
+        if self.counts_lazy && self.objects.get(number).free_effort() > LAZY_EFFORT_MIN {
+            self.objects.get_mut(number).is_lazy = true;
+            self.lazy.remove(1);
+        }
+        if keeps {
             return;
         }
         if self.objects.get(number).body.structure().parts() <= self.freed_at_once_max {
@@ -446,9 +457,11 @@ impl Store {
         let mut root = self.open_object(number);
         let structure = root.body.structure_mut();
         let done = structure.forget_step(self, nodes_max) && structure.free_step(self, nodes_max);
+        let was_lazy = root.is_lazy;
         self.objects.put(number, root);
         if done {
             self.objects.bury();
+            self.lazy.free(u64::from(was_lazy));
         }
         done
     }

@@ -219,6 +219,42 @@ fn a_flushed_database_is_freed_in_steps() {
     }
 }
 
+/// Large collections that were removed, and keys of flushed databases unless someone waits for these.
+#[test]
+fn what_is_freed_for_no_client_is_counted() {
+    let keyspace = world(1, 3);
+    let delete = |name: &[u8]| {
+        txn(&keyspace, START, |txn| {
+            let key = txn.key(name);
+            assert!(txn.remove(Db(0), &key));
+        });
+    };
+    let fill = || {
+        for (name, fields) in [(&b"short"[..], 40), (b"middle", 600), (b"long", 1_500)] {
+            set_fields(&keyspace, name, (0..fields).map(|field| (field, None)));
+        }
+    };
+    fill();
+    delete(b"short");
+    assert_eq!(keyspace.lazy_frees(), (0, 0));
+    delete(b"middle");
+    assert_eq!(keyspace.lazy_frees(), (0, 1), "freed at once");
+    delete(b"long");
+    assert_eq!(keyspace.lazy_frees(), (1, 1));
+    keyspace.free_all();
+    assert_eq!(keyspace.lazy_frees(), (0, 2));
+    keyspace.reset_lazy_frees();
+    fill();
+    txn(&keyspace, START, |txn| txn.flush(Some(Db(0))));
+    assert_eq!(keyspace.lazy_frees(), (3, 0));
+    keyspace.free_all();
+    assert_eq!(keyspace.lazy_frees(), (0, 3));
+    fill();
+    txn(&keyspace, START, |txn| txn.flush_and_wait(None));
+    keyspace.free_all();
+    assert_eq!(keyspace.lazy_frees(), (0, 3));
+}
+
 /// Collections that leave together are freed in later steps, and removed ones that a snapshot has yet to emit are not
 /// looked at again and again.
 #[test]

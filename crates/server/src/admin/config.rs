@@ -208,6 +208,7 @@ const CONFIG_RESETSTAT: Spec = Spec {
 fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.scripts.reset_stats();
     call.node.stats.reset();
+    call.node.keyspace.reset_lazy_frees();
     call.node.users.reset_denied();
     call.node.replication.primary.counts.reset();
     if let Some(member) = call.node.cluster.get() {
