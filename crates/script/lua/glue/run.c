@@ -221,6 +221,7 @@ int iso_run (iso_interp *interp, int reference, iso_bytes bytes, const iso_span 
   interp->debugs = 0;
   if (interp->collector_touched) restore_collector(interp);
   if (status == LUA_ERRMEM || args.status == LUA_ERRMEM) collect_all(interp);
+  else collect_some(interp);
   trim(interp);
   result->data = interp->tape.data;
   result->len = interp->tape.len;

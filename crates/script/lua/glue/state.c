@@ -29,6 +29,7 @@ struct iso_interp {
   int debugs;			/* the run under way, or the next, is debugged */
   int debug_counts;		/* calls of its count hook */
   int collector_touched;	/* the script has changed how garbage is collected */
+  unsigned runs;	/* since the last step of the collector between runs */
   uint64_t random;		/* 48 bits */
   iso_buffer request;		/* a command in wire form */
   iso_span *spans;
@@ -186,6 +187,22 @@ static void collect_all (iso_interp *interp) {
   size_t limit = interp->limit;
   interp->limit = 0;
   lua_gc(interp->L, LUA_GCCOLLECT, 0);
+  interp->limit = limit;
+}
+
+
+/*
+** Between runs, a step for each so many kilobytes. Left alone, the collector waits until the memory has doubled, and short scripts let it
+** swing by as much. As in Valkey.
+*/
+#define RUNS_PER_STEP 50
+
+static void collect_some (iso_interp *interp) {
+  size_t limit = interp->limit;
+  if (++interp->runs < RUNS_PER_STEP) return;
+  interp->runs = 0;
+  interp->limit = 0;
+  lua_gc(interp->L, LUA_GCSTEP, RUNS_PER_STEP);
   interp->limit = limit;
 }
 
