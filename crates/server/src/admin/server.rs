@@ -175,16 +175,16 @@ fn leave(call: &mut AdminCall<'_>, options: Options) -> Outcome {
     let client = super::client_name_line(call.node, &call.session.shared);
     match leaving::ask(call.node, options, Some(&format!(" (user request from '{client}')"))) {
         Answer::Ends => {
-            // Success has no reply: the connection ends.
-            call.session.close_after_reply = true;
+            // Success has no reply: the connection ends with the process.
+            call.node.process.ending.decide();
             call.node.mail.post_control(ControlMessage::ShutDown);
         }
-        Answer::Waits => {
-            let wait =
-                Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
-            return Outcome::Block(Box::new(wait));
+        Answer::Waits => {}
+        Answer::Refused => {
+            call.reply.error(NO_END);
+            return Outcome::Done;
         }
-        Answer::Refused => call.reply.error(NO_END),
     }
-    Outcome::Done
+    let wait = Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
+    Outcome::Block(Box::new(wait))
 }

@@ -1,8 +1,9 @@
-//! An end of the process that waits for its replicas: until when, and which clients wait for it.
+//! An end of the process that waits for its replicas: until when, and which clients wait for it. And one that is decided: who has asked
+//! for it has no reply, and its connection ends with the process, when no other reaches it any more.
 
 use isotherm_keyspace::{UnixMs, Waiter};
 use isotherm_log::LogOffset;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::process::shutdown::Options;
@@ -12,6 +13,8 @@ use crate::replication::primary::Primary;
 pub struct Ending {
     /// When the process ends in any case, in Unix milliseconds; 0 while nothing waits. Changed under the mutex.
     deadline_ms: AtomicI64,
+    /// Nothing stands in its way any more. Never taken back.
+    is_decided: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -38,6 +41,10 @@ impl Ending {
         is_first
     }
 
+    pub fn decide(&self) {
+        self.is_decided.store(true, SeqCst);
+    }
+
     pub fn is_under_way(&self) -> bool {
         self.deadline_ms.load(SeqCst) != 0
     }
@@ -54,11 +61,11 @@ impl Ending {
     /// A client waits for the end. False if there is none to wait for.
     pub fn add(&self, waiter: &Arc<Waiter>) -> bool {
         let mut state = self.state();
-        let is_under_way = self.is_under_way();
-        if is_under_way {
+        let comes = self.is_under_way() || self.is_decided.load(SeqCst);
+        if comes {
             state.waiters.push(Arc::clone(waiter));
         }
-        is_under_way
+        comes
     }
 
     /// The wait is over: all replicas have the log to its `end`, or the time is over.

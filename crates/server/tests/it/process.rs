@@ -32,6 +32,21 @@ fn it_ends_at_a_signal() {
     }
 }
 
+/// Who has asked for the end, and starts the next server when its connection ends, does not meet the one that ends.
+#[test]
+fn after_shutdown_no_connection_is_accepted() {
+    for _ in 0..10 {
+        let mut server = Server::with_workers(2, &["--appendonly", "yes"]);
+        let mut client = server.client();
+        wait_until("it has loaded", || client.ask("SET k v") == OK);
+        client.send(encode(&["SHUTDOWN", "NOSAVE"]));
+        client.expect_end();
+        let connected = std::net::TcpStream::connect(("127.0.0.1", server.port));
+        assert!(connected.is_err(), "the old server's port is open");
+        assert_eq!(server.wait().code(), Some(0));
+    }
+}
+
 #[test]
 fn a_broken_pipe_is_no_reason_to_end() {
     let mut server = Server::start(&[]);
