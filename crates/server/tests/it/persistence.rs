@@ -1,6 +1,7 @@
 //! RDB files: written, loaded at start, refused when they are damaged.
 
 use crate::common::{self, Client, Server, encode, wait_until};
+use crate::failover::follow;
 use std::path::Path;
 
 const OK: &str = "+OK\r\n";
@@ -568,4 +569,22 @@ fn debug_reload_is_refused_while_a_save_is_under_way() {
     client.check("CONFIG SET rdb-key-save-delay 0", OK);
     client.check("DEBUG RELOAD", OK);
     client.check("DBSIZE", ":3000\r\n");
+}
+
+#[test]
+fn debug_reload_drops_what_has_expired_unless_a_replica_has_it() {
+    let folder = Folder::new("expired");
+    let server = start_in(&folder.0, &[]);
+    let mut client = server.client();
+    let follower = Server::start(&[]);
+    follow(&follower, &server);
+    client.check("DEBUG SET-ACTIVE-EXPIRE 0", OK);
+    client.check("HSETEX hash PX 1 FIELDS 1 field value", ":1\r\n");
+    wait_until("the field has expired", || client.ask("HTTL hash FIELDS 1 field") == "*1\r\n:-2\r\n");
+    client.check("DEBUG RELOAD", OK);
+    client.check("EXISTS hash", ":1\r\n");
+    drop(follower);
+    wait_until("no replica is left", || client.info("replication", "connected_slaves") == 0);
+    client.check("DEBUG RELOAD", OK);
+    client.check("EXISTS hash", ":0\r\n");
 }

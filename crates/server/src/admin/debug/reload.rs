@@ -54,10 +54,12 @@ pub fn reload(call: &mut AdminCall<'_>) {
         store.libraries.clear();
     }
     let checks_sum = !call.node.debug.skip_checksums.is_on();
+    let is_alone = call.node.replication.primary.replicas().is_empty() && !call.node.aof.is_on();
+    let expired = if is_alone { Expired::DroppedHere } else { Expired::Dropped };
     let loaded = opened.and_then(|mut source| {
         let held = &mut call.exec.held;
         let target = if merges { Target::Merged(held) } else { Target::Held(held) };
-        load::load(store, &mut source, target, Expired::Dropped, checks_sum)
+        load::load(store, &mut source, target, expired, checks_sum)
     });
     match loaded {
         Ok(_) => {

@@ -84,8 +84,10 @@ pub enum Target<'h> {
 /// What becomes of keys and fields that have expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expired {
-    /// They stay behind.
+    /// They stay behind, unless replicas may go on behind this data.
     Dropped,
+    /// They stay behind in any case: no replica and no log has them.
+    DroppedHere,
     /// A log of changes follows, which removes them, or has given them more time.
     Kept,
 }
@@ -153,7 +155,7 @@ pub fn load(
         Target::Held(held) | Target::Merged(held) => (held, true),
     };
     // A replica's keys are deleted by what its primary sends.
-    let drops = expired == Expired::Dropped && !store.mail.tasks().has(Tasks::REPLICA);
+    let drops = expired != Expired::Kept && !store.mail.tasks().has(Tasks::REPLICA);
     let keeps_from = drops.then_some(now);
     let mut load = Load {
         texts: Texts { store, name: portions.name() },
@@ -166,6 +168,7 @@ pub fn load(
         is_held,
         merges,
         terms: FileTerms { limits: &limits, keeps_from, replaces },
+        expired,
         counts: Counts::default(),
         history: History::default(),
         pieces: 0,
@@ -192,6 +195,7 @@ struct Load<'l> {
     gathering: Option<Gathering>,
     now: UnixMs,
     terms: FileTerms<'l>,
+    expired: Expired,
     counts: Counts,
     history: History,
     /// Since the lock was taken.
@@ -323,10 +327,12 @@ impl Load<'_> {
         match *item {
             Item::Aux { name, value } => {
                 self.history.note_aux(name, value);
-                if self.history.id.is_some() {
+                if self.history.id.is_some() && self.expired == Expired::Dropped {
                     // COMPAT(persistence): From an RDB file that names a replication history, keys whose time is over are loaded,
                     // not counted in `rdb_last_load_keys_expired`, and removed by the expiry cycle. Valkey removes and counts
-                    // them while it loads. Why: replicas that go on behind this data have them, and lose them by the log only.
+                    // them while it loads, as DEBUG RELOAD does
+                    // here without replicas and without an append-only file. Why: replicas that go on behind this data have them, and
+                    // lose them by the log only.
                     self.terms.keeps_from = None;
                 }
                 self.texts.note_aux(name, value);
