@@ -100,6 +100,34 @@ fn a_script_is_killed_unless_it_has_written() {
     });
 }
 
+/// One that needs all keys in its middle waits for those that run, and not for those that would begin meanwhile.
+#[test]
+fn who_needs_all_keys_in_its_middle_is_not_passed_by_for_ever() {
+    let server = Server::with_workers(4, &[]);
+    let is_over = AtomicBool::new(false);
+    // Some 50 ms each, so that at any moment one of them has leases.
+    let others = "for i = 1, 5000000 do end return redis.call('GET', KEYS[1])";
+    std::thread::scope(|scope| {
+        let _stop = OnDrop(|| is_over.store(true, Ordering::Release));
+        for number in 0..8 {
+            let (mut client, key, is_over) = (server.client(), format!("k{number}"), &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Acquire) {
+                    assert_eq!(eval(&mut client, others, &[&key]), "$-1\r\n");
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let mut client = server.client();
+        let all = "redis.call('SET', KEYS[1], 1) for i = 1, 1000000 do end return #redis.call('KEYS', '*')";
+        for _ in 0..3 {
+            let begun = Instant::now();
+            assert_eq!(eval(&mut client, all, &["mine"]), ":1\r\n");
+            assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        }
+    });
+}
+
 #[test]
 fn what_it_does_is_seen_at_its_end_and_all_at_once() {
     on_both(|server| {

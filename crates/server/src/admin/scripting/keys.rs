@@ -178,6 +178,8 @@ fn lease(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>
                 state.needs_all = true;
                 return true;
             }
+            // Or scripts that begin meanwhile could keep it waiting for ever.
+            node.runs.await_end();
         }
         Needs::Keys => {
             exec.locks.clear();
