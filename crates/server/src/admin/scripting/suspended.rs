@@ -120,14 +120,13 @@ pub fn step(
         }
     };
     run.ticks += exec.clock.raw().saturating_sub(from);
-    let Some(ended) = ended else {
+    let Some(ended) = ended.filter(|_| finish(exec, &mut run, is_logged)) else {
         wait_for_user(&mut run);
         let said = run.callee.debugger().map(|debugger| debugger.take_output());
         exec.runs.said = said.filter(|said| !said.is_empty()).map(|said| (run.ticket, said));
         exec.runs.add(run);
         return None;
     };
-    finish(exec, &mut run, is_logged);
     exec.error_is_counted = ended == Ended::Failed { is_counted: true };
     count(exec, &run);
     Some(run)
@@ -182,8 +181,9 @@ fn note_if_slow(exec: &Exec, run: &mut SuspendedRun, ticks: u64) {
     }
 }
 
-/// It is over: what it has done becomes visible, all of it at once.
-fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) {
+/// It is over: what it has done becomes visible, all of it at once. False if the process ends without it: under the locks that the end
+/// has had before it closes the log, the log must not grow, and who is answered here would rely on what no file and no replica has.
+fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) -> bool {
     let (node, state) = (exec.node, &mut run.state);
     match state.needs_all {
         true => _ = exec.held.acquire_beside_leases(),
@@ -192,6 +192,11 @@ fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) {
             state.places.iter().for_each(|place| exec.locks.add(place.partition));
             exec.acquire();
         }
+    }
+    if node.runs.are_abandoned() {
+        exec.release();
+        run.frame = is_logged.then(|| exec.pump.log.suspend_transaction());
+        return false;
     }
     exec.pump.log.set_muted(false);
     if is_logged {
@@ -213,6 +218,7 @@ fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) {
     if run.is_slow {
         node.runs.forget_slow(state.mark.is_function());
     }
+    true
 }
 
 fn count(exec: &mut Exec, run: &SuspendedRun) {
