@@ -53,7 +53,7 @@ impl Flags {
     pub const STOPS_ALL: Flags = Flags(1 << 29);
 
     /// It runs the function that its first argument names, and is judged by what that has declared.
-    pub const RUNS_FUNCTION: Flags = Flags(1 << 29);
+    pub const RUNS_FUNCTION: Flags = Flags(1 << 31);
 
     /// It moves keys of slots that are on their way (MIGRATE): a member of a cluster runs it whichever keys it has.
     pub const MOVES_SLOTS: Flags = Flags(1 << 30);
