@@ -65,11 +65,6 @@ mod tests {
         assert_eq!(asterisk(b"a*b*"), Some(1));
         assert_eq!(asterisk(b"a\0*"), None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_pattern_shows_its_slot_by_a_tag() {
