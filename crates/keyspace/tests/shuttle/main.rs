@@ -3,4 +3,5 @@
 
 mod lease_model;
 mod lock_model;
+mod slot_model;
 mod waiter_model;
