@@ -27,6 +27,14 @@ impl Member {
         self.is_of_shard(slot) || self.words.get(slot).state().importing
     }
 
+    /// What the words, the newest topology and the replies that show it take.
+    pub fn memory_bytes(&self) -> u64 {
+        let (_, topology) = self.topologies.newest();
+        let nodes: usize =
+            topology.nodes.iter().map(|node| size_of_val(node) + size_of_val(&*node.slots)).sum();
+        (size_of_val(&*topology.owners) + nodes + SlotWords::BYTES + self.shown.memory_bytes()) as u64
+    }
+
     /// Whether the slot is this node's, or its primary's.
     pub fn is_of_shard(&self, slot: Slot) -> bool {
         matches!(self.words.get(slot).state().owner, Owner::Myself | Owner::MyPrimary)

@@ -75,6 +75,8 @@ impl Word {
 pub struct SlotWords(Box<[AtomicU8]>);
 
 impl SlotWords {
+    pub const BYTES: usize = Slot::COUNT * size_of::<AtomicU8>();
+
     /// At first no slot has an owner.
     pub fn new() -> SlotWords {
         SlotWords(Slot::all().map(|_| AtomicU8::new(Word::default().0)).collect())

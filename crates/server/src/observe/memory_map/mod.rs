@@ -22,6 +22,7 @@ mod parts;
 
 use isotherm_keyspace::{Breakdown, Survey};
 
+use crate::cluster::state::Member;
 use crate::node::Node;
 use crate::observe::arena_sums::ArenaSums;
 use crate::observe::facts::Facts;
@@ -134,7 +135,7 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
                 + node.libraries.interpreter_bytes(),
         ),
         line("tier", 0),
-        line("cluster", 0),
+        line("cluster", node.cluster.get().map_or(0, Member::memory_bytes)),
     ];
     let accounted = sum(&lines) as u64;
     let process = node.memory.process_bytes_or(|| used.saturating_sub(accounted));

@@ -40,7 +40,7 @@ pub const USED: &[Part] = &[
     ),
     ("scripts", "texts of scripts, libraries of functions, the interpreters of workers"),
     ("tier", "always 0: there are no values on disk yet"),
-    ("cluster", "always 0: there is no cluster yet"),
+    ("cluster", "what a member of a cluster knows of slots and nodes, and ready-made replies that show it"),
     (
         "process",
         "the empty server just after its start: tables of commands and parameters, buffers of workers",
