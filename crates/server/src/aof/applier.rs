@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::aof::slots;
 use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -273,6 +274,7 @@ impl Applier {
                 return Ok(());
             }
             8 if name.eq_ignore_ascii_case(b"FUNCTION") => return self.functions(args),
+            7 if name.eq_ignore_ascii_case(b"CLUSTER") => return self.slots(args),
             _ => {}
         }
         let command = match request.found {
@@ -383,6 +385,28 @@ impl Applier {
                 self.change_libraries(args)
             }
         }
+    }
+
+    /// CLUSTER SETSLOT and FLUSHSLOT, which stand in no transaction.
+    fn slots(&mut self, args: Args<'_>) -> Result<(), Refused> {
+        let node = self.exec.node;
+        match slots::read(args) {
+            slots::Words::SetSlot(request) => {
+                if let Some(member) = node.cluster.get() {
+                    member.bus.order(request);
+                }
+            }
+            slots::Words::FlushSlot(slot) => loop {
+                self.exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
+                self.check_current()?;
+                if !slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot) {
+                    return Ok(());
+                }
+                self.release();
+            },
+            slots::Words::Other => {}
+        }
+        Ok(())
     }
 
     fn change_libraries(&mut self, args: Args<'_>) -> Result<(), Refused> {

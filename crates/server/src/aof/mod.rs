@@ -14,6 +14,7 @@ pub mod request;
 pub mod rewrite;
 pub mod rewrites;
 pub mod settings;
+mod slots;
 pub mod staged;
 pub mod state;
 pub mod switch;

@@ -46,6 +46,13 @@ impl Asker {
         Reply::new(self.proto)
     }
 
+    /// With an error.
+    pub fn refuse(self, text: Vec<u8>) {
+        let mut reply = self.reply();
+        reply.error(text);
+        self.answer(reply);
+    }
+
     /// From any thread. No lock is needed.
     pub fn answer(self, reply: Reply) {
         (self.answer)(&self.waiter, reply);

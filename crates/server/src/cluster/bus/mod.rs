@@ -13,6 +13,7 @@ mod connection;
 mod hands;
 mod links_reply;
 mod open;
+mod replicas_first;
 mod requests;
 mod saver;
 mod settings;
@@ -47,6 +48,8 @@ const LISTENER_TOKENS: usize = usize::MAX - 64;
 /// What other threads send to this one.
 pub enum BusMessage {
     Request(ClusterRequest),
+    /// The same, and the replicas have it.
+    Replicated(ClusterRequest),
     /// One whose answer is of no interest.
     Order(Request),
     /// A request whose keys were looked at.
@@ -83,6 +86,7 @@ pub struct BusThread {
     /// Of requests that are under way, with the slot whose word was closed for one.
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
     hands: std::sync::mpsc::Sender<hands::Work>,
+    replicas_first: std::sync::mpsc::Sender<ClusterRequest>,
     saver: std::sync::mpsc::Sender<saver::Job>,
     counts: Counts,
     begun: Instant,
@@ -99,6 +103,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         events.watch_readable(listener.as_fd(), Token(LISTENER_TOKENS + at))?;
     }
     let hands = hands::start(node, mailbox.sender())?;
+    let replicas_first = replicas_first::start(node, mailbox.sender())?;
     let saver = saver::start(node, mailbox.sender(), opened.file)?;
     let now = Instant::now();
     let thread = BusThread {
@@ -113,6 +118,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         asked: 0,
         askers: BTreeMap::new(),
         hands,
+        replicas_first,
         saver,
         counts: Counts::default(),
         begun: opened.begun,
@@ -224,7 +230,12 @@ impl BusThread {
 
     fn message(&mut self, message: BusMessage) {
         match message {
-            BusMessage::Request(request) => self.request(request),
+            BusMessage::Request(request)
+                if requests::concerns_replicas(&request) && replicas_first::are_wanted(self.node) =>
+            {
+                self.replicas_first.send(request).expect("the thread lives as long");
+            }
+            BusMessage::Request(request) | BusMessage::Replicated(request) => self.request(request),
             BusMessage::Order(request) => {
                 self.asked += 1;
                 self.step(Input::Request { id: RequestId(self.asked), request });

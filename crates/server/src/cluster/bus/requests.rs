@@ -7,6 +7,7 @@ use isotherm_cluster::{NodeId, Slot};
 use isotherm_keyspace::{Held, Want};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::parse_i64;
+use std::time::Duration;
 
 use super::settings::BUS_PORT_OFFSET;
 use super::{BusThread, hands, links_reply};
@@ -56,11 +57,7 @@ impl BusThread {
     pub(super) fn request(&mut self, request: ClusterRequest) {
         let ClusterRequest { args, asker } = request;
         match parse(args.args()) {
-            Err(text) => {
-                let mut reply = asker.reply();
-                reply.error(text);
-                asker.answer(reply);
-            }
+            Err(text) => asker.refuse(text),
             Ok(request) if depends_on_keys(&request) => {
                 self.hand(hands::Work::Look(Looked { request, asker }))
             }
@@ -221,6 +218,26 @@ fn parse_set_slot(args: Args<'_>) -> Parsed {
         }
     }
     Ok(Request::SetSlot { slot, action, is_replicated: false })
+}
+
+/// Whether replicas have to hear of it first.
+pub fn concerns_replicas(request: &ClusterRequest) -> bool {
+    let args = request.args.args();
+    args.try_get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"setslot")) && parse(args).is_ok()
+}
+
+/// How long SETSLOT waits for replicas at most; None: without end.
+pub fn parse_timeout(args: Args<'_>) -> Result<Option<Duration>, Vec<u8>> {
+    const USUAL: Duration = Duration::from_millis(2000);
+    let Some(at) = (4..args.len()).find(|at| args.get(*at).eq_ignore_ascii_case(b"timeout")) else {
+        return Ok(Some(USUAL));
+    };
+    match parse_i64(args.try_get(at + 1).unwrap_or_default()) {
+        None => Err(b"ERR timeout is not an integer or out of range".to_vec()),
+        Some(ms) if ms < 0 => Err(b"ERR timeout is negative".to_vec()),
+        Some(0) => Ok(None),
+        Some(ms) => Ok(Some(Duration::from_millis(ms as u64))),
+    }
 }
 
 fn parse_epoch(text: &[u8]) -> Parsed {

@@ -1,0 +1,78 @@
+//! CLUSTER SETSLOT reaches the replicas of this node before it is obeyed here: one that takes the place of its primary in the middle
+//! of a slot's move knows of the move.
+//!
+//! It stands in the stream like a command, and is passed on once all replicas that are online have acknowledged it. A thread of its
+//! own waits for them, one request after the other.
+
+use isotherm_resp::ArgsBuf;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::requests::parse_timeout;
+use super::{BusMessage, BusSender};
+use crate::cluster::requests::ClusterRequest;
+use crate::node::Node;
+use crate::request::execute::Exec;
+use isotherm_keyspace::{Db, Want};
+
+/// Between two looks at what was acknowledged.
+const LOOK: Duration = Duration::from_millis(1);
+
+pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<ClusterRequest>> {
+    let (sender, requests) = channel();
+    std::thread::Builder::new().name("cluster-setslot".into()).spawn(move || run(node, &bus, &requests))?;
+    Ok(sender)
+}
+
+/// Whether there is a replica to hear of it first.
+pub fn are_wanted(node: &Node) -> bool {
+    node.replication.upstream().is_none()
+        && node.replication.primary.replicas().iter().any(|replica| replica.seen.state().is_online())
+}
+
+fn run(node: &'static Node, bus: &BusSender, requests: &Receiver<ClusterRequest>) {
+    while let Ok(request) = requests.recv() {
+        match parse_timeout(request.args.args()) {
+            Err(text) => request.asker.refuse(text),
+            Ok(timeout) => {
+                append(node, &request.args);
+                match await_acks(node, timeout) {
+                    true => bus.post(BusMessage::Replicated(request)),
+                    false => request.asker.refuse(b"NOREPLICAS Not enough good replicas to write.".to_vec()),
+                }
+            }
+        }
+    }
+}
+
+/// Puts it into the stream.
+fn append(node: &'static Node, args: &ArgsBuf) {
+    let mut exec = Exec::of_control(node);
+    exec.held.acquire(Want::One(0));
+    if exec.pump.is_logging() {
+        exec.pump.log.request(Db(0), args.args());
+    }
+    exec.note_gate();
+    exec.release();
+}
+
+/// Whether all have it in time. None: as long as it takes.
+fn await_acks(node: &'static Node, timeout: Option<Duration>) -> bool {
+    let (end, begun) = (node.log.end(), Instant::now());
+    loop {
+        node.ask_for_acks();
+        let replicas = node.replication.primary.replicas().clone();
+        let is_behind = |replica: &&std::sync::Arc<_>| -> bool {
+            let replica: &crate::replication::primary::ReplicaShared = replica;
+            replica.seen.state().is_online() && replica.seen.acked() < end
+        };
+        if !replicas.iter().any(|replica| is_behind(&replica)) {
+            return true;
+        }
+        if timeout.is_some_and(|timeout| begun.elapsed() > timeout) {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
