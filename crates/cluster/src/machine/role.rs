@@ -24,6 +24,7 @@ impl Machine {
         if handle == self.me {
             self.followed = None;
             self.todo.slots();
+            self.announce_settings();
         }
         self.todo.save();
         self.todo.update_state = true;
@@ -41,6 +42,7 @@ impl Machine {
         }
         let shard = self.nodes[primary].shard;
         self.my_mut().shard = shard;
+        self.announce_settings();
         self.todo.slots();
         self.todo.save_first();
         self.follow_address(needs_full);

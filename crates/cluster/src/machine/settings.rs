@@ -74,7 +74,8 @@ impl Machine {
         address.human_name = settings.human_name;
         address.availability_zone = settings.availability_zone;
         me.flags.clear(Flags::NOFAILOVER);
-        if settings.no_failover {
+        // This node holds no elections yet. Replicas of the same primary must not count on it.
+        if settings.no_failover || me.flags.has(Flags::REPLICA) {
             me.flags.set(Flags::NOFAILOVER);
         }
         me.flags.set(Flags::EXTENSIONS | Flags::LIGHT_PUBLISH | Flags::LIGHT_MODULE);

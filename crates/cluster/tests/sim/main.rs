@@ -11,13 +11,13 @@ mod world;
 use world::World;
 
 fn seeds() -> std::ops::Range<u64> {
-    let text = std::env::var("SEEDS").unwrap_or_else(|_| "0..20".to_string());
+    let text = std::env::var("SEEDS").unwrap_or_else(|_| "0..8".to_string());
     let (from, to) = text.split_once("..").expect("SEEDS=from..to");
     from.parse().expect("a number")..to.parse().expect("a number")
 }
 
 fn minutes() -> u64 {
-    std::env::var("MINUTES").map_or(3, |text| text.parse().expect("a number"))
+    std::env::var("MINUTES").map_or(2, |text| text.parse().expect("a number"))
 }
 
 #[test]

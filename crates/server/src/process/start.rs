@@ -152,6 +152,10 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     }
     start_options::log_options();
     if let Some(opened) = bus {
+        log::warning(
+            "WARNING: this node votes for replicas, but as a replica it does not take the place of a failed primary yet, and \
+             announces nofailover. Keep a Valkey replica beside it, or promote it by hand (docs/design/cluster.md).",
+        );
         bus::start(node, opened)
             .map_err(|error| format!("Can't start the cluster bus: {}", os_text(&error)))?;
     }

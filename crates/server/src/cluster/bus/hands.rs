@@ -116,8 +116,9 @@ fn delete_slot(exec: &mut Exec, slot: Slot) {
     let member = node.cluster.get().expect("the bus belongs to a member of a cluster");
     loop {
         exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
-        // It may have come back meanwhile.
-        if member.words.get(slot).state().owner == Owner::Myself {
+        // It may have come back meanwhile, or be on its way back.
+        let state = member.words.get(slot).state();
+        if state.owner == Owner::Myself || state.importing {
             return exec.release();
         }
         let databases = node.config.databases();
