@@ -377,7 +377,7 @@ fn what_a_member_says_of_itself() {
     member.check("CLUSTER REPLICAS x", "-ERR Unknown node x");
     member.check(&format!("CLUSTER SLAVES {me}"), "*0");
     assert!(member.run_as(0, "CLUSTER INFO").contains("cluster_state:ok cluster_slots_assigned:1 "));
-    assert!(member.run_as(0, "INFO cluster_info").contains("cluster_known_nodes:2"));
+    assert!(member.run_as(0, "INFO everything").contains("cluster_known_nodes:2"));
     member.give(&["b"]);
     assert!(member.run_as(0, "CLUSTER SLOTS").starts_with("*2 *3 :3300 :3300 "));
     assert!(member.run_as(0, "CLUSTER HELP").contains("+SETSLOT <slot>"));
