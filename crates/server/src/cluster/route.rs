@@ -327,7 +327,11 @@ pub fn text_of(desk: &mut Desk<'_>, refusal: Refusal, client: &ClientShared) -> 
     let mut text = Vec::new();
     match refusal {
         Refusal::Moved(slot) => write_redirection(desk, ("MOVED", slot), client, &mut text).then_some(text),
-        Refusal::Ask(slot) => write_redirection(desk, ("ASK", slot), client, &mut text).then_some(text),
+        Refusal::Ask(slot) => Some(match write_redirection(desk, ("ASK", slot), client, &mut text) {
+            true => text,
+            // The slot is being given away, and the topology does not say yet to which node.
+            false => Refusal::TryAgain.text().into(),
+        }),
         other => Some(other.text().into()),
     }
 }
