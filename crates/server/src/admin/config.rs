@@ -133,6 +133,8 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
                 }
             })?;
             node.mail.post_control(ControlMessage::Listen);
+            // Other nodes are given another port.
+            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys));
         }
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
         Apply::Decay => start_options::set_decay(&node.config)?,

@@ -246,3 +246,38 @@ fn two_processes_do_not_share_one_file() {
         "{text}"
     );
 }
+
+#[test]
+fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
+    let nodes = cluster(2, &["--repl-diskless-sync-delay", "0"]);
+    let replica = Node::start(&["--repl-diskless-sync-delay", "0"]);
+    meet(&nodes[0], &replica);
+    wait_until("it knows all slots", || nodes.iter().all(|node| known(node) == 3) && replica.is_ok());
+    let mut primary = nodes[0].client();
+    primary.check("SET {b}1 x", "+OK\r\n");
+    replica.client().check(&format!("CLUSTER REPLICATE {}", nodes[0].id), "+OK\r\n");
+    wait_until("it has the data", || replica.client().ask("DBSIZE") == ":1\r\n");
+    assert_eq!(flags_of(&replica, &replica.id), "myself,slave,nofailover");
+    wait_until("others see it", || flags_of(&nodes[1], &replica.id) == "slave,nofailover");
+    // It sends clients on, unless they read, and have said that an older answer will do.
+    let slot = slot_of(&mut primary, "{b}");
+    let mut reader = replica.client();
+    reader.check("GET {b}1", &format!("-MOVED {slot} 127.0.0.1:{}\r\n", nodes[0].server.port));
+    reader.check("READONLY", "+OK\r\n");
+    reader.check("GET {b}1", "$1\r\nx\r\n");
+    reader.check("SET {b}1 y", &format!("-MOVED {slot} 127.0.0.1:{}\r\n", nodes[0].server.port));
+    primary.check(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", nodes[1].id), "+OK\r\n");
+    let mark = format!("[{slot}->-{}]", nodes[1].id);
+    assert!(
+        replica.client().ask("CLUSTER NODES").contains(&mark),
+        "it acknowledged that before the answer came"
+    );
+    // Without the replica the answer does not come.
+    crate::failover::suspend(&replica.server);
+    let refused = "-NOREPLICAS Not enough good replicas to write.\r\n";
+    primary.check(&format!("CLUSTER SETSLOT {slot} STABLE TIMEOUT 300"), refused);
+    assert!(primary.ask("CLUSTER NODES").contains(&mark));
+    replica.server.signal("CONT");
+    primary.check(&format!("CLUSTER SETSLOT {slot} STABLE"), "+OK\r\n");
+    assert!(!primary.ask("CLUSTER NODES").contains(&mark));
+}

@@ -75,6 +75,8 @@ pub struct BusThread {
     events: Events,
     mailbox: Mailbox<BusMessage>,
     listeners: Vec<Listener>,
+    /// That they listen on.
+    port: u16,
     machine: Machine,
     connections: BTreeMap<LinkId, BusConnection>,
     /// Links that may have more to read than a turn takes.
@@ -89,6 +91,8 @@ pub struct BusThread {
     replicas_first: std::sync::mpsc::Sender<ClusterRequest>,
     saver: std::sync::mpsc::Sender<saver::Job>,
     counts: Counts,
+    /// Something was sent or has come since the counts were shown.
+    has_news: bool,
     begun: Instant,
     next_tick: Instant,
     buffer: Vec<u8>,
@@ -110,6 +114,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         node,
         events,
         listeners: opened.listeners,
+        port: settings::bus_port(&node.config),
         machine: opened.machine,
         connections: BTreeMap::new(),
         unfinished: Vec::new(),
@@ -121,6 +126,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         replicas_first,
         saver,
         counts: Counts::default(),
+        has_news: true,
         begun: opened.begun,
         next_tick: now,
         buffer: vec![0; READ_BYTES],
@@ -164,11 +170,13 @@ impl BusThread {
         if Instant::now() >= self.next_tick {
             self.next_tick = Instant::now() + TICK;
             self.close_overfull();
-            self.report();
             let offset = self.node.log.end().0;
             self.step(Input::Tick { offset });
         }
         self.flush();
+        if std::mem::take(&mut self.has_news) {
+            self.report();
+        }
         Ok(())
     }
 
@@ -192,6 +200,7 @@ impl BusThread {
             Output::Connect { link, ip, port } => self.connect(link, &ip, port),
             Output::Send { link, bytes } => {
                 if let Some(connection) = self.connections.get_mut(&link) {
+                    self.has_news = true;
                     if let Some(kind) = Type::of_bytes(&bytes) {
                         self.counts.sent.count(kind, bytes.len());
                     }
@@ -248,7 +257,7 @@ impl BusThread {
             }
             BusMessage::Populated(slots) => self.step(Input::Populated(slots)),
             BusMessage::Configured(done) => {
-                let settings = Box::new(settings::read_all(self.node));
+                let settings = Box::new(settings::read_all(self.node, self.port));
                 self.step(Input::Settings(settings));
                 self.hand(hands::Work::Drop(done));
             }
@@ -379,6 +388,7 @@ impl BusThread {
                 Ok(_) => break,
                 Err(why) => return self.malformed(link, why),
             };
+            self.has_news = true;
             if let Some(kind) = Type::of_bytes(rest) {
                 self.counts.received.count(kind, length);
             }
@@ -419,7 +429,7 @@ impl BusThread {
         broken.into_iter().for_each(|link| self.closed(link));
     }
 
-    /// What INFO and CLUSTER INFO show, as of the last tick.
+    /// What INFO and CLUSTER INFO show.
     fn report(&self) {
         let bytes = self.connections.values().map(BusConnection::memory_bytes).sum::<usize>();
         self.bus().set_counts(self.counts.clone());

@@ -20,9 +20,12 @@ pub fn bus_port(config: &Config) -> u16 {
     }
 }
 
-/// With what DEBUG has switched.
-pub fn read_all(node: &Node) -> Settings {
+/// With what DEBUG has switched. The bus listens where it did at the start, whatever has become of the clients' port.
+pub fn read_all(node: &Node, listening_port: u16) -> Settings {
+    const ANNOUNCED: Id = id("cluster-announce-bus-port");
+    let announced = node.config.number(ANNOUNCED) as u16;
     Settings {
+        bus_port: if announced > 0 { announced } else { listening_port },
         dropped_type: node.debug.dropped_packets.get(),
         closes_on_drop: node.debug.closes_links_on_drop.is_on(),
         no_reconnection: node.debug.no_reconnection.is_on(),
