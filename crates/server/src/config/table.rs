@@ -163,6 +163,7 @@ pub const PARAMS: &[Param] = &[
     flag("cluster-require-full-coverage", true).apply(Apply::Cluster).works("The cluster is down, for all slots, while a slot has no owner or its owner has failed."),
     unsigned("cluster-slot-migration-log-max-len", 1000, 0, i64::MAX).no_effect(NO_CLUSTER),
     flag("cluster-slot-stats-enabled", false).works("CLUSTER SLOT-STATS also reports CPU time and network bytes of each slot; costs 384 KB per worker."),
+    signed("cluster-stall-timeout", 15000, 100, i64::MAX).works("Milliseconds after which a worker that stands still silences the cluster bus, so that the other nodes see that this one serves no clients. Isotherm only."),
     signed("commandlog-execution-slower-than", 10000, -1, i64::MAX).alias("slowlog-log-slower-than").works("Log commands that run for this many microseconds or longer in the slow log; -1 disables it."),
     unsigned("commandlog-large-reply-max-len", 128, 0, i64::MAX).works("Length of the log of large replies."),
     unsigned("commandlog-large-request-max-len", 128, 0, i64::MAX).works("Length of the log of large requests."),

@@ -9,6 +9,7 @@ use isotherm_replication::feed::{Announced, SyncRequest};
 use std::io;
 use std::sync::Arc;
 
+use crate::cluster::bus::Beat;
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
 use crate::effects::tracking::changes::{Author, Changes};
 use crate::request::next::Ticket;
@@ -105,6 +106,8 @@ pub enum WorkerMessage {
     },
     /// These slots are no longer this node's: who listens to one of their channels hears of it.
     SlotsLost(Arc<SlotSet>),
+    /// Whether the worker serves clients.
+    Beat(Beat),
 }
 
 /// A connection that has become a replica.

@@ -222,6 +222,7 @@ impl Worker {
                     self.inner.deliver_redirected(token, id, &body)
                 }
                 WorkerMessage::SlotsLost(slots) => self.inner.end_shard_channels(&slots),
+                WorkerMessage::Beat(beat) => beat.answer(),
             }
         }
         self.inner.write_said();

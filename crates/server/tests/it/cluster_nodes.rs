@@ -199,6 +199,22 @@ fn a_slow_command_is_no_death_and_sleep_is() {
 }
 
 #[test]
+fn a_worker_that_stands_still_silences_its_node() {
+    let nodes = cluster(3, &["--cluster-stall-timeout", "300"]);
+    let stuck = &nodes[0];
+    let id = stuck.id.clone();
+    let mut client = stuck.client();
+    // It takes as many as keep it busy for some node timeouts.
+    let busy = thread::spawn(move || client.check("DEBUG POPULATE 4000000", "+OK\r\n"));
+    wait_until("it counts as failed", || {
+        nodes[1..].iter().all(|other| flags_of(other, &id).contains("fail"))
+    });
+    busy.join().unwrap();
+    wait_until("it is back", || nodes.iter().all(|node| node.is_ok()));
+    assert!(stuck.server.log().contains("This node serves clients again"));
+}
+
+#[test]
 fn messages_reach_subscribers_of_all_nodes() {
     let nodes = cluster(3, &[]);
     let mut subscriber = nodes[2].client();

@@ -13,6 +13,7 @@ mod connection;
 mod hands;
 mod links_reply;
 mod open;
+mod pulse;
 mod replicas_first;
 mod requests;
 mod saver;
@@ -30,11 +31,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::cluster::requests::{Asker, Bus, ClusterRequest};
+use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
 use connection::{BusConnection, Incoming};
 pub use open::{Opened, open};
+pub use pulse::Beat;
+use pulse::Pulse;
 
 const TICK: Duration = Duration::from_millis(100);
 /// One buffer for all links.
@@ -93,6 +97,8 @@ pub struct BusThread {
     counts: Counts,
     /// Something was sent or has come since the counts were shown.
     has_news: bool,
+    pulse: Pulse,
+    was_alive: bool,
     begun: Instant,
     next_tick: Instant,
     buffer: Vec<u8>,
@@ -127,6 +133,8 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         saver,
         counts: Counts::default(),
         has_news: true,
+        pulse: Pulse::new(node.worker_count()),
+        was_alive: true,
         begun: opened.begun,
         next_tick: now,
         buffer: vec![0; READ_BYTES],
@@ -148,7 +156,7 @@ impl BusThread {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        if self.node.debug.is_asleep.is_on() {
+        if !self.is_node_alive() {
             std::thread::sleep(TICK / 10);
             return Ok(());
         }
@@ -178,6 +186,23 @@ impl BusThread {
             self.report();
         }
         Ok(())
+    }
+
+    fn is_node_alive(&mut self) -> bool {
+        const STALL: Id = id("cluster-stall-timeout");
+        let stall_ms = self.node.config.number(STALL) as u64;
+        let now_ms = self.now().ms.0;
+        let is_alive = self.pulse.look(self.node, now_ms, stall_ms) && !self.node.debug.is_asleep.is_on();
+        if is_alive != self.was_alive {
+            self.was_alive = is_alive;
+            match is_alive {
+                true => log::notice("This node serves clients again: the cluster bus goes on."),
+                false => {
+                    log::warning("This node serves no clients: the cluster bus is silent until it does.")
+                }
+            }
+        }
+        is_alive
     }
 
     fn now(&self) -> Now {
