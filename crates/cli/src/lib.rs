@@ -4,7 +4,7 @@
 //! SLOTS. It links nothing of the server, and serves any server that speaks the protocol.
 //!
 //! Reading order: how a server is reached (`address`, `connection`), how a reply looks (`text`, `render`), what the command line
-//! says (`options`), what a connection becomes by its commands (`session`, `cluster`), what is known of commands (`docs`,
+//! says (`options`), what a connection becomes by its commands (`session`, `cluster::topology`), what is known of commands (`docs`,
 //! `hint`, `help`), the conversation (`terminal`, `line`, `preferences`, `conversation`), everything else one can be asked for
 //! (`modes`), and the load generator (`bench`).
 

@@ -12,7 +12,7 @@ use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Slot;
 
 use crate::address::Address;
-use crate::cluster::{Redirect, Topology};
+use crate::cluster::topology::{Redirect, Topology};
 use crate::connection::{Broken, Connection};
 use crate::options::{Options, WantedProtocol};
 use crate::render::{Format, invalidation};

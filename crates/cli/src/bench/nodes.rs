@@ -12,7 +12,7 @@ use isotherm_stdx::{Prng, Slot};
 use super::options::ReadFrom;
 use crate::Fallible;
 use crate::address::{Address, Login};
-use crate::cluster::{SlotRange, slot_ranges};
+use crate::cluster::topology::{SlotRange, slot_ranges};
 use crate::connection::{Connection, Dial};
 
 pub struct Node {
