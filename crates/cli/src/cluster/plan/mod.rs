@@ -1,0 +1,8 @@
+//! What is to be done to a cluster, decided without talking to it: state in, steps out. Nodes are numbers.
+
+pub mod create;
+pub mod fix;
+pub mod rebalance;
+pub mod reshard;
+pub mod risk;
+pub mod weighed;
