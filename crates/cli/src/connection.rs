@@ -131,6 +131,14 @@ impl Connection {
         }
     }
 
+    /// From now on a read that gets nothing for so long fails.
+    pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
     pub fn read(&mut self) -> Result<Value, Broken> {
         let mut reader = ReplyReader::new();
         loop {

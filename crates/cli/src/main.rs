@@ -9,7 +9,7 @@ use isotherm_cli::hint::{hint_for, run_suite};
 use isotherm_cli::options::{Ending, FromStdin, Mode, Options, USAGE, unquote};
 use isotherm_cli::session::{Ran, Session};
 use isotherm_cli::terminal::{ask_password, out_is_terminal, put, read_stdin};
-use isotherm_cli::{Fallible, VERSION, modes};
+use isotherm_cli::{Fallible, VERSION, cluster, modes};
 
 fn main() {
     let mut options = match Options::parse(std::env::args_os().skip(1), out_is_terminal()) {
@@ -56,6 +56,11 @@ fn run(options: Options) -> Fallible<i32> {
         Mode::HotKeys { count } => modes::hot_keys::run(&mut session, count),
         Mode::Scan => modes::scan::list(&mut session),
         Mode::LruTest { keys } => modes::lru_test::run(&mut session, keys),
+        Mode::Cluster => {
+            session.options.manager.args =
+                with_stdin(&session.options, session.options.manager.args.clone())?;
+            cluster::run(&session.options)
+        }
         Mode::Eval { file } => {
             if let Some(debug) = session.options.debug {
                 return modes::debug::run(&mut session, &file, debug);
@@ -94,18 +99,24 @@ fn one_shot(session: &mut Session) -> Fallible<i32> {
         };
         command = unquoted;
     }
-    match session.options.stdin.clone() {
+    let command = with_stdin(&session.options, command)?;
+    session.connect(true);
+    finish(session, &command)
+}
+
+/// The words, one of them from standard input if `-x` or `-X` asks for that.
+fn with_stdin(options: &Options, mut words: Vec<Vec<u8>>) -> Fallible<Vec<Vec<u8>>> {
+    match &options.stdin {
         FromStdin::No => {}
-        FromStdin::LastArgument => command.push(read_stdin()?),
+        FromStdin::LastArgument => words.push(read_stdin()?),
         FromStdin::Tag(tag) => {
-            let Some(word) = command.iter_mut().find(|word| **word == tag) else {
+            let Some(word) = words.iter_mut().find(|word| *word == tag) else {
                 return Err("Using -X option but stdin tag not match.".to_string());
             };
             *word = read_stdin()?;
         }
     }
-    session.connect(true);
-    finish(session, &command)
+    Ok(words)
 }
 
 /// Runs the command, and goes on showing messages if it subscribed to some.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use isotherm_stdx::args_split::{Dialect, args_split};
 
 use crate::address::{Address, Login, parse_uri};
+use crate::cluster::choices::Choices;
 use crate::connection::{Dial, Family};
 use crate::modes::transfer::Part;
 use crate::render::{Format, Style};
@@ -54,6 +55,8 @@ pub enum Mode {
     /// What would be hinted behind this input.
     HintOf(String),
     HintSuite(PathBuf),
+    /// The cluster manager.
+    Cluster,
 }
 
 /// Where a script is debugged.
@@ -113,6 +116,8 @@ pub struct Options {
     pub debug: Option<Debug>,
     /// The spectrum in grey.
     pub mono: bool,
+    /// `--cluster`.
+    pub manager: Choices,
     pub command: Vec<Vec<u8>>,
 }
 
@@ -153,6 +158,7 @@ impl Options {
             pipe_timeout: PIPE_TIMEOUT,
             debug: None,
             mono: false,
+            manager: Choices::default(),
             command: Vec::new(),
         }
     }
@@ -191,13 +197,34 @@ impl Reading {
     fn option(&mut self) -> Result<bool, Ending> {
         let word = String::from_utf8_lossy(&self.words[self.at]).into_owned();
         if !word.starts_with('-') {
-            return Ok(false);
+            let args =
+                if self.is_manager() { self.options.manager.take_args(&self.words[self.at..]) } else { 0 };
+            self.at += args;
+            return Ok(args > 0);
         }
         self.at += 1;
-        if !(self.switch(&word)? || self.connection_value(&word)? || self.mode_value(&word)?) {
+        let known = self.switch(&word)?
+            || self.connection_value(&word)?
+            || self.mode_value(&word)?
+            || self.manager_option(&word)?;
+        if !known {
             return wrong(format!("Unrecognized option or bad number of args for: '{word}'"));
         }
         Ok(true)
+    }
+
+    fn is_manager(&self) -> bool {
+        !self.options.manager.command.is_empty()
+    }
+
+    fn manager_option(&mut self, word: &str) -> Result<bool, Ending> {
+        let rest = &self.words[self.at..];
+        if word == "--cluster" && (rest.is_empty() || self.is_manager()) {
+            return wrong(USAGE);
+        }
+        let taken = self.options.manager.take(word, rest).map_err(Ending::Wrong)?;
+        self.at += taken.unwrap_or(0);
+        Ok(taken.is_some())
     }
 
     /// The word behind an option, if there is one.
@@ -419,6 +446,11 @@ impl Reading {
     fn finish(mut self) -> Result<Options, Ending> {
         let mut options = self.options;
         options.command = self.words.split_off(self.at);
+        if !options.manager.command.is_empty() {
+            options.mode = Mode::Cluster;
+            options.cluster = true;
+        }
+        options.manager.finish();
         if options.cluster && matches!(options.address, Address::Unix(_)) {
             return wrong("Options -c and -s are mutually exclusive.");
         }
@@ -515,6 +547,9 @@ Other modes
                            latency of PING
   --intrinsic-latency <s>  latency that this machine adds to a process
   --lru-test <keys>        simulated cache: 80 % of the requests to 20 % of the keys
+  --cluster <command> [args] [options]
+                           the cluster manager: create, check, info, fix, reshard, rebalance, add-node, del-node, call,
+                           set-timeout, import, backup; `--cluster help` lists their options
   --help, --version
 ";
 

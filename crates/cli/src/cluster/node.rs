@@ -234,7 +234,7 @@ cccc :0@0 master,noaddr - 0 1 3 disconnected 8-9
         assert!(!is_consistent(&[view.clone(), other.clone()]));
         assert!(is_consistent(&[other]));
         assert!(!is_consistent(&[Vec::new(), Vec::new()]), "slots that no node has agree about nothing");
-        assert!(know_each_other(&[view.clone()], &["aaaaaaaaaaaa"]));
+        assert!(know_each_other(std::slice::from_ref(&view), &["aaaaaaaaaaaa"]));
         assert!(!know_each_other(&[view], &["aaaaaaaaaaaa", "bbbb"]));
     }
 }

@@ -44,7 +44,12 @@ pub enum Part {
 
 /// `--rdb` and `--functions-rdb`: `-` is the standard output.
 pub fn save(session: &mut Session, path: &str, part: Part) -> Fallible<i32> {
-    let connection = session.connection()?;
+    save_from(session.connection()?, path, part)?;
+    Ok(0)
+}
+
+/// The same, over a connection that is of no use afterwards.
+pub fn save_from(connection: &mut Connection, path: &str, part: Part) -> Fallible {
     announce(connection, "capa", "eof")?;
     announce(connection, "rdb-only", "1")?;
     if part == Part::Functions && !announce(connection, "rdb-filter-only", "functions")? {
@@ -78,7 +83,7 @@ pub fn save(session: &mut Session, path: &str, part: Part) -> Fallible<i32> {
     drop(out);
     match file.map(|file| file.sync_all()) {
         Some(Err(why)) => Err(format!("Fail to fsync '{path}': {}", reason(&why))),
-        _ => Ok(0),
+        _ => Ok(()),
     }
 }
 

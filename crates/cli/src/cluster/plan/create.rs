@@ -55,8 +55,7 @@ pub fn plan(hosts: &[&str], replicas: usize, prng: &mut Prng) -> Plan {
         }
     }
     let asked_for = matched.len();
-    let mut turn = primaries.iter().cycle();
-    while let Some(&primary) = turn.next() {
+    for &primary in primaries.iter().cycle() {
         let Some(replica) = take_for(primary, hosts, &mut rest) else { break };
         matched.push((replica, primary));
     }
@@ -139,7 +138,8 @@ fn groups<'a>(hosts: &[&'a str], follows: &[Option<usize>]) -> HashMap<(&'a str,
 /// Swaps the primaries of two replicas, one of them badly placed, and keeps what is not worse: the way to the best may lead
 /// over several swaps.
 fn improve(hosts: &[&str], follows: &mut [Option<usize>], prng: &mut Prng) -> u64 {
-    let mut now = score(hosts, follows);
+    let before = score(hosts, follows);
+    let (mut now, first) = (before, follows.to_vec());
     let replicas: Vec<usize> = (0..hosts.len()).filter(|&node| follows[node].is_some()).collect();
     for _ in 0..SWAPS_PER_NODE * hosts.len() {
         if now == 0 || replicas.len() < 2 {
@@ -160,6 +160,10 @@ fn improve(hosts: &[&str], follows: &mut [Option<usize>], prng: &mut Prng) -> u6
         } else {
             now = then;
         }
+    }
+    if now == before {
+        // Other places that are no better are no reason to leave the first ones.
+        follows.copy_from_slice(&first);
     }
     now
 }

@@ -227,7 +227,7 @@ mod tests {
     fn slots_that_stand_out() {
         let even: Vec<SlotLoad> =
             (0..8000).map(|slot| SlotLoad { slot, keys: 1000, ..SlotLoad::default() }).collect();
-        assert_eq!(heavy(&[even.clone()]), []);
+        assert_eq!(heavy(std::slice::from_ref(&even)), []);
         let mut odd = even.clone();
         odd[7].keys = 3_000_000;
         odd[9].cpu_usec = Some(5_000_000);
