@@ -116,6 +116,17 @@ impl Link {
         self.accept(reply)
     }
 
+    /// The first half of `ask_once`, for work that several nodes do at the same time.
+    pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<(), Trouble> {
+        self.connection.send(args).map_err(|why| lost(&self.name, why))
+    }
+
+    /// The second half.
+    pub fn receive(&mut self) -> Result<Value, Trouble> {
+        let reply = self.connection.read().map_err(|why| lost(&self.name, why))?;
+        self.accept(reply)
+    }
+
     pub fn accept(&self, reply: Value) -> Result<Value, Trouble> {
         match reply.as_error() {
             Some(text) => {

@@ -3,11 +3,11 @@
 //! The order is that of valkey-cli, so that a cut leaves one of the states that `plan::fix` knows: first the target opens the
 //! slot, then the source; the target becomes the owner first, since it makes that known to the others.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_resp::reply_parse::Value;
 
-use super::link::{Trouble, bytes_of};
+use super::link::{Trouble, bytes_of, info_field};
 use super::progress::Progress;
 use super::roster::Cluster;
 use super::say;
@@ -21,6 +21,9 @@ const SOURCE_KNOWS_ALREADY: [&str; 4] = [
     "UNBLOCKED",
     "NOREPLICAS",
 ];
+/// A node that has just joined refuses keys for a moment.
+const READY_MAX: Duration = Duration::from_secs(10);
+const READY_POLL: Duration = Duration::from_millis(100);
 const ATOMIC_POLL: Duration = Duration::from_millis(100);
 /// Behind the value in a DUMP: two bytes of the version, and a checksum.
 const DUMP_TRAILER_BYTES: usize = 10;
@@ -33,6 +36,18 @@ pub struct Path {
     pub slot: u16,
 }
 
+/// Waits until a node takes keys, or for so long that the first of them shows why it does not.
+pub fn wait_until_ready(cluster: &mut Cluster, at: usize) -> Result<(), Trouble> {
+    let begun = Instant::now();
+    loop {
+        let info = cluster.link(at)?.text(&["CLUSTER", "INFO"])?;
+        if info_field(&info, "cluster_state") == Some("ok") || begun.elapsed() > READY_MAX {
+            return Ok(());
+        }
+        std::thread::sleep(READY_POLL);
+    }
+}
+
 /// Keys and slot.
 pub fn move_slot(cluster: &mut Cluster, path: Path, progress: &mut Progress) -> Result<(), Trouble> {
     let Path { from, to, slot } = path;
@@ -43,15 +58,14 @@ pub fn move_slot(cluster: &mut Cluster, path: Path, progress: &mut Progress) -> 
     progress.end_keys();
     moved?;
     cluster.set_slot(to, slot, "NODE", to)?;
-    match cluster.set_slot(from, slot, "NODE", to) {
-        Err(trouble) if !SOURCE_KNOWS_ALREADY.iter().any(|known| trouble.text().starts_with(known)) => {
-            return Err(trouble);
-        }
-        _ => {}
-    }
-    for at in cluster.primaries() {
-        if at != from && at != to {
-            cluster.set_slot(at, slot, "NODE", to)?;
+    let mut informed = vec![from];
+    informed.extend(cluster.primaries().into_iter().filter(|&at| at != from && at != to));
+    for (at, outcome) in informed.iter().zip(cluster.assign(&informed, slot, to)) {
+        let knows =
+            |trouble: &Trouble| SOURCE_KNOWS_ALREADY.iter().any(|known| trouble.text().starts_with(known));
+        match outcome {
+            Err(trouble) if *at == from && knows(&trouble) => {}
+            outcome => outcome?,
         }
     }
     cluster.members[from].node.slots.remove(slot);

@@ -179,6 +179,17 @@ impl Cluster {
         self.ask(at, &format!("CLUSTER SETSLOT {slot} {state} {id}")).map(drop)
     }
 
+    /// The slot's owner is `owner`, at many nodes at once: each of them writes a file for it. One outcome for each node.
+    pub fn assign(&mut self, nodes: &[usize], slot: u16, owner: usize) -> Vec<Result<(), Trouble>> {
+        let request = words(&format!("CLUSTER SETSLOT {slot} NODE {}", self.node(owner).id));
+        let sent: Vec<Result<(), Trouble>> =
+            nodes.iter().map(|&at| self.link(at).and_then(|link| link.send(&request))).collect();
+        let outcome = |(&at, sent): (&usize, Result<(), Trouble>)| {
+            sent.and_then(|()| self.link(at)?.receive().map(drop))
+        };
+        nodes.iter().zip(sent).map(outcome).collect()
+    }
+
     pub fn stable(&mut self, at: usize, slot: u16) -> Result<(), Trouble> {
         self.ask(at, &format!("CLUSTER SETSLOT {slot} STABLE")).map(drop)
     }

@@ -5,7 +5,7 @@ use crate::Fallible;
 use crate::cluster::checking::{How, check};
 use crate::cluster::choices::Choices;
 use crate::cluster::link::Way;
-use crate::cluster::moving::{Path, move_atomically, move_slot};
+use crate::cluster::moving::{Path, move_atomically, move_slot, wait_until_ready};
 use crate::cluster::plan::reshard::{Leaving, Source, plan};
 use crate::cluster::progress::{Progress, Style};
 use crate::cluster::roster::{Cluster, Whom};
@@ -54,6 +54,7 @@ pub fn reshard(choices: &Choices, way: &Way, verbose: bool) -> Fallible<bool> {
 // valkey-cli does the opposite. Why: a script sees whether to run fix.
 /// Moves what the table says. False if it was stopped.
 pub fn apply(cluster: &mut Cluster, table: &[Leaving], to: usize, progress: &mut Progress) -> Fallible<bool> {
+    wait_until_ready(cluster, to)?;
     let outcome = apply_all(cluster, table, to, progress);
     progress.end();
     match outcome {

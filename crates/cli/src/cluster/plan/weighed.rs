@@ -1,8 +1,31 @@
 //! `rebalance --by-bytes` and `--by-cpu`: slots weigh what CLUSTER SLOT-STATS says, and each node is to bear its share.
 //!
-//! As few slots as possible move: the heaviest that fits leaves the node that bears most too much, for the one that bears
-//! least. A slot that weighs nothing stays, unless its node is to be emptied. A slot is never divided (a hash tag is one slot),
-//! so one that weighs more than a node's share stays where it is.
+//! As few slots as possible move: the heaviest first, for the node that lacks most. A slot that weighs nothing stays, unless its
+//! node is to be emptied. A slot is never divided (a hash tag is one slot), so the best there is may be uneven. Two rules are
+//! tried, and the better plan is taken, or the one that moves fewer slots: a slot goes if it fits into what the other lacks, or
+//! already if the two nodes are closer to their shares afterwards.
+
+/// A move has to bring two nodes closer by so much of what they are apart: a hot slot is not to wander for nothing.
+const WORTH: f64 = 0.75;
+
+/// Slots that weigh less than this part of the average (of those that weigh anything) are not worth a move: all together
+/// they are no more than this part of the whole.
+const LIGHT: f64 = 0.1;
+
+#[derive(Clone, Copy)]
+enum Rule {
+    Fits,
+    Improves,
+}
+
+impl Rule {
+    fn allows(self, load: f64, over: f64, lack: f64) -> bool {
+        match self {
+            Rule::Fits => load <= lack.min(over),
+            Rule::Improves => load <= WORTH * (over + lack),
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Bearer {
@@ -36,12 +59,23 @@ pub struct Plan {
 
 /// Nodes within `threshold` percent of their share give nothing.
 pub fn plan(bearers: &[Bearer], threshold: f64) -> Plan {
+    let (fits, improves) =
+        (plan_by(bearers, threshold, Rule::Fits), plan_by(bearers, threshold, Rule::Improves));
+    let slots = |plan: &Plan| plan.transfers.iter().map(|transfer| transfer.slots.len()).sum::<usize>();
+    let is_closer = improves.1 < fits.1 || (improves.1 == fits.1 && slots(&improves.0) < slots(&fits.0));
+    if is_closer { improves.0 } else { fits.0 }
+}
+
+/// And how far the nodes are from their shares then, as the sum of squares.
+fn plan_by(bearers: &[Bearer], threshold: f64, rule: Rule) -> (Plan, f64) {
     let total: u64 = bearers.iter().map(Bearer::load).sum();
     let weights: f64 = bearers.iter().map(|bearer| bearer.weight).sum();
     let shares: Vec<f64> = bearers
         .iter()
         .map(|bearer| if weights > 0.0 { total as f64 * bearer.weight / weights } else { 0.0 })
         .collect();
+    let loaded = bearers.iter().flat_map(|bearer| &bearer.slots).filter(|(_, load)| *load > 0).count();
+    let light = LIGHT * total as f64 / loaded.max(1) as f64;
     let mut loads: Vec<f64> = bearers.iter().map(|bearer| bearer.load() as f64).collect();
     let mut transfers: Vec<Transfer> = Vec::new();
     let mut givers: Vec<usize> = (0..bearers.len()).collect();
@@ -52,14 +86,14 @@ pub fn plan(bearers: &[Bearer], threshold: f64) -> Plan {
         let mut slots = bearers[giver].slots.clone();
         slots.sort_by_key(|&(slot, load)| (std::cmp::Reverse(load), slot));
         for (slot, load) in slots {
-            if !empties && (load == 0 || !is_over(&loads)) {
+            if !empties && (load == 0 || (load as f64) < light || !is_over(&loads)) {
                 break;
             }
             let lacks = |&taker: &usize| shares[taker] - loads[taker];
-            let takers = (0..bearers.len()).filter(|&at| at != giver && bearers[at].weight > 0.0);
+            let takers = (0..bearers.len()).rev().filter(|&at| at != giver && bearers[at].weight > 0.0);
             let Some(taker) = takers.max_by(|a, b| lacks(a).total_cmp(&lacks(b))) else { break };
-            let fits = load as f64 <= lacks(&taker).min(loads[giver] - shares[giver]);
-            if !empties && !fits {
+            let is_allowed = rule.allows(load as f64, loads[giver] - shares[giver], lacks(&taker));
+            if !empties && !is_allowed {
                 continue;
             }
             loads[giver] -= load as f64;
@@ -69,7 +103,8 @@ pub fn plan(bearers: &[Bearer], threshold: f64) -> Plan {
     }
     transfers.iter_mut().for_each(|transfer| transfer.slots.sort_unstable());
     let shown = |(at, bearer): (usize, &Bearer)| (bearer.node, bearer.load(), loads[at].round() as u64);
-    Plan { loads: bearers.iter().enumerate().map(shown).collect(), transfers }
+    let apart = loads.iter().zip(&shares).map(|(load, share)| (load - share).powi(2)).sum();
+    (Plan { loads: bearers.iter().enumerate().map(shown).collect(), transfers }, apart)
 }
 
 fn add(transfers: &mut Vec<Transfer>, from: usize, to: usize, slot: u16, load: u64) {
@@ -95,6 +130,14 @@ mod tests {
         let plan = plan(&[bearer(0, 1.0, &[(1, 50), (2, 30), (3, 20), (4, 0)]), bearer(1, 1.0, &[])], 2.0);
         assert_eq!(plan.transfers, [Transfer { from: 0, to: 1, slots: vec![1], load: 50 }]);
         assert_eq!(plan.loads, [(0, 100, 50), (1, 0, 50)]);
+    }
+
+    #[test]
+    fn two_hot_slots_are_parted() {
+        let bearers =
+            [bearer(0, 1.0, &[(1, 450), (2, 440), (3, 1), (4, 1)]), bearer(1, 1.0, &[]), bearer(2, 1.0, &[])];
+        let plan = plan(&bearers, 2.0);
+        assert_eq!(plan.transfers[0], Transfer { from: 0, to: 1, slots: vec![1], load: 450 });
     }
 
     #[test]
@@ -125,13 +168,15 @@ mod tests {
             let plan = plan(&bearers, 2.0);
             let total: u64 = plan.loads.iter().map(|&(_, before, _)| before).sum();
             let weights: f64 = bearers.iter().map(|bearer| bearer.weight).sum();
+            let (mut apart_before, mut apart) = (0.0, 0.0);
             for (&(_, before, after), bearer) in plan.loads.iter().zip(&bearers) {
                 let share = total as f64 * bearer.weight / weights;
-                let (off_before, off) = ((before as f64 - share).abs(), (after as f64 - share).abs());
-                assert!(off <= off_before + 1.0);
+                apart_before += (before as f64 - share).powi(2);
+                apart += (after as f64 - share).powi(2);
                 // With slots this small each giver ends at its threshold; its slots are a thousandth of its share.
                 assert!(after as f64 <= share * 1.03 + 1000.0, "{after} of {share}");
             }
+            assert!(apart <= apart_before + 1.0, "{apart} after {apart_before}");
             let mut seen = std::collections::BTreeSet::new();
             for transfer in &plan.transfers {
                 let has = |slot: &u16| bearers[transfer.from].slots.iter().any(|(own, _)| own == slot);
