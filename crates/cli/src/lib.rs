@@ -1,12 +1,12 @@
 //! The command line client and the load generator.
 //!
 //! **Architecture invariant:** `cli` knows a server only by what it answers: the protocol, and COMMAND DOCS, INFO, SCAN, CLUSTER
-//! SLOTS. It links nothing of the server, and serves any server that speaks the protocol.
+//! SLOTS; the cluster manager also by the other commands of CLUSTER, and MIGRATE. It links nothing of the server, and serves any server that speaks the protocol.
 //!
 //! Reading order: how a server is reached (`address`, `connection`), how a reply looks (`text`, `render`), what the command line
 //! says (`options`), what a connection becomes by its commands (`session`, `cluster::topology`), what is known of commands (`docs`,
 //! `hint`, `help`), the conversation (`terminal`, `line`, `preferences`, `conversation`), everything else one can be asked for
-//! (`modes`), and the load generator (`bench`).
+//! (`modes`), the cluster manager (`cluster`), and the load generator (`bench`).
 
 pub mod address;
 pub mod connection;

@@ -103,7 +103,7 @@ impl Cluster {
         }
         let mut lines: Vec<String> = said.lines().map(str::trim).map(str::to_string).collect();
         lines.retain(|line| {
-            let only_ours = [">>> Check hosts", "[WARNING] All nodes are in", "[OK] No slot is"];
+            let only_ours = [">>> Check hosts", "[WARNING] All nodes are on", "[OK] No slot is"];
             let waits = line.chars().all(|c| c == '.') || line.starts_with("Waiting for the cluster");
             !waits && !only_ours.iter().any(|start| line.starts_with(start))
         });
@@ -335,6 +335,15 @@ fn open_uncovered_and_doubled_slots_are_fixed() {
     cluster.expect_whole();
     assert!(to.line().node.slots.has(slot));
 
+    // By hand, at a terminal, and stopped behind a slot.
+    let answers = format!("20\n{}\nall\nyes\n", to.id());
+    let said = tool.run(&format!("reshard {first}"), &answers).well();
+    assert!(said.contains("How many slots do you want to move (from 1 to 16384)? "), "{said}");
+    cluster.expect_whole();
+    let said = tool.run(&format!("reshard {first}"), "0\n").badly();
+    assert!(said.contains("*** No answer, operation aborted."), "{said}");
+    stop_at_a_terminal(&cluster, to, third);
+
     // Only the target knows of a move.
     third.do_it(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", to.id()));
     tool.good(&format!("fix {first}"));
@@ -361,6 +370,25 @@ fn open_uncovered_and_doubled_slots_are_fixed() {
     assert!(said.contains(&format!("[WARNING] Slot {slot} has 2 owners:")), "{said}");
     let said = tool.good(&format!("fix {first} --cluster-search-multiple-owners"));
     assert!(said.contains("[OK] No multiple owners found."), "{said}");
+    cluster.expect_whole();
+}
+
+fn stop_at_a_terminal(cluster: &Cluster, to: &Node, from: &Node) {
+    let line = format!(
+        "--cluster reshard {} --cluster-from {} --cluster-to {} --cluster-slots 4000 --cluster-yes",
+        cluster.first(),
+        from.id(),
+        to.id()
+    );
+    let child = cluster.tool.command(&line).env("FAKETTY", "1").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("/4000 slots, ") && said.contains("*** Stopped."), "{said}");
+    cluster.tool.good(&format!("check {}", cluster.first()));
     cluster.expect_whole();
 }
 

@@ -29,7 +29,9 @@ pub fn check(cluster: &mut Cluster, how: How) -> Fallible<bool> {
     if let Some(closed) = check_open_slots(cluster, how.fix)? {
         is_well = closed;
     }
-    is_well &= check_coverage(cluster, how.fix)?;
+    if let Some(covered) = check_coverage(cluster, how.fix)? {
+        is_well = covered;
+    }
     if cluster.choices.search_several_owners {
         is_well &= check_owners(cluster, how.fix)?;
     }
@@ -77,23 +79,32 @@ fn check_open_slots(cluster: &mut Cluster, fix: bool) -> Fallible<Option<bool>> 
     if !fix {
         return Ok(Some(false));
     }
+    let mut closed = true;
     for slot in open {
-        fix_open(cluster, slot)?;
+        // One that cannot be closed does not keep the others open.
+        match fix_open(cluster, slot) {
+            Err(why) if !why.is_empty() => {
+                say::err(why);
+                closed = false;
+            }
+            outcome => outcome?,
+        }
     }
-    Ok(Some(true))
+    Ok(Some(closed))
 }
 
-fn check_coverage(cluster: &mut Cluster, fix: bool) -> Fallible<bool> {
+/// `None` if all slots are covered; else whether some have been since.
+fn check_coverage(cluster: &mut Cluster, fix: bool) -> Fallible<Option<bool>> {
     say::info(">>> Check slots coverage...");
     let is_missing = |slot: &u16| !cluster.members.iter().any(|member| member.node.slots.has(*slot));
     let missing: SlotSet = Slot::all().map(Slot::get).filter(is_missing).collect();
     if missing.is_empty() {
         say::ok(format!("[OK] All {} slots covered.", Slot::COUNT));
-        return Ok(true);
+        return Ok(None);
     }
     error(cluster, &format!("[ERR] Not all {} slots are covered by nodes.", Slot::COUNT));
     put("\n");
-    if fix { Ok(fix_coverage(cluster, &missing)? > 0) } else { Ok(false) }
+    if fix { Ok(Some(fix_coverage(cluster, &missing)? > 0)) } else { Ok(Some(false)) }
 }
 
 /// Nodes that have keys of a slot are its owners too.

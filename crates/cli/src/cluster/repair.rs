@@ -31,7 +31,17 @@ pub fn fix_open(cluster: &mut Cluster, slot: u16) -> Fallible {
     guard(cluster, "open slots")?;
     say::info(format!(">>> Fixing open slot {slot}"));
     let (primaries, claims) = claims(cluster, slot)?;
-    carry_out(cluster, &primaries, slot, &open_slot(slot, &claims))
+    carry_out(cluster, &primaries, slot, &open_slot(slot, &claims))?;
+    // A replica may have missed that its primary has closed the slot. It takes no SETSLOT but by replication.
+    let is_open = |open: &[(u16, String)]| open.iter().any(|(open, _)| *open == slot);
+    for at in cluster.all() {
+        let node = cluster.node(at);
+        let Some(primary) = node.primary.as_deref().and_then(|id| cluster.find(id)) else { continue };
+        if is_open(&node.migrating) || is_open(&node.importing) {
+            cluster.stable(primary, slot)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn fix_several_owners(cluster: &mut Cluster, slot: u16) -> Fallible {

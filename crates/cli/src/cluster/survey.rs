@@ -28,7 +28,7 @@ pub fn say_dangers(cluster: &mut Cluster) -> Fallible {
     let copies: Vec<Copy<'_>> = copies.collect();
     let dangers = dangers(&copies);
     dangers.iter().for_each(|danger| say::warn(format!("[WARNING] {}", danger.text())));
-    if dangers.is_empty() {
+    if dangers.is_empty() && !copies.is_empty() {
         say::ok(
             "[OK] The loss of any one host or availability zone leaves a majority and a copy of each slot.",
         );

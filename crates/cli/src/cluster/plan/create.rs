@@ -139,6 +139,9 @@ fn groups<'a>(hosts: &[&'a str], follows: &[Option<usize>]) -> HashMap<(&'a str,
 /// over several swaps.
 fn improve(hosts: &[&str], follows: &mut [Option<usize>], prng: &mut Prng) -> u64 {
     let before = score(hosts, follows);
+    if hosts.iter().all(|host| *host == hosts[0]) {
+        return before;
+    }
     let (mut now, first) = (before, follows.to_vec());
     let replicas: Vec<usize> = (0..hosts.len()).filter(|&node| follows[node].is_some()).collect();
     for _ in 0..SWAPS_PER_NODE * hosts.len() {

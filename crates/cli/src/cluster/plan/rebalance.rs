@@ -49,7 +49,7 @@ fn is_off(holder: &Holder, expected: i64, threshold: f32) -> bool {
     }
 }
 
-/// Shares are rounded down, so some slots are nobody's: those who take slots anyway take them, or all, if none does.
+/// Shares are rounded down, so some slots are left: those that take slots anyway take them, or all nodes, if none does.
 fn spread(holders: &[Holder], balance: &mut [(usize, i64)]) {
     let mut left: i64 = balance.iter().map(|(_, slots)| *slots).sum();
     let takers: Vec<usize> =

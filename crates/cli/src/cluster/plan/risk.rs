@@ -21,7 +21,7 @@ pub struct Copy<'a> {
 /// What goes with a place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Danger<'a> {
-    /// `host` or `availability zone`.
+    /// `on host` or `in availability zone`.
     pub kind: &'static str,
     pub place: &'a str,
     pub primaries_there: usize,
@@ -40,7 +40,7 @@ impl Danger<'_> {
     pub fn text(&self) -> String {
         let Danger { kind, place, primaries_there, primaries, .. } = self;
         if self.has_all {
-            return format!("All nodes are in {kind} {place}: its loss stops the cluster.");
+            return format!("All nodes are {kind} {place}: its loss stops the cluster.");
         }
         let mut reasons = Vec::new();
         if !self.keeps_majority() {
@@ -52,13 +52,14 @@ impl Danger<'_> {
             let shards: Vec<&str> = self.lost.iter().map(|id| id.get(..8).unwrap_or(id)).collect();
             reasons.push(format!("all copies of {} shard(s) are there: {}", shards.len(), shards.join(", ")));
         }
-        format!("The loss of {kind} {place} stops the cluster: {}.", reasons.join("; "))
+        let what = kind.split_once(' ').map_or(*kind, |(_, what)| what);
+        format!("The loss of {what} {place} stops the cluster: {}.", reasons.join("; "))
     }
 }
 
 pub fn dangers<'a>(copies: &[Copy<'a>]) -> Vec<Danger<'a>> {
-    let mut dangers = by_place(copies, "host", |copy| copy.host);
-    let zones = by_place(copies, "availability zone", |copy| copy.zone);
+    let mut dangers = by_place(copies, "on host", |copy| copy.host);
+    let zones = by_place(copies, "in availability zone", |copy| copy.zone);
     dangers.extend(zones.into_iter().filter(|danger| !danger.place.is_empty()));
     dangers
 }
@@ -219,7 +220,7 @@ mod tests {
     fn one_host_for_all_is_one_line() {
         let copies = [copy("s1", true, "a", ""), copy("s2", true, "a", "")];
         let texts: Vec<String> = dangers(&copies).iter().map(Danger::text).collect();
-        assert_eq!(texts, ["All nodes are in host a: its loss stops the cluster."]);
+        assert_eq!(texts, ["All nodes are on host a: its loss stops the cluster."]);
         assert_eq!(dangers(&[]), []);
     }
 
