@@ -1,11 +1,10 @@
 //! `fix`: asks what has to be known of a slot, lets `plan::fix` decide, and carries its steps out.
 
 use isotherm_resp::reply_parse::Value;
-use isotherm_stdx::Prng;
 
 use super::link::{Trouble, words};
 use super::moving::{Path, move_keys_shown, move_slot};
-use super::plan::fix::{Claim, Step, Uncovered, cover, open_slot, several_owners, uncovered};
+use super::plan::fix::{Claim, Step, Uncovered, cover, open_slot, several_owners, spread, uncovered};
 use super::progress::{Progress, Style};
 use super::roster::Cluster;
 use super::say;
@@ -155,8 +154,10 @@ pub fn fix_coverage(cluster: &mut Cluster, missing: &SlotSet) -> Fallible<usize>
         if !say::confirmed(question) {
             continue;
         }
-        for (slot, where_) in those {
-            cover_slot(cluster, &primaries, *slot, where_)?;
+        let sizes: Vec<usize> = primaries.iter().map(|&at| cluster.node(at).slots.len()).collect();
+        let spread = spread(those.len(), &sizes);
+        for ((slot, where_), one) in those.into_iter().zip(spread) {
+            cover_slot(cluster, &primaries, *slot, where_, one)?;
             fixed += 1;
         }
     }
@@ -183,12 +184,16 @@ const KINDS: [Kind; 3] = [
     ),
 ];
 
-fn cover_slot(cluster: &mut Cluster, primaries: &[usize], slot: u16, found: &Uncovered) -> Fallible {
+/// `one` gets it if no node has keys.
+fn cover_slot(
+    cluster: &mut Cluster,
+    primaries: &[usize],
+    slot: u16,
+    found: &Uncovered,
+    one: usize,
+) -> Fallible {
     let (owner, others): (usize, &[usize]) = match found {
-        Uncovered::Nowhere => {
-            let mut prng = Prng::new(crate::seed() ^ u64::from(slot));
-            (prng.below(primaries.len() as u64) as usize, &[])
-        }
+        Uncovered::Nowhere => (one, &[]),
         Uncovered::At(owner) => (*owner, &[]),
         Uncovered::AtSeveral { most, others } => (*most, others),
     };

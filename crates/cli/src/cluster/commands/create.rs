@@ -7,6 +7,7 @@ use crate::cluster::checking::{How, check};
 use crate::cluster::choices::Choices;
 use crate::cluster::joining::{meet_request, wait};
 use crate::cluster::link::{Link, Way, info_field};
+use crate::cluster::moving::wait_until_ready;
 use crate::cluster::node::split_address;
 use crate::cluster::plan::create::{Plan, is_beside_primary, plan, primaries_count};
 use crate::cluster::roster::{Cluster, Member, Whom, myself, open_node};
@@ -128,6 +129,10 @@ fn configure(cluster: &mut Cluster, plan: &Plan) -> Fallible {
             let id = cluster.node(*primary).id.clone();
             cluster.ask(at, &format!("CLUSTER REPLICATE {id}"))?;
         }
+    }
+    // A script writes as soon as we are done.
+    for at in cluster.all() {
+        wait_until_ready(cluster, at)?;
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ use isotherm_stdx::{Prng, Slot};
 
 /// Tries to improve the assignment, for each node.
 const SWAPS_PER_NODE: usize = 500;
+/// Each looks at every node, so a thousand nodes get fewer: seconds, not minutes.
+const LOOKS_MAX: usize = 20_000_000;
 const BESIDE_PRIMARY: u64 = 10_000;
 
 #[derive(Debug, PartialEq)]
@@ -144,7 +146,7 @@ fn improve(hosts: &[&str], follows: &mut [Option<usize>], prng: &mut Prng) -> u6
     }
     let (mut now, first) = (before, follows.to_vec());
     let replicas: Vec<usize> = (0..hosts.len()).filter(|&node| follows[node].is_some()).collect();
-    for _ in 0..SWAPS_PER_NODE * hosts.len() {
+    for _ in 0..(SWAPS_PER_NODE * hosts.len()).min(LOOKS_MAX / hosts.len()) {
         if now == 0 || replicas.len() < 2 {
             break;
         }

@@ -201,6 +201,15 @@ pub fn uncovered(keys: &[u64]) -> Uncovered {
     }
 }
 
+// COMPAT(tools): isotherm-cli --cluster fix gives slots without keys to primaries in runs, those with fewest slots first;
+// valkey-cli draws a node for each slot. Why: scattered slots make CLUSTER SLOTS and NODES large, in every client.
+/// Who gets each of so many slots that no node owns; `sizes` is what each primary has.
+pub fn spread(count: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|&at| sizes[at]);
+    (0..count).map(|number| order[number * order.len() / count]).collect()
+}
+
 /// Gives a slot that no node owns to one, and the keys of others to it.
 pub fn cover(owner: usize, others: &[usize]) -> Vec<Step> {
     let mut steps = vec![Step::Stable { at: owner }, Step::Own { at: owner }];

@@ -225,6 +225,8 @@ fn slots_without_an_owner() {
     assert_eq!(uncovered(&[]), Uncovered::Nowhere);
     assert_eq!(uncovered(&[0, 3]), Uncovered::At(1));
     assert_eq!(uncovered(&[3, 5, 0, 1]), Uncovered::AtSeveral { most: 1, others: vec![0, 3] });
+    assert_eq!(spread(5, &[9, 3, 7]), [1, 1, 2, 2, 0]);
+    assert_eq!((spread(1, &[9, 3]), spread(0, &[1])), (vec![1], vec![]));
     let mut cluster = Cluster::of(3);
     (cluster.0[0].keys, cluster.0[2].keys) = (BTreeSet::from([1]), BTreeSet::from([2, 3]));
     cluster.run(&cover(2, &[0])).unwrap();
