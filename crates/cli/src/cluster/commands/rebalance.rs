@@ -117,8 +117,12 @@ fn carry_out(
 fn by_load(cluster: &mut Cluster, parts: &[Part], by: By, manner: &Manner) -> Fallible<bool> {
     let bearers = bearers(cluster, parts, by, manner.interval)?;
     let plan = plan_by_load(&bearers, cluster.choices.threshold);
-    if plan.transfers.is_empty() {
+    if plan.transfers.is_empty() && plan.was_even {
         return not_needed(cluster);
+    }
+    if plan.transfers.is_empty() {
+        say::warn("*** No slot can be moved that would make the nodes more equal: a slot is never divided.");
+        return Ok(true);
     }
     let shown = |load: u64| match by {
         By::Cpu => format!("{} ms", load / 1000),

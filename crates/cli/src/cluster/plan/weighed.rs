@@ -55,6 +55,8 @@ pub struct Plan {
     /// Node, what it bears now and what it would bear; in the order of the bearers.
     pub loads: Vec<(usize, u64, u64)>,
     pub transfers: Vec<Transfer>,
+    /// No node bore more than the threshold allows. Else there may be no transfer that helps.
+    pub was_even: bool,
 }
 
 /// Nodes within `threshold` percent of their share give nothing.
@@ -104,7 +106,10 @@ fn plan_by(bearers: &[Bearer], threshold: f64, rule: Rule) -> (Plan, f64) {
     transfers.iter_mut().for_each(|transfer| transfer.slots.sort_unstable());
     let shown = |(at, bearer): (usize, &Bearer)| (bearer.node, bearer.load(), loads[at].round() as u64);
     let apart = loads.iter().zip(&shares).map(|(load, share)| (load - share).powi(2)).sum();
-    (Plan { loads: bearers.iter().enumerate().map(shown).collect(), transfers }, apart)
+    let is_over =
+        |(at, bearer): (usize, &Bearer)| bearer.load() as f64 > shares[at] * (1.0 + threshold / 100.0);
+    let was_even = !bearers.iter().enumerate().any(is_over);
+    (Plan { loads: bearers.iter().enumerate().map(shown).collect(), transfers, was_even }, apart)
 }
 
 fn add(transfers: &mut Vec<Transfer>, from: usize, to: usize, slot: u16, load: u64) {
@@ -144,6 +149,9 @@ mod tests {
     fn a_slot_above_the_share_stays() {
         let plan = plan(&[bearer(0, 1.0, &[(1, 90), (2, 10)]), bearer(1, 1.0, &[(3, 10)])], 2.0);
         assert_eq!(plan.transfers, [Transfer { from: 0, to: 1, slots: vec![2], load: 10 }]);
+        let one = super::plan(&[bearer(0, 1.0, &[(1, 90)]), bearer(1, 1.0, &[])], 2.0);
+        assert!(one.transfers.is_empty() && !one.was_even);
+        assert!(super::plan(&[bearer(0, 1.0, &[(1, 90)]), bearer(1, 1.0, &[(2, 90)])], 2.0).was_even);
     }
 
     #[test]
