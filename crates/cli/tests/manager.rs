@@ -5,7 +5,9 @@
 mod valkeys;
 
 use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
 use std::path::Path;
+use std::process::Child;
 use std::time::Duration;
 
 use isotherm_stdx::{Prng, Slot};
@@ -16,11 +18,13 @@ const KEYS: usize = 1000;
 struct Cluster {
     tool: Tool,
     nodes: Vec<Node>,
+    keys: Vec<String>,
 }
 
 impl Cluster {
     fn start(bin: &Path, tool: Tool, count: usize, more: &[&str]) -> Cluster {
-        Cluster { tool, nodes: (0..count).map(|_| Node::start(bin, true, more)).collect() }
+        let nodes = (0..count).map(|_| Node::start(bin, true, more)).collect();
+        Cluster { tool, nodes, keys: (0..KEYS).map(|i| format!("key:{i}")).collect() }
     }
 
     fn create(bin: &Path, tool: Tool, primaries: usize, replicas: usize) -> Cluster {
@@ -54,11 +58,10 @@ impl Cluster {
 
     fn fill(&self) {
         let owners: Vec<_> = self.nodes.iter().map(|node| node.line().node.slots).collect();
-        for i in 0..KEYS {
-            let key = format!("key:{i}");
+        for key in &self.keys {
             let slot = Slot::of_key(key.as_bytes()).get();
             let owner = owners.iter().position(|slots| slots.has(slot)).unwrap();
-            self.nodes[owner].do_it(&format!("SET {key} value:{i}"));
+            self.nodes[owner].do_it(&format!("SET {key} value:{key}"));
         }
     }
 
@@ -73,15 +76,12 @@ impl Cluster {
             }
         }
         assert_eq!(owners.len(), Slot::COUNT);
-        let mut keys = 0;
-        for i in 0..KEYS {
-            let key = format!("key:{i}");
+        for key in &self.keys {
             let owner = owners[&Slot::of_key(key.as_bytes()).get()];
-            assert_eq!(self.nodes[owner].text(&format!("GET {key}")), format!("value:{i}"));
-            keys += 1;
+            assert_eq!(self.nodes[owner].text(&format!("GET {key}")), format!("value:{key}"));
         }
         let sizes = |node: &Node| if node.line().node.is_primary() { node.number("DBSIZE") } else { 0 };
-        assert_eq!(self.nodes.iter().map(sizes).sum::<i64>(), keys);
+        assert_eq!(self.nodes.iter().map(sizes).sum::<i64>(), self.keys.len() as i64);
     }
 
     /// Slots of each node, ids and ports as the number of the node.
@@ -171,7 +171,7 @@ fn life(bin: &Path, tool: Tool) -> Vec<(&'static str, Vec<String>)> {
     cluster.settle();
 
     let said = tool.good(&format!("call {first} get key:1 --cluster-only-primaries"));
-    assert_eq!(said.matches(": MOVED").count() + said.matches(": value:1\n").count(), 3, "{said}");
+    assert_eq!(said.matches(": MOVED").count() + said.matches(": value:key:1\n").count(), 3, "{said}");
     let said = tool.good(&format!("call {first} ping --cluster-only-replicas"));
     seen.push((
         "call",
@@ -272,36 +272,61 @@ fn the_life_of_a_cluster_as_with_valkey_cli() {
     }
 }
 
+/// A tag whose keys are in this slot.
+fn tag(slot: u16) -> String {
+    (0..).map(|i| format!("{{{i}}}")).find(|tag| Slot::of_key(tag.as_bytes()).get() == slot).unwrap()
+}
+
+/// Until the tool has shown about so many keys that were moved. Of each key there is a dot, and in addresses no two.
+fn wait_for_keys(child: &mut Child, keys: u64) {
+    let (mut dots, mut before) = (0, 0);
+    for byte in BufReader::new(child.stdout.as_mut().unwrap()).bytes() {
+        let byte = byte.unwrap();
+        dots += u64::from(byte == b'.' && before == b'.');
+        before = byte;
+        if dots > keys {
+            break;
+        }
+    }
+}
+
 #[test]
 fn a_tool_that_is_killed_in_the_middle_leaves_what_fix_repairs() {
     let Some(bin) = peers() else { return };
     let _one = alone();
-    let cluster = Cluster::create(&bin, Tool::ours(), 3, 0);
+    let mut cluster = Cluster::create(&bin, Tool::ours(), 3, 1);
+    // The first slots of each node leave first: these have most keys.
+    let full = [0, 1, 5461, 5462, 10923, 10924].map(tag);
+    cluster.keys.extend(full.iter().flat_map(|tag| (0..200).map(move |i| format!("{tag}{i}"))));
     cluster.fill();
     let first = cluster.first();
     let mut prng = Prng::new(17);
-    let mut open = 0;
+    let (mut open, mut halves) = (0, 0);
     for round in 0..12 {
-        let (from, to) = (round % 3, (round + 1) % 3);
-        let (from, to) = (cluster.nodes[from].id(), cluster.nodes[to].id());
+        let (from, to) = (cluster.nodes[round % 3].id(), cluster.nodes[(round + 1) % 3].id());
         let line = format!(
             "--cluster reshard {first} --cluster-from {from} --cluster-to {to} --cluster-slots 2000 \
              --cluster-yes --cluster-pipeline 1"
         );
-        let mut child = cluster.tool.command(&line).stdout(std::process::Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(150 + prng.below(350)));
-        assert!(child.try_wait().unwrap().is_none(), "it was faster than this test");
+        let mut child = cluster.tool.command(&line).spawn().unwrap();
+        match prng.below(3) {
+            0 => std::thread::sleep(Duration::from_millis(30 + prng.below(300))),
+            _ => wait_for_keys(&mut child, prng.below(300)),
+        }
         child.kill().unwrap();
-        child.wait().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), None, "it was faster than this test: {said}");
         let said = cluster.tool.run(&format!("check {first}"), "");
         open += usize::from(said.code == Some(1) && said.text.contains("The following slots are open"));
         // Replies to what was sent last may still be under way, and the bus has its own pace.
-        let fixed = cluster.tool.run(&format!("fix {first}"), "");
+        let said = cluster.tool.run(&format!("fix {first}"), "").text;
+        halves += usize::from(said.contains("*** Found keys about slot"));
         wait_until("all is well", || cluster.tool.run(&format!("check {first}"), "").code == Some(0));
-        println!("round {round}: {:?}", fixed.code);
         cluster.expect_whole();
     }
-    assert!(open > 0, "no cut was in the middle of a slot");
+    assert!(open > 0 && halves > 0, "no cut was in the middle of a slot");
+    println!("{open} slots were open, {halves} with keys at both nodes");
     let theirs = Tool(bin.join("valkey-cli")).good(&format!("check {first}"));
     assert!(theirs.contains("[OK] All 16384 slots covered."), "{theirs}");
 }
