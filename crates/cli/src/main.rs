@@ -6,9 +6,10 @@ use isotherm_cli::conversation::talk;
 use isotherm_cli::docs::Docs;
 use isotherm_cli::help::help;
 use isotherm_cli::hint::{hint_for, run_suite};
-use isotherm_cli::options::{Ending, FromStdin, Mode, Options, USAGE, unquote};
+use isotherm_cli::options::{Ending, FromStdin, Mode, Options, unquote};
 use isotherm_cli::session::{Ran, Session};
 use isotherm_cli::terminal::{ask_password, out_is_terminal, put, read_stdin};
+use isotherm_cli::usage::USAGE;
 use isotherm_cli::{Fallible, VERSION, cluster, modes};
 
 fn main() {
