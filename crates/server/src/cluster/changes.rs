@@ -92,3 +92,18 @@ pub fn close_held(node: &Node, slot: Slot) {
         member.words.set(slot, Word::new(SlotState { migrating: true, ..state }));
     }
 }
+
+/// The data is loaded: the bus thread compares the slots that have keys with those that are this node's.
+pub fn loaded(node: &'static Node) {
+    let Some(member) = node.cluster.get() else { return };
+    let mut held = Held::new(&node.keyspace);
+    let mut slots = SlotSet::new();
+    for slot in Slot::all() {
+        held.acquire(Want::One(node.keyspace.partition_of(slot)));
+        if held.slot_keys(slot) > 0 {
+            slots.insert(slot);
+        }
+        held.release();
+    }
+    member.bus.populated(Box::new(slots));
+}

@@ -5,10 +5,11 @@
 //!                      worker: the reply is written  <---  Asker::answer    when what was asked for holds
 //! ```
 
-use isotherm_cluster::machine::Request;
+use isotherm_cluster::SlotSet;
+use isotherm_cluster::machine::{CommitNumber, Request};
 use isotherm_cluster::topology::info::Counts;
-use isotherm_cluster::{Slot, SlotSet};
-use isotherm_keyspace::{Held, Waiter, Want};
+use isotherm_keyspace::Waiter;
+use isotherm_reactor::Sender;
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -17,8 +18,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use std::time::Duration;
 
-use crate::cluster::bus::{BusMessage, BusSender};
-use crate::node::Node;
 use crate::process::time::unix_now;
 
 /// A request of a client. It is parked until it is answered.
@@ -27,6 +26,39 @@ pub struct ClusterRequest {
     pub args: ArgsBuf,
     pub asker: Asker,
 }
+
+/// A request that depends on whether this node has keys, with what was found.
+pub struct Looked {
+    pub request: Request,
+    pub asker: Asker,
+}
+
+/// What other threads send to the bus thread.
+pub enum BusMessage {
+    Request(ClusterRequest),
+    /// The same, and the replicas have it.
+    Replicated(ClusterRequest),
+    /// One whose answer is of no interest.
+    Order(Request),
+    /// A request whose keys were looked at.
+    Looked(Looked),
+    Saved(CommitNumber),
+    Applied(CommitNumber),
+    /// For the subscribers of other nodes.
+    Publish {
+        channel: Box<[u8]>,
+        message: Box<[u8]>,
+        is_sharded: bool,
+    },
+    /// A parameter was changed. The sender is dropped when clients see what follows.
+    Configured(std::sync::mpsc::Sender<()>),
+    /// CONFIG RESETSTAT
+    ResetCounts,
+    /// The data is loaded: these slots have keys.
+    Populated(Box<SlotSet>),
+}
+
+pub type BusSender = Sender<BusMessage>;
 
 /// Who has asked. One that is dropped leaves its client without a reply, until that leaves.
 pub struct Asker {
@@ -100,19 +132,11 @@ impl Bus {
         }
     }
 
-    /// The data is loaded.
-    pub fn loaded(&self, node: &Node) {
-        let Some(sender) = self.sender.get() else { return };
-        let mut held = Held::new(&node.keyspace);
-        let mut slots = SlotSet::new();
-        for slot in Slot::all() {
-            held.acquire(Want::One(node.keyspace.partition_of(slot)));
-            if held.slot_keys(slot) > 0 {
-                slots.insert(slot);
-            }
-            held.release();
+    /// The data is loaded: these slots have keys.
+    pub fn populated(&self, slots: Box<SlotSet>) {
+        if let Some(sender) = self.sender.get() {
+            sender.post(BusMessage::Populated(slots));
         }
-        sender.post(BusMessage::Populated(Box::new(slots)));
     }
 
     /// A parameter was changed. `waits`: until clients see what follows, or for a moment if that takes long; the caller holds no

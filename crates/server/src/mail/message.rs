@@ -9,9 +9,9 @@ use isotherm_replication::feed::{Announced, SyncRequest};
 use std::io;
 use std::sync::Arc;
 
-use crate::cluster::bus::Beat;
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
 use crate::effects::tracking::changes::{Author, Changes};
+use crate::mail::beat::Beat;
 use crate::request::next::Ticket;
 use crate::session::client::ClientShared;
 

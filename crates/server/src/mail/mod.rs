@@ -12,6 +12,7 @@
 //!
 //! This room knows no node: what sends a message gets a `&Mail`.
 
+pub mod beat;
 pub mod message;
 pub mod tasks;
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::admin;
 use crate::aof;
-use crate::cluster::{ClusterState, bus};
+use crate::cluster::{ClusterState, bus, changes};
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::mail::Mail;
@@ -213,9 +213,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
         log::notice(format!("DB loaded from disk: {:.3} seconds", begun.elapsed().as_secs_f64()));
         room::warn_of_result(node.store(), node.used_memory_bytes());
         drop(extending);
-        if let Some(member) = node.cluster.get() {
-            member.bus.loaded(node);
-        }
+        changes::loaded(node);
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
         say_ready(node);
         link::spawn(node);

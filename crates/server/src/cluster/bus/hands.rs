@@ -10,10 +10,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::requests::Looked;
-use super::{BusMessage, BusSender};
+use super::requests;
 use crate::cluster::changes::{flip, publish};
 use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
+use crate::cluster::requests::{BusMessage, BusSender, Looked};
 use crate::cluster::words::{Owner, SlotState};
 use crate::node::Node;
 use crate::process::time::unix_now;
@@ -72,7 +72,7 @@ impl Hands {
             }
             Work::Publish(topology) => publish(self.node, topology),
             Work::Drop(done) => drop(done),
-            Work::Look(looked) => self.bus.post(BusMessage::Looked(looked.look(self.node))),
+            Work::Look(looked) => self.bus.post(BusMessage::Looked(requests::look(looked, self.node))),
             Work::Restore(slot) => {
                 let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
                 let (_, topology) = member.topologies.newest();

@@ -19,25 +19,24 @@ mod requests;
 mod saver;
 mod settings;
 
-use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, Request, RequestId};
+use isotherm_cluster::Slot;
+use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, RequestId};
 use isotherm_cluster::topology::info::Counts;
 use isotherm_cluster::wire::{self, Caps, Defect, Type};
-use isotherm_cluster::{Slot, SlotSet};
-use isotherm_reactor::{Events, Listener, Mailbox, Ready, Sender, Token};
+use isotherm_reactor::{Events, Listener, Mailbox, Ready, Token};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::cluster::requests::{Asker, Bus, ClusterRequest};
+use crate::cluster::requests::{Asker, Bus, BusMessage, ClusterRequest};
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::unix_now;
 use connection::{BusConnection, Incoming};
 pub use open::{Opened, open};
-pub use pulse::Beat;
 use pulse::Pulse;
 
 const TICK: Duration = Duration::from_millis(100);
@@ -48,31 +47,6 @@ const READS_PER_TURN: usize = 16;
 const ACCEPTS_PER_TURN: usize = 64;
 /// Tokens of links are their numbers, which grow from 1; those of listeners stand at the other end.
 const LISTENER_TOKENS: usize = usize::MAX - 64;
-
-/// What other threads send to this one.
-pub enum BusMessage {
-    Request(ClusterRequest),
-    /// The same, and the replicas have it.
-    Replicated(ClusterRequest),
-    /// One whose answer is of no interest.
-    Order(Request),
-    /// A request whose keys were looked at.
-    Looked(requests::Looked),
-    Saved(isotherm_cluster::machine::CommitNumber),
-    Applied(isotherm_cluster::machine::CommitNumber),
-    /// For the subscribers of other nodes.
-    Publish {
-        channel: Box<[u8]>,
-        message: Box<[u8]>,
-        is_sharded: bool,
-    },
-    /// A parameter was changed. The sender is dropped when clients see what follows.
-    Configured(std::sync::mpsc::Sender<()>),
-    /// CONFIG RESETSTAT
-    ResetCounts,
-    /// The data is loaded: these slots have keys.
-    Populated(Box<SlotSet>),
-}
 
 pub struct BusThread {
     node: &'static Node,
@@ -480,5 +454,3 @@ impl BusThread {
         }
     }
 }
-
-pub type BusSender = Sender<BusMessage>;

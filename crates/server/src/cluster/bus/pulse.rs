@@ -6,23 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::mail::beat::Beat;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 
 const BEAT_MS: u64 = 1000;
-
-/// A worker stores the moment that it was sent.
-#[derive(Clone)]
-pub struct Beat {
-    sent_ms: u64,
-    answered: Arc<AtomicU64>,
-}
-
-impl Beat {
-    pub fn answer(&self) {
-        self.answered.store(self.sent_ms, Relaxed);
-    }
-}
 
 pub struct Pulse {
     /// Of each worker, with the moment of the beat that it was sent last.
@@ -43,10 +31,7 @@ impl Pulse {
                 is_alive &= now_ms.saturating_sub(*sent_ms) < stall_ms;
             } else if now_ms >= *sent_ms + BEAT_MS {
                 *sent_ms = now_ms;
-                node.mail.post(
-                    worker,
-                    WorkerMessage::Beat(Beat { sent_ms: now_ms, answered: Arc::clone(answered) }),
-                );
+                node.mail.post(worker, WorkerMessage::Beat(Beat::new(now_ms, answered)));
             }
         }
         is_alive

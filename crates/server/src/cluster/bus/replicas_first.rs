@@ -10,8 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::requests::parse_timeout;
-use super::{BusMessage, BusSender};
-use crate::cluster::requests::ClusterRequest;
+use crate::cluster::requests::{BusMessage, BusSender, ClusterRequest};
 use crate::node::Node;
 use crate::request::execute::Exec;
 use isotherm_keyspace::{Db, Want};

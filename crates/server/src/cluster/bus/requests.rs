@@ -12,31 +12,23 @@ use std::time::Duration;
 use super::settings::BUS_PORT_OFFSET;
 use super::{BusThread, hands, links_reply};
 use crate::cluster::changes;
-use crate::cluster::requests::{Asker, ClusterRequest};
+use crate::cluster::requests::{Asker, ClusterRequest, Looked};
 use crate::node::Node;
 
-/// A request that depends on whether this node has keys, with what was found.
-pub struct Looked {
-    request: Request,
-    asker: Asker,
-}
-
-impl Looked {
-    /// Looks, under the locks. A slot that is found empty and is to be given away takes no more keys from now on.
-    pub fn look(mut self, node: &'static Node) -> Looked {
-        match &mut self.request {
-            Request::SetSlot { slot, action: SlotAction::Node { holds_keys, .. }, .. } => {
-                *holds_keys = close_if_empty(node, *slot);
-            }
-            Request::Replicate { has_keys, .. }
-            | Request::Reset { has_keys, .. }
-            | Request::FlushSlots { has_keys } => {
-                *has_keys = node.keyspace.has_keys();
-            }
-            _ => {}
+/// Looks, under the locks. A slot that is found empty and is to be given away takes no more keys from now on.
+pub fn look(mut looked: Looked, node: &'static Node) -> Looked {
+    match &mut looked.request {
+        Request::SetSlot { slot, action: SlotAction::Node { holds_keys, .. }, .. } => {
+            *holds_keys = close_if_empty(node, *slot);
         }
-        self
+        Request::Replicate { has_keys, .. }
+        | Request::Reset { has_keys, .. }
+        | Request::FlushSlots { has_keys } => {
+            *has_keys = node.keyspace.has_keys();
+        }
+        _ => {}
     }
+    looked
 }
 
 /// Whether the slot has keys. One of this node's that has none takes no more from now on: who asks for a key in it is sent on, and

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::open::ConfFile;
-use super::{BusMessage, BusSender};
+use crate::cluster::requests::{BusMessage, BusSender};
 use crate::config::id;
 use crate::node::Node;
 use crate::process::listeners::os_text;
