@@ -4,7 +4,7 @@
 //! SEEDS=0..500 MINUTES=30 cargo test -p isotherm-cluster --test sim
 //! ```
 //! After each run there is a quiet time of four node timeouts; then all nodes have one view of the cluster: each slot has one
-//! owner, no two primaries with slots have one configuration epoch, and all nodes know each other.
+//! owner (a move that was cut is mended first, as `--cluster fix` does it), no two primaries with slots have one configuration epoch, and all nodes know each other.
 
 mod world;
 
