@@ -40,6 +40,7 @@ pub const COMMANDS: &[Command<Handler>] = &[
     rename::RENAME,
     rename::RENAMENX,
     restore::RESTORE,
+    restore::RESTORE_ASKING,
     scan::SCAN,
     sort::SORT,
     sort::SORT_RO,

@@ -10,34 +10,51 @@ use isotherm_resp::errors;
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
 
-pub const RESTORE: Command<Handler> = Command::new(
+const HISTORY: &[(&str, &str)] = &[
+    ("3.0.0", "Added the `REPLACE` modifier."),
+    ("5.0.0", "Added the `ABSTTL` modifier."),
+    ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+];
+
+const ARGUMENTS: &[Argument] = &[
+    Argument::key("key", 0),
+    Argument::integer("ttl"),
+    Argument::string("serialized-value"),
+    Argument::pure_token("replace", "REPLACE").since("3.0.0").optional(),
+    Argument::pure_token("absttl", "ABSTTL").since("5.0.0").optional(),
+    Argument::integer("seconds").token("IDLETIME").since("5.0.0").optional(),
+    Argument::integer("frequency").token("FREQ").since("5.0.0").optional(),
+];
+
+const SPEC: Spec = Spec {
+    name: "restore",
+    summary: "Creates a key from the serialized representation of a value.",
+    since: "2.6.0",
+    complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is \
+                 the number of objects composing the value and M their average size. For small string values the \
+                 time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set \
+                 values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
+    arity: -4,
+    flags: Flags::WRITE.or(Flags::DENYOOM),
+    acl: AclCategories::KEYSPACE.or(AclCategories::DANGEROUS),
+    key_specs: &[KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE))],
+    history: HISTORY,
+    arguments: ARGUMENTS,
+    ..Spec::BASE
+};
+
+pub const RESTORE: Command<Handler> = Command::new(SPEC, restore);
+
+/// The same for MIGRATE between members of a cluster: it need not be preceded by ASKING.
+pub const RESTORE_ASKING: Command<Handler> = Command::new(
     Spec {
-        name: "restore",
-        summary: "Creates a key from the serialized representation of a value.",
-        since: "2.6.0",
-        complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is \
-                     the number of objects composing the value and M their average size. For small string values the \
-                     time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set \
-                     values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
-        arity: -4,
-        flags: Flags::WRITE.or(Flags::DENYOOM),
-        acl: AclCategories::KEYSPACE.or(AclCategories::DANGEROUS),
-        key_specs: &[KeySpec::one(1, KeyFlags::OW.or(KeyFlags::UPDATE))],
-        history: &[
-            ("3.0.0", "Added the `REPLACE` modifier."),
-            ("5.0.0", "Added the `ABSTTL` modifier."),
-            ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
-        ],
-        arguments: &[
-            Argument::key("key", 0),
-            Argument::integer("ttl"),
-            Argument::string("serialized-value"),
-            Argument::pure_token("replace", "REPLACE").since("3.0.0").optional(),
-            Argument::pure_token("absttl", "ABSTTL").since("5.0.0").optional(),
-            Argument::integer("seconds").token("IDLETIME").since("5.0.0").optional(),
-            Argument::integer("frequency").token("FREQ").since("5.0.0").optional(),
-        ],
-        ..Spec::BASE
+        name: "restore-asking",
+        summary: "An internal command for migrating keys in a cluster.",
+        since: "3.0.0",
+        group: Group::Server,
+        flags: SPEC.flags.or(Flags::ASKING),
+        doc_flags: &["syscmd"],
+        ..SPEC
     },
     restore,
 );

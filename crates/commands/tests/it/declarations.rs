@@ -32,7 +32,10 @@ fn declarations_are_those_of_valkey() {
 #[test]
 fn declarations_agree_with_themselves() {
     for (name, spec) in declarations() {
-        assert!(spec.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+        assert!(
+            spec.name.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-')),
+            "{name}"
+        );
         assert!(!spec.summary.is_empty() && spec.arity != 0, "{name}");
         // Valkey says nothing of XREAD's.
         assert_eq!(spec.complexity.is_empty(), name == "xread", "{name}");
