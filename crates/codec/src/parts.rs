@@ -4,8 +4,8 @@
 //! many members from the greatest score down (which is the end where a skip list is entered), so DUMP is equal to the byte.
 
 use isotherm_keyspace::{
-    ConsumerGroup, Encoding, End, HashView, ListView, Outline, Part, StreamId, StreamPart, StreamView,
-    TextRoom, Type, Value,
+    ConsumerGroup, Encoding, End, HashView, ListView, Outline, Part, StreamBlock, StreamId, StreamPart,
+    StreamView, TextRoom, Type, Value,
 };
 use isotherm_persist::rdb::{ListShape, Place};
 
@@ -39,7 +39,7 @@ fn visible(hash: &HashView<'_>) -> u64 {
     count
 }
 
-fn shape_of(list: &ListView<'_>, list_size: i32) -> ListShape {
+pub(crate) fn shape_of(list: &ListView<'_>, list_size: i32) -> ListShape {
     ListShape::new(list_size, list.encoding() == Encoding::Listpack)
 }
 
@@ -81,10 +81,17 @@ pub fn for_each_part(value: &Value<'_>, list_size: i32, mut visit: impl FnMut(Pa
 }
 
 fn stream_parts(stream: StreamView<'_>, visit: &mut dyn FnMut(StreamPart<'_>)) {
-    for block in stream.whole_blocks() {
-        visit(StreamPart::Block(block));
-        block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
-    }
+    stream.whole_blocks().for_each(|block| block_parts(block, visit));
+    rest_parts(stream, visit);
+}
+
+pub(crate) fn block_parts(block: StreamBlock<'_>, visit: &mut dyn FnMut(StreamPart<'_>)) {
+    visit(StreamPart::Block(block));
+    block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
+}
+
+/// Behind the blocks.
+pub(crate) fn rest_parts(stream: StreamView<'_>, visit: &mut dyn FnMut(StreamPart<'_>)) {
     let groups = stream.groups();
     visit(StreamPart::State { state: stream.state(), groups: groups.len() });
     groups.iter().for_each(|(name, group)| group_parts(name, group, visit));

@@ -105,6 +105,11 @@ impl<S: Sink> ItemWriter<S> {
         self.field_expiry.as_ref().map(|(db, key)| (*db, &**key))
     }
 
+    /// What is written beside items.
+    pub(crate) fn writer_mut(&mut self) -> &mut Writer<S> {
+        &mut self.writer
+    }
+
     // ---- keys ----
 
     pub fn item(&mut self, item: SnapshotItem<'_>) {
@@ -184,14 +189,14 @@ impl<S: Sink> ItemWriter<S> {
         self.end();
     }
 
-    fn head(&mut self, kind: RdbType, key: Option<&[u8]>) {
+    pub(crate) fn head(&mut self, kind: RdbType, key: Option<&[u8]>) {
         self.writer.byte(kind as u8);
         if let Some(key) = key {
             self.writer.text(key);
         }
     }
 
-    fn begin(&mut self, key: Option<&[u8]>, outline: &Outline) {
+    pub(crate) fn begin(&mut self, key: Option<&[u8]>, outline: &Outline) {
         assert!(matches!(self.open, Open::None), "one value at a time");
         let Outline { kind, encoding, len, nodes, is_volatile } = *outline;
         self.open = match (kind, encoding) {
@@ -241,7 +246,7 @@ impl<S: Sink> ItemWriter<S> {
         };
     }
 
-    fn part(&mut self, part: Part<'_>) {
+    pub(crate) fn part(&mut self, part: Part<'_>) {
         let writer = &mut self.writer;
         match (&mut self.open, part) {
             (Open::HashListpack(listpack), Part::Field(field, value, _)) => {
@@ -279,7 +284,7 @@ impl<S: Sink> ItemWriter<S> {
         }
     }
 
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         let writer = &mut self.writer;
         match std::mem::replace(&mut self.open, Open::None) {
             Open::None => unreachable!("what ends has begun"),

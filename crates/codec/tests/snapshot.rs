@@ -2,11 +2,12 @@
 //! writer holds meanwhile does not follow the size of a value.
 
 use isotherm_allocator as allocator;
-use isotherm_codec::{FileTerms, ItemWriter, add_value, load_piece, mix, xor};
+use isotherm_codec::{FileTerms, ItemWriter, Portions, add_value, dump, load_piece, mix, xor};
 use isotherm_keyspace::*;
+use isotherm_persist::dump::Checks;
 use isotherm_persist::rdb::Writer;
 use isotherm_persist::rdb::file::{FileReader, FileVersion, Item, Options, Step};
-use isotherm_persist::{Chunks, Limits as ReadLimits};
+use isotherm_persist::{Chunks, Dump, Limits as ReadLimits};
 use isotherm_stdx::Prng;
 use isotherm_stdx::sha1::Digest;
 use std::sync::{Mutex, PoisonError};
@@ -264,6 +265,73 @@ fn what_is_loaded_is_the_state_at_the_cut() {
 }
 
 /// Of 64 MB, or as many as ISOTHERM_LIST_MB says.
+/// The same bytes as in one go, where elements have an order; else the same value.
+#[test]
+fn a_payload_in_portions_is_the_value() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (source, mut prng) = (keyspace(1), Prng::new(77));
+    (0..4000).for_each(|_| change(&source, &mut prng, 30_000));
+    let limits = Limits::default();
+    with_txn(&source, |txn| {
+        let key = txn.key(b"long");
+        txn.set(Db(0), &key, NewValue::encode(&[b'x'; 500_000]), Expiry::Keep).expect("there is room");
+    });
+    for kind in (0..6).flat_map(|kind| [kind; 4]) {
+        with_txn(&source, |txn| {
+            let name = format!("large:{kind}");
+            let key = txn.key(name.as_bytes());
+            edit(txn, Db(0), &key, kind, &limits, 0..20_000, &mut prng);
+        });
+    }
+    let (mut portions, mut written, mut holds) = (Portions::new(&limits, true), 0, 0);
+    for db in (0..DATABASES).map(Db) {
+        let mut keys = Vec::new();
+        with_txn(&source, |txn| txn.for_each_key(db, None, |key| keys.push(key.to_vec())));
+        for name in keys {
+            let write = |portions: &mut Portions| {
+                with_txn(&source, |txn| {
+                    let key = txn.key(&name);
+                    portions.write(&txn.find(db, &key, Lookup::Silent).expect("it is there").value)
+                })
+            };
+            if prng.one_in(5) {
+                write(&mut portions);
+                portions.abandon();
+            }
+            while !write(&mut portions) {
+                holds += 1;
+            }
+            let payload = portions.take().expect("no field has expired").concat();
+            with_txn(&source, |txn| {
+                let key = txn.key(&name);
+                let entry = txn.find(db, &key, Lookup::Silent).expect("it is there");
+                let whole = dump(&entry, &limits, true).expect("it is not empty");
+                if !matches!(entry.kind(), Type::Hash | Type::Set) {
+                    assert!(payload == whole, "{}", name.escape_ascii());
+                }
+                assert_eq!(payload.len(), whole.len());
+                // The digest says of a key that it expires.
+                let expiry = entry.expiry;
+                let mut before = Digest::default();
+                add_value(&mut before, &entry);
+                let opened = Dump::open(&payload, Checks::default()).expect("it is sealed");
+                let value = opened.value(&ReadLimits::default()).expect("it is whole");
+                let copy = txn.key(b"copy");
+                txn.remove(db, &copy);
+                isotherm_codec::load(txn, db, &copy, (opened.code(), &value), &limits)
+                    .expect("there is room");
+                txn.set_expiry(db, &copy, expiry).expect("there is room");
+                let mut after = Digest::default();
+                add_value(&mut after, &txn.find(db, &copy, Lookup::Silent).expect("it was loaded"));
+                assert!(before == after, "{}", name.escape_ascii());
+                txn.remove(db, &copy);
+            });
+            written += 1;
+        }
+    }
+    assert!(written > 200 && holds > 50, "{written} {holds}");
+}
+
 #[test]
 fn a_list_is_written_in_little_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

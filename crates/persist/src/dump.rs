@@ -79,13 +79,22 @@ impl<'a> Dump<'a> {
 
 /// Puts the footer behind type and value. The version is the lowest that knows the type.
 pub fn seal(mut payload: Vec<u8>) -> Vec<u8> {
-    let expires = payload.first() == Some(&(RdbType::Hash2 as u8));
-    let version = if expires { rdb::VERSION_FIELD_EXPIRY } else { rdb::VERSION_PLAIN };
+    let footer = footer([&payload[..]].into_iter());
     payload.reserve_exact(FOOTER_BYTES);
-    payload.extend_from_slice(&version.to_le_bytes());
-    let checksum = crc64(0, &payload);
-    payload.extend_from_slice(&checksum.to_le_bytes());
+    payload.extend_from_slice(&footer);
     payload
+}
+
+/// What stands behind type and value, which are in pieces; the first is not empty.
+pub fn footer<'p>(mut pieces: impl Iterator<Item = &'p [u8]> + Clone) -> [u8; FOOTER_BYTES] {
+    let code = pieces.clone().next().and_then(|piece| piece.first());
+    let expires = code == Some(&(RdbType::Hash2 as u8));
+    let version = if expires { rdb::VERSION_FIELD_EXPIRY } else { rdb::VERSION_PLAIN }.to_le_bytes();
+    let checksum = crc64(pieces.by_ref().fold(0, crc64), &version).to_le_bytes();
+    let mut footer = [0; FOOTER_BYTES];
+    footer[..version.len()].copy_from_slice(&version);
+    footer[version.len()..].copy_from_slice(&checksum);
+    footer
 }
 
 #[cfg(test)]

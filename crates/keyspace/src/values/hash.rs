@@ -110,24 +110,34 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would keep in
-    /// one piece comes in one.
-    pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
+    /// The same of some fields: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end.
+    pub fn scan_with_expiry(
+        &self,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(Element<'a>, Element<'a>, Option<UnixMs>),
+    ) -> u64 {
         match self.stored {
-            // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the order
-            // of their hashes, not in the order of insertion. Why: it is already stored in pages.
             Stored::Object(root, store) if self.encoding() == Encoding::Hashtable => {
                 fields_of(root).scan(store, cursor, count, |field| {
                     if is_visible(&field, self.now) {
-                        visit(Element::Bytes(field.name), field.value);
+                        visit(Element::Bytes(field.name), field.value, field.expiry);
                     }
                 })
             }
             _ => {
-                self.for_each(visit);
+                self.for_each_with_expiry(visit);
                 0
             }
         }
+    }
+
+    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would keep in
+    /// one piece comes in one.
+    pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
+        // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the order
+        // of their hashes, not in the order of insertion. Why: it is already stored in pages.
+        self.scan_with_expiry(cursor, count, |field, value, _| visit(field, value))
     }
 
     /// Random fields, one after the other, each time each equally likely.
