@@ -25,6 +25,7 @@ mod cluster;
 mod config;
 mod effects;
 mod mail;
+mod migration;
 mod node;
 mod observe;
 mod persistence;

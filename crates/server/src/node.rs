@@ -23,6 +23,7 @@ use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
 use crate::mail::message::{Without, WorkerMessage};
 pub use crate::mail::tasks::Tasks;
+use crate::migration::state::Migrations;
 use crate::observe::command_log::CommandLog;
 use crate::observe::holds::{self, HoldSinks};
 use crate::observe::latency::monitor::{Event, Monitor, Spikes};
@@ -78,6 +79,7 @@ pub struct Node {
     pub scripts: Scripts,
     pub libraries: Libraries,
     pub runs: RunRegistry,
+    pub migrations: Migrations,
 }
 
 /// What a node is made of beside its configuration.
@@ -97,8 +99,8 @@ pub struct Parts {
 impl Node {
     /// Makes the node of this process.
     pub fn start(parts: Parts) -> &'static Node {
-        // The last places of the counters are those of the control thread and of the link to a primary.
-        let stats = Stats::new(parts.mail.worker_count() + 2, parts.commands.all().len());
+        // The last places of the counters are those of the control thread, of the link to a primary, and of the threads of MIGRATE.
+        let stats = Stats::new(parts.mail.worker_count() + 3, parts.commands.all().len());
         let node = Node {
             cold: ColdTier::default(),
             aof: AofState::new(),
@@ -123,6 +125,7 @@ impl Node {
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             runs: RunRegistry::default(),
+            migrations: Migrations::default(),
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,
@@ -143,6 +146,11 @@ impl Node {
     /// Where the link to a primary counts.
     pub fn link_stats(&self) -> &ThreadStats {
         self.stats.thread(self.worker_count() + 1)
+    }
+
+    /// The number under which the threads of MIGRATE count, one at a time.
+    pub fn migrations_number(&self) -> usize {
+        self.worker_count() + 2
     }
 
     /// What saving and loading need of it.

@@ -37,6 +37,13 @@ pub const UNLINK: Command<Handler> = Command::new(
     delete,
 );
 
+/// Keys that another server has taken over leave, as by DEL. The command that this is a part of is counted by its caller, and replies
+/// later.
+pub fn remove_moved(call: &mut Call<'_, '_, '_>) -> Outcome {
+    delete(call);
+    Outcome::Later
+}
+
 fn delete(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut removed = 0;
     for at in 1..call.args.len() {

@@ -17,6 +17,8 @@ mod sort;
 
 mod object;
 
+pub use delete::remove_moved;
+
 use crate::Handler;
 use crate::spec::Command;
 

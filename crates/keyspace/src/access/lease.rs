@@ -9,7 +9,7 @@
 //! partitions are unlocked, and the keys that it has named or met are listed, by their hash, under its number. A command that
 //! has its locks looks whether one of its keys is listed under another number; then it lets go of all that it holds, and comes
 //! again. A script frees its leases together, at its end, so what scripts do has an order in which it could have been done one
-//! after the other. (Two keys with one hash share a lease: one of them is waited for without need.)
+//! after the other. MIGRATE leases keys in the same way while they are on their way to another server. (Two keys with one hash share a lease: one of them is waited for without need.)
 //!
 //! What is done with leases is in `leasing`.
 //!

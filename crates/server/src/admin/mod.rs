@@ -10,6 +10,7 @@ mod debug;
 mod hot_keys;
 mod latency;
 mod memory;
+mod migrate;
 mod monitor;
 mod persistence;
 mod pubsub;
@@ -108,6 +109,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     hot_keys::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    migrate::COMMANDS,
     monitor::COMMANDS,
     persistence::COMMANDS,
     pubsub::COMMANDS,

@@ -16,6 +16,8 @@ pub enum Refusal {
     Unbound,
     Moved(Slot),
     Ask(Slot),
+    /// A key that is missing here is on its way: whether it is there is known in a moment.
+    UnderWay,
 }
 
 impl Refusal {
@@ -23,7 +25,9 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Refusal::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
-            Refusal::TryAgain => "TRYAGAIN Multiple keys request during rehashing of slot",
+            Refusal::TryAgain | Refusal::UnderWay => {
+                "TRYAGAIN Multiple keys request during rehashing of slot"
+            }
             Refusal::Down => "CLUSTERDOWN The cluster is down",
             Refusal::DownReadOnly => "CLUSTERDOWN The cluster is down and only accepts read commands",
             Refusal::Unbound => "CLUSTERDOWN Hash slot not served",

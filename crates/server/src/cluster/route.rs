@@ -211,6 +211,8 @@ struct Counts {
     existing: usize,
     /// There are two that differ.
     are_several: bool,
+    /// One that is missing is on its way to another node.
+    are_under_way: bool,
 }
 
 /// The whole of Valkey's rules, in its order. Where a slot is on its way the lock of its partition is taken, unless it is held.
@@ -240,6 +242,9 @@ pub fn judge(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<(), Refusal> {
     }
     if (migrating || importing) && flags.has(Flags::MOVES_SLOTS) && is_primary {
         return Ok(());
+    }
+    if migrating && counts.are_under_way {
+        return Err(Refusal::UnderWay);
     }
     if migrating && counts.missing > 0 {
         return Err(if counts.existing > 0 { Refusal::TryAgain } else { Refusal::Ask(slot) });
@@ -301,7 +306,10 @@ fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> 
             counts.are_several |= *first.get_or_insert(name) != name;
             match counts_keys {
                 true if is_there(desk, db, name) => counts.existing += 1,
-                true => counts.missing += 1,
+                true => {
+                    counts.missing += 1;
+                    counts.are_under_way |= desk.node.migrations.flights.await_end(db, name);
+                }
                 false => {}
             }
         }
@@ -332,6 +340,8 @@ pub fn text_of(desk: &mut Desk<'_>, refusal: Refusal, client: &ClientShared) -> 
             // The slot is being given away, and the topology does not say yet to which node.
             false => Refusal::TryAgain.text().into(),
         }),
+        // Who may wait does.
+        Refusal::UnderWay => None,
         other => Some(other.text().into()),
     }
 }

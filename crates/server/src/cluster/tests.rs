@@ -3,6 +3,7 @@
 use isotherm_cluster::topology::{Address, Node, NodeIndex, State, Topology};
 use isotherm_cluster::{Flags, NodeId, Slot};
 use isotherm_disk::{Plan, SimDisk};
+use isotherm_keyspace::Db;
 use std::sync::Arc;
 
 use super::changes::{flip, publish};
@@ -384,4 +385,44 @@ fn what_a_member_says_of_itself() {
     assert!(member.run_as(0, "INFO cluster").contains("cluster_enabled:1"));
     assert!(member.run_as(0, "INFO server").contains("server_mode:cluster"));
     assert!(member.run_as(0, "HELLO").contains("$4 mode $7 cluster"));
+}
+
+/// It was deleted while a MIGRATE had it, and the target may not have heard of that.
+#[test]
+fn who_misses_a_key_that_is_on_its_way_waits() {
+    let mut member = Member::start(&[]);
+    let flights = &member.process.node.migrations.flights;
+    let name: [Arc<[u8]>; 1] = [Arc::from(&b"a"[..])];
+    member.set("a", MIGRATING);
+    member.check("GET a", ASK_A);
+    flights.begin(Db(0), name.iter());
+    member.check("GET a", "parked");
+    member.check("GET {a}b", ASK_A);
+    assert_eq!(member.run_as(1, "MULTI"), "+OK");
+    assert_eq!(member.run_as(1, "GET a"), "+QUEUED");
+    assert_eq!(member.run_as(1, "EXEC"), "parked");
+    assert!(flights.end(Db(0), name.iter()), "someone waits");
+    member.check("GET a", ASK_A);
+    assert_eq!(member.run_as(1, "EXEC"), ASK_A);
+    // It moves keys whichever there are.
+    member.check("MIGRATE 10.0.0.2 1 a 0 1", "+NOKEY");
+    member.check("MIGRATE 10.0.0.2 1 b 0 1", UNBOUND);
+}
+
+#[test]
+fn a_key_comes_without_asking() {
+    let mut member = Member::start(&[]);
+    member.set("a", IMPORTING);
+    member.check("SET a 1", MOVED_A);
+    member.give(&["b"]);
+    member.check("SET b bar", "+OK");
+    let dump = member.process.run(0, &[b"DUMP".to_vec(), b"b".to_vec()]).reply;
+    let payload = &dump[dump.iter().position(|byte| *byte == b'\n').unwrap() + 1..dump.len() - 2];
+    let words = [&b"RESTORE-ASKING"[..], b"a", b"0", payload].map(Vec::from);
+    assert_eq!(member.process.run(0, &words).reply, b"+OK\r\n");
+    let words = [&b"RESTORE"[..], &words[1], &words[2], &words[3]].map(Vec::from);
+    let reply = member.process.run(0, &words).reply;
+    assert_eq!(String::from_utf8_lossy(&reply).trim_end(), MOVED_A);
+    member.check("ASKING", "+OK");
+    member.check("GET a", "$3 bar");
 }

@@ -16,6 +16,7 @@ use crate::cluster::{ClusterState, bus, changes};
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::config::{Config, id};
 use crate::mail::Mail;
+use crate::migration;
 use crate::node::{Node, Parts, Tasks};
 use crate::observe::metrics;
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
@@ -121,6 +122,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         cluster,
     });
     node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
+    migration::thread::attach(node);
     eviction::apply_policy(node);
     gating::apply(node);
     role::begin(node)?;

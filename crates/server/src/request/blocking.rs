@@ -39,6 +39,7 @@ use crate::cluster::words::Word;
 use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
 use crate::mail::tasks::Tasks;
+use crate::migration::job::Job;
 use crate::node::Node;
 use crate::observe::latency::monitor::Event;
 use crate::replication::waits;
@@ -65,8 +66,8 @@ struct Client {
     wish: Option<Wish>,
     /// It reads, and does so of a replica too (READONLY).
     reads_of_replica: bool,
-    /// It waits for the answer of the cluster bus.
-    asks_bus: bool,
+    /// It waits for the answer of the cluster bus, or for the end of its MIGRATE.
+    awaits_answer: bool,
 }
 
 impl Client {
@@ -80,7 +81,7 @@ impl Client {
 
     /// It waits for no key and for no ACK.
     fn awaits_end(&self, waiter: &Waiter) -> bool {
-        self.wish.is_none() && !self.asks_bus && waiter.keys.is_empty()
+        self.wish.is_none() && !self.awaits_answer && waiter.keys.is_empty()
     }
 
     fn first_key(&self) -> Option<&[u8]> {
@@ -102,23 +103,38 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
     if how == Without::RoleChanged && Client::of(&waiter).reads_of_replica {
         return false;
     }
-    if Client::of(&waiter).asks_bus || how == Without::ClusterDown && waiter.keys.is_empty() {
+    if Client::of(&waiter).awaits_answer || how == Without::ClusterDown && waiter.keys.is_empty() {
         return false;
     }
     // Those that wait for the end of the process hear of it, and of nothing else.
     !Client::of(&waiter).awaits_end(&waiter) && answer_without_end(&waiter, how)
 }
 
-/// The same of one that waits for the bus: this is its reply.
+/// The same of one that waits for an answer: this is its reply.
 pub fn answer_with(waiter: &Arc<Waiter>, reply: Reply) {
+    answer_behind(waiter, reply, LogOffset::default(), LogOffset::default());
+}
+
+/// The same of one whose MIGRATE is over, which has spent so much time on locks.
+pub fn answer_migration(exec: &mut Exec, waiter: &Arc<Waiter>, reply: Reply, ticks: u64) {
+    let client = Client::of(waiter);
+    exec.count_call(client.command, &reply, 0);
+    count_time(exec, client, ticks, reply.len());
+    exec.meter.settle();
+    let (not_before, written) = (exec.take_not_before(), exec.pump.log.take_written());
+    answer_behind(waiter, reply, not_before, written);
+}
+
+/// `not_before`: the place in the log that the reply waits for. `written`: where its changes end.
+fn answer_behind(waiter: &Arc<Waiter>, reply: Reply, not_before: LogOffset, written: LogOffset) {
     if waiter.answer_otherwise() {
         let client = Client::of(waiter);
         client.node.mail.add_queued(carried_bytes(&reply.out));
         client.post(WorkerMessage::Served {
             waiter: Arc::clone(waiter),
             reply: reply.out,
-            not_before: LogOffset::default(),
-            written: LogOffset::default(),
+            not_before,
+            written,
         });
     }
 }
@@ -146,6 +162,7 @@ pub fn leave_slot(waiter: &Arc<Waiter>, slot: Slot, is_readable: bool) {
 #[cold]
 pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, args: Args<'_>, wait: Wait) {
     let keys = wait.keys.map(|at| (session.db, args.get(at)));
+    let asks_bus = std::mem::take(&mut session.asks_bus);
     let client = Client {
         node: exec.node,
         shared: Arc::clone(&session.shared),
@@ -157,7 +174,7 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
         reader: session.reader(),
         wish: session.wish.take().map(|wish| *wish),
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
-        asks_bus: std::mem::take(&mut session.asks_bus),
+        awaits_answer: asks_bus || session.migration.is_some(),
     };
     let wish = client.wish;
     let wake = |waiter: &Arc<Waiter>| {
@@ -181,11 +198,18 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
     if awaits_end && !exec.node.process.ending.add(&waiter) {
         answer_without_end(&waiter, Without::NoEnd);
     }
-    if Client::of(&waiter).asks_bus
-        && let Some(member) = exec.node.cluster.get()
-    {
+    if asks_bus && let Some(member) = exec.node.cluster.get() {
         let asker = Asker::new(&waiter, session.proto, answer_with);
         member.bus.ask(ClusterRequest { args: ArgsBuf::from(args), asker });
+    }
+    if let Some(order) = session.migration.take() {
+        let (client, caller, db) = (Arc::clone(&session.shared), session.caller(true), session.db);
+        let (waiter, proto) = (Arc::clone(&waiter), session.proto);
+        let job = Job { order: *order, waiter, client, caller, db, proto };
+        if let Err((jobs, error)) = exec.node.migrations.begin(job) {
+            let text = format!("ERR Can't start a thread: {error}");
+            jobs.iter().for_each(|job| answer_with(&job.waiter, job.error(&text)));
+        }
     }
     let is_down = exec.node.cluster.get().is_some_and(|member| member.topologies.is_down());
     if is_down && !waiter.keys.is_empty() {

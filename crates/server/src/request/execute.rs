@@ -148,6 +148,11 @@ impl Exec {
         Exec::of_thread(node, node.worker_count() + 1, None)
     }
 
+    /// For a thread of MIGRATE: what it counts is counted while it has the turn.
+    pub fn of_migrations(node: &'static Node) -> Exec {
+        Exec::of_thread(node, node.migrations_number(), None)
+    }
+
     fn of_thread(node: &'static Node, thread: usize, worker: Option<u16>) -> Exec {
         let clock = CommandClock::new();
         let hot = Hot::new(node, &clock);

@@ -216,6 +216,9 @@ fn slot(asked: &mut Asked<'_, '_>) -> Verdict {
         let Err(refusal) = route::ask(&mut desk, asked.session, command, args, asked.flags) else {
             return Verdict::Pass;
         };
+        if refusal == Refusal::UnderWay {
+            return Verdict::Park(WaitReason::Lease);
+        }
         if let Some(text) = route::text_of(&mut desk, refusal, &asked.session.shared) {
             return Verdict::Redirect(text);
         }

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::migration::job::Order;
 use crate::request::caller::{Authority, Caller};
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
@@ -89,6 +90,8 @@ pub struct Session {
     pub wish: Option<Box<Wish>>,
     /// It is about to wait for the answer of the cluster bus.
     pub asks_bus: bool,
+    /// It is about to wait for the end of this MIGRATE.
+    pub migration: Option<Box<Order>>,
     /// How often ASKING was sent since it was over: what follows is let through to a slot that comes to this node.
     pub asking: u32,
     /// It has spoken as a replica does.
@@ -187,6 +190,7 @@ impl Session {
             written: LogOffset::default(),
             wish: None,
             asks_bus: false,
+            migration: None,
             asking: 0,
             replica: None,
             pushed: false,

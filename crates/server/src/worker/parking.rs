@@ -6,7 +6,7 @@
 //! backpressure   queue, by turn               when undelivered messages take less memory: a pass
 //! mailbox        queue, by turn               behind the next look into the mailbox: a pass
 //! key            with its waiter              when the waiter is answered; at its deadline
-//! lease          queue, by turn               when scripts have ended: a pass
+//! lease          queue, by turn               when scripts, or a MIGRATE, have ended: a pass
 //! cold, script   by ticket                    when the fetch is over, or the script
 //! debugger       by ticket                    when its script has ended; what it sends is the debugger's
 //! reader         -                            when the socket takes more (an event)
@@ -46,7 +46,7 @@ pub enum Parked {
     Pause(u64),
     Backpressure(u64),
     Mailbox(u64),
-    /// A script is to end first.
+    /// A script, or a MIGRATE, is to end first.
     Lease(u64),
     /// It waits for a key.
     Key,

@@ -25,6 +25,8 @@ mod growth;
 mod libraries;
 mod load_memory;
 mod locks;
+mod migrate;
+mod migrate_races;
 mod monitor;
 mod observe;
 mod odd_links;

@@ -299,7 +299,7 @@ pub const STATS: &[Field] = &[
     // snapshots. Why: there is no fork.
     ("latest_fork_usec", |s| saving(s).saving.cut_us.to_string()),
     ("total_forks", |s| saving(s).saving.cuts.to_string()),
-    ("migrate_cached_sockets", none),
+    ("migrate_cached_sockets", |s| s.node.migrations.cached_sockets().to_string()),
     ("slave_expires_tracked_keys", |s| s.node.replication.own_keys.count().to_string()),
     // COMPAT(observability): `active_defrag_hits` counts objects that compaction moved, `active_defrag_key_hits` the
     // keys in them, `active_defrag_misses` objects that could not be moved; `active_defrag_key_misses` is 0. Why:

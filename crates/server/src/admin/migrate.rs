@@ -1,0 +1,118 @@
+//! MIGRATE: keys move to another server (`migration`). What is said of it, and its beginning.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::spec::*;
+use isotherm_commands::wait::Wait;
+use isotherm_keyspace::{Conditions, ExpiryMode, Lookup, Txn, Type};
+use std::sync::Arc;
+
+use super::{AdminCall, AdminHandler};
+use crate::mail::tasks::Tasks;
+use crate::migration::job::Order;
+use crate::migration::request::{Request, find_keys, is_secret};
+
+pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(MIGRATE, migrate)];
+
+const KEY_FLAGS: KeyFlags = KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE);
+
+const MIGRATE: Spec = Spec {
+    name: "migrate",
+    summary: "Atomically transfers a key from one instance to another.",
+    since: "2.6.0",
+    complexity: "This command actually executes a DUMP+DEL in the source instance, and a RESTORE in the target instance. See the \
+                 pages of these commands for time complexity. Also an O(N) data transfer between the two instances is performed.",
+    arity: -6,
+    flags: Flags::WRITE.or(Flags::MOVES_SLOTS),
+    acl: AclCategories::KEYSPACE.or(AclCategories::DANGEROUS),
+    key_specs: &[
+        KeySpec::one(3, KEY_FLAGS),
+        KeySpec {
+            notes: "",
+            flags: KEY_FLAGS.or(KeyFlags::INCOMPLETE),
+            begin: Begin::Keyword { keyword: "KEYS", start_from: -2 },
+            find: Find::Range { last: -1, step: 1, limit: 0 },
+        },
+    ],
+    key_positions: Some(find_keys),
+    secrets: Some(is_secret),
+    tips: &["nondeterministic_output"],
+    history: &[
+        ("3.0.0", "Added the `COPY` and `REPLACE` options."),
+        ("3.0.6", "Added the `KEYS` option."),
+        ("4.0.7", "Added the `AUTH` option."),
+        ("6.0.0", "Added the `AUTH2` option."),
+    ],
+    arguments: &[
+        Argument::string("host"),
+        Argument::integer("port"),
+        Argument::one_of(
+            "key-selector",
+            &[Argument::key("key", 0), Argument::pure_token("empty-string", "")],
+        ),
+        Argument::integer("destination-db"),
+        Argument::integer("timeout"),
+        Argument::pure_token("copy", "COPY").since("3.0.0").optional(),
+        Argument::pure_token("replace", "REPLACE").since("3.0.0").optional(),
+        Argument::one_of(
+            "authentication",
+            &[
+                Argument::string("auth").token("AUTH").display("password").since("4.0.7"),
+                Argument::block("auth2", &[Argument::string("username"), Argument::string("password")])
+                    .token("AUTH2")
+                    .since("6.0.0"),
+            ],
+        )
+        .optional(),
+        Argument::key("keys", 1).token("KEYS").display("key").since("3.0.6").optional().multiple(),
+    ],
+    ..Spec::BASE
+};
+
+// COMPAT(transfer): MIGRATE does not stop the server: others are served while its keys are on their way. A key that changes meanwhile is
+// sent again, and the third time who needs it waits. Why: another server, or the way to it, may take as long as it likes.
+//
+// COMPAT(transfer): MIGRATE of a key that is there is refused in a transaction and in a script. Why: they hold what they have locked, and
+// would do so while another server is waited for.
+const NOT_ALONE: &str = "ERR MIGRATE is not allowed inside a transaction or a script";
+
+fn migrate(call: &mut AdminCall<'_>) -> Outcome {
+    let request = match Request::parse(call.args) {
+        Ok(request) => request,
+        Err(text) => {
+            call.reply.error(text);
+            return Outcome::Done;
+        }
+    };
+    let names = present(call);
+    if names.is_empty() {
+        call.reply.simple("NOKEY");
+        return Outcome::Done;
+    }
+    if call.session.in_exec {
+        call.reply.error(NOT_ALONE);
+        return Outcome::Done;
+    }
+    let is_replica = call.node.mail.tasks().has(Tasks::REPLICA);
+    call.session.migration = Some(Box::new(Order { request, names, is_replica }));
+    let wait = Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
+    Outcome::Block(Box::new(wait))
+}
+
+/// The keys that are there.
+fn present(call: &mut AdminCall<'_>) -> Vec<Arc<[u8]>> {
+    let (mut positions, mut names) = (Vec::new(), Vec::new());
+    find_keys(call.args, &mut positions);
+    let conditions = Conditions { expiry_mode: ExpiryMode::Hide, ..call.conditions };
+    let db = call.session.db;
+    let keyspace = call.exec.held.keyspace();
+    let mut txn = Txn::new(&mut call.exec.held, conditions, &mut call.exec.pump);
+    for (at, _) in positions {
+        let name = call.args.get(at);
+        if txn.find(db, &keyspace.key(name), Lookup::Read).is_some() {
+            names.push(Arc::from(name));
+        }
+    }
+    let counts = txn.finish();
+    call.exec.stats.count_txn(counts);
+    names
+}

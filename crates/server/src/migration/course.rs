@@ -1,0 +1,461 @@
+//! The course of one MIGRATE, on its thread: rounds of what is done under locks and what is done on the network.
+//!
+//! ```text
+//!   of a key      open --load--> sent --exchange--> done --settle--> over: it has left, or stays for good
+//!                   ^                                       |
+//!                   +------- changed meanwhile -------------+
+//! ```
+
+use isotherm_codec::Portions;
+use isotherm_commands::call::HashedKeys;
+use isotherm_commands::generic::remove_moved;
+use isotherm_keyspace::{Conditions, ExpiryMode, LeaseId, Lookup, Slot, Txn, UnixMs, Watcher};
+use isotherm_resp::{ArgsBuf, Reply};
+use isotherm_stdx::steps;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::batch::{Asked, Batch, Exchange, Fault, exchange};
+use super::job::Job;
+use super::sockets::{Patience, Target};
+use crate::cluster::route;
+use crate::cluster::words::Owner;
+use crate::node::{Node, Tasks};
+use crate::request::blocking;
+use crate::request::execute::{self, Exec, Invocation};
+
+/// From this round on the keys are leased.
+const LEASED_ROUND: u32 = 3;
+/// A leased key changes no more, but its time may come.
+const ROUNDS_MAX: u32 = 8;
+/// Keys that are looked at, or leave, under one hold.
+const KEYS_PER_HOLD: usize = 64;
+/// How often it is looked whether a script, or a pause, has ended.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Between two portions of a large value others have its partition.
+const BREATH: Duration = Duration::from_micros(50);
+
+const ROLE_CHANGED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+const KEEPS_CHANGING: &str = "ERR The keys of MIGRATE do not stop to change";
+
+/// One key of a MIGRATE.
+struct Moving {
+    name: Arc<[u8]>,
+    /// It is still to be sent, or to be deleted over there.
+    is_open: bool,
+    /// The target has said OK to an earlier value of it.
+    is_there: bool,
+    /// Raised when it changes behind what was sent.
+    watcher: Option<Arc<Watcher>>,
+}
+
+pub struct Course<'j> {
+    node: &'static Node,
+    job: &'j Job,
+    lease: LeaseId,
+    keys: Vec<Moving>,
+    /// The keys as they were named: one that was named twice is sent twice.
+    named: Vec<usize>,
+    has_leases: bool,
+    has_sent: bool,
+    error: Option<Vec<u8>>,
+    /// What was spent under locks.
+    ticks: u64,
+}
+
+/// Whether the keys may be looked at, and leave.
+enum Standing {
+    Fine,
+    /// Not now.
+    Wait,
+    /// No more, for this reason.
+    Over(Vec<u8>),
+}
+
+/// What came of a portion of a value.
+enum Portion {
+    More,
+    Last {
+        ttl_ms: i64,
+    },
+    /// It is no longer what the portion before was of.
+    Changed,
+    Missing,
+}
+
+/// Why it goes no further; the reply says it.
+struct Stopped;
+
+impl<'j> Course<'j> {
+    pub fn new(node: &'static Node, job: &'j Job, lease: LeaseId) -> Course<'j> {
+        let (mut keys, mut numbers) = (Vec::new(), HashMap::new());
+        let mut named = Vec::with_capacity(job.order.names.len());
+        for name in &job.order.names {
+            named.push(*numbers.entry(name).or_insert_with(|| {
+                keys.push(Moving { name: Arc::clone(name), is_open: true, is_there: false, watcher: None });
+                keys.len() - 1
+            }));
+        }
+        let (has_leases, has_sent, error, ticks) = (false, false, None, 0);
+        Course { node, job, lease, keys, named, has_leases, has_sent, error, ticks }
+    }
+
+    pub fn run(mut self, exec: &mut Exec) {
+        let (node, job) = (self.node, self.job);
+        let flights = &node.migrations.flights;
+        flights.begin(job.db, self.keys.iter().map(|key| &key.name));
+        if self.go(exec).is_err() && self.error.is_none() {
+            self.error = Some(KEEPS_CHANGING.into());
+        }
+        self.free_leases(exec);
+        self.forget_watches(exec);
+        if flights.end(job.db, self.keys.iter().map(|key| &key.name)) {
+            node.runs.wake(&node.mail, blocking::look_again);
+        }
+        let mut reply = Reply::new(job.proto);
+        match &self.error {
+            Some(text) => reply.error(text),
+            None if self.has_sent => reply.ok(),
+            None => reply.simple("NOKEY"),
+        }
+        let _turn = node.migrations.turn();
+        blocking::answer_migration(exec, &job.waiter, reply, self.ticks);
+    }
+
+    fn go(&mut self, exec: &mut Exec) -> Result<(), Stopped> {
+        let mut may_retry = true;
+        let mut round = 1;
+        while round <= ROUNDS_MAX {
+            let mut until = None;
+            if round >= LEASED_ROUND {
+                self.lease_keys(exec)?;
+                until = Instant::now().checked_add(self.job.order.request.timeout);
+            }
+            let batch = self.load(exec, round == 1)?;
+            if self.keys.iter().all(|key| !key.is_open) {
+                return Ok(());
+            }
+            round += 1;
+            if batch.asked.is_empty() {
+                continue;
+            }
+            self.has_sent = true;
+            let exchange = self.exchange(&batch, until);
+            let may_be_retried = exchange.fault.is_some_and(Fault::may_be_retried);
+            if may_retry && may_be_retried && exchange.answered == 0 {
+                may_retry = false;
+                round -= 1;
+                self.forget_watches(exec);
+                continue;
+            }
+            self.settle(exec, &batch.asked, &exchange.done)?;
+            drop(batch);
+            let text =
+                exchange.error.map(|line| [b"ERR Target instance replied with error: ", &*line].concat());
+            let fault = exchange.fault.map(|fault| fault.text().as_bytes().to_vec());
+            self.error = self.error.take().or(text).or(fault);
+            if exchange.fault.is_some() {
+                return Err(Stopped);
+            }
+        }
+        Err(Stopped)
+    }
+
+    // ---- the network ----
+
+    fn exchange(&self, batch: &Batch, until: Option<Instant>) -> Exchange {
+        let (migrations, request) = (&self.node.migrations, &self.job.order.request);
+        let is_over = || self.node.runs.is_ending();
+        let patience = Patience { step: request.timeout, until, is_over: &is_over };
+        let kept = migrations.take_socket(request);
+        let target = kept.map_or_else(|| Target::connect(&request.host, &request.port, patience), Ok);
+        let mut target = match target {
+            Ok(target) => target,
+            Err(lost) => {
+                // Valkey notices with its first write that it was refused.
+                let fault = if lost.is_timeout { Fault::Connecting } else { Fault::Writing(lost) };
+                return Exchange { fault: Some(fault), ..Exchange::default() };
+            }
+        };
+        let exchange = exchange(&mut target, (&request.auth, request.db), batch, patience);
+        if exchange.fault.is_none() {
+            migrations.keep_socket(target);
+        }
+        exchange
+    }
+
+    // ---- under locks ----
+
+    /// Whether this node may still give away keys of these slots. Their partitions are held.
+    fn standing(&self, exec: &Exec, slots: impl Iterator<Item = Slot>) -> Standing {
+        let tasks = self.node.mail.tasks();
+        if tasks.has(Tasks::REPLICA) != self.job.order.is_replica || !exec.knows_role() {
+            return Standing::Over(ROLE_CHANGED.into());
+        }
+        if let Some(member) = self.node.cluster.get() {
+            for slot in slots {
+                let state = member.words.get(slot).state();
+                if !(matches!(state.owner, Owner::Myself | Owner::MyPrimary) || state.importing) {
+                    return Standing::Over(route::redirection_of(self.node, slot, &self.job.client));
+                }
+            }
+        }
+        // What was asked for before the pause has not been done before it.
+        if tasks.has(Tasks::PAUSES) { Standing::Wait } else { Standing::Fine }
+    }
+
+    /// Does something with these keys once their partitions are held, no script has leased one of them and no pause holds them
+    /// up. Nothing is held afterwards.
+    fn held<T>(
+        &mut self,
+        exec: &mut Exec,
+        numbers: &[usize],
+        work: impl FnOnce(&mut Course<'j>, &mut Exec) -> T,
+    ) -> Result<T, Stopped> {
+        loop {
+            let turn = self.node.migrations.turn();
+            exec.refresh();
+            exec.clock.begin();
+            let began = exec.clock.raw();
+            exec.locks.clear();
+            let slots = || numbers.iter().map(|number| Slot::of_key(&self.keys[*number].name));
+            slots().for_each(|slot| exec.locks.add(self.node.keyspace.partition_of(slot)));
+            exec.acquire();
+            let keyspace = &self.node.keyspace;
+            let is_leased = |number: &usize| {
+                exec.held.is_leased(&keyspace.key(&self.keys[*number].name), Some(self.lease))
+            };
+            match self.standing(exec, slots()) {
+                Standing::Fine if !numbers.iter().any(is_leased) => {
+                    let before = steps::looked();
+                    let done = work(self, exec);
+                    exec.held.exempt(steps::looked().wrapping_sub(before));
+                    exec.release();
+                    self.ticks += exec.clock.raw().saturating_sub(began);
+                    return Ok(done);
+                }
+                Standing::Fine => exec.release(),
+                Standing::Wait => {
+                    exec.release();
+                    drop(turn);
+                    // The pause may be that of a handover, which waits for leases; and keys do not change while it lasts.
+                    self.free_leases(exec);
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+                Standing::Over(text) => {
+                    exec.release();
+                    self.error.get_or_insert(text);
+                    return Err(Stopped);
+                }
+            }
+            drop(turn);
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn open_keys(&self) -> Vec<usize> {
+        (0..self.keys.len()).filter(|number| self.keys[*number].is_open).collect()
+    }
+
+    /// The keys that are not over are leased from here on, all of them at one moment: who has leases waits for no one who has.
+    fn lease_keys(&mut self, exec: &mut Exec) -> Result<(), Stopped> {
+        if self.has_leases {
+            return Ok(());
+        }
+        let numbers = self.open_keys();
+        self.held(exec, &numbers, |course, exec| {
+            let node = course.node;
+            node.runs.begin_leases(&node.keyspace, &node.mail);
+            for number in &numbers {
+                let place = node.keyspace.lease_place(&node.keyspace.key(&course.keys[*number].name));
+                exec.held.lease(place, course.lease);
+            }
+            course.has_leases = true;
+        })
+    }
+
+    fn free_leases(&mut self, exec: &mut Exec) {
+        if !std::mem::take(&mut self.has_leases) {
+            return;
+        }
+        let node = self.node;
+        let turn = node.migrations.turn();
+        exec.locks.clear();
+        let names = self.keys.iter().map(|key| &key.name);
+        names.for_each(|name| exec.locks.add(node.keyspace.partition_of(Slot::of_key(name))));
+        exec.acquire();
+        exec.held.free_leases(self.lease);
+        exec.release();
+        node.runs.end_leases(&node.keyspace, &node.mail);
+        drop(turn);
+    }
+
+    /// What is to be sent of the keys that are not over. They are watched from here on.
+    fn load(&mut self, exec: &mut Exec, is_first: bool) -> Result<Batch, Stopped> {
+        let mut batch = Batch::default();
+        let settings = &exec.hot.settings;
+        let mut portions = Portions::new(&settings.limits, settings.transfer.compress);
+        let numbers = if is_first { self.named.clone() } else { self.open_keys() };
+        for number in numbers {
+            self.load_key(exec, number, &mut portions, &mut batch)?;
+        }
+        Ok(batch)
+    }
+
+    /// A large value is written a portion at a time, and given up for this round if it changes in between.
+    fn load_key(
+        &mut self,
+        exec: &mut Exec,
+        number: usize,
+        portions: &mut Portions,
+        batch: &mut Batch,
+    ) -> Result<(), Stopped> {
+        let mut began = None;
+        let last = loop {
+            let load = |course: &mut Course<'j>, exec: &mut Exec| {
+                course.load_portion(exec, number, portions, &mut began)
+            };
+            match self.held(exec, &[number], load)? {
+                Portion::More => std::thread::sleep(BREATH),
+                last => break last,
+            }
+        };
+        let (node, moving) = (self.node, &mut self.keys[number]);
+        let in_cluster = node.cluster.is_enabled();
+        match last {
+            Portion::Last { ttl_ms } if let Some(payload) = portions.take() => {
+                let command: &[u8] = if in_cluster { b"RESTORE-ASKING" } else { b"RESTORE" };
+                let replace = self.job.order.request.replace || moving.is_there;
+                batch.value(number, [command, &moving.name], ttl_ms, payload, replace);
+            }
+            Portion::Changed => {
+                // One that was sent already, as it was named twice, is looked at when it is settled.
+                if !batch.asked.contains(&Asked::Value(number)) {
+                    moving.watcher = None;
+                }
+            }
+            _ if moving.is_there => batch.removal(number, &moving.name, in_cluster),
+            _ => moving.is_open = false,
+        }
+        Ok(())
+    }
+
+    /// `began`: when the first portion was written; what expires by the field is shown as it was then.
+    fn load_portion(
+        &mut self,
+        exec: &mut Exec,
+        number: usize,
+        portions: &mut Portions,
+        began: &mut Option<UnixMs>,
+    ) -> Portion {
+        let (node, db) = (self.node, self.job.db);
+        let moving = &mut self.keys[number];
+        if moving.watcher.as_ref().is_some_and(|watcher| watcher.is_dirty()) {
+            portions.abandon();
+            return Portion::Changed;
+        }
+        let now = exec.clock.now();
+        let conditions =
+            Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
+        let key = node.keyspace.key(&moving.name);
+        let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
+        if moving.watcher.is_none() {
+            let watcher = Arc::new(Watcher::default());
+            txn.watch(db, &moving.name, &watcher);
+            moving.watcher = Some(watcher);
+        }
+        match txn.find(db, &key, Lookup::Silent) {
+            None => Portion::Missing,
+            Some(entry) if portions.write(&entry.value) => {
+                Portion::Last { ttl_ms: entry.expiry.map_or(0, |at| (at.0 - now.0).max(1)) }
+            }
+            Some(_) => Portion::More,
+        }
+    }
+
+    /// What the target has done is what it should be, or is to be done once more. What it has not done stays as it is.
+    fn settle(&mut self, exec: &mut Exec, asked: &[Asked], done: &[Asked]) -> Result<(), Stopped> {
+        let mut sent = Vec::new();
+        for asked in asked {
+            if let Asked::Value(number) | Asked::Removal(number) = *asked
+                && std::mem::take(&mut self.keys[number].is_open)
+            {
+                sent.push(number);
+            }
+        }
+        if self.job.order.request.copy {
+            return Ok(());
+        }
+        // A key that was named twice may have been refused once.
+        let (mut values, mut removals) = (vec![false; self.keys.len()], vec![false; self.keys.len()]);
+        for asked in done {
+            match *asked {
+                Asked::Value(number) => values[number] = true,
+                Asked::Removal(number) => removals[number] = true,
+                Asked::Leave => {}
+            }
+        }
+        let answered: Vec<usize> =
+            sent.into_iter().filter(|number| values[*number] || removals[*number]).collect();
+        for numbers in answered.chunks(KEYS_PER_HOLD) {
+            self.held(exec, numbers, |course, exec| course.settle_some(exec, numbers, &values))?;
+        }
+        Ok(())
+    }
+
+    fn settle_some(&mut self, exec: &mut Exec, numbers: &[usize], values: &[bool]) {
+        let (node, db) = (self.node, self.job.db);
+        let now = exec.clock.now();
+        let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
+        let mut leaving = ArgsBuf::from_slices(&[b"DEL"]);
+        for &number in numbers {
+            let moving = &mut self.keys[number];
+            let key = node.keyspace.key(&moving.name);
+            let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
+            let watcher = moving.watcher.take().expect("what was sent is watched");
+            if watcher.is_dirty() {
+                (moving.is_open, moving.is_there) = (true, values[number]);
+                continue;
+            }
+            txn.unwatch(db, &key, &watcher);
+            // A time that is over here will be over there in a moment.
+            if values[number] && txn.find(db, &key, Lookup::Silent).is_some() {
+                leaving.push(&moving.name);
+            }
+        }
+        if leaving.args().len() > 1 {
+            self.remove(exec, &leaving);
+        }
+    }
+
+    fn remove(&self, exec: &mut Exec, words: &ArgsBuf) {
+        let command = self.node.commands.find(b"del").expect("it is a command");
+        let (now, caller, db) = (exec.clock.now(), self.job.caller, self.job.db);
+        let (args, keys, handler) = (words.args(), HashedKeys::NONE, remove_moved);
+        let mut reply = Reply::default();
+        let invocation = Invocation { command, handler, args, db, keys, now, caller, reply: &mut reply };
+        execute::run(exec, invocation);
+        if exec.held.has_ready() {
+            blocking::serve_waiters(exec);
+        }
+    }
+
+    fn forget_watches(&mut self, exec: &mut Exec) {
+        let (node, db) = (self.node, self.job.db);
+        for moving in self.keys.iter_mut() {
+            let Some(watcher) = moving.watcher.take() else { continue };
+            let key = node.keyspace.key(&moving.name);
+            let turn = node.migrations.turn();
+            exec.held.acquire_one(node.keyspace.partition_of(key.slot));
+            let now = exec.clock.now();
+            let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
+            Txn::new(&mut exec.held, conditions, &mut exec.pump).unwatch(db, &key, &watcher);
+            exec.release();
+            drop(turn);
+        }
+    }
+}
