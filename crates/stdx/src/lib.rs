@@ -8,6 +8,7 @@ pub mod crc64;
 pub mod sha1;
 pub mod siphash;
 pub mod slot;
+mod slot_tag;
 
 pub mod glob;
 

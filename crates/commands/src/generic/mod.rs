@@ -18,6 +18,7 @@ mod sort;
 mod object;
 
 pub use delete::remove_moved;
+pub use scan::ScanOptions;
 
 use crate::Handler;
 use crate::spec::Command;

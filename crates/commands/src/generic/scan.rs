@@ -4,7 +4,7 @@ use super::keys::slot_of_pattern;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::Entry;
+use isotherm_keyspace::{Entry, Slot};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
 use isotherm_stdx::{glob_match, parse_i64, parse_u64};
@@ -37,16 +37,20 @@ const COUNT_DEFAULT: u64 = 10;
 /// The names that TYPE may filter by, in Valkey's spelling.
 const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
 
+/// What SCAN and CLUSTERSCAN are asked for beside the place.
 #[derive(Clone, Copy)]
-struct Options<'a> {
-    count: u64,
+pub struct ScanOptions<'a> {
+    pub count: u64,
     pattern: Option<&'a [u8]>,
     kind: Option<&'static str>,
+    /// SLOT, of CLUSTERSCAN.
+    pub slot: Option<Slot>,
 }
 
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>) -> Result<Options<'a>, Vec<u8>> {
-        let mut options = Options { count: COUNT_DEFAULT, pattern: None, kind: None };
+impl<'a> ScanOptions<'a> {
+    /// Reads what stands behind `SCAN cursor`.
+    pub fn parse(args: Args<'a>, has_slot: bool) -> Result<ScanOptions<'a>, Vec<u8>> {
+        let mut options = ScanOptions { count: COUNT_DEFAULT, pattern: None, kind: None, slot: None };
         let mut at = 2;
         while at < args.len() {
             let word = args.get(at);
@@ -60,6 +64,11 @@ impl<'a> Options<'a> {
                 options.pattern = Some(next).filter(|pattern| *pattern != b"*");
             } else if is_word(word, "TYPE") {
                 options.kind = Some(kind_by_name(next)?);
+            } else if has_slot && is_word(word, "SLOT") {
+                if options.slot.is_some() {
+                    return Err(b"ERR SLOT option can only be specified once".to_vec());
+                }
+                options.slot = Some(slot_by_number(next)?);
             } else {
                 return Err(error_of_last(word));
             }
@@ -67,6 +76,22 @@ impl<'a> Options<'a> {
         }
         Ok(options)
     }
+
+    /// The only slot in which keys that match may lie.
+    pub fn slot_of_pattern(&self) -> Option<Slot> {
+        self.pattern.and_then(slot_of_pattern)
+    }
+
+    pub fn takes(&self, key: &[u8], entry: &Entry<'_>) -> bool {
+        self.kind.is_none_or(|kind| kind == entry.kind().name())
+            && self.pattern.is_none_or(|pattern| glob_match(pattern, key, false))
+    }
+}
+
+fn slot_by_number(text: &[u8]) -> Result<Slot, Vec<u8>> {
+    let number = parse_i64(text).and_then(|number| u16::try_from(number).ok());
+    let number = number.filter(|number| usize::from(*number) < Slot::COUNT);
+    number.map(Slot::new).ok_or_else(|| b"ERR Invalid or out of range slot".to_vec())
 }
 
 /// Words that only the siblings of SCAN take have errors of their own.
@@ -90,18 +115,15 @@ fn scan(call: &mut Call<'_, '_, '_>) -> Outcome {
     let Some(cursor) = parse_u64(call.args.get(1)) else {
         return call.fail(errors::INVALID_CURSOR);
     };
-    let options = match Options::parse(call.args) {
+    let options = match ScanOptions::parse(call.args, false) {
         Ok(options) => options,
         Err(error) => return call.fail(error),
     };
     // The next cursor stands before the keys and is known after them.
     let mut keys = Reply::new(call.reply.proto);
     let mut found = 0;
-    let slot = options.pattern.and_then(slot_of_pattern);
-    let wanted = |key: &[u8], entry: &Entry<'_>| {
-        options.kind.is_none_or(|kind| kind == entry.kind().name())
-            && options.pattern.is_none_or(|pattern| glob_match(pattern, key, false))
-    };
+    let slot = options.slot_of_pattern();
+    let wanted = |key: &[u8], entry: &Entry<'_>| options.takes(key, entry);
     let next = call.txn.scan(call.db, cursor, options.count, slot, wanted, |key, _| {
         keys.bulk(key);
         found += 1;

@@ -5,7 +5,7 @@ use crate::access::effect::{Effect, EffectMask};
 use crate::access::key_events::KeyEvents;
 use crate::access::lock::Keyspace;
 use crate::access::partition::Partition;
-use crate::access::scan::{CURSORS, random_entry, scan, weighted_slot};
+use crate::access::scan::{CURSORS, cursor_of, position_in, random_entry, scan, weighted_slot};
 use crate::access::terms::ExpiryMode;
 use crate::access::txn::Txn;
 use crate::layout::entry::EntryBytes;
@@ -82,6 +82,18 @@ impl Txn<'_, '_> {
             self.locate(db, &key);
         }
         next
+    }
+
+    /// The same of one slot, where a place in it is known by itself: goes on at `position`, 0 at the beginning and at the end.
+    pub fn scan_slot(
+        &mut self,
+        db: Db,
+        (slot, position): (Slot, u32),
+        count: u64,
+        wanted: impl Fn(&[u8], &Entry<'_>) -> bool,
+        visit: impl FnMut(&[u8], &Entry<'_>),
+    ) -> u32 {
+        position_in(self.scan(db, cursor_of(slot, position), count, Some(slot), wanted, visit))
     }
 
     /// A random live key of `db`; `random` gives random numbers below its argument. Each is equally likely while a

@@ -30,6 +30,16 @@ const _: () = assert!(32 + SLOT_BITS < 53);
 /// One call's work is bounded even if it meets only empty pages.
 const PAGES_PER_CALL_MAX: u64 = 4096;
 
+/// The cursor of a place in a slot.
+pub(crate) fn cursor_of(slot: Slot, position: u32) -> u64 {
+    u64::from(position) << SLOT_BITS | Geometry::spread(slot) as u64
+}
+
+/// The place in the slot that a cursor is about.
+pub(crate) fn position_in(cursor: u64) -> u32 {
+    (cursor >> SLOT_BITS) as u32
+}
+
 /// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end.
 pub(crate) fn scan(
     held: &mut Held<'_>,

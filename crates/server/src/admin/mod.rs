@@ -15,6 +15,7 @@ mod monitor;
 mod persistence;
 mod pubsub;
 mod replication;
+mod scan_cluster;
 pub mod scripting;
 mod server;
 mod slot_stats;
@@ -114,6 +115,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     persistence::COMMANDS,
     pubsub::COMMANDS,
     replication::COMMANDS,
+    scan_cluster::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
 ];

@@ -426,3 +426,55 @@ fn a_key_comes_without_asking() {
     member.check("ASKING", "+OK");
     member.check("GET a", "$3 bar");
 }
+
+#[test]
+fn a_scan_goes_from_slot_to_slot() {
+    let mut member = Member::start(&[]);
+    let tag = |slot: u16| String::from_utf8_lossy(Slot::new(slot).tag()).into_owned();
+    let cursor = |slot: u16| format!("0-{{{}}}-0", tag(slot));
+    // A cursor of "0" has a slot of its own, as any key has.
+    member.give(&["0", "{06S}", "{Qi}", "{4ZG}"]);
+    member.check("CLUSTERSCAN 0", &format!("*2 $9 {} *0", cursor(0)));
+    member.check("CLUSTERSCAN 0 SLOT 50", &format!("*2 $9 {} *0", cursor(50)));
+    member.check("CLUSTERSCAN 0 MATCH {Qi}*", &format!("*2 $8 {} *0", cursor(1)));
+    member.check("CLUSTERSCAN 0 MATCH {Qi}* SLOT 0", "*2 $1 0 *0");
+    member.check("CLUSTERSCAN 0-{06S}-0", &format!("*2 $9 {} *0", cursor(2)));
+    member.check("SET {06S}a 1", "+OK");
+    member.check("SET {Qi}b 1", "+OK");
+    member.check("SET {4ZG}c 1", "+OK");
+    member.check("CLUSTERSCAN 0-{06S}-0", &format!("*2 $9 {} *2 $6 {{06S}}a $5 {{Qi}}b", cursor(2)));
+    member.check("CLUSTERSCAN 0-{06S}-0 SLOT 0", "*2 $1 0 *1 $6 {06S}a");
+    member.check("CLUSTERSCAN 0-{06S}-0 TYPE hash", &format!("*2 $9 {} *0", cursor(2)));
+    // The next slot that has keys, and who has given the cursor.
+    let reply = member.run_as(0, "CLUSTERSCAN 0-{06S}-0 COUNT 1");
+    let words: Vec<&str> = reply.split(' ').collect();
+    assert_eq!((words[0], words[3], words[5]), ("*2", "*1", "{06S}a"), "{reply}");
+    assert!(words[2].ends_with("-{Qi}-1") && words[2].len() == 13, "{reply}");
+    let next = format!("CLUSTERSCAN {}", words[2]);
+    member.check(&next, &format!("*2 $9 {} *1 $5 {{Qi}}b", cursor(2)));
+    // Within a slot.
+    (0..300).for_each(|at| member.check(&format!("SET {{4ZG}}{at} x"), "+OK"));
+    let (mut from, mut seen, mut calls) = (cursor(50), 0, 0);
+    while from != "0" {
+        let reply = member.run_as(0, &format!("CLUSTERSCAN {from} COUNT 20 SLOT 50"));
+        let words: Vec<&str> = reply.split(' ').collect();
+        from = words[2].to_string();
+        seen += words[3][1..].parse::<usize>().unwrap();
+        calls += 1;
+    }
+    assert_eq!(seen, 301);
+    assert!(calls > 5, "{calls}");
+    for wrong in ["abc", "0-", "0-{06S}", "0-{06S}-x", "0-{06S}-", "0-{06S}-18446744073709551616"] {
+        let slot = Slot::of_key(wrong.as_bytes());
+        member.give(&[wrong]);
+        member.check(&format!("CLUSTERSCAN {wrong}"), "-ERR Invalid cursor");
+        assert_ne!(slot, Slot::new(50));
+    }
+    member.check("CLUSTERSCAN 0-{06S}-0 SLOT 1", "-ERR Cursor slot mismatch with SLOT argument");
+    member.check("CLUSTERSCAN 0 SLOT 16384", "-ERR Invalid or out of range slot");
+    member.check("CLUSTERSCAN 0 SLOT 0 SLOT 0", "-ERR SLOT option can only be specified once");
+    member.check("CLUSTERSCAN 0-{5L5}-0", UNBOUND);
+    let mut alone = Process::start(&SimDisk::new(1, Plan::default()), &[], 1).expect("it starts");
+    let words = [&b"CLUSTERSCAN"[..], b"0"].map(Vec::from);
+    assert_eq!(alone.run(0, &words).reply, b"-ERR This instance has cluster support disabled\r\n");
+}
