@@ -4,7 +4,7 @@
 //! into bytes; who reads, who asks and what it means is decided above.
 //!
 //! Reading order: what may come in (`limits`), one request as spans (`request`), how it is found in a stream
-//! (`parser`), what goes out (`reply`), the texts of errors (`errors`), and the client's side (`reply_parse`).
+//! (`parser`), what goes out (`reply`, `shared`), the texts of errors (`errors`), and the client's side (`reply_parse`).
 
 pub mod limits;
 pub mod request;
@@ -13,6 +13,7 @@ pub mod parser;
 
 pub mod errors;
 pub mod reply;
+pub mod shared;
 
 pub mod reply_parse;
 
@@ -20,3 +21,4 @@ pub use limits::Limits;
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::{Deferred, ErrorCode, Protocol, Reply};
 pub use request::{Args, ArgsBuf, Span};
+pub use shared::{SharedAccount, SharedBytes};

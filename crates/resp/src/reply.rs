@@ -14,9 +14,19 @@
 //!
 //! A handler writes values and never asks which version the client speaks. Writing is appending to one `Vec`; headers
 //! of small numbers are appends of constant size, which compile to two stores and one capacity check.
+//!
+//! A large reply that is the same for many clients can stand beside that `Vec`, as parts that are not copied:
+//!
+//! ```text
+//! out      +OK\r\n *2\r\n :1\r\n
+//! shared              ^ at 9: 25 KB, 25 KB, 18 KB        each part stands behind a byte of its own reply
+//! ```
 
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::{push_f64, push_i64};
+use std::sync::Arc;
+
+use crate::shared::SharedBytes;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
@@ -41,9 +51,24 @@ pub struct Reply {
     pub proto: Protocol,
     /// A client that would be sent as much is closed instead; 0 for never.
     pub bytes_max: usize,
+    /// The worker that sends it sends shared parts too; elsewhere they are copied.
+    pub shares: bool,
+    /// By where in `out` they stand, ascending.
+    shared: Vec<SharedPart>,
+    shared_bytes: usize,
     errors: u64,
     last_error: ErrorCode,
 }
+
+/// A part of a reply that stands in front of `out[at..]`.
+#[derive(Clone, Debug)]
+pub struct SharedPart {
+    pub at: usize,
+    pub bytes: Arc<SharedBytes>,
+}
+
+/// Less than this is copied: that is cheaper than to write it by itself.
+const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// The first word of an error ("ERR", "WRONGTYPE"), under which INFO errorstats counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,15 +102,63 @@ impl Reply {
         self.out.is_empty()
     }
 
+    /// What its client is to be sent; `len` is without shared parts.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.out.len() + self.shared_bytes
+    }
+
     /// Whether what is written from here on will not be read: a handler that repeats itself may stop.
     #[inline]
     pub fn is_discarded(&self) -> bool {
-        self.bytes_max > 0 && self.out.len() >= self.bytes_max
+        self.bytes_max > 0 && self.bytes() >= self.bytes_max
     }
 
     /// Takes back what was written since `len()` was `mark`. Errors counted since then stay counted.
     pub fn truncate(&mut self, mark: usize) {
         self.out.truncate(mark);
+        while let Some(part) = self.shared.pop_if(|part| part.at > mark) {
+            self.shared_bytes -= part.bytes.len();
+        }
+    }
+
+    // --- shared parts --------------------------------------------------------------------------------------------
+
+    /// A reply in parts. The first, which may not be empty, is copied, the others only if that is cheaper.
+    pub fn share(&mut self, parts: &[Arc<SharedBytes>]) {
+        let Some((first, rest)) = parts.split_first() else { return };
+        assert!(!first.is_empty(), "a shared part stands behind a byte of its own reply");
+        self.raw(first);
+        let bytes: usize = rest.iter().map(|part| part.len()).sum();
+        if !self.shares || bytes < SHARED_BYTES_MIN {
+            return rest.iter().for_each(|part| self.raw(part));
+        }
+        let at = self.out.len();
+        let parts = rest.iter().filter(|part| !part.is_empty());
+        self.shared.extend(parts.map(|part| SharedPart { at, bytes: Arc::clone(part) }));
+        self.shared_bytes += bytes;
+    }
+
+    #[inline]
+    pub fn has_shared(&self) -> bool {
+        self.shared_bytes > 0
+    }
+
+    /// Takes out the parts that belong to the replies up to `end`: those of the first replies whose parts are still there.
+    pub fn take_shared(&mut self, end: usize) -> Vec<SharedPart> {
+        let count = self.shared.partition_point(|part| part.at <= end);
+        let parts: Vec<SharedPart> = self.shared.drain(..count).collect();
+        self.shared_bytes -= parts.iter().map(|part| part.bytes.len()).sum::<usize>();
+        parts
+    }
+
+    /// Nothing of it is needed any more.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.out.clear();
+        if self.has_shared() {
+            (self.shared, self.shared_bytes) = (Vec::new(), 0);
+        }
     }
 
     // --- simple values -------------------------------------------------------------------------------------------
@@ -278,6 +351,8 @@ impl Reply {
         if header.len() == reserved.len() {
             self.out[reserved].copy_from_slice(&header);
         } else {
+            let more = header.len() - reserved.len();
+            self.shared.iter_mut().filter(|part| part.at > open.at).for_each(|part| part.at += more);
             self.out.splice(reserved, header);
         }
     }
@@ -451,6 +526,35 @@ mod tests {
             "*0\r\n",
             ">0\r\n",
         );
+    }
+
+    #[test]
+    fn shared_parts_stand_where_they_were_put() {
+        let account = crate::shared::SharedAccount::default();
+        let large = |byte: u8| SharedBytes::new(vec![byte; SHARED_BYTES_MIN], &account);
+        let parts = [SharedBytes::new(*b"*2\r\n", &account), large(b'a'), large(b'b')];
+        let mut copied = Reply::default();
+        copied.share(&parts);
+        assert_eq!(copied.out, [&parts[0][..], &parts[1], &parts[2]].concat());
+        let mut reply = Reply { shares: true, ..Reply::default() };
+        reply.share(&[SharedBytes::new(*b"*1\r\n", &account), SharedBytes::new(*b":1\r\n", &account)]);
+        assert!(!reply.has_shared(), "it is little");
+        let open = reply.defer();
+        reply.share(&parts);
+        reply.ok();
+        let mark = reply.len();
+        reply.share(&parts);
+        assert_eq!(reply.bytes(), reply.len() + 4 * SHARED_BYTES_MIN);
+        reply.truncate(mark);
+        assert_eq!(reply.bytes(), reply.len() + 2 * SHARED_BYTES_MIN);
+        reply.close_array(open, 100);
+        let taken = reply.take_shared(reply.len());
+        let text = b"*1\r\n:1\r\n*100\r\n*2\r\n+OK\r\n";
+        assert_eq!(reply.out, text);
+        assert_eq!(taken.iter().map(|part| part.at).collect::<Vec<_>>(), [text.len() - 5; 2]);
+        assert!(!reply.has_shared());
+        drop(taken);
+        assert_eq!(account.bytes(), 4 + 2 * SHARED_BYTES_MIN, "those of `parts`");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl ReplyLimits {
     /// Whether the session's part of the buffer is to be written before more is run.
     #[inline]
     pub fn is_much(&self, reply: &Reply) -> bool {
-        reply.len() >= self.written_at
+        reply.bytes() >= self.written_at
     }
 
     /// What was answered so far is written behind this command, however little it is.
@@ -67,7 +67,7 @@ impl ReplyLimits {
     /// written, as in Valkey: a client that would read them fast enough is closed as well.
     #[cold]
     pub fn are_above(&self, exec: &Exec, session: &Session, reply: &Reply) -> bool {
-        let unsent = (reply.len() + self.unsent_before).saturating_sub(self.of_others);
+        let unsent = (reply.bytes() + self.unsent_before).saturating_sub(self.of_others);
         let limit = output_limit_of(&exec.hot, session).hard_bytes;
         let is_unauthenticated = !session.was_authenticated && exec.node.users.auth_required();
         let is_above = limit > 0 && counted_output_bytes(unsent) >= limit

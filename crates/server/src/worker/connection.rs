@@ -7,9 +7,10 @@
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;
-use isotherm_resp::Parser;
 use isotherm_resp::reply_parse::BadReply;
+use isotherm_resp::{Parser, SharedBytes};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -270,6 +271,24 @@ impl Connection {
             }
         }
         Ok((written - replies.start) as u64)
+    }
+
+    /// The same for a part of a reply that is not copied. Behind others that wait it is written with them (`write_outbox`).
+    pub fn send_shared(&mut self, bytes: Arc<SharedBytes>, unsent_bytes_max: usize) -> Result<u64, ()> {
+        let mut written = 0;
+        while self.outbox.is_none() {
+            if written == bytes.len() {
+                return Ok(written as u64);
+            }
+            match self.stream.write(&bytes[written..]) {
+                Progress::Bytes(count) => written += count,
+                Progress::Later => break,
+                Progress::Ended | Progress::Broken(_) => return Err(()),
+            }
+        }
+        self.outbox.get_or_insert_default().share(bytes, written, unsent_bytes_max);
+        self.note_outbox();
+        Ok(written as u64)
     }
 
     #[cold]

@@ -121,10 +121,12 @@ impl Worker {
     ) -> Worker {
         let mut timers = Timers::default();
         timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
+        let mut dispatcher = Dispatcher::new(node, number);
+        dispatcher.reply.shares = true;
         let inner = Inner {
             node,
             number: number as u16,
-            dispatcher: Dispatcher::new(node, number),
+            dispatcher,
             connections: Vec::new(),
             free: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! chunks   [ written | left ........ ][ left ... ][ left . ]     a large reply is a chunk of its own
+//!                                          |
+//!                                       shared: the same bytes wait for other clients too
 //! ```
 //! Large replies are moved in whole, small ones are copied behind the last chunk. When as much waits as the owner allows,
 //! the outbox is full until half of it is gone: a client that never reads costs that much and one reply more, not all the
@@ -11,14 +13,16 @@
 //! the log has come to their offset.
 //!
 //! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first;
-//! `memory_bytes` is what the chunks take. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
+//! `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 use std::time::Instant;
 
 use isotherm_allocator::class_bytes;
 use isotherm_log::LogOffset;
+use isotherm_resp::SharedBytes;
 use isotherm_resp::reply_parse::{BadReply, ReplyReader};
 
 /// A chunk of this size is moved rather than copied.
@@ -26,7 +30,7 @@ const MOVE_BYTES_MIN: usize = 16 << 10;
 
 #[derive(Debug, Default)]
 pub struct Outbox {
-    chunks: VecDeque<Vec<u8>>,
+    chunks: VecDeque<Chunk>,
     /// Bytes of the first chunk that are written.
     written: usize,
     /// Bytes that are not.
@@ -38,6 +42,32 @@ pub struct Outbox {
     holds: Option<Box<Holds>>,
     /// Since when the soft limit is exceeded.
     pub soft_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    Own(Vec<u8>),
+    Shared(Arc<SharedBytes>),
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Chunk::Own(bytes) => bytes,
+            Chunk::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Chunk {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Chunk::Own(bytes) => class_bytes(bytes.capacity()),
+            Chunk::Shared(_) => 0,
+        }
+    }
 }
 
 /// Replies that wait for the log.
@@ -122,7 +152,7 @@ impl Outbox {
         let all = [&bytes[..from], &refused, &bytes[to..]].concat();
         (self.chunks, self.written, self.bytes, self.memory_bytes) = (VecDeque::new(), 0, 0, 0);
         if !all.is_empty() {
-            self.add_chunk(all);
+            self.add_chunk(Chunk::Own(all));
         }
         Ok(count)
     }
@@ -135,12 +165,16 @@ impl Outbox {
             return self.push(&out[replies], bytes_max);
         }
         self.bytes_max = bytes_max;
-        self.add_chunk(std::mem::take(out));
-        if replies.start > 0 {
-            self.written = replies.start;
-            self.bytes -= replies.start;
+        self.add_begun(Chunk::Own(std::mem::take(out)), replies.start);
+    }
+
+    /// Puts `bytes` behind what waits, without a copy. The first `written` are; nothing waits if there are any.
+    pub fn share(&mut self, bytes: Arc<SharedBytes>, written: usize, bytes_max: usize) {
+        assert!(written == 0 || self.chunks.is_empty(), "replies leave in their order");
+        self.bytes_max = bytes_max;
+        if bytes.len() > written {
+            self.add_begun(Chunk::Shared(bytes), written);
         }
-        self.full |= self.bytes >= bytes_max;
     }
 
     /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are moved, and
@@ -151,7 +185,7 @@ impl Outbox {
             return;
         }
         match self.chunks.back_mut() {
-            Some(last) if last.len() + bytes.len() <= MOVE_BYTES_MIN => {
+            Some(Chunk::Own(last)) if last.len() + bytes.len() <= MOVE_BYTES_MIN => {
                 let (before, len) = (class_bytes(last.capacity()), last.len() + bytes.len());
                 if len > last.capacity() {
                     let capacity = (2 * last.capacity()).clamp(len, MOVE_BYTES_MIN);
@@ -161,14 +195,24 @@ impl Outbox {
                 self.bytes += bytes.len();
                 self.memory_bytes = self.memory_bytes - before + class_bytes(last.capacity());
             }
-            _ => self.add_chunk(bytes.to_vec()),
+            _ => self.add_chunk(Chunk::Own(bytes.to_vec())),
         }
         self.full |= self.bytes >= bytes_max;
     }
 
-    fn add_chunk(&mut self, chunk: Vec<u8>) {
+    /// The first `written` bytes of it have left, or are not to.
+    fn add_begun(&mut self, chunk: Chunk, written: usize) {
+        self.add_chunk(chunk);
+        if written > 0 {
+            self.written = written;
+            self.bytes -= written;
+        }
+        self.full |= self.bytes >= self.bytes_max;
+    }
+
+    fn add_chunk(&mut self, chunk: Chunk) {
         self.bytes += chunk.len();
-        self.memory_bytes += class_bytes(chunk.capacity());
+        self.memory_bytes += chunk.memory_bytes();
         self.chunks.push_back(chunk);
     }
 
@@ -199,7 +243,7 @@ impl Outbox {
             holds.left += count as u64;
         }
         if let Some(done) = self.chunks.pop_front_if(|chunk| chunk.len() == self.written) {
-            self.memory_bytes -= class_bytes(done.capacity());
+            self.memory_bytes -= done.memory_bytes();
             self.written = 0;
         }
         self.full &= self.bytes > self.bytes_max / 2;
@@ -224,9 +268,9 @@ impl Outbox {
 
     #[cfg(test)]
     fn check_invariants(&self) {
-        let of_all = |of_one: fn(&Vec<u8>) -> usize| self.chunks.iter().map(of_one).sum::<usize>();
-        assert_eq!(self.bytes, of_all(Vec::len) - self.written);
-        assert_eq!(self.memory_bytes, of_all(|chunk| class_bytes(chunk.capacity())));
+        let of_all = |of_one: fn(&Chunk) -> usize| self.chunks.iter().map(of_one).sum::<usize>();
+        assert_eq!(self.bytes, of_all(|chunk| chunk.len()) - self.written);
+        assert_eq!(self.memory_bytes, of_all(Chunk::memory_bytes));
         assert!(self.chunks.iter().all(|chunk| !chunk.is_empty()));
         assert!(self.chunks.front().is_none_or(|first| self.written < first.len()));
     }
@@ -235,6 +279,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_resp::SharedAccount;
 
     /// Writes pieces of every size and takes them out again in other pieces.
     #[test]
@@ -249,6 +294,7 @@ mod tests {
                 })
                 .collect::<Vec<u8>>()
         };
+        let account = SharedAccount::default();
         let mut expected = Vec::new();
         let mut first = piece(40_000);
         expected.extend_from_slice(&first[100..]);
@@ -259,8 +305,13 @@ mod tests {
         for _ in 0..500 {
             let mut reply = piece([prng.below(200), prng.below(40_000)][prng.below(2) as usize]);
             expected.extend_from_slice(&reply);
-            match prng.below(2) {
+            match prng.below(3) {
                 1 => outbox.push(&reply, usize::MAX),
+                2 => {
+                    let written = if outbox.is_empty() { reply.len() / 3 } else { 0 };
+                    got.extend_from_slice(&reply[..written]);
+                    outbox.share(SharedBytes::new(reply, &account), written, usize::MAX);
+                }
                 _ => {
                     let all = 0..reply.len();
                     outbox.take(&mut reply, all, usize::MAX);
@@ -280,7 +331,7 @@ mod tests {
             got.extend_from_slice(&bytes);
             outbox.advance(bytes.len());
         }
-        assert!(got == expected && outbox.bytes() == 0);
+        assert!(got == expected && outbox.bytes() == 0 && account.bytes() == 0);
     }
 
     #[test]
@@ -289,6 +340,28 @@ mod tests {
         (0..10_000).for_each(|_| outbox.push(&[7; 1057], usize::MAX));
         outbox.check_invariants();
         assert!(outbox.memory_bytes() < outbox.bytes() * 11 / 10, "{}", outbox.memory_bytes());
+    }
+
+    #[test]
+    fn what_is_shared_costs_its_bytes_once() {
+        const BYTES: usize = 1_580_000;
+        let account = SharedAccount::default();
+        let part = SharedBytes::new(vec![7; BYTES], &account);
+        let mut outboxes: Vec<Outbox> = (0..1000).map(|_| Outbox::default()).collect();
+        for outbox in &mut outboxes {
+            outbox.share(Arc::clone(&part), 1000, BYTES);
+            outbox.push(b"+OK\r\n", BYTES);
+            outbox.check_invariants();
+            assert_eq!(outbox.bytes(), BYTES - 1000 + 5);
+            assert!(!outbox.is_full() && outbox.memory_bytes() <= 16);
+        }
+        drop(part);
+        assert_eq!(account.bytes(), BYTES);
+        for outbox in &mut outboxes {
+            outbox.advance(BYTES - 1000);
+            assert_eq!(outbox.front(), Some(&b"+OK\r\n"[..]));
+        }
+        assert_eq!(account.bytes(), 0);
     }
 
     #[test]

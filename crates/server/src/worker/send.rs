@@ -2,6 +2,7 @@
 
 use isotherm_keyspace::UnixMs;
 use isotherm_log::LogOffset;
+use isotherm_resp::Reply;
 use std::ops::Range;
 
 use super::connection::Connection;
@@ -29,7 +30,12 @@ pub fn send(
     // Before its client reads a reply, others see that it was answered.
     connection.session.publish(dispatcher.exec.clock.now().0);
     let unsent_bytes_max = unsent_bytes_max(dispatcher);
-    match connection.send(&mut dispatcher.reply.out, replies, not_before, unsent_bytes_max) {
+    let reply = &mut dispatcher.reply;
+    let sent = match reply.has_shared() {
+        false => connection.send(&mut reply.out, replies, not_before, unsent_bytes_max),
+        true => send_in_parts(connection, reply, replies, not_before, unsent_bytes_max),
+    };
+    match sent {
         Ok(written) => {
             count_written(dispatcher.exec.stats, &connection.session, written);
             true
@@ -41,10 +47,33 @@ pub fn send(
     }
 }
 
+/// The same where some of the buffer's replies have parts that are not copied.
+#[cold]
+fn send_in_parts(
+    connection: &mut Connection,
+    reply: &mut Reply,
+    replies: Range<usize>,
+    mut not_before: Option<LogOffset>,
+    unsent_bytes_max: usize,
+) -> Result<u64, ()> {
+    let (mut at, mut written) = (replies.start, 0);
+    for part in reply.take_shared(replies.end) {
+        if at < part.at {
+            written += connection.send(&mut reply.out, at..part.at, not_before.take(), unsent_bytes_max)?;
+        }
+        at = part.at;
+        written += connection.send_shared(part.bytes, unsent_bytes_max)?;
+    }
+    if at < replies.end {
+        written += connection.send(&mut reply.out, at..replies.end, not_before, unsent_bytes_max)?;
+    }
+    Ok(written + connection.write_outbox()?)
+}
+
 /// The reply buffer is sent, all of it.
 #[inline]
 pub fn clear_replies(dispatcher: &mut Dispatcher) {
-    dispatcher.reply.out.clear();
+    dispatcher.reply.clear();
     // A large reply's memory is returned; what usual replies need is kept.
     if dispatcher.reply.out.capacity() > REPLY_CAPACITY_MAX {
         dispatcher.reply.out = Vec::new();
@@ -54,7 +83,7 @@ pub fn clear_replies(dispatcher: &mut Dispatcher) {
 /// Whether replies should be written now.
 #[inline]
 pub fn has_much_to_write(dispatcher: &Dispatcher) -> bool {
-    dispatcher.reply.len() >= dispatcher.exec.hot.reply_bytes_max
+    dispatcher.reply.bytes() >= dispatcher.exec.hot.reply_bytes_max
 }
 
 /// What a client may leave unread before it is stopped. While all of them take little it may be more.
@@ -69,7 +98,7 @@ pub fn unsent_bytes_max(dispatcher: &Dispatcher) -> usize {
 
 /// Replies of a client that is gone are given up, with the memory that many of them took.
 pub fn drop_replies(dispatcher: &mut Dispatcher) {
-    dispatcher.reply.out.clear();
+    dispatcher.reply.clear();
     if dispatcher.reply.out.capacity() > dispatcher.exec.hot.reply_bytes_max {
         dispatcher.reply.out = Vec::new();
     }
