@@ -3,13 +3,17 @@
 //! The machine makes one after each change that a client can see; workers compare a generation and keep the newest.
 
 pub mod info;
+pub mod ready;
 pub mod replies;
+
+#[cfg(test)]
+mod tests;
 
 use crate::{Flags, NodeId, Slot, SlotSet};
 use std::sync::Arc;
 
 /// An index into `Topology::nodes`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NodeIndex(pub u16);
 
 /// Why commands are refused.

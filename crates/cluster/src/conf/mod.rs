@@ -21,7 +21,7 @@ use crate::{Flags, NodeId, Slot, SlotSet};
 use std::fmt;
 
 pub use read::read;
-pub use write::{Line, Reader, write, write_line};
+pub use write::{Line, Reader, Slots, write, write_line, write_slots};
 
 /// More is not read: 16,384 nodes with some 400 B each take 7 MB, slots 1 MB.
 pub const FILE_BYTES_MAX: usize = 64 << 20;

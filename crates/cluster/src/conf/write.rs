@@ -31,9 +31,16 @@ pub struct Line<'n> {
     /// Of a replica: its primary's.
     pub config_epoch: u64,
     pub is_connected: bool,
-    pub slots: &'n SlotSet,
+    pub slots: Slots<'n>,
     pub migrating: &'n [(Slot, NodeId)],
     pub importing: &'n [(Slot, NodeId)],
+}
+
+#[derive(Clone, Copy)]
+pub enum Slots<'n> {
+    Set(&'n SlotSet),
+    /// What `write_slots` has made of it.
+    Text(&'n str),
 }
 
 impl<'n> From<&'n ConfNode> for Line<'n> {
@@ -48,7 +55,7 @@ impl<'n> From<&'n ConfNode> for Line<'n> {
             pong_received_ms: node.pong_received_ms,
             config_epoch: node.config_epoch,
             is_connected: node.is_connected,
-            slots: &node.slots,
+            slots: Slots::Set(&node.slots),
             migrating: &node.migrating,
             importing: &node.importing,
         }
@@ -90,7 +97,10 @@ pub fn write_line(line: &Line<'_>, reader: Reader, out: &mut String) {
     let connected = if is_connected { "connected" } else { "disconnected" };
     let (ping, pong, epoch) = (line.ping_sent_ms, line.pong_received_ms, line.config_epoch);
     put(out, format_args!(" {ping} {pong} {epoch} {connected}"));
-    write_slots(line.slots, out);
+    match line.slots {
+        Slots::Set(slots) => write_slots(slots, out),
+        Slots::Text(text) => out.push_str(text),
+    }
     write_open_slots(line, out);
     out.push('\n');
 }
@@ -138,7 +148,8 @@ fn write_flags(flags: Flags, out: &mut String) {
     }
 }
 
-fn write_slots(slots: &SlotSet, out: &mut String) {
+/// A blank in front of each range.
+pub fn write_slots(slots: &SlotSet, out: &mut String) {
     for (first, last) in slots.ranges() {
         put(out, format_args!(" {}", first.get()));
         if first != last {

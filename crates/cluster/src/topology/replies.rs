@@ -9,8 +9,8 @@
 //! The bytes are Valkey's but for the order of shards and lines, which there is that of a hash table.
 
 use super::{Node, NodeIndex, Topology};
-use crate::conf::{self, Line, Reader};
-use crate::{Flags, NodeId, Slot};
+use crate::conf::{self, Line, Reader, Slots};
+use crate::{Flags, NodeId, Slot, SlotSet};
 use isotherm_resp::Reply;
 use std::collections::BTreeMap;
 
@@ -37,17 +37,27 @@ pub fn slots(topology: &Topology, asker: Asker, reply: &mut Reply) {
     let runs = topology.runs();
     reply.array(runs.len());
     for (owner, first, last) in runs {
-        let available: Vec<&Node> = replicas[usize::from(owner.0)]
-            .iter()
-            .map(|index| topology.node(*index))
-            .filter(|node| !node.flags.has(Flags::FAIL) && node.offset != 0)
-            .collect();
-        reply.array(3 + available.len());
+        let mut nodes = Reply::new(reply.proto);
+        let count = slots_nodes(topology, owner, &replicas, asker, &mut nodes);
+        reply.array(2 + count);
         reply.integer(i64::from(first.get()));
         reply.integer(i64::from(last.get()));
-        slots_node(topology.node(owner), asker, reply);
-        available.into_iter().for_each(|node| slots_node(node, asker, reply));
+        reply.raw(&nodes.out);
     }
+}
+
+/// What stands behind a run: its owner, and the owner's replicas that have data. How many these are.
+pub(super) fn slots_nodes(
+    topology: &Topology,
+    owner: NodeIndex,
+    replicas: &[Vec<NodeIndex>],
+    asker: Asker,
+    reply: &mut Reply,
+) -> usize {
+    let has_data = |node: &&Node| !node.flags.has(Flags::FAIL) && node.offset != 0;
+    slots_node(topology.node(owner), asker, reply);
+    let replicas = replicas[usize::from(owner.0)].iter().map(|index| topology.node(*index));
+    1 + replicas.filter(has_data).map(|node| slots_node(node, asker, reply)).count()
 }
 
 fn slots_node(node: &Node, asker: Asker, reply: &mut Reply) {
@@ -73,30 +83,53 @@ fn slots_node(node: &Node, asker: Asker, reply: &mut Reply) {
     }
 }
 
-/// The reply to CLUSTER SHARDS. A node that is met only is in no shard yet.
+/// The reply to CLUSTER SHARDS.
 pub fn shards(topology: &Topology, asker: Asker, reply: &mut Reply) {
-    let mut shards: BTreeMap<NodeId, Vec<&Node>> = BTreeMap::new();
-    for node in topology.nodes.iter().filter(|node| !node.flags.has(Flags::HANDSHAKE)) {
-        shards.entry(node.shard).or_default().push(node);
-    }
+    let shards = by_shard(topology);
     reply.array(shards.len());
-    for (id, mut nodes) in shards {
-        nodes.sort_by_key(|node| (node.flags.has(Flags::REPLICA), node.id));
-        reply.map(3);
-        text(reply, "slots");
-        shard_slots(&nodes, reply);
-        text(reply, "nodes");
-        reply.array(nodes.len());
-        nodes.into_iter().for_each(|node| shards_node(node, asker, reply));
-        text(reply, "id");
-        reply.bulk(id.as_bytes());
+    for (id, nodes) in shards {
+        shard(topology, &id, &nodes, asker, reply, |owner, reply| match owner {
+            Some(owner) => slot_ranges(&topology.node(owner).slots, reply),
+            None => reply.array(0),
+        });
     }
 }
 
-/// Of the first node that has any.
-fn shard_slots(nodes: &[&Node], reply: &mut Reply) {
-    let ranges = nodes.iter().find(|node| !node.slots.is_empty()).map(|node| node.slots.ranges());
-    let ranges = ranges.unwrap_or_default();
+/// A shard's primary, then its replicas by id. A node that is met only is in no shard yet.
+pub(super) fn by_shard(topology: &Topology) -> BTreeMap<NodeId, Vec<NodeIndex>> {
+    let mut shards: BTreeMap<NodeId, Vec<NodeIndex>> = BTreeMap::new();
+    for (at, node) in topology.nodes.iter().enumerate().filter(|(_, node)| !node.flags.has(Flags::HANDSHAKE))
+    {
+        shards.entry(node.shard).or_default().push(NodeIndex(at as u16));
+    }
+    shards.values_mut().for_each(|nodes| {
+        nodes.sort_by_key(|index| (topology.node(*index).flags.has(Flags::REPLICA), *index));
+    });
+    shards
+}
+
+/// `slots` writes the ranges of this node: the first of the shard that has any.
+pub(super) fn shard(
+    topology: &Topology,
+    id: &NodeId,
+    nodes: &[NodeIndex],
+    asker: Asker,
+    reply: &mut Reply,
+    slots: impl FnOnce(Option<NodeIndex>, &mut Reply),
+) {
+    let owner = nodes.iter().copied().find(|index| !topology.node(*index).slots.is_empty());
+    reply.map(3);
+    text(reply, "slots");
+    slots(owner, reply);
+    text(reply, "nodes");
+    reply.array(nodes.len());
+    nodes.iter().for_each(|index| shards_node(topology.node(*index), asker, reply));
+    text(reply, "id");
+    reply.bulk(id.as_bytes());
+}
+
+pub(super) fn slot_ranges(slots: &SlotSet, reply: &mut Reply) {
+    let ranges = slots.ranges();
     reply.array(2 * ranges.len());
     for (first, last) in ranges {
         reply.integer(i64::from(first.get()));
@@ -157,6 +190,17 @@ pub fn nodes(topology: &Topology, asker: Asker) -> String {
 
 /// A line of it, with its end, which CLUSTER REPLICAS shows without.
 pub fn node_line(topology: &Topology, index: NodeIndex, asker: Asker, out: &mut String) {
+    line_with(topology, index, Slots::Set(&topology.node(index).slots), asker, out);
+}
+
+/// `slots`: those of this node.
+pub(super) fn line_with(
+    topology: &Topology,
+    index: NodeIndex,
+    slots: Slots<'_>,
+    asker: Asker,
+    out: &mut String,
+) {
     let node = topology.node(index);
     let is_me = index == topology.myself;
     let line = Line {
@@ -169,7 +213,7 @@ pub fn node_line(topology: &Topology, index: NodeIndex, asker: Asker, out: &mut 
         pong_received_ms: node.pong_received_ms,
         config_epoch: topology.epoch_of(node),
         is_connected: node.is_connected,
-        slots: &node.slots,
+        slots,
         migrating: if is_me { &topology.migrating } else { &[] },
         importing: if is_me { &topology.importing } else { &[] },
     };
@@ -199,7 +243,7 @@ impl Topology {
     }
 
     /// Of each node, in the order of the nodes.
-    fn replicas(&self) -> Vec<Vec<NodeIndex>> {
+    pub(super) fn replicas(&self) -> Vec<Vec<NodeIndex>> {
         let mut replicas = vec![Vec::new(); self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate() {
             if let Some(primary) = node.primary {

@@ -4,6 +4,7 @@
 //!                   +--> words     a word a slot: may a command run on it?       written under the lock of the slot's partition
 //!  bus thread ------+
 //!                   +--> topology  an immutable value behind a generation        compared by each worker once a batch
+//!                                 with the replies that show it, ready-made (`shown`)
 //!   ^
 //!   +--- requests: what CLUSTER commands ask of it
 //! ```

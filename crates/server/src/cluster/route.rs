@@ -9,7 +9,7 @@
 //!
 //! A worker keeps the topology that it compares once a batch; where it is to name another node it takes the newest.
 
-use isotherm_cluster::topology::{State, Topology};
+use isotherm_cluster::topology::State;
 use isotherm_cluster::{Flags as NodeFlags, Slot};
 use isotherm_commands::Flags;
 use isotherm_commands::spec::{Databases, Reach, slot_positions};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use crate::cluster::endpoint::{self, asker_of};
 use crate::cluster::refusal::Refusal;
+use crate::cluster::shown::Published;
 use crate::cluster::state::Member;
 use crate::cluster::words::{Owner, SlotState, Word};
 use crate::config::{Id, id};
@@ -35,7 +36,7 @@ pub struct Route {
     pub member: Option<&'static Member>,
     /// Of `topology`.
     generation: u64,
-    topology: Option<Arc<Topology>>,
+    topology: Option<Arc<Published>>,
     /// The gates that matter for its commands.
     pub gates: Gates,
     /// That of the request which the gate has looked at last, if it has one.
@@ -84,7 +85,7 @@ impl Route {
     }
 
     /// As of the last `refresh`. Only a member of a cluster has one.
-    pub fn topology(&self) -> &Arc<Topology> {
+    pub fn topology(&self) -> &Arc<Published> {
         self.topology.as_ref().expect("a member of a cluster has a topology")
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cluster::requests::Bus;
-use crate::cluster::shown::Shown;
+use crate::cluster::shown::Published;
 use crate::cluster::words::{Owner, SlotWords};
 
 pub struct ClusterState(Option<Box<Member>>);
@@ -18,7 +18,6 @@ pub struct Member {
     pub words: SlotWords,
     pub topologies: Topologies,
     pub bus: Bus,
-    pub shown: Shown,
 }
 
 impl Member {
@@ -32,7 +31,7 @@ impl Member {
         let (_, topology) = self.topologies.newest();
         let nodes: usize =
             topology.nodes.iter().map(|node| size_of_val(node) + size_of_val(&*node.slots)).sum();
-        (size_of_val(&*topology.owners) + nodes + SlotWords::BYTES + self.shown.memory_bytes()) as u64
+        (size_of_val(&*topology.owners) + nodes + SlotWords::BYTES + topology.account.bytes()) as u64
     }
 
     /// Whether the slot is this node's, or its primary's.
@@ -50,8 +49,8 @@ impl ClusterState {
     /// A member of a cluster, which begins with this topology and no slots of its own.
     pub fn member(topology: Arc<Topology>) -> ClusterState {
         let topologies = Topologies::new(topology);
-        let (words, bus, shown) = (SlotWords::new(), Bus::default(), Shown::default());
-        ClusterState(Some(Box::new(Member { words, topologies, bus, shown })))
+        let (words, bus) = (SlotWords::new(), Bus::default());
+        ClusterState(Some(Box::new(Member { words, topologies, bus })))
     }
 
     pub fn is_enabled(&self) -> bool {
@@ -67,7 +66,7 @@ impl ClusterState {
 pub struct Topologies {
     /// Of `newest`; written behind it.
     generation: AtomicU64,
-    newest: Mutex<Arc<Topology>>,
+    newest: Mutex<Arc<Published>>,
     /// What `newest` says of it.
     is_down: AtomicBool,
 }
@@ -75,7 +74,8 @@ pub struct Topologies {
 impl Topologies {
     fn new(topology: Arc<Topology>) -> Topologies {
         let is_down = AtomicBool::new(topology.state != State::Ok);
-        Topologies { generation: AtomicU64::new(1), newest: Mutex::new(topology), is_down }
+        let newest = Mutex::new(Arc::new(Published::first(topology)));
+        Topologies { generation: AtomicU64::new(1), newest, is_down }
     }
 
     /// Grows by one with each topology.
@@ -85,7 +85,7 @@ impl Topologies {
     }
 
     /// The newest, and a generation that is not later.
-    pub fn newest(&self) -> (u64, Arc<Topology>) {
+    pub fn newest(&self) -> (u64, Arc<Published>) {
         let generation = self.generation();
         (generation, Arc::clone(&self.newest.lock().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -95,10 +95,11 @@ impl Topologies {
         self.is_down.load(Ordering::SeqCst)
     }
 
-    /// From now on everyone gets this one. Whether the cluster is down since.
+    /// From now on everyone gets this one. Whether the cluster is down since. Only one thread does this.
     pub(super) fn set(&self, topology: Arc<Topology>) -> bool {
         let is_down = topology.state != State::Ok;
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = topology;
+        let next = Arc::new(self.newest().1.next(topology));
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = next;
         self.generation.fetch_add(1, Ordering::Release);
         !self.is_down.swap(is_down, Ordering::SeqCst) && is_down
     }

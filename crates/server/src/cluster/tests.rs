@@ -1,14 +1,18 @@
 //! A member of a cluster whose topology and slots are set by hand, as the bus thread does.
 
+use isotherm_cluster::topology::replies::Asker;
 use isotherm_cluster::topology::{Address, Node, NodeIndex, State, Topology};
 use isotherm_cluster::{Flags, NodeId, Slot};
 use isotherm_disk::{Plan, SimDisk};
 use isotherm_keyspace::Db;
+use isotherm_resp::{Protocol, SharedBytes};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::changes::{flip, publish};
+use super::shown::{Kind, Published};
 use super::state::alone;
-use super::words::{Owner, SlotState};
+use super::words::{Owner, SlotState, Word};
 use crate::mail::message::{Without, WorkerMessage};
 use crate::observe::holds;
 use crate::request::blocking;
@@ -477,4 +481,86 @@ fn a_scan_goes_from_slot_to_slot() {
     let mut alone = Process::start(&SimDisk::new(1, Plan::default()), &[], 1).expect("it starts");
     let words = [&b"CLUSTERSCAN"[..], b"0"].map(Vec::from);
     assert_eq!(alone.run(0, &words).reply, b"-ERR This instance has cluster support disabled\r\n");
+}
+
+/// The port of the node that CLUSTER SLOTS names as the owner of a slot.
+fn port_in_slots(shown: &Published, slot: Slot) -> Option<u16> {
+    let parts = shown.reply(Kind::Slots, Asker::default(), Protocol::Resp2);
+    let text: String = parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
+    text.split("*3\r\n:").skip(1).find_map(|run| {
+        let mut numbers = run.split("\r\n:").map(|text| text.split("\r\n").next()?.parse().ok());
+        let (first, last, port): (u16, u16, u16) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        (first..=last).contains(&slot.get()).then_some(port)
+    })
+}
+
+/// Who reads of a word that a slot is another node's finds that one in CLUSTER SLOTS.
+#[test]
+fn slots_are_shown_before_clients_are_sent_on() {
+    let mut member = Member::start(&[]);
+    let (node, slot) = (member.process.node, Slot::of_key(b"a"));
+    let others = Word::new(SlotState::of(Owner::Other));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let state = node.cluster.get().unwrap();
+            let mut seen = 0;
+            while !is_over.load(Relaxed) {
+                let generation = state.topologies.generation();
+                if state.words.get(slot) != others {
+                    continue;
+                }
+                let shown = state.topologies.newest().1;
+                // Unless the slot has come back meanwhile.
+                if state.words.get(slot) == others && state.topologies.generation() == generation {
+                    assert_eq!(port_in_slots(&shown, slot), Some(7002));
+                    seen += 1;
+                }
+            }
+            seen
+        });
+        for _ in 0..300 {
+            member.lose("a");
+            std::thread::yield_now();
+            flip(node, &[(slot, SlotState::MINE)]);
+            member.give(&["a"]);
+        }
+        member.lose("a");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        is_over.store(true, Relaxed);
+        assert!(reader.join().unwrap() > 0);
+    });
+}
+
+#[test]
+fn replies_are_made_when_they_show_something_else() {
+    let mut member = Member::start(&[]);
+    member.give(&["a"]);
+    let state = member.process.node.cluster.get().unwrap();
+    let parts = |kind| {
+        let shown = state.topologies.newest().1;
+        shown.reply(kind, Asker::default(), Protocol::Resp3).to_vec()
+    };
+    let bytes = || state.topologies.newest().1.account.bytes();
+    let same = |a: &[Arc<SharedBytes>], b: &[Arc<SharedBytes>]| {
+        a.iter().zip(b).filter(|(a, b)| !Arc::ptr_eq(a, b)).count()
+    };
+    assert_eq!(bytes(), 0, "no client has asked");
+    let (slots, shards, nodes) = (parts(Kind::Slots), parts(Kind::Shards), parts(Kind::Nodes));
+    assert!(bytes() > 0);
+    member.topology.nodes[1].pong_received_ms = 7;
+    member.publish();
+    assert_eq!(same(&slots, &parts(Kind::Slots)), 0);
+    assert_eq!(same(&shards, &parts(Kind::Shards)), 0);
+    assert_eq!(same(&nodes, &parts(Kind::Nodes)), 2);
+    member.give(&["b"]);
+    let anew = parts(Kind::Slots);
+    assert_eq!(same(&slots, &anew), 2, "the header and one block");
+    assert_eq!(same(&shards, &parts(Kind::Shards)), 2, "ranges have changed");
+    member.topology.nodes[1].offset = 7;
+    member.publish();
+    assert_eq!(same(&anew, &parts(Kind::Slots)), 65, "a node is shown in another way");
+    let before = bytes();
+    drop((slots, shards, nodes));
+    assert!(bytes() < before, "what no client reads any more is gone");
 }

@@ -12,6 +12,7 @@ mod bad_world;
 mod blocking;
 mod client_memory;
 mod cluster_nodes;
+mod cluster_replies;
 #[cfg(debug_assertions)]
 mod cold;
 mod common;

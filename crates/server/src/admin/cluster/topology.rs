@@ -1,6 +1,6 @@
 //! What the newest topology says: CLUSTER SLOTS, SHARDS, NODES, INFO, REPLICAS, MYID, MYSHARDID.
 
-use isotherm_cluster::topology::{NodeIndex, Topology, replies};
+use isotherm_cluster::topology::{NodeIndex, replies};
 use isotherm_cluster::{Flags, NodeId};
 use isotherm_commands::Outcome;
 use isotherm_resp::errors;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::{AdminCall, fail, no_cluster};
 use crate::cluster::endpoint::asker_of;
-use crate::cluster::shown::Kind;
+use crate::cluster::shown::{Kind, Published};
 use crate::observe::info::cluster_info;
 
 /// Answers from the newest topology; or that there is no cluster.
 fn answer(
     call: &mut AdminCall<'_>,
-    write: impl FnOnce(&mut AdminCall<'_>, &Arc<Topology>) -> Outcome,
+    write: impl FnOnce(&mut AdminCall<'_>, &Arc<Published>) -> Outcome,
 ) -> Outcome {
     if call.exec.route.member.is_none() {
         return no_cluster(call);
@@ -52,9 +52,7 @@ pub fn nodes(call: &mut AdminCall<'_>) -> Outcome {
 fn show(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     answer(call, |call, topology| {
         let asker = asker_of(&call.session.shared, &call.node.config);
-        if let Some(member) = call.exec.route.member {
-            call.reply.raw(&member.shown.get(kind, topology, asker, call.reply.proto));
-        }
+        call.reply.share(topology.reply(kind, asker, call.reply.proto));
         Outcome::Done
     })
 }

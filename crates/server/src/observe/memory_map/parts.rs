@@ -40,7 +40,10 @@ pub const USED: &[Part] = &[
     ),
     ("scripts", "texts of scripts, libraries of functions, the interpreters of workers"),
     ("tier", "always 0: there are no values on disk yet"),
-    ("cluster", "what a member of a cluster knows of slots and nodes, and ready-made replies that show it"),
+    (
+        "cluster",
+        "what a member of a cluster knows of slots and nodes, and ready-made replies that show it, also where clients have not read them",
+    ),
     (
         "process",
         "the empty server just after its start: tables of commands and parameters, buffers of workers",
