@@ -118,6 +118,12 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("evalsha_ro", "the same"),
     ("fcall", "the same"),
     ("fcall_ro", "the same"),
+    ("cluster|addslots", "a lone server refuses it; there are 16384 slots, and the bus thread holds no lock"),
+    ("cluster|addslotsrange", "the same"),
+    ("cluster|delslots", "the same"),
+    ("cluster|delslotsrange", "the same"),
+    ("cluster|migrateslots", "it is refused"),
+    ("migrate", "it dumps in portions and lets go of its locks between them (`it migrate`)"),
 ];
 
 /// Words of a line for so many. `ids` are those of other clients.
