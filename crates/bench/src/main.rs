@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `scripts`, `script_libraries`, `instructions` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -25,6 +25,7 @@ mod reply;
 mod shape;
 mod zipf;
 
+mod cluster;
 mod collections;
 mod collections_speed;
 mod durability;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 16] = [
     "memory",
     "speed",
     "collections",
@@ -75,6 +76,7 @@ const KINDS: [&str; 15] = [
     "pubsub",
     "durability",
     "replication",
+    "cluster",
     "scripts",
     "script-libraries",
     instructions::KIND,
@@ -123,6 +125,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "longest" => longest::ROWS.to_vec(),
         "durability" => durability::ROWS.to_vec(),
         "replication" => replication::ROWS.to_vec(),
+        "cluster" => cluster::ROWS.to_vec(),
         "scripts" => scripts::ROWS.to_vec(),
         "script-libraries" => script_libraries::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
@@ -147,6 +150,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "longest" => longest::measure(options),
         "durability" => durability::measure(options),
         "replication" => replication::measure(options),
+        "cluster" => cluster::measure(options),
         "scripts" => scripts::measure(options),
         "script-libraries" => script_libraries::measure(options),
         instructions::KIND => instructions::measure(options),

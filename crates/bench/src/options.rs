@@ -23,6 +23,7 @@ kinds
   longest   the longest single command while keys are inserted
   pubsub    10,000 connections, a tenth of them subscribers: delivery, order, delay; a subscriber that never reads
   replication full syncs, the feed of a replica, applying a backlog, waiting for ACKs, handing over, a slow replica, restarts, cuts
+  cluster     CLUSTER SLOTS, SHARDS, NODES, MOVED; CPU and memory of a member over a lone server
   durability  saving, loading, the append-only file, each fsync policy; on this disk and a modelled one
   scripts   CPU of calls of scripts; who waits beside one that takes long
   script-libraries  cjson and cmsgpack there and back, CPU per round, A B A B

@@ -88,6 +88,8 @@ pub struct Figures {
 pub enum Best {
     Least,
     Most,
+    /// None of them: the one in the middle.
+    Median,
 }
 
 impl Figures {
@@ -104,6 +106,7 @@ impl Figures {
             let best = match best {
                 Best::Least => figures.iter().copied().min_by(f64::total_cmp),
                 Best::Most => figures.iter().copied().max_by(f64::total_cmp),
+                Best::Median => median(figures.to_vec()),
             };
             best.map_or("-".to_string(), &show)
         };

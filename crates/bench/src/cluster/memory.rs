@@ -1,0 +1,109 @@
+//! Memory of an empty member of a cluster: with all slots over a lone server; of each node that it knows; and while many clients have
+//! asked for a large reply and read it slowly.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use isotherm_resp::reply_parse::Value;
+
+use super::conf::{self, Layout};
+use crate::durability::{Best, Figures};
+use crate::options::Options;
+use crate::process::{SIDES, Server, Setting, allow_open_files};
+use crate::report::Table;
+use crate::{Fallible, progress};
+
+const NODES: usize = 1000;
+
+pub fn measure(options: &Options, table: &mut Table) -> Fallible {
+    let (mut empty, mut node) = (Figures::default(), Figures::default());
+    for round in 1..=options.rounds {
+        for side in SIDES {
+            let setting = || Setting { workers: 1, ..Setting::default() };
+            let used = |server: &Server| -> Fallible<f64> {
+                // What is made at the start is made; connections that were tried are over or stand.
+                std::thread::sleep(Duration::from_millis(1500));
+                Ok(server.client()?.used_memory_bytes()? as f64)
+            };
+            let plain = used(&Server::start(side, &setting(), options)?)?;
+            let member = conf::start(side, None, setting(), options)?;
+            member.own_all_slots()?;
+            let one = used(&member)?;
+            drop(member);
+            let many =
+                used(&conf::start(side, Some(&conf::text(NODES, Layout::Contiguous)), setting(), options)?)?;
+            let (more_mb, node_kb) = ((one - plain) / 1e6, (many - one) / 1e3 / (NODES - 1) as f64);
+            progress(&format!(
+                "memory round {round} {}: {more_mb:.2} MB, {node_kb:.2} KB a node",
+                side.name()
+            ));
+            empty.add(side, more_mb);
+            node.add(side, node_kb);
+        }
+    }
+    let mb = |figure: f64| format!("{figure:.2} MB");
+    let kb = |figure: f64| format!("{figure:.2} KB");
+    empty.row(
+        table,
+        "empty, with all slots: used_memory over a lone server's",
+        Best::Median,
+        mb,
+        "<= 0.6 MB",
+    );
+    node.row(table, "each known node, without links", Best::Median, kb, "<= 2 KB");
+    Ok(())
+}
+
+/// Clients ask for CLUSTER SLOTS at once, and read 1 MB a second each. With the usual buffers of sockets the kernel takes nearly all of
+/// it, so the row also says for how many clients a server kept anything itself.
+pub fn slow_readers(options: &Options, table: &mut Table) -> Fallible {
+    const CLIENTS: u64 = 1000;
+    const READ_BYTES: usize = 100 << 10;
+    allow_open_files(4096)?;
+    let (mut figures, mut kept) = (Figures::default(), Figures::default());
+    for round in 1..=options.rounds {
+        for side in SIDES {
+            let conf = conf::text(100, Layout::Scattered);
+            let server = conf::start(side, Some(&conf), Setting::one_core(), options)?;
+            server.client()?.call(&["CLUSTER", "SLOTS"])?;
+            let before = server.resident_bytes()?;
+            let failed = |why: std::io::Error| format!("a slow client: {why}");
+            let mut streams = Vec::new();
+            for _ in 0..options.scaled(CLIENTS) {
+                let mut stream = TcpStream::connect(("127.0.0.1", server.port)).map_err(failed)?;
+                stream.write_all(b"CLUSTER SLOTS\r\n").map_err(failed)?;
+                stream.set_nonblocking(true).map_err(failed)?;
+                streams.push(stream);
+            }
+            let (mut most, mut buffer) = (before, vec![0; READ_BYTES]);
+            let waiting = server.client()?.call(&["CLIENT", "LIST"])?;
+            let Value::Bulk(list) = waiting else { return Err("CLIENT LIST is no text".into()) };
+            let list = String::from_utf8_lossy(&list).into_owned();
+            kept.add(side, list.lines().filter(|line| !line.contains(" oll=0 ")).count() as f64);
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(2) {
+                let turn = Instant::now();
+                most = most.max(server.resident_bytes()?);
+                for stream in &mut streams {
+                    // What has not come yet is read in the next turn.
+                    let _ = stream.read(&mut buffer);
+                }
+                std::thread::sleep(Duration::from_millis(100).saturating_sub(turn.elapsed()));
+            }
+            let grown_mb = (most - before) as f64 / 1e6;
+            progress(&format!("slow-readers round {round} {}: {grown_mb:.1} MB", side.name()));
+            figures.add(side, grown_mb);
+        }
+    }
+    let what = format!("{} clients ask for 1.5 MB and read 1 MB/s: RSS grows by", options.scaled(CLIENTS));
+    figures.row(table, &what, Best::Median, |figure| format!("{figure:.1} MB"), "<= 64 MB");
+    kept.row(
+        table,
+        "of them, for whom the server keeps a part",
+        Best::Median,
+        |count| format!("{count:.0}"),
+        "-",
+    );
+    Ok(())
+}
