@@ -62,15 +62,25 @@ pub type BusSender = Sender<BusMessage>;
 
 /// Who has asked. One that is dropped leaves its client without a reply, until that leaves.
 pub struct Asker {
-    waiter: Arc<Waiter>,
-    answer: fn(&Arc<Waiter>, Reply),
+    way: Way,
     pub proto: Protocol,
+}
+
+enum Way {
+    /// A client that is parked.
+    Client(Arc<Waiter>, fn(&Arc<Waiter>, Reply)),
+    /// A worker that runs a transaction, and stands still until then.
+    Worker(std::sync::mpsc::Sender<Reply>),
 }
 
 impl Asker {
     /// `answer` sends the waiter's client its reply.
     pub fn new(waiter: &Arc<Waiter>, proto: Protocol, answer: fn(&Arc<Waiter>, Reply)) -> Asker {
-        Asker { waiter: Arc::clone(waiter), answer, proto }
+        Asker { way: Way::Client(Arc::clone(waiter), answer), proto }
+    }
+
+    pub fn worker(proto: Protocol, sender: std::sync::mpsc::Sender<Reply>) -> Asker {
+        Asker { way: Way::Worker(sender), proto }
     }
 
     /// An empty reply in the client's protocol.
@@ -87,7 +97,11 @@ impl Asker {
 
     /// From any thread. No lock is needed.
     pub fn answer(self, reply: Reply) {
-        (self.answer)(&self.waiter, reply);
+        match self.way {
+            Way::Client(waiter, answer) => answer(&waiter, reply),
+            // The worker may have given it up.
+            Way::Worker(sender) => drop(sender.send(reply)),
+        }
     }
 }
 

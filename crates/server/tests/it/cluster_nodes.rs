@@ -297,3 +297,21 @@ fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
     primary.check(&format!("CLUSTER SETSLOT {slot} STABLE"), "+OK\r\n");
     assert!(!primary.ask("CLUSTER NODES").contains(&mark));
 }
+
+#[test]
+fn a_transaction_gives_a_slot_to_another_node() {
+    let nodes = cluster(2, &[]);
+    let mut client = nodes[1].client();
+    // As `valkey-cli --cluster fix` does it.
+    client.check("MULTI", "+OK\r\n");
+    for line in ["CLUSTER DELSLOTS 5", "CLUSTER ADDSLOTS 5", "CLUSTER SETSLOT 5 STABLE", "CLUSTER BUMPEPOCH"]
+    {
+        client.check(line, "+QUEUED\r\n");
+    }
+    client.check("EXEC", "*4\r\n+OK\r\n+OK\r\n+OK\r\n+STILL 2\r\n");
+    let mark = " 5 8192-16383";
+    wait_until("the other node has heard of it", || {
+        let text = nodes[0].client().ask("CLUSTER NODES");
+        text.lines().any(|line| line.starts_with(&*nodes[1].id) && line.ends_with(mark))
+    });
+}

@@ -17,10 +17,14 @@ use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_commands::wait::Wait;
 use isotherm_keyspace::Type;
-use isotherm_resp::errors;
+use isotherm_resp::{ArgsBuf, errors};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use super::slot_stats::{CLUSTER_SLOT_STATS, slot_stats};
 use super::{AdminCall, AdminHandler};
+use crate::cluster::requests::{Asker, ClusterRequest};
+use crate::cluster::state::Member;
 use specs::*;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -104,21 +108,40 @@ fn fail(call: &mut AdminCall<'_>, text: impl AsRef<[u8]>) -> Outcome {
 
 // ---- of the bus thread ----
 
-// COMPAT(cluster): CLUSTER subcommands that change the cluster, COUNT-FAILURE-REPORTS and LINKS are refused in MULTI and in scripts. Why:
-// they answer when all workers obey, which waits for the locks that a transaction holds.
 /// The bus thread knows, or is to change something: its answer is the client's reply.
 fn ask_bus(call: &mut AdminCall<'_>) -> Outcome {
     let Some(member) = call.exec.route.member else { return no_cluster(call) };
-    if call.session.in_exec {
-        let name = call.command.name.replace('|', " ");
-        return fail(call, format!("ERR '{name}' is not allowed in transactions and scripts"));
-    }
     if !member.bus.is_attached() {
         return fail(call, "ERR The cluster bus is not ready yet");
+    }
+    if call.session.in_exec {
+        return ask_within(call, member);
     }
     call.session.asks_bus = true;
     let wait = Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
     Outcome::Block(Box::new(wait))
+}
+
+// COMPAT(cluster): CLUSTER subcommands that change the cluster, COUNT-FAILURE-REPORTS and LINKS work in a transaction only if that has no
+// commands about keys. Why: they answer when all workers obey, which waits for the locks that such a transaction holds.
+/// In a transaction, as `valkey-cli --cluster fix` sends them. The worker stands still until it is answered.
+fn ask_within(call: &mut AdminCall<'_>, member: &Member) -> Outcome {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    if call.exec.held.holds_any() {
+        let name = call.command.name.replace('|', " ");
+        return fail(
+            call,
+            format!("ERR '{name}' is not allowed in scripts, and beside commands about keys in transactions"),
+        );
+    }
+    let (sender, answer) = channel();
+    let asker = Asker::worker(call.session.proto, sender);
+    member.bus.ask(ClusterRequest { args: ArgsBuf::from(call.args), asker });
+    match answer.recv_timeout(PATIENCE) {
+        Ok(reply) => call.reply.raw(&reply.out),
+        Err(_) => call.reply.error("ERR The cluster bus has not answered in time"),
+    }
+    Outcome::Done
 }
 
 // COMPAT(cluster): CLUSTER FAILOVER, MIGRATESLOTS, CANCELSLOTMIGRATIONS and SYNCSLOTS are refused, and GETSLOTMIGRATIONS has nothing to
