@@ -248,7 +248,8 @@ fn a_client_that_is_gone() {
                     client.send([encode(&["redis", "set", "c", "3"]), encode(&["s"])].concat());
                     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
                     assert!(reply(&mut client).contains("<command> set c 3"));
-                    assert!(reply(&mut client).ends_with("+<endsession>\r\n"));
+                    // The step may stop at its line before the end of the connection is seen.
+                    while !reply(&mut client).ends_with("+<endsession>\r\n") {}
                     client.expect(":1\r\n");
                     other.check("GET c", "$1\r\n3\r\n");
                 }
