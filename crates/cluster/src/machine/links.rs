@@ -69,6 +69,11 @@ impl Links {
 }
 
 impl Machine {
+    /// Whether a node has named itself over this link.
+    pub fn knows(&self, id: LinkId) -> bool {
+        self.links.get(id).and_then(|link| link.node).is_some_and(|node| !self.nodes[node].is_in_handshake())
+    }
+
     /// Asks for a connection to a node that has none.
     pub(super) fn connect(&mut self, node: Handle, now: Now) {
         self.links.asked_for += 2;

@@ -80,8 +80,13 @@ impl BusConnection {
         }
     }
 
-    pub fn keep(&mut self, rest: &[u8]) {
-        self.input = rest.to_vec();
+    /// What stands behind `from` is no whole message yet. One that comes in many reads is not copied with each.
+    pub fn keep(&mut self, mut bytes: Vec<u8>, from: usize) {
+        bytes.drain(..from);
+        if bytes.is_empty() {
+            bytes = Vec::new();
+        }
+        self.input = bytes;
     }
 
     pub fn queue(&mut self, bytes: Arc<[u8]>) {

@@ -45,6 +45,8 @@ const READ_BYTES: usize = 64 << 10;
 /// Of one link in a turn.
 const READS_PER_TURN: usize = 16;
 const ACCEPTS_PER_TURN: usize = 64;
+/// Of a message of clients over a link that no node has named itself on.
+const UNKNOWN_SENDER_BYTES_MAX: usize = 64 << 10;
 /// Tokens of links are their numbers, which grow from 1; those of listeners stand at the other end.
 const LISTENER_TOKENS: usize = usize::MAX - 64;
 
@@ -152,6 +154,8 @@ impl BusThread {
         if Instant::now() >= self.next_tick {
             self.next_tick = Instant::now() + TICK;
             self.close_overfull();
+            // An edge is reported once: what a turn left, or could not take for want of descriptors, is still there.
+            (0..self.listeners.len()).for_each(|at| self.accept(at));
             let offset = self.node.log.end().0;
             self.step(Input::Tick { offset });
         }
@@ -350,8 +354,6 @@ impl BusThread {
                 (peer.ip().to_canonical().to_string(), local.ip().to_canonical().to_string());
             self.step(Input::Accepted { link, peer_ip: &peer_ip, local_ip: &local_ip });
         }
-        // There may be more: an edge is reported once.
-        let _ = self.events.watch_readable(self.listeners[at].as_fd(), Token(LISTENER_TOKENS + at));
     }
 
     fn read(&mut self, link: LinkId) {
@@ -378,7 +380,13 @@ impl BusThread {
 
     /// All messages that `bytes` hold as a whole; the rest is kept with the connection.
     fn take_messages(&mut self, link: LinkId, bytes: Vec<u8>) {
-        let caps = Caps { payload_bytes: self.node.config.bulk_bytes_max() };
+        // A node that has not said who it is has no messages of clients to bring.
+        let payload_bytes = if self.machine.knows(link) {
+            self.node.config.bulk_bytes_max()
+        } else {
+            UNKNOWN_SENDER_BYTES_MAX
+        };
+        let caps = Caps { payload_bytes };
         let mut at = 0;
         loop {
             let rest = &bytes[at..];
@@ -405,7 +413,7 @@ impl BusThread {
             at += length;
         }
         if let Some(connection) = self.connections.get_mut(&link) {
-            connection.keep(&bytes[at..]);
+            connection.keep(bytes, at);
         }
     }
 
