@@ -191,33 +191,73 @@ impl Machine {
         Ok(Answer::Ok)
     }
 
-    fn set_slot(&mut self, slot: Slot, action: &SlotAction, is_replicated: bool) -> Answered {
+    /// What stands in the way of a request, before replicas hear of it. Only of SETSLOT, which is the one that they hear of.
+    pub fn check(&self, request: &Request) -> Result<(), String> {
+        match request {
+            Request::SetSlot { slot, action, is_replicated } => {
+                self.check_set_slot(*slot, action, *is_replicated).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The node that it names.
+    fn check_set_slot(
+        &self,
+        slot: Slot,
+        action: &SlotAction,
+        is_replicated: bool,
+    ) -> Result<Option<Handle>, String> {
         if self.is_replica() && !is_replicated {
             return Err("Please use SETSLOT only with masters.".to_string());
         }
+        let number = slot.get();
         match action {
             SlotAction::Migrating(node) => {
                 if self.my().is_primary() && self.owner(slot) != Some(self.me) {
-                    return Err(format!("I'm not the owner of hash slot {}", slot.get()));
+                    return Err(format!("I'm not the owner of hash slot {number}"));
                 }
-                let node = self.other_primary(node)?;
-                self.notice(format!("Migrating slot {} to node {}", slot.get(), self.name(node)));
-                self.migrating.insert(slot, node);
+                self.other_primary(node).map(Some)
             }
             SlotAction::Importing(node) => {
                 if self.owner(slot) == Some(self.me) {
-                    return Err(format!("I'm already the owner of hash slot {}", slot.get()));
+                    return Err(format!("I'm already the owner of hash slot {number}"));
                 }
-                let node = self.other_primary(node)?;
+                self.other_primary(node).map(Some)
+            }
+            SlotAction::Stable => Ok(None),
+            SlotAction::Node { node, holds_keys } => {
+                let node = self.known(node)?;
+                if self.nodes[node].is_replica() {
+                    return Err("Target node is not a master".to_string());
+                }
+                if self.owner(slot) == Some(self.me) && node != self.me && *holds_keys {
+                    return Err(format!(
+                        "Can't assign hashslot {number} to a different node while I still hold keys for this hash slot."
+                    ));
+                }
+                Ok(Some(node))
+            }
+        }
+    }
+
+    fn set_slot(&mut self, slot: Slot, action: &SlotAction, is_replicated: bool) -> Answered {
+        let node = self.check_set_slot(slot, action, is_replicated)?;
+        match (action, node) {
+            (SlotAction::Migrating(_), Some(node)) => {
+                self.notice(format!("Migrating slot {} to node {}", slot.get(), self.name(node)));
+                self.migrating.insert(slot, node);
+            }
+            (SlotAction::Importing(_), Some(node)) => {
                 self.notice(format!("Importing slot {} from node {}", slot.get(), self.name(node)));
                 self.importing.insert(slot, node);
             }
-            SlotAction::Stable => {
+            (SlotAction::Node { holds_keys, .. }, Some(node)) => self.assign(slot, node, *holds_keys),
+            _ => {
                 self.notice(format!("Marking slot {} stable", slot.get()));
                 self.importing.remove(&slot);
                 self.migrating.remove(&slot);
             }
-            SlotAction::Node { node, holds_keys } => self.assign(slot, node, *holds_keys)?,
         }
         self.todo.slots();
         self.todo.save_first();
@@ -235,18 +275,8 @@ impl Machine {
         Ok(node)
     }
 
-    fn assign(&mut self, slot: Slot, id: &NodeId, holds_keys: bool) -> Result<(), String> {
-        let node = self.known(id)?;
-        if self.nodes[node].is_replica() {
-            return Err("Target node is not a master".to_string());
-        }
+    fn assign(&mut self, slot: Slot, node: Handle, holds_keys: bool) {
         let was_mine = self.owner(slot) == Some(self.my_primary());
-        if self.owner(slot) == Some(self.me) && node != self.me && holds_keys {
-            return Err(format!(
-                "Can't assign hashslot {} to a different node while I still hold keys for this hash slot.",
-                slot.get()
-            ));
-        }
         self.notice(format!(
             "Assigning slot {} to node {} in shard {}",
             slot.get(),
@@ -269,7 +299,6 @@ impl Machine {
             }
             self.todo.broadcast = true;
         }
-        Ok(())
     }
 
     fn lost_last_slot(&mut self, new_owner: Handle) {

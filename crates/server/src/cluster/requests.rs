@@ -30,14 +30,16 @@ pub struct ClusterRequest {
 /// A request that depends on whether this node has keys, with what was found.
 pub struct Looked {
     pub request: Request,
+    /// As it came.
+    pub args: ArgsBuf,
     pub asker: Asker,
 }
 
 /// What other threads send to the bus thread.
 pub enum BusMessage {
     Request(ClusterRequest),
-    /// The same, and the replicas have it.
-    Replicated(ClusterRequest),
+    /// CLUSTER SETSLOT that replicas were to have first. The error is what its client gets if they have it not.
+    Replicated(Looked, Result<(), Vec<u8>>),
     /// One whose answer is of no interest.
     Order(Request),
     /// A request whose keys were looked at.

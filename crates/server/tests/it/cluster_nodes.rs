@@ -288,6 +288,20 @@ fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
         replica.client().ask("CLUSTER NODES").contains(&mark),
         "it acknowledged that before the answer came"
     );
+    // What the primary refuses, the replica does not hear of.
+    let refused = primary.ask(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id));
+    assert!(refused.contains("while I still hold keys"), "{refused}");
+    let line = |node: &Node| {
+        let text = node.client().ask("CLUSTER NODES");
+        text.lines()
+            .find(|line| line.starts_with(&*nodes[0].id))
+            .unwrap_or_default()
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(line(&replica), "0-8191");
     // Without the replica the answer does not come.
     crate::failover::suspend(&replica.server);
     let refused = "-NOREPLICAS Not enough good replicas to write.\r\n";

@@ -30,7 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::cluster::requests::{Asker, Bus, BusMessage, ClusterRequest};
+use crate::cluster::requests::{Asker, Bus, BusMessage, Looked};
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::log;
@@ -68,7 +68,7 @@ pub struct BusThread {
     /// Of requests that are under way, with the slot whose word was closed for one.
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
     hands: std::sync::mpsc::Sender<hands::Work>,
-    replicas_first: std::sync::mpsc::Sender<ClusterRequest>,
+    replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
     counts: Counts,
     /// Something was sent or has come since the counts were shown.
@@ -242,12 +242,8 @@ impl BusThread {
 
     fn message(&mut self, message: BusMessage) {
         match message {
-            BusMessage::Request(request)
-                if requests::concerns_replicas(&request) && replicas_first::are_wanted(self.node) =>
-            {
-                self.replicas_first.send(request).expect("the thread lives as long");
-            }
-            BusMessage::Request(request) | BusMessage::Replicated(request) => self.request(request),
+            BusMessage::Request(request) => self.request(request),
+            BusMessage::Replicated(looked, done) => self.replicated(looked, done),
             BusMessage::Order(request) => {
                 self.asked += 1;
                 self.step(Input::Request { id: RequestId(self.asked), request });

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::requests::parse_timeout;
-use crate::cluster::requests::{BusMessage, BusSender, ClusterRequest};
+use crate::cluster::requests::{BusMessage, BusSender, Looked};
 use crate::node::Node;
 use crate::request::execute::Exec;
 use isotherm_keyspace::{Db, Want};
@@ -18,7 +18,7 @@ use isotherm_keyspace::{Db, Want};
 /// Between two looks at what was acknowledged.
 const LOOK: Duration = Duration::from_millis(1);
 
-pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<ClusterRequest>> {
+pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<Looked>> {
     let (sender, requests) = channel();
     std::thread::Builder::new().name("cluster-setslot".into()).spawn(move || run(node, &bus, &requests))?;
     Ok(sender)
@@ -30,18 +30,14 @@ pub fn are_wanted(node: &Node) -> bool {
         && node.replication.primary.replicas().iter().any(|replica| replica.seen.state().is_online())
 }
 
-fn run(node: &'static Node, bus: &BusSender, requests: &Receiver<ClusterRequest>) {
-    while let Ok(request) = requests.recv() {
-        match parse_timeout(request.args.args()) {
-            Err(text) => request.asker.refuse(text),
-            Ok(timeout) => {
-                append(node, &request.args);
-                match await_acks(node, timeout) {
-                    true => bus.post(BusMessage::Replicated(request)),
-                    false => request.asker.refuse(b"NOREPLICAS Not enough good replicas to write.".to_vec()),
-                }
-            }
-        }
+fn run(node: &'static Node, bus: &BusSender, requests: &Receiver<Looked>) {
+    const TOO_FEW: &[u8] = b"NOREPLICAS Not enough good replicas to write.";
+    while let Ok(looked) = requests.recv() {
+        let done = parse_timeout(looked.args.args()).and_then(|timeout| {
+            append(node, &looked.args);
+            await_acks(node, timeout).then_some(()).ok_or_else(|| TOO_FEW.to_vec())
+        });
+        bus.post(BusMessage::Replicated(looked, done));
     }
 }
 

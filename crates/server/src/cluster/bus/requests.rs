@@ -10,9 +10,9 @@ use isotherm_stdx::parse_i64;
 use std::time::Duration;
 
 use super::settings::BUS_PORT_OFFSET;
-use super::{BusThread, hands, links_reply};
+use super::{BusThread, hands, links_reply, replicas_first};
 use crate::cluster::changes;
-use crate::cluster::requests::{Asker, ClusterRequest, Looked};
+use crate::cluster::requests::{ClusterRequest, Looked};
 use crate::node::Node;
 
 /// Looks, under the locks. A slot that is found empty and is to be given away takes no more keys from now on.
@@ -50,26 +50,43 @@ impl BusThread {
         let ClusterRequest { args, asker } = request;
         match parse(args.args()) {
             Err(text) => asker.refuse(text),
-            Ok(request) if depends_on_keys(&request) => {
-                self.hand(hands::Work::Look(Looked { request, asker }))
+            Ok(request) => {
+                let looked = Looked { request, args, asker };
+                match depends_on_keys(&looked.request) {
+                    true => self.hand(hands::Work::Look(looked)),
+                    false => self.looked(looked),
+                }
             }
-            Ok(request) => self.ask(request, asker, None),
         }
     }
 
+    /// What depends on keys is known. Replicas hear of SETSLOT first, of one that will be obeyed only.
     pub(super) fn looked(&mut self, looked: Looked) {
-        let closed = match &looked.request {
-            Request::SetSlot { slot, .. } => Some(*slot),
-            _ => None,
-        };
-        self.ask(looked.request, looked.asker, closed);
+        let is_for_replicas =
+            matches!(looked.request, Request::SetSlot { .. }) && replicas_first::are_wanted(self.node);
+        match self.machine.check(&looked.request) {
+            Ok(()) if is_for_replicas => self.replicas_first.send(looked).expect("the thread lives as long"),
+            _ => self.ask(looked),
+        }
     }
 
-    fn ask(&mut self, request: Request, asker: Asker, closed: Option<Slot>) {
+    pub(super) fn replicated(&mut self, looked: Looked, done: Result<(), Vec<u8>>) {
+        match done {
+            Ok(()) => self.ask(looked),
+            Err(text) => {
+                if let Some(slot) = closed_for(&looked.request) {
+                    self.hand(hands::Work::Restore(slot));
+                }
+                looked.asker.refuse(text);
+            }
+        }
+    }
+
+    fn ask(&mut self, looked: Looked) {
         self.asked += 1;
         let id = RequestId(self.asked);
-        self.askers.insert(id, (asker, closed));
-        self.step(Input::Request { id, request });
+        self.askers.insert(id, (looked.asker, closed_for(&looked.request)));
+        self.step(Input::Request { id, request: looked.request });
     }
 
     pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
@@ -86,6 +103,14 @@ impl BusThread {
             Answer::Error(text) => reply.error(format!("ERR {text}")),
         }
         asker.answer(reply);
+    }
+}
+
+/// The slot whose word a look may have closed.
+fn closed_for(request: &Request) -> Option<Slot> {
+    match request {
+        Request::SetSlot { slot, action: SlotAction::Node { .. }, .. } => Some(*slot),
+        _ => None,
     }
 }
 
@@ -209,13 +234,8 @@ fn parse_set_slot(args: Args<'_>) -> Parsed {
             return Err(b"ERR Missing timeout value".to_vec());
         }
     }
+    parse_timeout(args)?;
     Ok(Request::SetSlot { slot, action, is_replicated: false })
-}
-
-/// Whether replicas have to hear of it first.
-pub fn concerns_replicas(request: &ClusterRequest) -> bool {
-    let args = request.args.args();
-    args.try_get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"setslot")) && parse(args).is_ok()
 }
 
 /// How long SETSLOT waits for replicas at most; None: without end.
