@@ -20,11 +20,19 @@ struct Object {
 
 type Stripe = Mutex<HashMap<Handle, Object>>;
 
-/// Works on one owner's objects until `stop` is set, and checks what it finds.
-fn work(arena: &Arena, stripe: &Stripe, owner: u16, seed: u64, rounds: usize) {
-    let mut random = Random(seed);
+/// So many moves make the test worth its name.
+const MOVES_MIN: usize = 100;
+/// On a loaded machine the compactor may get no turn while the owners work: they go on until it had one, to this bound.
+const ROUNDS_MAX: usize = 20_000_000;
+
+/// Works on one owner's objects for `rounds`, and on until the compactor has moved enough; checks what it finds.
+fn work(arena: &Arena, stripe: &Stripe, owner: u16, rounds: usize, moves: &AtomicUsize) {
+    let mut random = Random(u64::from(owner) + 1);
     let mut keys: Vec<Handle> = Vec::new();
-    for round in 0..rounds {
+    for round in 0..ROUNDS_MAX {
+        if round >= rounds && (cfg!(miri) || moves.load(Relaxed) > MOVES_MIN) {
+            break;
+        }
         let mut objects = stripe.lock().unwrap();
         if keys.len() != objects.len() || round % 16 == 0 {
             keys = objects.keys().copied().collect(); // the compactor has moved some
@@ -104,8 +112,8 @@ fn owners_and_a_compactor_share_an_arena() {
         let compactor = scope.spawn(|| compact(&arena, &stripes, &stop, &moves));
         let workers: Vec<_> = (0..OWNERS)
             .map(|owner| {
-                let (arena, stripe) = (&arena, &stripes[owner]);
-                scope.spawn(move || work(arena, stripe, owner as u16, owner as u64 + 1, rounds))
+                let (arena, stripe, moves) = (&arena, &stripes[owner], &moves);
+                scope.spawn(move || work(arena, stripe, owner as u16, rounds, moves))
             })
             .collect();
         // Hints go on all the time, and must survive anything. (Under Miri a race is an error even for a hint.)
@@ -123,7 +131,7 @@ fn owners_and_a_compactor_share_an_arena() {
         drop(stopping);
         compactor.join().unwrap();
     });
-    assert!(cfg!(miri) || moves.into_inner() > 100, "the compactor found nothing to do");
+    assert!(cfg!(miri) || moves.into_inner() > MOVES_MIN, "the compactor found nothing to do");
     let mut live = 0;
     for (owner, stripe) in stripes.into_iter().enumerate() {
         for (handle, object) in stripe.into_inner().unwrap() {
