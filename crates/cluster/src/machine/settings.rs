@@ -36,6 +36,38 @@ pub struct Settings {
     pub says_debug: bool,
 }
 
+/// A node whose configuration file says nothing.
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            node_timeout_ms: 15_000,
+            ping_interval_ms: 0,
+            gossip_percent: 10,
+            blacklist_ttl_s: 60,
+            requires_full_coverage: true,
+            allows_replica_migration: true,
+            no_failover: false,
+            is_tls: false,
+            announced_ip: String::new(),
+            tcp_port: 6379,
+            tls_port: 0,
+            bus_port: 16_379,
+            client_tcp_port: 0,
+            client_tls_port: 0,
+            client_ipv4: String::new(),
+            client_ipv6: String::new(),
+            hostname: String::new(),
+            human_name: String::new(),
+            availability_zone: String::new(),
+            dropped_type: None,
+            closes_on_drop: false,
+            no_reconnection: false,
+            no_random_ping: false,
+            says_debug: false,
+        }
+    }
+}
+
 impl Settings {
     /// A handshake that takes longer has failed.
     pub fn handshake_timeout_ms(&self) -> u64 {

@@ -7,29 +7,13 @@ use crate::wire::{Body, Header, PingKind};
 fn settings() -> Settings {
     Settings {
         node_timeout_ms: 1000,
-        ping_interval_ms: 0,
-        gossip_percent: 10,
-        blacklist_ttl_s: 60,
         requires_full_coverage: false,
         allows_replica_migration: false,
-        no_failover: false,
-        is_tls: false,
-        announced_ip: String::new(),
         tcp_port: 7000,
-        tls_port: 0,
         bus_port: 17000,
-        client_tcp_port: 0,
-        client_tls_port: 0,
-        client_ipv4: String::new(),
-        client_ipv6: String::new(),
-        hostname: String::new(),
-        human_name: String::new(),
-        availability_zone: String::new(),
-        dropped_type: None,
-        closes_on_drop: false,
         no_reconnection: true,
         no_random_ping: true,
-        says_debug: false,
+        ..Settings::default()
     }
 }
 

@@ -66,30 +66,24 @@ pub struct World {
 fn settings() -> Settings {
     Settings {
         node_timeout_ms: NODE_TIMEOUT_MS,
-        ping_interval_ms: 0,
-        gossip_percent: 10,
-        blacklist_ttl_s: 60,
-        requires_full_coverage: true,
         allows_replica_migration: false,
-        no_failover: false,
-        is_tls: false,
-        announced_ip: String::new(),
-        tcp_port: 6379,
-        tls_port: 0,
         bus_port: BUS_PORT,
-        client_tcp_port: 0,
-        client_tls_port: 0,
-        client_ipv4: String::new(),
-        client_ipv6: String::new(),
-        hostname: String::new(),
-        human_name: String::new(),
-        availability_zone: String::new(),
-        dropped_type: None,
-        closes_on_drop: false,
-        no_reconnection: false,
-        no_random_ping: false,
-        says_debug: false,
+        ..Settings::default()
     }
+}
+
+/// From 5 to 50 nodes. Their messages grow with the square of it, so most clusters are small.
+fn size(random: &mut Prng) -> usize {
+    let sizes = [5..=12, 5..=12, 13..=24, 25..=50];
+    let sizes = &sizes[random.below(4) as usize];
+    (sizes.start() + random.below(1 + sizes.end() - sizes.start())) as usize
+}
+
+fn digest(seed: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let rest = rest.iter().map(|byte| u64::from(*byte));
+    words.chain(rest).fold(seed, |sum, word| (sum.rotate_left(7) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 fn ip(host: usize) -> String {
@@ -99,7 +93,7 @@ fn ip(host: usize) -> String {
 impl World {
     pub fn new(seed: u64) -> World {
         let mut random = Prng::new(seed ^ 0x51_6d);
-        let count = 3 + random.below(10) as usize;
+        let count = size(&mut random);
         let mut world = World {
             random,
             now_ms: 1000,
@@ -241,10 +235,7 @@ impl World {
             Event::Connect { from, link, to } => self.connect(from, link, to),
             Event::Arrive { to, link, bytes } => {
                 if self.by_end.contains_key(&(to, link)) {
-                    self.hash = self.hash.rotate_left(5)
-                        ^ bytes.iter().fold(self.now_ms, |sum, byte| {
-                            sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
-                        });
+                    self.hash = self.hash.rotate_left(5) ^ digest(self.now_ms, &bytes);
                     let length = wire::frame(&bytes, Caps { payload_bytes: 1 << 20 })
                         .expect("what a machine sends has a frame");
                     assert_eq!(length, Some(bytes.len()));
@@ -481,6 +472,10 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    pub fn size(&self) -> usize {
+        self.hosts.len()
     }
 
     pub fn fingerprint(&self) -> u64 {
