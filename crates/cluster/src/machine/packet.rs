@@ -144,7 +144,7 @@ impl Machine {
         let Some(record) = self.links.get(link) else { return };
         let (bound, is_inbound) = (record.node, record.is_inbound);
         if let Some(node) = bound.filter(|_| !is_inbound)
-            && !self.check_name(link, node, sender, header, now)
+            && !self.check_name(link, node, header, now)
         {
             return;
         }
@@ -256,16 +256,10 @@ impl Machine {
     }
 
     /// The answer to what this node has sent: does it come from the node that is expected? Whether the link is still there.
-    fn check_name(
-        &mut self,
-        link: LinkId,
-        node: Handle,
-        sender: Option<Handle>,
-        header: &Header,
-        now: Now,
-    ) -> bool {
+    fn check_name(&mut self, link: LinkId, node: Handle, header: &Header, now: Now) -> bool {
         if self.nodes[node].is_in_handshake() {
-            if let Some(sender) = sender {
+            // Looked up anew: the gossip of a MEET may have named the sender itself.
+            if let Some(sender) = self.nodes.find(&header.sender) {
                 // Known already, perhaps at another address.
                 self.update_address(sender, link, header, now);
                 self.remove_node(node, now);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::SlotSet;
-use crate::wire::{Body, Header, PingKind};
+use crate::wire::{Body, Gossip, Header, PingKind};
 
 fn settings() -> Settings {
     Settings {
@@ -131,6 +131,20 @@ fn other(flags: Flags) -> Header {
     }
 }
 
+/// What a third node would say of it.
+fn about(node: &Header, ip: &str) -> Gossip {
+    Gossip {
+        id: node.sender,
+        ping_sent_s: 0,
+        pong_received_s: 0,
+        ip: ip.to_string(),
+        port: node.port,
+        other_port: node.other_port,
+        bus_port: node.bus_port,
+        flags: node.flags,
+    }
+}
+
 fn range(first: u16, last: u16) -> Vec<(Slot, Slot)> {
     vec![(Slot::new(first), Slot::new(last))]
 }
@@ -194,16 +208,7 @@ fn a_vote_leaves_when_it_is_saved_and_there_is_one_an_epoch() {
     replica.current_epoch = 5;
     let link = LinkId(5);
     bench.step(Input::Accepted { link, peer_ip: "10.0.0.3", local_ip: "10.0.0.1" });
-    let gossip = crate::wire::Gossip {
-        id: replica.sender,
-        ping_sent_s: 0,
-        pong_received_s: 0,
-        ip: "10.0.0.3".to_string(),
-        port: 7002,
-        other_port: 0,
-        bus_port: 17002,
-        flags: Flags::REPLICA,
-    };
+    let gossip = about(&replica, "10.0.0.3");
     bench.send(LINK, &primary, Body::Ping { kind: PingKind::Ping, gossip: vec![gossip], extensions: None });
     bench.send(link, &replica, Body::Ping { kind: PingKind::Ping, gossip: Vec::new(), extensions: None });
     // A primary that has just started does not vote.
@@ -227,6 +232,26 @@ fn a_vote_leaves_when_it_is_saved_and_there_is_one_an_epoch() {
     bench.send(link, &replica, Body::VoteRequest);
     bench.obey_all();
     assert_eq!(bench.sent(is_vote), 2);
+}
+
+/// Its gossip made the sender known while the handshake was to make it known.
+#[test]
+fn a_node_that_gossips_about_itself_in_its_handshake_is_one_node() {
+    let mut bench = Bench::new();
+    bench.machine.settings.no_reconnection = false;
+    bench.ask(Request::Meet { ip: "10.0.0.2".to_string(), port: 7001, bus_port: 17001 });
+    bench.step(Input::Tick { offset: 0 });
+    let link = bench.said.iter().find_map(|output| match output {
+        Output::Connect { link, .. } => Some(*link),
+        _ => None,
+    });
+    let link = link.expect("it connects to what it is to meet");
+    bench.step(Input::Connected { link, local_ip: "10.0.0.1" });
+    let peer = other(Flags::PRIMARY);
+    let gossip = vec![about(&peer, "10.0.0.2")];
+    bench.send(link, &peer, Body::Ping { kind: PingKind::Meet, gossip, extensions: None });
+    assert_eq!(bench.machine.known_nodes(), 2);
+    assert!(bench.machine.nodes.find(&peer.sender).is_some());
 }
 
 #[test]
