@@ -23,11 +23,11 @@ use std::fmt;
 pub use read::read;
 pub use write::{Line, Reader, Slots, write, write_line, write_slots};
 
-/// More is not read: 16,384 nodes with some 400 B each take 7 MB, slots 1 MB.
+/// More is not read: 65,534 nodes with some 400 B each take 26 MB, slots 1 MB.
 pub const FILE_BYTES_MAX: usize = 64 << 20;
 
-/// More are not read: a node takes some 2.5 KB of memory, these 40 MB.
-pub const NODES_MAX: usize = 16_384;
+/// More are not known and not read: the count of a message's entries has 16 bits. A node takes some 1.5 KB of memory, these 100 MB.
+pub const NODES_MAX: usize = 65_534;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conf {

@@ -1,6 +1,7 @@
 //! The nodes that this one knows, itself among them: a table of at most 65,534, by handle and by id.
 
 use super::{LinkId, Ms};
+use crate::conf::NODES_MAX;
 use crate::topology::Address;
 use crate::{Flags, NodeId};
 use std::collections::BTreeMap;
@@ -15,9 +16,6 @@ impl Handle {
         u32::from(self.0)
     }
 }
-
-/// A message's count of entries has 16 bits.
-pub const NODES_MAX: usize = 65_534;
 
 /// Some 450 B with its texts.
 pub struct Node {
@@ -109,6 +107,8 @@ impl Node {
 #[derive(Default)]
 pub struct Nodes {
     places: Vec<Option<Node>>,
+    /// Places without a node.
+    free: Vec<Handle>,
     by_id: BTreeMap<NodeId, Handle>,
     /// Counts the nodes that came, went or changed their names.
     version: u64,
@@ -122,19 +122,19 @@ impl Nodes {
             return None;
         }
         self.version += 1;
-        let place = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
-        let handle = Handle(place as u16);
+        let handle = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            Handle((self.places.len() - 1) as u16)
+        });
         self.by_id.insert(node.id, handle);
-        match self.places.get_mut(place) {
-            Some(free) => *free = Some(node),
-            None => self.places.push(Some(node)),
-        }
+        self.places[usize::from(handle.0)] = Some(node);
         Some(handle)
     }
 
     pub fn remove(&mut self, handle: Handle) -> Node {
         let node = self.places[usize::from(handle.0)].take().expect("a handle is of a node");
         self.by_id.remove(&node.id);
+        self.free.push(handle);
         self.version += 1;
         node
     }

@@ -255,6 +255,35 @@ fn a_node_that_gossips_about_itself_in_its_handshake_is_one_node() {
 }
 
 #[test]
+fn of_a_hundred_thousand_invented_nodes_as_many_are_known_as_a_message_can_count() {
+    const NODES_MAX: usize = crate::conf::NODES_MAX;
+    let mut bench = Bench::new();
+    let peer = other(Flags::PRIMARY);
+    bench.meet(&peer);
+    for message in 0..10 {
+        let gossip = (0..10_000).map(|entry| {
+            let mut id = [7; 20];
+            id[..4].copy_from_slice(&(message * 10_000 + entry as u32).to_be_bytes());
+            Gossip { id: NodeId::new(id), ..about(&peer, "10.0.0.9") }
+        });
+        let gossip = gossip.collect();
+        bench.send(LINK, &peer, Body::Ping { kind: PingKind::Pong, gossip, extensions: None });
+        bench.said.clear();
+    }
+    assert_eq!(bench.machine.known_nodes(), NODES_MAX);
+    // Nor is the file refused that it begins with next time.
+    bench.now_ms += 2000;
+    bench.step(Input::Tick { offset: 0 });
+    let conf = bench.said.iter().find_map(|output| match output {
+        Output::Save { conf, .. } => Some(conf),
+        _ => None,
+    });
+    let text = crate::conf::write(conf.expect("what was learned is saved within a second"));
+    let read = crate::conf::read(text.as_bytes(), false).expect("what was saved can be read");
+    assert_eq!(read.nodes.len(), NODES_MAX);
+}
+
+#[test]
 fn what_administrators_ask_wrongly() {
     let mut bench = Bench::new();
     let me = bench.machine.my_id();
