@@ -9,7 +9,7 @@ pub mod replies;
 #[cfg(test)]
 mod tests;
 
-use crate::{Flags, NodeId, Slot, SlotSet};
+use crate::{Flags, NodeId, Slot, SlotRanges};
 use std::sync::Arc;
 
 /// An index into `Topology::nodes`.
@@ -51,7 +51,7 @@ pub struct Node {
     pub shard: NodeId,
     pub flags: Flags,
     pub primary: Option<NodeIndex>,
-    pub address: Address,
+    pub address: Arc<Address>,
     pub config_epoch: u64,
     /// Unix times in ms; 0: none.
     pub ping_sent_ms: u64,
@@ -59,7 +59,7 @@ pub struct Node {
     pub is_connected: bool,
     pub offset: u64,
     /// Slots that are its own.
-    pub slots: Arc<SlotSet>,
+    pub slots: SlotRanges,
 }
 
 /// Where a node is reached, and what it calls itself.

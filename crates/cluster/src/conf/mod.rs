@@ -17,7 +17,7 @@ mod tests;
 mod write;
 
 use crate::topology::Address;
-use crate::{Flags, NodeId, Slot, SlotSet};
+use crate::{Flags, NodeId, Slot, SlotRanges};
 use std::fmt;
 
 pub use read::read;
@@ -52,7 +52,7 @@ pub struct ConfNode {
     /// Of a replica: its primary's.
     pub config_epoch: u64,
     pub is_connected: bool,
-    pub slots: SlotSet,
+    pub slots: SlotRanges,
     /// Of this node only. Ascending, and no slot twice.
     pub migrating: Vec<(Slot, NodeId)>,
     pub importing: Vec<(Slot, NodeId)>,

@@ -11,7 +11,7 @@ use super::write::FLAG_NAMES;
 use super::{Conf, ConfError, ConfNode, Defect, FILE_BYTES_MAX, NODES_MAX};
 use crate::text::{self, HOSTNAME_BYTES_MAX, IP_BYTES_MAX, LABEL_BYTES_MAX};
 use crate::topology::Address;
-use crate::{Flags, NodeId, Slot, SlotSet};
+use crate::{Flags, NodeId, Slot, SlotRanges, SlotSet};
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -106,7 +106,7 @@ impl Reading {
             pong_received_ms: number(pong)?,
             config_epoch: number(epoch)?,
             is_connected: connected == b"connected",
-            slots: SlotSet::new(),
+            slots: SlotRanges::default(),
             migrating: Vec::new(),
             importing: Vec::new(),
         };
@@ -120,6 +120,7 @@ impl Reading {
 
     fn slots(&mut self, node: &mut ConfNode, words: &[Vec<u8>]) -> Result<(), Defect> {
         let (mut migrating, mut importing) = (BTreeMap::new(), BTreeMap::new());
+        let mut own = SlotSet::new();
         for word in words {
             if let Some(open) = word.strip_prefix(b"[") {
                 let (slot, is_importing, id) = read_open_slot(open)?;
@@ -132,10 +133,11 @@ impl Reading {
             };
             for slot in (first.get()..=last.get()).map(Slot::new) {
                 if self.taken.insert(slot) {
-                    node.slots.insert(slot);
+                    own.insert(slot);
                 }
             }
         }
+        node.slots = SlotRanges::from(&own);
         node.migrating = migrating.into_iter().collect();
         node.importing = importing.into_iter().collect();
         Ok(())

@@ -9,7 +9,7 @@
 
 use super::{Conf, ConfNode};
 use crate::topology::Address;
-use crate::{Flags, NodeId, Slot, SlotSet};
+use crate::{Flags, NodeId, Slot, SlotRanges};
 use std::fmt::Write;
 
 /// For whom a line is.
@@ -38,7 +38,7 @@ pub struct Line<'n> {
 
 #[derive(Clone, Copy)]
 pub enum Slots<'n> {
-    Set(&'n SlotSet),
+    Ranges(&'n SlotRanges),
     /// What `write_slots` has made of it.
     Text(&'n str),
 }
@@ -55,7 +55,7 @@ impl<'n> From<&'n ConfNode> for Line<'n> {
             pong_received_ms: node.pong_received_ms,
             config_epoch: node.config_epoch,
             is_connected: node.is_connected,
-            slots: Slots::Set(&node.slots),
+            slots: Slots::Ranges(&node.slots),
             migrating: &node.migrating,
             importing: &node.importing,
         }
@@ -98,7 +98,7 @@ pub fn write_line(line: &Line<'_>, reader: Reader, out: &mut String) {
     let (ping, pong, epoch) = (line.ping_sent_ms, line.pong_received_ms, line.config_epoch);
     put(out, format_args!(" {ping} {pong} {epoch} {connected}"));
     match line.slots {
-        Slots::Set(slots) => write_slots(slots, out),
+        Slots::Ranges(slots) => write_slots(slots, out),
         Slots::Text(text) => out.push_str(text),
     }
     write_open_slots(line, out);
@@ -149,7 +149,7 @@ fn write_flags(flags: Flags, out: &mut String) {
 }
 
 /// A blank in front of each range.
-pub fn write_slots(slots: &SlotSet, out: &mut String) {
+pub fn write_slots(slots: &SlotRanges, out: &mut String) {
     for (first, last) in slots.ranges() {
         put(out, format_args!(" {}", first.get()));
         if first != last {

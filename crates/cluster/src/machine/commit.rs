@@ -188,7 +188,7 @@ impl Machine {
 
     /// What this node is once all that was decided is on disk.
     pub(super) fn present(&mut self) -> Standing {
-        let claims = Box::new(SlotSet::clone(&self.slots_of(self.me)));
+        let claims = Box::new(self.slots_of(self.me).to_set());
         Standing { current_epoch: self.current_epoch, config_epoch: self.my().config_epoch, claims }
     }
 

@@ -2,6 +2,7 @@
 
 use super::node::Node;
 use super::{Handle, Level, Machine, Ms, Now};
+use crate::topology::Address;
 use crate::wire::{Extensions, Gossip};
 use crate::{Flags, NodeId};
 
@@ -74,9 +75,10 @@ impl Machine {
         // What the sender alone can know of itself is not taken over.
         let flags = entry.flags.without(Flags::MYSELF | Flags::HANDSHAKE | Flags::MEET);
         let mut node = Node::new(entry.id, shard, flags, now.ms);
-        node.address.ip = entry.ip.clone();
-        (node.address.tcp_port, node.address.tls_port) = self.ports(entry.port, entry.other_port);
-        node.address.bus_port = entry.bus_port;
+        let address = node.address_mut();
+        address.ip = entry.ip.clone();
+        (address.tcp_port, address.tls_port) = self.ports(entry.port, entry.other_port);
+        address.bus_port = entry.bus_port;
         if self.nodes.add(node).is_some() {
             self.todo.save();
         }
@@ -100,16 +102,8 @@ impl Machine {
             self.forget_for(*id, *ttl_s, now);
             self.remove_node(node, now);
         }
-        let address = &mut self.nodes[sender].address;
-        let before = address.clone();
-        address.hostname.clone_from(&extensions.hostname);
-        address.human_name.clone_from(&extensions.human_name);
-        address.availability_zone.clone_from(&extensions.availability_zone);
-        address.client_ipv4.clone_from(&extensions.client_ipv4);
-        address.client_ipv6.clone_from(&extensions.client_ipv6);
-        address.client_tcp_port = extensions.client_port;
-        address.client_tls_port = extensions.client_tls_port;
-        if *address != before {
+        if !announces(extensions, &self.nodes[sender].address) {
+            announce(extensions, self.nodes[sender].address_mut());
             self.todo.save();
         }
         let primary = self.nodes[sender].primary.unwrap_or(sender);
@@ -133,4 +127,35 @@ impl Machine {
             self.todo.save_first();
         }
     }
+}
+
+/// Whether an address is as its node announces it.
+fn announces(extensions: &Extensions, address: &Address) -> bool {
+    let said = [
+        &extensions.hostname,
+        &extensions.human_name,
+        &extensions.availability_zone,
+        &extensions.client_ipv4,
+        &extensions.client_ipv6,
+    ];
+    let known = [
+        &address.hostname,
+        &address.human_name,
+        &address.availability_zone,
+        &address.client_ipv4,
+        &address.client_ipv6,
+    ];
+    said == known
+        && (extensions.client_port, extensions.client_tls_port)
+            == (address.client_tcp_port, address.client_tls_port)
+}
+
+fn announce(extensions: &Extensions, address: &mut Address) {
+    address.hostname.clone_from(&extensions.hostname);
+    address.human_name.clone_from(&extensions.human_name);
+    address.availability_zone.clone_from(&extensions.availability_zone);
+    address.client_ipv4.clone_from(&extensions.client_ipv4);
+    address.client_ipv6.clone_from(&extensions.client_ipv6);
+    address.client_tcp_port = extensions.client_port;
+    address.client_tls_port = extensions.client_tls_port;
 }

@@ -6,6 +6,7 @@ use crate::topology::Address;
 use crate::{Flags, NodeId};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
 /// A node's place in the table. It is given to another node after the node was removed, so nothing keeps it beyond that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,7 +18,7 @@ impl Handle {
     }
 }
 
-/// Some 450 B with its texts.
+/// Some 500 B with its address.
 pub struct Node {
     pub id: NodeId,
     pub shard: NodeId,
@@ -26,7 +27,8 @@ pub struct Node {
     pub slot_count: u16,
     /// `None` of a replica: its primary is not known yet.
     pub primary: Option<Handle>,
-    pub address: Address,
+    /// Shared with the topologies that show it, so it is not written in place (`address_mut`).
+    pub address: Arc<Address>,
     pub offset: u64,
     pub created: Ms,
     pub ping_sent: Option<Ms>,
@@ -51,7 +53,7 @@ impl Node {
             config_epoch: 0,
             slot_count: 0,
             primary: None,
-            address: Address::default(),
+            address: Arc::default(),
             offset: 0,
             created: now,
             ping_sent: None,
@@ -65,6 +67,11 @@ impl Node {
             inbound: None,
             reports: Vec::new(),
         }
+    }
+
+    /// Its own copy if a topology shows the address as it is.
+    pub fn address_mut(&mut self) -> &mut Address {
+        Arc::make_mut(&mut self.address)
     }
 
     pub fn is_primary(&self) -> bool {

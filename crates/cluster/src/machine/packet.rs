@@ -196,7 +196,7 @@ impl Machine {
             return;
         }
         self.notice(format!("IP address for this node updated to {ip}"));
-        self.my_mut().address.ip = ip;
+        self.my_mut().address_mut().ip = ip;
         self.todo.save();
     }
 
@@ -238,10 +238,10 @@ impl Machine {
             let knows = if record.knows_extensions { Flags::EXTENSIONS } else { Flags::NONE };
             let (id, shard) = (self.new_id(), self.new_id());
             let mut node = Node::new(id, shard, Flags::HANDSHAKE | knows, now.ms);
-            node.address.ip = ip;
-            let (tcp, tls) = self.ports(header.port, header.other_port);
-            (node.address.tcp_port, node.address.tls_port) = (tcp, tls);
-            node.address.bus_port = header.bus_port;
+            let address = node.address_mut();
+            address.ip = ip;
+            (address.tcp_port, address.tls_port) = self.ports(header.port, header.other_port);
+            address.bus_port = header.bus_port;
             let Some(node) = self.nodes.add(node) else {
                 self.close(link, now);
                 return false;
@@ -290,8 +290,9 @@ impl Machine {
             node.flags.0
         );
         node.flags.set(Flags::NOADDR);
-        node.address.ip.clear();
-        (node.address.tcp_port, node.address.tls_port, node.address.bus_port) = (0, 0, 0);
+        let address = node.address_mut();
+        address.ip.clear();
+        (address.tcp_port, address.tls_port, address.bus_port) = (0, 0, 0);
         self.notice(text);
         self.close(link, now);
         if !self.nodes[handle].flags.has(Flags::FAIL) {
@@ -323,11 +324,12 @@ impl Machine {
 
     /// Notes another address of a node, and connects anew. Whether it is another.
     pub(super) fn move_to(&mut self, handle: Handle, ip: String, ports: (u16, u16, u16), now: Now) -> bool {
-        let address = &mut self.nodes[handle].address;
+        let address = &self.nodes[handle].address;
         let known = (address.tcp_port, address.tls_port, address.bus_port);
         if ip.is_empty() || (address.ip == ip && known == ports) {
             return false;
         }
+        let address = self.nodes[handle].address_mut();
         address.ip = ip;
         (address.tcp_port, address.tls_port, address.bus_port) = ports;
         self.nodes[handle].flags.clear(Flags::NOADDR);

@@ -13,9 +13,7 @@ const GOSSIP_MIN: usize = 3;
 impl Machine {
     pub(super) fn header(&mut self) -> Header {
         let (config_epoch, slots) = match self.my().primary {
-            Some(primary) => {
-                (self.nodes[primary].config_epoch, Box::new(SlotSet::clone(&self.slots_of(primary))))
-            }
+            Some(primary) => (self.nodes[primary].config_epoch, Box::new(self.slots_of(primary).to_set())),
             // What was lost meanwhile is not claimed, even though its loss is not on disk.
             None => (self.commits.standing.config_epoch, self.standing_claims()),
         };
@@ -185,7 +183,7 @@ impl Machine {
     /// Who owns what by now, for one that claims what is no longer its own.
     pub(super) fn send_update(&mut self, to: Handle, about: Handle) {
         let Some(link) = self.nodes[to].outbound else { return };
-        let mut slots = Box::new(SlotSet::clone(&self.slots_of(about)));
+        let mut slots = Box::new(self.slots_of(about).to_set());
         self.unclaimed.iter().for_each(|slot| {
             slots.remove(slot);
         });

@@ -149,9 +149,10 @@ impl Machine {
         }
         let (id, shard) = (self.new_id(), self.new_id());
         let mut node = Node::new(id, shard, Flags::HANDSHAKE | Flags::MEET, now.ms);
-        node.address.ip = ip;
-        (node.address.tcp_port, node.address.tls_port) = self.ports(port, 0);
-        node.address.bus_port = bus_port;
+        let address = node.address_mut();
+        address.ip = ip;
+        (address.tcp_port, address.tls_port) = self.ports(port, 0);
+        address.bus_port = bus_port;
         let full = || "Too many nodes are known".to_string();
         self.nodes.add(node).ok_or_else(full)?;
         Ok(Answer::Ok)

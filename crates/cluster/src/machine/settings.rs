@@ -91,7 +91,7 @@ impl Machine {
         let settings = self.settings.clone();
         let me = self.my_mut();
         let before = (me.address.clone(), me.flags);
-        let address = &mut me.address;
+        let address = me.address_mut();
         if !settings.announced_ip.is_empty() {
             address.ip = settings.announced_ip;
         }

@@ -10,6 +10,7 @@ use crate::topology::State;
 use crate::{Flags, NodeId, Slot, SlotSet};
 use isotherm_stdx::prng::Prng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Machine {
     /// A node that knows no other. The seed has to be random, or two nodes get one name.
@@ -38,7 +39,7 @@ impl Machine {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let own = NodeId::new(bytes[..NodeId::LEN / 2].try_into().expect("24 bytes are enough"));
             let mut known = Node::new(node.id, node.shard.unwrap_or(own), node.flags, now.ms);
-            known.address = node.address.clone();
+            known.address = Arc::new(node.address.clone());
             // A replica has its primary's.
             known.config_epoch = if node.primary.is_some() { 0 } else { node.config_epoch };
             // A ping that was sent before the stop is not waited for; but a node that was silent stays suspect.

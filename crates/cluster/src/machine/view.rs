@@ -4,8 +4,8 @@
 
 use super::{Handle, Machine, Now};
 use crate::conf::{Conf, ConfNode};
-use crate::topology::{self, NodeIndex, Topology};
-use crate::{Slot, SlotSet};
+use crate::topology::{self, Address, NodeIndex, Topology};
+use crate::{Slot, SlotRanges};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) struct Shape {
     versions: (u64, u64),
     owners: Arc<[Option<NodeIndex>; Slot::COUNT]>,
     /// In the order of the nodes.
-    slots: Vec<Arc<SlotSet>>,
+    slots: Vec<SlotRanges>,
 }
 
 impl Machine {
@@ -29,16 +29,12 @@ impl Machine {
 
     fn new_shape(&self, versions: (u64, u64)) -> Shape {
         let indexes = self.indexes();
-        let mut slots = vec![SlotSet::new(); self.nodes.len()];
+        let index_of = |slot: Slot| self.owner(slot).and_then(|owner| indexes[owner.number() as usize]);
         let mut owners = [None; Slot::COUNT];
-        for slot in Slot::all() {
-            let index = self.owner(slot).and_then(|owner| indexes[owner.number() as usize]);
-            owners[slot.index()] = index;
-            if let Some(index) = index {
-                slots[usize::from(index.0)].insert(slot);
-            }
-        }
-        Shape { versions, owners: Arc::new(owners), slots: slots.into_iter().map(Arc::new).collect() }
+        Slot::all().for_each(|slot| owners[slot.index()] = index_of(slot));
+        let owner = |slot: Slot| owners[slot.index()].map(|index: NodeIndex| usize::from(index.0));
+        let slots = SlotRanges::by_owner(self.nodes.len(), owner);
+        Shape { versions, owners: Arc::new(owners), slots }
     }
 
     /// Where each handle's node is in a topology.
@@ -91,7 +87,7 @@ impl Machine {
     }
 
     /// The slots of a node that is one, from what is made once for all.
-    pub(super) fn slots_of(&mut self, node: Handle) -> Arc<SlotSet> {
+    pub(super) fn slots_of(&mut self, node: Handle) -> SlotRanges {
         let place = self.nodes.iter().position(|(handle, _)| handle == node).expect("a handle is of a node");
         self.shape().slots[place].clone()
     }
@@ -106,7 +102,7 @@ impl Machine {
             };
             ConfNode {
                 id: node.id,
-                address: node.address.clone(),
+                address: Address::clone(&node.address),
                 shard: Some(node.shard),
                 flags: node.flags,
                 primary: node.primary.map(|primary| self.nodes[primary].id),
@@ -114,7 +110,7 @@ impl Machine {
                 pong_received_ms: node.pong_received.map_or(0, |at| now.unix_of(at)),
                 config_epoch: self.epoch_of(handle),
                 is_connected: node.outbound.is_some() || handle == self.me,
-                slots: SlotSet::clone(&slots),
+                slots,
                 migrating: open(&self.migrating),
                 importing: open(&self.importing),
             }

@@ -11,7 +11,7 @@
 use super::replies::{self, Asker};
 use super::{Node, NodeIndex, Topology};
 use crate::conf::write_slots;
-use crate::{Flags, Slot, SlotSet};
+use crate::{Flags, Slot, SlotRanges};
 use isotherm_resp::{Protocol, Reply, SharedAccount, SharedBytes};
 use std::sync::{Arc, OnceLock};
 
@@ -167,7 +167,7 @@ impl Shown<'_> {
 pub struct SlotTexts(Vec<Arc<SlotText>>);
 
 struct SlotText {
-    slots: Arc<SlotSet>,
+    slots: SlotRanges,
     /// As an array, for SHARDS.
     array: OnceLock<Vec<u8>>,
     /// As a part of a line, for NODES.
@@ -182,7 +182,7 @@ impl SlotTexts {
             |(at, node): (usize, &Node)| match before.get(at).filter(|text| text.may_be_of(&node.slots)) {
                 Some(text) => Arc::clone(text),
                 None => Arc::new(SlotText {
-                    slots: Arc::clone(&node.slots),
+                    slots: node.slots.clone(),
                     array: OnceLock::new(),
                     line: OnceLock::new(),
                 }),
@@ -211,9 +211,9 @@ impl SlotTexts {
 
 impl SlotText {
     /// One that was not made yet is not worth the comparison.
-    fn may_be_of(&self, slots: &Arc<SlotSet>) -> bool {
+    fn may_be_of(&self, slots: &SlotRanges) -> bool {
         let is_made = self.array.get().is_some() || self.line.get().is_some();
-        Arc::ptr_eq(&self.slots, slots) || is_made && self.slots == *slots
+        self.slots.is_shared_with(slots) || is_made && self.slots == *slots
     }
 }
 
@@ -248,7 +248,7 @@ pub fn show_the_same_shards(a: &Topology, b: &Topology) -> bool {
             && a.offset == b.offset
             && SHOWN.iter().all(|flag| a.flags.has(*flag) == b.flags.has(*flag))
             && a.address == b.address
-            && (Arc::ptr_eq(&a.slots, &b.slots) || a.slots == b.slots)
+            && (a.slots.is_shared_with(&b.slots) || a.slots == b.slots)
     };
     a.nodes.len() == b.nodes.len() && a.nodes.iter().zip(&b.nodes).all(same)
 }

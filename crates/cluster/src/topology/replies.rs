@@ -10,7 +10,7 @@
 
 use super::{Node, NodeIndex, Topology};
 use crate::conf::{self, Line, Reader, Slots};
-use crate::{Flags, NodeId, Slot, SlotSet};
+use crate::{Flags, NodeId, Slot, SlotRanges};
 use isotherm_resp::Reply;
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ pub(super) fn shard(
     reply.bulk(id.as_bytes());
 }
 
-pub(super) fn slot_ranges(slots: &SlotSet, reply: &mut Reply) {
+pub(super) fn slot_ranges(slots: &SlotRanges, reply: &mut Reply) {
     let ranges = slots.ranges();
     reply.array(2 * ranges.len());
     for (first, last) in ranges {
@@ -190,7 +190,7 @@ pub fn nodes(topology: &Topology, asker: Asker) -> String {
 
 /// A line of it, with its end, which CLUSTER REPLICAS shows without.
 pub fn node_line(topology: &Topology, index: NodeIndex, asker: Asker, out: &mut String) {
-    line_with(topology, index, Slots::Set(&topology.node(index).slots), asker, out);
+    line_with(topology, index, Slots::Ranges(&topology.node(index).slots), asker, out);
 }
 
 /// `slots`: those of this node.

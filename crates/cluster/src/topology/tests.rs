@@ -3,7 +3,7 @@
 use super::ready::{self, SlotTexts, Slots};
 use super::replies::{self, Asker, Endpoint};
 use super::{Address, Node, NodeIndex, State, Topology};
-use crate::{Flags, NodeId, Slot, SlotSet};
+use crate::{Flags, NodeId, Slot, SlotRanges};
 use isotherm_resp::{Protocol, Reply, SharedAccount, SharedBytes};
 use isotherm_stdx::Prng;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ fn topology() -> Topology {
         shard: NodeId::new([(at % PRIMARIES as usize) as u8 + 1; 20]),
         flags: if at < PRIMARIES as usize { Flags::PRIMARY } else { Flags::REPLICA },
         primary: (at >= PRIMARIES as usize).then(|| NodeIndex((at % PRIMARIES as usize) as u16)),
-        address: Address {
+        address: Arc::new(Address {
             ip: format!("10.0.0.{at}"),
             tcp_port: 7000 + at as u16,
             bus_port: 17000,
             ..Address::default()
-        },
+        }),
         config_epoch: at as u64,
         ping_sent_ms: 0,
         pong_received_ms: 1000,
         is_connected: true,
         offset: at as u64 % 2,
-        slots: Arc::new(SlotSet::new()),
+        slots: SlotRanges::default(),
     };
     let mut nodes: Vec<Node> = (0..NODES).map(node).collect();
     nodes[0].flags = Flags::PRIMARY | Flags::MYSELF;
@@ -50,19 +50,13 @@ fn topology() -> Topology {
 fn own(topology: &mut Topology, slots: impl Iterator<Item = u16>, mut owner: impl FnMut(u16) -> Option<u64>) {
     let owners = Arc::make_mut(&mut topology.owners);
     for slot in slots {
-        let index = owner(slot).map(|owner| NodeIndex(owner as u16));
-        owners[usize::from(slot)] = index;
-        for (at, node) in topology.nodes.iter_mut().enumerate() {
-            let is_its = index == Some(NodeIndex(at as u16));
-            if is_its != node.slots.has(Slot::new(slot)) {
-                let slots = Arc::make_mut(&mut node.slots);
-                if is_its {
-                    slots.insert(Slot::new(slot))
-                } else {
-                    slots.remove(Slot::new(slot))
-                };
-            }
-        }
+        owners[usize::from(slot)] = owner(slot).map(|owner| NodeIndex(owner as u16));
+    }
+    let owner = |slot: Slot| owners[slot.index()].map(|index| usize::from(index.0));
+    let owned = SlotRanges::by_owner(topology.nodes.len(), owner);
+    // Those that stay the same stay shared.
+    for (node, slots) in topology.nodes.iter_mut().zip(owned).filter(|(node, slots)| node.slots != *slots) {
+        node.slots = slots;
     }
 }
 
@@ -73,9 +67,9 @@ fn change(topology: &mut Topology, prng: &mut Prng) {
     let node = &mut topology.nodes[at];
     match prng.below(12) {
         0 => node.offset = prng.below(3),
-        1 => node.address.hostname = ["", "host", "a.b"][prng.below(3) as usize].into(),
-        2 => node.address.client_ipv6 = ["", "fe80::1"][prng.below(2) as usize].into(),
-        3 => node.address.client_tls_port = prng.below(2) as u16,
+        1 => Arc::make_mut(&mut node.address).hostname = ["", "host", "a.b"][prng.below(3) as usize].into(),
+        2 => Arc::make_mut(&mut node.address).client_ipv6 = ["", "fe80::1"][prng.below(2) as usize].into(),
+        3 => Arc::make_mut(&mut node.address).client_tls_port = prng.below(2) as u16,
         4 => node.flags.set(Flags::FAIL),
         5 => node.flags.clear(Flags::FAIL),
         6 => own(topology, start..end, |_| None),

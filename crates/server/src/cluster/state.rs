@@ -29,8 +29,11 @@ impl Member {
     /// What the words, the newest topology and the replies that show it take.
     pub fn memory_bytes(&self) -> u64 {
         let (_, topology) = self.topologies.newest();
-        let nodes: usize =
-            topology.nodes.iter().map(|node| size_of_val(node) + size_of_val(&*node.slots)).sum();
+        let nodes: usize = topology
+            .nodes
+            .iter()
+            .map(|node| size_of_val(node) + size_of_val(&*node.address) + node.slots.memory_bytes())
+            .sum();
         (size_of_val(&*topology.owners) + nodes + SlotWords::BYTES + topology.account.bytes()) as u64
     }
 
@@ -113,20 +116,20 @@ pub fn alone(
     address: isotherm_cluster::topology::Address,
 ) -> Topology {
     use isotherm_cluster::topology::{Node, NodeIndex};
-    use isotherm_cluster::{Flags, SlotSet};
+    use isotherm_cluster::{Flags, SlotRanges};
     let flags = Flags::MYSELF | Flags::PRIMARY;
     let myself = Node {
         id,
         shard,
         flags,
         primary: None,
-        address,
+        address: Arc::new(address),
         config_epoch: 0,
         ping_sent_ms: 0,
         pong_received_ms: 0,
         is_connected: true,
         offset: 0,
-        slots: Arc::new(SlotSet::new()),
+        slots: SlotRanges::default(),
     };
     Topology {
         generation: 0,

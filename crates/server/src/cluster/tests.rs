@@ -2,7 +2,7 @@
 
 use isotherm_cluster::topology::replies::Asker;
 use isotherm_cluster::topology::{Address, Node, NodeIndex, State, Topology};
-use isotherm_cluster::{Flags, NodeId, Slot};
+use isotherm_cluster::{Flags, NodeId, Slot, SlotRanges};
 use isotherm_disk::{Plan, SimDisk};
 use isotherm_keyspace::Db;
 use isotherm_resp::{Protocol, SharedBytes};
@@ -38,7 +38,8 @@ impl Member {
         let process = Process::start(&disk, &all.collect::<Vec<_>>(), 1).expect("it starts");
         let mut topology = alone(NodeId::new(ME), NodeId::new(ME), address(7001));
         let mut other = Node { id: NodeId::new(OTHER), ..topology.nodes[0].clone() };
-        (other.flags, other.address, other.shard) = (Flags::PRIMARY, address(7002), NodeId::new(OTHER));
+        (other.flags, other.address, other.shard) =
+            (Flags::PRIMARY, Arc::new(address(7002)), NodeId::new(OTHER));
         topology.nodes.push(other);
         topology.state = State::Ok;
         let mut member = Member { process, topology };
@@ -60,9 +61,10 @@ impl Member {
         };
         Arc::make_mut(&mut self.topology.owners)[slot.index()] = index;
         for (at, node) in self.topology.nodes.iter_mut().enumerate() {
-            let slots = Arc::make_mut(&mut node.slots);
+            let mut slots = node.slots.to_set();
             slots.remove(slot);
             index.is_some_and(|index| usize::from(index.0) == at).then(|| slots.insert(slot));
+            node.slots = SlotRanges::from(&slots);
         }
         let other = NodeId::new(OTHER);
         self.topology.migrating.retain(|(migrating, _)| *migrating != slot);
