@@ -15,6 +15,7 @@ impl Machine {
         self.offset = offset;
         self.ticks += 1;
         self.forgotten.retain(|_, until| *until > now.ms);
+        self.close_unnamed(now);
         self.reconnect_all(now);
         if !self.settings.no_random_ping && self.ticks.is_multiple_of(10) {
             self.ping_a_quiet_one(now);

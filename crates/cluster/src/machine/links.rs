@@ -1,10 +1,11 @@
 //! The connections of the bus: one that this node made to each other node, and one that each made to it.
 //!
-//! A link that another node made belongs to no node until a message has named the sender.
+//! A link that another node made belongs to no node until a message has named the sender. A node names itself with its first message,
+//! so of these links there are few, each for a moment; who is not known here, or says nothing, is closed at a bound.
 
 use super::node::Nodes;
-use super::{Handle, Machine, Ms, Now, Output};
-use std::collections::BTreeMap;
+use super::{Handle, Level, Machine, Ms, Now, Output};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names a connection for as long as the process lives. The machine numbers those it asks for evenly, the caller those it accepts
 /// oddly.
@@ -21,9 +22,17 @@ pub struct Link {
     pub local_ip: String,
 }
 
+/// Links of no node. One more closes the oldest of them: all that a large cluster makes when it starts at once fit, and have named
+/// themselves long before they are the oldest.
+pub const UNNAMED_MAX: usize = 1024;
+/// After so many node timeouts a link of no node is closed. Who did not know that it is not known here connects anew.
+const UNNAMED_TIMEOUTS: u64 = 2;
+
 #[derive(Default)]
 pub struct Links {
     by_id: BTreeMap<LinkId, Link>,
+    /// Those of no node, the oldest first.
+    unnamed: BTreeSet<LinkId>,
     asked_for: u64,
 }
 
@@ -39,6 +48,11 @@ impl Links {
         };
         let taken = self.by_id.insert(id, link);
         assert!(taken.is_none(), "a link is accepted once");
+        self.unnamed.insert(id);
+    }
+
+    fn oldest_unnamed(&self) -> Option<(LinkId, Ms)> {
+        self.unnamed.first().map(|id| (*id, self.by_id[id].created))
     }
 
     pub fn get(&self, id: LinkId) -> Option<&Link> {
@@ -55,6 +69,9 @@ impl Links {
 
     pub fn check_invariants(&self, nodes: &Nodes) -> Result<(), String> {
         for (id, link) in &self.by_id {
+            if link.node.is_none() != self.unnamed.contains(id) {
+                return Err(format!("{id:?} is of {:?}, and listed otherwise", link.node));
+            }
             let Some(node) = link.node else { continue };
             if !nodes.has(node) {
                 return Err(format!("{id:?} is of {node:?}, which is no node"));
@@ -64,11 +81,38 @@ impl Links {
                 return Err(format!("{id:?} is of {}, which has {end:?}", nodes[node].id));
             }
         }
+        if self.unnamed.len() > UNNAMED_MAX {
+            return Err(format!("{} links are of no node", self.unnamed.len()));
+        }
         Ok(())
     }
 }
 
 impl Machine {
+    /// Another node has connected.
+    pub(super) fn accept(&mut self, id: LinkId, peer_ip: &str, local_ip: &str, now: Now) {
+        self.links.accept(id, peer_ip, local_ip, now.ms);
+        if let Some((oldest, _)) =
+            self.links.oldest_unnamed().filter(|_| self.links.unnamed.len() > UNNAMED_MAX)
+        {
+            self.say(Level::Verbose, "Closing the oldest of too many links without a known node".to_string());
+            self.close(oldest, now);
+        }
+    }
+
+    /// Closes the links whose nodes have had their time to name themselves.
+    pub(super) fn close_unnamed(&mut self, now: Now) {
+        // COMPAT(cluster): A link of the bus whose sender is not known is closed after two node timeouts, and the oldest of more than
+        // 1,024. Why: connections that never say who they are take descriptors and memory for good.
+        let timeout_ms = self.settings.handshake_timeout_ms().saturating_mul(UNNAMED_TIMEOUTS);
+        while let Some((oldest, created)) = self.links.oldest_unnamed()
+            && now.ms.since(created) > timeout_ms
+        {
+            self.say(Level::Verbose, "Closing a link without a known node".to_string());
+            self.close(oldest, now);
+        }
+    }
+
     /// Whether a node has named itself over this link.
     pub fn knows(&self, id: LinkId) -> bool {
         self.links.get(id).and_then(|link| link.node).is_some_and(|node| !self.nodes[node].is_in_handshake())
@@ -110,6 +154,7 @@ impl Machine {
 
     fn forget_link(&mut self, id: LinkId, now: Now) -> bool {
         let Some(link) = self.links.by_id.remove(&id) else { return false };
+        self.links.unnamed.remove(&id);
         let Some(node) = link.node else { return true };
         let node = &mut self.nodes[node];
         if link.is_inbound {
@@ -128,5 +173,6 @@ impl Machine {
         }
         self.nodes[node].inbound = Some(id);
         self.links.get_mut(id).expect("a packet comes over a link").node = Some(node);
+        self.links.unnamed.remove(&id);
     }
 }

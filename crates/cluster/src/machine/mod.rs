@@ -211,7 +211,7 @@ impl Machine {
     pub fn step(&mut self, input: Input<'_>, now: Now) -> Vec<Output> {
         match input {
             Input::Tick { offset } => self.tick(offset, now),
-            Input::Accepted { link, peer_ip, local_ip } => self.links.accept(link, peer_ip, local_ip, now.ms),
+            Input::Accepted { link, peer_ip, local_ip } => self.accept(link, peer_ip, local_ip, now),
             Input::Connected { link, local_ip } => self.connected(link, local_ip, now),
             Input::Packet { link, message } => self.packet(link, message, now),
             Input::Closed { link } => self.link_closed(link, now),

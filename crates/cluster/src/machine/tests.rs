@@ -254,6 +254,41 @@ fn a_node_that_gossips_about_itself_in_its_handshake_is_one_node() {
     assert!(bench.machine.nodes.find(&peer.sender).is_some());
 }
 
+/// The links that were closed, and that are forgotten then.
+fn closed(bench: &mut Bench) -> Vec<LinkId> {
+    let closed = bench.said.iter().filter_map(|output| match output {
+        Output::Close { link } => Some(*link),
+        _ => None,
+    });
+    let closed = closed.collect();
+    bench.said.clear();
+    closed
+}
+
+#[test]
+fn links_of_no_node_have_a_number_and_a_time() {
+    let mut bench = Bench::new();
+    bench.meet(&other(Flags::PRIMARY));
+    let ids = |from: u64, count: u64| (from..from + count).map(|at| LinkId(101 + 2 * at));
+    let accept = |bench: &mut Bench, ids: &mut dyn Iterator<Item = LinkId>| {
+        ids.for_each(|link| bench.step(Input::Accepted { link, peer_ip: "10.0.0.3", local_ip: "10.0.0.1" }));
+    };
+    let most = super::links::UNNAMED_MAX as u64;
+    accept(&mut bench, &mut ids(0, most));
+    assert_eq!(closed(&mut bench), []);
+    bench.now_ms += 2500;
+    accept(&mut bench, &mut ids(most, 3));
+    assert_eq!(closed(&mut bench), ids(0, 3).collect::<Vec<_>>(), "the oldest");
+    bench.step(Input::Tick { offset: 0 });
+    assert_eq!(closed(&mut bench), ids(3, most - 3).collect::<Vec<_>>(), "two node timeouts");
+    bench.now_ms += 2500;
+    bench.step(Input::Tick { offset: 0 });
+    // The link to the node that is known has got no answer; the one from it stays.
+    let accepted: Vec<LinkId> = closed(&mut bench).into_iter().filter(|link| link.0 % 2 == 1).collect();
+    assert_eq!(accepted, ids(most, 3).collect::<Vec<_>>());
+    assert!(bench.machine.links.get(LINK).is_some());
+}
+
 #[test]
 fn of_a_hundred_thousand_invented_nodes_as_many_are_known_as_a_message_can_count() {
     const NODES_MAX: usize = crate::conf::NODES_MAX;
