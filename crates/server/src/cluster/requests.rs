@@ -114,6 +114,7 @@ pub struct Bus {
     invalid_packets: AtomicU64,
     save_failed: AtomicBool,
     saved_unix_s: AtomicU64,
+    cpu_us: AtomicU64,
     counts: Mutex<Counts>,
     links: AtomicUsize,
     link_bytes: AtomicUsize,
@@ -205,6 +206,16 @@ impl Bus {
 
     pub fn invalid_packets(&self) -> u64 {
         self.invalid_packets.load(Relaxed)
+    }
+
+    /// What the bus thread has used of a processor.
+    pub fn note_cpu(&self, cpu: Duration) {
+        self.cpu_us.store(cpu.as_micros() as u64, Relaxed);
+    }
+
+    /// As of its last tick.
+    pub fn cpu_us(&self) -> u64 {
+        self.cpu_us.load(Relaxed)
     }
 
     /// nodes.conf was written, or could not be.

@@ -128,8 +128,7 @@ impl HoldSinks<'_> {
 pub fn cpu_ns() -> u64 {
     #[cfg(debug_assertions)]
     {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        crate::process::time::thread_cpu().as_nanos() as u64
     }
     #[cfg(not(debug_assertions))]
     0

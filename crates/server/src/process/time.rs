@@ -30,6 +30,12 @@ pub fn instant() -> Instant {
     Instant::now()
 }
 
+/// The processor time of this thread.
+pub fn thread_cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// What has passed since then.
 pub fn elapsed(since: Instant) -> Duration {
     instant().saturating_duration_since(since)

@@ -34,7 +34,7 @@ use crate::cluster::requests::{Asker, Bus, BusMessage, Looked};
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::log;
-use crate::process::time::unix_now;
+use crate::process::time::{thread_cpu, unix_now};
 use connection::{BusConnection, Incoming};
 pub use open::{Opened, open};
 use pulse::Pulse;
@@ -158,6 +158,7 @@ impl BusThread {
             (0..self.listeners.len()).for_each(|at| self.accept(at));
             let offset = self.node.log.end().0;
             self.step(Input::Tick { offset });
+            self.bus().note_cpu(thread_cpu());
         }
         self.flush();
         if std::mem::take(&mut self.has_news) {
