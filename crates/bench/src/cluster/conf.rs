@@ -18,16 +18,21 @@ pub enum Layout {
     Scattered,
 }
 
-/// The server is the first of them. Each has its shard.
+/// The server is the first of them. Each has its shard, and an address where there is nothing.
 pub fn text(nodes: usize, layout: Layout) -> String {
+    text_at(nodes, layout, |node| format!("127.1.{}.{}:7000@17000", node / 100, node % 100 + 1))
+}
+
+/// With the nodes at these addresses.
+pub fn text_at(nodes: usize, layout: Layout, address: impl Fn(usize) -> String) -> String {
     let mut conf = String::new();
     for node in 0..nodes {
         let flags = if node == 0 { "myself,master" } else { "master" };
         let (id, shard) = (id(node), node + 0x1000);
-        let ip = format!("127.1.{}.{}", node / 100, node % 100 + 1);
+        let address = address(node);
         put(
             &mut conf,
-            format_args!("{id} {ip}:7000@17000,,tls-port=0,shard-id={shard:040x} {flags} - 0 0 {node} "),
+            format_args!("{id} {address},,tls-port=0,shard-id={shard:040x} {flags} - 0 0 {node} "),
         );
         conf.push_str("connected");
         match layout {

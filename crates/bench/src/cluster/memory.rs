@@ -2,9 +2,11 @@
 //! asked for a large reply and read it slowly.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use isotherm_cluster::wire::{self, Body, Header, Message, PingKind};
+use isotherm_cluster::{Flags, NodeId, Slot, SlotSet};
 use isotherm_resp::reply_parse::Value;
 
 use super::conf::{self, Layout};
@@ -53,6 +55,82 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
     );
     node.row(table, "each known node, without links", Best::Median, kb, "<= 2 KB");
     Ok(())
+}
+
+/// The same with nodes that are there, as far as the server can see: it has connected to each, and each to it.
+pub fn linked(options: &Options, table: &mut Table) -> Fallible {
+    const LINKED: usize = 200;
+    const CLIENT_PORT: u16 = 7000;
+    allow_open_files(4096)?;
+    let mut figures = Figures::default();
+    for round in 1..=options.rounds {
+        for side in SIDES {
+            let failed = |why: std::io::Error| format!("a node that is played: {why}");
+            let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+            let bus_port = listener.local_addr().map_err(failed)?.port();
+            let address = |_| format!("127.0.0.1:{CLIENT_PORT}@{bus_port}");
+            let used = |nodes: usize| -> Fallible<f64> {
+                let setting = Setting { workers: 1, ..Setting::default() };
+                let conf = conf::text_at(nodes, Layout::Contiguous, address);
+                let server = conf::start(side, Some(&conf), setting, options)?;
+                let mut links = Vec::new();
+                for node in 1..nodes {
+                    links.push(listener.accept().map_err(failed)?.0);
+                    let server_bus = server.port + 10_000;
+                    let mut stream = TcpStream::connect(("127.0.0.1", server_bus)).map_err(failed)?;
+                    stream.write_all(&ping_of(node, nodes, (CLIENT_PORT, bus_port))).map_err(failed)?;
+                    links.push(stream);
+                }
+                std::thread::sleep(Duration::from_secs(3));
+                let Value::Array(seen) = server.client()?.call(&["CLUSTER", "LINKS"])? else {
+                    return Err("CLUSTER LINKS is no array".into());
+                };
+                match seen.len() == links.len() {
+                    true => Ok(server.client()?.used_memory_bytes()? as f64),
+                    false => Err(format!("{} has {} of {} links", side.name(), seen.len(), links.len())),
+                }
+            };
+            let node_kb = (used(LINKED)? - used(1)?) / 1e3 / (LINKED - 1) as f64;
+            progress(&format!("linked round {round} {}: {node_kb:.2} KB a node", side.name()));
+            figures.add(side, node_kb);
+        }
+    }
+    figures.row(
+        table,
+        "each known node with its two links",
+        Best::Median,
+        |kb| format!("{kb:.2} KB"),
+        "<= 2 KB",
+    );
+    Ok(())
+}
+
+/// What a node of the paper says of itself: all is as the server knows it.
+fn ping_of(node: usize, nodes: usize, (port, bus_port): (u16, u16)) -> Vec<u8> {
+    let mut slots = SlotSet::new();
+    for slot in node * conf::SLOTS / nodes..(node + 1) * conf::SLOTS / nodes {
+        slots.insert(Slot::new(slot as u16));
+    }
+    let header = Header {
+        sender: NodeId::parse(conf::id(node).as_bytes()).expect("an id has 40 digits"),
+        primary: None,
+        current_epoch: nodes as u64,
+        config_epoch: node as u64,
+        offset: 0,
+        slots: Box::new(slots),
+        ip: String::new(),
+        port,
+        other_port: 0,
+        bus_port,
+        flags: Flags::PRIMARY,
+        is_ok: true,
+        is_paused: false,
+        forces_vote: false,
+    };
+    let body = Body::Ping { kind: PingKind::Ping, gossip: Vec::new(), extensions: None };
+    let mut bytes = Vec::new();
+    wire::encode(&Message { header: Some(Box::new(header)), body }, &mut bytes);
+    bytes
 }
 
 /// Clients ask for CLUSTER SLOTS at once, and read 1 MB a second each. With the usual buffers of sockets the kernel takes nearly all of

@@ -26,12 +26,23 @@ pub enum Disk {
 impl Disk {
     /// Compiles the model.
     pub fn modelled(options: &Options) -> Fallible<Disk> {
+        Disk::compiled(options, "modelled_disk", &[])
+    }
+
+    /// Any sync takes so long.
+    pub fn slow(options: &Options, sync_us: u32) -> Fallible<Disk> {
+        let prices = [format!("-DAPPEND_US={sync_us}"), format!("-DOVERWRITE_US={sync_us}")];
+        Disk::compiled(options, "slow_disk", &prices)
+    }
+
+    fn compiled(options: &Options, name: &str, prices: &[String]) -> Fallible<Disk> {
         let folder = &options.scratch;
-        let (source, library) = (folder.join("modelled_disk.c"), folder.join("modelled_disk.so"));
+        let (source, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&source, MODEL));
         written.map_err(|why| format!("cannot write {}: {why}", source.display()))?;
         let mut compiler = Command::new("cc");
-        compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-lpthread");
+        compiler.args(["-O2", "-shared", "-fPIC"]).args(prices);
+        compiler.arg("-o").arg(&library).arg(&source).arg("-lpthread");
         match compiler.status() {
             Ok(status) if status.success() => Ok(Disk::Modelled(library)),
             Ok(status) => Err(format!("cc: {status}")),

@@ -20,6 +20,8 @@ mod save;
 pub mod save_load;
 mod start;
 
+pub use disk::Disk;
+
 pub const ROWS: [&str; 10] = [
     "save-idle",
     "save-cut",

@@ -7,8 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef APPEND_US
 #define APPEND_US 4000
 #define OVERWRITE_US 1100
+#endif
 #define FILES 1024
 
 static struct { dev_t device; ino_t number; off_t size; } known[FILES];

@@ -39,9 +39,9 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "cluster",
         ],
     ),
-    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one.
+    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one, and is other nodes of a cluster.
     ("probe", &["stdx", "resp"]),
-    ("bench", &["stdx", "arena", "keyspace", "resp", "probe"]),
+    ("bench", &["stdx", "arena", "cluster", "keyspace", "resp", "probe"]),
     ("check", &["stdx", "persist"]),
     ("cli", &["stdx", "resp"]),
     ("conformance", &["stdx", "resp", "probe"]),
