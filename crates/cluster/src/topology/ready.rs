@@ -13,6 +13,7 @@ use super::{Node, NodeIndex, Topology};
 use crate::conf::write_slots;
 use crate::{Flags, Slot, SlotRanges};
 use isotherm_resp::{Protocol, Reply, SharedAccount, SharedBytes};
+use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 
 const BLOCK_SLOTS: usize = 256;
@@ -26,6 +27,23 @@ pub struct Slots {
     /// The header, then the blocks.
     parts: Vec<Arc<SharedBytes>>,
     blocks: Vec<Block>,
+    entries: Arc<Entries>,
+}
+
+/// By owner; shared until the nodes show something else.
+struct Entries(Box<[OnceLock<Entry>]>);
+
+/// What stands behind the slots of a run.
+struct Entry {
+    /// Of the run's array, with its two slots.
+    members: usize,
+    bytes: Vec<u8>,
+}
+
+impl Entries {
+    fn new(nodes: usize) -> Arc<Entries> {
+        Arc::new(Entries((0..nodes).map(|_| OnceLock::new()).collect()))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +63,9 @@ impl Slots {
         account: &SharedAccount,
     ) -> Slots {
         let before = before.filter(|before| show_the_same_nodes(&before.topology, topology));
-        let mut shown =
-            Shown { topology, asker, proto, replicas: None, nodes: vec![None; topology.nodes.len()] };
+        let entries =
+            before.map_or_else(|| Entries::new(topology.nodes.len()), |old| Arc::clone(&old.entries));
+        let shown = Shown { topology, asker, proto, replicas: OnceCell::new(), entries: &entries };
         let mut parts = vec![SharedBytes::new([], account)];
         let mut blocks = Vec::with_capacity(BLOCKS);
         for number in 0..BLOCKS {
@@ -64,7 +83,7 @@ impl Slots {
         let mut header = Reply::new(proto);
         header.array(blocks.iter().map(|block| block.runs).sum());
         parts[0] = SharedBytes::new(header.out, account);
-        Slots { topology: Arc::clone(topology), parts, blocks }
+        Slots { topology: Arc::clone(topology), parts, blocks, entries }
     }
 
     pub fn parts(&self) -> &[Arc<SharedBytes>] {
@@ -120,13 +139,12 @@ struct Shown<'t> {
     topology: &'t Topology,
     asker: Asker,
     proto: Protocol,
-    replicas: Option<Vec<Vec<NodeIndex>>>,
-    /// How many members an entry of this owner has, and those behind the slots.
-    nodes: Vec<Option<(usize, Vec<u8>)>>,
+    replicas: OnceCell<Vec<Vec<NodeIndex>>>,
+    entries: &'t Entries,
 }
 
 impl Shown<'_> {
-    fn block(&mut self, number: usize) -> (Block, Vec<u8>) {
+    fn block(&self, number: usize) -> (Block, Vec<u8>) {
         let (start, topology) = (number * BLOCK_SLOTS, self.topology);
         let mut reply = Reply::new(self.proto);
         let mut block = Block { runs: 0, last: None };
@@ -138,11 +156,11 @@ impl Shown<'_> {
             if let Some(owner) = topology.owners[at]
                 && !is_begun
             {
-                let (members, nodes) = self.nodes_of(owner);
-                reply.array(*members);
+                let entry = self.entry_of(owner);
+                reply.array(entry.members);
                 reply.integer(i64::from(first.get()));
                 reply.integer(i64::from(last.get()));
-                reply.raw(nodes);
+                reply.raw(&entry.bytes);
                 block = Block { runs: block.runs + 1, last: Some(last) };
             }
             at = last.index() + 1;
@@ -150,13 +168,12 @@ impl Shown<'_> {
         (block, reply.out)
     }
 
-    fn nodes_of(&mut self, owner: NodeIndex) -> &(usize, Vec<u8>) {
-        let Shown { topology, asker, proto, replicas, nodes } = self;
-        nodes[usize::from(owner.0)].get_or_insert_with(|| {
-            let replicas = replicas.get_or_insert_with(|| topology.replicas());
-            let mut reply = Reply::new(*proto);
-            let count = replies::slots_nodes(topology, owner, replicas, *asker, &mut reply);
-            (2 + count, reply.out)
+    fn entry_of(&self, owner: NodeIndex) -> &Entry {
+        self.entries.0[usize::from(owner.0)].get_or_init(|| {
+            let replicas = self.replicas.get_or_init(|| self.topology.replicas());
+            let mut reply = Reply::new(self.proto);
+            let count = replies::slots_nodes(self.topology, owner, replicas, self.asker, &mut reply);
+            Entry { members: 2 + count, bytes: reply.out }
         })
     }
 }
