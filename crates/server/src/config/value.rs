@@ -325,6 +325,10 @@ mod tests {
         );
         refused("dbfilename", &["a/b"], "dbfilename can't be a path, just a filename");
         refused("cluster-announce-client-ipv4", &["1.2.3"], "Invalid IPv4 address");
+        // What ends a text elsewhere is seen here.
+        refused("cluster-announce-ip", &["10.0.0.1\0"], "cluster-announce-ip contains invalid character");
+        let text = "Announced human node name contained invalid character";
+        refused("cluster-announce-human-nodename", &["a\0"], text);
     }
 
     #[test]
