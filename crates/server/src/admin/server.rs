@@ -171,7 +171,8 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-fn leave(call: &mut AdminCall<'_>, options: Options) -> Outcome {
+/// The process is asked to end; the client waits for it, if it does.
+pub fn leave(call: &mut AdminCall<'_>, options: Options) -> Outcome {
     let client = super::client_name_line(call.node, &call.session.shared);
     match leaving::ask(call.node, options, Some(&format!(" (user request from '{client}')"))) {
         Answer::Ends => {

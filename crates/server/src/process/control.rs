@@ -83,6 +83,10 @@ impl Control {
     }
 
     /// Runs until the process is to end.
+    pub fn node(&self) -> &'static Node {
+        self.node
+    }
+
     pub fn run(mut self) -> io::Result<()> {
         holds::enter(self.node.hold_sinks(), self.node.worker_count());
         loop {

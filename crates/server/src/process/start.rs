@@ -5,6 +5,7 @@ use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +28,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::logo;
 use crate::process::random::random_bytes;
-use crate::process::start_options;
+use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::system;
 use crate::replication::{link, role};
@@ -47,7 +48,7 @@ const PARTITIONS_MAX: usize = 1024;
 pub fn run(arguments: &[OsString]) -> ExitCode {
     // The configuration may change it, and the process in the background starts where this one did.
     let folder = std::env::current_dir().unwrap_or_default();
-    let loaded = match file::load(arguments) {
+    let mut loaded = match file::load(arguments) {
         Ok(Start::Run(loaded)) => *loaded,
         Ok(Start::Say(text)) => {
             print!("{text}");
@@ -64,7 +65,8 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     };
     supervisor::find(&loaded.config);
     let options = start_options::environment(&loaded.config);
-    let stdin = loaded.stdin.as_deref();
+    let stdin = loaded.stdin.take();
+    let stdin = stdin.as_deref();
     // A supervised process stays where it was started.
     if loaded.config.daemonize() && !supervisor::is_there() {
         if !daemon::is_detached() {
@@ -80,12 +82,23 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         log::warning(format!("The allocator's options have no effect: {}", os_text(&error)));
     }
     match start(loaded) {
-        Ok(control) => match control.run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("Fatal error in the control thread: {error}")),
-        },
+        Ok(control) => {
+            let node = control.node();
+            match control.run() {
+                Ok(()) => end(node, arguments, &folder, stdin),
+                Err(error) => fail(&format!("Fatal error in the control thread: {error}")),
+            }
+        }
         Err(why) => fail(&why),
     }
+}
+
+/// The process is over; the program may start again in its place.
+fn end(node: &Node, arguments: &[OsString], folder: &Path, stdin: Option<&[u8]>) -> ExitCode {
+    let Some(delay) = node.process.restart.delay() else { return ExitCode::SUCCESS };
+    std::thread::sleep(delay);
+    let error = daemon::become_again(arguments, folder, stdin, Environment::default());
+    fail(&format!("Can't restart: {}", os_text(&error)))
 }
 
 fn fail(why: &str) -> ExitCode {

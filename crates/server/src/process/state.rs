@@ -2,6 +2,8 @@
 
 use isotherm_keyspace::UnixMs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::time::Duration;
 
 use crate::process::ending::Ending;
 use crate::process::listeners::Listeners;
@@ -24,6 +26,33 @@ pub struct Process {
     pub pending_end: Pending,
     /// The end waits for replicas.
     pub ending: Ending,
+    pub restart: Restart,
+}
+
+/// Whether the program starts again in place of this process, once that has ended.
+pub struct Restart(AtomicI64);
+
+impl Restart {
+    const NONE: i64 = -1;
+
+    /// So much later.
+    pub fn want(&self, delay_ms: i64) {
+        self.0.store(delay_ms, SeqCst);
+    }
+
+    pub fn call_off(&self) {
+        self.0.store(Restart::NONE, SeqCst);
+    }
+
+    pub fn delay(&self) -> Option<Duration> {
+        u64::try_from(self.0.load(SeqCst)).ok().map(Duration::from_millis)
+    }
+}
+
+impl Default for Restart {
+    fn default() -> Restart {
+        Restart(AtomicI64::new(Restart::NONE))
+    }
 }
 
 impl Process {
@@ -39,6 +68,7 @@ impl Process {
             listeners: Listeners::default(),
             pending_end: Pending::default(),
             ending: Ending::default(),
+            restart: Restart::default(),
         }
     }
 }

@@ -47,6 +47,47 @@ fn after_shutdown_no_connection_is_accepted() {
     }
 }
 
+/// The program starts again in the same process, on what it has saved: its file, and parameters that were changed.
+#[test]
+fn debug_restart_keeps_process_and_data() {
+    let folder = std::env::temp_dir().join(format!("isotherm-restart-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let port = free_port();
+    let file = folder.join("server.conf");
+    let text = format!("port {port}\nbind 127.0.0.1\ndir {}\nenable-debug-command yes\n", folder.display());
+    std::fs::write(&file, format!("{text}save 3600 1\nio-threads 2\n")).unwrap();
+    let mut command = Command::new(common::binary());
+    command.arg(&file);
+    let mut server = Server::spawn(port, command);
+    let pid = server.pid();
+    let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    wait_until("it listens", listens);
+    for delay in [&[][..], &["10"]] {
+        let mut client = server.client();
+        let started = common::text_field(&client.ask("INFO server"), "run_id").to_string();
+        client.check("SET k v", OK);
+        client.check("CONFIG SET maxmemory 123456789", OK);
+        client.send(encode(&[&["DEBUG", "RESTART"][..], delay].concat()));
+        client.expect_end();
+        wait_until("it is back", listens);
+        let mut client = server.client();
+        wait_until("it has loaded", || client.ask("GET k") == "$1\r\nv\r\n");
+        let info = client.ask("INFO server");
+        assert_eq!(common::field(&info, "process_id"), u64::from(pid));
+        assert_ne!(common::text_field(&info, "run_id"), started);
+        assert!(client.ask("CONFIG GET maxmemory").contains("123456789"));
+    }
+    let mut client = server.client();
+    client.check("DEBUG RESTART soon", "-ERR value is not an integer or out of range\r\n");
+    client.check("MULTI", OK);
+    client.check("DEBUG RESTART", "+QUEUED\r\n");
+    client.check("EXEC", "*1\r\n-ERR failed to restart the server. Check server logs.\r\n");
+    client.check("GET k", "$1\r\nv\r\n");
+    assert!(server.is_alive());
+    drop(server);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_broken_pipe_is_no_reason_to_end() {
     let mut server = Server::start(&[]);

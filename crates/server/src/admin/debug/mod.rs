@@ -9,6 +9,7 @@ mod cluster;
 mod digest;
 mod protocol;
 mod reload;
+mod restart;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -116,6 +117,9 @@ fn debug(call: &mut AdminCall<'_>) -> Outcome {
     let is_meant = |word: &&Word| {
         word.name.as_bytes().eq_ignore_ascii_case(name) && word.arguments.contains(&call.args.len())
     };
+    if name.eq_ignore_ascii_case(b"restart") {
+        return restart::restart(call);
+    }
     match WORDS.iter().find(is_meant) {
         Some(word) => (word.run)(call),
         None => call.reply.error(errors::subcommand_syntax(call.args)),
@@ -412,6 +416,8 @@ const HELP: &[&str] = &[
     "    * NOFLUSH: the existing database will not be removed before load, but",
     "      conflicting keys will generate an exception and kill the server.",
     "    * NOSAVE: the database will be loaded from an existing RDB file.",
+    "RESTART [<milliseconds>]",
+    "    Graceful restart: save config, db, restart after a <milliseconds> delay (default 0).",
     "SEGFAULT",
     "    Crash the server with sigsegv.",
     "SET-ACTIVE-EXPIRE <0|1>",
