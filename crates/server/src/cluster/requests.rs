@@ -118,6 +118,8 @@ pub struct Bus {
     counts: Mutex<Counts>,
     links: AtomicUsize,
     link_bytes: AtomicUsize,
+    /// Of messages of clients that came since it last looked at its links.
+    published_bytes: AtomicUsize,
 }
 
 impl Bus {
@@ -144,6 +146,7 @@ impl Bus {
     /// A message of a client goes to the subscribers of other nodes, if there is a bus already.
     pub fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
         if let Some(sender) = self.sender.get() {
+            self.published_bytes.fetch_add(channel.len() + message.len(), Relaxed);
             let (channel, message) = (channel.into(), message.into());
             sender.post(BusMessage::Publish { channel, message, is_sharded });
         }
@@ -177,18 +180,20 @@ impl Bus {
         self.set_counts(Counts::default());
     }
 
-    /// How many connections the bus has, and what they take.
-    pub fn set_links(&self, count: usize, bytes: usize) {
+    /// How many connections the bus has, and what they take; so much of what clients have published is part of that, or is gone.
+    pub fn set_links(&self, count: usize, bytes: usize, published_bytes: usize) {
         self.links.store(count, Relaxed);
         self.link_bytes.store(bytes, Relaxed);
+        self.published_bytes.fetch_sub(published_bytes, Relaxed);
     }
 
     pub fn links(&self) -> usize {
         self.links.load(Relaxed)
     }
 
+    /// As of the last look at the links, and what came since.
     pub fn link_bytes(&self) -> usize {
-        self.link_bytes.load(Relaxed)
+        self.link_bytes.load(Relaxed) + self.published_bytes.load(Relaxed)
     }
 
     pub fn set_counts(&self, counts: Counts) {
@@ -233,5 +238,26 @@ impl Bus {
     /// When nodes.conf was last written.
     pub fn saved_unix_s(&self) -> u64 {
         self.saved_unix_s.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_reactor::Events;
+
+    #[test]
+    fn what_was_published_since_the_last_look_counts() {
+        let events = Events::new().unwrap();
+        let mailbox = events.mailbox().unwrap();
+        let bus = Bus::default();
+        bus.attach(mailbox.sender());
+        bus.set_links(2, 100, 0);
+        bus.publish(b"c", b"message", false);
+        bus.publish(b"c", b"other", false);
+        assert_eq!(bus.link_bytes(), 100 + 8 + 6);
+        // The first one was handed to the links.
+        bus.set_links(2, 120, 8);
+        assert_eq!(bus.link_bytes(), 120 + 6);
     }
 }

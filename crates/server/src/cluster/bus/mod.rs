@@ -71,6 +71,8 @@ pub struct BusThread {
     replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
     counts: Counts,
+    /// Of messages of clients, since the last report.
+    published_bytes: usize,
     /// Something was sent or has come since the counts were shown.
     has_news: bool,
     pulse: Pulse,
@@ -108,6 +110,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         replicas_first,
         saver,
         counts: Counts::default(),
+        published_bytes: 0,
         has_news: true,
         pulse: Pulse::new(node.worker_count()),
         was_alive: true,
@@ -253,6 +256,7 @@ impl BusThread {
             BusMessage::Saved(number) => self.step(Input::Saved(number)),
             BusMessage::Applied(number) => self.step(Input::Applied(number)),
             BusMessage::Publish { channel, message, is_sharded } => {
+                self.published_bytes += channel.len() + message.len();
                 self.step(Input::Publish { channel: &channel, message: &message, is_sharded });
             }
             BusMessage::Populated(slots) => self.step(Input::Populated(slots)),
@@ -434,10 +438,11 @@ impl BusThread {
     }
 
     /// What INFO and CLUSTER INFO show.
-    fn report(&self) {
+    fn report(&mut self) {
         let bytes = self.connections.values().map(BusConnection::memory_bytes).sum::<usize>();
         self.bus().set_counts(self.counts.clone());
-        self.bus().set_links(self.connections.len(), bytes);
+        let published_bytes = std::mem::take(&mut self.published_bytes);
+        self.bus().set_links(self.connections.len(), bytes, published_bytes);
     }
 
     fn bus(&self) -> &'static Bus {
