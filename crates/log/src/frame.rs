@@ -53,6 +53,11 @@ impl Frame {
         self.entries == 0
     }
 
+    /// What its entries take so far.
+    pub fn entry_bytes(&self) -> usize {
+        self.bytes.len() - HEAD_BYTES_MAX
+    }
+
     /// The entries are no transaction: they need not take effect together.
     pub fn stand_alone(&mut self) {
         self.stands_alone = true;

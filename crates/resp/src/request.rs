@@ -120,6 +120,16 @@ impl<'a> Args<'a> {
                 .sum::<usize>()
     }
 
+    /// The length of the request as it came: in an array, or in a line without quotes. Else that of an array of these arguments.
+    pub fn request_bytes(&self) -> usize {
+        let end = self.end();
+        match self.bytes.get(end) {
+            Some(b'\r') => end + 2,
+            Some(b'\n') => end + 1,
+            _ => self.wire_bytes(),
+        }
+    }
+
     /// The sum of the arguments' lengths.
     pub fn bytes_total(&self) -> usize {
         self.spans.iter().map(|span| span.len as usize).sum()
@@ -231,5 +241,14 @@ mod tests {
         };
         check(&[b"GET", b""], "*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
         check(&[b"ECHO", b"0123456789"], "*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n");
+        // As it came, or where that is not known as an array.
+        let came = |bytes: &[u8], spans: &[(u32, u32)]| {
+            let spans: Vec<Span> = spans.iter().map(|&(start, len)| Span { start, len }).collect();
+            Args::new(bytes, &spans).request_bytes()
+        };
+        assert_eq!(came(b"GET a\r\nGET b\r\n", &[(0, 3), (4, 1)]), 7);
+        assert_eq!(came(b"GET a\n", &[(0, 3), (4, 1)]), 6);
+        assert_eq!(came(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1", &[(8, 3), (17, 1)]), 20);
+        assert_eq!(came(b"GETa", &[(0, 3), (3, 1)]), 20);
     }
 }

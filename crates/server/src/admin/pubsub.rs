@@ -3,9 +3,10 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
+use isotherm_keyspace::Slot;
 
 use super::{AdminCall, AdminHandler};
-use crate::effects::pubsub::Kind;
+use crate::effects::pubsub::{Frame, Kind};
 
 const PUBSUB: Spec = Spec {
     name: "pubsub",
@@ -185,6 +186,9 @@ fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     let from = Some(call.session.shared.worker);
     let receivers =
         call.node.pubsub.publish(&call.node.mail, from, call.args.get(1), call.args.get(2), sharded);
+    if sharded && receivers > 0 && call.exec.hot.counts_slots {
+        count_sent(call, receivers);
+    }
     match call.node.cluster.get() {
         // Replicas are nodes too: they get it by the bus.
         Some(member) => member.bus.publish(call.args.get(1), call.args.get(2), sharded),
@@ -195,6 +199,14 @@ fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     }
     call.reply.integer(receivers as i64);
     Outcome::Done
+}
+
+/// What the subscribers of a shard channel get counts for its slot.
+fn count_sent(call: &AdminCall<'_>, receivers: usize) {
+    let (channel, message) = (call.args.get(1), call.args.get(2));
+    let frame = Frame::new(&[b"smessage", channel, message]);
+    let counters = call.exec.stats.slots.of(Slot::of_key(channel));
+    counters.output_bytes.add((frame.wire_bytes() * receivers) as u64);
 }
 
 /// Subscribers of replicas get it too.

@@ -525,6 +525,10 @@ impl Applier {
                 Outcome::Cold(keys) => exec.node.cold.fetch_now(&keys),
             }
         }
+        if exec.hot.counts_slots && self.link.is_some() {
+            let ticks = exec.clock.lap();
+            exec.count_followed(command, args, ticks);
+        }
         if reply.error_count() == errors_before {
             reply.out.clear();
             return Ok(());

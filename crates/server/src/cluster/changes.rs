@@ -36,14 +36,17 @@ pub fn flip(node: &'static Node, changes: &[(Slot, SlotState)]) {
     let mut changes = changes.to_vec();
     changes.sort_by_key(|(slot, _)| (keyspace.partition_of(*slot), slot.get()));
     let mut held = Held::new(keyspace);
-    let mut lost = SlotSet::new();
+    let (mut lost, mut moved) = (SlotSet::new(), SlotSet::new());
     let same = |a: &(Slot, SlotState), b: &(Slot, SlotState)| {
         keyspace.partition_of(a.0) == keyspace.partition_of(b.0)
     };
     for part in changes.chunk_by(same) {
         held.acquire(Want::One(keyspace.partition_of(part[0].0)));
-        flip_held(node, &mut held, part, &mut lost);
+        flip_held(node, &mut held, part, &mut lost, &mut moved);
         held.release();
+    }
+    if !moved.is_empty() {
+        node.stats.reset_slots(&moved);
     }
     if !lost.is_empty() {
         let lost = Arc::new(lost);
@@ -51,13 +54,22 @@ pub fn flip(node: &'static Node, changes: &[(Slot, SlotState)]) {
     }
 }
 
-/// Slots of one partition, which is held.
-fn flip_held(node: &Node, held: &mut Held<'_>, changes: &[(Slot, SlotState)], lost: &mut SlotSet) {
+/// Slots of one partition, which is held. `lost`: those whose readers are sent on; `moved`: those of another owner.
+fn flip_held(
+    node: &Node,
+    held: &mut Held<'_>,
+    changes: &[(Slot, SlotState)],
+    lost: &mut SlotSet,
+    moved: &mut SlotSet,
+) {
     let member = node.cluster.get().expect("slots are flipped in a member of a cluster");
     let mut left = SlotSet::new();
     for &(slot, state) in changes {
         let before = member.words.get(slot).state();
         member.words.set(slot, Word::new(state));
+        if before.owner != state.owner {
+            moved.insert(slot);
+        }
         left_for_writes(before, state).then(|| left.insert(slot));
         if is_readable(before) && !is_readable(state) {
             left.insert(slot);

@@ -220,7 +220,7 @@ impl LogWriter {
     }
 
     /// The command is over, and has made so many changes. `stands_alone`: what it records need not take effect together.
-    /// Its partitions are still held.
+    /// Its partitions are still held. Returns what its records take.
     pub fn end_command(
         &mut self,
         db: Db,
@@ -228,19 +228,22 @@ impl LogWriter {
         changes: u64,
         records: &mut Records,
         stands_alone: bool,
-    ) {
+    ) -> usize {
         let (frame, is_muted) = (&mut self.frame, self.is_muted);
+        let bytes_before = frame.entry_bytes();
         records.take(args, changes, |record| match record.wire() {
             _ if is_muted => {}
             Some(wire) => frame.push_wire(u32::from(db.0), wire),
             None => frame.push(u32::from(db.0), record.args().iter()),
         });
+        let bytes = self.frame.entry_bytes() - bytes_before;
         if self.open == Open::Command {
             if stands_alone {
                 self.frame.stand_alone();
             }
             self.close();
         }
+        bytes
     }
 
     /// A transaction begins; all that it needs is held.

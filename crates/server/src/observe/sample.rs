@@ -2,18 +2,21 @@
 //!
 //! Every command counts one number down and goes on; the command that reaches 0 is sampled, and the next distance is drawn.
 
-use isotherm_commands::spec::{KeyFlags, key_positions};
+use isotherm_commands::spec::{KeyFlags, key_positions, slot_positions};
 use isotherm_keyspace::Slot;
 use isotherm_stdx::Prng;
 
 use crate::node::Node;
 use crate::observe::hot_keys::Use;
+use crate::observe::slot_stats::SlotsMet;
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
-use crate::request::metering::Timed;
+use crate::request::metering::{Part, Timed};
 
 /// Of a command with many keys so many are counted as used.
 const KEYS_MAX: usize = 16;
+/// What a transaction begins with.
+const MULTI: &[u8] = b"*1\r\n$5\r\nmulti\r\n";
 
 /// When the next command is looked at.
 pub struct Sampler {
@@ -23,11 +26,16 @@ pub struct Sampler {
     until_sample: u32,
     /// Kept for its memory.
     positions: Vec<(usize, KeyFlags)>,
+    /// By the commands of a script that is over, and about to be counted.
+    met: SlotsMet,
+    /// Of the transaction under way: that of its first key.
+    transaction: Option<Slot>,
 }
 
 impl Default for Sampler {
     fn default() -> Sampler {
-        Sampler { left: 1, until_sample: 0, positions: Vec::new() }
+        let (met, transaction) = (SlotsMet::None, None);
+        Sampler { left: 1, until_sample: 0, positions: Vec::new(), met, transaction }
     }
 }
 
@@ -41,6 +49,10 @@ impl Sampler {
     /// The configuration has changed: the next command decides anew.
     pub fn restart(&mut self) {
         *self = Sampler::default();
+    }
+
+    pub fn note_slots_met(&mut self, met: SlotsMet) {
+        self.met = met;
     }
 }
 
@@ -56,23 +68,42 @@ impl Sampler {
     ) {
         let (counts_slots, ratio) = (hot.counts_slots, hot.hot_keys_ratio);
         let is_sample = ratio > 0 && self.until_sample == 1;
-        if counts_slots || is_sample {
-            let mut positions = std::mem::take(&mut self.positions);
-            positions.clear();
-            // A command whose keys cannot be found has failed.
-            let _ = key_positions(timed.command.spec, timed.args, &mut positions);
-            if let Some((at, _)) = positions.first().filter(|_| counts_slots) {
-                let counters = stats.slots.of(Slot::of_key(timed.args.get(*at)));
-                counters.ticks.add(timed.ticks);
-                counters.input_bytes.add(timed.args.wire_bytes() as u64);
-                counters.output_bytes.add(timed.reply_bytes as u64);
-            }
-            if is_sample {
-                note_uses(node, stats, timed, &positions, ratio);
-            }
-            self.positions = positions;
+        // A command whose keys cannot be found has failed.
+        if counts_slots {
+            self.positions.clear();
+            let _ = slot_positions(timed.command.spec, timed.args, &mut self.positions);
+            let first = self.positions.first().map(|(at, _)| Slot::of_key(timed.args.get(*at)));
+            self.count_for_slot(stats, timed, first);
+        }
+        if is_sample {
+            self.positions.clear();
+            let _ = key_positions(timed.command.spec, timed.args, &mut self.positions);
+            note_uses(node, stats, timed, &self.positions, ratio);
         }
         self.plan_next(prng, counts_slots, ratio, is_sample);
+    }
+
+    /// `first`: the slot of its first key.
+    fn count_for_slot(&mut self, stats: &ThreadStats, timed: &Timed<'_>, first: Option<Slot>) {
+        let mut met = std::mem::take(&mut self.met);
+        first.into_iter().for_each(|slot| met.note(slot));
+        let input_bytes = timed.args.request_bytes() as u64;
+        let (earlier_ticks, transaction) = match timed.part {
+            Part::Called => return,
+            Part::Queued => {
+                let Some(slot) = met.one() else { return };
+                self.transaction.get_or_insert(slot);
+                return stats.slots.of(slot).input_bytes.add(input_bytes);
+            }
+            Part::Whole => (0, self.transaction.take()),
+            Part::Waited(ticks) => (ticks, None),
+        };
+        let multi_bytes = if transaction.is_some() { MULTI.len() } else { 0 };
+        let Some(slot) = met.one().or(transaction) else { return };
+        let counters = stats.slots.of(slot);
+        counters.ticks.add(earlier_ticks + timed.ticks);
+        counters.input_bytes.add(input_bytes + multi_bytes as u64);
+        counters.output_bytes.add(timed.reply_bytes as u64);
     }
 
     /// Distances are drawn: `ratio` in the mean.

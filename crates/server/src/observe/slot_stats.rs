@@ -3,8 +3,19 @@
 //! ```text
 //!   a worker   [ticks u64][input u64][output u64] x 16384    24 B a slot = 384 KB, taken with the first command counted
 //! ```
-//! Counted only where `cluster-slot-stats-enabled` says so, each worker for itself. A command counts for the slot of its
-//! first key. Keys and bytes of a slot are not kept here: the keyspace knows them in any case.
+//! Counted only where `cluster-slot-stats-enabled` says so, each worker for itself, and the link to a primary. A command counts
+//! for the slot of its first key; its parts, if it is a transaction or a script, count with it:
+//!
+//! ```text
+//!              time            bytes in                 bytes out
+//!   SET        its own         its own                  its reply
+//!   BLPOP      both its runs   its own                  its reply             when it is answered
+//!   EXEC       its own         MULTI, queued, EXEC      its reply             in the slot of the first queued key
+//!   EVAL       its own         its own                  its reply             in the slot of all its keys, if it is one
+//!   SPUBLISH   its own         its own                  its reply, and what each subscriber of this node is sent
+//! ```
+//! What replicas are sent of a command counts as bytes out, once for each of them. Keys and bytes of a slot are not kept here: the
+//! keyspace knows them in any case.
 
 use isotherm_stdx::Slot;
 use std::sync::OnceLock;
@@ -19,6 +30,33 @@ pub struct SlotCounters {
 }
 
 const _: () = assert!(size_of::<SlotCounters>() == 24);
+
+/// The slots that the keys of one thing are in.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum SlotsMet {
+    #[default]
+    None,
+    One(Slot),
+    Several,
+}
+
+impl SlotsMet {
+    pub fn note(&mut self, slot: Slot) {
+        *self = match *self {
+            SlotsMet::None => SlotsMet::One(slot),
+            SlotsMet::One(other) if other == slot => SlotsMet::One(slot),
+            _ => SlotsMet::Several,
+        };
+    }
+
+    /// What it counts for.
+    pub fn one(self) -> Option<Slot> {
+        match self {
+            SlotsMet::One(slot) => Some(slot),
+            SlotsMet::None | SlotsMet::Several => None,
+        }
+    }
+}
 
 /// Those of one worker.
 #[derive(Default)]
@@ -59,6 +97,21 @@ impl SlotUse {
             ticks: self.ticks.saturating_sub(before.ticks),
             input_bytes: self.input_bytes.saturating_sub(before.input_bytes),
             output_bytes: self.output_bytes.saturating_sub(before.output_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_met_several_slots_counts_for_none() {
+        let mut met = SlotsMet::default();
+        assert_eq!(met.one(), None);
+        for (slot, one) in [(3, Some(3)), (3, Some(3)), (4, None), (3, None)] {
+            met.note(Slot::new(slot));
+            assert_eq!(met.one(), one.map(Slot::new));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
 //! they were, and readers subtract that.
 
+use isotherm_cluster::SlotSet;
 use isotherm_keyspace::TxnCounts;
 use isotherm_stdx::Slot;
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct CommandCounters {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct CommandTotals {
     pub calls: u64,
+    pub ticks: u64,
+    /// Of `ticks`; there once all of them are added up.
     pub usec: u64,
     pub rejected: u64,
     pub failed: u64,
@@ -147,6 +150,7 @@ impl Stats {
     pub fn totals(&self) -> Totals {
         let mut totals = self.raw_totals();
         totals.subtract(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner));
+        totals.commands.iter_mut().for_each(|command| command.usec = self.micros(command.ticks));
         totals
     }
 
@@ -198,6 +202,19 @@ impl Stats {
         let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
         sums.iter_mut().zip(baseline.iter()).for_each(|(sum, before)| *sum = sum.since(before));
         sums
+    }
+
+    /// Slots have changed hands: what their commands have cost begins anew.
+    pub fn reset_slots(&self, slots: &SlotSet) {
+        if self.threads.iter().all(|thread| thread.slots.memory_bytes() == 0) {
+            return;
+        }
+        let sums = self.raw_slots();
+        let mut baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        baseline.resize(Slot::COUNT, SlotUse::default());
+        Slot::all().filter(|slot| slots.has(*slot)).for_each(|slot| {
+            baseline[slot.index()] = sums[slot.index()];
+        });
     }
 
     fn raw_slots(&self) -> Vec<SlotUse> {
@@ -252,7 +269,7 @@ impl Stats {
         for thread in &self.threads {
             for (total, counters) in totals.commands.iter_mut().zip(&thread.commands) {
                 total.calls += counters.calls.get();
-                total.usec += self.micros(counters.ticks.get());
+                total.ticks += counters.ticks.get();
                 total.rejected += counters.rejected.get();
                 total.failed += counters.failed.get();
             }
@@ -353,7 +370,7 @@ impl Totals {
     fn subtract(&mut self, baseline: &Totals) {
         for (total, before) in self.commands.iter_mut().zip(&baseline.commands) {
             total.calls -= before.calls;
-            total.usec -= before.usec;
+            total.ticks -= before.ticks;
             total.rejected -= before.rejected;
             total.failed -= before.failed;
         }

@@ -47,7 +47,7 @@ use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::lock_set::holds_keys;
-use crate::request::metering::Timed;
+use crate::request::metering::{Part, Timed};
 use crate::session::{Attention, Blocked, ClientShared, Session};
 use isotherm_allocator::class_bytes;
 
@@ -68,6 +68,8 @@ struct Client {
     reads_of_replica: bool,
     /// It waits for the answer of the cluster bus, or for the end of its MIGRATE.
     awaits_answer: bool,
+    /// What it took to find nothing.
+    ticks: u64,
 }
 
 impl Client {
@@ -157,10 +159,17 @@ pub fn leave_slot(waiter: &Arc<Waiter>, slot: Slot, is_readable: bool) {
     }
 }
 
-/// The command has found nothing: the session waits. The partitions of its keys are still held, so nothing was pushed
-/// meanwhile.
+/// The command has found nothing, in so many ticks: the session waits. The partitions of its keys are still held, so
+/// nothing was pushed meanwhile.
 #[cold]
-pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, args: Args<'_>, wait: Wait) {
+pub fn block(
+    exec: &mut Exec,
+    session: &mut Session,
+    command: &'static Entry,
+    args: Args<'_>,
+    wait: Wait,
+    ticks: u64,
+) {
     let keys = wait.keys.map(|at| (session.db, args.get(at)));
     let asks_bus = std::mem::take(&mut session.asks_bus);
     let client = Client {
@@ -175,6 +184,7 @@ pub fn block(exec: &mut Exec, session: &mut Session, command: &'static Entry, ar
         wish: session.wish.take().map(|wish| *wish),
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
         awaits_answer: asks_bus || session.migration.is_some(),
+        ticks,
     };
     let wish = client.wish;
     let wake = |waiter: &Arc<Waiter>| {
@@ -351,7 +361,8 @@ fn answer_of_replica(exec: &Exec, session: &Session, waiter: &Waiter) -> Cow<'st
 
 fn count_time(exec: &mut Exec, client: &Client, ticks: u64, reply_bytes: usize) {
     let &Client { ref shared, db, command, .. } = client;
-    let timed = Timed { client: shared, db, command, args: client.args.args(), ticks, reply_bytes };
+    let (args, part) = (client.args.args(), Part::Waited(client.ticks));
+    let timed = Timed { client: shared, db, command, args, ticks, reply_bytes, part };
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
 }
 

@@ -28,7 +28,7 @@ use crate::request::gate_bits::Gates;
 use crate::request::gates::{self, Verdict};
 use crate::request::leases;
 use crate::request::locking;
-use crate::request::metering::Timed;
+use crate::request::metering::{Part, Timed};
 use crate::request::next::{Next, WaitReason};
 use crate::request::prefetch;
 use crate::request::refusal;
@@ -407,12 +407,13 @@ impl Dispatcher {
             Outcome::Done => {
                 let reply_bytes = reply.len() - mark;
                 let client = &session.shared;
-                let timed = Timed { client, db: session.db, command, args, ticks: taken, reply_bytes };
+                let (db, part) = (session.db, Part::Whole);
+                let timed = Timed { client, db, command, args, ticks: taken, reply_bytes, part };
                 exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
                 Ran::Done
             }
             Outcome::Block(wait) => {
-                blocking::block(exec, session, command, args, *wait);
+                blocking::block(exec, session, command, args, *wait, taken);
                 exec.meter.count_ticks(command, taken);
                 Ran::Parked(WaitReason::Key)
             }

@@ -247,8 +247,32 @@ impl Exec {
     #[inline(never)]
     fn log(&mut self, command: &Entry, args: Args<'_>, db: Db, changes: u64) {
         let stands_alone = command.spec.flags.has(Flags::TOUCHES_ARBITRARY_KEYS);
-        self.pump.log.end_command(db, args, changes, &mut self.records, stands_alone);
+        let bytes = self.pump.log.end_command(db, args, changes, &mut self.records, stands_alone);
+        if self.hot.counts_slots && bytes > 0 {
+            self.count_replicated(command, args, bytes);
+        }
         self.note_gate();
+    }
+
+    /// Each replica is sent this of a command.
+    #[cold]
+    fn count_replicated(&mut self, command: &Entry, args: Args<'_>, bytes: usize) {
+        let replicas = self.node.replication.primary.replicas().len();
+        let first = self.locks.find_keys(command, args).unwrap_or_default().first();
+        if let Some((at, _)) = first.filter(|_| replicas > 0) {
+            let counters = self.stats.slots.of(Slot::of_key(args.get(*at)));
+            counters.output_bytes.add((bytes * replicas) as u64);
+        }
+    }
+
+    /// A command of the primary has run in so many ticks.
+    pub fn count_followed(&mut self, command: &Entry, args: Args<'_>, ticks: u64) {
+        let first = self.locks.find_keys(command, args).unwrap_or_default().first();
+        if let Some((at, _)) = first {
+            let counters = self.stats.slots.of(Slot::of_key(args.get(*at)));
+            counters.ticks.add(ticks);
+            counters.input_bytes.add(args.wire_bytes() as u64);
+        }
     }
 
     /// A frame may have ended; its partitions are held. Replies show what they hold, and wait until that is durable.

@@ -12,6 +12,7 @@ use crate::observe::holds;
 use crate::observe::latency::Noted;
 use crate::observe::latency::monitor::Event;
 use crate::observe::sample::Sampler;
+use crate::observe::slot_stats::SlotsMet;
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
 use crate::request::clock::CommandClock;
@@ -34,6 +35,19 @@ pub struct Metering {
     hold_cpu_from: u64,
 }
 
+/// What of a command counts for its slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// All of it, and so many ticks that it took before it waited.
+    Waited(u64),
+    /// The request: it is one of a transaction, whose time and reply count.
+    Queued,
+    /// Nothing: it is one of a script.
+    Called,
+}
+
 /// A command that has run.
 #[derive(Clone, Copy)]
 pub struct Timed<'t> {
@@ -43,6 +57,7 @@ pub struct Timed<'t> {
     pub args: Args<'t>,
     pub ticks: u64,
     pub reply_bytes: usize,
+    pub part: Part,
 }
 
 impl Metering {
@@ -54,6 +69,11 @@ impl Metering {
     /// The configuration has changed.
     pub fn restart(&mut self) {
         self.sampler.restart();
+    }
+
+    /// A script is over, whose commands have met these slots; it is counted next.
+    pub fn note_slots_met(&mut self, met: SlotsMet) {
+        self.sampler.note_slots_met(met);
     }
 
     // ---- holds ----

@@ -29,7 +29,7 @@ use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::follow_up;
 use crate::request::lock_set::LockSet;
-use crate::request::metering::Timed;
+use crate::request::metering::{Part, Timed};
 use crate::request::script_flags::flags_of_script;
 use crate::request::turn::Turn;
 use crate::session::{Queued, Session, WatchList};
@@ -350,7 +350,15 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
     }
     follow_up::observe(exec, session, command, args);
     let (ticks, reply_bytes) = (exec.clock.lap(), reply.len() - mark);
-    let timed = Timed { client: &session.shared, db: session.db, command, args, ticks, reply_bytes };
+    let timed = Timed {
+        client: &session.shared,
+        db: session.db,
+        command,
+        args,
+        ticks,
+        reply_bytes,
+        part: Part::Queued,
+    };
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
 }
 

@@ -19,6 +19,7 @@ use super::callee::Callee;
 use super::registry::RunMark;
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::tracking::Tracker;
+use crate::observe::slot_stats::SlotsMet;
 use crate::request::clock::ScriptTime;
 use crate::request::entry::Entry;
 use crate::request::next::Ticket;
@@ -72,6 +73,8 @@ pub struct RunState {
     pub needs_all: bool,
     /// In a member of a cluster: that of its keys so far.
     pub slot: Option<Slot>,
+    /// Where slots are counted: those of its commands' keys so far.
+    pub met: SlotsMet,
     /// Keys that are waited for and that it has changed, while it is suspended.
     pub ready: SuspendedReady,
     /// The caller tracks what it reads.

@@ -1,6 +1,6 @@
 //! What the server reports of slots and of the keys that are used most.
 
-use crate::common::{Client, Server, encode};
+use crate::common::{Client, Server, encode, wait_until};
 
 const OK: &str = "+OK\r\n";
 
@@ -66,19 +66,135 @@ fn slots_report_what_commands_cost() {
         client.check("PING", "+PONG\r\n");
     }
     let a = stats(&mut client, 15495);
-    let sent = [&["SET", "a", "1"][..], &["GET", "a"], &["GET", "a"], &["MGET", "a", "b"]];
+    let sent =
+        [&["SET", "a", "1"][..], &["GET", "a"], &["MULTI"], &["GET", "a"], &["EXEC"], &["MGET", "a", "b"]];
     let sent: usize = sent.iter().map(|words| encode(words).len()).sum();
     assert_eq!(number(&a, "network-bytes-in"), 2 * sent as i64);
-    assert_eq!(number(&a, "network-bytes-out"), 2 * (5 + 7 + 7 + 16));
+    assert_eq!(number(&a, "network-bytes-out"), 2 * (5 + 7 + 11 + 16));
     // It counts for the slot of its first key.
     assert_eq!(number(&stats(&mut client, 3300), "network-bytes-in"), 0);
     let top = client.ask("CLUSTER SLOT-STATS ORDERBY network-bytes-out LIMIT 1");
-    assert_eq!(number(&top, "network-bytes-out"), 70);
+    assert_eq!(number(&top, "network-bytes-out"), 78);
     client.check("CONFIG RESETSTAT", OK);
     assert_eq!(number(&stats(&mut client, 15495), "network-bytes-out"), 0);
     client.check("CONFIG SET cluster-slot-stats-enabled no", OK);
     client.check("GET a", "$1\r\n1\r\n");
     assert!(!stats(&mut client, 15495).contains("network"));
+}
+
+/// What a slot's commands have brought and got.
+fn network(client: &mut Client, slot: u16) -> (i64, i64) {
+    let stats = stats(client, slot);
+    (number(&stats, "network-bytes-in"), number(&stats, "network-bytes-out"))
+}
+
+fn wire(words: &[&str]) -> i64 {
+    encode(words).len() as i64
+}
+
+#[test]
+fn a_script_counts_for_the_slot_of_all_its_keys() {
+    let server = Server::with_workers(2, &["--cluster-slot-stats-enabled", "yes"]);
+    let mut client = server.client();
+    let (a, b) = (15495, 3300);
+    // Declared, and not; its commands count with it.
+    for (words, reply) in [
+        (&["EVAL", "return redis.call('SET', KEYS[1], 'x')", "1", "a"][..], "+OK\r\n"),
+        (&["EVAL", "redis.call('SET', 'a', 'y') return redis.call('GET', 'a')", "0"], "$1\r\ny\r\n"),
+    ] {
+        client.check("CONFIG RESETSTAT", OK);
+        client.send(encode(words));
+        client.expect(reply);
+        assert_eq!(network(&mut client, a), (wire(words), reply.len() as i64), "{words:?}");
+        let cpu = client.ask("INFO commandstats");
+        let usec = cpu.split_once("cmdstat_eval:calls=1,usec=").unwrap().1.split(',').next().unwrap();
+        assert_eq!(number(&stats(&mut client, a), "cpu-usec").to_string(), usec);
+    }
+    client.check("CONFIG RESETSTAT", OK);
+    client.send(encode(&["EVAL", "redis.call('SET', 'a', 'y') redis.call('GET', 'b')", "0"]));
+    client.expect("$-1\r\n");
+    assert_eq!((network(&mut client, a), network(&mut client, b)), ((0, 0), (0, 0)));
+    // One that takes long lets others run meanwhile, and counts for its own slot all the same.
+    let long = "for i = 1, 30000 do redis.call('INCR', 'n') end return redis.call('DEL', 'n')";
+    let mut other = server.client();
+    other.send(encode(&["EVAL", long, "0"]));
+    for _ in 0..100 {
+        client.check("GET b", "$-1\r\n");
+    }
+    other.expect(":1\r\n");
+    let slot_of_n = client.ask_number("CLUSTER KEYSLOT n") as u16;
+    assert_eq!(network(&mut client, slot_of_n), (wire(&["EVAL", long, "0"]), 4));
+    assert_eq!(network(&mut client, b), (100 * wire(&["GET", "b"]), 500));
+}
+
+#[test]
+fn a_client_that_waits_counts_when_it_is_answered() {
+    let server = Server::with_workers(2, &["--cluster-slot-stats-enabled", "yes"]);
+    let (mut client, mut waiting) = (server.client(), server.client());
+    waiting.send(encode(&["BLPOP", "a", "0"]));
+    wait_until("it waits", || client.blocked_count() == 1);
+    assert_eq!(network(&mut client, 15495), (0, 0));
+    assert_eq!(number(&stats(&mut client, 15495), "cpu-usec"), 0);
+    client.check("RPUSH a x", ":1\r\n");
+    let reply = "*2\r\n$1\r\na\r\n$1\r\nx\r\n";
+    waiting.expect(reply);
+    let sent = wire(&["BLPOP", "a", "0"]) + wire(&["RPUSH", "a", "x"]);
+    assert_eq!(network(&mut client, 15495), (sent, 4 + reply.len() as i64));
+}
+
+#[test]
+fn a_message_to_a_shard_channel_counts_for_each_that_gets_it() {
+    let server = Server::with_workers(2, &["--cluster-slot-stats-enabled", "yes"]);
+    let (mut client, mut first, mut second) = (server.client(), server.client(), server.client());
+    for subscriber in [&mut first, &mut second] {
+        subscriber.send(encode(&["SSUBSCRIBE", "a"]));
+        subscriber.read_reply();
+    }
+    let confirmed = "*3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n".len() as i64;
+    assert_eq!(network(&mut client, 15495), (2 * wire(&["SSUBSCRIBE", "a"]), 2 * confirmed));
+    client.check("CONFIG RESETSTAT", OK);
+    client.check("SPUBLISH a hello", ":2\r\n");
+    let message = wire(&["smessage", "a", "hello"]);
+    assert_eq!(network(&mut client, 15495), (wire(&["SPUBLISH", "a", "hello"]), 4 + 2 * message));
+    // Other channels have no slot.
+    client.check("PUBLISH a hello", ":0\r\n");
+    assert_eq!(network(&mut client, 15495), (wire(&["SPUBLISH", "a", "hello"]), 4 + 2 * message));
+}
+
+#[test]
+fn replicas_count_what_they_are_sent() {
+    let counted = ["--cluster-slot-stats-enabled", "yes"];
+    let primary = Server::with_workers(2, &counted);
+    let port = primary.port.to_string();
+    let replica = Server::with_workers(2, &[&counted[..], &["--replicaof", "127.0.0.1", &port]].concat());
+    let (mut client, mut of_replica) = (primary.client(), replica.client());
+    wait_until("it follows", || client.ask("INFO replication").contains("state=online"));
+    client.check("SET a 1", OK);
+    wait_until("it has it", || of_replica.ask("GET a") == "$1\r\n1\r\n");
+    let set = wire(&["SET", "a", "1"]);
+    assert_eq!(network(&mut client, 15495), (set, 5 + set));
+    // GET brings bytes as well.
+    let gets = number(&stats(&mut of_replica, 15495), "network-bytes-in") - set;
+    assert_eq!(gets % wire(&["GET", "a"]), 0);
+    of_replica.check("CONFIG RESETSTAT", OK);
+    client.check("SET a 2", OK);
+    wait_until("it has run", || network(&mut of_replica, 15495) == (set, 0));
+}
+
+#[test]
+fn a_slot_that_leaves_is_counted_anew() {
+    let node = Server::with_workers(2, &["--cluster-enabled", "yes", "--cluster-slot-stats-enabled", "yes"]);
+    let mut client = node.client();
+    client.check("CLUSTER ADDSLOTSRANGE 0 16383", OK);
+    wait_until("the cluster is up", || client.ask("SET a 1") == OK);
+    client.check("SET b 1", OK);
+    client.check("DEL a", ":1\r\n");
+    assert!(network(&mut client, 15495).0 > 0);
+    client.check("CLUSTER DELSLOTS 15495", OK);
+    client.check("CLUSTER SLOT-STATS SLOTSRANGE 15495 15495", "*0\r\n");
+    client.check("CLUSTER ADDSLOTS 15495", OK);
+    assert_eq!(network(&mut client, 15495), (0, 0));
+    assert_eq!(network(&mut client, 3300), (wire(&["SET", "b", "1"]), 5));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Flags;
+use isotherm_keyspace::Slot;
 use isotherm_reactor::signals;
 use isotherm_resp::{Args, ArgsBuf, Reply, errors};
 use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
@@ -16,7 +17,7 @@ use crate::process::time::unix_now_us;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
-use crate::request::metering::Timed;
+use crate::request::metering::{Part, Timed};
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
 use crate::scripting::function_engine::log_line;
@@ -96,7 +97,11 @@ impl ScriptHost<'_, '_> {
         }
         let (ticks, reply_bytes) = (exec.clock.lap(), reply.len() - mark);
         let (client, db) = (&session.shared, session.db);
-        let timed = Timed { client, db, command, args: words, ticks, reply_bytes };
+        let timed = Timed { client, db, command, args: words, ticks, reply_bytes, part: Part::Called };
+        if exec.hot.counts_slots {
+            let keys = exec.locks.find_slot_keys(command, words);
+            keys.iter().for_each(|(at, _)| self.state.met.note(Slot::of_key(words.get(*at))));
+        }
         exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
     }
 }

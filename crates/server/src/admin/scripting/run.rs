@@ -16,6 +16,7 @@ use super::slots;
 use super::suspended::{self, Begun};
 use crate::config::{Id, id};
 use crate::node::{Node, Tasks};
+use crate::observe::slot_stats::SlotsMet;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
@@ -251,6 +252,7 @@ pub fn run_callee(
         end_session(call, call.reply.len() - mark, &ended);
     }
     state.mark.end();
+    call.exec.meter.note_slots_met(state.met);
     call.exec.runs.mark = Some(state.mark);
     call.exec.pump.log.set_muted(false);
     put_back(call.exec, callee);
@@ -297,6 +299,7 @@ fn begin(call: &mut AdminCall<'_>, allowed: Allowed, is_in_exec: bool, is_functi
         places: Vec::new(),
         needs_all: false,
         slot: None,
+        met: SlotsMet::None,
         ready: SuspendedReady::default(),
         reader: call.session.reader(),
         pause_at: exec.clock.raw() + exec.hot.script_hold_ticks,

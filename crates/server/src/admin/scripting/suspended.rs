@@ -23,7 +23,7 @@ use crate::process::time::unix_now_us;
 use crate::request::blocking;
 use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
-use crate::request::metering::Timed;
+use crate::request::metering::{Part, Timed};
 use crate::request::next::WaitReason;
 use crate::scripting::callee::Callee;
 use crate::scripting::registry::FunctionCall;
@@ -230,7 +230,9 @@ fn count(exec: &mut Exec, run: &SuspendedRun) {
         args: run.args.args(),
         ticks: run.ticks,
         reply_bytes: run.reply.len(),
+        part: Part::Whole,
     };
+    exec.meter.note_slots_met(run.state.met);
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
 }
 

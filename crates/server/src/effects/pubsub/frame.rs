@@ -15,6 +15,11 @@ impl Frame {
         Frame { bytes: reply.out }
     }
 
+    /// The same for every protocol.
+    pub fn wire_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub fn bytes(&mut self, proto: Protocol) -> &[u8] {
         self.bytes[0] = match proto {
             Protocol::Resp2 => b'*',
