@@ -68,6 +68,7 @@ struct Client {
     reads_of_replica: bool,
     /// It waits for the answer of the cluster bus, or for the end of its MIGRATE.
     awaits_answer: bool,
+    asks_bus: bool,
     /// What it took to find nothing.
     ticks: u64,
 }
@@ -115,6 +116,21 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
 /// The same of one that waits for an answer: this is its reply.
 pub fn answer_with(waiter: &Arc<Waiter>, reply: Reply) {
     answer_behind(waiter, reply, LogOffset::default(), LogOffset::default());
+}
+
+/// The bus thread, which counts no commands, has answered the client of this worker.
+pub fn count_answer_of_bus(exec: &mut Exec, waiter: &Waiter, reply: &[u8]) {
+    let client = Client::of(waiter);
+    if !client.asks_bus {
+        return;
+    }
+    let mut counted = Reply::new(client.proto);
+    match reply.strip_prefix(b"-") {
+        Some(text) => counted.error(text.trim_ascii_end()),
+        None => counted.raw(reply),
+    }
+    exec.count_call(client.command, &counted, 0);
+    count_time(exec, client, 0, reply.len());
 }
 
 /// The same of one whose MIGRATE is over, which has spent so much time on locks.
@@ -184,6 +200,7 @@ pub fn block(
         wish: session.wish.take().map(|wish| *wish),
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
         awaits_answer: asks_bus || session.migration.is_some(),
+        asks_bus,
         ticks,
     };
     let wish = client.wish;

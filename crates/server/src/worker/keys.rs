@@ -62,6 +62,7 @@ impl Inner {
                 Answer::Reply { reply, not_before, written } => {
                     session.written = session.written.max(written);
                     self.dispatcher.exec.wait_for(not_before);
+                    blocking::count_answer_of_bus(&mut self.dispatcher.exec, waiter, &reply);
                     reply
                 }
                 Answer::Without(how) => {

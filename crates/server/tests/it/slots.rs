@@ -195,6 +195,16 @@ fn a_slot_that_leaves_is_counted_anew() {
     client.check("CLUSTER ADDSLOTS 15495", OK);
     assert_eq!(network(&mut client, 15495), (0, 0));
     assert_eq!(network(&mut client, 3300), (wire(&["SET", "b", "1"]), 5));
+    // What the bus thread has answered is a call like any other.
+    client.check("CLUSTER ADDSLOTS 3300", "-ERR Slot 3300 is already busy\r\n");
+    let info = client.ask("INFO commandstats");
+    let line = |name: &str| info.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    for (name, figures) in
+        [("delslots", ["calls=1,", "failed_calls=0"]), ("addslots", ["calls=2,", "failed_calls=1"])]
+    {
+        let line = line(&format!("cmdstat_cluster|{name}:"));
+        assert!(figures.iter().all(|figure| line.contains(figure)), "{name}: {line:?}");
+    }
 }
 
 #[test]
