@@ -63,7 +63,7 @@ isotherm-conformance: compares Isotherm with Valkey
     --ours-bin PATH, --valkey-bin PATH, --folder FOLDER     as above
 
   suite [options] NAME        tests of Valkey's own suite against our programs; NAME: disk, replication,
-                              sentinel (sentinels are Valkey's, the servers ours)
+                              sentinel (sentinels are Valkey's, the servers ours), cluster (of Valkey: its tools)
     --valkey yes                         against Valkey's own programs
     --only PART                          only files whose name has PART
     --ours FOLDER                        our programs; default: the folder of ISOTHERM_SERVER

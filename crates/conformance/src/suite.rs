@@ -23,20 +23,24 @@ use crate::bounded::{self, Ended};
 use list::Unit;
 
 /// The lists, by the names that `suite` takes.
-const LISTS: [(&str, &str); 3] = [
+const LISTS: [(&str, &str); 4] = [
     ("disk", include_str!("suite/disk.txt")),
     ("replication", include_str!("suite/replication.txt")),
     (sentinel::LIST, include_str!("suite/sentinel.txt")),
+    (CLUSTER, include_str!("suite/cluster.txt")),
 ];
 
+/// Of this list the server is what is tested: the tools are Valkey's, which its users have.
+const CLUSTER: &str = "cluster";
+
 /// A file of the suite takes at most so long.
-const UNIT_TIME: Duration = Duration::from_secs(600);
+const UNIT_TIME: Duration = Duration::from_secs(1200);
 /// Ports of one file's servers.
 const PORTS: u16 = 400;
 /// What a failure says is shown to here.
 const SHOWN_BYTES: usize = 600;
 
-/// The programs that the suite calls, and those that stand in for them.
+/// The programs that the suite calls, and those that stand in for them: the server first.
 const PROGRAMS: [(&str, &str); 5] = [
     ("valkey-server", "isotherm-server"),
     ("valkey-cli", "isotherm-cli"),
@@ -85,7 +89,16 @@ pub fn run(name: &str, places: &Places, options: &Options) -> Fallible<bool> {
     let text = text.ok_or_else(|| format!("no list called {name}; there are: {}", names()))?;
     let scratch = std::env::temp_dir().join(format!("isotherm-suite-{}", std::process::id()));
     let run_one = if name == sentinel::LIST { sentinel::run_unit } else { run_unit };
-    let result = run_in(&scratch, &list::parse(text)?, places, options, run_one);
+    // The first of `PROGRAMS` that are ours.
+    let ours = if options.is_valkey {
+        0
+    } else if name == CLUSTER {
+        1
+    } else {
+        PROGRAMS.len()
+    };
+    let result = prepare(&scratch, places, ours)
+        .and_then(|()| run_in(&scratch, &list::parse(text)?, places, options, run_one));
     let _ = std::fs::remove_dir_all(&scratch);
     result
 }
@@ -100,7 +113,6 @@ fn run_in(
     options: &Options,
     run_unit: RunUnit,
 ) -> Fallible<bool> {
-    prepare(scratch, places, options.is_valkey)?;
     let (mut passed, mut known, mut skipped, mut unexpected) = (0, 0, 0, 0);
     for unit in units.iter().filter(|unit| options.only.as_ref().is_none_or(|part| unit.name.contains(part)))
     {
@@ -154,7 +166,7 @@ fn shown(text: &str) -> String {
 }
 
 /// The folder in which the suite runs, with the programs where it looks for them.
-fn prepare(scratch: &Path, places: &Places, is_valkey: bool) -> Fallible {
+fn prepare(scratch: &Path, places: &Places, ours_count: usize) -> Fallible {
     let failed = |path: &Path, why: std::io::Error| format!("{}: {why}", path.display());
     let src = scratch.join("src");
     std::fs::create_dir_all(&src).map_err(|why| failed(&src, why))?;
@@ -164,8 +176,8 @@ fn prepare(scratch: &Path, places: &Places, is_valkey: bool) -> Fallible {
     }
     let tmp = scratch.join("tests/tmp");
     std::fs::create_dir_all(&tmp).map_err(|why| failed(&tmp, why))?;
-    for (theirs, ours) in PROGRAMS {
-        let program = if is_valkey { places.peers.join(theirs) } else { places.ours.join(ours) };
+    for (number, (theirs, ours)) in PROGRAMS.into_iter().enumerate() {
+        let program = if number < ours_count { places.ours.join(ours) } else { places.peers.join(theirs) };
         if !program.is_file() {
             return Err(format!("{} is not there", program.display()));
         }
