@@ -7,7 +7,8 @@ use isotherm_commands::spec::Spec;
 const DECLARED: &str = include_str!("declared.tsv");
 
 /// Valkey has no such command.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
+    "client|maint_notifications",
     "hotkeys",
     "hotkeys|get",
     "hotkeys|help",

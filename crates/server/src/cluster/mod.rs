@@ -5,6 +5,7 @@
 //!  bus thread ------+
 //!                   +--> topology  an immutable value behind a generation        compared by each worker once a batch
 //!                                 with the replies that show it, ready-made (`shown`)
+//!                                 and `herald`, which sends clients that ask for it what leaves
 //!   ^
 //!   +--- requests: what CLUSTER commands ask of it
 //! ```
@@ -18,6 +19,7 @@ pub mod bus;
 pub mod changes;
 pub mod deleting;
 pub mod endpoint;
+pub mod herald;
 pub mod refusal;
 pub mod requests;
 pub mod route;

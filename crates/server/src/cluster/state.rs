@@ -4,7 +4,7 @@
 
 use isotherm_cluster::Slot;
 use isotherm_cluster::topology::{State, Topology};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cluster::requests::Bus;
@@ -18,6 +18,8 @@ pub struct Member {
     pub words: SlotWords,
     pub topologies: Topologies,
     pub bus: Bus,
+    /// Sessions that hear of slots that leave (CLIENT MAINT_NOTIFICATIONS).
+    pub slot_listeners: AtomicUsize,
 }
 
 impl Member {
@@ -53,7 +55,7 @@ impl ClusterState {
     pub fn member(topology: Arc<Topology>) -> ClusterState {
         let topologies = Topologies::new(topology);
         let (words, bus) = (SlotWords::new(), Bus::default());
-        ClusterState(Some(Box::new(Member { words, topologies, bus })))
+        ClusterState(Some(Box::new(Member { words, topologies, bus, slot_listeners: AtomicUsize::new(0) })))
     }
 
     pub fn is_enabled(&self) -> bool {

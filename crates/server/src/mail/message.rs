@@ -9,6 +9,7 @@ use isotherm_replication::feed::{Announced, SyncRequest};
 use std::io;
 use std::sync::Arc;
 
+use crate::cluster::herald::News;
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
 use crate::effects::tracking::changes::{Author, Changes};
 use crate::mail::beat::Beat;
@@ -106,6 +107,8 @@ pub enum WorkerMessage {
     },
     /// These slots are no longer this node's: who listens to one of their channels hears of it.
     SlotsLost(Arc<SlotSet>),
+    /// For those of yours that hear of slots that leave this node.
+    SlotNews(Arc<News>),
     /// Whether the worker serves clients.
     Beat(Beat),
 }

@@ -8,6 +8,7 @@ use isotherm_keyspace::Held;
 
 use super::Session;
 use super::client::SeenListening;
+use crate::cluster::state::Member;
 use crate::effects::pubsub::{Audience, Kind, Name};
 use crate::effects::tracking::{Mode, Tracking};
 use crate::node::Node;
@@ -17,6 +18,8 @@ pub struct Listening {
     names: [HashSet<Name>; Kind::COUNT],
     /// It wants a line for every command.
     pub monitors: bool,
+    /// Of slots that leave this node (CLIENT MAINT_NOTIFICATIONS).
+    has_slots: bool,
     pub tracking: Option<Box<Tracking>>,
     /// What was in the mailbox before its next command was read has been handed out.
     pub heard: bool,
@@ -28,7 +31,12 @@ impl Listening {
     }
 
     fn is_idle(&self) -> bool {
-        !self.any() && !self.monitors && self.tracking.is_none()
+        !self.awaits_mail() && !self.has_slots
+    }
+
+    /// What is in the mailbox concerns what its commands are answered.
+    pub fn awaits_mail(&self) -> bool {
+        self.any() || self.monitors || self.tracking.is_some()
     }
 
     fn any(&self) -> bool {
@@ -156,6 +164,28 @@ impl Session {
         self.listening_changed();
     }
 
+    // ---- slots that leave ----
+
+    /// CLIENT MAINT_NOTIFICATIONS, in a member of a cluster.
+    pub fn listen_to_slots(&mut self, member: &Member, audience: &mut Audience, listens: bool) {
+        if listens == self.listening.as_ref().is_some_and(|listening| listening.has_slots) {
+            return;
+        }
+        let token = self.shared.token.load(Ordering::Relaxed);
+        match listens {
+            true => {
+                member.slot_listeners.fetch_add(1, Ordering::AcqRel);
+                audience.add_slot_listener(token);
+            }
+            false => {
+                member.slot_listeners.fetch_sub(1, Ordering::AcqRel);
+                audience.remove_slot_listener(token);
+            }
+        }
+        self.listening.get_or_insert_default().has_slots = listens;
+        self.listening_changed();
+    }
+
     // ---- all of it ----
 
     /// RESET, or its end: it listens to nothing.
@@ -170,6 +200,9 @@ impl Session {
         }
         self.stop_monitoring(node, audience);
         self.stop_tracking(node, held, audience);
+        if let Some(member) = node.cluster.get() {
+            self.listen_to_slots(member, audience, false);
+        }
         assert!(self.listening.is_none(), "without subscriptions nothing is kept");
     }
 

@@ -228,7 +228,7 @@ impl Session {
             .when(!self.authenticated)
             .or(Gates::NO_MULTI.or(Gates::QUEUE).when(self.multi.is_some()))
             .or(Gates::REDIRECT.when(self.redirects))
-            .or(Gates::MAILBOX.when(listens))
+            .or(Gates::MAILBOX.when(self.listening.as_ref().is_some_and(|it| it.awaits_mail())))
             .or(Gates::SUBSCRIBER.when(listens && self.proto == Protocol::Resp2 && self.is_subscriber()))
             .or(Gates::MONITOR.when(listens && self.monitors()))
             .or(Gates::ASKING.when(self.asking > 0))

@@ -8,13 +8,16 @@
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
 //! out (`WaitReason::Mailbox`): a client that knows that a message was published, and then unsubscribes, has got it before.
 
+use isotherm_cluster::topology::replies::Asker;
 use isotherm_cluster::{Slot, SlotSet};
-use isotherm_resp::Reply;
+use isotherm_resp::{Protocol, Reply};
 use std::sync::Arc;
 
 use super::Inner;
 use super::connection::{Connection, Listed};
 use super::send::{count_taken, unsent_bytes_max};
+use crate::cluster::endpoint::asker_of;
+use crate::cluster::herald::News;
 use crate::effects::pubsub::{Frame, Kind, Message, Name};
 use crate::node::unix_now;
 use crate::session::ReplyMode;
@@ -99,6 +102,24 @@ impl Inner {
             }
         }
         self.node.mail.subtract_queued(line.len());
+        self.write_said_if_much();
+    }
+
+    /// To those that have asked for it. What a client is sent depends on how it came.
+    pub fn send_slot_news(&mut self, news: &News) {
+        let mut made: Vec<(Asker, Vec<u8>)> = Vec::new();
+        for token in self.dispatcher.audience.slot_listeners().to_vec() {
+            let Some(connection) = &self.connections[token] else { continue };
+            if connection.session.proto != Protocol::Resp3 {
+                continue;
+            }
+            let asker = asker_of(&connection.session.shared, &self.node.config);
+            let at = made.iter().position(|(other, _)| *other == asker).unwrap_or_else(|| {
+                made.push((asker, news.push(asker)));
+                made.len() - 1
+            });
+            self.say_to(token, &made[at].1);
+        }
         self.write_said_if_much();
     }
 

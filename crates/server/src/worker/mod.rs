@@ -224,6 +224,7 @@ impl Worker {
                     self.inner.deliver_redirected(token, id, &body)
                 }
                 WorkerMessage::SlotsLost(slots) => self.inner.end_shard_channels(&slots),
+                WorkerMessage::SlotNews(news) => self.inner.send_slot_news(&news),
                 WorkerMessage::Beat(beat) => beat.answer(),
             }
         }

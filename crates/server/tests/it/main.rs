@@ -44,6 +44,7 @@ mod routing;
 mod script_cves;
 mod scripts;
 mod sentinel;
+mod slot_news;
 mod slots;
 mod slow_scripts;
 mod tracking;

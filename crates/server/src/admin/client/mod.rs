@@ -2,6 +2,7 @@
 
 mod filter;
 mod line;
+mod maintenance;
 mod others;
 mod tracking;
 
@@ -42,6 +43,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(CLIENT_INFO, info),
         Command::new(others::CLIENT_KILL, others::kill),
         Command::new(others::CLIENT_LIST, others::list),
+        Command::new(maintenance::CLIENT_MAINT_NOTIFICATIONS, maintenance::maint_notifications),
         Command::new(CLIENT_NO_EVICT, no_evict),
         Command::new(CLIENT_NO_TOUCH, no_touch),
         Command::new(others::CLIENT_PAUSE, others::pause),

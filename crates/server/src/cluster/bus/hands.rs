@@ -8,13 +8,16 @@ use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, Want};
 use isotherm_resp::ArgsBuf;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::requests;
-use crate::cluster::changes::{flip, publish};
+use crate::cluster::changes::{self, flip};
 use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
+use crate::cluster::herald::Herald;
 use crate::cluster::requests::{BusMessage, BusSender, Looked};
 use crate::cluster::words::{Owner, SlotState};
+use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::time::unix_now;
 use crate::replication::state::Upstream;
@@ -46,31 +49,32 @@ pub enum Work {
 struct Hands {
     node: &'static Node,
     bus: BusSender,
+    herald: Herald,
 }
 
 pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<Work>> {
     let (sender, works) = channel();
-    let hands = Hands { node, bus };
+    let hands = Hands { node, bus, herald: Herald::default() };
     std::thread::Builder::new().name("cluster-hands".into()).spawn(move || hands.run(&works))?;
     Ok(sender)
 }
 
 impl Hands {
-    fn run(self, works: &Receiver<Work>) {
+    fn run(mut self, works: &Receiver<Work>) {
         while let Ok(work) = works.recv() {
             self.work(work);
         }
     }
 
-    fn work(&self, work: Work) {
+    fn work(&mut self, work: Work) {
         match work {
             Work::Apply { number, topology, gained, others } => {
                 flip(self.node, &states(&topology, &gained));
-                publish(self.node, Arc::clone(&topology));
+                self.publish(Arc::clone(&topology));
                 flip(self.node, &states(&topology, &others));
                 self.bus.post(BusMessage::Applied(number));
             }
-            Work::Publish(topology) => publish(self.node, topology),
+            Work::Publish(topology) => self.publish(topology),
             Work::Drop(done) => drop(done),
             Work::Look(looked) => self.bus.post(BusMessage::Looked(requests::look(looked, self.node))),
             Work::Restore(slot) => {
@@ -81,6 +85,19 @@ impl Hands {
             Work::DeleteKeys(slots) => delete_keys(self.node, &slots),
             Work::Follow { ip, port } => follow(self.node, ip, port),
             Work::Lead => lead(self.node),
+        }
+    }
+
+    fn publish(&mut self, topology: Arc<Topology>) {
+        let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
+        let (_, before) = member.topologies.newest();
+        changes::publish(self.node, Arc::clone(&topology));
+        if member.slot_listeners.load(Ordering::Acquire) == 0 {
+            return self.herald.rest();
+        }
+        for news in self.herald.look(&before, &topology, unix_now()) {
+            let news = Arc::new(news);
+            self.node.mail.post_all(None, || WorkerMessage::SlotNews(Arc::clone(&news)));
         }
     }
 }

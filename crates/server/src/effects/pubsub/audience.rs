@@ -11,6 +11,8 @@ use super::{Kind, Message, Moment, Name, shrink};
 pub struct Audience {
     rooms: [HashMap<Name, Room>; Kind::COUNT],
     monitors: Vec<usize>,
+    /// CLIENT MAINT_NOTIFICATIONS
+    slot_listeners: Vec<usize>,
     /// Sessions that track: their connections, by id.
     trackers: HashMap<u64, usize>,
     /// Those with prefixes.
@@ -107,6 +109,21 @@ impl Audience {
 
     pub fn monitors(&self) -> &[usize] {
         &self.monitors
+    }
+
+    // ---- who hears of slots that leave ----
+
+    pub fn add_slot_listener(&mut self, token: usize) {
+        self.slot_listeners.push(token);
+    }
+
+    pub fn remove_slot_listener(&mut self, token: usize) {
+        steps::note(self.slot_listeners.len() as u64);
+        self.slot_listeners.retain(|other| *other != token);
+    }
+
+    pub fn slot_listeners(&self) -> &[usize] {
+        &self.slot_listeners
     }
 
     // ---- trackers ----

@@ -1,0 +1,177 @@
+//! What clients that have asked for it (CLIENT MAINT_NOTIFICATIONS) hear of slots that leave this node, so that they learn it from
+//! one message instead of a MOVED for each slot.
+//!
+//! ```text
+//!   slots    1 opens  1 goes   2 opens 2 goes  3 opens 3 goes   4 opens
+//!   time     0.0      0.1      0.2     0.3     0.4     0.5      0.6          1.1
+//!   pushed   SMIGRATING 1                                                    SMIGRATED 2-3
+//!                     SMIGRATED 1                                            SMIGRATING 4
+//! ```
+//! A client loads the topology anew with each SMIGRATED, and redis-py connects anew to the node that the slots have left. So the first
+//! change is said at once, and those of the next second with one push. Only the node that slots leave says so: its clients are those that
+//! would go to the wrong place, and a client that is connected to all nodes hears of a move once.
+//!
+//! Clients wait longer for replies between SMIGRATING and the next SMIGRATED, and some count the first ones. So a second SMIGRATING
+//! comes only behind an SMIGRATED.
+//!
+//! It knows no sessions and no clock: two topologies and the time in, pushes out.
+
+use isotherm_cluster::topology::replies::Asker;
+use isotherm_cluster::topology::{NodeIndex, Topology};
+use isotherm_cluster::{Slot, SlotSet};
+use isotherm_resp::{Protocol, Reply};
+use isotherm_stdx::UnixMs;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Between two pushes of a kind.
+const PAUSE_MS: i64 = 1000;
+/// A number of a push is the time in ms, and so many bits of this node's id: clients take two pushes with one number for one and the
+/// same, from whichever nodes they come. It stays below 2^53, which scripting languages still count in.
+const NODE_BITS: u32 = 12;
+
+#[derive(Default)]
+pub struct Herald {
+    /// Those that have left this node, which no client was sent yet.
+    left: SlotSet,
+    migrated_at: Option<UnixMs>,
+    migrating_at: Option<UnixMs>,
+    /// SMIGRATING was said, and no SMIGRATED since.
+    is_announced: bool,
+    last_number: i64,
+}
+
+/// One push.
+pub struct News {
+    number: i64,
+    what: What,
+    topology: Arc<Topology>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum What {
+    Migrating(Box<SlotSet>),
+    /// By the node that has them now.
+    Migrated(BTreeMap<NodeIndex, SlotSet>),
+}
+
+impl Herald {
+    /// The topology was `before` and is `after`; it is called several times a second, whether they differ or not.
+    pub fn look(&mut self, before: &Topology, after: &Arc<Topology>, now: UnixMs) -> Vec<News> {
+        self.note_left(before, after);
+        let mut pushes = Vec::new();
+        if !self.left.is_empty() && is_due(self.migrated_at, now) {
+            let targets = by_owner(&std::mem::take(&mut self.left), after);
+            if !targets.is_empty() {
+                self.migrated_at = Some(now);
+                self.is_announced = false;
+                pushes.push(self.news(What::Migrated(targets), after, now));
+            }
+        }
+        if !after.migrating.is_empty() && !self.is_announced && is_due(self.migrating_at, now) {
+            self.migrating_at = Some(now);
+            self.is_announced = true;
+            let mut open = SlotSet::new();
+            after.migrating.iter().for_each(|(slot, _)| _ = open.insert(*slot));
+            pushes.push(self.news(What::Migrating(Box::new(open)), after, now));
+        }
+        pushes
+    }
+
+    /// No client listens.
+    pub fn rest(&mut self) {
+        self.left = SlotSet::new();
+        self.is_announced = false;
+    }
+
+    fn note_left(&mut self, before: &Topology, after: &Topology) {
+        let is_same = Arc::ptr_eq(&before.owners, &after.owners) && before.myself == after.myself;
+        if is_same || !after.nodes.iter().any(|node| node.id == before.me().id) {
+            return;
+        }
+        for slot in Slot::all() {
+            let (was, is) = (before.owners[slot.index()], after.owners[slot.index()]);
+            if is == Some(after.myself) {
+                self.left.remove(slot);
+            } else if was == Some(before.myself) {
+                self.left.insert(slot);
+            }
+        }
+    }
+
+    fn news(&mut self, what: What, topology: &Arc<Topology>, now: UnixMs) -> News {
+        let id = topology.me().id.as_bytes().iter();
+        let own = id.fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+        let next = (self.last_number >> NODE_BITS) + 1;
+        self.last_number = now.0.max(next) << NODE_BITS | i64::from(own % (1 << NODE_BITS));
+        News { number: self.last_number, what, topology: Arc::clone(topology) }
+    }
+}
+
+/// Whether the last push is long enough ago. A clock that was set back does not silence them.
+fn is_due(last: Option<UnixMs>, now: UnixMs) -> bool {
+    last.is_none_or(|last| !(0..PAUSE_MS).contains(&(now.0 - last.0)))
+}
+
+/// A slot that no node has now is not said.
+fn by_owner(slots: &SlotSet, topology: &Topology) -> BTreeMap<NodeIndex, SlotSet> {
+    let mut owners: BTreeMap<NodeIndex, SlotSet> = BTreeMap::new();
+    for slot in slots.iter() {
+        if let Some(owner) = topology.owners[slot.index()] {
+            owners.entry(owner).or_default().insert(slot);
+        }
+    }
+    owners
+}
+
+impl News {
+    /// As a client of this kind gets it, with the addresses that CLUSTER SLOTS shows it.
+    pub fn push(&self, asker: Asker) -> Vec<u8> {
+        let mut reply = Reply::new(Protocol::Resp3);
+        reply.push(3);
+        match &self.what {
+            What::Migrating(slots) => {
+                reply.bulk(b"SMIGRATING");
+                reply.integer(self.number);
+                reply.bulk(ranges(slots).as_bytes());
+            }
+            What::Migrated(targets) => {
+                reply.bulk(b"SMIGRATED");
+                reply.integer(self.number);
+                reply.array(targets.len());
+                for (target, slots) in targets {
+                    reply.array(3);
+                    reply.bulk(self.address(self.topology.myself, asker).as_bytes());
+                    reply.bulk(self.address(*target, asker).as_bytes());
+                    reply.bulk(ranges(slots).as_bytes());
+                }
+            }
+        }
+        reply.out
+    }
+
+    /// An IPv6 address stands in brackets, as libraries put it together from CLUSTER SLOTS.
+    fn address(&self, index: NodeIndex, asker: Asker) -> String {
+        let node = self.topology.node(index);
+        let (host, port) = (asker.host(node), node.address.client_port(asker.is_tls));
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// `1,5-7`
+fn ranges(slots: &SlotSet) -> String {
+    let mut text = String::new();
+    for (first, last) in slots.ranges() {
+        let comma = if text.is_empty() { "" } else { "," };
+        match first == last {
+            true => write!(text, "{comma}{}", first.get()),
+            false => write!(text, "{comma}{}-{}", first.get(), last.get()),
+        }
+        .expect("a String takes all");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
