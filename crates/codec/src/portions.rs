@@ -27,13 +27,32 @@ const LOOKS: u64 = 16;
 pub type Payload = Vec<Vec<u8>>;
 
 #[derive(Default)]
-struct Pieces(Payload);
+struct Pieces {
+    all: Payload,
+    /// Of those before the last one.
+    full_bytes: usize,
+}
+
+impl Pieces {
+    fn memory_bytes(&self) -> usize {
+        self.full_bytes
+            + self.all.last().map_or(0, Vec::capacity)
+            + self.all.capacity() * size_of::<Vec<u8>>()
+    }
+}
 
 impl Sink for Pieces {
     fn put(&mut self, bytes: &[u8]) {
-        match self.0.last_mut() {
+        match self.all.last_mut() {
             Some(last) if last.len() + bytes.len() <= PIECE_BYTES => last.extend_from_slice(bytes),
-            _ => self.0.push(bytes.to_vec()),
+            // What is behind a full piece is long: room is not made for it a bit at a time.
+            Some(last) => {
+                self.full_bytes += last.capacity();
+                let mut piece = Vec::with_capacity(PIECE_BYTES.max(bytes.len()));
+                piece.extend_from_slice(bytes);
+                self.all.push(piece);
+            }
+            None => self.all.push(bytes.to_vec()),
         }
     }
 }
@@ -123,13 +142,19 @@ impl Portions {
             At::Text(_) => unreachable!("a string is written with its last portion"),
             _ => return None,
         }
-        let mut pieces = std::mem::take(&mut self.writer.sink_mut().0);
+        let mut pieces = std::mem::take(self.writer.sink_mut()).all;
         let footer = dump::footer(pieces.iter().map(|piece| &**piece));
         match pieces.last_mut() {
             Some(last) => last.extend_from_slice(&footer),
             None => unreachable!("a value has a type"),
         }
         Some(pieces)
+    }
+
+    /// What is written so far takes.
+    pub fn memory_bytes(&mut self) -> usize {
+        let text = if let At::Text(read) = &self.at { read.capacity() } else { 0 };
+        text + self.writer.sink_mut().memory_bytes()
     }
 
     /// The value at hand is not to be written any more.

@@ -1,5 +1,6 @@
 //! What is sent to a target at once, and what it answers.
 
+use isotherm_allocator::class_bytes;
 use isotherm_codec::Payload;
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64, write_u64};
 
@@ -59,6 +60,11 @@ impl Batch {
             self.parts.push(Vec::new());
         }
         self.parts.last_mut().expect("there is one")
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let parts: usize = self.parts.iter().map(|part| class_bytes(part.capacity())).sum();
+        parts + self.parts.capacity() * size_of::<Vec<u8>>()
     }
 
     /// RESTORE of a key. `ttl_ms`: 0 for none.

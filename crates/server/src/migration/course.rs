@@ -19,9 +19,11 @@ use std::time::{Duration, Instant};
 use super::batch::{Asked, Batch, Exchange, Fault, exchange};
 use super::job::Job;
 use super::sockets::{Patience, Target};
+use super::state::Carried;
 use crate::cluster::route;
 use crate::cluster::words::Owner;
 use crate::node::{Node, Tasks};
+use crate::observe::holds;
 use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
 
@@ -34,8 +36,10 @@ const KEYS_PER_HOLD: usize = 64;
 /// How often it is looked whether a script, or a pause, has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Between two portions of a large value others have its partition.
+/// Between two portions of a large value others have its partition for as long as a portion took, but for at least and at most so
+/// long: who waits for the lock is woken, and may have to wait for a processor, before it has it.
 const BREATH: Duration = Duration::from_micros(50);
+const BREATH_MAX: Duration = Duration::from_millis(2);
 
 const ROLE_CHANGED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
@@ -64,6 +68,9 @@ pub struct Course<'j> {
     error: Option<Vec<u8>>,
     /// What was spent under locks.
     ticks: u64,
+    /// How long the last hold was.
+    hold: Duration,
+    carried: Carried<'static>,
 }
 
 /// Whether the keys may be looked at, and leave.
@@ -100,7 +107,8 @@ impl<'j> Course<'j> {
             }));
         }
         let (has_leases, has_sent, error, ticks) = (false, false, None, 0);
-        Course { node, job, lease, keys, named, has_leases, has_sent, error, ticks }
+        let (hold, carried) = (Duration::ZERO, node.migrations.carry());
+        Course { node, job, lease, keys, named, has_leases, has_sent, error, ticks, hold, carried }
     }
 
     pub fn run(mut self, exec: &mut Exec) {
@@ -153,6 +161,7 @@ impl<'j> Course<'j> {
             }
             self.settle(exec, &batch.asked, &exchange.done)?;
             drop(batch);
+            self.carried.set(0);
             let text =
                 exchange.error.map(|line| [b"ERR Target instance replied with error: ", &*line].concat());
             let fault = exchange.fault.map(|fault| fault.text().as_bytes().to_vec());
@@ -224,6 +233,7 @@ impl<'j> Course<'j> {
             let slots = || numbers.iter().map(|number| Slot::of_key(&self.keys[*number].name));
             slots().for_each(|slot| exec.locks.add(self.node.keyspace.partition_of(slot)));
             exec.acquire();
+            let (from, cpu_from) = (exec.clock.raw(), holds::cpu_ns());
             let keyspace = &self.node.keyspace;
             let is_leased = |number: &usize| {
                 exec.held.is_leased(&keyspace.key(&self.keys[*number].name), Some(self.lease))
@@ -234,7 +244,9 @@ impl<'j> Course<'j> {
                     let done = work(self, exec);
                     exec.held.exempt(steps::looked().wrapping_sub(before));
                     exec.release();
-                    self.ticks += exec.clock.raw().saturating_sub(began);
+                    let now = exec.clock.raw();
+                    self.ticks += now.saturating_sub(began);
+                    self.note_hold(now.saturating_sub(from), holds::cpu_ns().saturating_sub(cpu_from));
                     return Ok(done);
                 }
                 Standing::Fine => exec.release(),
@@ -255,6 +267,17 @@ impl<'j> Course<'j> {
             drop(turn);
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// It has the turn, under whose number this is counted.
+    fn note_hold(&mut self, ticks: u64, cpu_ns: u64) {
+        let (sinks, thread) = (self.node.hold_sinks(), self.node.migrations_number());
+        let cause = self.node.commands.find(b"migrate").expect("it is a command").index;
+        sinks.note(thread, cause, false, ticks);
+        if cfg!(debug_assertions) {
+            sinks.note_cpu(thread, cause, false, cpu_ns);
+        }
+        self.hold = Duration::from_micros(self.node.stats.micros(ticks));
     }
 
     fn open_keys(&self) -> Vec<usize> {
@@ -303,6 +326,7 @@ impl<'j> Course<'j> {
         for number in numbers {
             self.load_key(exec, number, &mut portions, &mut batch)?;
         }
+        self.carried.set(batch.memory_bytes());
         Ok(batch)
     }
 
@@ -314,13 +338,16 @@ impl<'j> Course<'j> {
         portions: &mut Portions,
         batch: &mut Batch,
     ) -> Result<(), Stopped> {
-        let mut began = None;
+        let (mut began, before) = (None, batch.memory_bytes());
         let last = loop {
             let load = |course: &mut Course<'j>, exec: &mut Exec| {
                 course.load_portion(exec, number, portions, &mut began)
             };
             match self.held(exec, &[number], load)? {
-                Portion::More => std::thread::sleep(BREATH),
+                Portion::More => {
+                    self.carried.set(before + portions.memory_bytes());
+                    std::thread::sleep(self.hold.clamp(BREATH, BREATH_MAX));
+                }
                 last => break last,
             }
         };

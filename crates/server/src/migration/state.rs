@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,28 @@ pub struct Migrations {
     /// Its holder counts under the number that all these threads have in the statistics. It is taken before anything is locked.
     turn: Mutex<()>,
     spawn: OnceLock<Spawn>,
+    /// Of values that are on their way, as they are sent.
+    bytes: AtomicU64,
+}
+
+/// What one MIGRATE has of values that are on their way, until it is dropped.
+pub struct Carried<'m> {
+    total: &'m AtomicU64,
+    bytes: u64,
+}
+
+impl Carried<'_> {
+    pub fn set(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.total.fetch_add(bytes.wrapping_sub(self.bytes), Relaxed);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 #[derive(Default)]
@@ -79,6 +102,15 @@ impl Migrations {
                 lock(&self.sockets).close_idle();
             }
         }
+    }
+
+    pub fn carry(&self) -> Carried<'_> {
+        Carried { total: &self.bytes, bytes: 0 }
+    }
+
+    /// What values that are on their way take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
     }
 
     pub fn turn(&self) -> MutexGuard<'_, ()> {

@@ -191,3 +191,22 @@ fn types_and_encodings_are_distinguished() {
     assert!(names[..8].iter().all(|name| map.contains(&format!("\r\n{name}\r\n"))), "{map:?}");
     client.check("MEMORY MAP all", "-ERR wrong number of arguments for 'memory|map' command\r\n");
 }
+
+#[test]
+fn values_on_their_way_to_another_server_are_accounted_for() {
+    const BYTES: i64 = 30 << 20;
+    let server = Server::start(&["--rdbcompression", "no"]);
+    let mut client = server.client();
+    client.check(&format!("SETRANGE long {} x", BYTES - 1), &format!(":{BYTES}\r\n"));
+    // It reads nothing.
+    let target = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = target.local_addr().unwrap().port().to_string();
+    let mut mover = server.client();
+    mover.send(encode(&["MIGRATE", "127.0.0.1", &port, "long", "0", "60000"]));
+    wait_until("the value is on its way", || memory_map(&mut client)["migration"] >= BYTES);
+    check(&server, &mut client, "on its way");
+    drop(target);
+    assert!(mover.read_reply().starts_with(b"-IOERR"));
+    wait_until("it is given up", || memory_map(&mut client)["migration"] == 0);
+    client.check("STRLEN long", &format!(":{BYTES}\r\n"));
+}

@@ -135,6 +135,7 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
                 + node.libraries.interpreter_bytes(),
         ),
         line("tier", 0),
+        line("migration", node.migrations.memory_bytes()),
         line("cluster", node.cluster.get().map_or(0, Member::memory_bytes)),
     ];
     let accounted = sum(&lines) as u64;

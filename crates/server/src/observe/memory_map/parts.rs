@@ -40,6 +40,7 @@ pub const USED: &[Part] = &[
     ),
     ("scripts", "texts of scripts, libraries of functions, the interpreters of workers"),
     ("tier", "always 0: there are no values on disk yet"),
+    ("migration", "values that a MIGRATE has on their way, as they are sent"),
     (
         "cluster",
         "what a member of a cluster knows of slots and nodes, and ready-made replies that show it, also where clients have not read them",
