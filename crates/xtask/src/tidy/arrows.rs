@@ -5,13 +5,14 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("arena", &["stdx"]),
     ("disk", &["stdx"]),
     ("resp", &["stdx"]),
-    ("reactor", &["stdx"]),
+    ("tls", &["stdx"]),
+    ("reactor", &["stdx", "tls"]),
     ("persist", &["stdx"]),
     ("keyspace", &["stdx", "arena"]),
     ("log", &["stdx"]),
@@ -29,6 +30,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "disk",
             "resp",
             "reactor",
+            "tls",
             "persist",
             "keyspace",
             "log",
@@ -43,7 +45,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("probe", &["stdx", "resp"]),
     ("bench", &["stdx", "arena", "cluster", "keyspace", "resp", "probe"]),
     ("check", &["stdx", "persist"]),
-    ("cli", &["stdx", "resp"]),
+    ("cli", &["stdx", "resp", "reactor", "tls"]),
     ("conformance", &["stdx", "resp", "probe"]),
     ("memlab", &["stdx", "allocator", "probe"]),
     ("stress", &["stdx", "resp", "probe"]),
