@@ -5,9 +5,10 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 25] = [
     ("stdx", &[]),
     ("allocator", &[]),
+    ("acl", &["stdx"]),
     ("arena", &["stdx"]),
     ("disk", &["stdx"]),
     ("resp", &["stdx"]),
@@ -39,6 +40,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "commands",
             "script",
             "cluster",
+            "acl",
         ],
     ),
     // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one, and is other nodes of a cluster.

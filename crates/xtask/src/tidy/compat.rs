@@ -14,8 +14,9 @@ use std::path::Path;
 use super::{File, Finding, whole};
 
 /// The areas in the order of the document.
-const AREAS: [(&str, &str); 22] = [
+const AREAS: [(&str, &str); 23] = [
     ("protocol", "Protocol and connections"),
+    ("users", "Users and their rules"),
     ("server", "Process, configuration and log"),
     ("observability", "INFO, MEMORY, LATENCY and other reports"),
     ("memory", "Memory and eviction"),

@@ -1,0 +1,49 @@
+//! All users, by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::command_table::CommandTable;
+use crate::user::User;
+
+/// The one that a connection is until it says otherwise. It is always there.
+pub const DEFAULT_USER: &[u8] = b"default";
+
+#[derive(Clone, Debug)]
+pub struct Users {
+    by_name: BTreeMap<Arc<[u8]>, Arc<User>>,
+}
+
+impl Users {
+    /// The default user alone, which may do everything.
+    pub fn new(table: &CommandTable) -> Users {
+        let mut users = Users { by_name: BTreeMap::new() };
+        users.put(User::all_powerful(DEFAULT_USER, table));
+        users
+    }
+
+    pub fn get(&self, name: &[u8]) -> Option<&Arc<User>> {
+        self.by_name.get(name)
+    }
+
+    pub fn default_user(&self) -> &Arc<User> {
+        self.get(DEFAULT_USER).expect("it is never removed")
+    }
+
+    /// It takes the place of the one of its name.
+    pub fn put(&mut self, user: User) -> Arc<User> {
+        let user = Arc::new(user);
+        self.by_name.insert(Arc::clone(&user.name), Arc::clone(&user));
+        user
+    }
+
+    /// Whether it was there. The default user stays.
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        name != DEFAULT_USER && self.by_name.remove(name).is_some()
+    }
+
+    /// In the order of their names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
+        self.by_name.values()
+    }
+}
