@@ -25,6 +25,8 @@ pub struct Call<'c, 't, 'k> {
     pub may_wait: bool,
     /// A script has called it: what has no order of its own comes in one that does not depend on the server.
     pub in_script: bool,
+    /// Its user may read every key (SORT with patterns). No other command may rely on it.
+    pub may_read_all: bool,
 }
 
 /// Keys that dispatch has hashed already: the arguments from `first` on, every `step`, as far as they go.

@@ -135,6 +135,10 @@ pub const SWAPDB: Command<Handler> = Command::new(
         acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
         reach: Reach::All,
         arguments: &[Argument::integer("index1"), Argument::integer("index2")],
+        database_arguments: Some(|args, databases, out| {
+            let [first, second] = [1, 2].map(|at| number_at(args, at, databases));
+            out.extend(first.zip(second).into_iter().flat_map(|(first, second)| [first, second]));
+        }),
         ..Spec::BASE
     },
     swapdb,

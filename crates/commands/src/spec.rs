@@ -5,6 +5,7 @@
 //! flags imply are not repeated (`Spec::acl_categories`), nor is `movablekeys` (`Spec::shown_flags`).
 
 mod argument;
+mod channels;
 mod database;
 mod flags;
 mod group;
@@ -13,7 +14,8 @@ mod need;
 mod row;
 
 pub use argument::{Argument, ArgumentKind};
-pub use database::Databases;
+pub use channels::Channels;
+pub use database::{Databases, FindDatabases, number_at};
 pub use flags::{AclCategories, Flags, KeyFlags};
 pub use group::Group;
 pub use keys::{Begin, Find, FindKeys, InvalidKeys, KeySpec, first_key_range, key_positions, slot_positions};
@@ -66,6 +68,10 @@ pub struct Spec {
     pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
     /// For a command that names a database: which, where its session is in that of this number.
     pub databases: Option<fn(Args<'_>, u16) -> Databases>,
+    /// The same for who may see which: the arguments that name databases, if all of them are right.
+    pub database_arguments: Option<FindDatabases>,
+    /// The channels that it publishes to or subscribes to.
+    pub channels: Channels,
     /// What it needs of the values of its keys.
     pub need: NeedFrom,
     /// Which partitions it needs beside those of its keys.
@@ -97,6 +103,8 @@ impl Spec {
         key_positions: None,
         variable_key_flags: None,
         databases: None,
+        database_arguments: None,
+        channels: Channels::None,
         need: NeedFrom::KeyFlags,
         reach: Reach::Keys,
         secrets: None,

@@ -37,6 +37,7 @@ mod session;
 #[cfg(test)]
 mod sim;
 mod upkeep;
+mod users;
 mod worker;
 
 use std::process::ExitCode;

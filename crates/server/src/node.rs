@@ -44,9 +44,9 @@ use crate::scripting::cache::Scripts;
 use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
-use crate::session::users::Users;
 use crate::session::{ClientShared, Session};
 use crate::upkeep::memory::Memory;
+use crate::users::Users;
 use isotherm_resp::Args;
 
 pub struct Node {
@@ -107,9 +107,9 @@ impl Node {
             gate: ReplyGate::new(parts.mail.worker_count()),
             log: ChangeLog::new(LogOffset::default(), parts.config.log_memory_bytes()),
             keyspace: parts.keyspace,
-            commands: parts.commands,
             clients: Clients::default(),
-            users: Users::new(&parts.config.password()),
+            users: Users::new(&parts.commands, &parts.config.password()),
+            commands: parts.commands,
             stats,
             command_log: CommandLog::default(),
             latency: Monitor::default(),

@@ -22,6 +22,7 @@ pub const COPY: Command<Handler> = Command::new(
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::UPDATE)),
         ],
         databases: Some(databases_of_copy),
+        database_arguments: Some(arguments_of_copy),
         arguments: &[
             Argument::key("source", 0),
             Argument::key("destination", 1),
@@ -91,6 +92,21 @@ fn databases_of_copy(args: Args<'_>, current: u16) -> Databases {
     Databases::One
 }
 
+/// Each DB counts: the last is where the key goes, but all are named.
+fn arguments_of_copy(args: Args<'_>, databases: u16, out: &mut Vec<(usize, u32)>) {
+    let mut at = 3;
+    while at < args.len() {
+        if is_word(args.get(at), "DB") && at + 1 < args.len() {
+            let Some(named) = number_at(args, at + 1, databases) else { return out.clear() };
+            out.push(named);
+            at += 1;
+        } else if !is_word(args.get(at), "REPLACE") {
+            return out.clear();
+        }
+        at += 1;
+    }
+}
+
 pub const MOVE: Command<Handler> = Command::new(
     Spec {
         name: "move",
@@ -102,6 +118,7 @@ pub const MOVE: Command<Handler> = Command::new(
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
         databases: Some(|_, _| Databases::Two),
+        database_arguments: Some(|args, databases, out| out.extend(number_at(args, 2, databases))),
         arguments: &[Argument::key("key", 0), Argument::integer("db")],
         ..Spec::BASE
     },

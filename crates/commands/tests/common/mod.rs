@@ -101,6 +101,7 @@ impl Server {
             records: &mut records,
             may_wait: false,
             in_script: false,
+            may_read_all: true,
         };
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert!(matches!(outcome, Outcome::Done), "{outcome:?}");

@@ -213,6 +213,7 @@ fn run_one(
         records: &mut records,
         may_wait: false,
         in_script: false,
+        may_read_all: true,
     });
     assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
     let counts = txn.finish();

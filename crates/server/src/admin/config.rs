@@ -17,6 +17,7 @@ use crate::process::start_options;
 use crate::request::gates::server_name;
 use crate::request::gating;
 use crate::upkeep::eviction;
+use crate::users;
 use isotherm_allocator as allocator;
 
 const CONFIG: Spec = Spec {
@@ -147,7 +148,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::MaxMemory => warn_of_little_memory(node),
         Apply::EvictionPolicy if holds_keys => node.mail.post_control(ControlMessage::EvictionPolicy),
         Apply::EvictionPolicy => eviction::apply_policy(node),
-        Apply::Password => node.users.set_password(&node.config.password()),
+        Apply::Password => users::changes::set_default_password(node, &node.config.password()),
         // The cron reads them each time it runs.
         Apply::Timers => {}
         Apply::TrackedKeys => node.trackers.forget_some(&node.mail, &node.config),
@@ -211,7 +212,7 @@ fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
     call.node.scripts.reset_stats();
     call.node.stats.reset();
     call.node.keyspace.reset_lazy_frees();
-    call.node.users.reset_denied();
+    call.node.users.denied().reset();
     call.node.replication.primary.counts.reset();
     if let Some(member) = call.node.cluster.get() {
         member.bus.reset_counts();
@@ -242,7 +243,7 @@ pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
         call.reply.error("ERR The server is running without a config file");
         return Outcome::Done;
     };
-    match call.node.config.rewrite(path, all) {
+    match call.node.config.rewrite(path, all, users::file::lines(call.node)) {
         Ok(()) => {
             log::notice("CONFIG REWRITE executed with success.");
             call.reply.ok();

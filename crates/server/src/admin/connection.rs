@@ -1,5 +1,6 @@
 //! Commands of one connection: who it is, how it speaks, which database it sees.
 
+use isotherm_acl::DEFAULT_USER;
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 use isotherm_keyspace::Db;
@@ -11,6 +12,7 @@ use crate::mail::tasks::Tasks;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::request::transaction;
 use crate::session::ReplyMode;
+use crate::users::noting;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(PING, ping),
@@ -21,9 +23,6 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(SELECT, select),
     Command::new(AUTH, auth),
 ];
-
-/// The only user that there is.
-const USER: &[u8] = b"default";
 
 const PING: Spec = Spec {
     name: "ping",
@@ -105,6 +104,7 @@ const SELECT: Spec = Spec {
     acl: AclCategories::CONNECTION,
     arguments: &[Argument::integer("index")],
     databases: Some(|args, _| parse_i64(args.get(1)).map_or(Databases::One, Databases::Selects)),
+    database_arguments: Some(|args, databases, out| out.extend(number_at(args, 1, databases))),
     ..Spec::BASE
 };
 
@@ -150,6 +150,8 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
     call.session.stop_listening(call.node, &mut call.exec.held, call.audience);
     let session = &mut *call.session;
     session.db = Db(0);
+    session.users_seen = call.node.users.generation();
+    session.set_user(call.node.users.set_default_user(&session.shared));
     session.authenticated = !call.node.users.auth_required();
     session.reply_mode = ReplyMode::On;
     session.no_touch = false;
@@ -186,11 +188,11 @@ const AUTH: Spec = Spec {
 
 fn auth(call: &mut AdminCall<'_>) -> Outcome {
     let (user, password) = match call.args.len() {
-        2 if !call.node.users.auth_required() => {
+        2 if call.node.users.is_open() => {
             call.reply.error(errors::AUTH_WITHOUT_PASSWORD);
             return Outcome::Done;
         }
-        2 => (USER, call.args.get(1)),
+        2 => (DEFAULT_USER, call.args.get(1)),
         3 => (call.args.get(1), call.args.get(2)),
         _ => {
             call.reply.error(errors::SYNTAX);
@@ -205,23 +207,18 @@ fn auth(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Whether it is the user; the error is written if not.
 fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool {
-    let expected = call.node.config.password();
-    // Without a password anything will do.
-    let right = user == USER && (expected.is_empty() || same_in_constant_time(password, &expected));
-    if right {
-        call.session.authenticated = true;
-        call.session.was_authenticated = true;
-    } else {
-        call.node.users.note_denied();
+    let (users, session) = (&call.node.users, &mut *call.session);
+    let seen = users.generation();
+    let Some(user) = users.admit(&session.shared, user, password) else {
+        noting::refused(call.node, session, call.args.get(0), user);
         call.reply.error(errors::WRONG_PASS);
-    }
-    right
-}
-
-/// Takes as long for a nearly right guess as for any other of the same length.
-fn same_in_constant_time(a: &[u8], b: &[u8]) -> bool {
-    let differing = a.iter().zip(b).fold(0, |differing, (a, b)| std::hint::black_box(differing | (a ^ b)));
-    differing == 0 && a.len() == b.len()
+        return false;
+    };
+    session.users_seen = seen;
+    session.authenticated = true;
+    session.was_authenticated = true;
+    session.set_user(user);
+    true
 }
 
 // ---- HELLO ----
@@ -405,14 +402,6 @@ mod tests {
         assert_eq!(client_name(b"a\0 b").as_deref(), Ok("a"));
         for bad in [&b"a b"[..], b"a\n", b"\xc3\xa4", b" "] {
             assert!(client_name(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn passwords() {
-        assert!(same_in_constant_time(b"secret", b"secret"));
-        for wrong in [&b""[..], b"secre", b"secret1", b"Secret"] {
-            assert!(!same_in_constant_time(wrong, b"secret"));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Commands of the session and of the server: what is not about keys alone.
 
+mod acl;
 mod client;
 mod cluster;
 mod command;
@@ -20,7 +21,6 @@ pub mod scripting;
 mod server;
 mod slot_stats;
 
-pub use client::{client_line, client_name_line};
 use isotherm_commands::spec::Command;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{Conditions, ExpiryMode, Survey, Txn, UnixMs};
@@ -99,6 +99,7 @@ pub fn facts_for(node: &Node, queue: &[Queued]) -> Facts {
 
 /// Every session and server command, by group.
 pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
+    acl::COMMANDS,
     connection::COMMANDS,
     transaction::COMMANDS,
     client::COMMANDS,

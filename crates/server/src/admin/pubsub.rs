@@ -42,6 +42,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
 
 const SUBSCRIBE: Spec = Spec {
     name: "subscribe",
+    channels: Channels::All,
     summary: "Listens for messages published to channels.",
     since: "2.0.0",
     group: Group::PubSub,
@@ -54,6 +55,7 @@ const SUBSCRIBE: Spec = Spec {
 
 const PSUBSCRIBE: Spec = Spec {
     name: "psubscribe",
+    channels: Channels::Patterns,
     summary: "Listens for messages published to channels that match one or more patterns.",
     since: "2.0.0",
     group: Group::PubSub,
@@ -66,6 +68,7 @@ const PSUBSCRIBE: Spec = Spec {
 
 const SSUBSCRIBE: Spec = Spec {
     name: "ssubscribe",
+    channels: Channels::All,
     summary: "Listens for messages published to shard channels.",
     since: "7.0.0",
     group: Group::PubSub,
@@ -159,6 +162,7 @@ fn answer(call: &mut AdminCall<'_>, kind: Kind, word: &str, name: Option<&[u8]>)
 
 const PUBLISH: Spec = Spec {
     name: "publish",
+    channels: Channels::One,
     summary: "Posts a message to a channel.",
     since: "2.0.0",
     group: Group::PubSub,
@@ -171,6 +175,7 @@ const PUBLISH: Spec = Spec {
 
 const SPUBLISH: Spec = Spec {
     name: "spublish",
+    channels: Channels::One,
     summary: "Posts a message to a shard channel.",
     since: "7.0.0",
     group: Group::PubSub,

@@ -16,6 +16,7 @@ use crate::process::shutdown::Options;
 use crate::process::time::unix_now_us;
 use crate::request::blocking::NO_END;
 use crate::request::clock::ScriptTime;
+use crate::session::line;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(TIME, time),
@@ -173,7 +174,7 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
 
 /// The process is asked to end; the client waits for it, if it does.
 pub fn leave(call: &mut AdminCall<'_>, options: Options) -> Outcome {
-    let client = super::client_name_line(call.node, &call.session.shared);
+    let client = line::short(call.node, &call.session.shared);
     match leaving::ask(call.node, options, Some(&format!(" (user request from '{client}')"))) {
         Answer::Ends => {
             // Success has no reply: the connection ends with the process.

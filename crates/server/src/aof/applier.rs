@@ -513,8 +513,14 @@ impl Applier {
         let now = exec.clock.now();
         let errors_before = reply.error_count();
         loop {
-            let (may_wait, in_script, no_touch) = (false, false, true);
-            let caller = Caller { id: 0, may_wait, in_script, no_touch, authority: Authority::Log };
+            let caller = Caller {
+                id: 0,
+                may_wait: false,
+                in_script: false,
+                no_touch: true,
+                may_read_all: true,
+                authority: Authority::Log,
+            };
             let keys = HashedKeys::NONE;
             let invocation = Invocation { command, handler, args, db, keys, now, caller, reply };
             match execute::run(exec, invocation) {

@@ -26,7 +26,6 @@ const INT_MIN: i64 = i32::MIN as i64;
 const UINT_MAX: i64 = u32::MAX as i64;
 
 // Why something has no effect.
-const NO_ACL: &str = "there is only the default user yet";
 const NO_AFFINITY: &str = "threads are not bound to CPUs";
 const NO_CLUSTER: &str = "replicas of a cluster do not fail over yet";
 const NO_COMPRESSION: &str = "list nodes are not compressed";
@@ -90,9 +89,9 @@ const TLS_CLIENT_AUTH_USER: Words = &[("CN", 0), ("URI", 1), ("off", 2)];
 
 #[rustfmt::skip]
 pub const PARAMS: &[Param] = &[
-    choice("acl-pubsub-default", ACL_PUBSUB_DEFAULT, "resetchannels").no_effect(NO_ACL),
-    text("aclfile", "").immutable().fixed(NO_ACL),
-    unsigned("acllog-max-len", 128, 0, i64::MAX).no_effect(NO_ACL),
+    choice("acl-pubsub-default", ACL_PUBSUB_DEFAULT, "resetchannels").works("The channels that a new user may use: all, or none."),
+    text("aclfile", "").immutable().works("The file of the users, which ACL LOAD reads and ACL SAVE writes."),
+    unsigned("acllog-max-len", 128, 0, i64::MAX).works("The most entries of ACL LOG."),
     signed("active-defrag-cycle-max", 25, 1, 99).works("With activedefrag: CPU budget of compaction at the upper threshold, in percent of one CPU."),
     signed("active-defrag-cycle-min", 1, 1, 99).works("With activedefrag: CPU budget of compaction at the lower threshold, in percent of one CPU."),
     signed("active-defrag-cycle-us", 500, 0, 100000).works("Length of one slice of compaction in microseconds, with and without activedefrag."),

@@ -218,7 +218,7 @@ impl Control {
             return;
         }
         if node.config.protected_mode()
-            && !node.users.auth_required()
+            && node.users.is_open()
             && !peer.is_none_or(|ip| IpAddr::is_loopback(&ip))
         {
             refuse(&stream, PROTECTED_MODE);

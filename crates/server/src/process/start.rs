@@ -36,6 +36,7 @@ use crate::request::blocking;
 use crate::request::gating;
 use crate::request::registry::Commands;
 use crate::upkeep::eviction;
+use crate::users;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
 
@@ -48,7 +49,7 @@ const PARTITIONS_MAX: usize = 1024;
 pub fn run(arguments: &[OsString]) -> ExitCode {
     // The configuration may change it, and the process in the background starts where this one did.
     let folder = std::env::current_dir().unwrap_or_default();
-    let mut loaded = match file::load(arguments) {
+    let mut loaded = match file::load(arguments, users::file::check_line) {
         Ok(Start::Run(loaded)) => *loaded,
         Ok(Start::Say(text)) => {
             print!("{text}");
@@ -134,6 +135,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
         history: random_bytes()?,
         cluster,
     });
+    users::file::load_at_start(node, &loaded.users)?;
     node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
     migration::thread::attach(node);
     eviction::apply_policy(node);

@@ -15,6 +15,7 @@
 //! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What was served to
 //! it before is on its way: its worker awaits that and writes it, then closes.
 
+use isotherm_acl::{Context, User};
 use isotherm_commands::call::{ColdKeys, HashedKeys};
 use isotherm_commands::spec::key_positions;
 use isotherm_commands::wait::Wait;
@@ -49,6 +50,7 @@ use crate::request::execute::{self, Exec, Invocation};
 use crate::request::lock_set::holds_keys;
 use crate::request::metering::{Part, Timed};
 use crate::session::{Attention, Blocked, ClientShared, Session};
+use crate::users::{noting, permission};
 use isotherm_allocator::class_bytes;
 
 /// What is needed to run the command again, on any worker.
@@ -60,6 +62,9 @@ struct Client {
     db: Db,
     proto: Protocol,
     caller: Caller,
+    /// Whose command it is, and when that was looked up.
+    user: Arc<User>,
+    users_seen: u64,
     /// It tracks what it reads.
     reader: Option<Tracker>,
     /// It waits for ACKs, and for no key.
@@ -196,6 +201,8 @@ pub fn block(
         db: session.db,
         proto: session.proto,
         caller: session.caller(true),
+        user: Arc::clone(&session.user),
+        users_seen: session.users_seen,
         reader: session.reader(),
         wish: session.wish.take().map(|wish| *wish),
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
@@ -264,7 +271,7 @@ pub fn stop_waiting(exec: &mut Exec, session: &mut Session) -> Option<Box<Blocke
 pub fn serve_waiters(exec: &mut Exec) {
     exec.clock.begin();
     let now = exec.clock.now();
-    serve_ready(&mut Serving { exec, now });
+    serve_ready(&mut Serving { exec, now, is_denied: false });
 }
 
 fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
@@ -290,6 +297,26 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Bo
         exec.note_reads(reader, command, args);
     }
     Attempt::Answer(reply)
+}
+
+/// Its user may have lost a right meanwhile. What the command locks is held.
+fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
+    let node = exec.node;
+    let is_unchanged = client.users_seen == node.users.generation();
+    if is_unchanged && client.user.permits_everything() {
+        return None;
+    }
+    let user = if is_unchanged { Some(Arc::clone(&client.user)) } else { node.users.get(&client.user.name) };
+    // The connection of one that is no more is closed.
+    let user = user.filter(|user| !user.permits_everything())?;
+    let (command, args) = (client.command, client.args.args());
+    let denial = permission::check(node, &user, command, args, client.db).err()?;
+    noting::denied_to(node, &client.shared, (&user.name, command, args), denial, Context::TopLevel);
+    let mut reply = Reply::new(client.proto);
+    reply.error(permission::error(&user, command, args, denial));
+    exec.stats.commands[usize::from(command.index)].rejected.add(1);
+    exec.stats.count_error(reply.last_error().as_bytes());
+    Some(reply)
 }
 
 /// In a member of a cluster: its slot may have left, or be on its way. What it locks is held.
@@ -318,7 +345,7 @@ pub fn look_for(exec: &mut Exec, waiter: &Arc<Waiter>) -> Option<Without> {
     }
     exec.refresh();
     // The time is read when the locks are had.
-    look(&mut Serving { exec, now: UnixMs(0) }, waiter);
+    look(&mut Serving { exec, now: UnixMs(0), is_denied: false }, waiter);
     let (from, to) = (exec.meter.hold_from(), exec.clock.raw());
     exec.meter.note_hold(&exec.held, &exec.hot, Client::of(waiter).command, from, to);
     exec.release();
@@ -387,6 +414,8 @@ fn count_time(exec: &mut Exec, client: &Client, ticks: u64, reply_bytes: usize) 
 struct Serving<'e> {
     exec: &'e mut Exec,
     now: UnixMs,
+    /// The last one was denied: nothing ran, so it took no time.
+    is_denied: bool,
 }
 
 impl Serve<'static> for Serving<'_> {
@@ -434,7 +463,10 @@ impl Serve<'static> for Serving<'_> {
     }
 
     fn run(&mut self, waiter: &Waiter) -> Attempt<Reply, Box<ColdKeys>> {
-        run_again(self.exec, Client::of(waiter), self.now)
+        let client = Client::of(waiter);
+        let denial = denial_of(self.exec, client);
+        self.is_denied = denial.is_some();
+        denial.map_or_else(|| run_again(self.exec, client, self.now), Attempt::Answer)
     }
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
@@ -446,7 +478,9 @@ impl Serve<'static> for Serving<'_> {
         let client = Client::of(waiter);
         let exec = &mut *self.exec;
         let taken = exec.clock.lap();
-        count_time(exec, client, taken, reply.len());
+        if !self.is_denied {
+            count_time(exec, client, taken, reply.len());
+        }
         let took = Duration::from_nanos(exec.clock.nanos(taken));
         exec.node.note_latency(Event::CommandUnblocking, took);
         let (not_before, written) = (exec.not_before(), exec.pump.log.take_written());

@@ -10,6 +10,8 @@ pub struct Caller {
     pub in_script: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
+    /// Its user may read every key: what SORT wants to know.
+    pub may_read_all: bool,
     pub authority: Authority,
 }
 

@@ -37,6 +37,7 @@ use crate::request::resolve::{self, Found, Request};
 use crate::request::transaction;
 use crate::request::turn::Turn;
 use crate::session::{Attention, ReplyMode, Session};
+use crate::users::permission;
 
 /// What runs the requests of one worker.
 pub struct Dispatcher {
@@ -165,7 +166,7 @@ impl Dispatcher {
         let mark = self.reply.len();
         let ran = match request.found {
             // The usual command of the usual session: nothing to ask, if the node has no task either.
-            Found::Command(command) if self.is_open(session, command) => {
+            Found::Command(command) if self.is_open(session, command, request.args) => {
                 match self.exec.route.hint(request.key.as_ref().map(|key| key.slot)) {
                     Hint::Here => self.lock_and_run(session, command, request, Tasks::ANY),
                     Hint::Moved(slot) => self.send_away(session, command, slot),
@@ -208,17 +209,29 @@ impl Dispatcher {
 
     /// Whether no gate stands between this session and the command, except what is asked under its locks.
     #[inline]
-    fn is_open(&self, session: &Session, command: &Entry) -> bool {
+    fn is_open(&self, session: &mut Session, command: &Entry, args: Args<'_>) -> bool {
         let gates = session.gates.or(self.exec.gates).and(command.gates);
         gates == Gates::NONE
             || gates == Gates::GROWTH && self.exec.node.has_room_below(self.exec.hot.maxmemory_bytes)
+            || gates.has(Gates::PERMISSION) && self.is_permitted(gates, session, command, args)
+    }
+
+    /// The same of a session whose user may not do everything: it is asked here and goes on as fast as others, if nothing else
+    /// stands in its way. What is denied takes the slow way, where the gate says so.
+    #[inline(never)]
+    fn is_permitted(&self, gates: Gates, session: &mut Session, command: &Entry, args: Args<'_>) -> bool {
+        let (node, db) = (self.exec.node, session.db);
+        let is_open_else = gates == Gates::PERMISSION
+            || gates == Gates::PERMISSION.or(Gates::GROWTH)
+                && node.has_room_below(self.exec.hot.maxmemory_bytes);
+        is_open_else && permission::check_session(node, session, command, args, db).is_ok()
     }
 
     /// Asks the gates, then runs the request, queues it or refuses it; or says what comes next if it is none of these.
     #[inline(never)]
     fn run_asked(&mut self, session: &mut Session, request: &Request<'_>) -> Result<Ran, Next> {
         loop {
-            if session.shared.is_asked(Attention::KILL) {
+            if session.shared.is_asked(Attention::ANY) && !session.heeds(&self.exec.node.users) {
                 return Err(Next::Close { after_replies: false });
             }
             self.exec.refresh();
@@ -381,12 +394,10 @@ impl Dispatcher {
         unless: Tasks,
     ) -> Ran {
         let Dispatcher { exec, reply, audience, facts, handlers, .. } = self;
-        // CLIENT KILL and PAUSE set the mark first, and then hold every partition once before their reply leaves (rule 12 of
+        // CLIENT KILL, PAUSE and ACL SETUSER set the mark first, and then hold every partition once before their reply leaves (rule 12 of
         // ARCHITECTURE.md). So a command that had its locks before was awaited, and one that has them later sees the mark,
         // however long it waited for them.
-        if session.shared.is_asked(Attention::KILL)
-            || exec.node.mail.tasks().has(unless)
-            || !exec.knows_role()
+        if session.shared.is_asked(Attention::ANY) || exec.node.mail.tasks().has(unless) || !exec.knows_role()
         {
             return Ran::HeldUp;
         }

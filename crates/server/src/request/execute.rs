@@ -113,6 +113,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         records: &mut exec.records,
         may_wait: caller.may_wait,
         in_script: caller.in_script,
+        may_read_all: caller.may_read_all,
     });
     let counts = txn.finish();
     if is_logging {

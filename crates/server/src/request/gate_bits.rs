@@ -46,6 +46,8 @@ impl Gates {
     pub const SLOTS: Gates = Gates(1 << 22);
     /// The session has sent ASKING: it is over with its next command. No gate asks.
     pub const ASKING: Gates = Gates(1 << 23);
+    /// Its user may not do everything.
+    pub const PERMISSION: Gates = Gates(1 << 24);
     /// Those of the node's tasks.
     pub const OF_TASKS: Gates =
         Gates::BACKPRESSURE.or(Gates::BUSY).or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
@@ -89,7 +91,7 @@ pub fn gates_of(spec: &Spec, has_first_key: bool) -> Gates {
         .or(Gates::MEMORY)
         .or(Gates::BACKPRESSURE)
         .or(Gates::PAUSE)
-        .or(Gates::AUTHENTICATION.when(!flags.has(Flags::NO_AUTH)))
+        .or(Gates::AUTHENTICATION.or(Gates::PERMISSION).when(!flags.has(Flags::NO_AUTH)))
         .or(Gates::PROTECTION.when(flags.has(Flags::PROTECTED)))
         .or(Gates::NO_MULTI.when(flags.has(Flags::NO_MULTI)))
         .or(Gates::GROWTH.when(runs_any || flags.has(Flags::DENYOOM)))

@@ -30,6 +30,7 @@ use crate::request::resolve::{Found, Request};
 use crate::request::script_flags::flags_of_script;
 use crate::session::Session;
 use crate::upkeep::eviction::Room;
+use crate::users::{noting, permission};
 
 /// `busy-reply-scope all`
 const SCOPE_ALL: i64 = 1;
@@ -68,7 +69,7 @@ pub enum Verdict {
 }
 
 /// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
-pub const GATES: [Gate; 20] = [
+pub const GATES: [Gate; 21] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
     gate("authentication", Gates::AUTHENTICATION, authentication),
@@ -76,6 +77,7 @@ pub const GATES: [Gate; 20] = [
     gate("arity", Gates::ARITY, arity),
     gate("protection", Gates::PROTECTION, protection),
     gate("no-multi", Gates::NO_MULTI, no_multi),
+    gate("permission", Gates::PERMISSION, permission),
     gate("slot", Gates::SLOT.or(Gates::SLOTS), slot),
     gate("redirect", Gates::REDIRECT, redirect),
     gate("memory", Gates::MEMORY.or(Gates::GROWTH), memory),
@@ -205,6 +207,18 @@ fn protection(asked: &mut Asked<'_, '_>) -> Verdict {
 
 fn no_multi(asked: &mut Asked<'_, '_>) -> Verdict {
     refuse(format!("ERR Command '{}' not allowed inside a transaction", asked.command().name))
+}
+
+fn permission(asked: &mut Asked<'_, '_>) -> Verdict {
+    let (node, command, args) = (asked.exec.node, asked.command(), asked.request.args);
+    let session = &mut *asked.session;
+    let db = permission::database_of(session);
+    let Err(denial) = permission::check_session(node, session, command, args, db) else {
+        return Verdict::Pass;
+    };
+    let context = noting::context_of(session);
+    noting::denied(node, session, command, (command, args), denial, context);
+    refuse(permission::error(&session.user, command, args, denial))
 }
 
 /// A member of a cluster runs what concerns its own slots.
@@ -409,6 +423,7 @@ mod tests {
                 "arity",
                 "protection",
                 "no-multi",
+                "permission",
                 "slot",
                 "redirect",
                 "memory",

@@ -7,12 +7,12 @@ use isotherm_allocator::class_bytes;
 use isotherm_resp::Reply;
 use std::sync::atomic::Ordering;
 
-use crate::admin;
 use crate::config::OutputLimit;
 use crate::node::unix_now;
 use crate::process::log;
 use crate::request::cached_config::{Hot, counted_output_bytes, reply_bytes_limit};
 use crate::request::execute::Exec;
+use crate::session::line;
 use crate::session::{ReplyMode, Session};
 
 /// Of the session in hand.
@@ -89,7 +89,7 @@ pub fn output_limit_of(hot: &Hot, session: &Session) -> OutputLimit {
 
 pub fn log_output_limit(exec: &Exec, session: &Session) {
     exec.stats.values.output_buffer_limit_disconnections.add(1);
-    let client = admin::client_line(exec.node, &session.shared, unix_now());
+    let client = line::of_log(exec.node, &session.shared, unix_now());
     log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
 }
 

@@ -12,6 +12,7 @@
 //! or not, as if it had come behind WATCH or before it; where several fall differently the transaction fails, which it
 //! always may. UNWATCH and a connection's end take them out in the same way, and EXEC does if they are many.
 
+use isotherm_acl::{Context, Reason};
 use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKeys, HashedKeys};
 use isotherm_commands::spec::*;
@@ -32,7 +33,8 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::{Part, Timed};
 use crate::request::script_flags::flags_of_script;
 use crate::request::turn::Turn;
-use crate::session::{Queued, Session, WatchList};
+use crate::session::{Multi, Queued, Session, WatchList};
+use crate::users::{noting, permission};
 use isotherm_allocator::class_bytes;
 
 /// What a watched key takes beside its name: its place in the session's set (24 B and a byte of the table) and in the
@@ -64,7 +66,7 @@ const MULTI: Spec = Spec {
 };
 
 fn multi(call: &mut AdminCall<'_>) -> Outcome {
-    call.session.multi = Some(Box::default());
+    call.session.multi = Some(Box::new(Multi::new(call.session.db)));
     call.reply.ok();
     Outcome::Done
 }
@@ -238,6 +240,10 @@ pub fn queue(
             Reach::Script => flags_of_script(node, command, args),
             _ => command.spec.flags,
         };
+        if let Some(Databases::Selects(number)) = command.spec.databases.map(|find| find(args, multi.db.0)) {
+            let number = u16::try_from(number).ok().filter(|number| *number < node.config.databases());
+            multi.db = number.map_or(multi.db, Db);
+        }
         multi.push(command, args, flags, slot);
     }
     session.last_command = command.index;
@@ -333,6 +339,9 @@ fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
 /// One command of the transaction.
 fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
     let (command, args, mark) = (queued.command, queued.args.args(), call.reply.len());
+    if !call.session.user.permits_everything() && !is_permitted(call, command, args) {
+        return;
+    }
     let AdminCall { exec, session, reply, audience, facts, handlers, now, .. } = call;
     let has_ended = session.close_after_reply;
     let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
@@ -360,6 +369,26 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
         part: Part::Queued,
     };
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
+}
+
+/// What was permitted when it was queued may be denied by now; then it is answered.
+#[cold]
+fn is_permitted(call: &mut AdminCall<'_>, command: &'static Entry, args: Args<'_>) -> bool {
+    let (node, db) = (call.node, call.session.db);
+    let Err(denial) = permission::check_session(node, call.session, command, args, db) else { return true };
+    let reason = match denial.reason {
+        Reason::Command => "no permission to execute the command or subcommand",
+        Reason::Key => "no permission to touch the specified keys",
+        Reason::Channel => "no permission to access one of the channels used as arguments",
+        Reason::Database => "no permission",
+    };
+    noting::denied(node, call.session, call.command, (command, args), denial, Context::Multi);
+    call.reply.error(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no \
+         longer allowed for the following reason: {reason}"
+    ));
+    call.exec.stats.count_error(call.reply.last_error().as_bytes());
+    false
 }
 
 /// A watched key whose time has come is a changed one, unless it was past its time already at WATCH.

@@ -1,6 +1,7 @@
 //! One connection, as any thread may see it: its addresses and names, what CLIENT LIST shows of it, and what CLIENT KILL
 //! asks of its owner. Atomics, and a mutex for the names.
 
+use isotherm_acl::User;
 use isotherm_keyspace::Waiter;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -15,6 +16,9 @@ pub struct Attention(pub u32);
 
 impl Attention {
     pub const KILL: Attention = Attention(1);
+    /// Its user has changed: it is looked up again.
+    pub const USER: Attention = Attention(2);
+    pub const ANY: Attention = Attention(u32::MAX);
 }
 
 /// One connection, as any thread may see it.
@@ -39,9 +43,11 @@ pub struct ClientShared {
     pub listening: SeenListening,
 }
 
-/// What a client says of itself.
+/// Whose it is, and what it says of itself.
 #[derive(Clone, Default)]
 pub struct Names {
+    /// Its user; the link to a primary has none.
+    pub user: Option<Arc<User>>,
     pub name: Box<str>,
     pub lib_name: Box<str>,
     pub lib_ver: Box<str>,
@@ -157,9 +163,14 @@ impl ClientShared {
         }
     }
 
-    /// From now on the owner runs no further command of it, and closes it (see `Clients::kill`, which also wakes it).
+    /// From now on the owner runs no further command of it before it has done this (see `Clients::kill`, which also wakes it).
     pub fn ask(&self, what: Attention) {
         self.attention.fetch_or(what.0, Ordering::AcqRel);
+    }
+
+    /// The owner is about to do it.
+    pub fn clear(&self, what: Attention) {
+        self.attention.fetch_and(!what.0, Ordering::AcqRel);
     }
 
     #[inline]

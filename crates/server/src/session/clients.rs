@@ -102,6 +102,11 @@ impl Clients {
     pub fn kill(&self, mail: &Mail, client: &ClientShared) {
         client.ask(Attention::KILL);
         client.end_waiting();
+        self.wake(mail, client);
+    }
+
+    /// Its owner looks what it is asked.
+    pub fn wake(&self, mail: &Mail, client: &ClientShared) {
         let token = client.token.load(Ordering::Acquire);
         mail.post(usize::from(client.worker), WorkerMessage::Attend { token, id: client.id });
     }

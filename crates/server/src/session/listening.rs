@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
+use isotherm_acl::User;
 use isotherm_keyspace::Held;
 
 use super::Session;
@@ -98,6 +99,15 @@ impl Session {
         let prefixes = self.tracking().map_or(0, |tracking| tracking.prefixes.len());
         let names = self.subscriptions(Kind::Channel) + self.subscriptions(Kind::ShardChannel);
         self.watch.as_ref().map_or(0, |list| list.keys.len()) + names + prefixes
+    }
+
+    /// Whether this user may listen to all that it listens to.
+    pub fn may_listen_on(&self, user: &User) -> bool {
+        let Some(listening) = &self.listening else { return true };
+        Kind::ALL.into_iter().all(|kind| {
+            let mut names = listening.names[kind as usize].iter();
+            names.all(|name| user.may_listen(name, kind == Kind::Pattern))
+        })
     }
 
     /// The names of one kind.

@@ -6,11 +6,12 @@
 
 pub mod client;
 pub mod clients;
+pub mod line;
 pub mod listening;
 pub mod replica;
 mod tracking;
-pub mod users;
 
+use isotherm_acl::User;
 use isotherm_allocator::class_bytes;
 use isotherm_keyspace::{Db, Slot, UnixMs, Waiter, Watcher};
 use isotherm_log::LogOffset;
@@ -24,6 +25,7 @@ use crate::migration::job::Order;
 use crate::request::caller::{Authority, Caller};
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
+use crate::users::Users;
 pub use client::{Attention, ClientShared, NO_COMMAND, Seen};
 pub use listening::Listening;
 use replica::ReplicaTalk;
@@ -56,7 +58,13 @@ pub struct Session {
     pub shared: Arc<ClientShared>,
     pub db: Db,
     pub proto: Protocol,
+    /// Who it is: the default user, until it says otherwise.
+    pub user: Arc<User>,
+    /// When it looked its user up (`Users::generation`).
+    pub users_seen: u64,
     pub authenticated: bool,
+    /// Its user may read every key: always, or with the command at hand.
+    pub may_read_all: bool,
     /// It has authenticated once, even if it has to authenticate again (RESET).
     pub was_authenticated: bool,
     pub reply_mode: ReplyMode,
@@ -109,6 +117,8 @@ pub struct Session {
 #[derive(Default)]
 pub struct Multi {
     pub queue: Vec<Queued>,
+    /// The database that will be selected behind what is queued.
+    pub db: Db,
     /// A command could not be queued: EXEC will refuse.
     pub dirty_exec: bool,
     /// The flags of all queued commands together.
@@ -122,6 +132,10 @@ pub struct Multi {
 }
 
 impl Multi {
+    pub fn new(db: Db) -> Multi {
+        Multi { db, ..Multi::default() }
+    }
+
     /// `flags`: those of the command, or what its script has declared.
     pub fn push(
         &mut self,
@@ -146,7 +160,7 @@ impl Multi {
 
     /// A command could not be queued: the rest is not worth its memory.
     pub fn abort(&mut self) {
-        *self = Multi { dirty_exec: true, ..Multi::default() };
+        *self = Multi { dirty_exec: true, db: self.db, ..Multi::default() };
     }
 }
 
@@ -166,8 +180,11 @@ pub struct WatchList {
 }
 
 impl Session {
-    pub fn new(shared: Arc<ClientShared>, authenticated: bool) -> Session {
+    pub fn new(shared: Arc<ClientShared>, user: Arc<User>, authenticated: bool) -> Session {
         let mut session = Session {
+            may_read_all: user.permits_everything(),
+            user,
+            users_seen: 0,
             shared,
             db: Db(0),
             proto: Protocol::Resp2,
@@ -211,10 +228,44 @@ impl Session {
             import_source: caller.import_source,
             reads_of_replica: caller.reads_of_replica,
             asking: caller.asking,
+            users_seen: caller.users_seen,
             in_exec: true,
             in_script: true,
-            ..Session::new(Arc::clone(&caller.shared), true)
+            ..Session::new(Arc::clone(&caller.shared), Arc::clone(&caller.user), true)
         }
+    }
+
+    /// It is this user from now on.
+    pub fn set_user(&mut self, user: Arc<User>) {
+        self.may_read_all = user.permits_everything();
+        self.user = user;
+        self.note_gates();
+    }
+
+    /// It does what it is asked. False if it runs no further command.
+    #[cold]
+    pub fn heeds(&mut self, users: &Users) -> bool {
+        if !self.shared.is_asked(Attention::KILL) && self.shared.is_asked(Attention::USER) {
+            // Before the look: what changes behind it is asked again.
+            self.shared.clear(Attention::USER);
+            if !self.look_up_user(users) {
+                self.shared.ask(Attention::KILL);
+            }
+        }
+        !self.shared.is_asked(Attention::KILL)
+    }
+
+    // COMPAT(users): A subscriber is closed when it sees that its user may not listen to one of its channels any more. If the
+    // right is given back before that, it stays. Why: each connection belongs to one thread, which looks at its channels.
+    /// Its user may have changed: it looks it up again. False if it is to be closed: there is no such user any more, or
+    /// it listens to a channel that it may not listen to any more.
+    #[cold]
+    pub fn look_up_user(&mut self, users: &Users) -> bool {
+        self.users_seen = users.generation();
+        let Some(user) = users.current(&self.shared, &self.user) else { return false };
+        let keeps_channels = user.keeps_channels_of(&self.user) || self.may_listen_on(&user);
+        self.set_user(user);
+        keeps_channels
     }
 
     /// What it is was changed: by a handler, or by the end of its transaction.
@@ -226,6 +277,7 @@ impl Session {
         let listens = self.listening.is_some();
         Gates::AUTHENTICATION
             .when(!self.authenticated)
+            .or(Gates::PERMISSION.when(!self.user.permits_everything()))
             .or(Gates::NO_MULTI.or(Gates::QUEUE).when(self.multi.is_some()))
             .or(Gates::REDIRECT.when(self.redirects))
             .or(Gates::MAILBOX.when(self.listening.as_ref().is_some_and(|it| it.awaits_mail())))
@@ -237,8 +289,14 @@ impl Session {
     /// As its commands see it.
     #[inline]
     pub fn caller(&self, may_wait: bool) -> Caller {
-        let (in_script, no_touch) = (self.in_script, self.no_touch);
-        Caller { id: self.id(), may_wait, in_script, no_touch, authority: self.authority() }
+        Caller {
+            id: self.id(),
+            may_wait,
+            in_script: self.in_script,
+            no_touch: self.no_touch,
+            may_read_all: self.may_read_all,
+            authority: self.authority(),
+        }
     }
 
     #[inline]

@@ -94,7 +94,7 @@ impl Process {
         let fixed = ["--save", "", "--databases", &DATABASES.to_string(), "--enable-debug-command", "yes"]
             .map(String::from);
         let arguments: Vec<OsString> = fixed.iter().chain(parameters).map(OsString::from).collect();
-        let Ok(Start::Run(loaded)) = file::load(&arguments) else {
+        let Ok(Start::Run(loaded)) = file::load(&arguments, |_, _| Ok(())) else {
             panic!("{arguments:?} are no parameters")
         };
         let keyspace = Keyspace::new(Layout {
@@ -141,7 +141,7 @@ impl Process {
         let session = |worker: u16, id: u64| {
             let addresses = ("sim".into(), "sim".into());
             let shared = ClientShared::new(id, worker, -1, addresses, true, true, unix_now().0);
-            Session::new(Arc::new(shared), true)
+            Session::new(Arc::new(shared), node.users.default_user(), true)
         };
         Ok(Process {
             node,

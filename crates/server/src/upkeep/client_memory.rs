@@ -17,10 +17,10 @@ use isotherm_keyspace::UnixMs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::admin;
 use crate::node::{Node, unix_now};
 use crate::observe::stats::ThreadStats;
 use crate::process::log;
+use crate::session::line;
 use crate::session::{Attention, ClientShared, Seen};
 
 /// How long to wait after a scan that found no client to close.
@@ -53,7 +53,7 @@ pub fn evict_clients(node: &Node, stats: &ThreadStats) -> u64 {
             node.clients.note_futile(UnixMs(now.0 + FUTILE_MS));
             break;
         };
-        log::notice(format!("Evicting client: {}", admin::client_line(node, &client, now)));
+        log::notice(format!("Evicting client: {}", line::of_log(node, &client, now)));
         node.clients.kill(&node.mail, &client);
         stats.values.evicted_clients.add(1);
         staying -= bytes;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::connection::Connection;
 use super::parking::Parked;
-use crate::admin;
 use crate::node::unix_now;
 use crate::process::log;
 use crate::request::cached_config::UNAUTHENTICATED_OUTPUT_BYTES_MAX;
 use crate::request::reply_limits::{log_output_limit, output_limit_of};
 use crate::session::Attention;
+use crate::session::line;
 use crate::upkeep::client_memory;
 
 /// An unauthenticated client's request may not be longer.
@@ -43,7 +43,7 @@ impl Inner {
             self.dispatcher.exec.stats.values.query_buffer_limit_disconnections.add(1);
             log::warning(format!(
                 "Closing client that reached max query buffer length: {} (qbuf={bytes})",
-                admin::client_line(self.node, &connection.session.shared, unix_now())
+                line::of_log(self.node, &connection.session.shared, unix_now())
             ));
             connection.break_off();
         }

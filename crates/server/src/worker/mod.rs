@@ -247,7 +247,9 @@ impl Inner {
         });
         shared.token.store(token, Ordering::Release);
         self.node.clients.add(&shared, OWN_BYTES);
-        let session = Session::new(shared, !self.node.users.auth_required());
+        // Behind that, since a change of the user looks for its sessions there.
+        let user = self.node.users.set_default_user(&shared);
+        let session = Session::new(shared, user, !self.node.users.auth_required());
         self.connections[token] = Some(Box::new(Connection::new(stream, session)));
         token
     }
@@ -522,7 +524,7 @@ impl Inner {
             // It may have become a replica.
             return self.node.mail.post_feeder(FeederMessage::Attend { id });
         };
-        if connection.session.shared.is_asked(Attention::KILL) {
+        if connection.session.shared.is_asked(Attention::ANY) && !connection.session.heeds(&self.node.users) {
             // Behind a reply that is half written nothing else can be said.
             match connection.outbox.is_some() {
                 true => connection.break_off(),

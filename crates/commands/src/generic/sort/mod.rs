@@ -145,6 +145,7 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
         true => options.check_slots(call.args).map(|()| options),
         false => Ok(options),
     });
+    let read = read.and_then(|options| options.check_rights(call.may_read_all).map(|()| options));
     let mut options = match read {
         Ok(options) => options,
         Err(error) => return call.fail(error),

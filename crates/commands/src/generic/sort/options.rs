@@ -44,6 +44,20 @@ impl<'a> Options<'a> {
         }
     }
 
+    /// What a pattern reads is named by no key of the request, so its reader has to be one who may read every key.
+    pub fn check_rights(&self, may_read_all: bool) -> Result<(), &'static str> {
+        match () {
+            () if may_read_all => Ok(()),
+            () if self.by.is_some_and(|by| super::pattern::asterisk(by).is_some()) => {
+                Err("ERR BY option of SORT denied due to insufficient ACL permissions.")
+            }
+            () if !self.gets.is_empty() => {
+                Err("ERR GET option of SORT denied due to insufficient ACL permissions.")
+            }
+            () => Ok(()),
+        }
+    }
+
     pub fn read(args: Args<'a>, may_store: bool) -> Result<Options<'a>, &'static str> {
         let mut options = Options {
             descending: false,

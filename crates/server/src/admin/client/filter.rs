@@ -4,15 +4,26 @@
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::{UnixMs, parse_i64, steps};
 
-use super::line::{address_without_port, flags_of};
 use crate::session::client::{ClientShared, Names, Seen};
+use crate::session::line::{address_without_port, flags_of};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// The characters that CLIENT LIST may show.
 const FLAG_CHARACTERS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
 const CAPA_CHARACTERS: &[u8] = b"r";
-const USER: &[u8] = b"default";
+
+/// What options may name.
+pub struct Known<'k> {
+    pub databases: u16,
+    pub has_user: &'k dyn Fn(&[u8]) -> bool,
+}
+
+impl Known<'_> {
+    fn has_user(&self, name: &[u8]) -> bool {
+        (self.has_user)(name)
+    }
+}
 
 #[derive(Default, Debug)]
 pub struct Filter<'a> {
@@ -31,7 +42,7 @@ struct Traits<'a> {
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
     kind: Option<Kind>,
-    user: bool,
+    user: Option<&'a [u8]>,
     flags: Option<&'a [u8]>,
     name: Option<&'a [u8]>,
     lib_name: Option<&'a [u8]>,
@@ -55,17 +66,17 @@ impl<'a> Filter<'a> {
     }
 
     /// `options` behind the subcommand. An error is Valkey's text.
-    pub fn read(options: Args<'a>, databases: u16, skip_me: bool) -> Result<Filter<'a>, Vec<u8>> {
+    pub fn read(options: Args<'a>, known: &Known<'_>, skip_me: bool) -> Result<Filter<'a>, Vec<u8>> {
         let mut filter = Filter { skip_me, ..Filter::default() };
         let mut at = 0;
         while at < options.len() {
-            at += filter.read_option(options.from(at), databases)?;
+            at += filter.read_option(options.from(at), known)?;
         }
         Ok(filter)
     }
 
     /// Reads one option; returns how many arguments it took.
-    fn read_option(&mut self, args: Args<'a>, databases: u16) -> Result<usize, Vec<u8>> {
+    fn read_option(&mut self, args: Args<'a>, known: &Known<'_>) -> Result<usize, Vec<u8>> {
         let word = args.get(0).to_ascii_lowercase();
         let (negated, option) = match word.strip_prefix(b"not-") {
             Some(option) => (true, option),
@@ -80,7 +91,7 @@ impl<'a> Filter<'a> {
             b"idle" if !negated => self.idle_seconds = Some(positive(value, "idle")?),
             b"skipme" if !negated && value.eq_ignore_ascii_case(b"yes") => self.skip_me = true,
             b"skipme" if !negated && value.eq_ignore_ascii_case(b"no") => self.skip_me = false,
-            _ => self.traits(negated).read_option(option, value, negated, databases)?,
+            _ => self.traits(negated).read_option(option, value, negated, known)?,
         }
         Ok(2)
     }
@@ -121,7 +132,7 @@ impl<'a> Traits<'a> {
         option: &[u8],
         value: &'a [u8],
         negated: bool,
-        databases: u16,
+        known: &Known<'_>,
     ) -> Result<(), Vec<u8>> {
         let unknown = |what: &str, upper: &str| {
             let place = if negated { format!("the NOT-{upper}") } else { "the provided".into() };
@@ -135,9 +146,9 @@ impl<'a> Traits<'a> {
             b"lib-ver" => self.lib_ver = Some(value),
             b"ip" => self.ip = Some(value),
             b"type" => self.kind = Some(Kind::named(value)?),
-            b"user" if value == USER => self.user = true,
+            b"user" if known.has_user(value) => self.user = Some(value),
             b"user" => return Err(errors::with_bytes("ERR No such user '", value, "'")),
-            b"db" => self.db = Some(database(value, if negated { "NOT-DB" } else { "DB" }, databases)?),
+            b"db" => self.db = Some(database(value, if negated { "NOT-DB" } else { "DB" }, known.databases)?),
             b"flags" if !only(value, FLAG_CHARACTERS) => return Err(unknown("flags", "FLAGS")),
             b"flags" => self.flags = Some(value),
             b"capa" if !only(value, CAPA_CHARACTERS) => return Err(unknown("capa", "CAPA")),
@@ -163,7 +174,7 @@ impl<'a> Traits<'a> {
             self.addr.map(|addr| client.addr.as_bytes() == addr),
             self.laddr.map(|laddr| client.laddr.as_bytes() == laddr),
             self.kind.map(|kind| kind == Kind::of(client)),
-            self.user.then_some(true),
+            self.user.map(|asked| client.names().user.as_ref().is_some_and(|user| *user.name == *asked)),
             has_characters(self.flags, &flags),
             is_named(self.name, &names.name),
             is_named(self.lib_name, &names.lib_name),
@@ -222,6 +233,7 @@ fn only(characters: &[u8], allowed: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_acl::{CommandTable, User};
     use isotherm_resp::ArgsBuf;
 
     const NOW: UnixMs = UnixMs(1_000_000);
@@ -237,7 +249,8 @@ mod tests {
             true,
             made_ms,
         );
-        client.names().name = "ann".into();
+        let user = User::all_powerful(b"default", &CommandTable::new(Vec::new(), &[]));
+        *client.names() = Names { user: Some(user.into()), name: "ann".into(), ..Names::default() };
         client.seen.db.store(3, Ordering::Relaxed);
         client.seen.last_interaction_ms.store(NOW.0 - 4_000, Ordering::Relaxed);
         client.seen.marks.store(Seen::NO_TOUCH | Seen::REDIRECTS, Ordering::Relaxed);
@@ -247,7 +260,8 @@ mod tests {
     fn matches(words: &str) -> Result<bool, String> {
         let owned: ArgsBuf = words.split(' ').map(str::as_bytes).collect();
         let filter =
-            Filter::read(owned.args(), 16, false).map_err(|text| String::from_utf8(text).expect("text"))?;
+            Filter::read(owned.args(), &Known { databases: 16, has_user: &|name| name == b"default" }, false)
+                .map_err(|text| String::from_utf8(text).expect("text"))?;
         Ok(filter.matches(&client(), 7, NOW))
     }
 

@@ -1,7 +1,6 @@
 //! CLIENT and its subcommands.
 
 mod filter;
-mod line;
 mod maintenance;
 mod others;
 mod tracking;
@@ -10,14 +9,11 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_resp::errors;
-use isotherm_stdx::UnixMs;
 
 use super::connection::{client_name, plain_word};
 use super::{AdminCall, AdminHandler};
-use crate::node::Node;
-use crate::session::{ClientShared, ReplyMode};
-use line::Reader;
-pub use line::short as client_name_line;
+use crate::session::ReplyMode;
+use crate::session::line::{self, Reader};
 
 const CLIENT: Spec = Spec {
     name: "client",
@@ -56,13 +52,6 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(others::CLIENT_UNPAUSE, others::unpause),
     ],
 )];
-
-/// The line of one client, for the log.
-pub fn client_line(node: &Node, client: &ClientShared, now: UnixMs) -> String {
-    let mut line = Vec::new();
-    line::push(&mut line, node, client, now, Reader::Log);
-    String::from_utf8_lossy(&line).trim_end().to_owned()
-}
 
 // ---- about itself ----
 

@@ -10,13 +10,13 @@ use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
-use super::filter::Filter;
-use super::line::{self, Reader};
+use super::filter::{Filter, Known};
 use crate::admin::AdminCall;
 use crate::mail::message::Without;
 use crate::request::blocking;
 use crate::request::pause::Cause;
 use crate::session::Attention;
+use crate::session::line::{self, Reader};
 
 pub const CLIENT_LIST: Spec = Spec {
     name: "list",
@@ -102,12 +102,19 @@ pub const CLIENT_LIST: Spec = Spec {
     ..Spec::BASE
 };
 
+/// The options of the request.
+fn read_filter<'c>(call: &AdminCall<'c>, skip_me: bool) -> Result<Filter<'c>, Vec<u8>> {
+    let has_user = |name: &[u8]| call.node.users.get(name).is_some();
+    let known = Known { databases: call.node.config.databases(), has_user: &has_user };
+    Filter::read(call.args.from(2), &known, skip_me)
+}
+
 pub fn list(call: &mut AdminCall<'_>) -> Outcome {
     call.session.publish(call.now.0);
     let filter = match call.args.len() {
         2 => Ok(Filter::default()),
         3 => Err(errors::SYNTAX.into()),
-        _ => Filter::read(call.args.from(2), call.node.config.databases(), false),
+        _ => read_filter(call, false),
     };
     let filter = match filter {
         Ok(filter) => filter,
@@ -242,11 +249,7 @@ pub const CLIENT_KILL: Spec = Spec {
 pub fn kill(call: &mut AdminCall<'_>) -> Outcome {
     call.session.publish(call.now.0);
     let by_address = call.args.len() == 3;
-    let filter = if by_address {
-        Ok(Filter::of_address(call.args.get(2)))
-    } else {
-        Filter::read(call.args.from(2), call.node.config.databases(), true)
-    };
+    let filter = if by_address { Ok(Filter::of_address(call.args.get(2))) } else { read_filter(call, true) };
     let filter = match filter {
         Ok(filter) => filter,
         Err(text) => {

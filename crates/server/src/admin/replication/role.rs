@@ -9,11 +9,11 @@ use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::AdminCall;
-use crate::admin::client_name_line;
 use crate::process::log;
 use crate::replication::link;
 use crate::replication::role;
 use crate::replication::state::Upstream;
+use crate::session::line;
 
 const PORT_MAX: i64 = 65_535;
 
@@ -57,7 +57,7 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     if host.eq_ignore_ascii_case(b"no") && port.eq_ignore_ascii_case(b"one") {
         if role::promote(call.node, &mut call.exec.held) {
             call.node.config.set_replica_of(Vec::new());
-            let client = client_name_line(call.node, &call.session.shared);
+            let client = line::short(call.node, &call.session.shared);
             log::notice(format!("PRIMARY MODE enabled (user request from '{client}')"));
         }
         call.reply.ok();
@@ -89,7 +89,7 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     call.node.config.set_replica_of([host, port].join(&b' '));
     role::follow(call.node, &mut call.exec.held, upstream.clone());
     link::spawn(call.node);
-    let client = client_name_line(call.node, &call.session.shared);
+    let client = line::short(call.node, &call.session.shared);
     let Upstream { host, port } = upstream;
     log::notice(format!("REPLICAOF {host}:{port} enabled (user request from '{client}')"));
     call.reply.ok();

@@ -7,11 +7,11 @@ use isotherm_replication::feed::{Capabilities, Filter, Said, SyncRequest, WrongR
 use isotherm_resp::errors;
 
 use super::AdminCall;
-use crate::admin::client_name_line;
 use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::replication::{feeder, role};
+use crate::session::line;
 
 pub const REPLCONF: Spec = Spec {
     name: "replconf",
@@ -73,7 +73,7 @@ fn take_over(call: &mut AdminCall<'_>, name: &[u8]) -> Result<(), String> {
     call.exec.held.acquire(Want::All);
     if role::promote(node, &mut call.exec.held) {
         node.config.set_replica_of(Vec::new());
-        let client = client_name_line(node, &call.session.shared);
+        let client = line::short(node, &call.session.shared);
         log::notice(format!("PRIMARY MODE enabled (failover request from '{client}')"));
     }
     call.exec.held.release();

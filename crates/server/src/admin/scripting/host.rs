@@ -1,5 +1,6 @@
 //! What a script asks of the server: its commands, run on what it holds or leases.
 
+use isotherm_acl::Context;
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Flags;
@@ -23,6 +24,7 @@ use crate::request::turn::Turn;
 use crate::scripting::function_engine::log_line;
 use crate::scripting::registry::{FunctionCall, Running};
 use crate::scripting::run::{Awaits, Kept, RunState};
+use crate::users::{noting, permission};
 
 pub struct ScriptHost<'h, 'c> {
     pub call: &'h mut AdminCall<'c>,
@@ -74,6 +76,23 @@ impl ScriptHost<'_, '_> {
         Some(text.into())
     }
 
+    /// Why the user of the script's client may not run it.
+    fn denial(&mut self, command: &'static Entry, words: Args<'_>) -> Option<Vec<u8>> {
+        let AdminCall { node, session, command: shown, .. } = &mut *self.call;
+        // Its client may be parked, and heeds nothing meanwhile.
+        if session.users_seen != node.users.generation() {
+            session.look_up_user(&node.users);
+        }
+        if session.user.permits_everything() {
+            return None;
+        }
+        let db = session.db;
+        let denial = permission::check_session(node, session, command, words, db).err()?;
+        noting::denied(node, session, shown, (command, words), denial, Context::Lua);
+        let text = permission::text(&session.user, command, words, denial, false);
+        Some([b"ERR ACL failure in script: ", &text[..]].concat())
+    }
+
     /// Runs a command that may run.
     fn run(&mut self, command: &'static Entry, words: Args<'_>, keys: HashedKeys<'_>, reply: &mut Reply) {
         let AdminCall { exec, session, audience, facts, handlers, now, node, .. } = &mut *self.call;
@@ -120,6 +139,10 @@ impl Host for ScriptHost<'_, '_> {
             Found::WrongArity(_) => Some(b"ERR Wrong number of args calling command from script".to_vec()),
             Found::Command(command) => match self.refusal(self.flags_of(command, words)) {
                 Some(text) => {
+                    self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
+                    Some(text)
+                }
+                None if let Some(text) = self.denial(command, words) => {
                     self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
                     Some(text)
                 }
@@ -176,7 +199,11 @@ impl Host for ScriptHost<'_, '_> {
 
     fn may_run(&mut self, words: Args<'_>) -> Option<bool> {
         let node = self.call.node;
-        matches!(resolve(&node.commands, &node.keyspace, words).found, Found::Command(_)).then_some(true)
+        let (user, db) = (&self.call.session.user, self.call.session.db);
+        match resolve(&node.commands, &node.keyspace, words).found {
+            Found::Command(command) => Some(permission::check(node, user, command, words, db).is_ok()),
+            _ => None,
+        }
     }
 
     fn checkpoint(&mut self) -> Checkpoint {

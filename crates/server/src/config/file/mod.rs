@@ -10,6 +10,7 @@ use super::table::WORKERS_BY_CPUS;
 use super::value::os_error_text;
 use super::{Config, PARAMS, find, id};
 use crate::process::log;
+use isotherm_acl::RuleError;
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::ffi::OsString;
 use std::io::Read;
@@ -38,6 +39,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// What standard input said, if it was asked.
     pub stdin: Option<Vec<u8>>,
+    /// Of each `user` line the words behind that.
+    pub users: Vec<Vec<Vec<u8>>>,
     /// Nothing at all was configured, which deserves a line in the log.
     pub nothing_given: bool,
 }
@@ -51,8 +54,11 @@ pub enum StartError {
     Log(String),
 }
 
+/// What is wrong with the words of a `user` line: the configuration knows no commands.
+pub type CheckUser = fn(&[&[u8]], &Config) -> Result<(), String>;
+
 /// Reads everything. `arguments` without the program's own name.
-pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
+pub fn load(arguments: &[OsString], check_user: CheckUser) -> Result<Start, StartError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
         Some(&b"-v" | &b"--version") => {
@@ -70,7 +76,8 @@ pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
     };
     let options = command_line(options, file.is_none());
     let config = Config::default();
-    let mut reader = Reader { config: &config, depth: 0, has_save_points: false };
+    let mut reader =
+        Reader { config: &config, depth: 0, has_save_points: false, users: Vec::new(), check_user };
     let mut text = Vec::new();
     if let Some(file) = &file {
         text = read_files(file.as_os_str().as_bytes())?;
@@ -87,11 +94,12 @@ pub fn load(arguments: &[OsString]) -> Result<Start, StartError> {
     text.push(b'\n');
     text.extend_from_slice(&options.lines);
     reader.read(&text)?;
+    let users = std::mem::take(&mut reader.users);
     let workers = id("io-threads");
     if config.number(workers) == WORKERS_BY_CPUS {
         config.set_number(workers, std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as i64));
     }
-    Ok(Start::Run(Box::new(Loaded { config, file, stdin, nothing_given: arguments.is_empty() })))
+    Ok(Start::Run(Box::new(Loaded { config, file, stdin, users, nothing_given: arguments.is_empty() })))
 }
 
 const USAGE: &str = "\
@@ -163,8 +171,7 @@ pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
             b' '..=b'~' => out.push(byte),
-            // COMPAT(server): CONFIG REWRITE writes `\x0a` where Valkey writes `\n` in quoted values, and no line
-            // for users. Why: both forms mean the same, and there are no users to write.
+            // COMPAT(server): CONFIG REWRITE writes `\x0a` where Valkey writes `\n` in quoted values. Why: both forms mean the same.
             _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
         }
     }
@@ -189,6 +196,9 @@ struct Reader<'a> {
     depth: usize,
     /// A line has named some: the next one adds to them, where the first replaces the default.
     has_save_points: bool,
+    /// Of each `user` line the words behind that.
+    users: Vec<Vec<Vec<u8>>>,
+    check_user: CheckUser,
 }
 
 /// Where and why a text is no configuration.
@@ -264,11 +274,13 @@ impl Reader<'_> {
         if arguments.len() == 1 && DEPRECATED.contains(&name.as_slice()) {
             return Ok(());
         }
+        if name == b"user" && !arguments.is_empty() {
+            return self.add_user(arguments);
+        }
         let reason = match (name.as_slice(), arguments.len()) {
-            // COMPAT(server): The directives `rename-command`, `user` and `loadmodule` stop the start with an error.
+            // COMPAT(server): The directives `rename-command` and `loadmodule` stop the start with an error.
             // Why: what they ask for does not exist here, and to ignore them could open what was meant to be closed.
             (b"rename-command", 2) => "commands cannot be renamed yet",
-            (b"user", 1..) => "there are no users but the default one yet",
             (b"loadmodule", 1..) => "there are no modules",
             // Valkey would become another program; to become a store instead would be a surprise.
             (b"sentinel", 0) => "there is no sentinel mode",
@@ -278,6 +290,16 @@ impl Reader<'_> {
             _ => "Bad directive or wrong number of arguments",
         };
         Err(reason.into())
+    }
+
+    /// Its rules are read when the commands are known.
+    fn add_user(&mut self, words: &[&[u8]]) -> Result<(), String> {
+        if self.users.iter().any(|user| user[0] == words[0]) {
+            return Err(user_error(words[0], RuleError::DuplicateUser.text()));
+        }
+        (self.check_user)(words, self.config)?;
+        self.users.push(words.iter().map(|word| word.to_vec()).collect());
+        Ok(())
     }
 
     /// The arguments of a line `save`, behind those of the lines before it. `save ""` forgets these.
@@ -299,6 +321,10 @@ impl Reader<'_> {
         self.depth -= 1;
         result
     }
+}
+
+fn user_error(word: &[u8], why: &str) -> String {
+    format!("Error in user declaration '{}': {why}", String::from_utf8_lossy(word))
 }
 
 enum IncludeError {

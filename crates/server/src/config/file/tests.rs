@@ -1,5 +1,8 @@
 use super::*;
 
+/// Every user is right.
+const ANY: CheckUser = |_, _| Ok(());
+
 fn lines(arguments: &[&str]) -> String {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     String::from_utf8(command_line(&arguments, true).lines).expect("text")
@@ -29,7 +32,9 @@ fn the_command_line_becomes_lines() {
 
 fn read(text: &str) -> Result<Config, String> {
     let config = Config::default();
-    let result = Reader { config: &config, depth: 0, has_save_points: false }.read(text.as_bytes());
+    let result =
+        Reader { config: &config, depth: 0, has_save_points: false, users: Vec::new(), check_user: ANY }
+            .read(text.as_bytes());
     match result {
         Ok(()) => Ok(config),
         Err(StartError::Config(text)) => Err(String::from_utf8(text).expect("text")),
@@ -121,20 +126,21 @@ fn included_files() {
 
 #[test]
 fn words_before_the_options() {
-    let say = |argument: &str| match load(&[argument.into()]) {
+    let say = |argument: &str| match load(&[argument.into()], ANY) {
         Ok(Start::Say(text)) => text,
         _ => panic!("{argument} only prints"),
     };
     assert!(say("--version").starts_with("Isotherm server v="));
     assert!(say("-h").starts_with("Usage: ./isotherm-server"));
-    let Ok(Start::Run(loaded)) = load(&["--port".into(), "7000".into(), "--io-threads".into(), "3".into()])
+    let Ok(Start::Run(loaded)) =
+        load(&["--port".into(), "7000".into(), "--io-threads".into(), "3".into()], ANY)
     else {
         panic!("a start")
     };
     assert_eq!((loaded.config.port(), loaded.config.workers()), (7000, 3));
     assert!(loaded.file.is_none() && !loaded.nothing_given);
-    let Ok(Start::Run(loaded)) = load(&[]) else { panic!("a start") };
+    let Ok(Start::Run(loaded)) = load(&[], ANY) else { panic!("a start") };
     assert!(loaded.nothing_given && loaded.config.workers() >= 1);
-    let Err(StartError::Log(line)) = load(&["/no/such.conf".into()]) else { panic!("no start") };
+    let Err(StartError::Log(line)) = load(&["/no/such.conf".into()], ANY) else { panic!("no start") };
     assert_eq!(line, "Fatal error, can't open config file '/no/such.conf': No such file or directory");
 }

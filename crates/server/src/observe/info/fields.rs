@@ -15,7 +15,9 @@ use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use crate::replication::primary::SyncCounts;
 use crate::replication::report::Buffers;
 use crate::upkeep::compaction::share_percent;
-use std::sync::atomic::Ordering;
+use crate::users::Denied;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{self, Relaxed};
 
 /// A name, and how its value is found.
 pub type Field = (&'static str, fn(&Snapshot<'_>) -> String);
@@ -341,13 +343,17 @@ pub const STATS: &[Field] = &[
         let rates = s.node.stats.rates();
         rates.busy_us.checked_div(rates.cycles).unwrap_or_default().to_string()
     }),
-    ("acl_access_denied_auth", |s| s.node.users.denied().to_string()),
-    ("acl_access_denied_cmd", none),
-    ("acl_access_denied_key", none),
-    ("acl_access_denied_channel", none),
-    ("acl_access_denied_tls_cert", none),
-    ("acl_access_denied_db", none),
+    ("acl_access_denied_auth", |s| denied(s, |denied| &denied.auth)),
+    ("acl_access_denied_cmd", |s| denied(s, |denied| &denied.command)),
+    ("acl_access_denied_key", |s| denied(s, |denied| &denied.key)),
+    ("acl_access_denied_channel", |s| denied(s, |denied| &denied.channel)),
+    ("acl_access_denied_tls_cert", |s| denied(s, |denied| &denied.tls_certificate)),
+    ("acl_access_denied_db", |s| denied(s, |denied| &denied.database)),
 ];
+
+fn denied(snapshot: &Snapshot<'_>, of: impl Fn(&Denied) -> &AtomicU64) -> String {
+    of(snapshot.node.users.denied()).load(Relaxed).to_string()
+}
 
 /// A single worker does its reading and writing itself; several are what `io-threads` asked for.
 fn by_threads(snapshot: &Snapshot<'_>, count: u64) -> String {

@@ -186,6 +186,8 @@ pub const METRICS: &[(&str, &str, Type)] = {
         ("acl_access_denied_cmd", "acl_access_denied_cmd_total", Counter),
         ("acl_access_denied_key", "acl_access_denied_key_total", Counter),
         ("acl_access_denied_channel", "acl_access_denied_channel_total", Counter),
+        ("acl_access_denied_tls_cert", "acl_access_denied_tls_cert_total", Counter),
+        ("acl_access_denied_db", "acl_access_denied_db_total", Counter),
         ("used_active_time_main_thread", "active_time_main_thread_seconds_total", Counter),
     ]
 };

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Feeder;
 use super::replica::Replica;
-use crate::admin;
 use crate::config::{Id, id};
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::request::reply_gate::Part;
+use crate::session::line;
 
 /// An acknowledgement is a hundredth of it.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
@@ -108,7 +108,7 @@ impl Feeder {
                  keyspace' after processing the command '{shown}'"
             ));
         }
-        let line = admin::client_line(node, &replica.shared.client, unix_now());
+        let line = line::of_log(node, &replica.shared.client, unix_now());
         log::warning(format!(
             "Replica generated a reply to command '{shown}', disconnecting it: {}",
             line.trim_end()

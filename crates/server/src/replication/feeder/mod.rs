@@ -40,6 +40,7 @@ use crate::replication::full_sync;
 use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
 use crate::session::Attention;
+use crate::session::line;
 pub use attach::name_of;
 use courier::{Courier, Reader};
 use keep::Departed;
@@ -424,7 +425,7 @@ impl Feeder {
     /// A replica is too slow for what is kept for it.
     fn overrun(&mut self, replica: Replica) {
         let client = &replica.shared.client;
-        let line = crate::admin::client_line(self.node, client, unix_now());
+        let line = line::of_log(self.node, client, unix_now());
         self.lose(replica);
         log::warning(format!("Client {} closed for overcoming of output buffer limits.", line.trim_end()));
         self.node.control_stats().values.output_buffer_limit_disconnections.add(1);

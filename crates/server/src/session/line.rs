@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::effects::pubsub::Kind;
 use crate::node::Node;
-use crate::session::client::{Attention, ClientShared, Seen, SeenListening};
+use crate::session::client::{Attention, ClientShared, Names, Seen, SeenListening};
 
 /// Who reads the line.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,21 @@ pub enum Reader {
     Client(u64),
     /// A reader of the log, from which what clients say of themselves can be kept (`hide-user-data-from-log`).
     Log,
+}
+
+/// The line of one client, for the log.
+pub fn of_log(node: &Node, client: &ClientShared, now: UnixMs) -> String {
+    let mut line = Vec::new();
+    push(&mut line, node, client, now, Reader::Log);
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+/// The same as it is, without an end of line, for the security log.
+pub fn whole(node: &Node, client: &ClientShared, now: UnixMs) -> Vec<u8> {
+    let mut line = Vec::new();
+    push(&mut line, node, client, now, Reader::Client(0));
+    line.pop();
+    line
 }
 
 /// Appends the line of `client`.
@@ -52,18 +67,24 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs, 
         format!("rbs=0 rbp=0 obl=0 oll={chunks} omem={}", bytes(&seen.output_bytes)),
         format!("tot-mem={}", bytes(&seen.total_bytes) + asking_bytes),
         format!("events=r{}", if chunks > 0 { "w" } else { "" }),
-        format!(
-            "cmd={} user={} redir={}",
-            command.map_or("NULL", |command| &command.name),
-            redacted.unwrap_or("default"),
-            client.listening.redirect()
-        ),
+        format!("cmd={}", command.map_or("NULL", |command| &command.name)),
+    ];
+    out.extend_from_slice(parts.join(" ").as_bytes());
+    out.extend_from_slice(b" user=");
+    out.extend_from_slice(redacted.map_or(user_of(&names), str::as_bytes));
+    let parts = [
+        format!(" redir={}", client.listening.redirect()),
         format!("resp={} lib-name={} lib-ver={}", seen.resp.load(Relaxed), names.lib_name, names.lib_ver),
         format!("tot-net-in={}", seen.input_total_bytes.load(Relaxed)),
         format!("tot-net-out={}", seen.output_total_bytes.load(Relaxed)),
         format!("tot-cmds={}", seen.commands_total.load(Relaxed)),
     ];
     writeln!(out, "{}", parts.join(" ")).expect("a Vec takes anything");
+}
+
+/// The link to a primary has no user, and may do everything.
+fn user_of(names: &Names) -> &[u8] {
+    names.user.as_ref().map_or(b"(superuser)", |user| &user.name)
 }
 
 /// What identifies a client in the log.
@@ -77,7 +98,7 @@ pub fn short(node: &Node, client: &ClientShared) -> String {
         client.laddr,
         client.fd,
         redacted.unwrap_or(&names.name),
-        redacted.unwrap_or("default"),
+        redacted.map_or(String::from_utf8_lossy(user_of(&names)), Into::into),
         names.lib_name,
         names.lib_ver
     )

@@ -1,0 +1,161 @@
+//! Users in files: the ACL file, and `user` lines of the configuration.
+
+use isotherm_acl::{CommandTable, Defaults, RuleError, User, parse_file};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use crate::admin;
+use crate::config::{Config, Id, id};
+use crate::node::{Node, unix_now};
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::request::registry::Commands;
+
+/// More than any table of users has.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+pub fn defaults(node: &Node) -> Defaults {
+    defaults_of(&node.config)
+}
+
+pub fn defaults_of(config: &Config) -> Defaults {
+    const PUBSUB_DEFAULT: Id = id("acl-pubsub-default");
+    /// `allchannels`
+    const ALL_CHANNELS: i64 = 1;
+    Defaults { all_channels: config.number(PUBSUB_DEFAULT) == ALL_CHANNELS }
+}
+
+/// The ACL file, if there is one.
+pub fn path_of(config: &Config) -> Option<PathBuf> {
+    const FILE: Id = id("aclfile");
+    let name = config.text(FILE);
+    (!name.is_empty()).then(|| PathBuf::from(std::ffi::OsStr::from_bytes(&name)))
+}
+
+/// The users of the file, or what is wrong with it.
+pub fn load(node: &Node, path: &Path) -> Result<Vec<User>, Vec<u8>> {
+    let name = path.to_string_lossy();
+    let text = read(path).map_err(|error| {
+        format!("Error loading ACLs, opening file '{name}': {}", os_text(&error)).into_bytes()
+    })?;
+    parse_file(&text, &name, &node.users.table, defaults(node))
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(File::open(path)?, FILE_BYTES_MAX + 1), &mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    }
+}
+
+/// Writes the users beside the file, and renames. Why not is in the log.
+pub fn save(node: &Node, path: &Path) -> bool {
+    let mut text = Vec::new();
+    for user in node.users.all() {
+        text.extend_from_slice(&user.line());
+        text.push(b'\n');
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".tmp-{}-{}", std::process::id(), unix_now().0));
+    let beside = PathBuf::from(beside);
+    let written = write(&beside, path, &text);
+    if let Err((what, error)) = &written {
+        log::warning(format!("{what} for ACL SAVE: {}", os_text(error)));
+        // It may not even be there.
+        let _ = fs::remove_file(&beside);
+    }
+    written.is_ok()
+}
+
+fn write(beside: &Path, path: &Path, text: &[u8]) -> Result<(), (&'static str, io::Error)> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(beside);
+    let mut file = opened.map_err(|error| ("Opening temp ACL file", error))?;
+    file.write_all(text).map_err(|error| ("Writing ACL file", error))?;
+    file.sync_all().map_err(|error| ("Syncing ACL file", error))?;
+    fs::rename(beside, path).map_err(|error| ("Renaming ACL file", error))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| ("Syncing ACL directory", error))
+}
+
+/// The users that the configuration names, at start. `lines`: the words of each `user` line, behind that.
+/// An error ends the process.
+pub fn load_at_start(node: &Node, lines: &[Vec<Vec<u8>>]) -> Result<(), String> {
+    let path = path_of(&node.config);
+    if path.is_some() && !lines.is_empty() {
+        return Err("Configuring Isotherm with users defined in isotherm.conf and at the same setting an ACL file path is \
+                    invalid. This setup is very likely to lead to configuration errors and security holes, please define \
+                    either an ACL file or declare users directly in your isotherm.conf, but not both."
+            .into());
+    }
+    for line in lines {
+        load_line(node, line).map_err(|why| {
+            log::warning(why);
+            "Critical error while loading ACLs. Exiting.".to_string()
+        })?;
+    }
+    let Some(path) = path else { return Ok(()) };
+    match load(node, &path) {
+        Ok(users) => {
+            super::changes::replace(node, users, 0);
+            Ok(())
+        }
+        Err(errors) => {
+            let errors = String::from_utf8_lossy(&errors);
+            Err(format!("Aborting Isotherm startup because of ACL errors: {errors}"))
+        }
+    }
+}
+
+/// What is wrong with a `user` line, as the reader of the configuration says it. A command that is not there is found later, as in
+/// Valkey.
+pub fn check_line(words: &[&[u8]], config: &Config) -> Result<(), String> {
+    static TABLE: LazyLock<CommandTable> =
+        LazyLock::new(|| super::command_table(&Commands::build(admin::COMMANDS)));
+    match isotherm_acl::read_definition(words[0], &words[1..], &TABLE, defaults_of(config)) {
+        // Valkey counts its rules as if they were the words of the line.
+        Err((at, _, error)) if error != RuleError::UnknownCommand => {
+            let word =
+                words.get(at.wrapping_sub(1)).map_or("user".into(), |word| String::from_utf8_lossy(word));
+            Err(format!("Error in user declaration '{word}': {}", error.text()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The lines of the configuration that make the users; none, if they have a file of their own.
+pub fn lines(node: &Node) -> Vec<Vec<u8>> {
+    match path_of(&node.config) {
+        Some(_) => Vec::new(),
+        None => node.users.all().iter().map(|user| user.line()).collect(),
+    }
+}
+
+fn load_line(node: &Node, line: &[Vec<u8>]) -> Result<(), String> {
+    let (name, rules) = line.split_first().expect("the reader of the configuration has seen a name");
+    if isotherm_acl::has_spaces(name) {
+        return Err("Spaces not allowed in ACL usernames".into());
+    }
+    let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
+    let (table, defaults) = (&node.users.table, defaults(node));
+    let user = isotherm_acl::read_definition(name, &rules, table, defaults);
+    let user = user.map_err(|(_, rule, error)| {
+        let [rule, name] = [&rule, name].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        format!("Error loading ACL rule '{rule}' for the user named '{name}': {}", error.text())
+    })?;
+    if !user.is_on {
+        log::notice(format!(
+            "The user '{}' is disabled (there is no 'on' modifier in the user description). Make sure this is not a \
+             configuration error.",
+            String::from_utf8_lossy(name)
+        ));
+    }
+    node.users.put_first(user);
+    Ok(())
+}

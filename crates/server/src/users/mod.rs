@@ -1,0 +1,184 @@
+//! Who may use the server, and for what: the users of `isotherm_acl`, and what this process needs beside them.
+//!
+//! ```text
+//! session       holds its user, an `Arc` that never changes; "may do everything" is a bit of its gates
+//! request       permission: which keys, channels, databases does it touch? what does the user say?
+//! change        the new user is in the table; its sessions are marked (`Attention::USER`); every partition is held once
+//! a session that is marked looks its user up again before its next command has its locks
+//! ```
+
+pub mod changes;
+pub mod file;
+pub mod noting;
+pub mod permission;
+mod traits;
+
+use isotherm_acl::{CommandRow, CommandTable, DEFAULT_USER, Log, Reason, User};
+use isotherm_commands::spec::AclCategories;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::request::registry::Commands;
+use crate::session::ClientShared;
+use traits::Traits;
+
+pub struct Users {
+    /// The commands that rules name, by `Entry::index`.
+    pub table: CommandTable,
+    traits: Box<[Traits]>,
+    all: Mutex<isotherm_acl::Users>,
+    /// One change at a time: the table is changed, and then its sessions are marked.
+    changing: Mutex<()>,
+    /// Counts changes: a user that was looked up at this number is as it was while the number is the same.
+    generation: AtomicU64,
+    /// A new session has to say who it is.
+    auth_required: AtomicBool,
+    log: Mutex<Log>,
+    denied: Denied,
+}
+
+/// What was denied since the start or CONFIG RESETSTAT.
+#[derive(Default)]
+pub struct Denied {
+    pub auth: AtomicU64,
+    pub command: AtomicU64,
+    pub key: AtomicU64,
+    pub channel: AtomicU64,
+    pub database: AtomicU64,
+    pub tls_certificate: AtomicU64,
+}
+
+impl Denied {
+    fn all(&self) -> [&AtomicU64; 6] {
+        [&self.auth, &self.command, &self.key, &self.channel, &self.database, &self.tls_certificate]
+    }
+
+    pub fn of(&self, reason: Reason) -> &AtomicU64 {
+        match reason {
+            Reason::Database => &self.database,
+            Reason::Command => &self.command,
+            Reason::Key => &self.key,
+            Reason::Channel => &self.channel,
+        }
+    }
+
+    pub fn reset(&self) {
+        self.all().iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The commands as rules see them.
+pub fn command_table(commands: &Commands) -> CommandTable {
+    let row = |entry: &&crate::request::entry::Entry| CommandRow {
+        name: entry.name.clone(),
+        categories: entry.spec.acl_categories().0,
+        subcommands: entry.subcommands.len() as u16,
+        is_subcommand: entry.parent.is_some(),
+    };
+    CommandTable::new(commands.all().iter().map(row).collect(), categories())
+}
+
+fn categories() -> &'static [(u32, &'static str)] {
+    static ALL: LazyLock<Box<[(u32, &'static str)]>> =
+        LazyLock::new(|| AclCategories::ALL.iter().map(|(category, name)| (category.0, *name)).collect());
+    &ALL
+}
+
+impl Users {
+    /// The default user with this password, or none.
+    pub fn new(commands: &Commands, password: &[u8]) -> Users {
+        let table = command_table(commands);
+        let mut all = isotherm_acl::Users::new(&table);
+        let user = all.default_user().with_password(password);
+        all.put(user);
+        let traits = commands.all().iter().map(|entry| Traits::of(entry.spec)).collect();
+        let users = Users {
+            table,
+            traits,
+            all: Mutex::new(all),
+            changing: Mutex::new(()),
+            generation: AtomicU64::new(1),
+            auth_required: AtomicBool::new(false),
+            log: Mutex::new(Log::default()),
+            denied: Denied::default(),
+        };
+        users.note_change();
+        users
+    }
+
+    fn lock(&self) -> MutexGuard<'_, isotherm_acl::Users> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The table has changed.
+    fn note_change(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        let user = self.default_user();
+        let required = !user.needs_no_password || !user.is_on;
+        self.auth_required.store(required, Ordering::Release);
+    }
+
+    /// Whether a session has to authenticate.
+    #[inline]
+    pub fn auth_required(&self) -> bool {
+        self.auth_required.load(Ordering::Acquire)
+    }
+
+    pub fn get(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.lock().get(name).cloned()
+    }
+
+    pub fn default_user(&self) -> Arc<User> {
+        Arc::clone(self.lock().default_user())
+    }
+
+    /// In the order of their names.
+    pub fn all(&self) -> Vec<Arc<User>> {
+        self.lock().iter().cloned().collect()
+    }
+
+    pub fn denied(&self) -> &Denied {
+        &self.denied
+    }
+
+    /// The client is this user from now on, if the password is right and it may enter.
+    pub fn admit(&self, client: &ClientShared, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let user = self.get(name)?;
+        user.admits(password).then(|| self.set_user(client, user))
+    }
+
+    /// Shows whose the client is from now on, and looks that user up once more: a change may not have found the client.
+    fn set_user(&self, client: &ClientShared, user: Arc<User>) -> Arc<User> {
+        client.names().user = Some(Arc::clone(&user));
+        let current = self.get(&user.name).unwrap_or(user);
+        client.names().user = Some(Arc::clone(&current));
+        current
+    }
+
+    /// The client is the default user from now on: a new one, or after RESET.
+    pub fn set_default_user(&self, client: &ClientShared) -> Arc<User> {
+        self.set_user(client, self.default_user())
+    }
+
+    /// The user of a session that was marked, as it is now. `None`: it is no more.
+    pub fn current(&self, client: &ClientShared, user: &Arc<User>) -> Option<Arc<User>> {
+        let current = self.get(&user.name)?;
+        client.names().user = Some(Arc::clone(&current));
+        Some(current)
+    }
+
+    /// Whether the default user needs no password: what protected mode does not like.
+    pub fn is_open(&self) -> bool {
+        self.default_user().needs_no_password
+    }
+}
+
+/// Whether this is the name of the default user.
+pub fn is_default(name: &[u8]) -> bool {
+    name == DEFAULT_USER
+}

@@ -1,0 +1,50 @@
+//! What a declaration says of a command that rules may deny.
+
+use isotherm_acl::Access;
+use isotherm_commands::spec::{AclCategories, Begin, Find, Flags, KeyFlags, KeySpec, Spec};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    /// Everyone may run it (AUTH).
+    pub is_free: bool,
+    pub has_keys: bool,
+    /// It touches the database of its session.
+    pub is_of_database: bool,
+    pub is_of_all_databases: bool,
+    pub reads_by_pattern: bool,
+    /// What it does to its keys, if all of them are of one kind and stand where `Entry::first_key` says.
+    pub plain_access: Option<Access>,
+}
+
+impl Traits {
+    pub fn of(spec: &Spec) -> Traits {
+        let is_key = |keys: &KeySpec| !keys.flags.has(KeyFlags::NOT_KEY);
+        let has_keys = spec.key_positions.is_some() || spec.key_specs.iter().any(is_key);
+        let by_category = AclCategories::KEYSPACE.or(AclCategories::READ).or(AclCategories::WRITE);
+        let reads_by_pattern =
+            |keys: &KeySpec| keys.begin == Begin::Unknown && keys.flags.has(KeyFlags::ACCESS);
+        Traits {
+            is_free: spec.flags.has(Flags::NO_AUTH),
+            has_keys,
+            is_of_database: has_keys || spec.acl_categories().has(by_category),
+            is_of_all_databases: spec.flags.has(Flags::ALL_DBS),
+            reads_by_pattern: spec.key_specs.iter().any(reads_by_pattern),
+            plain_access: plain_access(spec),
+        }
+    }
+}
+
+/// As rules distinguish it.
+pub fn access_of(flags: KeyFlags) -> Access {
+    let writes = flags.has(KeyFlags::INSERT.or(KeyFlags::DELETE).or(KeyFlags::UPDATE));
+    Access::READ.when(flags.has(KeyFlags::ACCESS)).or(Access::WRITE.when(writes))
+}
+
+fn plain_access(spec: &Spec) -> Option<Access> {
+    let [KeySpec { flags, begin: Begin::Index(_), find: Find::Range { limit: 0, .. }, .. }] = spec.key_specs
+    else {
+        return None;
+    };
+    let is_plain = !flags.has(KeyFlags::NOT_KEY.or(KeyFlags::INCOMPLETE).or(KeyFlags::VARIABLE_FLAGS));
+    (is_plain && spec.key_positions.is_none()).then(|| access_of(*flags))
+}
