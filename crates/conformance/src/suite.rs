@@ -25,6 +25,7 @@ use list::Unit;
 /// The lists, by the names that `suite` takes.
 const LISTS: [(&str, &str); 4] = [
     ("disk", include_str!("suite/disk.txt")),
+    ("users", include_str!("suite/users.txt")),
     ("replication", include_str!("suite/replication.txt")),
     (sentinel::LIST, include_str!("suite/sentinel.txt")),
     (CLUSTER, include_str!("suite/cluster.txt")),

@@ -123,6 +123,9 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("cluster|delslots", "the same"),
     ("cluster|delslotsrange", "the same"),
     ("cluster|migrateslots", "it is refused"),
+    ("acl|setuser", "rules are read without a lock"),
+    ("acl|deluser", "each name is looked up, without a lock; clients are gone through once"),
+    ("acl|dryrun", "it asks about one command, which does not run"),
     ("migrate", "it dumps in portions and lets go of its locks between them (`it migrate`)"),
 ];
 

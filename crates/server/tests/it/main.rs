@@ -1,6 +1,8 @@
 //! Tests of the server from outside, over sockets. One program, because each costs its own building and linking.
 
 mod accounting;
+mod acl;
+mod acl_peer;
 mod admin;
 mod allocator;
 mod aof;
