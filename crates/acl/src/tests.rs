@@ -264,6 +264,9 @@ fn the_default_user_stays() {
     let before = Arc::clone(users.default_user());
     users.put(users.default_user().with_password(b"x"));
     assert!(!Arc::ptr_eq(&before, users.default_user()) && !users.remove(DEFAULT_USER));
+    let digest = users.digest();
     users.put(user("on"));
+    assert_ne!(users.digest(), digest);
     assert!(users.remove(b"ann") && !users.remove(b"ann"));
+    assert_eq!((users.digest(), digest.len()), (digest, 64));
 }

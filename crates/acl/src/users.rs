@@ -1,5 +1,6 @@
 //! All users, by name.
 
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,6 +41,16 @@ impl Users {
     /// Whether it was there. The default user stays.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         name != DEFAULT_USER && self.by_name.remove(name).is_some()
+    }
+
+    /// One number for all rules, whatever the order of their changes: the hashes of the lines that ACL LIST shows, by XOR.
+    pub fn digest(&self) -> String {
+        let mut digest = [0; 32];
+        for user in self.by_name.values() {
+            let hash = Sha256::digest(user.line());
+            digest.iter_mut().zip(hash).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// In the order of their names.

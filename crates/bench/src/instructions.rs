@@ -39,6 +39,8 @@ pub struct Case {
     fill: fn(&mut Draw<'_>) -> Words,
     commands: u64,
     deed: fn(&mut Draw<'_>) -> Words,
+    /// The rules of the user who sends what is counted; none: the default user does.
+    rules: &'static [&'static str],
 }
 
 /// What the next command is made of.
@@ -128,7 +130,9 @@ fn twelve(verb: &str, key: Vec<u8>, element: impl Fn(u64) -> Words) -> Words {
 }
 
 pub fn cases() -> Vec<Case> {
-    let case = |name, fills, fill, deed| Case { name, fills, fill, commands: COMMANDS, deed };
+    let case = |name, fills, fill, deed| Case { name, fills, fill, commands: COMMANDS, deed, rules: &[] };
+    // Behind the others: a peer without users ends here.
+    let users = users();
     let mut cases = strings();
     cases.extend([
         case(
@@ -257,12 +261,54 @@ pub fn cases() -> Vec<Case> {
         case("xadd_small", SMALL, |draw| entry(draw.next_key()), |draw| entry(draw.small())),
         case("xadd_big", KEYS, |_| entry(b"x".to_vec()), |_| entry(b"x".to_vec())),
     ]);
+    cases.extend(users);
     cases
+}
+
+/// A user who may do much, but not everything.
+const ONE_PATTERN: &[&str] = &["+@read", "+@write", "~key:*"];
+/// The twentieth pattern fits, of the second selector.
+const MANY_PATTERNS: &[&str] = &[
+    "+@read",
+    "~a:*",
+    "~b:*",
+    "~c:*",
+    "~d:*",
+    "~e:*",
+    "~f:*",
+    "~g:*",
+    "~h:*",
+    "~i:*",
+    "~j:*",
+    "~k:*",
+    "~l:*",
+    "~m:*",
+    "~n:*",
+    "~o:*",
+    "~p:*",
+    "~q:*",
+    "~r:*",
+    "~s:*",
+    "~t:*",
+    "(+@read +@write ~key:*)",
+];
+
+fn users() -> Vec<Case> {
+    let of = |name, rules, of: &str| {
+        let case = strings().into_iter().find(|case| case.name == of).expect("it is there");
+        Case { name, rules, ..case }
+    };
+    vec![
+        of("get_user", ONE_PATTERN, "get"),
+        of("set_user", ONE_PATTERN, "set_same"),
+        of("get_patterns", MANY_PATTERNS, "get"),
+        of("set_patterns", MANY_PATTERNS, "set_same"),
+    ]
 }
 
 fn strings() -> Vec<Case> {
     let set = |draw: &mut Draw<'_>| words!["SET", draw.next_key(), VALUE];
-    let case = |name, deed| Case { name, fills: KEYS, fill: set, commands: COMMANDS, deed };
+    let case = |name, deed| Case { name, fills: KEYS, fill: set, commands: COMMANDS, deed, rules: &[] };
     vec![
         case("get", |draw| words!["GET", draw.any_key()]),
         case("set_same", |draw| words!["SET", draw.any_key(), VALUE]),
@@ -383,6 +429,11 @@ impl Counted {
         self.send(case.fill, &mut fill, case.fills, PIPELINE)?;
         let mut draw = Draw { keys, prng: Prng::new(7), number: 0 };
         let warming = warming(case);
+        if !case.rules.is_empty() {
+            let fresh = ["ACL", "SETUSER", "bench", "reset", "on", "nopass", "+ping", "+auth"];
+            self.client.call(&[&fresh, case.rules].concat())?;
+            self.client.call(&["AUTH", "bench", "any"])?;
+        }
         self.send(case.deed, &mut draw, warming, pipeline)?;
         self.control("--instr=on")?;
         // Counting begins when the thread runs next; these are not counted.
@@ -391,6 +442,9 @@ impl Counted {
         self.send(case.deed, &mut draw, case.commands, pipeline)?;
         self.control("--dump")?;
         self.control("--instr=off")?;
+        if !case.rules.is_empty() {
+            self.client.call(&["AUTH", "default", "any"])?;
+        }
         Ok(self.take_count()? as f64 / (case.commands - warming) as f64)
     }
 

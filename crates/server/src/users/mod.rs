@@ -142,6 +142,11 @@ impl Users {
         self.lock().iter().cloned().collect()
     }
 
+    /// One number for all rules.
+    pub fn digest(&self) -> String {
+        self.lock().digest()
+    }
+
     pub fn denied(&self) -> &Denied {
         &self.denied
     }

@@ -248,8 +248,10 @@ impl Inner {
         shared.token.store(token, Ordering::Release);
         self.node.clients.add(&shared, OWN_BYTES);
         // Behind that, since a change of the user looks for its sessions there.
+        let seen = self.node.users.generation();
         let user = self.node.users.set_default_user(&shared);
-        let session = Session::new(shared, user, !self.node.users.auth_required());
+        let mut session = Session::new(shared, user, !self.node.users.auth_required());
+        session.users_seen = seen;
         self.connections[token] = Some(Box::new(Connection::new(stream, session)));
         token
     }

@@ -236,10 +236,13 @@ fn files_are_read_and_written_whole() {
     ann.check("GET a", &denied("ann", "get"));
     admin.check("ACL SETUSER bob on >p ~b +get", OK);
     admin.check("ACL SAVE", OK);
+    let digest = admin.ask("ACL DIGEST");
     let text = std::fs::read_to_string(&path).expect("text");
     assert_eq!(text.lines().count(), 3, "{text}");
     admin.check("ACL DELUSER bob", ":1\r\n");
+    assert_ne!(admin.ask("ACL DIGEST"), digest);
     admin.check("ACL LOAD", OK);
+    assert_eq!(admin.ask("ACL DIGEST"), digest);
     assert!(admin.ask("ACL USERS").contains("bob"));
     ann.check("PING", "+PONG\r\n");
     std::fs::write(&path, "user ann on nopass +ping +get ~*\nnonsense\nuser bob +nosuch\n").expect("written");

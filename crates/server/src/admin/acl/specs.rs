@@ -40,6 +40,17 @@ pub const ACL_DELUSER: Spec = Spec {
     ..Spec::BASE
 };
 
+pub const ACL_DIGEST: Spec = Spec {
+    name: "digest",
+    summary: "Returns a fingerprint of the ACL rules currently in effect.",
+    since: "9.2.0",
+    group: Group::Server,
+    complexity: "O(N). Where N is the number of configured users and roles.",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    ..Spec::BASE
+};
+
 pub const ACL_DRYRUN: Spec = Spec {
     name: "dryrun",
     summary: "Simulates the execution of a command by a user, without executing the command.",
