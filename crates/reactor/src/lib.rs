@@ -2,7 +2,8 @@
 //!
 //! **Architecture invariant:** `reactor` knows no RESP and no commands. A connection is a number with bytes.
 //!
-//! Reading order: what can be waited for (`events`), how threads talk (`mailbox`), one connection's bytes (`stream`),
+//! Reading order: what can be waited for (`events`), how threads talk (`mailbox`), one connection's bytes (`stream`,
+//! `tls`),
 //! where connections come from (`listen`), and when something is due (`timers`).
 
 pub mod connect;
@@ -11,6 +12,7 @@ pub mod mailbox;
 
 pub mod listen;
 pub mod stream;
+pub mod tls;
 
 pub mod timers;
 
@@ -21,3 +23,4 @@ pub use listen::Listener;
 pub use mailbox::{Mailbox, Sender};
 pub use stream::Stream;
 pub use timers::Timers;
+pub use tls::TlsStream;

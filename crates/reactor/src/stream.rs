@@ -1,16 +1,20 @@
-//! One connection's bytes: TCP or a unix socket, never blocking.
+//! One connection's bytes: TCP, a unix socket, or TLS over TCP; never blocking.
 
+use rustix::buffer::spare_capacity;
 use rustix::net::{self, RecvFlags, SendFlags, sockopt};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use crate::tls::TlsStream;
+
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 /// How a read or a write ended.
@@ -27,7 +31,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    fn of(result: io::Result<usize>) -> Option<Progress> {
+    pub(crate) fn of(result: io::Result<usize>) -> Option<Progress> {
         match result {
             Ok(0) => Some(Progress::Ended),
             Ok(count) => Some(Progress::Bytes(count)),
@@ -38,27 +42,52 @@ impl Progress {
     }
 }
 
+impl From<Progress> for io::Result<usize> {
+    /// As a socket that blocks says it.
+    fn from(progress: Progress) -> io::Result<usize> {
+        match progress {
+            Progress::Bytes(count) => Ok(count),
+            Progress::Ended => Ok(0),
+            Progress::Later => Err(io::ErrorKind::WouldBlock.into()),
+            Progress::Broken(kind) => Err(kind.into()),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Stream::read(self, into).into()
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Stream::write(self, bytes).into()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Stream {
     /// Makes a connection ready for the loop: it never blocks, and small writes leave at once.
     pub fn prepare(&self, keepalive: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Unix(stream) => stream.set_nonblocking(true),
-            Stream::Tcp(stream) => {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                match keepalive {
-                    Some(idle) => set_keepalive(stream, idle),
-                    None => Ok(()),
-                }
-            }
+            Stream::Tcp(stream) => prepare_tcp(stream, keepalive),
+            Stream::Tls(tls) => prepare_tcp(tls.socket(), keepalive),
         }
     }
 
     #[inline]
-    pub fn read(&self, into: &mut [u8]) -> Progress {
+    pub fn read(&mut self, into: &mut [u8]) -> Progress {
+        if let Stream::Tls(tls) = self {
+            return tls.read(into);
+        }
         loop {
             // Not by way of the standard library: its calls can be cancelled, which costs some 100 ns each.
-            let result = net::recv(self, &mut *into, RecvFlags::empty()).map(|(count, _)| count);
+            let result = net::recv(&*self, &mut *into, RecvFlags::empty()).map(|(count, _)| count);
             if let Some(progress) = Progress::of(result.map_err(io::Error::from)) {
                 return progress;
             }
@@ -67,11 +96,12 @@ impl Stream {
 
     /// Appends at most `limit` bytes to `into`, without clearing memory first. It reads until the socket has nothing
     /// more.
-    pub fn append_to(&self, into: &mut Vec<u8>, limit: usize) -> Progress {
+    pub fn append_to(&mut self, into: &mut Vec<u8>, limit: usize) -> Progress {
         let before = into.len();
         let result = match self {
-            Stream::Tcp(stream) => stream.take(limit as u64).read_to_end(into),
-            Stream::Unix(stream) => stream.take(limit as u64).read_to_end(into),
+            Stream::Tcp(stream) => (&*stream).take(limit as u64).read_to_end(into),
+            Stream::Unix(stream) => (&*stream).take(limit as u64).read_to_end(into),
+            Stream::Tls(tls) => return tls.append_to(into, limit),
         };
         match (into.len() - before, result) {
             (0, result) => Progress::of(result.map(|_| 0)).unwrap_or(Progress::Later),
@@ -81,18 +111,72 @@ impl Stream {
     }
 
     #[inline]
-    pub fn write(&self, bytes: &[u8]) -> Progress {
+    pub fn write(&mut self, bytes: &[u8]) -> Progress {
+        if let Stream::Tls(tls) = self {
+            return tls.write(bytes);
+        }
         loop {
-            let result = net::send(self, bytes, SendFlags::NOSIGNAL);
+            let result = net::send(&*self, bytes, SendFlags::NOSIGNAL);
             if let Some(progress) = Progress::of(result.map_err(io::Error::from)) {
                 return progress;
             }
         }
     }
 
+    /// Appends what a single read brings, for a socket that blocks: `WouldBlock` is the end of its patience.
+    pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        if let Stream::Tls(tls) = self {
+            return tls.append_once(into).into();
+        }
+        net::recv(&*self, spare_capacity(into), RecvFlags::empty())
+            .map(|(count, _)| count)
+            .map_err(io::Error::from)
+    }
+
+    /// The socket, if it is one of TCP.
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Tls(tls) => Some(tls.socket()),
+            Stream::Unix(_) => None,
+        }
+    }
+
     /// What has become of a connection that was begun: the error that it ended with, if it has.
     pub fn take_error(&self) -> io::Result<()> {
         sockopt::socket_error(self)?.map_err(io::Error::from)
+    }
+
+    /// Whether a read that brought `count` bytes where there was room for `room` has emptied the socket.
+    #[inline]
+    pub fn is_drained(&self, count: usize, room: usize) -> bool {
+        match self {
+            Stream::Tls(tls) => tls.is_drained(),
+            _ => count < room,
+        }
+    }
+
+    /// Whether it cannot be read or written yet: `TlsStream::shake_hands` comes first.
+    #[inline]
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self, Stream::Tls(tls) if tls.session().is_handshaking())
+    }
+
+    /// The same connection under TLS, if it has that.
+    pub fn tls(&mut self) -> Option<&mut TlsStream> {
+        match self {
+            Stream::Tls(tls) => Some(tls),
+            _ => None,
+        }
+    }
+
+    /// What it has allocated for bytes.
+    #[inline]
+    pub fn buffer_bytes(&self) -> usize {
+        match self {
+            Stream::Tls(tls) => tls.buffer_bytes(),
+            _ => 0,
+        }
     }
 
     pub fn is_unix(&self) -> bool {
@@ -103,6 +187,7 @@ impl Stream {
     pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
             Stream::Tcp(stream) => Some((stream.peer_addr().ok()?, stream.local_addr().ok()?)),
+            Stream::Tls(tls) => Some((tls.socket().peer_addr().ok()?, tls.socket().local_addr().ok()?)),
             Stream::Unix(_) => None,
         }
     }
@@ -117,7 +202,17 @@ impl AsFd for Stream {
         match self {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tls(tls) => tls.socket().as_fd(),
         }
+    }
+}
+
+fn prepare_tcp(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    match keepalive {
+        Some(idle) => set_keepalive(stream, idle),
+        None => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@
 //! persistence RDB files: written and loaded
 //! cluster     its slots and its topology, where it is a member of a cluster
 //! replication the role of the node, its primary and its replicas
+//! tls         what connections under TLS are made with
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
 //! mail        messages between threads
@@ -36,6 +37,7 @@ mod scripting;
 mod session;
 #[cfg(test)]
 mod sim;
+mod tls;
 mod upkeep;
 mod users;
 mod worker;

@@ -45,6 +45,7 @@ use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::{ClientShared, Session};
+use crate::tls::TlsState;
 use crate::upkeep::memory::Memory;
 use crate::users::Users;
 use isotherm_resp::Args;
@@ -80,6 +81,7 @@ pub struct Node {
     pub libraries: Libraries,
     pub runs: RunRegistry,
     pub migrations: Migrations,
+    pub tls: TlsState,
 }
 
 /// What a node is made of beside its configuration.
@@ -126,6 +128,7 @@ impl Node {
             libraries: Libraries::default(),
             runs: RunRegistry::default(),
             migrations: Migrations::default(),
+            tls: TlsState::default(),
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,

@@ -51,7 +51,7 @@ impl Machine {
     fn follow_address(&mut self, needs_full: bool) {
         let Some(primary) = self.my().primary else { return };
         let node = &self.nodes[primary];
-        let (ip, port) = (node.address.ip.clone(), node.client_port(self.settings.is_tls));
+        let (ip, port) = (node.address.ip.clone(), node.client_port(self.settings.follows_by_tls));
         if ip.is_empty() || node.flags.has(Flags::NOADDR) {
             return;
         }

@@ -15,6 +15,8 @@ pub struct Settings {
     pub no_failover: bool,
     /// The bus, and therefore the first port of messages, is TLS.
     pub is_tls: bool,
+    /// A primary is followed at its port of TLS.
+    pub follows_by_tls: bool,
     /// Empty: as others see it.
     pub announced_ip: String,
     pub tcp_port: u16,
@@ -48,6 +50,7 @@ impl Default for Settings {
             allows_replica_migration: true,
             no_failover: false,
             is_tls: false,
+            follows_by_tls: false,
             announced_ip: String::new(),
             tcp_port: 6379,
             tls_port: 0,

@@ -16,6 +16,7 @@ use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
 use crate::request::gates::server_name;
 use crate::request::gating;
+use crate::tls;
 use crate::upkeep::eviction;
 use crate::users;
 use isotherm_allocator as allocator;
@@ -125,7 +126,16 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         // Interpreters are made anew.
         Apply::LuaApi => node.scripts.flush(),
         Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),
-        Apply::Listen | Apply::Bind => {
+        Apply::Tls => {
+            if tls::is_used(&node.config) {
+                node.tls.configure(&node.config)?;
+            }
+            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys));
+        }
+        Apply::Listen | Apply::Bind | Apply::TlsPort => {
+            if kind == Apply::TlsPort && node.tls.contexts().is_none() {
+                node.tls.configure(&node.config)?;
+            }
             node.process.listeners.open(&node.config).map_err(|why| {
                 log::warning(why);
                 match kind {

@@ -6,7 +6,7 @@ use isotherm_cluster::topology::replies::{Asker, Endpoint};
 use std::io::Write;
 
 use crate::config::{Config, Id, id};
-use crate::session::ClientShared;
+use crate::session::{ClientShared, Transport};
 
 /// How a client is connected, and what is preferred, as far as it decides on what a node is called.
 pub fn asker_of(client: &ClientShared, config: &Config) -> Asker {
@@ -16,7 +16,8 @@ pub fn asker_of(client: &ClientShared, config: &Config) -> Asker {
         1 => Endpoint::Hostname,
         _ => Endpoint::Unknown,
     };
-    Asker { is_ipv6: !client.is_unix && client.addr.starts_with('['), is_tls: false, endpoint }
+    let is_tls = client.transport == Transport::Tls;
+    Asker { is_ipv6: !client.is_unix() && client.addr.starts_with('['), is_tls, endpoint }
 }
 
 /// `MOVED 3999 127.0.0.1:6381`; `word` is MOVED or ASK.

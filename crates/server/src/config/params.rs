@@ -134,6 +134,10 @@ pub enum Apply {
     Listen,
     /// The same, for other addresses.
     Bind,
+    /// The same, with something to speak TLS with.
+    TlsPort,
+    /// Read certificates and keys anew.
+    Tls,
     LogLevel,
     LogFormat,
     Metrics,

@@ -295,8 +295,8 @@ mod tests {
             "ERR CONFIG SET failed (possibly related to argument 'save') - Invalid save parameters",
         );
         refused(
-            &[("tls-port", "1")],
-            "ERR CONFIG SET failed (possibly related to argument 'tls-port') - there is no TLS yet: it can only be '0'",
+            &[("rdma-port", "1")],
+            "ERR CONFIG SET failed (possibly related to argument 'rdma-port') - No RDMA building support.",
         );
         assert_eq!(set(&config, &[("save", "")]), Ok(()));
         check(&config, "maxmemory", &[("maxmemory", "0")]);

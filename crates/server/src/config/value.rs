@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(set("replicaof", &["localhost", "6379"]).as_deref(), Ok("localhost 6379"));
         refused("replicaof", &["localhost", "x"], "Invalid primary port");
         assert_eq!(set("replicaof", &["no", "one"]).as_deref(), Ok(""));
-        refused("tls-port", &["6380"], "there is no TLS yet: it can only be '0'");
+        refused("aclfile", &["users"], "there is only the default user yet: it can only be ''");
     }
 
     #[test]

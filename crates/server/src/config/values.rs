@@ -66,6 +66,22 @@ impl Config {
         self.number(PORT) as u16
     }
 
+    /// 0: there is none.
+    pub fn tls_port(&self) -> u16 {
+        const TLS_PORT: Id = id("tls-port");
+        self.number(TLS_PORT) as u16
+    }
+
+    /// Where there is one port to show.
+    pub fn shown_port(&self) -> u16 {
+        if self.port() != 0 { self.port() } else { self.tls_port() }
+    }
+
+    pub fn has_dh_params(&self) -> bool {
+        const DH_PARAMS: Id = id("tls-dh-params-file");
+        !self.text(DH_PARAMS).is_empty()
+    }
+
     /// Each may begin with "-": then it is no error if the address does not exist.
     pub fn bind(&self) -> Vec<String> {
         const BIND: Id = id("bind");
@@ -496,7 +512,7 @@ impl Config {
         self.number(LIMIT) as u64
     }
 
-    fn path(&self, id: Id) -> Option<PathBuf> {
+    pub fn path(&self, id: Id) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStringExt;
         let text = self.text(id);
         (!text.is_empty()).then(|| std::ffi::OsString::from_vec(text.to_vec()).into())

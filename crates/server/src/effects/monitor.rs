@@ -62,7 +62,7 @@ impl Monitors {
     #[cold]
     pub fn feed(&self, mail: &Mail, config: &Config, from: From<'_>, db: Db, spec: &Spec, args: Args<'_>) {
         let From { client: shared, worker: own_worker, is_script } = from;
-        let from = match shared.is_unix {
+        let from = match shared.is_unix() {
             _ if is_script => "lua".to_string(),
             true => format!("unix:{}", config.unix_socket().unwrap_or_default().display()),
             false => shared.addr.to_string(),

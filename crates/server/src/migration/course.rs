@@ -26,6 +26,7 @@ use crate::node::{Node, Tasks};
 use crate::observe::holds;
 use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
+use crate::tls;
 
 /// From this round on the keys are leased.
 const LEASED_ROUND: u32 = 3;
@@ -180,7 +181,9 @@ impl<'j> Course<'j> {
         let is_over = || self.node.runs.is_ending();
         let patience = Patience { step: request.timeout, until, is_over: &is_over };
         let kept = migrations.take_socket(request);
-        let target = kept.map_or_else(|| Target::connect(&request.host, &request.port, patience), Ok);
+        let tls = tls::is_for_cluster(&self.node.config).then_some(&self.node.tls);
+        let connect = || Target::connect(&request.host, &request.port, tls, patience);
+        let target = kept.map_or_else(connect, Ok);
         let mut target = match target {
             Ok(target) => target,
             Err(lost) => {

@@ -3,10 +3,12 @@
 //! A step - to connect, to write 64 KB, to read a line - has so much time as the client has given; its thread looks meanwhile, some
 //! times a second, whether the process is about to end.
 
-use isotherm_reactor::connect;
+use isotherm_reactor::{Stream, connect};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
+
+use crate::tls::TlsState;
 
 /// Connections that are kept.
 pub const KEPT_MAX: usize = 64;
@@ -52,7 +54,7 @@ impl Patience<'_> {
 
 /// A connection.
 pub struct Target {
-    stream: TcpStream,
+    stream: Stream,
     name: Name,
     /// The database that it has selected, if that is known.
     pub selected: Option<i64>,
@@ -76,7 +78,13 @@ fn port_number(text: &[u8]) -> u16 {
 
 impl Target {
     /// A target that refuses is `BROKEN`; one that there is no way to is `TIMEOUT`, as is one that does not answer.
-    pub fn connect(host: &[u8], port: &[u8], patience: Patience<'_>) -> Result<Target, Lost> {
+    /// Under TLS if there is something to make that with.
+    pub fn connect(
+        host: &[u8],
+        port: &[u8],
+        tls: Option<&TlsState>,
+        patience: Patience<'_>,
+    ) -> Result<Target, Lost> {
         let name = std::str::from_utf8(host).map_err(|_| TIMEOUT)?;
         let addresses = (name, port_number(port)).to_socket_addrs().map_err(|_| TIMEOUT)?;
         let deadline = patience.begin();
@@ -91,7 +99,7 @@ impl Target {
                     // Without it small requests are late; they come all the same.
                     let _ = stream.set_nodelay(true);
                     return Ok(Target {
-                        stream,
+                        stream: under_tls(stream, tls, deadline, patience)?,
                         name: (host.into(), port.into()),
                         selected: None,
                         last_use: Instant::now(),
@@ -108,8 +116,9 @@ impl Target {
 
     fn wait_at_most(&mut self, slice: Duration) -> Result<(), Lost> {
         if self.slice != slice {
-            let set = self.stream.set_read_timeout(Some(slice));
-            set.and_then(|()| self.stream.set_write_timeout(Some(slice))).map_err(|_| BROKEN)?;
+            let socket = self.stream.tcp().ok_or(BROKEN)?;
+            let set = socket.set_read_timeout(Some(slice));
+            set.and_then(|()| socket.set_write_timeout(Some(slice))).map_err(|_| BROKEN)?;
             self.slice = slice;
         }
         Ok(())
@@ -120,7 +129,7 @@ impl Target {
             let deadline = patience.begin();
             while !rest.is_empty() {
                 self.wait_at_most(patience.slice(deadline)?)?;
-                match self.stream.write(rest) {
+                match Write::write(&mut self.stream, rest) {
                     Ok(0) => return Err(BROKEN),
                     Ok(written) => rest = &rest[written..],
                     Err(error) if is_no_more_than_late(error.kind()) => {}
@@ -160,7 +169,7 @@ impl Target {
             if let Err(lost) = slice {
                 break Err(lost);
             }
-            match self.stream.read(&mut self.input[had..]) {
+            match Read::read(&mut self.stream, &mut self.input[had..]) {
                 Ok(0) => break Err(BROKEN),
                 Ok(read) => break Ok(read),
                 Err(error) if is_no_more_than_late(error.kind()) => {}
@@ -175,6 +184,20 @@ impl Target {
     fn is_in_step(&self) -> bool {
         self.taken == self.input.len()
     }
+}
+
+/// With the handshake of TLS, which is a step like others.
+fn under_tls(
+    socket: TcpStream,
+    tls: Option<&TlsState>,
+    deadline: Option<Instant>,
+    patience: Patience<'_>,
+) -> Result<Stream, Lost> {
+    let Some(tls) = tls else { return Ok(Stream::Tcp(socket)) };
+    let set = socket.set_read_timeout(Some(LOOK));
+    set.and_then(|()| socket.set_write_timeout(Some(LOOK))).map_err(|_| BROKEN)?;
+    let connected = tls.connect_now(socket, || patience.slice(deadline).is_err());
+    connected.map_err(|error| Lost { is_timeout: error.kind() == ErrorKind::TimedOut })
 }
 
 fn is_no_more_than_late(kind: ErrorKind) -> bool {
@@ -231,7 +254,7 @@ mod tests {
     fn lines_are_read_however_they_come() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
-        let mut target = Target::connect(b"127.0.0.1", port.as_bytes(), patience(LONG)).unwrap();
+        let mut target = Target::connect(b"127.0.0.1", port.as_bytes(), None, patience(LONG)).unwrap();
         let (mut theirs, _) = listener.accept().unwrap();
         theirs.write_all(b"+OK\r\n-ERR a").unwrap();
         assert_eq!(target.line(patience(LONG)).unwrap(), b"+OK");
@@ -254,7 +277,7 @@ mod tests {
     fn what_is_not_read_is_not_waited_for_without_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
-        let mut target = Target::connect(b"127.0.0.1", port.as_bytes(), patience(LONG)).unwrap();
+        let mut target = Target::connect(b"127.0.0.1", port.as_bytes(), None, patience(LONG)).unwrap();
         let much = vec![0; 64 << 20];
         assert_eq!(target.send(&much, patience(Duration::from_millis(50))), Err(TIMEOUT));
         let ending = Patience { step: LONG, until: None, is_over: &|| true };

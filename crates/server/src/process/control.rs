@@ -28,7 +28,7 @@ use crate::process::shutdown::{self, Signal};
 use crate::process::supervisor;
 use crate::replication::{feeder, handover, link, role};
 use crate::request::gating;
-use crate::session::ClientShared;
+use crate::session::{ClientShared, Transport};
 use crate::upkeep::cron::Cron;
 use crate::upkeep::eviction;
 use isotherm_allocator::{self as allocator, Format};
@@ -153,8 +153,9 @@ impl Control {
         self.generation += 1;
         self.pending.clear();
         for (at, listener) in self.node.process.listeners.lock().iter().enumerate().take(LISTENERS_MAX) {
-            self.events.forget(listener.as_fd());
-            self.events.watch_readable(listener.as_fd(), Token(self.generation * LISTENERS_MAX + at))?;
+            self.events.forget(listener.socket.as_fd());
+            self.events
+                .watch_readable(listener.socket.as_fd(), Token(self.generation * LISTENERS_MAX + at))?;
             // A connection that came before it was watched is not reported.
             self.pending.push(at);
         }
@@ -191,7 +192,7 @@ impl Control {
     fn accept_from(&mut self, at: usize) -> bool {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             match self.node.process.listeners.accept(at) {
-                Ok(Some(stream)) => self.welcome(stream),
+                Ok(Some((stream, is_tls))) => self.welcome(stream, is_tls),
                 Ok(None) => return false,
                 // The peer has given up meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -208,12 +209,12 @@ impl Control {
         true
     }
 
-    fn welcome(&mut self, stream: Stream) {
+    fn welcome(&mut self, mut stream: Stream, is_tls: bool) {
         let node = self.node;
         let addresses = stream.addresses();
         let peer = addresses.map(|(peer, _)| peer.ip().to_canonical());
         if node.clients.len() as u64 >= node.config.max_clients() {
-            refuse(&stream, "-ERR max number of clients reached\r\n");
+            refuse(&mut stream, is_tls, "-ERR max number of clients reached\r\n");
             node.control_stats().values.connections_rejected.add(1);
             return;
         }
@@ -221,7 +222,7 @@ impl Control {
             && node.users.is_open()
             && !peer.is_none_or(|ip| IpAddr::is_loopback(&ip))
         {
-            refuse(&stream, PROTECTED_MODE);
+            refuse(&mut stream, is_tls, PROTECTED_MODE);
             node.control_stats().values.connections_rejected.add(1);
             return;
         }
@@ -231,6 +232,19 @@ impl Control {
             log::verbose(format!("Error preparing a client connection: {error}"));
         }
         node.control_stats().values.connections_received.add(1);
+        let transport = match is_tls {
+            true => Transport::Tls,
+            false if stream.is_unix() => Transport::Unix,
+            false => Transport::Tcp,
+        };
+        let number = stream.number();
+        let stream = match stream {
+            Stream::Tcp(socket) if is_tls => match node.tls.accept(&node.config, socket) {
+                Some(stream) => stream,
+                None => return,
+            },
+            stream => stream,
+        };
         let (addr, laddr) = match addresses {
             Some((peer, local)) => (peer.to_string(), local.to_string()),
             None => {
@@ -238,15 +252,15 @@ impl Control {
                 (format!("{}:0", path.display()), format!("{}:0", path.display()))
             }
         };
-        let (worker, is_unix) = (self.next_worker, stream.is_unix());
+        let worker = self.next_worker;
         self.next_worker = (worker + 1) % node.worker_count();
         log::verbose(format!("Accepted {addr}"));
         let shared = ClientShared::new(
             node.clients.next_id(),
             worker as u16,
-            stream.number(),
+            number,
             (addr.into(), laddr.into()),
-            is_unix,
+            transport,
             peer.is_none_or(|ip| ip.is_loopback()),
             unix_now().0,
         );
@@ -306,9 +320,13 @@ impl Control {
     }
 }
 
-/// Best effort: who is refused may not hear why.
-fn refuse(stream: &Stream, text: &str) {
-    let _ = stream.write(text.as_bytes());
+/// Best effort: who is refused may not hear why. Under TLS there is nothing to be heard before the handshake, as in Valkey.
+// COMPAT(server): Under TLS, who is refused by protected mode is closed without a word; Valkey says why behind the handshake. Why: the
+// handshake of an unknown peer costs more than a hundred commands.
+fn refuse(stream: &mut Stream, is_tls: bool, text: &str) {
+    if !is_tls {
+        let _ = stream.write(text.as_bytes());
+    }
 }
 
 const PROTECTED_MODE: &str = "-DENIED Running in protected mode because protected mode is enabled and no password is \

@@ -11,36 +11,63 @@ use crate::process::log;
 
 #[derive(Default)]
 pub struct Listeners {
-    open: Mutex<Vec<Listener>>,
+    open: Mutex<Vec<Open>>,
+}
+
+/// A listening socket, and whether those that come by it speak TLS.
+pub struct Open {
+    pub socket: Listener,
+    pub is_tls: bool,
+    /// What it was opened for: 0 for a unix socket.
+    port: u16,
+    bind: Vec<String>,
+}
+
+impl Open {
+    /// As the log and INFO call it.
+    pub fn kind(&self) -> &'static str {
+        match self.is_tls {
+            true => "tls",
+            false if self.socket.is_unix() => "unix",
+            false => "tcp",
+        }
+    }
 }
 
 impl Listeners {
-    /// Closes what is open and opens what the configuration says. After an error, TCP is closed.
+    /// Closes what the configuration does not say any more, and opens what it says beside that. After an error, some of it is closed.
     pub fn open(&self, config: &Config) -> Result<(), String> {
         let mut open = self.lock();
-        open.retain(Listener::is_unix);
-        let tcp = open_tcp(config)?;
-        open.extend(tcp);
-        if !open.iter().any(Listener::is_unix) {
-            open.extend(open_unix(config)?);
+        let (bind, wanted) = (config.bind(), [(config.port(), false), (config.tls_port(), true)]);
+        let is_wanted = |open: &Open| open.bind == bind && wanted.contains(&(open.port, open.is_tls));
+        open.retain(|open| open.socket.is_unix() || is_wanted(open));
+        for (port, is_tls) in wanted {
+            let is_open = open.iter().any(|open| !open.socket.is_unix() && open.is_tls == is_tls);
+            if port != 0 && !is_open {
+                let sockets = open_tcp_at(config, port)?.into_iter();
+                open.extend(sockets.map(|socket| Open { socket, is_tls, port, bind: bind.clone() }));
+            }
+        }
+        if !open.iter().any(|open| open.socket.is_unix()) {
+            open.extend(open_unix(config)?.map(|socket| Open {
+                socket,
+                is_tls: false,
+                port: 0,
+                bind: Vec::new(),
+            }));
         }
         Ok(())
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
+    pub fn lock(&self) -> MutexGuard<'_, Vec<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next connection of listener number `at`, if one waits and the listener is still there.
-    pub fn accept(&self, at: usize) -> io::Result<Option<Stream>> {
-        self.lock().get(at).map_or(Ok(None), Listener::accept)
-    }
-}
-
-fn open_tcp(config: &Config) -> Result<Vec<Listener>, String> {
-    match config.port() {
-        0 => Ok(Vec::new()),
-        port => open_tcp_at(config, port),
+    /// The next connection of listener number `at`, if one waits and the listener is still there, and whether it speaks TLS.
+    pub fn accept(&self, at: usize) -> io::Result<Option<(Stream, bool)>> {
+        let open = self.lock();
+        let Some(listener) = open.get(at) else { return Ok(None) };
+        Ok(listener.socket.accept()?.map(|stream| (stream, listener.is_tls)))
     }
 }
 

@@ -35,6 +35,7 @@ use crate::replication::{link, role};
 use crate::request::blocking;
 use crate::request::gating;
 use crate::request::registry::Commands;
+use crate::tls;
 use crate::upkeep::eviction;
 use crate::users;
 use crate::worker::{self, Worker};
@@ -142,6 +143,9 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     gating::apply(node);
     role::begin(node)?;
     let metrics = metrics::open(&node.config)?;
+    if tls::is_used(&node.config) && node.tls.configure(&node.config).is_err() {
+        return Err("Failed to configure TLS. Check logs for more info.".to_string());
+    }
     node.process.listeners.open(&node.config)?;
     if node.process.listeners.lock().is_empty() {
         return Err("Configured to not listen anywhere, exiting.".to_string());
@@ -205,8 +209,7 @@ pub fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
 
 fn say_ready(node: &Node) {
     for listener in node.process.listeners.lock().iter() {
-        let kind = if listener.is_unix() { "unix" } else { "tcp" };
-        log::notice(format!("Ready to accept connections {kind}"));
+        log::notice(format!("Ready to accept connections {}", listener.kind()));
     }
     supervisor::notify("STATUS=Ready to accept connections\nREADY=1\n");
 }
@@ -301,7 +304,7 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
         ),
     }
     logo::show(config);
-    let (mode, port, workers) = (config.mode(), config.port(), config.workers());
+    let (mode, port, workers) = (config.mode(), config.shown_port(), config.workers());
     log::notice(format!("Running mode={mode}, port={port}, workers={workers}."));
 }
 

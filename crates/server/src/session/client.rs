@@ -21,6 +21,14 @@ impl Attention {
     pub const ANY: Attention = Attention(u32::MAX);
 }
 
+/// How its bytes come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    Tcp,
+    Unix,
+    Tls,
+}
+
 /// One connection, as any thread may see it.
 pub struct ClientShared {
     pub id: u64,
@@ -30,7 +38,7 @@ pub struct ClientShared {
     pub fd: i32,
     pub addr: Box<str>,
     pub laddr: Box<str>,
-    pub is_unix: bool,
+    pub transport: Transport,
     /// A unix socket, or from this machine.
     is_local: bool,
     pub created_ms: i64,
@@ -113,7 +121,7 @@ impl ClientShared {
         worker: u16,
         fd: i32,
         addresses: (Box<str>, Box<str>),
-        is_unix: bool,
+        transport: Transport,
         is_local: bool,
         now_ms: i64,
     ) -> ClientShared {
@@ -128,7 +136,7 @@ impl ClientShared {
             fd,
             addr: addresses.0,
             laddr: addresses.1,
-            is_unix,
+            transport,
             is_local,
             created_ms: now_ms,
             attention: AtomicU32::new(0),
@@ -137,6 +145,10 @@ impl ClientShared {
             seen,
             listening: SeenListening::default(),
         }
+    }
+
+    pub fn is_unix(&self) -> bool {
+        self.transport == Transport::Unix
     }
 
     pub fn is_local(&self) -> bool {

@@ -122,7 +122,7 @@ pub fn flags_of(client: &ClientShared) -> String {
         ('d', marks & Seen::DIRTY != 0),
         ('c', marks & Seen::CLOSES != 0),
         ('A', client.is_asked(Attention::KILL)),
-        ('U', client.is_unix),
+        ('U', client.is_unix()),
         ('r', marks & Seen::READS_OF_REPLICA != 0),
         ('e', marks & Seen::NO_EVICT != 0),
         ('T', marks & Seen::NO_TOUCH != 0),

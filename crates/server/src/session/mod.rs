@@ -26,7 +26,7 @@ use crate::request::caller::{Authority, Caller};
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::users::Users;
-pub use client::{Attention, ClientShared, NO_COMMAND, Seen};
+pub use client::{Attention, ClientShared, NO_COMMAND, Seen, Transport};
 pub use listening::Listening;
 use replica::ReplicaTalk;
 

@@ -27,7 +27,7 @@ use crate::replication::role;
 use crate::request::dispatch::Dispatcher;
 use crate::request::next::Next;
 use crate::request::registry::Commands;
-use crate::session::{ClientShared, Session};
+use crate::session::{ClientShared, Session, Transport};
 use crate::worker;
 
 const WORKERS: usize = 2;
@@ -140,7 +140,7 @@ impl Process {
         }
         let session = |worker: u16, id: u64| {
             let addresses = ("sim".into(), "sim".into());
-            let shared = ClientShared::new(id, worker, -1, addresses, true, true, unix_now().0);
+            let shared = ClientShared::new(id, worker, -1, addresses, Transport::Unix, true, unix_now().0);
             Session::new(Arc::new(shared), node.users.default_user(), true)
         };
         Ok(Process {

@@ -11,6 +11,7 @@
 //! | giving back| at most once a second    | what the allocator holds of freed values, where it does not see to it itself|
 //! | ageing    | a hand that goes round     | some slots at a time                                                     |
 //! | holds     | once a second              | the longest that locks were held, by whom (see `holds`)                   |
+//! | TLS       | once a second              | whether certificates are to be looked at, with `tls-auto-reload-interval`  |
 //! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
 //! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
@@ -131,6 +132,7 @@ impl Cron {
         }
         if self.holds_sampled_at.elapsed() >= holds::SAMPLE_INTERVAL {
             self.node.stats.sample_holds();
+            self.node.tls.tick(&self.node.config);
             self.holds_sampled_at = Instant::now();
         }
         let woken = self.node.stats.now_ticks();

@@ -103,6 +103,7 @@ impl Listed {
 
 impl Connection {
     pub fn new(stream: Stream, session: Session) -> Connection {
+        let sends = if stream.is_handshaking() { Sends::Much } else { Sends::Little };
         Connection {
             stream,
             session,
@@ -114,7 +115,8 @@ impl Connection {
             wanted: 0,
             parked: None,
             phase: Phase::Open,
-            sends: Sends::Little,
+            // Under TLS a handshake comes first, alone.
+            sends,
             listed: Listed::default(),
             unrun: false,
             readable: false,
@@ -354,6 +356,7 @@ impl Connection {
         let is_bare = self.input.capacity() == 0
             && self.outbox.is_none()
             && self.parser.memory_bytes() == 0
+            && self.stream.buffer_bytes() == 0
             && session.multi.is_none()
             && session.watch.is_none()
             && session.listening.is_none()
@@ -367,7 +370,8 @@ impl Connection {
         let session = &self.session;
         let (parsed_bytes, argument_bytes) = self.parser.seen_bytes();
         let query_bytes = self.input.len().saturating_sub(self.input_done + parsed_bytes);
-        let output_bytes = self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes());
+        let output_bytes =
+            self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes()) + self.stream.buffer_bytes();
         let multi_bytes = session.multi.as_ref().map_or(0, |multi| multi.bytes);
         let blocked = session.blocked.as_ref();
         let argument_bytes = argument_bytes + blocked.map_or(0, |blocked| blocked.argument_bytes);

@@ -101,7 +101,9 @@ impl Group {
         let start = self.members.len() * REGION_BYTES;
         let region = &mut self.buffer[start..start + REGION_BYTES];
         let len = match connection.stream.read(region) {
-            Progress::Bytes(REGION_BYTES) => return Join::TooMuch(connection, region.to_vec()),
+            Progress::Bytes(len) if !connection.stream.is_drained(len, REGION_BYTES) => {
+                return Join::TooMuch(connection, region[..len].to_vec());
+            }
             Progress::Bytes(len) => len,
             other => return Join::Not(connection, other),
         };

@@ -13,6 +13,7 @@ mod connection;
 mod debugging;
 mod delivery;
 mod group;
+mod handshake;
 mod input_buffer;
 mod invalidation;
 mod keys;
@@ -50,6 +51,7 @@ use batch::{Requests, write_replies};
 use connection::{Connection, Listed, OWN_BYTES, Phase, Sends};
 use delivery::Said;
 use group::{Group, Join};
+use handshake::Handshakes;
 use keys::Answer;
 use parking::Parking;
 use send::{count_read, count_taken};
@@ -110,6 +112,7 @@ struct Inner {
     looks_at_held: bool,
     /// Those that have become replicas.
     leaving: Vec<usize>,
+    handshakes: Handshakes,
 }
 
 impl Worker {
@@ -141,6 +144,7 @@ impl Worker {
             held: Vec::new(),
             looks_at_held: false,
             leaving: Vec::new(),
+            handshakes: Handshakes::default(),
         };
         Worker { events, mailbox, number, inner }
     }
@@ -166,6 +170,7 @@ impl Worker {
             }
             self.inner.parking.mailbox_read();
             self.inner.turn();
+            self.inner.handshakes.begin_turn();
             if !self.inner.leaving.is_empty() {
                 self.hand_over();
             }
@@ -252,7 +257,9 @@ impl Inner {
         let user = self.node.users.set_default_user(&shared);
         let mut session = Session::new(shared, user, !self.node.users.auth_required());
         session.users_seen = seen;
-        self.connections[token] = Some(Box::new(Connection::new(stream, session)));
+        let connection = Box::new(Connection::new(stream, session));
+        self.handshakes.note(token, &connection);
+        self.connections[token] = Some(connection);
         token
     }
 
@@ -288,8 +295,12 @@ impl Inner {
     fn serve(&mut self, ready: Ready) {
         let token = ready.token.0;
         let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
-        if ready.writable && connection.outbox.is_some() {
-            self.write(&mut connection);
+        if ready.writable {
+            match connection.outbox.is_some() {
+                true => self.write(&mut connection),
+                false if connection.stream.buffer_bytes() > 0 => self.write_unsaid(&mut connection),
+                false => {}
+            }
         }
         if ready.readable
             && !ready.closed
@@ -314,7 +325,8 @@ impl Inner {
             Join::Joined => {}
             Join::Not(mut connection, progress) => {
                 match progress {
-                    Progress::Bytes(_) | Progress::Later => {}
+                    Progress::Bytes(_) | Progress::Later if connection.stream.is_drained(0, 1) => {}
+                    Progress::Bytes(_) | Progress::Later => self.go_on_later(&mut connection),
                     Progress::Ended | Progress::Broken(_) => connection.break_off(),
                 }
                 self.settle(connection, token);
@@ -561,6 +573,7 @@ impl Inner {
                 Due::HeldLook => self.look_at_held(),
                 Due::IdleScan => {
                     self.dispatcher.exec.runs.retry_debugged();
+                    self.scan_handshakes();
                     self.scan_idle();
                     self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
                 }

@@ -30,6 +30,9 @@ impl Inner {
     #[inline]
     pub fn read(&mut self, connection: &mut Connection, ended: bool) {
         connection.readable = true;
+        if connection.stream.is_handshaking() && !self.shake_hands(connection) {
+            return;
+        }
         self.dispatcher.begin_share();
         self.run_unrun(connection);
         for _ in 0..READS_PER_TURN_MAX {
@@ -61,6 +64,8 @@ impl Inner {
                 Progress::Ended if aside && !connection.is_blocked() => return,
                 // A read that leaves room has emptied the socket, unless the end is near.
                 Progress::Bytes(_) if filled || ended => {}
+                // Under TLS there may be more that is no request.
+                Progress::Later if !connection.stream.is_drained(0, 1) => break,
                 Progress::Bytes(_) | Progress::Later => {
                     connection.readable = false;
                     return;
@@ -99,7 +104,7 @@ impl Inner {
                 _ => Sends::Little,
             };
             self.finish(connection);
-            return (progress, count == room);
+            return (progress, !connection.stream.is_drained(count, room));
         }
         (progress, false)
     }
@@ -126,7 +131,7 @@ impl Inner {
                 let input = std::mem::take(&mut connection.input);
                 self.run_own(connection, input);
             }
-            return (progress, count == room);
+            return (progress, !connection.stream.is_drained(count, room));
         }
         (progress, false)
     }
@@ -152,7 +157,7 @@ impl Inner {
             connection.unrun = true;
             count_read(self.dispatcher.exec.stats, &connection.session, count);
             self.note_partial(connection);
-            return (progress, count == room);
+            return (progress, !connection.stream.is_drained(count, room));
         }
         (progress, false)
     }

@@ -49,5 +49,7 @@ mod sentinel;
 mod slot_news;
 mod slots;
 mod slow_scripts;
+mod tls;
+mod tls_links;
 mod tracking;
 mod transactions;

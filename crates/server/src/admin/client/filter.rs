@@ -234,6 +234,7 @@ fn only(characters: &[u8], allowed: &[u8]) -> bool {
 mod tests {
     use super::*;
     use isotherm_acl::{CommandTable, User};
+    use crate::session::Transport;
     use isotherm_resp::ArgsBuf;
 
     const NOW: UnixMs = UnixMs(1_000_000);
@@ -245,7 +246,7 @@ mod tests {
             0,
             9,
             ("127.0.0.1:4711".into(), "127.0.0.1:6379".into()),
-            false,
+            Transport::Tcp,
             true,
             made_ms,
         );

@@ -37,6 +37,7 @@ const WORDS: &[Word] = &[
     word("pause-cron", 3..=3, pause_cron),
     word("client-enforce-reply-list", 3..=3, enforce_reply_list),
     word("set-skip-checksum-validation", 3..=3, set_skip_checksum_validation),
+    word("force-tls-write-error", 3..=3, force_tls_write_error),
     word("object", 3..=4, object),
     word("digest", 2..=2, digest::all),
     word("digest-value", 2..=usize::MAX, digest::values),
@@ -197,6 +198,12 @@ fn set_active_expire(call: &mut AdminCall<'_>) {
 
 fn pause_cron(call: &mut AdminCall<'_>) {
     call.node.debug.cron_paused.set(is_on(call.args.get(2)));
+    call.reply.ok();
+}
+
+/// Workers write again what waits within a second of its end.
+fn force_tls_write_error(call: &mut AdminCall<'_>) {
+    isotherm_reactor::tls::take_nothing(is_on(call.args.get(2)));
     call.reply.ok();
 }
 

@@ -8,14 +8,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use crate::process::log;
+
 /// The number of a message's type, and its bit for a short header: offset 12 of any message.
 const TYPE_AT: usize = 12;
 const LIGHT: u8 = 0x80;
 const PUBLISH: [u16; 3] = [4, 9, 10];
+/// Reads of one handshake, which takes two or three.
+const SHAKES_MAX: usize = 32;
 
 pub struct BusConnection {
     stream: Stream,
-    is_connecting: bool,
+    stage: Stage,
     pub is_writable: bool,
     /// The beginning of a message.
     input: Vec<u8>,
@@ -24,6 +28,30 @@ pub struct BusConnection {
     /// Being sent, and how much of it is.
     current: Option<(Arc<[u8]>, usize)>,
     pub queued_bytes: usize,
+}
+
+/// Before messages come and go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Connecting,
+    /// The handshake of TLS, of a connection that this node has begun or not.
+    Shaking {
+        is_ours: bool,
+    },
+    Ready,
+}
+
+/// How far a handshake has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shaken {
+    Not,
+    /// There was none, or it is over already.
+    Ready,
+    /// It was done now, of a connection that this node has begun or not.
+    Now {
+        is_ours: bool,
+    },
+    Failed,
 }
 
 pub enum Incoming {
@@ -35,18 +63,19 @@ pub enum Incoming {
 
 impl BusConnection {
     pub fn begun(stream: Stream) -> BusConnection {
-        BusConnection::new(stream, true)
+        BusConnection::new(stream, Stage::Connecting)
     }
 
     pub fn accepted(stream: Stream) -> BusConnection {
-        BusConnection::new(stream, false)
+        let stage = if stream.is_handshaking() { Stage::Shaking { is_ours: false } } else { Stage::Ready };
+        BusConnection::new(stream, stage)
     }
 
-    fn new(stream: Stream, is_connecting: bool) -> BusConnection {
+    fn new(stream: Stream, stage: Stage) -> BusConnection {
         BusConnection {
             stream,
-            is_connecting,
-            is_writable: !is_connecting,
+            stage,
+            is_writable: stage != Stage::Connecting,
             input: Vec::new(),
             control: VecDeque::new(),
             published: VecDeque::new(),
@@ -56,16 +85,50 @@ impl BusConnection {
     }
 
     pub fn is_connecting(&self) -> bool {
-        self.is_connecting
+        self.stage == Stage::Connecting
     }
 
-    /// The connection stands: which address of this machine it is from.
-    pub fn complete(&mut self) -> io::Result<String> {
+    /// The connection stands. Whether messages can come now, without a handshake.
+    pub fn complete(&mut self) -> io::Result<bool> {
         self.stream.take_error()?;
         self.stream.prepare(None)?;
-        let (_, local) = self.stream.addresses().ok_or(io::ErrorKind::NotConnected)?;
-        self.is_connecting = false;
-        Ok(local.ip().to_canonical().to_string())
+        self.stage =
+            if self.stream.is_handshaking() { Stage::Shaking { is_ours: true } } else { Stage::Ready };
+        Ok(self.stage == Stage::Ready)
+    }
+
+    /// Which address of this machine it is from.
+    pub fn local_ip(&self) -> Option<String> {
+        self.stream.addresses().map(|(_, local)| local.ip().to_canonical().to_string())
+    }
+
+    /// Goes on with the handshake, as far as that goes now.
+    pub fn shake_hands(&mut self) -> Shaken {
+        let Stage::Shaking { is_ours } = self.stage else { return Shaken::Ready };
+        let Some(tls) = self.stream.tls() else { return Shaken::Ready };
+        for _ in 0..SHAKES_MAX {
+            match tls.shake_hands() {
+                Progress::Bytes(_) => {
+                    self.stage = Stage::Ready;
+                    self.is_writable = true;
+                    return Shaken::Now { is_ours };
+                }
+                Progress::Later if tls.is_drained() => return Shaken::Not,
+                Progress::Later => {}
+                Progress::Ended | Progress::Broken(_) => {
+                    if let Some(failed) = tls.take_failed() {
+                        log::verbose(format!("Error in the TLS handshake with a cluster node: {failed}"));
+                    }
+                    return Shaken::Failed;
+                }
+            }
+        }
+        Shaken::Failed
+    }
+
+    /// Nothing more is read without a further event.
+    pub fn is_drained(&self) -> bool {
+        self.stream.is_drained(0, 1)
     }
 
     pub fn read(&mut self, buffer: &mut [u8]) -> Incoming {
@@ -96,7 +159,7 @@ impl BusConnection {
 
     /// Sends what the socket takes. Whether the connection is still of use.
     pub fn flush(&mut self) -> bool {
-        while self.is_writable && !self.is_connecting {
+        while self.is_writable && self.stage == Stage::Ready {
             let next =
                 || self.control.pop_front().or_else(|| self.published.pop_front()).map(|bytes| (bytes, 0));
             let Some((bytes, sent)) = self.current.take().or_else(next) else { return true };

@@ -23,7 +23,7 @@ use isotherm_cluster::Slot;
 use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, RequestId};
 use isotherm_cluster::topology::info::Counts;
 use isotherm_cluster::wire::{self, Caps, Defect, Type};
-use isotherm_reactor::{Events, Listener, Mailbox, Ready, Token};
+use isotherm_reactor::{Events, Listener, Mailbox, Ready, Stream, Token};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +35,8 @@ use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::log;
 use crate::process::time::{thread_cpu, unix_now};
-use connection::{BusConnection, Incoming};
+use crate::tls;
+use connection::{BusConnection, Incoming, Shaken};
 pub use open::{Opened, open};
 use pulse::Pulse;
 
@@ -286,6 +287,9 @@ impl BusThread {
         if ready.writable && connection.is_connecting() && !self.connected(link) {
             return;
         }
+        if !self.shake_hands(link) {
+            return;
+        }
         if let Some(connection) = self.connections.get_mut(&link) {
             connection.is_writable |= ready.writable;
         }
@@ -301,6 +305,12 @@ impl BusThread {
                     settings::source(&self.node.config),
                     SocketAddr::new(ip, port),
                 )?;
+                let stream = match stream {
+                    Stream::Tcp(socket) if tls::is_for_cluster(&self.node.config) => {
+                        Stream::Tls(Box::new(self.node.tls.connect(socket, ip)?))
+                    }
+                    stream => stream,
+                };
                 self.events.watch(stream.as_fd(), Token(link.0 as usize))?;
                 Ok(stream)
             });
@@ -315,12 +325,31 @@ impl BusThread {
     /// A connection that was begun stands, or has failed. Whether it stands.
     fn connected(&mut self, link: LinkId) -> bool {
         let connection = self.connections.get_mut(&link).expect("it was looked up before");
-        match connection.complete() {
-            Ok(local_ip) => {
+        match (connection.complete(), connection.local_ip()) {
+            (Ok(false), Some(_)) => true,
+            (Ok(true), Some(local_ip)) => {
                 self.step(Input::Connected { link, local_ip: &local_ip });
                 true
             }
-            Err(_) => {
+            _ => {
+                self.closed(link);
+                false
+            }
+        }
+    }
+
+    /// Under TLS a handshake comes before messages. Whether these can come now.
+    fn shake_hands(&mut self, link: LinkId) -> bool {
+        let Some(connection) = self.connections.get_mut(&link) else { return false };
+        match connection.shake_hands() {
+            Shaken::Ready | Shaken::Now { is_ours: false } => true,
+            Shaken::Now { is_ours: true } => {
+                let local_ip = connection.local_ip().unwrap_or_default();
+                self.step(Input::Connected { link, local_ip: &local_ip });
+                true
+            }
+            Shaken::Not => false,
+            Shaken::Failed => {
                 self.closed(link);
                 false
             }
@@ -342,6 +371,13 @@ impl BusThread {
                     return log::verbose(format!("Error accepting cluster node: {error}"));
                 }
             };
+            let stream = match stream {
+                Stream::Tcp(socket) if tls::is_for_cluster(&self.node.config) => {
+                    let Some(stream) = self.node.tls.accept_node(socket) else { continue };
+                    stream
+                }
+                stream => stream,
+            };
             let Some((peer, local)) = stream.addresses() else { continue };
             self.accepted += 2;
             let link = LinkId(self.accepted);
@@ -362,10 +398,11 @@ impl BusThread {
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(&link) else { break };
             match connection.read(&mut buffer) {
-                Incoming::Nothing => {
+                Incoming::Nothing if connection.is_drained() => {
                     self.buffer = buffer;
                     return;
                 }
+                Incoming::Nothing => {}
                 Incoming::Ended => {
                     self.closed(link);
                     break;

@@ -33,7 +33,9 @@ pub struct ConfFile {
 
 /// Says why the process cannot be a member.
 pub fn open(config: &Config) -> Result<(Opened, Arc<Topology>), String> {
-    if config.number(const { id("cluster-port") }) == 0 && config.port() > u16::MAX - BUS_PORT_OFFSET {
+    if config.number(const { id("cluster-port") }) == 0
+        && settings::default_port(config) > u16::MAX - BUS_PORT_OFFSET
+    {
         return Err("Isotherm port number too high. Cluster communication port is 10,000 port numbers higher than your \
                     Isotherm port. Your Isotherm port number must be 55535 or less."
             .to_string());

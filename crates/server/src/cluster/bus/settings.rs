@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::config::{Config, Id, id};
 use crate::node::Node;
 use crate::process::log::{self, Level};
+use crate::tls;
 
 /// Without `cluster-port` the bus listens so many ports above the clients'.
 pub const BUS_PORT_OFFSET: u16 = 10_000;
@@ -15,9 +16,14 @@ const QUEUE_BYTES_MAX: usize = 64 << 20;
 pub fn bus_port(config: &Config) -> u16 {
     const PORT: Id = id("cluster-port");
     match config.number(PORT) as u16 {
-        0 => config.port().saturating_add(BUS_PORT_OFFSET),
+        0 => default_port(config).saturating_add(BUS_PORT_OFFSET),
         port => port,
     }
+}
+
+/// That of the clients which speak as the nodes do.
+pub fn default_port(config: &Config) -> u16 {
+    if tls::is_for_cluster(config) { config.tls_port() } else { config.port() }
 }
 
 /// With what DEBUG has switched. The bus listens where it did at the start, whatever has become of the clients' port.
@@ -49,10 +55,11 @@ pub fn read(config: &Config) -> Settings {
         requires_full_coverage: config.flag(const { id("cluster-require-full-coverage") }),
         allows_replica_migration: config.flag(const { id("cluster-allow-replica-migration") }),
         no_failover: config.flag(const { id("cluster-replica-no-failover") }),
-        is_tls: false,
+        is_tls: tls::is_for_cluster(config),
+        follows_by_tls: tls::is_for_replication(config),
         announced_ip: text(const { id("cluster-announce-ip") }),
         tcp_port: or(port(ANNOUNCED_PORT), config.port()),
-        tls_port: port(ANNOUNCED_TLS_PORT),
+        tls_port: or(port(ANNOUNCED_TLS_PORT), config.tls_port()),
         bus_port: or(port(ANNOUNCED_BUS_PORT), bus_port(config)),
         client_tcp_port: port(const { id("cluster-announce-client-port") }),
         client_tls_port: port(const { id("cluster-announce-client-tls-port") }),

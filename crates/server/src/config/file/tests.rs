@@ -97,7 +97,7 @@ fn wrong_lines() {
     refused("sentinel monitor", 1, "sentinel monitor", "sentinel directive while not in sentinel mode");
     refused("a.b", 1, "a.b", "Module config specified without value");
     refused("save 900", 1, "save 900", "Invalid save parameters");
-    refused("tls-port 1", 1, "tls-port 1", "there is no TLS yet: it can only be '0'");
+    refused("tls-port 65536", 1, "tls-port 65536", "argument must be between 0 and 65535 inclusive");
     let no_log = read("logfile /no/such/folder/log").err().expect("an error");
     assert!(no_log.ends_with(") ***\nCan't open the log file: No such file or directory\n"), "{no_log}");
 }

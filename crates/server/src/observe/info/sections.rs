@@ -2,7 +2,7 @@
 
 use super::cluster::cluster_info;
 use super::fields::{
-    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS,
+    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS, TLS,
 };
 use super::snapshot::Snapshot;
 use crate::aof;
@@ -31,6 +31,7 @@ pub enum Body {
 
 pub const SECTIONS: &[Section] = &[
     section("server", "Server", Body::Lines(server)),
+    section("tls", "TLS", Body::Fields(TLS)),
     section("clients", "Clients", Body::Fields(CLIENTS)),
     section("memory", "Memory", Body::Fields(MEMORY)),
     // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and a client that asks for all seldom reads it.
@@ -96,12 +97,15 @@ fn server(snapshot: &Snapshot<'_>, out: &mut String) {
     }
     let config = &snapshot.node.config;
     let mut listeners = Vec::new();
+    let binds: String = config.bind().iter().map(|address| format!("bind={address},")).collect();
     if config.port() != 0 {
-        let binds: String = config.bind().iter().map(|address| format!("bind={address},")).collect();
         listeners.push(format!("name=tcp,{binds}port={}", config.port()));
     }
     if let Some(path) = config.unix_socket() {
         listeners.push(format!("name=unix,bind={}", path.display()));
+    }
+    if config.tls_port() != 0 {
+        listeners.push(format!("name=tls,{binds}port={}", config.tls_port()));
     }
     if let Some(left_ms) = snapshot.node.process.ending.left_ms(snapshot.now) {
         line(out, format_args!("shutdown_in_milliseconds:{left_ms}"));

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -34,6 +35,7 @@ use crate::process::log;
 
 mod names;
 
+use crate::tls;
 use isotherm_allocator::ClassUse;
 use names::{METRICS, PARAMETERS, Type};
 
@@ -190,6 +192,9 @@ fn page(node: &Node) -> String {
         writeln!(page.0, "{name}_total {}", fields[name]).expect("a String takes anything");
     }
     add_persistence(&mut page, &fields);
+    if tls::is_used(&node.config) {
+        add_tls(&mut page, node, &fields);
+    }
     page.add_own("isotherm_compaction_cpu_percent", fields["isotherm_compaction_cpu_percent"]);
     add_prefixes(&mut page, node);
     page.0
@@ -214,6 +219,39 @@ fn add_persistence(page: &mut Page, fields: &BTreeMap<&str, &str>) {
             page.own_head(&format!("isotherm_{name}{end}"), name, kind);
             writeln!(page.0, "isotherm_{name}{end} {value}").expect("a String takes anything");
         }
+    }
+}
+
+/// Handshakes of clients, and for how long certificates hold.
+fn add_tls(page: &mut Page, node: &Node, fields: &BTreeMap<&str, &str>) {
+    let counts = &node.tls.counts;
+    let done = [
+        ("full", counts.done.load(Relaxed).saturating_sub(counts.resumed.load(Relaxed))),
+        ("resumed", counts.resumed.load(Relaxed)),
+    ];
+    const DONE: &str = "isotherm_tls_handshakes_total";
+    const FAILED: &str = "isotherm_tls_handshakes_failed_total";
+    const DAYS: &str = "isotherm_tls_certificate_days_left";
+    page.head(DONE, "Handshakes of clients that were done.", Type::Counter);
+    for (kind, count) in done {
+        writeln!(page.0, "{DONE}{{kind=\"{kind}\"}} {count}").expect("a String takes anything");
+    }
+    page.head(FAILED, "Handshakes of clients that have failed.", Type::Counter);
+    writeln!(page.0, "{FAILED} {}", counts.failed.load(Relaxed)).expect("a String takes anything");
+    for of in ["server", "client", "ca"] {
+        if fields.get(&*format!("tls_{of}_cert_serial")).is_none_or(|serial| *serial == "none") {
+            continue;
+        }
+        let left = fields
+            .get(&*format!("tls_{of}_cert_expires_in_seconds"))
+            .and_then(|left| left.parse::<u64>().ok());
+        page.head(
+            DAYS,
+            "Days until a certificate no longer holds: `tls_*_cert_expires_in_seconds` of INFO.",
+            Type::Gauge,
+        );
+        writeln!(page.0, "{DAYS}{{of=\"{of}\"}} {}", left.unwrap_or_default() / 86_400)
+            .expect("a String takes anything");
     }
 }
 

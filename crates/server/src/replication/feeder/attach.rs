@@ -27,7 +27,7 @@ pub const BACKLOG_BYTES: Id = id("repl-backlog-size");
 pub fn name_of(announced: &Announced, client: &ClientShared) -> Box<str> {
     let address = address_of(announced, client);
     match announced.listening_port {
-        _ if client.is_unix => format!("client id #{}", client.id),
+        _ if client.is_unix() => format!("client id #{}", client.id),
         0 => format!("{address}:<unknown-replica-port>"),
         port if address.contains(':') => format!("[{address}]:{port}"),
         port => format!("{address}:{port}"),

@@ -36,7 +36,7 @@ impl Feeder {
                         return false;
                     }
                     // That was all: an event follows what comes behind it.
-                    if count < bytes.len() && !to_end {
+                    if replica.stream.is_drained(count, bytes.len()) && !to_end {
                         return true;
                     }
                 }

@@ -17,8 +17,6 @@ use isotherm_keyspace::Db;
 use isotherm_log::writer::Ms;
 use isotherm_reactor::connect::connect;
 use isotherm_replication::link::{Failure, Input, Line, Link, Output, Phase, Position, Settings, ack};
-use rustix::buffer::spare_capacity;
-use rustix::net::{self, RecvFlags};
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
@@ -41,7 +39,8 @@ use crate::replication::sync::{self, Receiving, Why};
 use crate::replication::{feeder, handover, role};
 use crate::request::execute::Exec;
 use crate::session::client::Seen as SeenClient;
-use crate::session::{Attention, ClientShared};
+use crate::session::{Attention, ClientShared, Transport};
+use crate::tls;
 use settings::{TIMEOUT, settings};
 use sources::{Arrived, Beating, FromSocket, loads_from_socket};
 
@@ -100,7 +99,7 @@ struct LinkThread {
 
 /// The connection, and how others see it.
 struct Socket {
-    stream: TcpStream,
+    stream: isotherm_reactor::Stream,
     shared: Arc<ClientShared>,
 }
 
@@ -202,14 +201,14 @@ impl LinkThread {
         for address in (host.as_str(), *port).to_socket_addrs()? {
             let left = timeout.saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
             match connect(source, address, left) {
-                Ok(stream) => return self.prepare(stream),
+                Ok(stream) => return self.prepare(stream, begun + timeout),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn prepare(&self, stream: TcpStream) -> io::Result<Socket> {
+    fn prepare(&self, stream: TcpStream, until: Instant) -> io::Result<Socket> {
         let node = self.node;
         let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
         let number = stream.as_raw_fd();
@@ -217,14 +216,21 @@ impl LinkThread {
         let idle = (keepalive > 0).then(|| Duration::from_secs(u64::from(keepalive)));
         let stream = isotherm_reactor::Stream::Tcp(stream);
         stream.prepare(idle)?;
-        let isotherm_reactor::Stream::Tcp(stream) = stream else { unreachable!("it was made so") };
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(SEND_PATIENCE))?;
+        let isotherm_reactor::Stream::Tcp(socket) = stream else { unreachable!("it was made so") };
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_write_timeout(Some(SEND_PATIENCE))?;
+        let (stream, transport) = match tls::is_for_replication(&node.config) {
+            true => {
+                let is_over = || Instant::now() >= until || !self.is_current();
+                (node.tls.connect_now(socket, is_over)?, Transport::Tls)
+            }
+            false => (isotherm_reactor::Stream::Tcp(socket), Transport::Tcp),
+        };
         let addresses = (peer.to_string().into(), local.to_string().into());
         let id = node.clients.next_id();
         let is_local = peer.ip().is_loopback();
-        let shared = ClientShared::new(id, 0, number, addresses, false, is_local, unix_now().0);
+        let shared = ClientShared::new(id, 0, number, addresses, transport, is_local, unix_now().0);
         shared.seen.marks.fetch_or(SeenClient::PRIMARY, Relaxed);
         let shared = Arc::new(shared);
         node.clients.add(&shared, 0);
@@ -366,13 +372,12 @@ impl LinkThread {
 
     fn read(&mut self) {
         let is_streaming = self.link.phase() == Phase::Connected;
-        let Some(socket) = &self.socket else { return };
+        let Some(socket) = &mut self.socket else { return };
         let mut portion = Vec::new();
         let into = if is_streaming { self.stream.buffer() } else { &mut portion };
         let before = into.len();
         into.reserve(READ_BYTES);
-        let read = net::recv(&socket.stream, spare_capacity(into), RecvFlags::empty());
-        match read.map(|(count, _)| count).map_err(io::Error::from) {
+        match socket.stream.receive(into) {
             Ok(0) => self.step(Input::Ended),
             Ok(count) => {
                 self.note_read(count);

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::version::VALKEY_VERSION;
+use crate::tls;
 
 pub const TIMEOUT: Id = id("repl-timeout");
 
@@ -24,6 +25,7 @@ pub fn settings(node: &Node) -> Settings {
     let config = &node.config;
     let text = |id| Some(config.text(id).to_vec()).filter(|text| !text.is_empty());
     let port = match config.number(PORT) {
+        0 if tls::is_for_replication(config) => i64::from(config.tls_port()),
         0 => i64::from(config.port()),
         port => port,
     };

@@ -1,0 +1,139 @@
+//! A connection under TLS before its first request: the handshake, which is done by its worker like all else.
+//!
+//! ```text
+//! event --> a step: read, work, write --> an event | the next turn --> ... --> requests
+//! ```
+//! A step that signs takes as long as hundreds of commands. So in one turn a worker begins steps for some milliseconds, and the others
+//! wait behind those who send requests; a handshake that is not done after ten seconds is broken off.
+
+use isotherm_reactor::stream::Progress;
+use isotherm_reactor::tls;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use super::connection::Connection;
+use crate::process::log;
+
+/// From its beginning to its end.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+/// In one turn no further step is begun after so long.
+const TURN_TIME_MAX: Duration = Duration::from_millis(2);
+
+#[derive(Default)]
+pub struct Handshakes {
+    /// In the order in which they began: until when, and whose. They stay here when they are done.
+    begun: VecDeque<(Instant, usize, u64)>,
+    /// What the steps of this turn have taken.
+    taken: Duration,
+    /// Sockets took nothing, by DEBUG FORCE-TLS-WRITE-ERROR, when that was looked at last.
+    took_nothing: bool,
+}
+
+impl Handshakes {
+    /// A connection has come, which may begin with a handshake.
+    pub fn note(&mut self, token: usize, connection: &Connection) {
+        if connection.stream.is_handshaking() {
+            self.begun.push_back((Instant::now() + HANDSHAKE_TIME_MAX, token, connection.session.id()));
+        }
+    }
+
+    #[inline]
+    pub fn begin_turn(&mut self) {
+        self.taken = Duration::ZERO;
+    }
+}
+
+impl Inner {
+    /// Does a step of the handshake, if this turn has time for it. Whether requests can be read now.
+    #[cold]
+    pub fn shake_hands(&mut self, connection: &mut Connection) -> bool {
+        if self.handshakes.taken >= TURN_TIME_MAX {
+            self.go_on_later(connection);
+            return false;
+        }
+        let begun = Instant::now();
+        let Some(tls) = connection.stream.tls() else { return true };
+        let progress = tls.shake_hands();
+        self.handshakes.taken += begun.elapsed();
+        match progress {
+            Progress::Bytes(_) => {
+                self.node.tls.counts.note_done(tls.session().is_resumed());
+                // It may have been given something to say meanwhile.
+                if connection.outbox.is_some() {
+                    self.write(connection);
+                }
+                true
+            }
+            Progress::Later => {
+                match tls.is_drained() {
+                    true => connection.readable = false,
+                    false => self.go_on_later(connection),
+                }
+                false
+            }
+            Progress::Ended | Progress::Broken(_) => {
+                let failed = tls.take_failed();
+                let shared = &connection.session.shared;
+                let what = |why: &str| {
+                    let (addr, laddr) = (&shared.addr, &shared.laddr);
+                    format!("Error accepting a client connection: {why} (addr={addr} laddr={laddr})")
+                };
+                match failed {
+                    Some(failed) => log::warning(what(&failed.to_string())),
+                    None => log::verbose(what("the connection ended within its handshake")),
+                }
+                self.node.tls.counts.note_failed();
+                connection.break_off();
+                false
+            }
+        }
+    }
+
+    /// The socket takes more of what TLS has to say by itself.
+    #[cold]
+    pub fn write_unsaid(&mut self, connection: &mut Connection) {
+        if let Some(tls) = connection.stream.tls() {
+            let flushed = tls.flush();
+            if matches!(flushed, Progress::Ended | Progress::Broken(_)) {
+                return connection.break_off();
+            }
+            if tls.session().is_handshaking() {
+                self.go_on_later(connection);
+            }
+        }
+    }
+
+    /// Breaks off handshakes that have taken too long.
+    pub fn scan_handshakes(&mut self) {
+        let takes_nothing = tls::takes_nothing();
+        if std::mem::replace(&mut self.handshakes.took_nothing, takes_nothing) && !takes_nothing {
+            self.write_all();
+        }
+        let now = Instant::now();
+        while let Some((_, token, id)) = self.handshakes.begun.pop_front_if(|(until, ..)| *until <= now) {
+            let is_late = |connection: &mut Box<Connection>| {
+                connection.session.id() == id && connection.stream.is_handshaking()
+            };
+            let taken = self.connections.get_mut(token).and_then(|connection| connection.take_if(is_late));
+            if let Some(mut connection) = taken {
+                log::verbose("Closing a client whose TLS handshake has taken too long");
+                self.node.tls.counts.note_failed();
+                connection.break_off();
+                self.settle(connection, token);
+            }
+        }
+    }
+
+    /// Sockets take bytes again, which no event says.
+    #[cold]
+    fn write_all(&mut self) {
+        for token in 0..self.connections.len() {
+            let waits = |connection: &mut Box<Connection>| connection.outbox.is_some();
+            if let Some(mut connection) = self.connections[token].take_if(waits) {
+                self.write(&mut connection);
+                self.settle(connection, token);
+            }
+        }
+    }
+}
