@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! valkey://user:pa%20ss@host:6380/5        redis:// is the same; [::1] is an IPv6 host
+//! valkeys://host                           under TLS, as rediss://
 //! ```
 
 use std::fmt;
@@ -58,17 +59,18 @@ pub struct Uri {
     pub user: Option<String>,
     pub password: Option<String>,
     pub db: Option<i64>,
+    pub is_tls: bool,
 }
 
-pub fn parse_uri(uri: &str, tool: &str) -> Result<Uri, String> {
+pub fn parse_uri(uri: &str) -> Result<Uri, String> {
     let invalid = || "Invalid URI scheme".to_string();
     let (scheme, rest) = uri.split_once("://").ok_or_else(invalid)?;
-    match scheme.to_ascii_lowercase().as_str() {
-        "valkey" | "redis" => {}
-        "valkeys" | "rediss" => return Err(format!("{scheme}:// is only supported when {tool} knows TLS")),
+    let is_tls = match scheme.to_ascii_lowercase().as_str() {
+        "valkey" | "redis" => false,
+        "valkeys" | "rediss" => true,
         _ => return Err(invalid()),
-    }
-    let mut found = Uri::default();
+    };
+    let mut found = Uri { is_tls, ..Uri::default() };
     let mut rest = rest;
     if let Some((who, place)) = rest.split_once('@') {
         let password = match who.split_once(':') {
@@ -132,6 +134,7 @@ mod tests {
         let text = |text: &str| Some(text.to_string());
         for (uri, expected) in [
             ("valkey://", Uri::default()),
+            ("rediss://h", Uri { host: text("h"), is_tls: true, ..Uri::default() }),
             ("redis://h", Uri { host: text("h"), ..Uri::default() }),
             ("REDIS://h:12/3", Uri { host: text("h"), port: Some(12), db: Some(3), ..Uri::default() }),
             ("valkey://[::1]:7", Uri { host: text("::1"), port: Some(7), ..Uri::default() }),
@@ -141,16 +144,15 @@ mod tests {
                 Uri { host: text("h"), user: text("u"), password: text("p@ "), ..Uri::default() },
             ),
         ] {
-            assert_eq!(parse_uri(uri, "tool"), Ok(expected), "{uri}");
+            assert_eq!(parse_uri(uri), Ok(expected), "{uri}");
         }
         for (uri, why) in [
             ("http://h", "Invalid URI scheme"),
             ("h", "Invalid URI scheme"),
             ("redis://a%4@h", "Incomplete URI encoding"),
             ("redis://a%4z@h", "Illegal character in URI encoding"),
-            ("rediss://h", "rediss:// is only supported when tool knows TLS"),
         ] {
-            assert_eq!(parse_uri(uri, "tool"), Err(why.to_string()), "{uri}");
+            assert_eq!(parse_uri(uri), Err(why.to_string()), "{uri}");
         }
     }
 

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use isotherm_reactor::Stream;
 use isotherm_resp::reply_parse::{ReplyReader, Value, parse_value};
 use isotherm_stdx::Prng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::address::Address;
 use crate::text::reason;
+use crate::tls::Tls;
 
 const READ_BYTES: usize = 64 << 10;
 /// A peer that is gone without a word is noticed within a minute or so.
@@ -40,6 +42,7 @@ pub struct Dial {
     pub family: Family,
     /// A name may stand for several nodes. A thousand clients that all begin with the first of them overrun it.
     pub shuffle: bool,
+    pub tls: Option<Tls>,
 }
 
 /// Why there is no reply.
@@ -75,11 +78,6 @@ impl Broken {
     }
 }
 
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 pub struct Connection {
     stream: Stream,
     buffer: Vec<u8>,
@@ -92,7 +90,13 @@ impl Connection {
     pub fn open(address: &Address, dial: Dial) -> io::Result<Connection> {
         let stream = match address {
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-            Address::Tcp { host, port } => Stream::Tcp(connect_tcp(host, *port, dial)?),
+            Address::Tcp { host, port } => {
+                let socket = connect_tcp(host, *port, dial)?;
+                match dial.tls {
+                    Some(tls) => tls.connect(socket)?,
+                    None => Stream::Tcp(socket),
+                }
+            }
         };
         Ok(Connection { stream, buffer: Vec::new(), taken: 0, interrupt: None })
     }
@@ -109,34 +113,22 @@ impl Connection {
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            Stream::Unix(stream) => stream.write_all(bytes),
-        }
-        .map_err(Broken::Io)
+        self.stream.write_all(bytes).map_err(Broken::Io)
     }
 
     /// As much of `bytes` as the peer takes at once; needs `set_nonblocking`.
     pub fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
+        Write::write(&mut self.stream, bytes)
     }
 
     pub fn set_nonblocking(&self) -> io::Result<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.set_nonblocking(true),
-            Stream::Unix(stream) => stream.set_nonblocking(true),
-        }
+        rustix::io::ioctl_fionbio(&self.stream, true).map_err(io::Error::from)
     }
 
     /// From now on a read that gets nothing for so long fails.
     pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
-        }
+        use rustix::net::sockopt::{Timeout, set_socket_timeout};
+        set_socket_timeout(&self.stream, Timeout::Recv, Some(timeout)).map_err(io::Error::from)
     }
 
     pub fn read(&mut self) -> Result<Value, Broken> {
@@ -194,11 +186,7 @@ impl Connection {
         }
         let mut chunk = [0; READ_BYTES];
         let count = loop {
-            let outcome = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(&mut chunk),
-                Stream::Unix(stream) => stream.read(&mut chunk),
-            };
-            match outcome {
+            match Read::read(&mut self.stream, &mut chunk) {
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 other => break other.map_err(Broken::Io)?,
             }
@@ -229,10 +217,7 @@ impl Connection {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
+        self.stream.as_fd()
     }
 }
 

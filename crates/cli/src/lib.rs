@@ -15,6 +15,7 @@ pub mod text;
 pub mod render;
 
 pub mod options;
+pub mod tls;
 pub mod usage;
 
 pub mod cluster;

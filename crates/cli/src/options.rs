@@ -16,6 +16,7 @@ use crate::connection::{Dial, Family};
 use crate::modes::transfer::Part;
 use crate::render::{Format, Style};
 use crate::text::{leading_f64, leading_i64};
+use crate::tls::TlsOptions;
 use crate::usage::USAGE;
 
 /// What the program is asked to be.
@@ -173,6 +174,7 @@ impl Options {
             three: false,
             prefer_three: false,
             no_auth_warning: false,
+            tls: TlsOptions::default(),
         };
         while reading.at < reading.words.len() && reading.option()? {}
         reading.finish()
@@ -187,6 +189,7 @@ struct Reading {
     three: bool,
     prefer_three: bool,
     no_auth_warning: bool,
+    tls: TlsOptions,
 }
 
 fn wrong<T>(why: impl Into<String>) -> Result<T, Ending> {
@@ -305,7 +308,7 @@ impl Reading {
                 Family::V4 => return wrong("Options -4 and -6 are mutually exclusive."),
                 _ => options.dial.family = Family::V6,
             },
-            _ => return Ok(false),
+            _ => return Ok(self.tls.switch(word)),
         }
         Ok(true)
     }
@@ -338,6 +341,10 @@ impl Reading {
                 }
             }
             "-n" => self.options.db = self.number(),
+            _ if TlsOptions::takes_value(word) => {
+                let value = self.text();
+                self.tls.value(word, &value);
+            }
             "-a" | "--pass" => self.options.login.password = Some(self.text()),
             "--user" => self.options.login.user = Some(self.text()),
             "-u" => {
@@ -363,7 +370,7 @@ impl Reading {
     }
 
     fn apply_uri(&mut self, uri: &str) -> Result<(), Ending> {
-        let uri = parse_uri(uri, "isotherm-cli").map_err(Ending::Wrong)?;
+        let uri = parse_uri(uri).map_err(Ending::Wrong)?;
         if let Some(host) = uri.host {
             let port = self.port();
             self.options.address = Address::Tcp { host, port };
@@ -374,6 +381,7 @@ impl Reading {
                 Err(_) => return wrong("Invalid server port."),
             }
         }
+        self.tls.is_on |= uri.is_tls;
         let login = &mut self.options.login;
         login.user = uri.user.or(login.user.take());
         login.password = uri.password.or(login.password.take());
@@ -468,6 +476,7 @@ impl Reading {
             _ => WantedProtocol::AsServer,
         };
         options.dial.shuffle = options.cluster;
+        options.dial.tls = self.tls.finish().map_err(Ending::Wrong)?;
         if options.login.password.is_some() && !self.no_auth_warning {
             eprintln!(
                 "Warning: Using a password with '-a' or '-u' option on the command line interface may not be safe."

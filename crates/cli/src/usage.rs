@@ -8,7 +8,7 @@ Without a command it starts an interactive session; type \"help\" there.
 Connection
   -h <host>, -p <port>     the server (127.0.0.1, 6379)
   -s <socket>              connect to a unix socket instead
-  -u <uri>                 valkey://user:password@host:port/db, or redis://...
+  -u <uri>                 valkey://user:password@host:port/db, or redis://...; valkeys:// and rediss:// are under TLS
   -a, --pass <password>    AUTH; ISOTHERMCLI_AUTH, VALKEYCLI_AUTH or REDISCLI_AUTH keep it out of the process list
   --user <name>            the user of that password
   --askpass                prompt for the password
@@ -18,6 +18,15 @@ Connection
   -4, -6                   prefer IPv4 or IPv6
   -c                       cluster mode: follow MOVED and ASK
   -2, -3                   start with this version of RESP
+  --tls                    connect under TLS
+  --cacert <file>, --cacertdir <folder>
+                           authorities that are believed (the system's, without them)
+  --cert <file>, --key <file>
+                           what is shown to a server that asks for a certificate
+  --sni <name>             the name that is sent to the server
+  --insecure               do not look at the server's certificate
+  --tls-ciphers <list>, --tls-ciphersuites <list>
+                           suites of TLS 1.2, in OpenSSL's language, and of TLS 1.3, by name
 
 The command
   -r <count>, -i <seconds> repeat it (below 0: forever), with a pause in between

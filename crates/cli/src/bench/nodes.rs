@@ -31,20 +31,21 @@ struct Map {
 pub struct Nodes {
     pub list: Vec<Node>,
     login: Login,
+    dial: Dial,
     read_from: ReadFrom,
     map: Mutex<Map>,
 }
 
 impl Nodes {
-    pub fn fetch(address: &Address, login: &Login, read_from: ReadFrom) -> Fallible<Nodes> {
-        let ranges = ask(address, login)?;
+    pub fn fetch(address: &Address, login: &Login, dial: Dial, read_from: ReadFrom) -> Fallible<Nodes> {
+        let ranges = ask(address, login, dial)?;
         let list = nodes_of(&ranges, read_from);
         if list.is_empty() {
             return Err("Invalid cluster: 0 node(s).".to_string());
         }
         let slots = list.iter().map(|node| node.slots.clone()).collect();
         let map = Mutex::new(Map { generation: 0, slots });
-        Ok(Nodes { list, login: login.clone(), read_from, map })
+        Ok(Nodes { list, login: login.clone(), dial, read_from, map })
     }
 
     /// A slot of a node, and how old the knowledge is. A node that has none left is replaced by another.
@@ -67,7 +68,7 @@ impl Nodes {
         }
         eprintln!("WARNING: Cluster slots configuration changed, fetching new one...");
         let asked = &self.list[prng.below(self.list.len() as u64) as usize];
-        let news = nodes_of(&ask(&asked.address, &self.login)?, self.read_from);
+        let news = nodes_of(&ask(&asked.address, &self.login, self.dial)?, self.read_from);
         for (node, slots) in self.list.iter().zip(&mut map.slots) {
             *slots = news.iter().find(|new| new.id == node.id).map_or(Vec::new(), |new| new.slots.clone());
         }
@@ -82,8 +83,8 @@ pub struct Drawn {
     pub generation: u64,
 }
 
-fn ask(address: &Address, login: &Login) -> Fallible<Vec<SlotRange>> {
-    let mut connection = open(address, login)?;
+fn ask(address: &Address, login: &Login, dial: Dial) -> Fallible<Vec<SlotRange>> {
+    let mut connection = open(address, login, dial)?;
     let reply = connection.call(&["CLUSTER", "SLOTS"]).map_err(|why| format!("Error: {why}"))?;
     if let Some(error) = reply.as_error() {
         let error = String::from_utf8_lossy(error);
@@ -93,8 +94,8 @@ fn ask(address: &Address, login: &Login) -> Fallible<Vec<SlotRange>> {
 }
 
 /// A connection that has logged in.
-pub fn open(address: &Address, login: &Login) -> Fallible<Connection> {
-    let mut connection = Connection::open(address, Dial::default())
+pub fn open(address: &Address, login: &Login, dial: Dial) -> Fallible<Connection> {
+    let mut connection = Connection::open(address, dial)
         .map_err(|why| format!("Could not connect to server at {address}: {}", crate::text::reason(&why)))?;
     if let Some(command) = login.command() {
         match connection.call(&command) {

@@ -5,8 +5,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use crate::address::{Address, Login, parse_uri};
+use crate::connection::Dial;
 use crate::options::Ending;
 use crate::text::leading_i64;
+use crate::tls::TlsOptions;
 
 /// Which nodes of a cluster are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +23,7 @@ pub struct Options {
     pub address: Address,
     pub login: Login,
     pub db: i64,
+    pub dial: Dial,
     pub clients: usize,
     pub requests: u64,
     /// Instead of a number of requests.
@@ -66,6 +69,7 @@ impl Default for Options {
             address: Address::tcp("127.0.0.1", 6379),
             login: Login::default(),
             db: 0,
+            dial: Dial::default(),
             clients: 50,
             requests: 100_000,
             duration: None,
@@ -99,7 +103,8 @@ impl Default for Options {
 impl Options {
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, Ending> {
         let mut words: Vec<Vec<u8>> = args.into_iter().map(OsString::into_vec).collect();
-        let mut reading = Reading { options: Options::default(), requests: false };
+        let mut reading =
+            Reading { options: Options::default(), requests: false, tls: TlsOptions::default() };
         let mut at = 0;
         while at < words.len() {
             let word = String::from_utf8_lossy(&words[at]).into_owned();
@@ -123,6 +128,7 @@ impl Options {
             }
         }
         reading.options.command = words.split_off(at);
+        reading.options.dial.tls = reading.tls.finish().map_err(Ending::Wrong)?;
         Ok(reading.options)
     }
 
@@ -136,6 +142,7 @@ struct Reading {
     options: Options,
     /// -n was given.
     requests: bool,
+    tls: TlsOptions,
 }
 
 impl Reading {
@@ -156,7 +163,7 @@ impl Reading {
             ),
             "--cluster" => options.cluster = true,
             "--enable-tracking" => options.tracking = true,
-            _ => return Ok(false),
+            _ => return Ok(self.tls.switch(word)),
         }
         Ok(true)
     }
@@ -176,7 +183,7 @@ impl Reading {
             "-s" => options.address = Address::Unix(value.into()),
             "-a" => options.login.password = Some(value.to_string()),
             "--user" => options.login.user = Some(value.to_string()),
-            "-u" => apply_uri(options, value)?,
+            "-u" => apply_uri(options, &mut self.tls, value)?,
             "-c" => options.clients = number.clamp(1, CLIENTS_MAX) as usize,
             "-n" if options.duration.is_some() => return wrong(EXCLUSIVE),
             "-n" => {
@@ -212,7 +219,7 @@ impl Reading {
             "--seed" => options.seed = Some(number.unsigned_abs()),
             "--num-functions" => options.functions = number.clamp(0, 10_000) as usize,
             "--num-keys-in-fcall" => options.fcall_keys = number.clamp(0, 10_000) as usize,
-            _ => return Ok(false),
+            _ => return Ok(self.tls.value(word, value)),
         }
         Ok(true)
     }
@@ -227,8 +234,9 @@ fn port_of(address: &Address) -> u16 {
     }
 }
 
-fn apply_uri(options: &mut Options, uri: &str) -> Result<(), Ending> {
-    let uri = parse_uri(uri, "isotherm-benchmark").map_err(Ending::Wrong)?;
+fn apply_uri(options: &mut Options, tls: &mut TlsOptions, uri: &str) -> Result<(), Ending> {
+    let uri = parse_uri(uri).map_err(Ending::Wrong)?;
+    tls.is_on |= uri.is_tls;
     let port = uri.port.unwrap_or_else(|| i64::from(port_of(&options.address)));
     let Ok(port) = u16::try_from(port) else { return Err(Ending::Wrong("Invalid server port.".to_string())) };
     let host = match (uri.host, &options.address) {
@@ -259,6 +267,8 @@ Placeholders in arguments
 
 Connection
   -h <host>, -p <port>, -s <socket>, -u <uri>, -a <password>, --user <name>, --dbnum <db>, -3
+  --tls, --cacert <file>, --cacertdir <folder>, --cert <file>, --key <file>, --sni <name>, --insecure, --tls-ciphers <list>,
+  --tls-ciphersuites <list>
 
 Load
   -c <clients>         connections (50)

@@ -10,9 +10,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use isotherm_reactor::Stream;
 use isotherm_resp::reply_parse::ReplyReader;
 use isotherm_stdx::Prng;
-use mio::net::{TcpStream, UnixStream};
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::engine::Test;
@@ -44,11 +45,6 @@ pub struct Worker {
     /// Connections that have something under way.
     active: usize,
     chunk: Vec<u8>,
-}
-
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
 }
 
 struct Client {
@@ -100,14 +96,12 @@ impl Worker {
             Some(nodes) => &nodes.list[node].address,
             None => &options.address,
         };
-        let mut stream = connect(address)
+        let stream = connect(address, options.dial)
             .map_err(|why| format!("Could not connect to server at {address}: {}", reason(&why)))?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        match &mut stream {
-            Stream::Tcp(stream) => self.poll.registry().register(stream, Token(token), both),
-            Stream::Unix(stream) => self.poll.registry().register(stream, Token(token), both),
-        }
-        .map_err(|why| format!("Cannot wait for a socket: {}", reason(&why)))?;
+        let number = stream.number();
+        (self.poll.registry().register(&mut SourceFd(&number), Token(token), both))
+            .map_err(|why| format!("Cannot wait for a socket: {}", reason(&why)))?;
         let (greeting, greeting_replies) = self.greeting();
         Ok(Client {
             stream,
@@ -273,7 +267,7 @@ impl Worker {
     fn receive(&mut self, at: usize) -> Fallible {
         while self.clients[at].pending > 0 {
             let client = &mut self.clients[at];
-            let count = match client.stream.read(&mut self.chunk) {
+            let count = match Read::read(&mut client.stream, &mut self.chunk) {
                 Ok(0) => return Err("Error: Server closed the connection".to_string()),
                 Ok(count) => count,
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -286,7 +280,7 @@ impl Worker {
             client.arrived.extend_from_slice(&self.chunk[..count]);
             self.take_replies(at)?;
             // A read that did not fill its buffer has emptied the socket; a word of more will come.
-            if count < self.chunk.len() {
+            if self.clients[at].stream.is_drained(count, self.chunk.len()) {
                 break;
             }
         }
@@ -375,8 +369,8 @@ impl Client {
     fn send(&mut self) -> Fallible {
         while self.sent < self.greeting.len() + self.batch.len() {
             let outcome = match self.sent.checked_sub(self.greeting.len()) {
-                None => self.stream.write(&self.greeting[self.sent..]),
-                Some(sent) => self.stream.write(&self.batch[sent..]),
+                None => Write::write(&mut self.stream, &self.greeting[self.sent..]),
+                Some(sent) => Write::write(&mut self.stream, &self.batch[sent..]),
             };
             match outcome {
                 Ok(count) => self.sent += count,
@@ -389,42 +383,24 @@ impl Client {
     }
 }
 
-impl Read for Stream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buf),
-            Stream::Unix(stream) => stream.read(buf),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(buf),
-            Stream::Unix(stream) => stream.write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Connects and waits for it: a server that is not there is reported once, and clearly.
-fn connect(address: &Address) -> io::Result<Stream> {
+fn connect(address: &Address, dial: Dial) -> io::Result<Stream> {
     match address {
         Address::Unix(path) => {
             let stream = std::os::unix::net::UnixStream::connect(path)?;
             stream.set_nonblocking(true)?;
-            Ok(Stream::Unix(UnixStream::from_std(stream)))
+            Ok(Stream::Unix(stream))
         }
         Address::Tcp { host, port } => {
-            let addresses: Vec<SocketAddr> = resolve(host, *port, Dial::default())?;
+            let addresses: Vec<SocketAddr> = resolve(host, *port, dial)?;
             let stream = std::net::TcpStream::connect(addresses.as_slice())?;
             stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            Ok(Stream::Tcp(TcpStream::from_std(stream)))
+            let stream = match dial.tls {
+                Some(tls) => tls.connect(stream)?,
+                None => Stream::Tcp(stream),
+            };
+            rustix::io::ioctl_fionbio(&stream, true)?;
+            Ok(stream)
         }
     }
 }

@@ -60,7 +60,7 @@ fn run(mut options: Options) -> Fallible {
 }
 
 fn find_nodes(options: &Options) -> Fallible<Nodes> {
-    let nodes = Nodes::fetch(&options.address, &options.login, options.read_from)?;
+    let nodes = Nodes::fetch(&options.address, &options.login, options.dial, options.read_from)?;
     put(format!("Cluster has {} {} nodes:\n\n", nodes.list.len(), roles(options.read_from)));
     for (i, node) in nodes.list.iter().enumerate() {
         let role = if node.replica { "Replica" } else { "Primary" };
@@ -72,7 +72,7 @@ fn find_nodes(options: &Options) -> Fallible<Nodes> {
 
 /// What the server says about saving; it matters for writes.
 fn saving_of(options: &Options) -> Fallible<Option<Saving>> {
-    let mut connection = open(&options.address, &options.login)?;
+    let mut connection = open(&options.address, &options.login, options.dial)?;
     let mut values = Vec::new();
     for name in ["save", "appendonly"] {
         match connection.call(&["CONFIG", "GET", name]) {
@@ -145,7 +145,7 @@ impl Bench {
                     continue;
                 }
                 for command in &case.before {
-                    let mut connection = open(&self.options.address, &self.options.login)?;
+                    let mut connection = open(&self.options.address, &self.options.login, self.options.dial)?;
                     connection.call(command).map_err(|why| format!("Error: {why}"))?;
                 }
                 self.measure(case.title, case.template())?;
@@ -158,7 +158,7 @@ impl Bench {
 
     /// Whether a test that was not named can run at all.
     fn server_knows(&self, case: &Case) -> Fallible<bool> {
-        let mut connection = open(&self.options.address, &self.options.login)?;
+        let mut connection = open(&self.options.address, &self.options.login, self.options.dial)?;
         let asked = [b"COMMAND".as_slice(), b"INFO", &case.command[0]];
         let reply = connection.call(&asked).map_err(|why| format!("Error: {why}"))?;
         Ok(!matches!(reply, Value::Array(infos) if infos.first().is_some_and(Value::is_null)))
