@@ -244,6 +244,7 @@ impl Machine {
 
     fn set_slot(&mut self, slot: Slot, action: &SlotAction, is_replicated: bool) -> Answered {
         let node = self.check_set_slot(slot, action, is_replicated)?;
+        let was_involved = self.is_involved(slot);
         match (action, node) {
             (SlotAction::Migrating(_), Some(node)) => {
                 self.notice(format!("Migrating slot {} to node {}", slot.get(), self.name(node)));
@@ -261,8 +262,18 @@ impl Machine {
             }
         }
         self.todo.slots();
-        self.todo.save_first();
+        // That a slot went from one other node to another is what those say too, so it may be lost.
+        if was_involved || self.is_involved(slot) {
+            self.todo.save_first();
+        }
         Ok(Answer::Ok)
+    }
+
+    /// Whether the slot is this shard's, or on its way from or to it.
+    pub fn is_involved(&self, slot: Slot) -> bool {
+        self.owner(slot) == Some(self.my_primary())
+            || self.importing.contains_key(&slot)
+            || self.migrating.contains_key(&slot)
     }
 
     fn other_primary(&self, id: &NodeId) -> Result<Handle, String> {

@@ -173,6 +173,34 @@ fn a_slot_that_is_lost_is_claimed_no_longer_at_once() {
     assert_eq!(bench.answer(), Some(Answer::Ok));
 }
 
+/// A tool that moves slots names each of them to every node: most have no part in it.
+#[test]
+fn a_slot_that_goes_between_others_is_answered_without_the_disk() {
+    let mut bench = Bench::new();
+    let peer = other(Flags::PRIMARY);
+    bench.meet(&peer);
+    let set = |slot, action| Request::SetSlot { slot: Slot::new(slot), action, is_replicated: false };
+    let theirs = SlotAction::Node { node: peer.sender, holds_keys: false };
+    bench.ask(set(1, theirs.clone()));
+    assert!(bench.apply() && !bench.save());
+    assert_eq!(bench.answer(), Some(Answer::Ok));
+    // One of this node's, one that it takes, and one that is on its way here.
+    bench.ask(Request::AddSlots(range(2, 2)));
+    bench.obey_all();
+    bench.answer();
+    let me = bench.machine.my_id();
+    let mine = SlotAction::Node { node: me, holds_keys: false };
+    let importing = SlotAction::Importing(peer.sender);
+    for (slot, action) in [(2, theirs.clone()), (3, mine), (1, importing), (1, theirs)] {
+        bench.ask(set(slot, action.clone()));
+        bench.apply();
+        assert_eq!(bench.answer(), None, "{action:?}");
+        assert!(bench.save(), "{action:?}");
+        bench.obey_all();
+        assert_eq!(bench.answer(), Some(Answer::Ok), "{action:?}");
+    }
+}
+
 #[test]
 fn a_slow_disk_stops_no_pong() {
     let mut bench = Bench::new();

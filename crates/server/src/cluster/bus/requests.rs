@@ -52,7 +52,7 @@ impl BusThread {
             Err(text) => asker.refuse(text),
             Ok(request) => {
                 let looked = Looked { request, args, asker };
-                match depends_on_keys(&looked.request) {
+                match self.depends_on_keys(&looked.request) {
                     true => self.hand(hands::Work::Look(looked)),
                     false => self.looked(looked),
                 }
@@ -82,10 +82,23 @@ impl BusThread {
         }
     }
 
+    /// A slot that this node has no part in goes from one other to the next whatever it has here. Where replicas hear of that
+    /// first it may have a part in it by then.
+    fn depends_on_keys(&self, request: &Request) -> bool {
+        match request {
+            Request::SetSlot { slot, action: SlotAction::Node { .. }, .. } => {
+                self.machine.is_involved(*slot) || replicas_first::are_wanted(self.node)
+            }
+            Request::Replicate { .. } | Request::Reset { .. } | Request::FlushSlots { .. } => true,
+            _ => false,
+        }
+    }
+
     fn ask(&mut self, looked: Looked) {
         self.asked += 1;
         let id = RequestId(self.asked);
-        self.askers.insert(id, (looked.asker, closed_for(&looked.request)));
+        let closed = closed_for(&looked.request).filter(|slot| self.machine.is_involved(*slot));
+        self.askers.insert(id, (looked.asker, closed));
         self.step(Input::Request { id, request: looked.request });
     }
 
@@ -112,16 +125,6 @@ fn closed_for(request: &Request) -> Option<Slot> {
         Request::SetSlot { slot, action: SlotAction::Node { .. }, .. } => Some(*slot),
         _ => None,
     }
-}
-
-fn depends_on_keys(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::SetSlot { action: SlotAction::Node { .. }, .. }
-            | Request::Replicate { .. }
-            | Request::Reset { .. }
-            | Request::FlushSlots { .. }
-    )
 }
 
 /// `CLUSTER` stands at 0. The arity was checked.
