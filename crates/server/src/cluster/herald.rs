@@ -2,14 +2,18 @@
 //! one message instead of a MOVED for each slot.
 //!
 //! ```text
-//!   slots    1 opens  1 goes   2 opens 2 goes  3 opens 3 goes   4 opens
-//!   time     0.0      0.1      0.2     0.3     0.4     0.5      0.6          1.1
-//!   pushed   SMIGRATING 1                                                    SMIGRATED 2-3
-//!                     SMIGRATED 1                                            SMIGRATING 4
+//!   slots    1 opens  1 goes         2 opens 2 goes  3 opens 3 goes   4 opens
+//!   time     0.0      0.1    0.2     0.3     0.4     0.5     0.6      0.7        1.2
+//!   pushed   SMIGRATING 1                                                        SMIGRATED 2-3
+//!                            SMIGRATED 1                                         SMIGRATING 4
 //! ```
 //! A client loads the topology anew with each SMIGRATED, and redis-py connects anew to the node that the slots have left. So the first
 //! change is said at once, and those of the next second with one push. Only the node that slots leave says so: its clients are those that
 //! would go to the wrong place, and a client that is connected to all nodes hears of a move once.
+//!
+//! "At once" is a tenth of a second later: clients load the topology from any node, and the others are to have heard of the change by
+//! then. A node that has lost its last slot does not wait for the end of the second, for it may be about to be taken away; a library that
+//! was sent to it by an old topology then would be lost there.
 //!
 //! Clients wait longer for replies between SMIGRATING and the next SMIGRATED, and some count the first ones. So a second SMIGRATING
 //! comes only behind an SMIGRATED.
@@ -27,6 +31,8 @@ use std::sync::Arc;
 
 /// Between two pushes of a kind.
 const PAUSE_MS: i64 = 1000;
+/// Until other nodes have heard of a change too.
+const SETTLES_MS: i64 = 100;
 /// A number of a push is the time in ms, and so many bits of this node's id: clients take two pushes with one number for one and the
 /// same, from whichever nodes they come. It stays below 2^53, which scripting languages still count in.
 const NODE_BITS: u32 = 12;
@@ -35,6 +41,8 @@ const NODE_BITS: u32 = 12;
 pub struct Herald {
     /// Those that have left this node, which no client was sent yet.
     left: SlotSet,
+    /// When the first of them did.
+    left_at: Option<UnixMs>,
     migrated_at: Option<UnixMs>,
     migrating_at: Option<UnixMs>,
     /// SMIGRATING was said, and no SMIGRATED since.
@@ -59,9 +67,11 @@ enum What {
 impl Herald {
     /// The topology was `before` and is `after`; it is called several times a second, whether they differ or not.
     pub fn look(&mut self, before: &Topology, after: &Arc<Topology>, now: UnixMs) -> Vec<News> {
-        self.note_left(before, after);
+        self.note_left(before, after, now);
         let mut pushes = Vec::new();
-        if !self.left.is_empty() && is_due(self.migrated_at, now) {
+        let is_due_now = is_due(self.migrated_at, PAUSE_MS, now) || after.me().slots.is_empty();
+        if self.left_at.is_some() && is_due(self.left_at, SETTLES_MS, now) && is_due_now {
+            self.left_at = None;
             let targets = by_owner(&std::mem::take(&mut self.left), after);
             if !targets.is_empty() {
                 self.migrated_at = Some(now);
@@ -69,7 +79,7 @@ impl Herald {
                 pushes.push(self.news(What::Migrated(targets), after, now));
             }
         }
-        if !after.migrating.is_empty() && !self.is_announced && is_due(self.migrating_at, now) {
+        if !after.migrating.is_empty() && !self.is_announced && is_due(self.migrating_at, PAUSE_MS, now) {
             self.migrating_at = Some(now);
             self.is_announced = true;
             let mut open = SlotSet::new();
@@ -82,10 +92,11 @@ impl Herald {
     /// No client listens.
     pub fn rest(&mut self) {
         self.left = SlotSet::new();
+        self.left_at = None;
         self.is_announced = false;
     }
 
-    fn note_left(&mut self, before: &Topology, after: &Topology) {
+    fn note_left(&mut self, before: &Topology, after: &Topology, now: UnixMs) {
         let is_same = Arc::ptr_eq(&before.owners, &after.owners) && before.myself == after.myself;
         if is_same || !after.nodes.iter().any(|node| node.id == before.me().id) {
             return;
@@ -96,6 +107,7 @@ impl Herald {
                 self.left.remove(slot);
             } else if was == Some(before.myself) {
                 self.left.insert(slot);
+                self.left_at.get_or_insert(now);
             }
         }
     }
@@ -109,9 +121,9 @@ impl Herald {
     }
 }
 
-/// Whether the last push is long enough ago. A clock that was set back does not silence them.
-fn is_due(last: Option<UnixMs>, now: UnixMs) -> bool {
-    last.is_none_or(|last| !(0..PAUSE_MS).contains(&(now.0 - last.0)))
+/// Whether `last` is long enough ago. A clock that was set back does not silence them.
+fn is_due(last: Option<UnixMs>, pause_ms: i64, now: UnixMs) -> bool {
+    last.is_none_or(|last| !(0..pause_ms).contains(&(now.0 - last.0)))
 }
 
 /// A slot that no node has now is not said.

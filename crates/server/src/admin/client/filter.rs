@@ -233,8 +233,8 @@ fn only(characters: &[u8], allowed: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_acl::{CommandTable, User};
     use crate::session::Transport;
+    use isotherm_acl::{CommandTable, User};
     use isotherm_resp::ArgsBuf;
 
     const NOW: UnixMs = UnixMs(1_000_000);

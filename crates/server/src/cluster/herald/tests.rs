@@ -1,8 +1,8 @@
 use super::*;
 use crate::cluster::state::alone;
-use isotherm_cluster::NodeId;
 use isotherm_cluster::topology::replies::Endpoint;
 use isotherm_cluster::topology::{Address, Node};
+use isotherm_cluster::{NodeId, SlotRanges};
 
 /// Three nodes; this one is the first, and has all slots but those that `owners` names.
 fn topology(owners: &[(u16, u16)], migrating: &[u16]) -> Arc<Topology> {
@@ -14,11 +14,11 @@ fn topology(owners: &[(u16, u16)], migrating: &[u16]) -> Arc<Topology> {
             Node { id: id(at), address: address(7000 + u16::from(at)).into(), ..topology.nodes[0].clone() };
         topology.nodes.push(more);
     }
-    let owner = |slot: usize| {
-        let other = owners.iter().find(|(other, _)| usize::from(*other) == slot);
-        Some(NodeIndex(other.map_or(0, |(_, owner)| *owner)))
-    };
-    topology.owners = Arc::new(std::array::from_fn(owner));
+    let others: BTreeMap<u16, u16> = owners.iter().copied().collect();
+    let owner = |slot: usize| NodeIndex(others.get(&(slot as u16)).copied().unwrap_or(0));
+    topology.owners = Arc::new(std::array::from_fn(|slot| Some(owner(slot))));
+    let of_all = SlotRanges::by_owner(3, |slot| Some(usize::from(owner(slot.index()).0)));
+    topology.nodes.iter_mut().zip(of_all).for_each(|(node, slots)| node.slots = slots);
     topology.migrating = migrating.iter().map(|slot| (Slot::new(*slot), id(1))).collect();
     Arc::new(topology)
 }
@@ -33,10 +33,17 @@ impl World {
         World { herald: Herald::default(), before: topology(&[], &[]) }
     }
 
-    /// The pushes that follow, without their numbers.
-    fn becomes(&mut self, after: Arc<Topology>, now_ms: i64) -> Vec<String> {
-        let news = self.herald.look(&self.before, &after, UnixMs(now_ms));
+    /// The pushes that follow until others have heard of it too.
+    fn pushes(&mut self, after: Arc<Topology>, now_ms: i64) -> Vec<News> {
+        let mut news = self.herald.look(&self.before, &after, UnixMs(now_ms));
+        news.extend(self.herald.look(&after, &after, UnixMs(now_ms + SETTLES_MS)));
         self.before = after;
+        news
+    }
+
+    /// The same without their numbers.
+    fn becomes(&mut self, after: Arc<Topology>, now_ms: i64) -> Vec<String> {
+        let news = self.pushes(after, now_ms);
         news.iter().map(|news| shown(news, Asker::default())).collect()
     }
 }
@@ -59,6 +66,23 @@ fn the_first_move_is_said_at_once_and_those_of_a_second_together() {
         ["SMIGRATED 10.0.0.1:7000 10.0.0.1:7001 2-3 10.0.0.1:7000 10.0.0.1:7002 9"]
     );
     assert!(world.becomes(more, 8000).is_empty());
+}
+
+#[test]
+fn a_node_without_slots_does_not_wait() {
+    let mut world = World::new();
+    world.becomes(topology(&[(1, 1)], &[]), 5000);
+    let all: Vec<(u16, u16)> = (0..16384).map(|slot| (slot, 1)).collect();
+    assert_eq!(world.becomes(topology(&all, &[]), 5200), ["SMIGRATED 10.0.0.1:7000 10.0.0.1:7001 0,2-16383"]);
+}
+
+#[test]
+fn others_hear_of_a_change_before_clients_do() {
+    let mut world = World::new();
+    let after = topology(&[(1, 1)], &[]);
+    assert!(world.herald.look(&world.before, &after, UnixMs(5000)).is_empty());
+    assert!(world.herald.look(&after, &after, UnixMs(5050)).is_empty());
+    assert_eq!(world.herald.look(&after, &after, UnixMs(5100)).len(), 1);
 }
 
 #[test]
@@ -106,8 +130,7 @@ fn numbers_grow_whatever_the_clock_does_and_fit_a_double() {
     {
         let moved: Vec<(u16, u16)> = (0..=at as u16).map(|slot| (slot, 1)).collect();
         let after = topology(&moved, &[]);
-        let news = world.herald.look(&world.before, &after, UnixMs(*now_ms));
-        world.before = after;
+        let news = world.pushes(after, *now_ms);
         assert_eq!(news.len(), 1);
         assert!(news[0].number > last && news[0].number < 1 << 53);
         last = news[0].number;
@@ -119,7 +142,7 @@ fn addresses_are_those_that_the_client_is_shown() {
     let mut after = Arc::unwrap_or_clone(topology(&[(1, 1)], &[]));
     Arc::make_mut(&mut after.nodes[1].address).hostname = "one.example".into();
     Arc::make_mut(&mut after.nodes[0].address).client_ipv6 = "::1".into();
-    let news = Herald::default().look(&topology(&[], &[]), &Arc::new(after), UnixMs(5000));
+    let news = World::new().pushes(Arc::new(after), 5000);
     let named = Asker { endpoint: Endpoint::Hostname, ..Asker::default() };
     assert_eq!(shown(&news[0], named), "SMIGRATED ?:7000 one.example:7001 1");
     let six = Asker { is_ipv6: true, ..Asker::default() };

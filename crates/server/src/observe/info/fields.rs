@@ -17,9 +17,9 @@ use crate::replication::report::Buffers;
 use crate::tls;
 use crate::upkeep::compaction::share_percent;
 use crate::users::Denied;
+use isotherm_tls::{Contexts, Facts};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Relaxed};
-use isotherm_tls::{Contexts, Facts};
 
 /// A name, and how its value is found.
 pub type Field = (&'static str, fn(&Snapshot<'_>) -> String);
