@@ -12,6 +12,7 @@ mod command_line;
 mod library;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::Fallible;
@@ -90,6 +91,12 @@ pub fn run(places: &Places, named: &[String], clock: Clock) -> Fallible<bool> {
         }
     }
     Ok(all_well)
+}
+
+/// The libraries that have a writer for clusters, and what runs it, or why it cannot be installed.
+pub fn writers(places: &Places, clock: Clock) -> Vec<(&'static str, Result<Command, String>)> {
+    let writer = |library: &library::Library| Some((library.name, library.writer(places, clock)?));
+    library::LIBRARIES.iter().filter_map(writer).collect()
 }
 
 /// The file called `name` in PATH.

@@ -5,7 +5,8 @@
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
 //! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
-//! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`), common clients at work (`clients`),
+//! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`), common clients at work (`clients`), clusters
+//! whose slots move under their load (`cluster`),
 //! libraries that work by scripts (`scripts`), and Valkey's own test suite (`suite`).
 
 pub mod client;
@@ -30,6 +31,7 @@ pub mod follow;
 pub mod transfer;
 
 pub mod clients;
+pub mod cluster;
 pub mod scripts;
 
 pub mod suite;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isotherm_conformance::Fallible;
 use isotherm_conformance::clients;
+use isotherm_conformance::cluster;
 use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
@@ -58,6 +59,13 @@ isotherm-conformance: compares Isotherm with Valkey
     --quick yes                          those that take seconds
     --ours-bin PATH, --valkey-bin PATH, --folder FOLDER     as above
 
+  cluster [options] [reloads] slots move for many loops while redis-py, go-redis and Jedis write: is a key lost, doubled, stale?
+                              reloads: how often each loads the topology while 100 slots move
+    --loops N  --slots N  --seconds N    how often (default 30), how many at once (40), the time for each cluster (900)
+    --quick yes                          3 loops, Isotherm nodes only, 45 s
+    --pace N                             of reloads: operations a second of a library (default 200)
+    --ours-bin PATH, --bin FOLDER, --folder FOLDER          as above
+
   jobs [options]              the CPU time that jobs of BullMQ cost each server, A B A B
     --jobs N  --rounds N                 how many (default 10000, 3)
     --ours-bin PATH, --valkey-bin PATH, --folder FOLDER     as above
@@ -82,6 +90,7 @@ fn main() -> ExitCode {
         Some("follow") => follow(&args[1..]),
         Some("clients") => try_clients(&args[1..]),
         Some("scripts") => run_scripts(&args[1..]),
+        Some("cluster") => run_cluster(&args[1..]),
         Some("jobs") => run_jobs(&args[1..]),
         Some("with-server") => scripts::with_server(&args[1..]),
         Some("suite") => run_suite(&args[1..]),
@@ -349,6 +358,41 @@ fn run_scripts(args: &[String]) -> Fallible<bool> {
         }
     }
     scripts::run(&places, &names, quick)
+}
+
+fn run_cluster(args: &[String]) -> Fallible<bool> {
+    let (options, words) = options(args)?;
+    let from_env = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut server = from_env("ISOTHERM_SERVER");
+    let (mut bin, mut folder) = (from_env("ISOTHERM_PEER_BIN"), from_env("ISOTHERM_CLIENTS"));
+    let mut wanted = cluster::Options { loops: 30, slots: 40, seconds: 900, is_quick: false };
+    let mut pace = 200;
+    for (name, value) in options {
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
+        match name.as_str() {
+            "--ours-bin" => server = Some(PathBuf::from(value)),
+            "--bin" => bin = Some(PathBuf::from(value)),
+            "--folder" => folder = Some(PathBuf::from(value)),
+            "--loops" => wanted.loops = number()? as usize,
+            "--slots" => wanted.slots = number()?.max(1) as usize,
+            "--seconds" => wanted.seconds = number()?,
+            "--pace" => pace = number()?.max(1) as usize,
+            "--quick" if value == "yes" => {
+                wanted = cluster::Options { loops: 3, slots: 10, seconds: 45, is_quick: true };
+            }
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    let places = cluster::Places {
+        server: server.ok_or("where is Isotherm? --ours-bin PATH")?,
+        bin: bin.ok_or("where are Valkey's programs? --bin FOLDER")?,
+        folder: folder.ok_or("where may libraries be installed? --folder FOLDER")?,
+    };
+    match words.as_slice() {
+        [] => cluster::run(&places, &wanted),
+        [word] if word == "reloads" => cluster::reloads(&places, pace),
+        words => Err(format!("unknown: {}\n{HELP}", words.join(" "))),
+    }
 }
 
 fn run_jobs(args: &[String]) -> Fallible<bool> {

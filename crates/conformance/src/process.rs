@@ -60,7 +60,7 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> Fallible<u16> {
+pub fn free_port() -> Fallible<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|why| format!("no free port: {why}"))?;
     Ok(listener.local_addr().map_err(|why| why.to_string())?.port())
 }

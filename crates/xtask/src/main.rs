@@ -39,7 +39,9 @@ cargo xtask <command>
                        `stress sentinel`: kill -9 of the primary, Valkey's sentinels promote a replica
   clients [NAME ..]    runs valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... against our server;
                        `clients scripts [NAME ..]`: libraries that work by scripts (BullMQ, asynq, rq, ...), beside
-                       Valkey, `--quick yes` those that take seconds; `clients jobs`: the CPU time of 10,000 jobs
+                       Valkey, `--quick yes` those that take seconds; `clients jobs`: the CPU time of 10,000 jobs;
+                       `clients cluster`: slots move for many loops while libraries write, `--quick yes` for seconds,
+                       `reloads`: how often they load the topology
   conformance [ARGS]   sends the same commands to Isotherm and Valkey and compares; runs Valkey's own tests
 ";
 

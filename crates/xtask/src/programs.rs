@@ -202,9 +202,9 @@ pub fn conformance(args: &[String]) -> Fallible {
 }
 
 /// Common clients against our server. Those that cannot be installed on this machine are reported skips. `scripts`: libraries
-/// whose work scripts do, beside Valkey; `jobs`: what those of a queue cost.
+/// whose work scripts do, beside Valkey; `jobs`: what those of a queue cost; `cluster`: clusters whose slots move.
 pub fn clients(args: &[String]) -> Fallible {
-    if args.first().is_some_and(|first| ["scripts", "jobs"].contains(&first.as_str())) {
+    if args.first().is_some_and(|first| ["scripts", "jobs", "cluster"].contains(&first.as_str())) {
         return script_clients(args);
     }
     let conformance = build("isotherm-conformance", "isotherm-conformance")?;

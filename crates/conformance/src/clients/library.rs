@@ -39,6 +39,8 @@ pub struct Library {
     pins: &'static [&'static str],
     install: fn(&Folders) -> Vec<Command>,
     run: fn(&Folders) -> Command,
+    /// What runs its `writer`, for clusters whose slots move; `None`: it has none.
+    writer: Option<fn(&Folders) -> Command>,
 }
 
 /// Where a library's program lies, and where what it needs is installed.
@@ -65,18 +67,28 @@ pub const LIBRARIES: [Library; 4] = [
             python.arg(folders.source.join("client.py"));
             python
         },
+        writer: Some(|folders| {
+            let mut python = Command::new(folders.installed.join("bin/python"));
+            python.arg(folders.source.join("writer.py"));
+            python
+        }),
     },
     Library {
         name: "go-redis",
         folder: "go",
         programs: &["go"],
-        pins: &["go.sum", "main.go"],
+        pins: &["go.sum", "main.go", "writer/main.go"],
         install: |folders| {
-            let mut go = command("go", &["build", "-mod=readonly", "-o"], &folders.installed.join("client"));
-            go.arg(".").current_dir(&folders.source);
-            vec![go]
+            let build = |program: &str, package: &str| {
+                let mut go =
+                    command("go", &["build", "-mod=readonly", "-o"], &folders.installed.join(program));
+                go.arg(package).current_dir(&folders.source);
+                go
+            };
+            vec![build("client", "."), build("cluster-writer", "./writer")]
         },
         run: |folders| Command::new(folders.installed.join("client")),
+        writer: Some(|folders| Command::new(folders.installed.join("cluster-writer"))),
     },
     Library {
         name: "ioredis",
@@ -97,6 +109,7 @@ pub const LIBRARIES: [Library; 4] = [
             node.env("NODE_PATH", folders.installed.join("node_modules"));
             node
         },
+        writer: None,
     },
     Library {
         name: "Jedis",
@@ -110,13 +123,16 @@ pub const LIBRARIES: [Library; 4] = [
             maven.arg(format!("-DoutputDirectory={}", folders.installed.display()));
             vec![maven]
         },
-        run: |folders| {
-            let mut java = command("java", &["-XX:TieredStopAtLevel=1", "-cp"], &folders.installed.join("*"));
-            java.arg(folders.source.join("Client.java"));
-            java
-        },
+        run: |folders| java(folders, "Client.java"),
+        writer: Some(|folders| java(folders, "Writer.java")),
     },
 ];
+
+fn java(folders: &Folders, program: &str) -> Command {
+    let mut java = command("java", &["-XX:TieredStopAtLevel=1", "-cp"], &folders.installed.join("*"));
+    java.arg(folders.source.join(program));
+    java
+}
 
 fn command(program: &str, args: &[&str], file: &Path) -> Command {
     let mut command = Command::new(program);
@@ -126,14 +142,10 @@ fn command(program: &str, args: &[&str], file: &Path) -> Command {
 
 impl Library {
     pub fn check(&self, places: &Places, clock: Clock) -> Verdict {
-        if let Some(missing) = self.programs.iter().find(|program| in_path(program).is_none()) {
-            return Verdict::Skipped(format!("no `{missing}` on this machine"));
-        }
-        let folders =
-            Folders { source: sources().join(self.folder), installed: places.folder.join(self.folder) };
-        if let Err(why) = self.install(&folders, clock) {
-            return Verdict::Skipped(why);
-        }
+        let folders = match self.installed(places, clock) {
+            Ok(folders) => folders,
+            Err(why) => return Verdict::Skipped(why),
+        };
         // Installing others may have taken all the time there is, which is no fault of this one.
         if clock.at_most(RUN_TIME) < RUN_TIME {
             return Verdict::Skipped("the time for all clients is over".to_string());
@@ -149,6 +161,22 @@ impl Library {
             Ok(ended) if !ended.well() => Verdict::Failed(format!("{}\n{}", ended.how(), last_lines(&ended))),
             Ok(ended) => verdict(&ended.output),
         }
+    }
+
+    /// What runs its writer, if it has one. An error is a reason to skip.
+    pub fn writer(&self, places: &Places, clock: Clock) -> Option<Result<Command, String>> {
+        let writer = self.writer?;
+        Some(self.installed(places, clock).map(|folders| writer(&folders)))
+    }
+
+    fn installed(&self, places: &Places, clock: Clock) -> Result<Folders, String> {
+        if let Some(missing) = self.programs.iter().find(|program| in_path(program).is_none()) {
+            return Err(format!("no `{missing}` on this machine"));
+        }
+        let folders =
+            Folders { source: sources().join(self.folder), installed: places.folder.join(self.folder) };
+        self.install(&folders, clock)?;
+        Ok(folders)
     }
 
     /// Once for each version of what is pinned.

@@ -1,0 +1,31 @@
+//! Clusters whose slots move while libraries write: is a key lost, doubled or stale?
+//!
+//! ```text
+//!   nodes     3 Isotherm, or 2 Isotherm and 2 Valkey, put together by `valkey-cli --cluster create`
+//!   writers   redis-py, go-redis, Jedis: each keeps a model of its keys and compares what it reads      the whole time
+//!   a loop    reshard, rebalance, add-node, reshard, reshard, del-node                                   by valkey-cli
+//!             all writers stop and read all of their keys; as many keys as they have are on the nodes; `check` is clean
+//! ```
+//! What cannot be installed is a reported skip. All of it is bounded in time.
+//!
+//! Reading order: nodes and the tool that moves slots (`world`), a writer (`writer`), the loops (`loops`), how often libraries load the
+//! topology anew (`reloads`).
+
+mod loops;
+mod reloads;
+mod world;
+mod writer;
+
+pub use loops::{Options, run};
+pub use reloads::run as reloads;
+
+use std::path::PathBuf;
+
+/// Where things are.
+pub struct Places {
+    pub server: PathBuf,
+    /// valkey-server and valkey-cli.
+    pub bin: PathBuf,
+    /// Where libraries are installed.
+    pub folder: PathBuf,
+}
