@@ -100,7 +100,7 @@ pub const OBJECT_HELP: Command<Handler> = Command::new(
 fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
     write_help(
         call.reply,
-        "OBJECT",
+        call.args,
         &[
             "ENCODING <key>",
             "    Return the kind of internal representation used in order to store the value",

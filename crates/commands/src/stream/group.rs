@@ -316,7 +316,7 @@ pub const XGROUP_HELP: Command<Handler> = Command::new(
 fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
     write_help(
         call.reply,
-        "XGROUP",
+        call.args,
         &[
             "CREATE <key> <groupname> <id|$> [option]",
             "    Create a new consumer group. Options are:",

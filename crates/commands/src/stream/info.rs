@@ -43,7 +43,7 @@ pub const XINFO_HELP: Command<Handler> = Command::new(
 fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
     write_help(
         call.reply,
-        "XINFO",
+        call.args,
         &[
             "CONSUMERS <key> <groupname>",
             "    Show consumers of <groupname>.",

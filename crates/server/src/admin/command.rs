@@ -181,7 +181,7 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    let fits = |entry: &&&'static Entry| match &filter {
+    let fits = |entry: &&'static Entry| match &filter {
         ListFilter::None => true,
         ListFilter::Category(category) => {
             category.is_some_and(|asked| entry.spec.acl_categories().has(asked))
@@ -189,7 +189,7 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
         ListFilter::Pattern(pattern) => glob_match(pattern, entry.name.as_bytes(), true),
         ListFilter::Module => false,
     };
-    let found: Vec<_> = call.node.commands.all().iter().filter(fits).collect();
+    let found: Vec<_> = call.node.commands.listed().filter(fits).collect();
     call.reply.array(found.len());
     found.iter().for_each(|entry| call.reply.bulk(entry.name.as_bytes()));
     Outcome::Done
@@ -457,7 +457,7 @@ const COMMAND_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "COMMAND",
+        call.args,
         &[
             "(no subcommand)",
             "    Return details about all commands.",

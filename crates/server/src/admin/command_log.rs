@@ -259,7 +259,7 @@ const SLOWLOG_HELP: Spec = Spec {
 fn slow_help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "SLOWLOG",
+        call.args,
         &[
             "GET [<count>]",
             "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
@@ -289,7 +289,7 @@ const COMMANDLOG_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "COMMANDLOG",
+        call.args,
         &[
             "GET <count> <type>",
             "    Return top <count> entries of the specified <type> from the commandlog (-1 mean all).",

@@ -281,7 +281,7 @@ const CONFIG_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "CONFIG",
+        call.args,
         &[
             "GET <pattern>",
             "    Return parameters matching the glob-like <pattern> and their values.",

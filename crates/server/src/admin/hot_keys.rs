@@ -152,7 +152,7 @@ const HOTKEYS_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "HOTKEYS",
+        call.args,
         &[
             "GET [COUNT <count>]",
             "    Return the most frequently used keys since the start or the last reset, and how",

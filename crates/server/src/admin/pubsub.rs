@@ -326,7 +326,7 @@ const PUBSUB_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "PUBSUB",
+        call.args,
         &[
             "CHANNELS [<pattern>]",
             "    Return the currently active channels matching a <pattern> (default: '*').",

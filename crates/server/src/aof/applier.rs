@@ -250,7 +250,7 @@ impl Applier {
     /// same; `release` ends that.
     pub fn apply(&mut self, args: Args<'_>) -> Result<(), Refused> {
         let node = self.exec.node;
-        self.apply_resolved(&resolve::resolve(&node.commands, &node.keyspace, args))
+        self.apply_resolved(&resolve::resolve_logged(&node.commands, &node.keyspace, args))
     }
 
     /// The same of a command that was looked up.

@@ -94,7 +94,7 @@ impl<'r> Replay<'r> {
     pub fn run(&mut self, place: u64, bytes: &[u8], args: &[Range<usize>]) -> Result<(), Failed> {
         let node = self.applier.node();
         let name = &bytes[args[0].clone()];
-        let entry = node.commands.find(name);
+        let entry = node.commands.find_logged(name);
         let key = entry.filter(|_| !self.applier.is_in_transaction()).and_then(|entry| key_of(entry, args));
         if let (Some(entry), Some(key)) = (entry, key) {
             let slot = Slot::of_key(&bytes[key]);

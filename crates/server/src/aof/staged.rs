@@ -42,7 +42,7 @@ impl Staged {
     pub fn new(node: &'static Node) -> Staged {
         Staged {
             node,
-            set: node.commands.find(b"set"),
+            set: node.commands.find_original(b"set"),
             now: unix_now(),
             staging: None,
             builder: Builder::default(),

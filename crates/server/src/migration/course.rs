@@ -463,7 +463,7 @@ impl<'j> Course<'j> {
     }
 
     fn remove(&self, exec: &mut Exec, words: &ArgsBuf) {
-        let command = self.node.commands.find(b"del").expect("it is a command");
+        let command = self.node.commands.find_original(b"del").expect("it is a command");
         let (now, caller, db) = (exec.clock.now(), self.job.caller, self.job.db);
         let (args, keys, handler) = (words.args(), HashedKeys::NONE, remove_moved);
         let mut reply = Reply::default();

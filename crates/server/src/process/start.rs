@@ -50,7 +50,9 @@ const PARTITIONS_MAX: usize = 1024;
 pub fn run(arguments: &[OsString]) -> ExitCode {
     // The configuration may change it, and the process in the background starts where this one did.
     let folder = std::env::current_dir().unwrap_or_default();
-    let mut loaded = match file::load(arguments, users::file::check_line) {
+    let mut commands = Commands::build(admin::COMMANDS);
+    let rename = &mut |from: &[u8], to: &[u8]| commands.rename(from, to);
+    let mut loaded = match file::load(arguments, rename, users::file::check_line) {
         Ok(Start::Run(loaded)) => *loaded,
         Ok(Start::Say(text)) => {
             print!("{text}");
@@ -83,7 +85,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         let error = daemon::become_again(arguments, &folder, stdin, options);
         log::warning(format!("The allocator's options have no effect: {}", os_text(&error)));
     }
-    match start(loaded) {
+    match start(loaded, commands) {
         Ok(control) => {
             let node = control.node();
             match control.run() {
@@ -108,7 +110,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn start(loaded: Loaded) -> Result<Control, String> {
+fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     let config = loaded.config;
     signals::ignore_hangup().map_err(|error| format!("Can't ignore SIGHUP: {}", os_text(&error)))?;
     set_up_log(&config)?;
@@ -126,7 +128,7 @@ fn start(loaded: Loaded) -> Result<Control, String> {
     let mailbox = events.mailbox().map_err(no_events)?;
     let (cluster, bus) = open_cluster(&config)?;
     let node = Node::start(Parts {
-        commands: Commands::build(admin::COMMANDS),
+        commands,
         keyspace,
         config,
         config_file: loaded.file,

@@ -189,7 +189,7 @@ impl Stream {
         for one in found.iter() {
             let spans = &spans[one.first_span as usize..one.end_span as usize];
             let args = Args::new(&buffer[one.start..], spans);
-            requests.push(resolve::resolve(&node.commands, &node.keyspace, args));
+            requests.push(resolve::resolve_logged(&node.commands, &node.keyspace, args));
         }
         applier.prefetch(&requests);
         for (request, one) in requests.iter().zip(found.iter()) {

@@ -11,9 +11,13 @@
 //!   INCRBYFLOAT ("incrbyfl", "rbyfloat", length 11)              8..16: first and last eight
 //! ```
 //! Both words and the length say exactly which name it is, so no bytes are compared behind them.
+//!
+//! `rename-command` moves a command to another name, or to none, before the first request. Only requests are looked up by
+//! the names of today; rules, statistics and replies keep the declared one. What comes from a log or a primary may have
+//! been written under either (`find_logged`).
 
 use isotherm_commands::spec::Command;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::request::entry::{Entry, Handler};
 use crate::request::name_word::Word;
@@ -22,9 +26,18 @@ use crate::request::name_word::Word;
 pub struct Commands {
     /// By `Entry::index`; a container's subcommands follow it.
     all: Vec<&'static Entry>,
-    by_name: HashMap<&'static str, &'static Entry>,
+    /// In lower case.
+    by_name: HashMap<Box<[u8]>, &'static Entry>,
     table: Box<[Option<(Word, &'static Entry)>; TABLE_LEN]>,
+    /// The commands that have lost their declared names, by these. Usually none.
+    originals: HashMap<&'static str, &'static Entry>,
+    /// Those that have no name any more, by `Entry::index`.
+    removed: HashSet<u16>,
 }
+
+/// Why a command cannot be renamed.
+pub const NO_SUCH_COMMAND: &str = "No such command in rename-command";
+pub const NAME_IS_TAKEN: &str = "Target command name already exists";
 
 /// A power of two, at least twice the number of commands, so that a search seldom takes a second step.
 const TABLE_LEN: usize = 1024;
@@ -33,8 +46,13 @@ impl Commands {
     /// Builds the tables. They live as long as the process, so commands are handed around as `&'static Entry`.
     /// `admin` are those of the session and the server, by group.
     pub fn build<H: Copy>(admin: &[&'static [Command<H>]]) -> Commands {
-        let mut commands =
-            Commands { all: Vec::new(), by_name: HashMap::new(), table: Box::new([None; TABLE_LEN]) };
+        let mut commands = Commands {
+            all: Vec::new(),
+            by_name: HashMap::new(),
+            table: Box::new([None; TABLE_LEN]),
+            originals: HashMap::new(),
+            removed: HashSet::new(),
+        };
         for command in isotherm_commands::COMMANDS.iter().copied().flatten() {
             commands.add(command, Handler::Data);
         }
@@ -42,7 +60,58 @@ impl Commands {
             commands.add(command, |_| Handler::Admin);
         }
         assert!(commands.by_name.len() * 2 <= TABLE_LEN, "the table of names is too small");
+        commands.fill_table();
         commands
+    }
+
+    fn fill_table(&mut self) {
+        self.table.fill(None);
+        for (name, entry) in &self.by_name {
+            let Some(word) = Word::of(name) else { continue };
+            let free = (word.hash()..).find(|at| self.table[at % TABLE_LEN].is_none());
+            self.table[free.expect("the table is not full") % TABLE_LEN] = Some((word, *entry));
+        }
+    }
+
+    // ---- other names ----
+
+    /// Requests reach the command `from` by the name `to` only; by none if that is empty.
+    // COMPAT(server): `rename-command` of a subcommand is an error of the configuration; Valkey ends by an assertion.
+    // Why: subcommands have no names of their own.
+    pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), &'static str> {
+        let entry = self.by_name.remove(from.to_ascii_lowercase().as_slice()).ok_or(NO_SUCH_COMMAND)?;
+        self.originals.insert(entry.spec.name, entry);
+        if to.is_empty() {
+            self.removed.extend(entry.subcommands.iter().map(|subcommand| subcommand.index));
+            self.removed.insert(entry.index);
+        } else if self.by_name.insert(to.to_ascii_lowercase().into(), entry).is_some() {
+            return Err(NAME_IS_TAKEN);
+        }
+        self.fill_table();
+        Ok(())
+    }
+
+    /// A command of a log or of a primary: by its name of today, else by the one that it is declared with.
+    // COMPAT(server): Commands that come from an append-only file or from a primary are known by their own names too when
+    // `rename-command` has given them others, or none. Valkey does not start with such a file, and a replica of it loses such a
+    // change. Why: the names are for clients; the data would be lost.
+    #[inline]
+    pub fn find_logged(&self, name: &[u8]) -> Option<&'static Entry> {
+        self.find(name).or_else(|| self.find_original(name))
+    }
+
+    /// By its declared name, whatever requests call it.
+    #[inline]
+    pub fn find_original(&self, name: &[u8]) -> Option<&'static Entry> {
+        if self.originals.is_empty() { self.find(name) } else { self.find_renamed(name) }
+    }
+
+    #[cold]
+    fn find_renamed(&self, name: &[u8]) -> Option<&'static Entry> {
+        let name = String::from_utf8(name.to_ascii_lowercase()).ok()?;
+        let has_its_own = |entry: &&Entry| !self.originals.contains_key(entry.spec.name);
+        let renamed = self.originals.get(name.as_str()).copied();
+        renamed.or_else(|| self.find(name.as_bytes()).filter(has_its_own))
     }
 
     fn add<H: Copy>(&mut self, command: &'static Command<H>, wrap: impl Fn(H) -> Handler + Copy) {
@@ -61,19 +130,16 @@ impl Commands {
         let entry = Entry::leak(first, spec.name.to_string(), spec, handler, subcommands.clone(), None);
         self.all.push(entry);
         self.all.extend(subcommands);
-        let before = self.by_name.insert(spec.name, entry);
+        let before = self.by_name.insert(spec.name.as_bytes().into(), entry);
         assert!(before.is_none(), "{} is declared twice", spec.name);
-        if let Some(word) = Word::of(spec.name.as_bytes()) {
-            let free = (word.hash()..).find(|at| self.table[at % TABLE_LEN].is_none());
-            self.table[free.expect("the table is not full") % TABLE_LEN] = Some((word, entry));
-        }
     }
 
     /// The handlers of these commands, by `Entry::index`.
     pub fn table<H: Copy>(&self, commands: &[&'static [Command<H>]]) -> Box<[Option<H>]> {
         let mut table = vec![None; self.all.len()].into_boxed_slice();
         for command in commands.iter().copied().flatten() {
-            let entry = self.find(command.spec.name.as_bytes()).expect("it was built from the same lists");
+            let entry =
+                self.find_original(command.spec.name.as_bytes()).expect("it was built from the same lists");
             table[usize::from(entry.index)] = command.handler;
             for (entry, subcommand) in entry.subcommands.iter().zip(command.subcommands) {
                 table[usize::from(entry.index)] = subcommand.handler;
@@ -87,9 +153,14 @@ impl Commands {
         &self.all
     }
 
-    /// The top-level commands.
+    /// All commands that have a name, and their subcommands.
+    pub fn listed(&self) -> impl Iterator<Item = &'static Entry> + '_ {
+        self.all.iter().copied().filter(|entry| !self.removed.contains(&entry.index))
+    }
+
+    /// The top-level commands that have a name.
     pub fn top(&self) -> impl Iterator<Item = &'static Entry> + '_ {
-        self.all.iter().copied().filter(|entry| entry.parent.is_none())
+        self.listed().filter(|entry| entry.parent.is_none())
     }
 
     /// A top-level command, in any case.
@@ -118,11 +189,12 @@ impl Commands {
 
     #[cold]
     fn find_long(&self, name: &[u8]) -> Option<&'static Entry> {
-        /// Longer than any command's name; what is longer need not be copied.
+        /// Longer than any command's name, unless one was renamed; what is longer need not be copied.
         const NAME_BYTES_MAX: usize = 64;
-        let name =
-            String::from_utf8(name.get(..name.len().min(NAME_BYTES_MAX))?.to_ascii_lowercase()).ok()?;
-        self.by_name.get(name.as_str()).copied()
+        if name.len() > NAME_BYTES_MAX && self.originals.is_empty() {
+            return None;
+        }
+        self.by_name.get(name.to_ascii_lowercase().as_slice()).copied()
     }
 }
 
@@ -145,5 +217,44 @@ mod tests {
         for unknown in [&b""[..], b"nonsense", b"get\0", b"config|get", &[0xff; 12], &[b'x'; 1000]] {
             assert!(commands.find(unknown).is_none());
         }
+    }
+    #[test]
+    fn renamed_commands_are_found_by_their_new_names_only() {
+        let mut commands = Commands::build(crate::admin::COMMANDS);
+        let long = [b'X'; 100];
+        let (count, set) = (commands.top().count(), commands.find(b"set").expect("a command"));
+        commands.rename(b"SET", &long).expect("a free name");
+        commands.rename(b"flushall", b"").expect("it is there");
+        commands.rename(b"config", b"a\xff").expect("a free name");
+        commands.rename(b"INCR", b"aside").expect("a free name");
+        commands.rename(b"decr", b"incr").expect("a free name");
+        commands.rename(b"aside", b"DECR").expect("a free name");
+        for (name, expected) in [
+            (&b"set"[..], None),
+            (&long[..], Some("set")),
+            (&[b'x'; 101][..], None),
+            (b"FLUSHALL", None),
+            (b"", None),
+            (b"A\xff", Some("config")),
+            (b"incr", Some("decr")),
+            (b"decr", Some("incr")),
+            (b"get", Some("get")),
+        ] {
+            assert_eq!(commands.find(name).map(|entry| &*entry.name), expected, "{}", name.escape_ascii());
+        }
+        assert!(commands.find_full(b"a\xff|get").is_some() && commands.find_full(b"config|get").is_none());
+        // A log knows both names, and handlers find their own commands.
+        assert!(std::ptr::eq(commands.find_logged(b"SET").expect("a name"), set));
+        assert!(std::ptr::eq(commands.find_logged(&long).expect("a name"), set));
+        assert_eq!(commands.find_logged(b"incr").map(|entry| &*entry.name), Some("decr"));
+        for name in ["incr", "decr", "set", "flushall", "get", "config"] {
+            assert_eq!(commands.find_original(name.as_bytes()).map(|entry| &*entry.name), Some(name));
+        }
+        assert_eq!(commands.top().count(), count - 1);
+        commands.table(crate::admin::COMMANDS);
+        // What cannot be.
+        assert_eq!(commands.rename(b"set", b"y"), Err(NO_SUCH_COMMAND));
+        assert_eq!(commands.rename(b"client|list", b"y"), Err(NO_SUCH_COMMAND));
+        assert_eq!(commands.rename(b"get", b"MGET"), Err(NAME_IS_TAKEN));
     }
 }

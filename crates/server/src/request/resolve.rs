@@ -37,7 +37,17 @@ impl Request<'_> {
 /// Looks up command and first key.
 #[inline]
 pub fn resolve<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> Request<'b> {
-    let found = look_up(commands, args);
+    of_found(look_up(commands.find(args.get(0)), args), keyspace, args)
+}
+
+/// The same of what comes from a log or from a primary.
+#[inline]
+pub fn resolve_logged<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> Request<'b> {
+    of_found(look_up(commands.find_logged(args.get(0)), args), keyspace, args)
+}
+
+#[inline]
+fn of_found<'b>(found: Found, keyspace: &Keyspace, args: Args<'b>) -> Request<'b> {
     let key = match found {
         Found::Command(command) if command.first_key > 0 => {
             args.try_get(usize::from(command.first_key)).map(|name| keyspace.key(name))
@@ -52,8 +62,8 @@ pub fn resolve<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> 
 }
 
 #[inline]
-fn look_up(commands: &Commands, args: Args<'_>) -> Found {
-    let Some(mut command) = commands.find(args.get(0)) else { return Found::Unknown };
+fn look_up(command: Option<&'static Entry>, args: Args<'_>) -> Found {
+    let Some(mut command) = command else { return Found::Unknown };
     if command.is_container() && args.len() > 1 {
         match command.subcommand(args.get(1)) {
             Some(subcommand) => command = subcommand,

@@ -94,7 +94,7 @@ impl Process {
         let fixed = ["--save", "", "--databases", &DATABASES.to_string(), "--enable-debug-command", "yes"]
             .map(String::from);
         let arguments: Vec<OsString> = fixed.iter().chain(parameters).map(OsString::from).collect();
-        let Ok(Start::Run(loaded)) = file::load(&arguments, |_, _| Ok(())) else {
+        let Ok(Start::Run(loaded)) = file::load(&arguments, &mut |_, _| Ok(()), |_, _| Ok(())) else {
             panic!("{arguments:?} are no parameters")
         };
         let keyspace = Keyspace::new(Layout {

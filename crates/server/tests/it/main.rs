@@ -38,6 +38,7 @@ mod persistence;
 mod primary;
 mod process;
 mod pubsub;
+mod renamed;
 mod replica;
 mod replica_aof;
 mod replica_memory;

@@ -330,7 +330,7 @@ const CLIENT_HELP: Spec = Spec {
 };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
-    write_help(call.reply, "CLIENT", HELP);
+    write_help(call.reply, call.args, HELP);
     Outcome::Done
 }
 

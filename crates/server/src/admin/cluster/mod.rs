@@ -178,8 +178,8 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         "    Return an array of slot usage statistics for slots assigned to the current node.",
     ];
     match call.exec.route.member {
-        Some(_) => write_help(call.reply, "CLUSTER", HELP),
-        None => write_help(call.reply, "CLUSTER", ALONE),
+        Some(_) => write_help(call.reply, call.args, HELP),
+        None => write_help(call.reply, call.args, ALONE),
     }
     Outcome::Done
 }

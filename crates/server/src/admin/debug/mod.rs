@@ -376,7 +376,7 @@ fn reply_buffer(call: &mut AdminCall<'_>) {
 }
 
 fn help(call: &mut AdminCall<'_>) {
-    write_help(call.reply, "DEBUG", HELP);
+    write_help(call.reply, call.args, HELP);
 }
 
 const HELP: &[&str] = &[

@@ -215,7 +215,7 @@ const LATENCY_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "LATENCY",
+        call.args,
         &[
             "DOCTOR",
             "    Return a human readable latency analysis report.",

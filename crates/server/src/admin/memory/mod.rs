@@ -104,7 +104,7 @@ const MEMORY_HELP: Spec = Spec {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "MEMORY",
+        call.args,
         &[
             "DIFF [MARK]",
             "    Record memory usage (MARK), or return its changes since then: by purpose, by type,",

@@ -298,6 +298,6 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         "      libraries with the new libraries (notice that even on this option there is a chance of failure",
         "      in case of functions name collision with another library).",
     ];
-    write_help(call.reply, "FUNCTION", &lines);
+    write_help(call.reply, call.args, &lines);
     Outcome::Done
 }

@@ -258,7 +258,7 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         "SHOW <sha1>",
         "    Show a script from the scripts cache.",
     ];
-    write_help(call.reply, "SCRIPT", &lines);
+    write_help(call.reply, call.args, &lines);
     Outcome::Done
 }
 

@@ -57,8 +57,16 @@ pub enum StartError {
 /// What is wrong with the words of a `user` line: the configuration knows no commands.
 pub type CheckUser = fn(&[&[u8]], &Config) -> Result<(), String>;
 
-/// Reads everything. `arguments` without the program's own name.
-pub fn load(arguments: &[OsString], check_user: CheckUser) -> Result<Start, StartError> {
+/// Gives a command another name, or none (`rename-command`); or says why not.
+pub type Rename<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str> + 'a;
+
+/// Reads everything. `arguments` without the program's own name. The commands' names are not the configuration's: their owner
+/// changes them.
+pub fn load(
+    arguments: &[OsString],
+    rename: &mut Rename<'_>,
+    check_user: CheckUser,
+) -> Result<Start, StartError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
         Some(&b"-v" | &b"--version") => {
@@ -76,8 +84,8 @@ pub fn load(arguments: &[OsString], check_user: CheckUser) -> Result<Start, Star
     };
     let options = command_line(options, file.is_none());
     let config = Config::default();
-    let mut reader =
-        Reader { config: &config, depth: 0, has_save_points: false, users: Vec::new(), check_user };
+    let (users, depth, has_save_points) = (Vec::new(), 0, false);
+    let mut reader = Reader { config: &config, rename, depth, has_save_points, users, check_user };
     let mut text = Vec::new();
     if let Some(file) = &file {
         text = read_files(file.as_os_str().as_bytes())?;
@@ -193,6 +201,7 @@ const DEPRECATED: [&[u8]; 7] = [
 
 struct Reader<'a> {
     config: &'a Config,
+    rename: &'a mut Rename<'a>,
     depth: usize,
     /// A line has named some: the next one adds to them, where the first replaces the default.
     has_save_points: bool,
@@ -277,10 +286,12 @@ impl Reader<'_> {
         if name == b"user" && !arguments.is_empty() {
             return self.add_user(arguments);
         }
+        if name == b"rename-command" && arguments.len() == 2 {
+            return (self.rename)(arguments[0], arguments[1]).map_err(String::from);
+        }
         let reason = match (name.as_slice(), arguments.len()) {
-            // COMPAT(server): The directives `rename-command` and `loadmodule` stop the start with an error.
-            // Why: what they ask for does not exist here, and to ignore them could open what was meant to be closed.
-            (b"rename-command", 2) => "commands cannot be renamed yet",
+            // COMPAT(server): The directive `loadmodule` stops the start with an error.
+            // Why: what it asks for does not exist here, and to ignore it could open what was meant to be closed.
             (b"loadmodule", 1..) => "there are no modules",
             // Valkey would become another program; to become a store instead would be a surprise.
             (b"sentinel", 0) => "there is no sentinel mode",

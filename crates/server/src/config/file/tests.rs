@@ -32,9 +32,19 @@ fn the_command_line_becomes_lines() {
 
 fn read(text: &str) -> Result<Config, String> {
     let config = Config::default();
-    let result =
-        Reader { config: &config, depth: 0, has_save_points: false, users: Vec::new(), check_user: ANY }
-            .read(text.as_bytes());
+    let mut rename = |from: &[u8], to: &[u8]| match (from, to) {
+        (b"GET", b"fetch" | b"") => Ok(()),
+        _ => Err("not this one"),
+    };
+    let mut reader = Reader {
+        config: &config,
+        rename: &mut rename,
+        depth: 0,
+        has_save_points: false,
+        users: Vec::new(),
+        check_user: ANY,
+    };
+    let result = reader.read(text.as_bytes());
     match result {
         Ok(()) => Ok(config),
         Err(StartError::Config(text)) => Err(String::from_utf8(text).expect("text")),
@@ -126,21 +136,23 @@ fn included_files() {
 
 #[test]
 fn words_before_the_options() {
-    let say = |argument: &str| match load(&[argument.into()], ANY) {
+    let say = |argument: &str| match load(&[argument.into()], &mut |_, _| Ok(()), ANY) {
         Ok(Start::Say(text)) => text,
         _ => panic!("{argument} only prints"),
     };
     assert!(say("--version").starts_with("Isotherm server v="));
     assert!(say("-h").starts_with("Usage: ./isotherm-server"));
     let Ok(Start::Run(loaded)) =
-        load(&["--port".into(), "7000".into(), "--io-threads".into(), "3".into()], ANY)
+        load(&["--port".into(), "7000".into(), "--io-threads".into(), "3".into()], &mut |_, _| Ok(()), ANY)
     else {
         panic!("a start")
     };
     assert_eq!((loaded.config.port(), loaded.config.workers()), (7000, 3));
     assert!(loaded.file.is_none() && !loaded.nothing_given);
-    let Ok(Start::Run(loaded)) = load(&[], ANY) else { panic!("a start") };
+    let Ok(Start::Run(loaded)) = load(&[], &mut |_, _| Ok(()), ANY) else { panic!("a start") };
     assert!(loaded.nothing_given && loaded.config.workers() >= 1);
-    let Err(StartError::Log(line)) = load(&["/no/such.conf".into()], ANY) else { panic!("no start") };
+    let Err(StartError::Log(line)) = load(&["/no/such.conf".into()], &mut |_, _| Ok(()), ANY) else {
+        panic!("no start")
+    };
     assert_eq!(line, "Fatal error, can't open config file '/no/such.conf': No such file or directory");
 }

@@ -78,10 +78,11 @@ impl Feeder {
     fn run_request(&mut self, replica: &mut Replica, args: Args<'_>) -> bool {
         let node = self.node;
         let name = args.get(0).to_ascii_lowercase();
-        let entry = node.commands.find(&name).filter(|entry| !entry.subcommands.is_empty()).map_or_else(
-            || node.commands.find(&name),
-            |parent| args.try_get(1).and_then(|sub| parent.subcommand(sub)).or(Some(parent)),
-        );
+        let entry =
+            node.commands.find_original(&name).filter(|entry| !entry.subcommands.is_empty()).map_or_else(
+                || node.commands.find_original(&name),
+                |parent| args.try_get(1).and_then(|sub| parent.subcommand(sub)).or(Some(parent)),
+            );
         if let Some(entry) = entry {
             let seen = &replica.shared.client.seen;
             seen.command.store(entry.index, Relaxed);
