@@ -19,7 +19,7 @@ pub mod timers;
 pub mod signals;
 
 pub use events::{Events, Ready, Token};
-pub use listen::Listener;
+pub use listen::{FileRights, Listener};
 pub use mailbox::{Mailbox, Sender};
 pub use stream::Stream;
 pub use timers::Timers;

@@ -15,6 +15,14 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
+/// Whose the file of a unix socket is, and who may connect by it, where that is not to be as usual.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct FileRights {
+    pub mode: Option<u32>,
+    /// The number of a group.
+    pub group: Option<u32>,
+}
+
 impl Listener {
     /// IPv6 sockets take IPv6 only, so that `*` and `::` may be bound side by side.
     pub fn tcp(ip: IpAddr, port: u16, backlog: i32) -> io::Result<Listener> {
@@ -31,8 +39,7 @@ impl Listener {
         Ok(Listener::Tcp(TcpListener::from(socket)))
     }
 
-    /// `mode`: the permissions of the socket's file, if they are not to be the usual ones.
-    pub fn unix(path: &Path, mode: Option<u32>, backlog: i32) -> io::Result<Listener> {
+    pub fn unix(path: &Path, rights: FileRights, backlog: i32) -> io::Result<Listener> {
         // A file left over by a process that is gone would make the bind fail.
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -41,10 +48,14 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket: OwnedFd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         net::bind(&socket, &net::SocketAddrUnix::new(path)?)?;
-        net::listen(&socket, backlog)?;
-        if let Some(mode) = mode {
+        if let Some(mode) = rights.mode {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         }
+        if let Some(group) = rights.group {
+            std::os::unix::fs::chown(path, None, Some(group))?;
+        }
+        // Until now connections are refused.
+        net::listen(&socket, backlog)?;
         Ok(Listener::Unix(UnixListener::from(socket)))
     }
 

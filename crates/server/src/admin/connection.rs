@@ -365,7 +365,7 @@ fn introduce(call: &mut AdminCall<'_>) {
     reply.bulk(config.mode().as_bytes());
     reply.bulk(b"role");
     reply.bulk(if follows { b"replica" } else { b"master" });
-    // COMPAT(protocol): HELLO and INFO list no modules; Valkey lists its Lua engine in both. Why: there are no
+    // COMPAT(protocol): HELLO, INFO and MODULE LIST list no modules; Valkey lists its Lua engine. Why: there are no
     // modules, and Lua is none here.
     reply.bulk(b"modules");
     reply.array(0);

@@ -12,6 +12,7 @@ mod hot_keys;
 mod latency;
 mod memory;
 mod migrate;
+mod module;
 mod monitor;
 mod persistence;
 mod pubsub;
@@ -112,6 +113,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     latency::COMMANDS,
     memory::COMMANDS,
     migrate::COMMANDS,
+    module::COMMANDS,
     monitor::COMMANDS,
     persistence::COMMANDS,
     pubsub::COMMANDS,

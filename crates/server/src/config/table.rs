@@ -31,7 +31,6 @@ const NO_CLUSTER: &str = "replicas of a cluster do not fail over yet";
 const NO_COMPRESSION: &str = "list nodes are not compressed";
 const LAZYFREE: &str =
     "large values are always freed in the background, in steps; only `FLUSHALL SYNC` waits for them";
-const NO_MODULES: &str = "there are no modules";
 const NO_MPTCP: &str = "MPTCP is not supported";
 const NO_RDMA: &str = "there is no RDMA";
 const NO_DUAL_CHANNEL: &str = "snapshots and the stream share one connection";
@@ -183,7 +182,7 @@ pub const PARAMS: &[Param] = &[
     flag("dual-channel-replication-enabled", false).no_effect(NO_DUAL_CHANNEL),
     flag("enable-debug-assert", false).immutable().hidden().no_effect("there is no DEBUG ASSERT"),
     choice("enable-debug-command", PROTECTED_ACTION, "no").immutable().works("Who may use DEBUG: no, yes (all connections), or local connections."),
-    choice("enable-module-command", PROTECTED_ACTION, "no").immutable().no_effect(NO_MODULES),
+    choice("enable-module-command", PROTECTED_ACTION, "no").immutable().works("Who may use MODULE LOAD, LOADEX and UNLOAD, which find no module: no, yes, or local connections."),
     choice("enable-protected-configs", PROTECTED_ACTION, "no").immutable().works("Who may change protected parameters: no, yes (all connections), or local connections."),
     flag("extended-redis-compatibility", false).works("HELLO reports the server redis and the version 7.2.4."),
     unsigned("hash-max-listpack-entries", 512, 0, i64::MAX).alias("hash-max-ziplist-entries").works("Maximum number of fields of a hash that OBJECT ENCODING reports as listpack; above it, hashtable."),
@@ -345,7 +344,7 @@ pub const PARAMS: &[Param] = &[
     flag("tls-session-caching", true).apply(Apply::Tls).works("Clients that come again may take up their session, which saves most of a handshake."),
     unsigned("tracking-table-max-keys", 1000000, 0, i64::MAX).apply(Apply::TrackedKeys).works("Maximum number of keys in the tracking table of client-side caching; above it, random keys are invalidated."),
     text("unixsocket", "").immutable().works("Path of a unix socket to listen on."),
-    text("unixsocketgroup", "").immutable().no_effect("the group of the socket is not changed"),
+    text("unixsocketgroup", "").immutable().works("Group that the file of the unix socket belongs to."),
     unsigned("unixsocketperm", 0, 0, 0o777).octal().immutable().works("Permissions of the unix socket."),
     flag("use-exit-on-panic", false).hidden().no_effect("a broken invariant always aborts"),
     signed("watchdog-period", 0, 0, INT_MAX).hidden().no_effect("there is no watchdog"),

@@ -94,6 +94,13 @@ impl Config {
     }
 
     /// 0 leaves the permissions as they are.
+    /// The group that its file is to belong to, if that is not the usual one.
+    pub fn unix_socket_group(&self) -> Option<String> {
+        const UNIX_SOCKET_GROUP: Id = id("unixsocketgroup");
+        let name = self.text(UNIX_SOCKET_GROUP);
+        (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
+    }
+
     pub fn unix_socket_mode(&self) -> u32 {
         const UNIX_SOCKET_PERM: Id = id("unixsocketperm");
         self.number(UNIX_SOCKET_PERM) as u32
@@ -303,6 +310,11 @@ impl Config {
     pub fn debug_permission(&self) -> Permission {
         const ENABLE_DEBUG_COMMAND: Id = id("enable-debug-command");
         self.permission(ENABLE_DEBUG_COMMAND)
+    }
+
+    pub fn module_permission(&self) -> Permission {
+        const ENABLE_MODULE_COMMAND: Id = id("enable-module-command");
+        self.permission(ENABLE_MODULE_COMMAND)
     }
 
     pub fn protected_permission(&self) -> Permission {

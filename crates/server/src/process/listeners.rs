@@ -1,7 +1,7 @@
 //! The listening sockets: opened at start, and again by CONFIG SET bind and port. They lie behind a lock, so that
 //! the client that changes them learns at once whether that works; the control thread only accepts.
 
-use isotherm_reactor::{Listener, Stream};
+use isotherm_reactor::{FileRights, Listener, Stream};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -103,10 +103,27 @@ pub fn open_bus(config: &Config, port: u16) -> Result<Vec<Listener>, String> {
 fn open_unix(config: &Config) -> Result<Option<Listener>, String> {
     let Some(path) = config.unix_socket() else { return Ok(None) };
     let mode = Some(config.unix_socket_mode()).filter(|mode| *mode != 0);
-    Listener::unix(&path, mode, config.tcp_backlog()).map(Some).map_err(|error| {
-        log::warning(format!("Failed opening Unix socket: bind: {}", os_text(&error)));
+    let open = || {
+        let group = config.unix_socket_group().map(|name| group_id(&name)).transpose()?;
+        let rights = FileRights { mode, group };
+        Listener::unix(&path, rights, config.tcp_backlog())
+            .map_err(|error| format!("bind: {}", os_text(&error)))
+    };
+    open().map(Some).map_err(|why| {
+        log::warning(format!("Failed opening Unix socket: {why}"));
         format!("Failed listening on port {} (unix), aborting.", config.port())
     })
+}
+
+/// As the system's databases of users have it.
+fn group_id(name: &str) -> Result<u32, String> {
+    let found = nix::unistd::Group::from_name(name);
+    let why = match found {
+        Ok(Some(group)) => return Ok(group.gid.as_raw()),
+        Ok(None) => "there is no such group".to_string(),
+        Err(code) => code.desc().to_string(),
+    };
+    Err(format!("getgrnam error for group '{name}': {why}"))
 }
 
 /// `*` and `::*` are all addresses of a family; a name is looked up.

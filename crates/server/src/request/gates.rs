@@ -195,13 +195,18 @@ fn arity(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 fn protection(asked: &mut Asked<'_, '_>) -> Verdict {
-    match asked.exec.node.config.debug_permission().allows(asked.session.shared.is_local()) {
+    let config = &asked.exec.node.config;
+    let (name, parameter, permission) = match asked.command().parent {
+        Some("module") => ("MODULE", "enable-module-command", config.module_permission()),
+        _ => ("DEBUG", "enable-debug-command", config.debug_permission()),
+    };
+    match permission.allows(asked.session.shared.is_local()) {
         true => Verdict::Pass,
-        false => refuse_with(
-            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+        false => refuse(format!(
+            "ERR {name} command not allowed. If the {parameter} option is set to \"local\", \
              you can run it from a local connection, otherwise you need to set this option \
-             in the configuration file, and then restart the server.",
-        ),
+             in the configuration file, and then restart the server."
+        )),
     }
 }
 

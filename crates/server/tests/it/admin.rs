@@ -25,6 +25,30 @@ fn field(text: &str, name: &str, end: char) -> String {
     text[start..].chars().take_while(|&character| character != end).collect()
 }
 
+/// No module is there, and none can be loaded.
+#[test]
+fn modules() {
+    let refused = "-ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a \
+                   local connection, otherwise you need to set this option in the configuration file, and then restart the \
+                   server.\r\n";
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.check("MODULE LIST", "*0\r\n");
+    for request in ["MODULE LOAD /x", "MODULE LOADEX /x CONFIG a b", "MODULE UNLOAD x"] {
+        client.check(request, refused);
+    }
+    client.check("MODULE", "-ERR wrong number of arguments for 'module' command\r\n");
+    client.check("MODULE NOPE", "-ERR unknown subcommand 'NOPE'. Try MODULE HELP.\r\n");
+    assert!(client.ask("MODULE HELP").starts_with("*11\r\n+MODULE <subcommand>"));
+    let server = Server::start(&["--enable-module-command", "local"]);
+    let mut client = server.client();
+    for request in ["MODULE LOAD /x", "MODULE LOADEX /x ARGS y"] {
+        client.check(request, "-ERR Error loading the extension. Please check the server logs.\r\n");
+    }
+    client.check("MODULE UNLOAD x", "-ERR Error unloading module: no such module with that name\r\n");
+    server.wait_for_log("Module /x failed to load: ");
+}
+
 #[test]
 fn passwords() {
     let server = Server::start(&["--requirepass", "secret"]);

@@ -106,11 +106,15 @@ fn accepting_rests_when_files_run_out() {
 #[test]
 fn a_unix_socket() {
     let port = common::free_port();
+    let group = std::process::Command::new("id").arg("-gn").output().unwrap().stdout;
+    let group = String::from_utf8(group).unwrap();
     let arguments = ["--port", "0", "--unixsocket", "s.sock", "--unixsocketperm", "700", "--io-threads", "2"];
+    let arguments = [&arguments[..], &["--unixsocketgroup", group.trim()]].concat();
     let mut server = Server::spawn(port, common::command(&arguments));
     let path = server.folder.join("s.sock");
     wait_until("it listens", || UnixStream::connect(&path).is_ok());
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    assert_eq!(std::fs::metadata(&path).unwrap().gid(), std::fs::metadata("/proc/self").unwrap().gid());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
     let mut client = Client::over_any(UnixStream::connect(&path).unwrap());
     client.check("SET k v", OK);
@@ -120,6 +124,10 @@ fn a_unix_socket() {
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));
     assert!(!path.exists());
+    let unknown = ["--port", "0", "--unixsocket", "s.sock", "--unixsocketgroup", "no such group"];
+    let mut server = Server::spawn(common::free_port(), common::command(&unknown));
+    assert_eq!(server.wait().code(), Some(1));
+    assert!(server.log().contains("Failed opening Unix socket: getgrnam error for group 'no such group': "));
 }
 
 #[test]

@@ -110,6 +110,8 @@ const SCENES: &[Scene] = &[
 
 /// Commands that say they take many, and why no scene stands here.
 const LEFT_OUT: &[(&str, &str)] = &[
+    ("module|load", "there are no modules: what would be theirs is not looked at"),
+    ("module|loadex", "the same"),
     ("config|set", "a parameter that is named twice is an error, so there are no more than parameters"),
     ("client|capa", "one test a word; unknown words are passed over"),
     ("eval", "what a script does with its keys is its own"),
