@@ -56,7 +56,9 @@ pub fn reached(primary: &Primary, wish: &Wish, durable: Option<LogOffset>) -> Re
     let replicas = primary.replicas();
     let online = replicas.iter().filter(|replica| replica.seen.state().is_online());
     let acks = online.map(|replica| (replica.seen.acked(), replica.seen.synced()));
-    wish.reached(acks, durable.unwrap_or_default())
+    let reached = wish.reached(acks, durable.unwrap_or_default());
+    // Without an append-only file nothing is synced, not even what there is nothing of.
+    Reached { here: reached.here && durable.is_some(), ..reached }
 }
 
 /// The reply of WAIT, or of WAITAOF.

@@ -482,6 +482,8 @@ fn wait_counts_acks() {
     );
     client.check("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1\r\n");
     client.check("WAITAOF 0 -1 0", "-ERR value is out of range, must be positive\r\n");
+    client.check("WAITAOF 0 a 0", "-ERR value is out of range, must be positive\r\n");
+    client.check("WAITAOF 0 0 0", "*2\r\n:0\r\n:0\r\n");
     let (mut replica, offset) = online(&server);
     client.check("WAIT 1 0", ":1\r\n");
     client.check("SET key v", "+OK\r\n");

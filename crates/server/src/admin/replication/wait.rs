@@ -84,8 +84,8 @@ fn ask_waitaof(call: &AdminCall<'_>) -> Result<Asked, String> {
         1 => true,
         _ => return Err(errors::out_of_range_between(0, 1)),
     };
-    let replicas = parse_i64(call.args.get(2)).ok_or(errors::NOT_AN_INTEGER)?;
-    let replicas = usize::try_from(replicas).map_err(|_| errors::MUST_BE_POSITIVE)?;
+    let replicas = parse_i64(call.args.get(2)).and_then(|number| usize::try_from(number).ok());
+    let replicas = replicas.ok_or(errors::MUST_BE_POSITIVE)?;
     let deadline = deadline(call, 3)?;
     if is_replica(call) {
         return Err(IS_REPLICA_TOO.into());
