@@ -66,6 +66,8 @@ pub fn find_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     let keys = options(args).find(|(_, word)| *word == Word::Keys);
     match keys {
         None => out.push((KEY_AT, flags)),
+        // As its key specifications say: a word with nothing behind it is not looked for.
+        Some((at, _)) if at + 1 == args.len() => out.push((KEY_AT, flags)),
         // The command is refused.
         Some(_) if !args.get(KEY_AT).is_empty() => {}
         Some((at, _)) => out.extend((at + 1..args.len()).map(|at| (at, flags))),
@@ -149,7 +151,8 @@ mod tests {
         check("migrate h 1 _ 0 1 auth keys keys a", &[9]);
         check("migrate h 1 _ 0 1 auth2 keys keys replace keys a", &[11]);
         check("migrate h 1 k 0 1 keys a", &[]);
-        check("migrate h 1 _ 0 1 keys", &[]);
+        check("migrate h 1 _ 0 1 keys", &[3]);
+        check("migrate h 1 k 0 1 keys", &[3]);
         check("migrate h 1 _ 0 1 auth", &[3]);
     }
 

@@ -41,6 +41,7 @@ pub const REPLICAOF: Spec = Spec {
 
 pub const SLAVEOF: Spec = Spec {
     name: "slaveof",
+    doc_flags: &["deprecated"],
     summary: "Sets a server as a replica of another, or promotes it to being a primary.",
     since: "1.0.0",
     deprecated_since: Some("5.0.0"),
