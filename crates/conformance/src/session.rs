@@ -151,6 +151,11 @@ fn has_word(command: &Command, names: &[&[u8]]) -> bool {
 }
 
 fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
+    /// What takes more words here than in Valkey 9.1 is refused for another reason, and later.
+    const TAKE_MORE: [&[u8]; 3] = [b"EXEC", b"MOVE", b"SISMEMBER"];
+    if has_word(command, &TAKE_MORE) {
+        return;
+    }
     let place = prng.below(command.len() as u64) as usize;
     match prng.below(5) {
         0 if command.len() > 1 => drop(command.remove(place)),

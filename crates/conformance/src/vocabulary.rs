@@ -107,7 +107,7 @@ const JUNK: [&[u8]; 20] = [
 
 const COMMANDS: [&str; 30] = [
     "get",
-    "set",
+    "getset",
     "setnx",
     "setex",
     "psetex",
@@ -132,7 +132,7 @@ const COMMANDS: [&str; 30] = [
     "scan",
     "keys",
     "multi",
-    "exec",
+    "discard",
     "watch",
     "config|get",
     "client|setname",

@@ -14,6 +14,10 @@ const LIMIT_BY_RANK: &str =
     "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
 const SCORES_BY_LEX: &str = "ERR syntax error, WITHSCORES not supported in combination with BYLEX";
 
+// COMPAT(sorted-sets): ZRANGE and its older sisters have the option XX of Valkey 9.2 (a null array: the key is not there), built from
+// its sources and not compared with a running server. Why: programs for 9.2 run here.
+const XX: Argument = Argument::pure_token("xx", "XX").since("9.2.0").optional();
+
 pub const ZRANGE: Command<Handler> = Command::new(
     Spec {
         name: "zrange",
@@ -42,6 +46,7 @@ pub const ZRANGE: Command<Handler> = Command::new(
                 .since("6.2.0")
                 .optional(),
             Argument::pure_token("withscores", "WITHSCORES").optional(),
+            XX,
         ],
         ..Spec::BASE
     },
@@ -68,6 +73,7 @@ pub const ZREVRANGE: Command<Handler> = Command::new(
             Argument::integer("start"),
             Argument::integer("stop"),
             Argument::pure_token("withscores", "WITHSCORES").optional(),
+            XX,
         ],
         ..Spec::BASE
     },
@@ -96,6 +102,7 @@ pub const ZRANGEBYSCORE: Command<Handler> = Command::new(
             Argument::double("max"),
             Argument::pure_token("withscores", "WITHSCORES").since("2.0.0").optional(),
             LIMIT,
+            XX,
         ],
         ..Spec::BASE
     },
@@ -124,6 +131,7 @@ pub const ZREVRANGEBYSCORE: Command<Handler> = Command::new(
             Argument::double("min"),
             Argument::pure_token("withscores", "WITHSCORES").optional(),
             LIMIT,
+            XX,
         ],
         ..Spec::BASE
     },
@@ -145,7 +153,7 @@ pub const ZRANGEBYLEX: Command<Handler> = Command::new(
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[Argument::key("key", 0), Argument::string("min"), Argument::string("max"), LIMIT],
+        arguments: &[Argument::key("key", 0), Argument::string("min"), Argument::string("max"), LIMIT, XX],
         ..Spec::BASE
     },
     zrangebylex,
@@ -166,7 +174,7 @@ pub const ZREVRANGEBYLEX: Command<Handler> = Command::new(
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        arguments: &[Argument::key("key", 0), Argument::string("max"), Argument::string("min"), LIMIT],
+        arguments: &[Argument::key("key", 0), Argument::string("max"), Argument::string("min"), LIMIT, XX],
         ..Spec::BASE
     },
     zrevrangebylex,
@@ -248,6 +256,8 @@ struct Query<'a> {
     range: Range<'a>,
     reverse: bool,
     with_scores: bool,
+    /// An absent key is answered by a null.
+    shows_absence: bool,
     offset: i64,
     limit: i64,
 }
@@ -263,12 +273,13 @@ impl<'a> Query<'a> {
         let (fixed_by, fixed_reverse) = (by.is_some(), reverse.is_some());
         let (mut by, mut reverse) = (by.unwrap_or(By::Rank), reverse.unwrap_or(false));
         let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
-        let mut by_given = fixed_by;
+        let (mut by_given, mut shows_absence) = (fixed_by, false);
         let mut at = 2;
         while let Some(word) = args.try_get(at) {
             at += 1;
             match word {
                 _ if !stored && is_word(word, "WITHSCORES") => with_scores = true,
+                _ if !stored && is_word(word, "XX") => shows_absence = true,
                 _ if is_word(word, "LIMIT") && at + 2 <= args.len() => {
                     let limits = parse_ranks(args.get(at), args.get(at + 1));
                     (offset, limit) = limits.ok_or(errors::NOT_AN_INTEGER)?;
@@ -297,7 +308,7 @@ impl<'a> Query<'a> {
             By::Score => Range::Scores(Between::scores(min, max).ok_or(NOT_A_SCORE_RANGE)?),
             By::Lex => Range::Members(Between::members(min, max).ok_or(NOT_A_LEX_RANGE)?),
         };
-        Ok(Query { range, reverse, with_scores, offset, limit })
+        Ok(Query { range, reverse, with_scores, shows_absence, offset, limit })
     }
 
     /// Which members of a set: (first, count), counted from the end if `reverse`.
@@ -342,7 +353,7 @@ fn reply_range(call: &mut Call<'_, '_, '_>, by: Option<By>, reverse: Option<bool
     };
     super::read::read_zset(
         call,
-        |reply| reply.array(0),
+        |reply| if query.shows_absence { reply.null_array() } else { reply.array(0) },
         |reply, view| {
             let (rank, count) = query.ranks(view);
             write_members_head(reply, count as usize, query.with_scores);

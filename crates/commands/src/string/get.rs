@@ -1,10 +1,12 @@
-//! One value is read, and perhaps leaves or gets another expiry: GET GETEX GETDEL DELIFEQ.
+//! One value is read, and perhaps leaves or gets another expiry: GET GETEX GETDEL DELIFEQ DELEX.
 
 use super::options::{Family, Options};
 use super::value;
+use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{EventClass, Full, Key, Lookup, UnixMs};
+use isotherm_resp::errors;
 
 pub const GET: Command<Handler> = Command::new(
     Spec {
@@ -178,15 +180,58 @@ pub const DELIFEQ: Command<Handler> = Command::new(
 );
 
 fn delifeq(call: &mut Call<'_, '_, '_>) -> Outcome {
-    let key = call.key(1);
-    let expected = call.args.get(2);
-    let equal = match value::string(call.txn.find(call.db, &key, Lookup::Write)) {
-        Ok(found) => found.is_some_and(|value| value::equals(value, expected)),
+    delete_if(call, 2, true)
+}
+
+pub const DELEX: Command<Handler> = Command::new(
+    Spec {
+        name: "delex",
+        summary: "Delete a key conditionally based on its value.",
+        since: "9.2.0",
+        group: Group::String,
+        complexity: "O(N), where N is the length of the value.",
+        arity: 4,
+        flags: Flags::FAST.or(Flags::WRITE),
+        acl: AclCategories::STRING,
+        need: NeedFrom::Stated(Need::All),
+        key_specs: &[KeySpec::one(1, KeyFlags::RM.or(KeyFlags::DELETE))],
+        arguments: &[
+            Argument::key("key", 0),
+            Argument::block(
+                "condition",
+                &[
+                    Argument::one_of(
+                        "predicate",
+                        &[Argument::pure_token("IFEQ", "IFEQ"), Argument::pure_token("IFNE", "IFNE")],
+                    ),
+                    Argument::string("value"),
+                ],
+            ),
+        ],
+        ..Spec::BASE
+    },
+    delex,
+);
+
+fn delex(call: &mut Call<'_, '_, '_>) -> Outcome {
+    let wants_equal = match call.args.get(2) {
+        word if is_word(word, "IFEQ") => true,
+        word if is_word(word, "IFNE") => false,
+        _ => return call.fail(errors::SYNTAX),
+    };
+    delete_if(call, 3, wants_equal)
+}
+
+/// Removes a string that is there and equals the argument at `at`, or does not.
+fn delete_if(call: &mut Call<'_, '_, '_>, at: usize, wants_equal: bool) -> Outcome {
+    let (key, other) = (call.key(1), call.args.get(at));
+    let goes = match value::string(call.txn.find(call.db, &key, Lookup::Write)) {
+        Ok(found) => found.is_some_and(|value| value::equals(value, other) == wants_equal),
         Err(error) => return call.fail(error),
     };
-    if equal {
+    if goes {
         delete(call, &key);
     }
-    call.reply.integer(i64::from(equal));
+    call.reply.integer(i64::from(goes));
     Outcome::Done
 }

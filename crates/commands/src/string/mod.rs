@@ -20,6 +20,7 @@ pub const COMMANDS: &[Command<Handler>] = &[
     counter::DECR,
     counter::DECRBY,
     get::DELIFEQ,
+    get::DELEX,
     get::GET,
     get::GETDEL,
     get::GETEX,

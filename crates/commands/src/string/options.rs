@@ -22,6 +22,8 @@ pub(super) enum Condition<'a> {
     Present,
     /// IFEQ
     Equals(&'a [u8]),
+    /// IFNE
+    Differs(&'a [u8]),
 }
 
 #[derive(Clone, Copy)]
@@ -101,6 +103,9 @@ impl<'a> Options<'a> {
             self.condition = Condition::Present;
         } else if family == Family::Set && is_word(word, "IFEQ") && condition == Condition::Always {
             self.condition = Condition::Equals(next?);
+            return Some(2);
+        } else if family == Family::Set && is_word(word, "IFNE") && condition == Condition::Always {
+            self.condition = Condition::Differs(next?);
             return Some(2);
         } else if family == Family::Set && is_word(word, "GET") {
             self.get = true;

@@ -106,7 +106,7 @@ fn allows_all(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, condit
     let expected = match condition {
         Condition::Absent => false,
         Condition::Present => true,
-        Condition::Always | Condition::Equals(_) => return true,
+        Condition::Always | Condition::Equals(_) | Condition::Differs(_) => return true,
     };
     pairs.step_by(2).all(|at| {
         let key = call.key(at);

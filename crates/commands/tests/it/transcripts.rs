@@ -1,4 +1,4 @@
-//! Transcripts: commands, the reply to each, and what each emits. They were written down beside Valkey 9.1.2.
+//! Transcripts: commands, the reply to each, and what each emits. They were written down beside Valkey 9.1.2, except `newer`.
 //!
 //! ```text
 //! == title                    a new case, from an empty keyspace
@@ -27,6 +27,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("hash", include_str!("transcripts/hash.txt")),
     ("hyperloglog", include_str!("transcripts/hyperloglog.txt")),
     ("list", include_str!("transcripts/list.txt")),
+    ("newer", include_str!("transcripts/newer.txt")),
     ("set", include_str!("transcripts/set.txt")),
     ("sort", include_str!("transcripts/sort.txt")),
     ("sorted_set", include_str!("transcripts/sorted_set.txt")),
