@@ -265,7 +265,7 @@ fn gen_pass(call: &mut AdminCall<'_>) -> Outcome {
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
         call.reply,
-        "ACL",
+        call.args,
         &[
             "CAT [<category>]",
             "    List all commands that belong to <category>, or all command categories",
