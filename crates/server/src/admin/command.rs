@@ -243,7 +243,7 @@ fn find_keys(call: &mut AdminCall<'_>, with_flags: bool) -> Outcome {
         return Outcome::Done;
     };
     let is_key = |key_spec: &KeySpec| !key_spec.flags.has(KeyFlags::NOT_KEY);
-    if !entry.spec.key_specs.iter().any(is_key) {
+    if entry.spec.key_positions.is_none() && !entry.spec.key_specs.iter().any(is_key) {
         call.reply.error("ERR The command has no key arguments");
     } else if !entry.spec.takes(args.len()) {
         call.reply.error("ERR Invalid number of arguments specified for command");

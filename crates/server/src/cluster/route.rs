@@ -143,7 +143,11 @@ pub fn ask(
     desk.route.refresh();
     desk.route.slot = None;
     let slot = match command.spec.reach {
-        Reach::Queue => slot_of_queue(session)?,
+        // Its conditions have keys too.
+        Reach::Queue => match (slot_of_queue(session)?, slot_of(desk, command, args)?) {
+            (Some(queue), Some(own)) if queue != own => return Err(Refusal::CrossSlot),
+            (queue, own) => queue.or(own),
+        },
         _ => slot_of(desk, command, args)?,
     };
     desk.route.slot = slot;
@@ -292,7 +296,8 @@ fn check_down(node: &Node, flags: Flags) -> Result<(), Refusal> {
 fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> {
     let (mut counts, mut first, mut db) = (Counts::default(), None, asked.who.db);
     let counts_keys = !asked.who.is_queued && !asked.flags.has(Flags::PUBSUB);
-    let one = asked.who.queue.is_none().then_some((asked.command, asked.args));
+    // EXEC has keys of its own: those of its conditions.
+    let one = [(asked.command, asked.args)];
     let queue = asked.who.queue.unwrap_or_default();
     let queued = queue.iter().map(|queued| (queued.command, queued.args.args()));
     for (command, args) in one.into_iter().chain(queued) {

@@ -39,7 +39,7 @@ pub fn lock(
         }
         Locks::Queue => {
             *facts = facts_ahead(exec, session);
-            transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session);
+            transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session, args);
             // A shard channel of the queue has one too.
             let slot = exec.route.slot.map(|slot| exec.node.keyspace.partition_of(slot));
             slot.into_iter().for_each(|partition| exec.locks.add(partition));

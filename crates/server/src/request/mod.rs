@@ -8,6 +8,7 @@ pub mod clock;
 pub mod cold;
 pub mod dispatch;
 pub mod entry;
+pub mod exec_conditions;
 pub mod execute;
 pub mod follow_up;
 pub mod gate_bits;

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use crate::admin::{AdminCall, AdminHandler};
 use crate::node::Node;
 use crate::request::entry::Entry;
+use crate::request::exec_conditions;
 use crate::request::follow_up;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::{Part, Timed};
@@ -249,8 +250,13 @@ pub fn queue(
     session.last_command = command.index;
 }
 
-/// Everything that the session's transaction touches.
-pub fn add_locks(locks: &mut LockSet, keyspace: &Keyspace, session: &Session) {
+/// Everything that the session's transaction touches, and the keys of the conditions of its EXEC.
+pub fn add_locks(locks: &mut LockSet, keyspace: &Keyspace, session: &Session, args: Args<'_>) {
+    let mut conditions = Vec::new();
+    exec_conditions::key_positions(args, &mut conditions);
+    for (at, _) in conditions {
+        locks.add(keyspace.partition_of(Slot::of_key(args.get(at))));
+    }
     let Some(multi) = &session.multi else { return };
     for queued in &multi.queue {
         locks.add_command(keyspace, queued.command, queued.args.args());
@@ -266,17 +272,34 @@ const EXEC: Spec = Spec {
     since: "1.2.0",
     group: Group::Transactions,
     complexity: "Depends on commands in the transaction",
+    arity: -1,
     flags: Flags::NOSCRIPT
         .or(Flags::LOADING)
         .or(Flags::STALE)
         .or(Flags::SKIP_SLOWLOG)
         .or(Flags::NEVER_QUEUED),
     acl: AclCategories::TRANSACTION,
+    key_positions: Some(exec_conditions::key_positions),
+    need: NeedFrom::Stated(Need::All),
     reach: Reach::Queue,
+    history: &[("9.2.0", "Added the `IFEQ`, `IFNE`, `NX` and `XX` conditions.")],
+    arguments: &[Argument::one_of(
+        "condition",
+        &[
+            Argument::block("ifeq", &[Argument::string("key"), Argument::string("value")]).token("IFEQ"),
+            Argument::block("ifne", &[Argument::string("key"), Argument::string("value")]).token("IFNE"),
+            Argument::string("nx-key").token("NX"),
+            Argument::string("xx-key").token("XX"),
+        ],
+    )
+    .optional()
+    .multiple()],
     ..Spec::BASE
 };
 
-/// Everything that the queue touches and all that is watched is held.
+/// Everything that the queue touches, all that is watched, and the keys of its conditions are held.
+// COMPAT(keys): EXEC has the conditions IFEQ, IFNE, NX and XX of Valkey 9.2, built from its sources and not compared with a running
+// server. Why: programs for 9.2 run here.
 fn exec(call: &mut AdminCall<'_>) -> Outcome {
     if call.session.multi.is_none() {
         call.reply.error(errors::EXEC_WITHOUT_MULTI);
@@ -300,7 +323,23 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
     let multi = call.session.multi.take().expect("it was there");
     if multi.dirty_exec {
         call.reply.error(errors::EXEC_ABORT);
-    } else if has_changed {
+        return Outcome::Done;
+    }
+    let (db, args) = (call.session.db, call.args);
+    let holds = match has_changed {
+        true => Ok(false),
+        false if args.len() == 1 => Ok(true),
+        false => {
+            let looked_before = steps::looked();
+            let holds = exec_conditions::hold(&mut call.txn(), db, args);
+            // As many as its client has named.
+            call.exec.held.exempt(steps::looked().wrapping_sub(looked_before));
+            holds
+        }
+    };
+    if let Err(why) = holds {
+        call.reply.error(errors::exec_abort_because(why.as_bytes()));
+    } else if holds == Ok(false) {
         call.reply.null_array();
     } else {
         call.reply.array(multi.queue.len());
@@ -328,7 +367,8 @@ fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
         return None;
     }
     let (multi, db) = (call.session.multi.as_ref()?, call.session.db);
-    let mut all = Vec::new();
+    let own = call.exec.cold_keys(call.command, call.args, db);
+    let mut all: Vec<_> = own.into_iter().flat_map(|cold| cold.keys).collect();
     for queued in &multi.queue {
         let cold = call.exec.cold_keys(queued.command, queued.args.args(), db);
         all.extend(cold.into_iter().flat_map(|cold| cold.keys));

@@ -89,6 +89,7 @@ const SCENES: &[Scene] = &[
     scene("watch", &[], "WATCH [k#]"),
     scene("unwatch", &["WATCH [k#]"], "UNWATCH"),
     scene("exec", &["MULTI", "SET k# v *"], "EXEC"),
+    scene("exec of conditions", &["MULTI", "PING"], "EXEC [NX c#]"),
     scene("exec of watched keys", &["WATCH [k#]", "MULTI", "SET k# v *"], "EXEC"),
     scene("discard", &["WATCH [k#]", "MULTI", "SET k# v *"], "DISCARD"),
     scene("mget of a reader who tracks", &["HELLO 3", "CLIENT TRACKING ON"], "MGET [k#]"),

@@ -21,6 +21,7 @@ mod common;
 mod compaction;
 mod connections;
 mod debugger;
+mod exec_conditions;
 mod failover;
 mod feeder_disk;
 mod functions;
