@@ -5,6 +5,7 @@
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
 //! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
 //! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
+//! what both say of their commands (`declared`),
 //! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`), common clients at work (`clients`), clusters
 //! whose slots move under their load (`cluster`),
 //! libraries that work by scripts (`scripts`), and Valkey's own test suite (`suite`).
@@ -24,6 +25,7 @@ pub mod differential;
 pub mod faults;
 pub mod shrink;
 
+pub mod declared;
 pub mod effects;
 pub mod replication;
 

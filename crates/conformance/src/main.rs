@@ -7,6 +7,7 @@ use std::time::Duration;
 use isotherm_conformance::Fallible;
 use isotherm_conformance::clients;
 use isotherm_conformance::cluster;
+use isotherm_conformance::declared;
 use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
@@ -32,6 +33,10 @@ isotherm-conformance: compares Isotherm with Valkey
   effects [options]           what Valkey writes to its replication stream, compared with tests/golden/effects.txt
     --valkey PORT | --valkey-bin PATH    a running one needs `enable-debug-command yes`
     --bless FILE                         writes what Valkey did into that file instead
+
+  declared [options]          what both say of their commands: COMMAND LIST, INFO and DOCS, and the keys of generated requests
+    --ours PORT | --ours-bin PATH, --valkey PORT | --valkey-bin PATH     as above
+    --requests N  --seed S               how many for each command, and which (default 100, 1)
 
   replication-stream [options] < commands
                               runs one command a line and prints what Valkey writes for each
@@ -85,6 +90,7 @@ fn main() -> ExitCode {
     let outcome = match args.first().map(String::as_str) {
         Some("differential") => differential(&args[1..]),
         Some("effects") => effects(&args[1..]),
+        Some("declared") => compare_declarations(&args[1..]),
         Some("replication-stream") => replication_stream(&args[1..]),
         Some("transfer") => transfer(&args[1..]),
         Some("follow") => follow(&args[1..]),
@@ -153,6 +159,35 @@ fn differential(args: &[String]) -> Fallible<bool> {
     options.theirs = thorough(debuggable(valkey(theirs)?));
     let report = run(&options)?;
     report.print();
+    Ok(report.differences.is_empty())
+}
+
+fn compare_declarations(args: &[String]) -> Fallible<bool> {
+    let (mut ours, mut theirs, mut requests, mut seed) = (None, None, 100, 1);
+    let (options, words) = options(args)?;
+    if !words.is_empty() {
+        return Err(format!("unknown: {}\n{HELP}", words.join(" ")));
+    }
+    for (name, value) in options {
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
+        let port = || value.parse::<u16>().map_err(|_| format!("{name}: {value} is no port"));
+        match name.as_str() {
+            "--ours" => ours = Some(Target::Port(port()?)),
+            "--valkey" => theirs = Some(Target::Port(port()?)),
+            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
+            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
+            "--requests" => requests = number()?,
+            "--seed" => seed = number()?,
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    let ours = ours.or_else(|| from_env("ISOTHERM_SERVER", ""));
+    let ours = attach(&ours.ok_or("where is Isotherm? --ours PORT or --ours-bin PATH")?)?;
+    let theirs = attach(&valkey(theirs)?)?;
+    let report = declared::run(ours.port, theirs.port, requests, seed)?;
+    const SHOWN_MAX: usize = 20;
+    report.differences.iter().take(SHOWN_MAX).for_each(|difference| println!("{difference:.1200}"));
+    println!("{} answers compared, {} differences", report.compared, report.differences.len());
     Ok(report.differences.is_empty())
 }
 

@@ -63,11 +63,11 @@ fn options(args: Args<'_>) -> impl Iterator<Item = (usize, Word)> {
 /// The arguments that are keys.
 pub fn find_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     let flags = KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE);
-    let keys = options(args).find(|(_, word)| *word == Word::Keys);
+    // As its key specifications say: a word with nothing behind it is not looked for.
+    let has_word = (2..args.len() - 1).any(|at| Word::of(args.get(at)) == Word::Keys);
+    let keys = options(args).find(|(_, word)| *word == Word::Keys && has_word);
     match keys {
         None => out.push((KEY_AT, flags)),
-        // As its key specifications say: a word with nothing behind it is not looked for.
-        Some((at, _)) if at + 1 == args.len() => out.push((KEY_AT, flags)),
         // The command is refused.
         Some(_) if !args.get(KEY_AT).is_empty() => {}
         Some((at, _)) => out.extend((at + 1..args.len()).map(|at| (at, flags))),
@@ -153,6 +153,7 @@ mod tests {
         check("migrate h 1 k 0 1 keys a", &[]);
         check("migrate h 1 _ 0 1 keys", &[3]);
         check("migrate h 1 k 0 1 keys", &[3]);
+        check("migrate h 1 k keys 1 _ keys", &[]);
         check("migrate h 1 _ 0 1 auth", &[3]);
     }
 
