@@ -14,8 +14,20 @@ use crate::client::Client;
 
 /// What COMPAT.md names: commands that one side does not have, by the beginning of their names.
 const NOT_HERE: &[&str] = &["acl"];
-const NOT_THERE: &[&str] =
-    &["delex", "hotkeys", "memory|diff", "memory|map", "memory|prefixes", "memory|profile", "memory|top"];
+const NOT_THERE: &[&str] = &[
+    "acl|delrole",
+    "acl|digest",
+    "acl|getrole",
+    "acl|roles",
+    "acl|setrole",
+    "delex",
+    "hotkeys",
+    "memory|diff",
+    "memory|map",
+    "memory|prefixes",
+    "memory|profile",
+    "memory|top",
+];
 
 /// Commands with words of Valkey 9.2, or an arity of our own.
 const OTHERWISE: &[&str] = &[
