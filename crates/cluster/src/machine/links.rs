@@ -16,6 +16,8 @@ pub struct Link {
     pub node: Option<Handle>,
     pub is_inbound: bool,
     pub created: Ms,
+    /// The same as clients see it, once for all: counted back from now it would differ by a millisecond at times.
+    pub created_unix_ms: u64,
     /// A message over it has shown that.
     pub knows_extensions: bool,
     pub peer_ip: String,
@@ -37,11 +39,12 @@ pub struct Links {
 }
 
 impl Links {
-    pub fn accept(&mut self, id: LinkId, peer_ip: &str, local_ip: &str, now: Ms) {
+    pub fn accept(&mut self, id: LinkId, peer_ip: &str, local_ip: &str, now: Now) {
         let link = Link {
             node: None,
             is_inbound: true,
-            created: now,
+            created: now.ms,
+            created_unix_ms: now.unix_ms,
             knows_extensions: false,
             peer_ip: peer_ip.to_string(),
             local_ip: local_ip.to_string(),
@@ -91,7 +94,7 @@ impl Links {
 impl Machine {
     /// Another node has connected.
     pub(super) fn accept(&mut self, id: LinkId, peer_ip: &str, local_ip: &str, now: Now) {
-        self.links.accept(id, peer_ip, local_ip, now.ms);
+        self.links.accept(id, peer_ip, local_ip, now);
         if let Some((oldest, _)) =
             self.links.oldest_unnamed().filter(|_| self.links.unnamed.len() > UNNAMED_MAX)
         {
@@ -126,6 +129,7 @@ impl Machine {
             node: Some(node),
             is_inbound: false,
             created: now.ms,
+            created_unix_ms: now.unix_ms,
             knows_extensions: false,
             peer_ip: self.nodes[node].address.ip.clone(),
             local_ip: String::new(),

@@ -126,7 +126,7 @@ impl Machine {
                 let node = self.known(&node)?;
                 Ok(Answer::Integer(self.count_reports(node, now) as i64))
             }
-            Request::Links => Ok(Answer::Links(self.link_views(now))),
+            Request::Links => Ok(Answer::Links(self.link_views())),
             Request::KillLinks { node, to, from } => self.kill_links(node, to, from, now),
         }
     }
@@ -435,10 +435,10 @@ impl Machine {
         Ok(Answer::Ok)
     }
 
-    fn link_views(&self, now: Now) -> Vec<LinkView> {
+    fn link_views(&self) -> Vec<LinkView> {
         let view = |id: LinkId, link: &super::links::Link| {
             let node = self.nodes[link.node?].id;
-            let created_unix_ms = now.unix_of(link.created);
+            let created_unix_ms = link.created_unix_ms;
             Some(LinkView { link: id, is_inbound: link.is_inbound, node, created_unix_ms })
         };
         self.links.iter().filter_map(|(id, link)| view(id, link)).collect()
