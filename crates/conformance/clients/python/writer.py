@@ -20,6 +20,8 @@ from redis.cluster import RedisCluster
 PORT, PREFIX, KEYS, PACE = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 TAGS = sys.argv[5].split(",")
 TRIES = 50
+# A topology without an owner of the slot is none of the first kind.
+ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 
 
 def connect():
@@ -88,7 +90,7 @@ class Writer:
         self.operations += 1
         try:
             got = self.read(at)
-        except redis.RedisError:
+        except ERRORS:
             self.errors += 1
         else:
             self.expect(at, got)
@@ -100,7 +102,7 @@ class Writer:
             got = write()
         except redis.ResponseError:
             self.errors += 1
-        except redis.RedisError:
+        except ERRORS:
             self.errors += 1
             self.models[at] = self.models[at] + wanted
         else:
@@ -122,7 +124,7 @@ class Writer:
                 try:
                     got = self.read(at)
                     break
-                except redis.RedisError as error:
+                except ERRORS as error:
                     if tries + 1 == TRIES:
                         raise Fault(f"{name(at)} cannot be read: {error!r}")
                     time.sleep(0.1)

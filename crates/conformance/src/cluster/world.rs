@@ -47,6 +47,23 @@ impl Node {
     }
 }
 
+impl Node {
+    /// A node that has lost its last slot becomes a replica of the one that has it, and takes no CLUSTER RESET while it loads.
+    fn wait_until_in_sync(&self) -> Fallible {
+        let begun = Instant::now();
+        loop {
+            let info = text(self.call(&["INFO", "replication"])?);
+            if info.contains("role:master") || info.contains("master_link_status:up") {
+                return Ok(());
+            }
+            if begun.elapsed() > AGREE_TIME {
+                return Err(format!("{} does not come in sync with its primary", self.address()));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 /// A cluster that the nodes have formed. The first ones stay.
 pub struct World<'p> {
     places: &'p Places,
@@ -123,6 +140,7 @@ impl<'p> World<'p> {
     /// The last one, which has no slots any more.
     pub fn del_node(&mut self) -> Fallible {
         let last = self.nodes.pop().ok_or("there are nodes")?;
+        last.wait_until_in_sync()?;
         self.tool(&["del-node", &self.nodes[0].address(), &last.id])?;
         self.agree()
     }

@@ -1,9 +1,10 @@
 //! One of the programs `writer` in `crates/conformance/clients`: it writes, compares, and stops to read all of its keys when it is asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use isotherm_stdx::Slot;
@@ -12,6 +13,8 @@ use crate::Fallible;
 
 /// A writer answers within this time.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// Lines on its standard error.
+const COMPLAINTS_KEPT: usize = 12;
 
 /// What a writer is to do.
 pub struct Load {
@@ -46,6 +49,8 @@ pub struct Writer {
     input: ChildStdin,
     /// Lines that it says.
     said: Receiver<String>,
+    /// The last lines on its standard error.
+    complaints: Arc<Mutex<VecDeque<String>>>,
 }
 
 /// What a writer has done so far.
@@ -63,7 +68,7 @@ impl Writer {
         let [keys, pace, seconds] =
             [load.keys, load.pace, load.reload_seconds].map(|number| number.to_string());
         command.args([port.to_string(), prefix, keys, pace, load.tags(), seconds]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|why| format!("cannot run the writer of {name}: {why}"))?;
         let input = child.stdin.take().expect("the input is piped");
         let output = BufReader::new(child.stdout.take().expect("the output is piped"));
@@ -71,7 +76,19 @@ impl Writer {
         std::thread::spawn(move || {
             output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let writer = Writer { name, child, input, said };
+        let errors = BufReader::new(child.stderr.take().expect("the errors are piped"));
+        let complaints = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = Arc::clone(&complaints);
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_back(line);
+                if kept.len() > COMPLAINTS_KEPT {
+                    kept.pop_front();
+                }
+            }
+        });
+        let writer = Writer { name, child, input, said, complaints };
         writer.expect("ready")?;
         Ok(writer)
     }
@@ -99,7 +116,9 @@ impl Writer {
 
     /// What it has said that no one has read: why it ended, mostly.
     fn last_words(&self) -> String {
-        self.said.try_iter().map(|line| format!("\n{line}")).collect()
+        let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.said.try_iter().chain(complaints.iter().cloned());
+        lines.map(|line| format!("\n{line}")).collect()
     }
 
     /// What follows these words in the next line.
@@ -110,7 +129,9 @@ impl Writer {
                 None => Err(format!("{}: {line}", self.name)),
             },
             Err(RecvTimeoutError::Timeout) => Err(format!("the writer of {} hangs", self.name)),
-            Err(RecvTimeoutError::Disconnected) => Err(format!("the writer of {} has ended", self.name)),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(format!("the writer of {} has ended{}", self.name, self.last_words()))
+            }
         }
     }
 }
