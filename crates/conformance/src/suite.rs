@@ -23,7 +23,7 @@ use crate::bounded::{self, Ended};
 use list::Unit;
 
 /// The lists, by the names that `suite` takes.
-const LISTS: [(&str, &str); 4] = [
+const LISTS: [(&str, &str); 5] = [
     ("disk", include_str!("suite/disk.txt")),
     ("users", include_str!("suite/users.txt")),
     ("replication", include_str!("suite/replication.txt")),
