@@ -32,7 +32,8 @@ const UNNAMED_TIMEOUTS: u64 = 2;
 
 #[derive(Default)]
 pub struct Links {
-    by_id: BTreeMap<LinkId, Link>,
+    /// On their own: a leaf of the map is half empty where numbers only grow.
+    by_id: BTreeMap<LinkId, Box<Link>>,
     /// Those of no node, the oldest first.
     unnamed: BTreeSet<LinkId>,
     asked_for: u64,
@@ -49,7 +50,7 @@ impl Links {
             peer_ip: peer_ip.to_string(),
             local_ip: local_ip.to_string(),
         };
-        let taken = self.by_id.insert(id, link);
+        let taken = self.by_id.insert(id, Box::new(link));
         assert!(taken.is_none(), "a link is accepted once");
         self.unnamed.insert(id);
     }
@@ -59,15 +60,15 @@ impl Links {
     }
 
     pub fn get(&self, id: LinkId) -> Option<&Link> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(Box::as_ref)
     }
 
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        self.by_id.get_mut(&id)
+        self.by_id.get_mut(&id).map(Box::as_mut)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (LinkId, &Link)> {
-        self.by_id.iter().map(|(id, link)| (*id, link))
+        self.by_id.iter().map(|(id, link)| (*id, &**link))
     }
 
     pub fn check_invariants(&self, nodes: &Nodes) -> Result<(), String> {
@@ -134,7 +135,7 @@ impl Machine {
             peer_ip: self.nodes[node].address.ip.clone(),
             local_ip: String::new(),
         };
-        self.links.by_id.insert(id, link);
+        self.links.by_id.insert(id, Box::new(link));
         self.nodes[node].outbound = Some(id);
         let address = &self.nodes[node].address;
         self.outputs.push(Output::Connect { link: id, ip: address.ip.clone(), port: address.bus_port });

@@ -162,7 +162,12 @@ impl BusConnection {
         while self.is_writable && self.stage == Stage::Ready {
             let next =
                 || self.control.pop_front().or_else(|| self.published.pop_front()).map(|bytes| (bytes, 0));
-            let Some((bytes, sent)) = self.current.take().or_else(next) else { return true };
+            let Some((bytes, sent)) = self.current.take().or_else(next) else {
+                // Most links are idle most of the time: an empty queue keeps no memory.
+                self.control = VecDeque::new();
+                self.published = VecDeque::new();
+                return true;
+            };
             match self.stream.write(&bytes[sent..]) {
                 Progress::Bytes(count) if sent + count < bytes.len() => {
                     self.current = Some((bytes, sent + count))

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use super::connection::BusConnection;
 
-pub fn write(reply: &mut Reply, links: &[LinkView], connections: &BTreeMap<LinkId, BusConnection>) {
+pub fn write(reply: &mut Reply, links: &[LinkView], connections: &BTreeMap<LinkId, Box<BusConnection>>) {
     reply.array(links.len());
     for link in links {
         let connection = connections.get(&link.link);
-        let bytes = connection.map_or(0, BusConnection::queue_bytes) as i64;
+        let bytes = connection.map_or(0, |connection| connection.queue_bytes()) as i64;
         let is_pending = connection.is_some_and(|connection| connection.queue_bytes() > 0);
         reply.map(6);
         reply.bulk(b"direction");

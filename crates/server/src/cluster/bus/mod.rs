@@ -59,7 +59,8 @@ pub struct BusThread {
     /// That they listen on.
     port: u16,
     machine: Machine,
-    connections: BTreeMap<LinkId, BusConnection>,
+    /// On their own, since a leaf of the map is half empty where numbers only grow.
+    connections: BTreeMap<LinkId, Box<BusConnection>>,
     /// Links that may have more to read than a turn takes.
     unfinished: Vec<LinkId>,
     /// Connections that failed while an output was obeyed.
@@ -316,7 +317,7 @@ impl BusThread {
             });
         match begun {
             Ok(stream) => {
-                self.connections.insert(link, BusConnection::begun(stream));
+                self.connections.insert(link, Box::new(BusConnection::begun(stream)));
             }
             Err(_) => self.failed.push(link),
         }
@@ -386,7 +387,7 @@ impl BusThread {
             if is_ready.is_err() {
                 continue;
             }
-            self.connections.insert(link, BusConnection::accepted(stream));
+            self.connections.insert(link, Box::new(BusConnection::accepted(stream)));
             let (peer_ip, local_ip) =
                 (peer.ip().to_canonical().to_string(), local.ip().to_canonical().to_string());
             self.step(Input::Accepted { link, peer_ip: &peer_ip, local_ip: &local_ip });
@@ -476,7 +477,7 @@ impl BusThread {
 
     /// What INFO and CLUSTER INFO show.
     fn report(&mut self) {
-        let bytes = self.connections.values().map(BusConnection::memory_bytes).sum::<usize>();
+        let bytes = self.connections.values().map(|connection| connection.memory_bytes()).sum::<usize>();
         self.bus().set_counts(self.counts.clone());
         let published_bytes = std::mem::take(&mut self.published_bytes);
         self.bus().set_links(self.connections.len(), bytes, published_bytes);
