@@ -1,12 +1,12 @@
 //! How long GETs of others take while the cluster changes: with a thousand clients that fetch CLUSTER SLOTS at each move, and with a disk
-//! that takes 200 ms for each write of nodes.conf.
+//! that takes 200 ms to replace nodes.conf.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use isotherm_probe::Client;
+use isotherm_probe::{Client, command};
 use isotherm_resp::reply_parse::Value;
 
 use super::conf::{self, Layout};
@@ -23,7 +23,9 @@ const CLIENTS: u64 = 1000;
 const MOVES_PER_SECOND: u32 = 10;
 const GETS_PER_SECOND: u32 = 500;
 const WINDOW_S: u64 = 10;
-const SLOW_SYNC_US: u32 = 200_000;
+const REPLACE_US: u32 = 200_000;
+/// A move is answered when it is saved; the next one does not wait for that.
+const MOVERS: u32 = 16;
 
 /// All clients fetch the slots anew at each move, as those do that were sent MOVED.
 pub fn herd(options: &Options, table: &mut Table) -> Fallible {
@@ -37,8 +39,8 @@ pub fn herd(options: &Options, table: &mut Table) -> Fallible {
 }
 
 pub fn slow_files(options: &Options, table: &mut Table) -> Fallible {
-    let setting = Disk::slow(options, SLOW_SYNC_US)?.under(Setting::one_core());
-    let what = "a sync takes 200 ms, 10 slots move a second: p99 of GET over quiet";
+    let setting = Disk::slow(options, REPLACE_US)?.under(Setting::one_core());
+    let what = "a file takes 200 ms to write, 10 slots move a second: p99 of GET over quiet";
     beside_moves(options, table, &setting, 0, what, "<= 1.1 x")
 }
 
@@ -114,14 +116,22 @@ fn gets(server: &Server, key: &str, window: Duration) -> Fallible<Histogram> {
 
 /// How many slots were moved.
 fn move_and_fetch(server: &Server, clients: u64, is_over: &AtomicBool) -> Fallible<u32> {
-    let mut mover = server.client()?;
+    let mut movers = (0..MOVERS).map(|_| server.client()).collect::<Fallible<Vec<_>>>()?;
     let mut herd = Herd::connect(server.port, clients)?;
     let (start, mut moves) = (Instant::now(), 0);
     while !is_over.load(Relaxed) {
         // A slot at a time goes from one node that is not there to the next.
         let from = 1 + moves as usize % (NODES - 2);
         let slot = (from + 1) * conf::SLOTS / NODES - 1 - moves as usize / (NODES - 2);
-        mover.call(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &conf::id(from + 1)])?;
+        let mut request = Vec::new();
+        let (slot, to) = (slot.to_string(), conf::id(from + 1));
+        let words = ["CLUSTER", "SETSLOT", &slot, "NODE", &to].map(str::as_bytes);
+        command(&mut request, words.into_iter());
+        let mover = &mut movers[(moves % MOVERS) as usize];
+        if moves >= MOVERS {
+            mover.read()?;
+        }
+        mover.send(&request)?;
         moves += 1;
         herd.ask()?;
         let due = start + Duration::from_secs(1) / MOVES_PER_SECOND * moves;

@@ -29,9 +29,9 @@ impl Disk {
         Disk::compiled(options, "modelled_disk", &[])
     }
 
-    /// Any sync takes so long.
-    pub fn slow(options: &Options, sync_us: u32) -> Fallible<Disk> {
-        let prices = [format!("-DAPPEND_US={sync_us}"), format!("-DOVERWRITE_US={sync_us}")];
+    /// To replace a file takes so long, and nothing else takes any time.
+    pub fn slow(options: &Options, replace_us: u32) -> Fallible<Disk> {
+        let prices = [format!("-DRENAME_US={replace_us}"), "-DAPPEND_US=0".into(), "-DOVERWRITE_US=0".into()];
         Disk::compiled(options, "slow_disk", &prices)
     }
 
