@@ -1,8 +1,7 @@
 //! Private keys: PKCS#8, PKCS#1 and SEC 1 in PEM; PKCS#8 encrypted with a password too (PBES2: PBKDF2 and AES in CBC mode, which is what
 //! OpenSSL writes).
 
-use aes::cipher::{Array, BlockCipherDecrypt, BlockSizeUser, KeyInit};
-use aes::{Aes128, Aes192, Aes256};
+use libaes::{AES_128_KEY_LEN, AES_192_KEY_LEN, AES_256_KEY_LEN, Cipher};
 use ring::pbkdf2;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -16,6 +15,8 @@ const PLAIN: &str = "PRIVATE KEY";
 const ENCRYPTED_PKCS1: &str = "Proc-Type: 4,ENCRYPTED";
 /// Rounds of PBKDF2: some seconds. More is no key but a trap.
 const ROUNDS_MAX: u32 = 10_000_000;
+
+const BLOCK_BYTES: usize = 16;
 
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
 const PBKDF2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0c];
@@ -48,13 +49,15 @@ fn decrypt(sealed: &[u8], password: &[u8]) -> Result<Vec<u8>, String> {
     if scheme.rounds.get() > ROUNDS_MAX {
         return Err(format!("its password takes {} rounds to try, more than {ROUNDS_MAX}", scheme.rounds));
     }
-    let mut key = vec![0; scheme.key_len];
-    pbkdf2::derive(scheme.hash, scheme.rounds, scheme.salt, password, &mut key);
-    let plain = match scheme.key_len {
-        16 => open_cbc::<Aes128>(&key, scheme.first, scheme.bytes),
-        24 => open_cbc::<Aes192>(&key, scheme.first, scheme.bytes),
-        _ => open_cbc::<Aes256>(&key, scheme.first, scheme.bytes),
+    let mut key = [0; AES_256_KEY_LEN];
+    let key = &mut key[..scheme.key_len];
+    pbkdf2::derive(scheme.hash, scheme.rounds, scheme.salt, password, key);
+    let cipher = match key.len() {
+        AES_128_KEY_LEN => Cipher::new_128((&*key).try_into().expect("so long")),
+        AES_192_KEY_LEN => Cipher::new_192((&*key).try_into().expect("so long")),
+        _ => Cipher::new_256((&*key).try_into().expect("so long")),
     };
+    let plain = open_cbc(cipher, scheme.first, scheme.bytes);
     // A wrong password leaves no padding, or once in 256 times no key.
     plain.filter(|plain| Der::new(plain).sequence().is_some()).ok_or_else(|| "its password is another".into())
 }
@@ -95,9 +98,9 @@ impl<'a> Scheme<'a> {
         };
         let mut cipher = parts.sequence()?;
         let key_len = match cipher.take(der::OID)?.content.strip_prefix(AES)? {
-            [2] => 16,
-            [22] => 24,
-            [42] => 32,
+            [2] => AES_128_KEY_LEN,
+            [22] => AES_192_KEY_LEN,
+            [42] => AES_256_KEY_LEN,
             _ => return None,
         };
         let first = cipher.take(der::OCTET_STRING)?.content;
@@ -106,28 +109,17 @@ impl<'a> Scheme<'a> {
 }
 
 /// AES in CBC mode, with the padding of PKCS#7.
-fn open_cbc<C: KeyInit + BlockCipherDecrypt + BlockSizeUser>(
-    key: &[u8],
-    first: &[u8],
-    bytes: &[u8],
-) -> Option<Vec<u8>> {
-    const BLOCK_BYTES: usize = 16;
+fn open_cbc(mut cipher: Cipher, first: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     if first.len() != BLOCK_BYTES || bytes.is_empty() || !bytes.len().is_multiple_of(BLOCK_BYTES) {
         return None;
     }
-    let cipher = C::new_from_slice(key).ok()?;
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut before = first;
-    for sealed in bytes.chunks_exact(BLOCK_BYTES) {
-        let mut block = Array::try_from(sealed).ok()?;
-        cipher.decrypt_block(&mut block);
-        plain.extend(block.iter().zip(before).map(|(a, b)| a ^ b));
-        before = sealed;
-    }
+    // It takes any padding, and a wrong password leaves some.
+    cipher.set_auto_padding(false);
+    let mut plain = cipher.cbc_decrypt(first, bytes);
     let padding = usize::from(*plain.last()?);
     let len = plain.len().checked_sub(padding)?;
-    let is_padded =
-        (1..=BLOCK_BYTES).contains(&padding) && plain[len..].iter().all(|&byte| usize::from(byte) == padding);
+    let is_padding = |byte: &u8| usize::from(*byte) == padding;
+    let is_padded = (1..=BLOCK_BYTES).contains(&padding) && plain[len..].iter().all(is_padding);
     plain.truncate(len);
     is_padded.then_some(plain)
 }
