@@ -16,7 +16,7 @@ use rustix::net::{self, RecvFlags, SendFlags};
 use std::cell::RefCell;
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::stream::Progress;
 
@@ -33,13 +33,17 @@ const OWN_READ_BYTES: usize = RECORD_BYTES_MAX;
 
 /// For tests: sockets under TLS take nothing.
 static TAKES_NOTHING: AtomicBool = AtomicBool::new(false);
+/// How often that was over, which no event says.
+static TOOK_NOTHING: AtomicU32 = AtomicU32::new(0);
 
 pub fn take_nothing(on: bool) {
-    TAKES_NOTHING.store(on, Ordering::Relaxed);
+    if TAKES_NOTHING.swap(on, Ordering::Relaxed) && !on {
+        TOOK_NOTHING.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
-pub fn takes_nothing() -> bool {
-    TAKES_NOTHING.load(Ordering::Relaxed)
+pub fn took_nothing() -> u32 {
+    TOOK_NOTHING.load(Ordering::Relaxed)
 }
 
 thread_local! {
@@ -362,7 +366,7 @@ impl TlsStream {
 
     /// Takes so much of `bytes` as has left. What was offered and not taken is offered again: it is sealed already.
     pub fn write(&mut self, bytes: &[u8]) -> Progress {
-        if takes_nothing() {
+        if TAKES_NOTHING.load(Ordering::Relaxed) {
             return Progress::Later;
         }
         match self.flush() {

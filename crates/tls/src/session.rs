@@ -56,9 +56,11 @@ impl Failed {
         Failed(Box::new(error))
     }
 
-    /// The first bytes were no TLS at all.
+    /// What came is no record at all: its sender speaks something else, and would take an alert for an answer.
     pub fn is_no_tls(&self) -> bool {
-        matches!(*self.0, rustls::Error::InvalidMessage(_))
+        use rustls::InvalidMessage::{InvalidContentType, InvalidEmptyPayload, UnknownProtocolVersion};
+        let rustls::Error::InvalidMessage(why) = &*self.0 else { return false };
+        matches!(why, InvalidContentType | UnknownProtocolVersion | InvalidEmptyPayload)
     }
 }
 
@@ -210,13 +212,15 @@ fn open(side: &mut impl Unbuffered, bytes: &mut [u8], out: &mut Vec<u8>) -> Resu
             // No early data is ever allowed, and what follows the end is of no use.
             Ok(_) => return Ok((opened, has_ended)),
             Err(error) => {
+                let failed = Failed::of(error);
                 // What is said to a peer that has made a mistake stands behind the error.
-                if let Ok(ConnectionState::EncodeTlsData(data)) =
-                    side.process(&mut bytes[opened.used..]).state
+                let rest = &mut bytes[opened.used..];
+                if !failed.is_no_tls()
+                    && let Ok(ConnectionState::EncodeTlsData(data)) = side.process(rest).state
                 {
                     encode(data, out);
                 }
-                return Err(Failed::of(error));
+                return Err(failed);
             }
         }
     }

@@ -26,8 +26,8 @@ pub struct Handshakes {
     begun: VecDeque<(Instant, usize, u64)>,
     /// What the steps of this turn have taken.
     taken: Duration,
-    /// Sockets took nothing, by DEBUG FORCE-TLS-WRITE-ERROR, when that was looked at last.
-    took_nothing: bool,
+    /// How often sockets took nothing, by DEBUG FORCE-TLS-WRITE-ERROR, when that was looked at last.
+    took_nothing: u32,
 }
 
 impl Handshakes {
@@ -106,8 +106,8 @@ impl Inner {
 
     /// Breaks off handshakes that have taken too long.
     pub fn scan_handshakes(&mut self) {
-        let takes_nothing = tls::takes_nothing();
-        if std::mem::replace(&mut self.handshakes.took_nothing, takes_nothing) && !takes_nothing {
+        let took_nothing = tls::took_nothing();
+        if std::mem::replace(&mut self.handshakes.took_nothing, took_nothing) != took_nothing {
             self.write_all();
         }
         let now = Instant::now();
