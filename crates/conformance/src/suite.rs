@@ -11,6 +11,7 @@
 
 mod list;
 mod sentinel;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -23,11 +24,12 @@ use crate::bounded::{self, Ended};
 use list::Unit;
 
 /// The lists, by the names that `suite` takes.
-const LISTS: [(&str, &str); 5] = [
+const LISTS: &[(&str, &str)] = &[
     ("disk", include_str!("suite/disk.txt")),
     ("users", include_str!("suite/users.txt")),
     ("replication", include_str!("suite/replication.txt")),
     (sentinel::LIST, include_str!("suite/sentinel.txt")),
+    (tls::LIST, include_str!("suite/tls.txt")),
     (CLUSTER, include_str!("suite/cluster.txt")),
 ];
 
@@ -89,7 +91,11 @@ pub fn run(name: &str, places: &Places, options: &Options) -> Fallible<bool> {
     let text = LISTS.iter().find(|list| list.0 == name).map(|list| list.1);
     let text = text.ok_or_else(|| format!("no list called {name}; there are: {}", names()))?;
     let scratch = std::env::temp_dir().join(format!("isotherm-suite-{}", std::process::id()));
-    let run_one = if name == sentinel::LIST { sentinel::run_unit } else { run_unit };
+    let run_one = match name {
+        sentinel::LIST => sentinel::run_unit,
+        tls::LIST => tls::run_unit,
+        _ => run_unit,
+    };
     // The first of `PROGRAMS` that are ours.
     let ours = if options.is_valkey {
         0
@@ -196,10 +202,21 @@ fn link(to: &Path, at: &Path) -> Fallible {
 }
 
 fn run_unit(scratch: &Path, unit: &Unit, places: &Places, options: &Options) -> Fallible<Outcome> {
+    run_unit_with(&[], scratch, unit, places, options)
+}
+
+/// With more arguments.
+fn run_unit_with(
+    arguments: &[&str],
+    scratch: &Path,
+    unit: &Unit,
+    places: &Places,
+    options: &Options,
+) -> Fallible<Outcome> {
     let mut command = Command::new(places.peers.join("tclsh"));
     let (first, count) = (free_ports()?.to_string(), PORTS.to_string());
     command.args(["tests/test_helper.tcl", "--single", &unit.name, "--clients", "1", "--durable"]);
-    command.args(["--baseport", &first, "--portcount", &count]);
+    command.args(["--baseport", &first, "--portcount", &count]).args(arguments);
     for (name, value) in unit.config.iter().filter(|_| !options.is_valkey) {
         command.args(["--config", name, value]);
     }
