@@ -83,7 +83,7 @@ struct Outcome {
 
 /// The names of all lists.
 pub fn names() -> String {
-    LISTS.map(|list| list.0).join(", ")
+    LISTS.iter().map(|list| list.0).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs the list `name`. True if all passed that is not known to fail.

@@ -180,6 +180,13 @@ pub struct WatchList {
 }
 
 impl Session {
+    /// Of a client that has just come and is known to `Clients`: the default user's, if that needs no password.
+    pub fn begin(shared: Arc<ClientShared>, users: &Users) -> Session {
+        let users_seen = users.generation();
+        let user = users.set_default_user(&shared);
+        Session { users_seen, ..Session::new(shared, user, !users.auth_required()) }
+    }
+
     pub fn new(shared: Arc<ClientShared>, user: Arc<User>, authenticated: bool) -> Session {
         let mut session = Session {
             may_read_all: user.permits_everything(),

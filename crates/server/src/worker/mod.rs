@@ -253,11 +253,7 @@ impl Inner {
         shared.token.store(token, Ordering::Release);
         self.node.clients.add(&shared, OWN_BYTES);
         // Behind that, since a change of the user looks for its sessions there.
-        let seen = self.node.users.generation();
-        let user = self.node.users.set_default_user(&shared);
-        let mut session = Session::new(shared, user, !self.node.users.auth_required());
-        session.users_seen = seen;
-        let connection = Box::new(Connection::new(stream, session));
+        let connection = Box::new(Connection::new(stream, Session::begin(shared, &self.node.users)));
         self.handshakes.note(token, &connection);
         self.connections[token] = Some(connection);
         token
