@@ -1,6 +1,6 @@
 //! All users, by name.
 
-use sha2::{Digest, Sha256};
+use ring::digest::SHA256;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl Users {
     pub fn digest(&self) -> String {
         let mut digest = [0; 32];
         for user in self.by_name.values() {
-            let hash = Sha256::digest(user.line());
-            digest.iter_mut().zip(hash).for_each(|(sum, byte)| *sum ^= byte);
+            let hash = ring::digest::digest(&SHA256, &user.line());
+            digest.iter_mut().zip(hash.as_ref()).for_each(|(sum, byte)| *sum ^= byte);
         }
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
