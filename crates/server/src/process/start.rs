@@ -155,6 +155,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     write_pid_file(node);
     let data = find_data(node)?;
     if data.is_some() {
+        node.replication.set_starting(true);
         node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
     }
     let control = Control::new(node, events, mailbox).map_err(no_events)?;
@@ -238,6 +239,8 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
         changes::loaded(node);
         node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
         say_ready(node);
+        // The cluster may have named a primary meanwhile.
+        node.replication.set_starting(false);
         link::spawn(node);
     };
     let spawned = std::thread::Builder::new().name("loader".into()).spawn(run);

@@ -6,7 +6,8 @@
 use isotherm_log::{Log, LogOffset};
 use isotherm_replication::link::Position;
 use isotherm_replication::{History, ReplId};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::failover::Failover;
@@ -22,6 +23,10 @@ pub struct Replication {
     /// Moves with each change of the primary that is followed, while everything is held: what was begun for the one before has
     /// no more effect.
     generation: AtomicU64,
+    /// Behind the generation whose link was begun last: each has one.
+    link_begun: AtomicU64,
+    /// The node's own files are loaded. A link begins behind that.
+    is_starting: AtomicBool,
     pub link: LinkView,
     /// What this node expires by itself although it is a replica.
     pub own_keys: OwnKeys,
@@ -73,6 +78,8 @@ impl Replication {
             state: Mutex::new(state),
             is_link_up: AtomicBool::new(false),
             generation: AtomicU64::new(0),
+            link_begun: AtomicU64::default(),
+            is_starting: AtomicBool::default(),
             link: LinkView::default(),
             own_keys: OwnKeys::default(),
             primary: Primary::default(),
@@ -100,6 +107,15 @@ impl Replication {
 
     pub fn generation(&self) -> u64 {
         self.generation.load(Acquire)
+    }
+
+    /// Whether the link of this generation begins now. The thread that has loaded the files asks again.
+    pub fn begins_link(&self, generation: u64) -> bool {
+        !self.is_starting.load(Acquire) && self.link_begun.fetch_max(generation + 1, AcqRel) <= generation
+    }
+
+    pub fn set_starting(&self, is_starting: bool) {
+        self.is_starting.store(is_starting, Release);
     }
 
     /// Another primary is followed from now on, or none. Everything is held.

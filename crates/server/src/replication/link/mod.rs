@@ -55,10 +55,13 @@ const GATHER_BYTES: u64 = 256 << 10;
 /// Batches between two looks at the clock.
 const BATCHES_PER_LOOK: u32 = 64;
 
-/// Begins to follow the primary of this generation.
+/// Begins to follow the primary of this generation, unless a link does already.
 pub fn spawn(node: &'static Node) {
     let Some(upstream) = node.replication.upstream() else { return };
     let generation = Generation(node.replication.generation());
+    if !node.replication.begins_link(generation.0) {
+        return;
+    }
     let run = move || {
         holds::enter(node.hold_sinks(), node.worker_count() + 1);
         LinkThread::new(node, generation, upstream).run();
