@@ -126,10 +126,7 @@ impl CommandRules {
     /// Takes the place of what was said of the same before, and of its parts.
     fn note(&mut self, text: &[u8], permits: bool) {
         let text = text.to_ascii_lowercase();
-        self.shown.retain(|shown| match shown.text.strip_prefix(&text[..]) {
-            Some([]) | Some([b'|', ..]) => false,
-            _ => true,
-        });
+        self.shown.retain(|shown| !matches!(shown.text.strip_prefix(&text[..]), Some([]) | Some([b'|', ..])));
         self.shown.push(Shown { permits, text: text.into() });
     }
 
