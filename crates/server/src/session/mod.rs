@@ -269,7 +269,11 @@ impl Session {
     #[cold]
     pub fn look_up_user(&mut self, users: &Users) -> bool {
         self.users_seen = users.generation();
-        let Some(user) = users.current(&self.shared, &self.user) else { return false };
+        let Some(user) = users.current(&self.shared, &self.user) else {
+            // What is under way for it, a script or a transaction, goes no further.
+            self.set_user(Arc::new(users.powerless(&self.user.name)));
+            return false;
+        };
         let keeps_channels = user.keeps_channels_of(&self.user) || self.may_listen_on(&user);
         self.set_user(user);
         keeps_channels

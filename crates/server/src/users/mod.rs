@@ -13,13 +13,13 @@ pub mod noting;
 pub mod permission;
 mod traits;
 
-use isotherm_acl::{CommandRow, CommandTable, DEFAULT_USER, Log, Reason, User};
+use isotherm_acl::{CommandRow, CommandTable, DEFAULT_USER, Defaults, Log, Reason, User};
 use isotherm_commands::spec::AclCategories;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::request::registry::Commands;
-use crate::session::ClientShared;
+use crate::session::{Attention, ClientShared};
 use traits::Traits;
 
 pub struct Users {
@@ -153,21 +153,29 @@ impl Users {
 
     /// The client is this user from now on, if the password is right and it may enter.
     pub fn admit(&self, client: &ClientShared, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
-        let user = self.get(name)?;
-        user.admits(password).then(|| self.set_user(client, user))
-    }
-
-    /// Shows whose the client is from now on, and looks that user up once more: a change may not have found the client.
-    fn set_user(&self, client: &ClientShared, user: Arc<User>) -> Arc<User> {
-        client.names().user = Some(Arc::clone(&user));
-        let current = self.get(&user.name).unwrap_or(user);
-        client.names().user = Some(Arc::clone(&current));
+        let user = self.get(name).filter(|user| user.admits(password))?;
+        let before = client.names().user.replace(user);
+        // A change that has not found the client is seen here, and so is its end.
+        let current = self.get(name);
+        client.names().user = current.clone().or(before);
+        if current.is_none() {
+            // It stays who it was; that user may have changed while another was shown.
+            client.ask(Attention::USER);
+        }
         current
     }
 
     /// The client is the default user from now on: a new one, or after RESET.
     pub fn set_default_user(&self, client: &ClientShared) -> Arc<User> {
-        self.set_user(client, self.default_user())
+        client.names().user = Some(self.default_user());
+        let current = self.default_user();
+        client.names().user = Some(Arc::clone(&current));
+        current
+    }
+
+    /// One of this name that may do nothing: what is left of one that is no more.
+    pub fn powerless(&self, name: &[u8]) -> User {
+        User::new(name, &self.table, Defaults { all_channels: false })
     }
 
     /// The user of a session that was marked, as it is now. `None`: it is no more.

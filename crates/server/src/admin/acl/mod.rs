@@ -73,8 +73,8 @@ fn del_user(call: &mut AdminCall<'_>) -> Outcome {
 /// by the new ones, or ends behind its reply.
 fn settle(call: &mut AdminCall<'_>, is_removed: bool) {
     call.survey().pass();
-    let stays = !is_removed && call.session.look_up_user(&call.node.users);
-    call.session.close_after_reply |= !stays;
+    let stays = call.session.look_up_user(&call.node.users);
+    call.session.close_after_reply |= is_removed || !stays;
 }
 
 const NO_FILE: &str = "ERR This instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER \
