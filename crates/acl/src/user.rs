@@ -157,6 +157,22 @@ impl User {
         self.passwords.iter().any(|known| known.is_same(&hash))
     }
 
+    /// The same as `check` of a command with one key, without channels, in the database of its session.
+    #[inline]
+    pub fn permits_one(
+        &self,
+        (command, first_argument): (u16, Option<&[u8]>),
+        database: u32,
+        (key, access): (&[u8], Access),
+    ) -> bool {
+        let permits = |selector: &Selector| {
+            selector.commands.permit(command, first_argument)
+                && (selector.keys.all || selector.keys.listed.permit(key, access))
+                && (selector.databases.all || selector.databases.listed.contains(&database))
+        };
+        self.selectors.iter().any(permits)
+    }
+
     #[inline]
     pub fn check(&self, asked: &Asked<'_>) -> Result<(), Denial> {
         let mut worst = Denial { reason: Reason::Database, at: 0 };

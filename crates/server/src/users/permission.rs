@@ -37,8 +37,17 @@ pub fn check_session(
         return Ok(());
     }
     let users = &node.users;
+    // The usual command: one key. Why it is denied, if it is, is found below.
+    let traits = &users.traits[usize::from(command.index)];
+    if command.has_one_key(args.len())
+        && let Some(access) = traits.plain.access(args)
+        && let Some(key) = args.try_get(usize::from(command.first_key))
+        && user.permits_one((command.index, args.try_get(1)), u32::from(db.0), (key, access))
+    {
+        return Ok(());
+    }
     let checked = check(node, user, command, args, db);
-    if checked.is_ok() && users.traits[usize::from(command.index)].reads_by_pattern {
+    if checked.is_ok() && traits.reads_by_pattern {
         session.may_read_all = ask(users, command, args, db, node.config.databases(), &mut |asked| {
             user.check_with_all_keys(asked, Access::READ)
         });
@@ -73,10 +82,8 @@ fn ask<T>(
         channels: &[],
         channels_are_patterns: false,
     };
-    if let Some(access) = traits.plain_access
-        && command.has_one_key(args.len())
-        && command.spec.database_arguments.is_none()
-        && !traits.is_of_all_databases
+    if command.has_one_key(args.len())
+        && let Some(access) = traits.plain.access(args)
     {
         let at = usize::from(command.first_key);
         let keys = args.try_get(at).map(|name| AskedKey { at, name, access });

@@ -2,6 +2,7 @@
 
 use isotherm_acl::Access;
 use isotherm_commands::spec::{AclCategories, Begin, Find, Flags, KeyFlags, KeySpec, Spec};
+use isotherm_resp::Args;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {
@@ -12,8 +13,27 @@ pub struct Traits {
     pub is_of_database: bool,
     pub is_of_all_databases: bool,
     pub reads_by_pattern: bool,
-    /// What it does to its keys, if all of them are of one kind and stand where `Entry::first_key` says.
-    pub plain_access: Option<Access>,
+    /// What it does to its keys, if all of them are of one kind and stand where `Entry::first_key` says, and it names no database.
+    pub plain: Plain,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Plain {
+    No,
+    Fixed(Access),
+    /// By its arguments (SET).
+    Varies(fn(Args<'_>) -> KeyFlags),
+}
+
+impl Plain {
+    #[inline]
+    pub fn access(self, args: Args<'_>) -> Option<Access> {
+        match self {
+            Plain::No => None,
+            Plain::Fixed(access) => Some(access),
+            Plain::Varies(flags) => Some(access_of(flags(args))),
+        }
+    }
 }
 
 impl Traits {
@@ -29,22 +49,29 @@ impl Traits {
             is_of_database: has_keys || spec.acl_categories().has(by_category),
             is_of_all_databases: spec.flags.has(Flags::ALL_DBS),
             reads_by_pattern: spec.key_specs.iter().any(reads_by_pattern),
-            plain_access: plain_access(spec),
+            plain: plain(spec),
         }
     }
 }
 
 /// As rules distinguish it.
+#[inline]
 pub fn access_of(flags: KeyFlags) -> Access {
     let writes = flags.has(KeyFlags::INSERT.or(KeyFlags::DELETE).or(KeyFlags::UPDATE));
     Access::READ.when(flags.has(KeyFlags::ACCESS)).or(Access::WRITE.when(writes))
 }
 
-fn plain_access(spec: &Spec) -> Option<Access> {
+fn plain(spec: &Spec) -> Plain {
     let [KeySpec { flags, begin: Begin::Index(_), find: Find::Range { limit: 0, .. }, .. }] = spec.key_specs
     else {
-        return None;
+        return Plain::No;
     };
-    let is_plain = !flags.has(KeyFlags::NOT_KEY.or(KeyFlags::INCOMPLETE).or(KeyFlags::VARIABLE_FLAGS));
-    (is_plain && spec.key_positions.is_none()).then(|| access_of(*flags))
+    let is_odd = flags.has(KeyFlags::NOT_KEY.or(KeyFlags::INCOMPLETE)) || spec.key_positions.is_some();
+    if is_odd || spec.database_arguments.is_some() || spec.flags.has(Flags::ALL_DBS) {
+        return Plain::No;
+    }
+    match (flags.has(KeyFlags::VARIABLE_FLAGS), spec.variable_key_flags) {
+        (true, Some(flags)) => Plain::Varies(flags),
+        _ => Plain::Fixed(access_of(*flags)),
+    }
 }
