@@ -56,7 +56,14 @@ impl From<Progress> for io::Result<usize> {
 
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        Stream::read(self, into).into()
+        let progress = Stream::read(self, into);
+        // Why TLS has failed is more than a kind of error.
+        match self.tls().and_then(TlsStream::take_failed) {
+            Some(failed) if matches!(progress, Progress::Broken(_)) => {
+                Err(io::Error::other(failed.to_string()))
+            }
+            _ => progress.into(),
+        }
     }
 }
 
