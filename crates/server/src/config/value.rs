@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(set("replicaof", &["localhost", "6379"]).as_deref(), Ok("localhost 6379"));
         refused("replicaof", &["localhost", "x"], "Invalid primary port");
         assert_eq!(set("replicaof", &["no", "one"]).as_deref(), Ok(""));
-        refused("aclfile", &["users"], "there is only the default user yet: it can only be ''");
+        refused("syslog-enabled", &["yes"], "there is no logging to syslog: it can only be 'no'");
     }
 
     #[test]

@@ -37,8 +37,8 @@ fn a_replica_follows_under_tls() {
     reads.check("CONFIG SET tls-replication no", OK);
     reads.check("REPLICAOF NO ONE", OK);
     reads.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port), OK);
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(!is_up(&mut reads));
+    wait_until("it has tried in vain", || !is_up(&mut reads));
+    primary.plain.wait_for_log("Error accepting a client connection");
     reads.check("CONFIG SET tls-replication yes", OK);
     wait_until("the link is up", || is_up(&mut reads));
 }
