@@ -321,7 +321,7 @@ pub const PARAMS: &[Param] = &[
     signed("tcp-keepalive", 300, 0, INT_MAX).works("Seconds without traffic before TCP keepalive probes; 0 disables them."),
     signed("timeout", 0, 0, INT_MAX).works("Seconds before an idle client is disconnected; 0 disables it."),
     choice("tls-auth-clients", TLS_AUTH_CLIENTS, "yes").works("Clients under TLS have to show a certificate that one of the authorities has signed: yes, no, or optional (one that is shown has to be good)."),
-    choice("tls-auth-clients-user", TLS_CLIENT_AUTH_USER, "off").no_effect("certificates name no users yet"),
+    choice("tls-auth-clients-user", TLS_CLIENT_AUTH_USER, "off").works("The user whose name a client's certificate has, as its common name (CN) or one of its URIs (URI), is the user of its connection."),
     signed("tls-auto-reload-interval", 0, 0, INT_MAX).apply(Apply::Tls).works("Seconds after which it is seen whether certificates and keys have changed; 0: only CONFIG SET reads them again."),
     text("tls-ca-cert-dir", "").volatile().apply(Apply::Tls).works("Folder of certificates of authorities whose signatures are believed."),
     text("tls-ca-cert-file", "").volatile().apply(Apply::Tls).works("File of certificates of authorities whose signatures are believed, in PEM."),

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, Id, Reason, id};
 use crate::process::log;
-pub use settings::{is_for_cluster, is_for_replication, is_used};
+pub use settings::{is_for_cluster, is_for_replication, is_used, user_names};
 
 /// How often files may be looked at.
 const RELOAD_INTERVAL: Id = id("tls-auto-reload-interval");

@@ -1,8 +1,8 @@
 //! The parameters of TLS, as `isotherm_tls` takes them.
 
-use isotherm_tls::Settings;
 use isotherm_tls::context::AuthClients;
 use isotherm_tls::settings::{Authorities, Identity, Resumption};
+use isotherm_tls::{Facts, Session, Settings};
 
 use crate::config::{Config, Id, id};
 
@@ -22,6 +22,19 @@ pub fn is_for_cluster(config: &Config) -> bool {
 
 pub fn is_for_replication(config: &Config) -> bool {
     config.flag(REPLICATION)
+}
+
+/// Names of users in the certificate of a client, which was checked: `tls-auth-clients-user`. A name is all its bytes, whatever they are.
+pub fn user_names(config: &Config, session: &Session) -> Vec<Vec<u8>> {
+    const CN: i64 = 0;
+    const URI: i64 = 1;
+    let of = config.number(const { id("tls-auth-clients-user") });
+    let shown = session.peer_certificates().first().filter(|_| of == CN || of == URI);
+    let Some(facts) = shown.and_then(|certificate| Facts::of(certificate)) else { return Vec::new() };
+    match of {
+        CN => facts.common_name.into_iter().collect(),
+        _ => facts.uris.into_iter().filter(|uri| !uri.is_empty() && !uri.contains(&0)).collect(),
+    }
 }
 
 pub fn auth_clients(config: &Config) -> AuthClients {

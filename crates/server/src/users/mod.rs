@@ -154,9 +154,21 @@ impl Users {
     /// The client is this user from now on, if the password is right and it may enter.
     pub fn admit(&self, client: &ClientShared, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.get(name).filter(|user| user.admits(password))?;
+        self.enter(client, user)
+    }
+
+    /// The same where a certificate has shown that it is the user.
+    pub fn admit_by_certificate(&self, client: &ClientShared, name: &[u8]) -> Option<Arc<User>> {
+        let user = self.get(name).filter(|user| user.is_on)?;
+        self.enter(client, user)
+    }
+
+    /// Shows whose the client is from now on, and looks that user up once more.
+    fn enter(&self, client: &ClientShared, user: Arc<User>) -> Option<Arc<User>> {
+        let name = Arc::clone(&user.name);
         let before = client.names().user.replace(user);
         // A change that has not found the client is seen here, and so is its end.
-        let current = self.get(name);
+        let current = self.get(&name);
         client.names().user = current.clone().or(before);
         if current.is_none() {
             // It stays who it was; that user may have changed while another was shown.

@@ -80,7 +80,6 @@ pub fn refused(node: &Node, session: &Session, object: &[u8], user: &[u8]) {
 }
 
 /// A certificate names a user who may not enter.
-#[expect(dead_code, reason = "TLS is to call it")]
 #[cold]
 pub fn refused_certificate(node: &Node, client: &ClientShared, user: &[u8]) {
     node.users.denied.tls_certificate.fetch_add(1, Relaxed);

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
+use crate::config::{Id, id};
 use crate::process::log;
+use crate::tls::user_names;
+use crate::users::noting;
 
 /// From its beginning to its end.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -59,6 +62,10 @@ impl Inner {
         match progress {
             Progress::Bytes(_) => {
                 self.node.tls.counts.note_done(tls.session().is_resumed());
+                let names = user_names(&self.node.config, tls.session());
+                if !names.is_empty() {
+                    self.enter(connection, &names);
+                }
                 // It may have been given something to say meanwhile.
                 if connection.outbox.is_some() {
                     self.write(connection);
@@ -87,6 +94,28 @@ impl Inner {
                 connection.break_off();
                 false
             }
+        }
+    }
+
+    /// The client's certificate has these names: it is the first of them that is a user who may enter, or the default user.
+    fn enter(&self, connection: &mut Connection, names: &[Vec<u8>]) {
+        const HIDES_NAMES: Id = id("hide-user-data-from-log");
+        let (users, session) = (&self.node.users, &mut connection.session);
+        let seen = users.generation();
+        let entered = names.iter().find_map(|name| users.admit_by_certificate(&session.shared, name));
+        match (entered, names.last()) {
+            (Some(user), _) => {
+                let name = match self.node.config.flag(HIDES_NAMES) {
+                    true => "*redacted*".into(),
+                    false => String::from_utf8_lossy(&user.name).into_owned(),
+                };
+                log::verbose(format!("TLS: Auto-authenticated client as {name}"));
+                session.users_seen = seen;
+                (session.authenticated, session.was_authenticated) = (true, true);
+                session.set_user(user);
+            }
+            (None, Some(last)) => noting::refused_certificate(self.node, &session.shared, last),
+            (None, None) => {}
         }
     }
 

@@ -217,6 +217,46 @@ fn certificates_are_asked_for_as_it_is_set() {
 }
 
 #[test]
+fn a_certificate_names_its_user() {
+    let files = Files::make();
+    let server = files.server(1, &[]);
+    let mut plain = server.plain.client();
+    files.sign("ann", |params| {
+        for uri in ["urn:first", "urn:second"] {
+            params.subject_alt_names.push(rcgen::SanType::URI(uri.try_into().unwrap()));
+        }
+    });
+    files.sign("nul", |params| params.distinguished_name.push(DnType::CommonName, "ann\0attacker"));
+    let check = |shown: &str, expected: &str| {
+        let mut client = server.client_with(files.client_config(Some(shown), rustls::ALL_VERSIONS));
+        client.check("ACL WHOAMI", &format!("${}\r\n{expected}\r\n", expected.len()));
+    };
+    for name in ["ann", "urn:first", "urn:second"] {
+        plain.check(&format!("ACL SETUSER {name} on +@all ~*"), OK);
+    }
+    check("ann", "default");
+    plain.check("CONFIG SET tls-auth-clients-user CN", OK);
+    check("ann", "ann");
+    // A name is all its bytes.
+    check("nul", "default");
+    assert_eq!(plain.info("stats", "acl_access_denied_tls_cert"), 1);
+    plain.check("CONFIG SET tls-auth-clients-user URI", OK);
+    check("ann", "urn:first");
+    plain.check("ACL SETUSER urn:first off", OK);
+    check("ann", "urn:second");
+    plain.check("ACL DELUSER urn:second", ":1\r\n");
+    check("ann", "default");
+    check("own", "default");
+    assert_eq!(plain.info("stats", "acl_access_denied_tls_cert"), 2);
+    // It holds for what commands may do, too.
+    plain.check("CONFIG SET tls-auth-clients-user CN", OK);
+    plain.check("ACL SETUSER ann -@all +ping", OK);
+    let mut client = server.client_with(files.client_config(Some("ann"), rustls::ALL_VERSIONS));
+    client.check("PING", "+PONG\r\n");
+    assert!(client.ask("GET k").starts_with("-NOPERM"));
+}
+
+#[test]
 fn what_is_no_handshake_is_closed() {
     let files = Files::make();
     let server = files.server(1, &[]);
