@@ -580,8 +580,9 @@ fn commands_that_fail_here_are_counted_and_never_silent() {
         link.send_command(command);
     }
     wait_until("the stream goes on", || client.ask("GET after") == "$1\r\n1\r\n");
-    let info = client.ask("INFO stats");
-    assert_eq!(text_field(&info, "unexpected_error_replies"), "3");
+    // Counted when the thread has done what it had read.
+    let mut errors = || text_field(&client.ask("INFO stats"), "unexpected_error_replies").to_string();
+    wait_until("the errors are counted", || errors() == "3");
     let info = client.ask("INFO replication");
     assert_eq!(text_field(&info, "repl_unknown_commands"), "1");
     let log = primary.replica.log();

@@ -301,7 +301,11 @@ impl<S: Read + Write> Client<S> {
                 return self.left.drain(..end).collect();
             }
             let mut bytes = vec![0; 64 << 10];
-            let count = self.stream.read(&mut bytes).expect("a reply comes");
+            let count = match self.stream.read(&mut bytes) {
+                // With a timeout a read is not begun again after a signal.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read.expect("a reply comes"),
+            };
             assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.left));
             self.left.extend_from_slice(&bytes[..count]);
         }
