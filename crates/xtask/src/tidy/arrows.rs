@@ -5,7 +5,7 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 25] = [
+const MAY_USE: [(&str, &[&str]); 26] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("acl", &["stdx"]),
@@ -17,6 +17,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("persist", &["stdx"]),
     ("keyspace", &["stdx", "arena"]),
     ("log", &["stdx"]),
+    ("tier", &["stdx"]),
     ("codec", &["stdx", "persist", "keyspace"]),
     ("replication", &["stdx", "resp", "log"]),
     ("script", &["stdx", "resp"]),

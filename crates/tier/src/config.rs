@@ -1,0 +1,30 @@
+//! How large the log may become.
+
+use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX};
+
+/// One part in so many of the segments is kept for cleaning: a log that is full of living values could not be cleaned.
+const RESERVE_DIVISOR: u32 = 20;
+/// Of a small log: a segment to copy survivors to, and one more while the first is being filled.
+const RESERVE_SEGMENTS_MIN: u32 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogConfig {
+    segments_max: u32,
+}
+
+impl LogConfig {
+    /// A log of at most so many bytes; fewer than four segments cannot be cleaned, so it has at least those.
+    pub fn of_bytes(bytes_max: u64) -> LogConfig {
+        let segments = (bytes_max / SEGMENT_BYTES).clamp(4, u64::from(SEGMENTS_MAX));
+        LogConfig { segments_max: segments as u32 }
+    }
+
+    pub fn segments_max(self) -> u32 {
+        self.segments_max
+    }
+
+    /// So many segments only survivors of cleaning may take.
+    pub fn reserve_segments(self) -> u32 {
+        (self.segments_max / RESERVE_DIVISOR).max(RESERVE_SEGMENTS_MIN)
+    }
+}

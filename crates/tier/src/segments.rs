@@ -1,0 +1,231 @@
+//! The segments: which are free, which are being filled, which are full, and which is worth cleaning.
+//!
+//! ```text
+//!   Free -> Open -> Full -> Cleaning -> Free
+//!                     |          \ (damaged) -> Full, never again a victim
+//!                     '- nothing in it lives -> Free
+//!   and instead of Free: Waiting, as long as a base of the AOF names it
+//! ```
+//! Which one: the most space won for each byte that is read and copied, weighted by age, as values that have outlived others
+//! will go on living. Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System" (1991),
+//! section 3.4: benefit / cost = (1 - u) x age / (1 + u).
+
+use crate::live::{self, Live};
+use crate::place::{ADDRESS_UNIT_BYTES, Place, SEGMENT_BYTES, SegmentNumber};
+use std::collections::BTreeSet;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentState {
+    Free,
+    /// Groups are being written to it.
+    Open,
+    Full,
+    Cleaning,
+    /// Nothing in it lives, but a base of the AOF refers to it.
+    Waiting,
+}
+
+/// Bytes of a segment that were never written, as the disk failed: from, to.
+pub(crate) type Hole = (u64, u64);
+
+#[derive(Clone, Debug)]
+struct Segment {
+    state: SegmentState,
+    /// Its length so far.
+    bytes: u64,
+    /// Of all records that were appended, living or not.
+    units: u32,
+    /// How many segments were full before it.
+    sequence: u64,
+    /// One for each group that failed: at most as many as a segment has blocks.
+    holes: Vec<Hole>,
+    is_damaged: bool,
+    /// The base that is in force refers to it.
+    is_named: bool,
+    /// The base that is being written does.
+    is_named_next: bool,
+}
+
+const FREE: Segment = Segment {
+    state: SegmentState::Free,
+    bytes: 0,
+    units: 0,
+    sequence: 0,
+    holes: Vec::new(),
+    is_damaged: false,
+    is_named: false,
+    is_named_next: false,
+};
+
+/// A segment as a base refers to it: what lies beyond the length is none of its values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Named {
+    pub segment: SegmentNumber,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Segments {
+    list: Vec<Segment>,
+    free: BTreeSet<u32>,
+    sealed: u64,
+}
+
+impl Segments {
+    pub fn new(count: u32) -> Segments {
+        Segments { list: vec![FREE; count as usize], free: (0..count).collect(), sealed: 0 }
+    }
+
+    pub fn free_count(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    pub fn count(&self, state: SegmentState) -> u32 {
+        self.list.iter().filter(|segment| segment.state == state).count() as u32
+    }
+
+    /// The bytes of files: of all segments that are not free.
+    pub fn file_bytes(&self) -> u64 {
+        self.list.iter().map(|segment| segment.bytes).sum()
+    }
+
+    pub fn bytes(&self, number: SegmentNumber) -> u64 {
+        self.list[number.0 as usize].bytes
+    }
+
+    pub fn state(&self, number: SegmentNumber) -> SegmentState {
+        self.list[number.0 as usize].state
+    }
+
+    pub fn holes(&self, number: SegmentNumber) -> &[Hole] {
+        &self.list[number.0 as usize].holes
+    }
+
+    pub fn add_hole(&mut self, number: SegmentNumber, hole: Hole) {
+        self.list[number.0 as usize].holes.push(hole);
+    }
+
+    /// A segment that the base of the AOF refers to, after a start.
+    pub fn restore(&mut self, named: Named) {
+        assert!(self.free.remove(&named.segment.0), "{named:?} twice, or beyond the log");
+        let (state, sequence) = (SegmentState::Full, self.sealed);
+        self.sealed += 1;
+        let segment = &mut self.list[named.segment.0 as usize];
+        // How much came to it is not known any more: as much as it can hold.
+        let units = (named.bytes / ADDRESS_UNIT_BYTES) as u32;
+        *segment = Segment { state, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
+    }
+
+    /// The lowest number first, so that a log that shrank has few files.
+    pub fn open(&mut self) -> Option<SegmentNumber> {
+        let number = self.free.pop_first()?;
+        self.list[number as usize] = Segment { state: SegmentState::Open, ..FREE };
+        Some(SegmentNumber(number))
+    }
+
+    pub fn grow(&mut self, number: SegmentNumber, bytes: usize) {
+        let segment = &mut self.list[number.0 as usize];
+        segment.bytes += bytes as u64;
+        assert!(segment.state == SegmentState::Open && segment.bytes <= SEGMENT_BYTES);
+    }
+
+    pub fn note_appended(&mut self, place: Place) {
+        self.list[place.segment().0 as usize].units += live::units(place);
+    }
+
+    pub fn close(&mut self, number: SegmentNumber) {
+        let segment = &mut self.list[number.0 as usize];
+        assert_eq!(segment.state, SegmentState::Open);
+        segment.state = SegmentState::Full;
+        segment.sequence = self.sealed;
+        self.sealed += 1;
+    }
+
+    /// The full segment that is best cleaned now; none that is still written to. `None`: none has anything to win.
+    pub fn victim(
+        &mut self,
+        live: &Live,
+        is_written_to: impl Fn(SegmentNumber) -> bool,
+    ) -> Option<SegmentNumber> {
+        let candidates = self
+            .list
+            .iter()
+            .enumerate()
+            .filter(|(_, segment)| segment.state == SegmentState::Full && !segment.is_damaged);
+        let scored = candidates.filter_map(|(number, segment)| {
+            let number = SegmentNumber(number as u32);
+            let living = live.units(number);
+            let used = f64::from(living) / f64::from(segment.units.max(living).max(1));
+            let age = (self.sealed - segment.sequence) as f64;
+            let can_win = living < segment.units && !is_written_to(number);
+            can_win.then(|| (number, (1.0 - used) * age / (1.0 + used)))
+        });
+        let (number, _) = scored.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        self.list[number.0 as usize].state = SegmentState::Cleaning;
+        Some(number)
+    }
+
+    /// A cleaning is over. What still lives there could not be read.
+    pub fn cleaned(&mut self, number: SegmentNumber, is_damaged: bool) {
+        let segment = &mut self.list[number.0 as usize];
+        assert_eq!(segment.state, SegmentState::Cleaning);
+        segment.state = SegmentState::Full;
+        segment.is_damaged |= is_damaged;
+    }
+
+    /// Full segments in which nothing lives become free, or wait: for the base that names them, or for writes to them that are
+    /// under way, which would else hit the next segment of that number. Returns the freed ones.
+    pub fn collect(
+        &mut self,
+        live: &Live,
+        is_written_to: impl Fn(SegmentNumber) -> bool,
+    ) -> Vec<SegmentNumber> {
+        let mut freed = Vec::new();
+        for (number, segment) in self.list.iter_mut().enumerate() {
+            let number = SegmentNumber(number as u32);
+            if segment.state == SegmentState::Full && live.units(number) == 0 {
+                segment.state = SegmentState::Waiting;
+            }
+            let is_needed = segment.is_named || segment.is_named_next;
+            if segment.state == SegmentState::Waiting && !is_needed && !is_written_to(number) {
+                *segment = FREE;
+                self.free.insert(number.0);
+                freed.push(number);
+            }
+        }
+        freed
+    }
+
+    /// What a base that is being written refers to: all that is there.
+    pub fn name(&mut self) -> Vec<Named> {
+        let mut named = Vec::new();
+        for (number, segment) in self.list.iter_mut().enumerate() {
+            segment.is_named_next = !matches!(segment.state, SegmentState::Free | SegmentState::Waiting);
+            if segment.is_named_next {
+                named.push(Named { segment: SegmentNumber(number as u32), bytes: segment.bytes });
+            }
+        }
+        named
+    }
+
+    /// That base is in force, or was given up.
+    pub fn named(&mut self, in_force: bool) {
+        for segment in &mut self.list {
+            if in_force {
+                segment.is_named = segment.is_named_next;
+            }
+            segment.is_named_next = false;
+        }
+    }
+
+    pub fn check_invariants(&self, live: &Live) {
+        for (number, segment) in self.list.iter().enumerate() {
+            let number = SegmentNumber(number as u32);
+            assert_eq!(segment.state == SegmentState::Free, self.free.contains(&number.0), "{number:?}");
+            assert!(u64::from(live.units(number)) <= SEGMENT_BYTES / ADDRESS_UNIT_BYTES, "{number:?}");
+            let is_dead = matches!(segment.state, SegmentState::Free | SegmentState::Waiting);
+            assert!(!is_dead || live.units(number) == 0, "{number:?} {segment:?}");
+            assert!(segment.state != SegmentState::Free || (segment.bytes == 0 && !segment.is_named));
+        }
+    }
+}
