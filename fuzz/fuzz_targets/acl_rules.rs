@@ -103,9 +103,10 @@ fuzz_target!(|input: &[u8]| {
     let shown = user.show();
     // A lone star that was given by `%RW~*` is shown as `~*`, which says more: every key, the empty one too, and nothing may
     // follow. Quotes and brackets of patterns mean something else when they are read again within a selector.
-    // So does a space in a first argument, which Valkey takes and shows as it came.
+    // So does a space in a first argument, which Valkey takes and shows as it came; within a selector quotes make one.
     let has_space = |rule: &[u8]| matches!(rule, [b'+' | b'-', ..]) && rule.contains(&b' ');
-    if rules.split(|&byte| byte == b'\n').any(has_space) {
+    let is_quoted = rules.iter().any(|byte| b"\"'".contains(byte));
+    if is_quoted || rules.split(|&byte| byte == b'\n').any(has_space) {
         return;
     }
     let brackets = shown.iter().filter(|byte| **byte == b')').count();
