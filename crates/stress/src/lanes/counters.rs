@@ -69,7 +69,9 @@ impl Counters {
             match reply {
                 Value::Error(text) => {
                     self.note(&[*add], |sum, amount| sum.sent -= amount);
-                    if !super::queues::is_refusal(&text) {
+                    // Another client's SCRIPT KILL: it ends only what has written nothing.
+                    let is_killed = text.starts_with(b"ERR Script killed by user");
+                    if !is_killed && !super::queues::is_refusal(&text) {
                         member.fault(format!("an addition failed: {}", String::from_utf8_lossy(&text)));
                     }
                 }
