@@ -2,6 +2,9 @@
 
 use isotherm_commands::spec::*;
 
+/// Of what shows or changes users.
+const OF_USERS: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE);
+
 pub const ACL: Spec = Spec {
     name: "acl",
     summary: "A container for Access List Control commands.",
@@ -32,7 +35,7 @@ pub const ACL_DELUSER: Spec = Spec {
     group: Group::Server,
     complexity: "O(1) amortized time considering the typical user.",
     arity: -3,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     arguments: &[Argument::string("username").multiple()],
     secrets: Some(|_, at| at > 1),
@@ -47,7 +50,7 @@ pub const ACL_DIGEST: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of configured users and roles.",
     arity: 2,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     ..Spec::BASE
 };
 
@@ -58,7 +61,7 @@ pub const ACL_DRYRUN: Spec = Spec {
     group: Group::Server,
     complexity: "O(1).",
     arity: -4,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     arguments: &[
         Argument::string("username"),
         Argument::string("command"),
@@ -86,7 +89,7 @@ pub const ACL_GETUSER: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of password, command and pattern rules that the user has.",
     arity: 3,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     history: &[
         ("6.2.0", "Added Pub/Sub channel patterns."),
         (
@@ -118,7 +121,7 @@ pub const ACL_LIST: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of configured users.",
     arity: 2,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     ..Spec::BASE
 };
 
@@ -129,7 +132,7 @@ pub const ACL_LOAD: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of configured users.",
     arity: 2,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     reach: Reach::Each,
     ..Spec::BASE
 };
@@ -141,7 +144,7 @@ pub const ACL_LOG: Spec = Spec {
     group: Group::Server,
     complexity: "O(N) with N being the number of entries shown.",
     arity: -2,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     history: &[("7.2.0", "Added entry ID, timestamp created, and timestamp last updated.")],
     arguments: &[Argument::one_of(
         "operation",
@@ -158,7 +161,7 @@ pub const ACL_SAVE: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of configured users.",
     arity: 2,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     ..Spec::BASE
 };
@@ -170,7 +173,7 @@ pub const ACL_SETUSER: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of rules provided.",
     arity: -3,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     history: &[
         ("6.2.0", "Added Pub/Sub channel patterns."),
@@ -190,7 +193,7 @@ pub const ACL_USERS: Spec = Spec {
     group: Group::Server,
     complexity: "O(N). Where N is the number of configured users.",
     arity: 2,
-    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    flags: OF_USERS,
     ..Spec::BASE
 };
 

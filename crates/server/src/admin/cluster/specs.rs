@@ -2,6 +2,9 @@
 
 use isotherm_commands::spec::*;
 
+/// Of what an administrator asks for, to change or to see the cluster.
+const CHANGES: Flags = Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE);
+
 pub const CLUSTER: Spec = Spec {
     name: "cluster",
     summary: "A container for Cluster commands.",
@@ -170,7 +173,7 @@ pub const CLUSTER_ADDSLOTS: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N) where N is the total number of hash slot arguments",
     arity: -3,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::integer("slot").multiple()],
     ..Spec::BASE
 };
@@ -182,7 +185,7 @@ pub const CLUSTER_ADDSLOTSRANGE: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
     arity: -4,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::block("range", &[Argument::integer("start-slot"), Argument::integer("end-slot")])
         .multiple()],
     ..Spec::BASE
@@ -195,7 +198,7 @@ pub const CLUSTER_BUMPEPOCH: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 2,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     tips: &["nondeterministic_output"],
     ..Spec::BASE
 };
@@ -232,7 +235,7 @@ pub const CLUSTER_DELSLOTS: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N) where N is the total number of hash slot arguments",
     arity: -3,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::integer("slot").multiple()],
     ..Spec::BASE
 };
@@ -244,7 +247,7 @@ pub const CLUSTER_DELSLOTSRANGE: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
     arity: -4,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::block("range", &[Argument::integer("start-slot"), Argument::integer("end-slot")])
         .multiple()],
     ..Spec::BASE
@@ -257,7 +260,7 @@ pub const CLUSTER_FAILOVER: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -2,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::one_of(
         "options",
         &[Argument::pure_token("force", "FORCE"), Argument::pure_token("takeover", "TAKEOVER")],
@@ -294,7 +297,7 @@ pub const CLUSTER_FLUSHSLOTS: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 2,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     ..Spec::BASE
 };
 
@@ -305,7 +308,7 @@ pub const CLUSTER_FORGET: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 3,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::string("node-id")],
     ..Spec::BASE
 };
@@ -317,7 +320,7 @@ pub const CLUSTER_GETSLOTMIGRATIONS: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N), where N is the number of active slot import and export jobs.",
     arity: 2,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     ..Spec::BASE
 };
 
@@ -340,7 +343,7 @@ pub const CLUSTER_MEET: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -4,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     history: &[("4.0.0", "Added the optional `cluster_bus_port` argument.")],
     arguments: &[
         Argument::string("ip"),
@@ -404,7 +407,7 @@ pub const CLUSTER_REPLICATE: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -3,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     history: &[(
         "9.0.0",
         "Added support of 'NO ONE' arg instead of <node-id> resulting into detaching replica from primary node.",
@@ -446,7 +449,7 @@ pub const CLUSTER_SAVECONFIG: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 2,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     ..Spec::BASE
 };
 
@@ -457,7 +460,7 @@ pub const CLUSTER_SET_CONFIG_EPOCH: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 3,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE),
+    flags: CHANGES,
     arguments: &[Argument::integer("config-epoch")],
     ..Spec::BASE
 };
