@@ -50,6 +50,7 @@ pub fn add_value(digest: &mut Digest, entry: &Entry<'_>) {
     match entry.value {
         Value::Int(int) => mix_element(digest, Element::Int(int)),
         Value::Bytes(bytes) => mix(digest, bytes),
+        Value::Cold(cold) => cold.not_fetched(),
         Value::Set(set) => {
             let mut room = TextRoom::default();
             set.for_each(|member| xor(digest, member.text(&mut room)));

@@ -14,6 +14,7 @@ pub fn outline(value: &Value<'_>, list_size: i32) -> Option<Outline> {
     let of = |encoding, len| Outline { kind: value.kind(), encoding, len, nodes: 0, is_volatile: false };
     Some(match value {
         Value::Int(_) | Value::Bytes(_) => return None,
+        Value::Cold(cold) => cold.not_fetched(),
         Value::Hash(view) => {
             Outline { is_volatile: view.has_volatile(), ..of(view.encoding(), visible(view)) }
         }
@@ -57,6 +58,7 @@ fn list_nodes(list: &ListView<'_>, mut shape: ListShape) -> u64 {
 pub fn for_each_part(value: &Value<'_>, list_size: i32, mut visit: impl FnMut(Part<'_>)) {
     match value {
         Value::Int(_) | Value::Bytes(_) => {}
+        Value::Cold(cold) => cold.not_fetched(),
         Value::Hash(view) => {
             view.for_each_with_expiry(|field, value, at| visit(Part::Field(field, value, at)));
         }

@@ -185,6 +185,7 @@ impl Portions {
                 self.open(Type::Stream, Encoding::Stream, view.len(), view.whole_blocks().count() as u64);
                 At::Blocks(0)
             }
+            Value::Cold(cold) => cold.not_fetched(),
             Value::Int(_)
             | Value::Bytes(_)
             | Value::Hash(_)

@@ -29,7 +29,10 @@ pub(super) fn text<'a>(value: Value<'a>, room: &'a mut NumberText) -> &'a [u8] {
 
 #[inline]
 pub(super) fn len(value: Value<'_>) -> usize {
-    text(value, &mut NO_TEXT.clone()).len()
+    match value {
+        Value::Cold(cold) => cold.bytes(),
+        value => text(value, &mut NO_TEXT.clone()).len(),
+    }
 }
 
 pub(super) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {

@@ -76,7 +76,7 @@ impl Partition {
 }
 
 /// Bytes to store again as they were.
-fn as_form(form: Form, bytes: &[u8]) -> NewValue<'_> {
+pub(super) fn as_form(form: Form, bytes: &[u8]) -> NewValue<'_> {
     match form {
         Form::Raw => NewValue::Raw(bytes),
         Form::Bytes => NewValue::Bytes(bytes),

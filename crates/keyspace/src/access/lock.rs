@@ -419,6 +419,11 @@ impl<'k> Held<'k> {
         self.guards.iter().map(|(number, _)| &self.keyspace.shared.stamps[usize::from(*number)])
     }
 
+    /// Whether any value of what is held is not in memory.
+    pub fn has_cold(&self) -> bool {
+        self.guards.iter().any(|(_, partition)| partition.store.cold.keys > 0)
+    }
+
     /// Whether a command has asked for what it flushed to be freed.
     #[inline]
     pub fn has_flushed(&self) -> bool {

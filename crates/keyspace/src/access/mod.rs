@@ -3,6 +3,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod carry;
+pub(crate) mod cold;
 pub(crate) mod databases;
 pub(crate) mod edit;
 pub(crate) mod effect;

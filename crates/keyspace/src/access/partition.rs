@@ -17,6 +17,7 @@ use crate::tables::flushed::Flushed;
 use crate::tables::geometry::Geometry;
 use crate::tables::location::Location;
 use crate::tables::table::Table;
+use crate::values::cold::Cold;
 use crate::values::object::Objects;
 use crate::values::saved::SnapshotState;
 use crate::values::store::Store;
@@ -77,6 +78,7 @@ impl Partition {
             field_bounds: BTreeSet::new(),
             scratch: PackedBuf::default(),
             scratch_bytes: Vec::new(),
+            cold: Cold::default(),
         };
         let tables = (0..config.databases).map(|_| None).collect();
         Partition {
@@ -435,7 +437,7 @@ impl Partition {
 
     /// Returns how many objects of the arena the partition refers to.
     pub fn check_invariants(&self) -> u64 {
-        let (mut objects, mut large, mut keys, mut volatile) = (0, 0, 0, 0);
+        let (mut objects, mut large, mut cold, mut keys, mut volatile) = (0, 0, 0, 0, 0);
         for table in self.tables.iter().flatten() {
             assert!(table.keys > 0, "an empty database has no table");
             (keys, volatile) = (keys + table.keys, volatile + table.volatile);
@@ -448,7 +450,7 @@ impl Partition {
                 assert_eq!(self.geometry.partition_of(slot), self.number);
                 self.geometry.place_of(slot)
             });
-            (objects, large) = (objects + referred[0], large + referred[1]);
+            (objects, large, cold) = (objects + referred[0], large + referred[1], cold + referred[2]);
         }
         for (number, root) in self.store.objects.iter() {
             let structure = root.body.structure();
@@ -457,6 +459,8 @@ impl Partition {
         }
         self.store.objects.check_invariants();
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
+        assert_eq!(self.store.cold.keys, cold, "every reference is counted");
+        self.store.cold.check_invariants();
         self.followers.waiters.check_invariants();
         objects
     }

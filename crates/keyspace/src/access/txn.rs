@@ -3,6 +3,7 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is reported by the
 //! handler as effects.
 
+use crate::access::cold::Whereabouts;
 use crate::access::effect::{EffectSink, EventClass};
 use crate::access::followers::ChangeCause;
 use crate::access::key_events::KeyEvents;
@@ -37,6 +38,8 @@ pub struct Txn<'t, 'k> {
     pub expired: u64,
     /// Fields that a command has deleted or replaced because their time is over.
     pub expired_fields: u64,
+    /// The command needs more of its keys than what stays in memory: finding one whose value is not there is a bug.
+    pub needs_values: bool,
     pub(super) events: KeyEvents,
     /// A key that was removed so that the command can store it anew: that is no new key.
     cleared: Option<(Db, u64)>,
@@ -75,6 +78,7 @@ impl<'t, 'k> Txn<'t, 'k> {
             misses: 0,
             expired: 0,
             expired_fields: 0,
+            needs_values: false,
             events: KeyEvents::new(mask),
             cleared: None,
             found: None,
@@ -122,6 +126,9 @@ impl<'t, 'k> Txn<'t, 'k> {
         let place = self.find_counted(db, key, lookup)?;
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
+        if self.needs_values && self.held.partition(key.slot).has_cold() {
+            self.held.partition(key.slot).read_now(db, key, place, now);
+        }
         let mut entry = self.held.partition(key.slot).read(place, now);
         // A caller that keeps keys past their time keeps fields too.
         if keep && let Value::Hash(view) = &mut entry.value {
@@ -153,6 +160,16 @@ impl<'t, 'k> Txn<'t, 'k> {
     fn miss(&mut self, db: Db, key: &Key<'_>) {
         self.misses += 1;
         self.event(EventClass::KeyMiss, "keymiss", db, key.bytes);
+    }
+
+    /// Whether any value of what is held is not in memory.
+    pub fn has_cold(&self) -> bool {
+        self.held.has_cold()
+    }
+
+    /// Whether the value of a key that no declaration names can be had.
+    pub fn whereabouts(&mut self, db: Db, key: &Key<'_>) -> Whereabouts {
+        self.held.whereabouts(db, key, false)
     }
 
     /// Whether a live entry of `key` exists.

@@ -126,6 +126,14 @@ impl Account {
         }
     }
 
+    /// The account of an entry whose value is not in memory: it has no bytes here. Of a string the length is known, and counts
+    /// among the sizes; of a collection no element is seen.
+    pub fn with_cold(self, form: Form, key_bytes: usize, cold_bytes: usize) -> Account {
+        let class = Class::of_value(form, key_bytes, cold_bytes, self.expiry_bytes > 0);
+        let items = if form.is_collection() { 0 } else { cold_bytes as u64 };
+        Account { class, items, ..self }
+    }
+
     /// The account of an object's entry, now that the object counts for this.
     #[inline]
     pub fn with_object(self, tallied: &Tallied) -> Account {

@@ -5,6 +5,7 @@
 //!   [207 + klen][expiry 5][key klen][value ...]                        short, with an expiry
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][value ...]          value inline
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
+//!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][reference u64]      value not in memory (see `cold`)
 //!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
 //!
 //!   klen is at most 158. An entry is short if it can be: what it holds determines its bytes.
@@ -12,7 +13,8 @@
 //!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
 //!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream
 //!         bits 4-5  width of the expiry: 0 none, 1: 5 B, 2: 8 B
-//!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value, 3 object (ref: its number; len: nothing)
+//!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value, 3 object (ref: its number; len: zeros) or,
+//!                   where these are not zeros, not in memory
 //!
 //!   A small collection is a byte string (see `packed`) under its form: it moves, is copied and saved as any other. A
 //!   large one is an object (see `object`), which has the key too if klen is 255.
@@ -24,6 +26,7 @@
 //!
 //! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 1 + 5 + 16 + 16 = 38 with an expiry.
 
+use crate::layout::cold::ColdRef;
 use crate::layout::kind::{Form, NewValue};
 use crate::layout::page::ENTRY_BYTES_MAX;
 use isotherm_stdx::UnixMs;
@@ -66,6 +69,16 @@ pub(crate) enum Place {
     Blob = 1,
     Large = 2,
     Object = 3,
+    /// Not in memory. In the entry the same bits as `Object`, and a length that is not zero.
+    Cold = 4,
+}
+
+impl Place {
+    /// Bits 6 and 7 of the meta byte.
+    #[inline]
+    fn meta_bits(self) -> u8 {
+        (self as u8).min(Place::Object as u8) << 6
+    }
 }
 
 /// Where a body lies.
@@ -74,10 +87,17 @@ pub(crate) struct BodyRef {
     pub place: Place,
     /// A blob's handle, or the number of a large value or object.
     pub raw: u32,
-    /// Bytes of the body.
+    /// Bytes of the body. Of what is not in memory: the second half of its reference.
     pub len: u32,
     /// Whether the key lies in the body too.
     pub keyed: bool,
+}
+
+impl BodyRef {
+    /// Of what is not in memory.
+    pub fn cold(self) -> Option<ColdRef> {
+        (self.place == Place::Cold).then(|| ColdRef::of_halves([self.raw, self.len]))
+    }
 }
 
 /// An entry's bytes, read.
@@ -108,8 +128,31 @@ impl Parts<'_> {
     /// The number of the object, if it is one.
     #[inline]
     pub fn object(&self) -> Option<u32> {
-        let is_object = self.meta >> 6 == Place::Object as u8;
-        is_object.then(|| u32::from_le_bytes(self.tail[..4].try_into().expect("four bytes")))
+        if self.meta >> 6 != Place::Object as u8 {
+            return None;
+        }
+        let [raw, len] = self.reference();
+        (len == 0).then_some(raw)
+    }
+
+    /// What stands in place of an inline value.
+    #[inline]
+    fn reference(&self) -> [u32; 2] {
+        let word = u64::from_le_bytes(self.tail[..8].try_into().expect("eight bytes"));
+        [word as u32, (word >> 32) as u32]
+    }
+
+    /// The reference to the body, of a value that is not inline.
+    #[inline]
+    pub fn outside(&self) -> BodyRef {
+        let [raw, len] = self.reference();
+        let place = match self.meta >> 6 {
+            1 => Place::Blob,
+            2 => Place::Large,
+            _ if len == 0 => Place::Object,
+            _ => Place::Cold,
+        };
+        BodyRef { place, raw, len, keyed: self.key.is_none() }
     }
 
     #[inline]
@@ -189,12 +232,11 @@ impl<'a> EntryBytes<'a> {
     }
     #[inline]
     pub fn place(self) -> Place {
-        match self.meta() >> 6 {
-            0 => Place::Inline,
-            1 => Place::Blob,
-            2 => Place::Large,
-            _ => Place::Object,
-        }
+        if self.is_inline() { Place::Inline } else { self.parts().outside().place }
+    }
+    #[inline]
+    pub fn is_inline(self) -> bool {
+        self.meta() >> 6 == Place::Inline as u8
     }
     #[inline]
     pub fn expiry_bytes(self) -> usize {
@@ -272,17 +314,16 @@ impl<'a> EntryBytes<'a> {
     pub fn object(self) -> Option<u32> {
         self.parts().object()
     }
+    /// The reference to the value if it is not in memory.
+    #[inline]
+    pub fn cold(self) -> Option<ColdRef> {
+        // Most are neither: one look at the meta byte answers.
+        if self.meta() >> 6 != Place::Object as u8 { None } else { self.body().and_then(BodyRef::cold) }
+    }
     /// The reference to the body, unless the value is inline.
     #[inline]
     pub fn body(self) -> Option<BodyRef> {
-        let place = self.place();
-        if place == Place::Inline {
-            return None;
-        }
-        let tail = self.tail();
-        let raw = u32::from_le_bytes(tail[..4].try_into().expect("four bytes"));
-        let len = u32::from_le_bytes(tail[4..8].try_into().expect("four bytes"));
-        Some(BodyRef { place, raw, len, keyed: self.0[0] == KLEN_ELSEWHERE })
+        if self.is_inline() { None } else { Some(self.parts().outside()) }
     }
 }
 
@@ -389,7 +430,7 @@ impl Draft {
             draft.bytes[0] += [SHORT_HEAD, SHORT_VOLATILE_HEAD][usize::from(width)];
         } else {
             draft.len = 2;
-            draft.bytes[1] = form as u8 | width << 4 | (place as u8) << 6;
+            draft.bytes[1] = form as u8 | width << 4 | place.meta_bits();
         }
         match expiry {
             None => {}
@@ -419,6 +460,13 @@ impl Draft {
         let mut draft = Draft::head(form, body.place, (!body.keyed).then_some(key), expiry);
         draft.push(&body.raw.to_le_bytes());
         draft.push(&body.len.to_le_bytes());
+        draft
+    }
+
+    /// An entry whose value is not in memory.
+    pub fn cold(key: &[u8], form: Form, reference: ColdRef, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(form, Place::Cold, Some(key), expiry);
+        draft.push(&reference.raw().to_le_bytes());
         draft
     }
 

@@ -98,6 +98,11 @@ impl Keyspace {
         Held::new(self).snapshot_of(slots)
     }
 
+    /// Whether one is under way: it may refer to values on disk that no entry has any more.
+    pub fn is_snapshot_active(&self) -> bool {
+        self.shared().snapshot_active.load(Ordering::Acquire)
+    }
+
     /// What is kept for a snapshot because of what was written since its cut, what is left of one that ended early
     /// included. It takes no lock.
     pub fn kept_bytes(&self) -> u64 {

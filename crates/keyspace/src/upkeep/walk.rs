@@ -7,6 +7,7 @@
 //! ```
 
 use crate::access::partition::Partition;
+use crate::layout::cold::ColdValue;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place, read_int};
 use crate::layout::kind::{Db, Form};
@@ -60,11 +61,13 @@ impl Late {
 const ALL_TIMES: UnixMs = UnixMs(i64::MIN);
 
 fn entry_of(saved: &Saved) -> SnapshotEntry<'_> {
-    let (form, bytes) = saved.value();
-    let value = match form {
-        Form::Int => Value::Int(read_int(bytes)),
-        form if form.is_collection() => Value::collection(form, Stored::Packed(bytes), ALL_TIMES),
-        _ => Value::Bytes(bytes),
+    let value = match saved.value() {
+        (form, Err(reference)) => Value::Cold(ColdValue { form, reference }),
+        (Form::Int, Ok(bytes)) => Value::Int(read_int(bytes)),
+        (form, Ok(bytes)) if form.is_collection() => {
+            Value::collection(form, Stored::Packed(bytes), ALL_TIMES)
+        }
+        (_, Ok(bytes)) => Value::Bytes(bytes),
     };
     SnapshotEntry { db: saved.db, key: saved.key(), value, expiry: saved.expiry, access: saved.access }
 }
@@ -304,7 +307,8 @@ impl Partition {
                     let object = entry.body().expect("it is one");
                     objects.push(Pending::new(db, self.store.key_of(entry), entry, access, object.raw));
                 }
-                Place::Large => walk.saved(self.store.saved_entry(db, entry, access)),
+                // Emitted without the lock: the visitor shares the one, and reads the other.
+                Place::Large | Place::Cold => walk.saved(self.store.saved_entry(db, entry, access)),
                 _ => {
                     let (key, expiry) = (self.store.key_of(entry), entry.expiry());
                     let value = Value::of(&self.store, entry, ALL_TIMES);
@@ -320,7 +324,7 @@ impl Partition {
 
     /// What emitting an entry costs under the lock.
     fn weight_of(&self, entry: EntryBytes<'_>) -> u64 {
-        if matches!(entry.place(), Place::Object | Place::Large) {
+        if matches!(entry.place(), Place::Object | Place::Large | Place::Cold) {
             return 1;
         }
         entry_weight(entry.form(), self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len())

@@ -5,11 +5,13 @@
 //!   hash, set, list, stream, zset            each type: a view to read it, an edit to change it
 //!   collection                               where a collection is stored, and how one is changed
 //!   store, pages, linear, object, fields     the memory of a partition, its pages and its large objects
+//!   cold                                     what is not in memory, counted
 //!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
 //!
 //! Nothing here knows which slot or database a value belongs to.
 
+pub(crate) mod cold;
 pub(crate) mod collection;
 pub(crate) mod cut;
 pub(crate) mod fields;

@@ -288,6 +288,10 @@ impl Store {
     /// An entry whose value is no object, as it is.
     pub fn saved_entry(&self, db: Db, entry: EntryBytes<'_>, access: Option<AccessStamp>) -> Saved {
         let (form, expiry) = (entry.form(), entry.expiry());
+        if let Some(reference) = entry.cold() {
+            let key = self.key_of(entry).into();
+            return Saved { db, key, value: SavedValue::Cold(form, reference), expiry, access };
+        }
         let (key, value) = match entry.body().filter(|body| body.place == Place::Large) {
             Some(body) => {
                 let key = entry.inline_key().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! What a partition keeps for the snapshot under way: entries and fields as they were before their page changed.
 
+use crate::layout::cold::ColdRef;
 use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
@@ -66,12 +67,13 @@ impl Saved {
         }
     }
 
-    /// Its form, and its bytes.
-    pub fn value(&self) -> (Form, &[u8]) {
+    /// Its form, and its bytes if they are in memory.
+    pub fn value(&self) -> (Form, Result<&[u8], ColdRef>) {
         match &self.value {
-            SavedValue::Bytes(form, bytes) => (*form, bytes),
-            SavedValue::Shared(form, body, false) => (*form, body),
-            SavedValue::Shared(form, body, true) => (*form, split_keyed(body).1),
+            SavedValue::Cold(form, reference) => (*form, Err(*reference)),
+            SavedValue::Bytes(form, bytes) => (*form, Ok(bytes)),
+            SavedValue::Shared(form, body, false) => (*form, Ok(body)),
+            SavedValue::Shared(form, body, true) => (*form, Ok(split_keyed(body).1)),
         }
     }
 
@@ -79,6 +81,7 @@ impl Saved {
     pub fn weight(&self, rule: impl Fn(Form, usize, usize) -> u64) -> u64 {
         match &self.value {
             SavedValue::Bytes(form, bytes) => rule(*form, self.key.len(), bytes.len()),
+            SavedValue::Cold(form, _) => rule(*form, self.key.len(), 0),
             SavedValue::Shared(..) => 1,
         }
     }
@@ -97,6 +100,8 @@ impl Saved {
 pub(crate) enum SavedValue {
     /// Of a string or a small collection.
     Bytes(Form, Box<[u8]>),
+    /// Not in memory.
+    Cold(Form, ColdRef),
     /// A large body, shared, and whether it begins with the key.
     Shared(Form, Shared, bool),
 }

@@ -3,6 +3,7 @@
 
 use crate::accounting::lazy::{LAZY_EFFORT_MIN, LazyFrees};
 use crate::accounting::tally::{Account, Class, InlineAccount, items_of};
+use crate::layout::cold::ColdRef;
 use crate::layout::entry::{
     BLOB_HEAD_BYTES, BodyRef, EntryBytes, Place, Plan, body_head_bytes, form_of, split_keyed, value_bytes,
 };
@@ -15,6 +16,7 @@ use crate::layout::last_used::{self, AccessMode};
 use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
 use crate::layout::record::{NEVER, UNIT_BYTES};
+use crate::values::cold::Cold;
 use crate::values::object::{Object, Objects, Root};
 use crate::values::saved::SnapshotState;
 use isotherm_arena::{Handle, Kind, class_bytes};
@@ -46,6 +48,7 @@ pub(crate) struct Store {
     /// Where a small collection is changed, and what becomes of it: kept for the next one.
     pub scratch: PackedBuf,
     pub scratch_bytes: Vec<u8>,
+    pub cold: Cold,
 }
 
 /// What an entry counts for whose value lies in it; none: ask the store that has its body.
@@ -68,6 +71,10 @@ impl Store {
             Place::Blob => self.heap.blob(blob(body), body.len as usize),
             Place::Large => &self.large.get(body.raw)[..body.len as usize],
             Place::Inline | Place::Object => unreachable!("neither an inline value nor an object has a body"),
+            Place::Cold => {
+                let lent = body.cold().and_then(|reference| self.cold.used(reference));
+                lent.expect("what is not in memory is fetched before it is read")
+            }
         }
     }
 
@@ -76,6 +83,7 @@ impl Store {
             Place::Blob => self.heap.blob_mut(blob(body), body.len as usize),
             Place::Large => self.large.grow(body.raw, 0).expect("nothing grows"),
             Place::Inline | Place::Object => unreachable!("neither an inline value nor an object has a body"),
+            Place::Cold => unreachable!("what is not in memory is fetched before it is changed"),
         }
     }
 
@@ -84,6 +92,7 @@ impl Store {
             Place::Blob => self.heap.release(blob(body)),
             Place::Large => self.large.remove(body.raw),
             Place::Object => self.release_object(body.raw),
+            Place::Cold => self.cold.retire(body),
             Place::Inline => unreachable!("an inline value has no body"),
         }
     }
@@ -99,6 +108,7 @@ impl Store {
             Place::Object => return self.objects.get(body.raw).tallied.units.get(),
             Place::Blob => class_bytes(Kind::Blob, crate::layout::entry::BLOB_HEAD_BYTES + body.len as usize),
             Place::Large => body.len as usize,
+            Place::Cold => return 0,
             Place::Inline => unreachable!("an inline value has no body"),
         };
         (bytes as u64).div_ceil(UNIT_BYTES)
@@ -112,7 +122,7 @@ impl Store {
             Place::Blob => self.heap.new_blob(blob_head(key), len)?.raw(),
             Place::Large => self.large.insert(len)?,
             Place::Object => unreachable!("an object has no body"),
-            Place::Inline => unreachable!("an inline value has no body"),
+            Place::Inline | Place::Cold => unreachable!("it has no body in memory"),
         };
         let body = BodyRef { place: plan.place, raw, len: len as u32, keyed: plan.keyed };
         if plan.keyed {
@@ -180,6 +190,11 @@ impl Store {
         }
     }
 
+    /// Bytes of a value that is no object, in memory or not.
+    pub fn value_len_of(&self, entry: EntryBytes<'_>) -> usize {
+        entry.cold().map_or_else(|| self.value_bytes_of(entry).len(), ColdRef::value_bytes)
+    }
+
     // ---- what is counted ----
 
     /// What an entry of one of the tables counts for.
@@ -198,6 +213,9 @@ impl Store {
         let mut account = Account::of_object(&parts, key_bytes, entry.0.len());
         if body.place == Place::Object {
             return account.with_object(&self.objects.get(body.raw).tallied);
+        }
+        if let Some(reference) = body.cold() {
+            return account.with_cold(parts.form(), key_bytes, reference.value_bytes());
         }
         let head = body_head_bytes(body.keyed, key_bytes);
         let value_bytes = body.len as usize - head;

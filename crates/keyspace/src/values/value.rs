@@ -1,8 +1,9 @@
 //! What a command sees of an entry: never a byte layout.
 
 use crate::accounting::tally::is_embstr;
+use crate::layout::cold::ColdValue;
 use crate::layout::directory;
-use crate::layout::entry::{BodyRef, EntryBytes, Place, read_int};
+use crate::layout::entry::{BodyRef, EntryBytes, Parts, Place, read_int};
 use crate::layout::kind::{Encoding, Form, Type, packed_encoding};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::{self, Page, Spot};
@@ -27,6 +28,9 @@ pub enum Value<'a> {
     Set(SetView<'a>),
     Zset(ZsetView<'a>),
     Stream(StreamView<'a>),
+    /// Not in memory. A command whose declaration says what it needs never meets one of which it needs more than its type and
+    /// length: its values are fetched first.
+    Cold(ColdValue),
 }
 
 impl<'a> Value<'a> {
@@ -39,6 +43,7 @@ impl<'a> Value<'a> {
             Value::Set(_) => Type::Set,
             Value::Zset(_) => Type::Zset,
             Value::Stream(_) => Type::Stream,
+            Value::Cold(cold) => cold.kind(),
         }
     }
 
@@ -48,20 +53,37 @@ impl<'a> Value<'a> {
         if let Some(bytes) = entry.plain_value() {
             return Value::Bytes(bytes);
         }
-        let form = entry.form();
-        if form.is_collection() {
-            return Value::collection_of(store, entry, form, now);
+        let parts = entry.parts();
+        let form = parts.form();
+        if parts.is_inline() {
+            Value::of_bytes(form, parts.tail, now)
+        } else {
+            Value::of_outside(store, entry, &parts, now)
         }
-        let bytes = store.value_bytes_of(entry);
-        if form == Form::Int { Value::Int(read_int(bytes)) } else { Value::Bytes(bytes) }
     }
 
-    fn collection_of(store: &'a Store, entry: EntryBytes<'a>, form: Form, now: UnixMs) -> Value<'a> {
-        let stored = match entry.body() {
-            Some(body) if body.place == Place::Object => Stored::Object(store.objects.get(body.raw), store),
-            _ => Stored::Packed(store.value_bytes_of(entry)),
-        };
-        Value::collection(form, stored, now)
+    #[inline]
+    fn of_bytes(form: Form, bytes: &'a [u8], now: UnixMs) -> Value<'a> {
+        match form {
+            Form::Int => Value::Int(read_int(bytes)),
+            Form::Bytes | Form::Raw => Value::Bytes(bytes),
+            _ => Value::collection(form, Stored::Packed(bytes), now),
+        }
+    }
+
+    fn of_outside(store: &'a Store, entry: EntryBytes<'a>, parts: &Parts<'a>, now: UnixMs) -> Value<'a> {
+        let (form, body) = (parts.form(), parts.outside());
+        match body.place {
+            Place::Object => Value::collection(form, Stored::Object(store.objects.get(body.raw), store), now),
+            Place::Cold => {
+                let reference = body.cold().expect("it is cold");
+                match store.cold.used(reference) {
+                    Some(bytes) => Value::of_bytes(form, bytes, now),
+                    None => Value::Cold(ColdValue { form, reference }),
+                }
+            }
+            _ => Value::of_bytes(form, store.value_bytes_of(entry), now),
+        }
     }
 
     /// A view of a collection; `form` is one.
@@ -75,6 +97,14 @@ impl<'a> Value<'a> {
             Form::Stream => Value::Stream(StreamView::new(stored)),
             Form::Bytes | Form::Int | Form::Raw => unreachable!("a string is no collection"),
         }
+    }
+}
+
+impl ColdValue {
+    /// The value, of the bytes that were read.
+    pub fn with_bytes(self, bytes: &[u8]) -> Value<'_> {
+        // A snapshot has what is stored, whether its time has come or not.
+        Value::of_bytes(self.form, bytes, UnixMs(i64::MIN))
     }
 }
 
@@ -137,7 +167,7 @@ impl EntryMeta<'_> {
             Form::Int => Encoding::Int,
             Form::Raw => Encoding::Raw,
             Form::Bytes => {
-                let (key, value) = (self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len());
+                let (key, value) = (self.store.key_of(entry).len(), self.store.value_len_of(entry));
                 // COMPAT(keys): OBJECT ENCODING of a string of some 100 bytes that had a TTL, or replaced a string
                 // with one, is `embstr`; Valkey may report `raw`. Why: Valkey keeps the room of a removed TTL, here
                 // there is none to keep.
@@ -167,6 +197,7 @@ impl EntryMeta<'_> {
         let shared = self.page.0.len() - page::entry_bytes(self.page) + directory::CHILD_BYTES;
         let body = match EntryBytes(bytes).body() {
             None => 0,
+            Some(BodyRef { place: Place::Cold, .. }) => 0,
             Some(body @ BodyRef { place: Place::Large, .. }) => self.store.large.capacity(body.raw),
             Some(BodyRef { place: Place::Object, raw, .. }) => {
                 self.store.objects.get(raw).memory_bytes() as usize

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cold;
 mod collections;
 mod evict;
 mod full;

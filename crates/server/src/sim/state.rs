@@ -66,6 +66,7 @@ fn key_state(entry: &Entry<'_>) -> KeyState {
     let mut has_timed_fields = false;
     format!("{:?}", entry.kind()).hash(&mut hasher);
     match &entry.value {
+        Value::Cold(cold) => cold.not_fetched(),
         Value::Int(int) => text(Element::Int(*int)).hash(&mut hasher),
         Value::Bytes(bytes) => bytes.to_vec().hash(&mut hasher),
         Value::List(list) => list.iter(0, End::Front).for_each(|element| text(element).hash(&mut hasher)),

@@ -48,6 +48,7 @@ impl Table {
                 Draft::outside(key.bytes, form_of(value), body, expiry)
             }
             Place::Object => unreachable!("an object is made by the change of a collection"),
+            Place::Cold => unreachable!("a value that is written is in memory"),
         };
         self.put_over(store, location, key, &draft, old, now)
     }
@@ -501,6 +502,11 @@ impl Table {
     fn shrink(&mut self, store: &mut Store, at: usize, now: UnixMs) -> bool {
         let mut slot = self.slot(&store.heap, at);
         linear::is_sparse(&slot.record) && self.merge(store, &mut slot, now).is_ok()
+    }
+
+    /// The same after an entry has become shorter.
+    pub fn shrink_if_sparse(&mut self, store: &mut Store, at: usize, now: UnixMs) {
+        self.shrink(store, at, now);
     }
 
     fn merge(&mut self, store: &mut Store, slot: &mut SlotRef, now: UnixMs) -> Result<(), Full> {

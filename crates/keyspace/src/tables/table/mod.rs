@@ -297,9 +297,9 @@ impl Table {
         store.heap.release(self.index);
     }
 
-    /// Returns how many objects of the arena and how many large values the table refers to.
-    pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 2] {
-        let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0]);
+    /// Returns how many objects of the arena, large values, and values that are not in memory the table refers to.
+    pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 3] {
+        let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0, 0]);
         let (mut page_bytes, mut tally, mut sizes) = (0, Tally::default(), Sizes::default());
         for (run, sum) in self.sums.iter().enumerate() {
             let (mut run_keys, mut run_volatile) = (0, 0);
@@ -342,7 +342,7 @@ impl Table {
         at: usize,
         record: &Record,
         slot_of: &impl Fn(&[u8]) -> usize,
-        referred: &mut [u64; 2],
+        referred: &mut [u64; 3],
     ) -> u32 {
         let mut timed_hashes = 0;
         referred[0] += directory::check_invariants(&store.heap, record) as u64;
@@ -372,6 +372,7 @@ impl Table {
                 timed_hashes += u32::from(entry.body().is_some_and(|body| store.is_timed(body)));
                 referred[0] += u64::from(entry.place() == Place::Blob);
                 referred[1] += u64::from(entry.place() == Place::Large);
+                referred[2] += u64::from(entry.place() == Place::Cold);
             }
         }
         let counted = (keys, volatile, bytes, outside);

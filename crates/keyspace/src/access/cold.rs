@@ -1,0 +1,260 @@
+//! Values leave memory, move where they are kept, and come home: one entry at a time, under the lock of its partition.
+//!
+//! ```text
+//!   HOT  --chill: its bytes are still those that were written out-->  COLD(reference)
+//!   COLD(a)  --move_cold: the keeper has it at b now-->               COLD(b)
+//!   COLD  --warm: its bytes were read back-->                         HOT
+//! ```
+//! None of these is a change of the data: no effect, no WATCH, no count of changes, and no use of the key. A page that a snapshot
+//! has not seen yet is saved before, as for any change. A reference that an entry does not take, or no longer has, goes back
+//! to the keeper at once.
+
+use crate::access::carry::as_form;
+use crate::access::lock::{Held, Keyspace};
+use crate::access::partition::Partition;
+use crate::layout::cold::{ColdKeeper, ColdRef, ColdValue};
+use crate::layout::entry::{Draft, EntryBytes, Place};
+use crate::layout::key::Key;
+use crate::layout::kind::{Db, Expiry, Full};
+use crate::layout::page::{self, Spot};
+use crate::tables::location::Location;
+use crate::values::cold::Lent;
+use isotherm_arena::Handle;
+use isotherm_stdx::UnixMs;
+use std::sync::Arc;
+
+/// Lent values that go when one more is lent.
+const DROPPED_PER_LEND_MAX: usize = 4;
+
+/// Where the value of a key is, for a command that needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// In memory, or lent; or there is no such key.
+    Here,
+    /// Its keeper has it.
+    Away(ColdValue),
+    /// Its keeper could not read it.
+    Unreadable,
+}
+
+impl Keyspace {
+    /// Who gets references back. To be given before the first value leaves memory.
+    pub fn keep_cold(&self, keeper: &Arc<dyn ColdKeeper>) {
+        for partition in 0..self.partition_count() as u16 {
+            self.lock(partition).store.cold.keeper = Some(Arc::clone(keeper));
+        }
+    }
+
+    /// Entries whose values are not in memory, and the bytes of these values.
+    pub fn cold_sums(&self) -> (u64, u64) {
+        (0..self.partition_count() as u16).fold((0, 0), |(keys, bytes), partition| {
+            let partition = self.lock(partition);
+            (keys + partition.store.cold.keys, bytes + partition.store.cold.bytes)
+        })
+    }
+}
+
+impl Held<'_> {
+    /// Whether a command that needs a key's value can have it. `home`: it is going to change it, so lent is not enough.
+    pub fn whereabouts(&mut self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
+        let partition = self.partition(key.slot);
+        if partition.store.cold.keys == 0 {
+            return Whereabouts::Here;
+        }
+        let Some(cold) = partition.cold_of(db, key) else { return Whereabouts::Here };
+        match partition.store.cold.lent(cold.reference) {
+            Some(lent) if lent.value.is_none() => Whereabouts::Unreadable,
+            Some(_) if !home => Whereabouts::Here,
+            _ => Whereabouts::Away(cold),
+        }
+    }
+
+    /// The bytes of a value that is lent: what is to come home needs no second read.
+    pub fn lent(&mut self, db: Db, key: &Key<'_>) -> Option<Box<[u8]>> {
+        let partition = self.partition(key.slot);
+        let cold = partition.cold_of(db, key)?;
+        partition.store.cold.lent(cold.reference)?.value.clone()
+    }
+
+    /// Lends the bytes of a value that were read, or says that it cannot be read (`None`). Nothing happens if it is elsewhere by now.
+    /// Older ones are dropped, or come home, if more than `bytes_max` are lent.
+    pub fn lend(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: Option<&[u8]>,
+        from: ColdRef,
+        bytes_max: usize,
+        now: UnixMs,
+    ) {
+        let partition = self.partition(key.slot);
+        if partition.cold_of(db, key).map(|cold| cold.reference) == Some(from) {
+            partition.store.cold.lend(from, Lent::new(db, key.bytes, value, now));
+        }
+        let (keyspace, mut dropped_max) = (self.keyspace, DROPPED_PER_LEND_MAX);
+        while dropped_max > 0
+            && let Some((reference, lent)) = self.partition(key.slot).store.cold.take_oldest(bytes_max, now)
+        {
+            dropped_max -= 1;
+            let takes_home =
+                self.partition(key.slot).store.cold.keeper.as_ref().is_some_and(|it| it.takes_home());
+            if let Some(value) = lent.value.as_deref().filter(|_| takes_home && lent.is_wanted_home()) {
+                let key = keyspace.key(&lent.key);
+                // Without memory it stays where it is.
+                _ = self.warm(lent.db, &key, value, reference, now);
+            }
+        }
+    }
+
+    /// The next command tries to read it again.
+    pub fn forget_failure(&mut self, db: Db, key: &Key<'_>) {
+        let partition = self.partition(key.slot);
+        if let Some(cold) = partition.cold_of(db, key) {
+            partition.store.cold.take_back(cold.reference);
+        }
+    }
+
+    /// The value of a key if it is not in memory. Its partition is held.
+    pub fn cold(&mut self, db: Db, key: &Key<'_>) -> Option<ColdValue> {
+        self.partition(key.slot).cold_of(db, key)
+    }
+
+    /// The database in which a key refers to its value at `reference`: mostly `db`, until SWAPDB.
+    pub fn database_of(&mut self, db: Db, key: &Key<'_>, reference: ColdRef) -> Option<Db> {
+        let partition = self.partition(key.slot);
+        let refers = |db: &Db| partition.cold_of(*db, key).is_some_and(|cold| cold.reference == reference);
+        if refers(&db) { Some(db) } else { partition.used_databases().find(refers) }
+    }
+
+    /// Lets the entry of a key refer to its value where it was written to, if the value is still these bytes. Whether it did.
+    pub fn chill(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: &[u8],
+        form_number: u8,
+        reference: ColdRef,
+        now: UnixMs,
+    ) -> bool {
+        let partition = self.partition(key.slot);
+        match partition.locate(db, key).filter(|at| partition.is_still(at, value, form_number)) {
+            Some(location) => partition.chill_at(db, key, location, reference, now),
+            None => {
+                partition.store.cold.give_back(reference);
+                false
+            }
+        }
+    }
+
+    /// The keeper has a value elsewhere now. Whether an entry refers to it; else the new place goes back.
+    pub fn move_cold(&mut self, db: Db, key: &Key<'_>, from: ColdRef, to: ColdRef) -> bool {
+        assert_eq!(from.value_bytes(), to.value_bytes(), "it is the same value");
+        let partition = self.partition(key.slot);
+        let refers = |location: &Location| {
+            location.spot.is_some() && location.entry(&partition.store).cold() == Some(from)
+        };
+        match partition.locate(db, key).filter(refers) {
+            Some(location) => {
+                partition.refer_at(db, &location, to);
+                partition.store.cold.take_back(from);
+                partition.store.cold.give_back(from);
+                true
+            }
+            None => {
+                partition.store.cold.give_back(to);
+                false
+            }
+        }
+    }
+
+    /// The value of a key comes back to memory, if it is still where it was read. Whether it did. Without memory it stays where it is.
+    pub fn warm(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        assert_eq!(from.value_bytes(), value.len(), "the reference says how long it is");
+        let partition = self.partition(key.slot);
+        let refers = |location: &Location| {
+            location.spot.is_some() && location.entry(&partition.store).cold() == Some(from)
+        };
+        let Some(location) = partition.locate(db, key).filter(refers) else { return Ok(false) };
+        let form = location.entry(&partition.store).form();
+        partition.set_at(db, Some(location), key, as_form(form, value), Expiry::Keep, now)?;
+        Ok(true)
+    }
+}
+
+impl Partition {
+    #[inline]
+    pub(crate) fn has_cold(&self) -> bool {
+        self.store.cold.keys > 0
+    }
+
+    /// A command is in the middle of its work, and may need a value that was not fetched: then it is read, and waited for.
+    pub(crate) fn read_now(&mut self, db: Db, key: &Key<'_>, (page, spot): (Handle, Spot), now: UnixMs) {
+        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
+        let Some(reference) = entry.cold() else { return };
+        let cold = &mut self.store.cold;
+        if cold.lent(reference).is_some() {
+            return;
+        }
+        let keeper = cold.keeper.as_ref().expect("what is cold has a keeper");
+        if let Some(value) = keeper.read(reference, key.bytes) {
+            cold.lend(reference, Lent::new(db, key.bytes, Some(&value), now));
+        }
+    }
+
+    fn cold_of(&self, db: Db, key: &Key<'_>) -> Option<ColdValue> {
+        let (page, spot) = self.find(db, key)?;
+        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
+        let reference = entry.cold()?;
+        Some(ColdValue { form: entry.form(), reference })
+    }
+
+    /// Whether the value at a location is these bytes in this form, in memory and no object.
+    fn is_still(&self, location: &Location, value: &[u8], form_number: u8) -> bool {
+        if location.spot.is_none() {
+            return false;
+        }
+        let entry = location.entry(&self.store);
+        let is_bytes = !matches!(entry.place(), Place::Object | Place::Cold) && entry.inline_key().is_some();
+        is_bytes && entry.form() as u8 == form_number && self.store.value_bytes_of(entry) == value
+    }
+
+    fn chill_at(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        mut location: Location,
+        reference: ColdRef,
+        now: UnixMs,
+    ) -> bool {
+        let entry = location.entry(&self.store);
+        let draft = Draft::cold(key.bytes, entry.form(), reference, entry.expiry());
+        let stamp = location.page.map(|page| self.store.heap.page(page).stamp());
+        self.store.cold.note(reference);
+        let (table, store) = self.table_and_store(db).expect("the key was found");
+        // A failure has given the reference back: the entry is as it was.
+        if table.put(store, &mut location, key, &draft, now).is_err() {
+            return false;
+        }
+        // The key was not used. Where the page was split, its entries look as if they had been.
+        if let Some((page, stamp)) = location.page.zip(stamp) {
+            page::set_stamp(store.heap.page_mut(page), stamp);
+        }
+        table.shrink_if_sparse(store, location.slot.at, now);
+        true
+    }
+
+    fn refer_at(&mut self, db: Db, location: &Location, to: ColdRef) {
+        let (page, spot) = location.page.zip(location.spot).expect("it was found");
+        let snapshot_db = self.table(db).expect("the key was found").snapshot_db;
+        self.store.before_change(snapshot_db, page);
+        let end = spot.offset + location.entry(&self.store).0.len();
+        self.store.heap.page_mut(page)[end - 8..end].copy_from_slice(&to.raw().to_le_bytes());
+    }
+}

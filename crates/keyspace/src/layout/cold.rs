@@ -1,0 +1,101 @@
+//! A value that is not in memory, as its entry refers to it.
+//!
+//! ```text
+//!   bits  0-39   where it is: means nothing here
+//!   bits 40-63   its bytes: 1 to 16 MB
+//! ```
+//! In an entry it stands where an object's number would, in the same 8 B. An object has zeros where the length is, so one is
+//! never taken for the other.
+
+use crate::layout::kind::{Form, Type};
+
+const LENGTH_SHIFT: u32 = 40;
+
+/// Where a value is that is not in memory, and how long it is. The keeper of such values gives these, and gets them back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ColdRef(u64);
+
+impl ColdRef {
+    /// Panics if the length in it is zero: no empty value leaves memory.
+    pub fn new(raw: u64) -> ColdRef {
+        assert!(raw >> LENGTH_SHIFT > 0, "an empty value is not cold");
+        ColdRef(raw)
+    }
+
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Bytes of the value, as it was in memory.
+    pub const fn value_bytes(self) -> usize {
+        (self.0 >> LENGTH_SHIFT) as usize
+    }
+
+    pub(crate) fn of_halves([low, high]: [u32; 2]) -> ColdRef {
+        ColdRef::new(u64::from(low) | u64::from(high) << 32)
+    }
+}
+
+/// A value that is not in memory: its type and length are known, and who keeps it where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColdValue {
+    pub(crate) form: Form,
+    pub reference: ColdRef,
+}
+
+impl ColdValue {
+    pub fn kind(self) -> Type {
+        self.form.kind()
+    }
+
+    /// What its keeper has to remember of it beside its bytes: how they are to be read.
+    pub fn form_number(self) -> u8 {
+        self.form as u8
+    }
+
+    /// For those that read values: the caller has fetched them all before.
+    pub fn not_fetched(self) -> ! {
+        panic!("a value that is not in memory was not fetched before it was read: {self:?}")
+    }
+
+    /// Bytes of the value: of a string its length.
+    pub fn bytes(self) -> usize {
+        self.reference.value_bytes()
+    }
+}
+
+/// Gets references back that no entry has any more. Called under the lock of a partition: it must not wait.
+pub trait ColdKeeper: Send + Sync {
+    fn retire(&self, reference: ColdRef);
+
+    /// The value of a key, for a command that met one that its declaration does not lead to: under the lock, which waits for the disk.
+    /// `None`: it cannot be read.
+    fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// Whether values that are used often may come back to memory.
+    fn takes_home(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_comes_back_from_its_halves() {
+        for raw in [1 << 40, (1 << 40) | 7, u64::MAX, (400 << 40) | (0xff << 32) | 0xdead_beef] {
+            let reference = ColdRef::new(raw);
+            let halves = [raw as u32, (raw >> 32) as u32];
+            assert_eq!(ColdRef::of_halves(halves), reference);
+            assert_ne!(halves[1], 0, "an object has zeros there");
+        }
+        assert_eq!(ColdRef::new(400 << 40).value_bytes(), 400);
+    }
+
+    #[test]
+    #[should_panic(expected = "an empty value is not cold")]
+    fn no_empty_value_is_cold() {
+        ColdRef::new((1 << 40) - 1);
+    }
+}

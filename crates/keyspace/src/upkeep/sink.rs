@@ -1,0 +1,135 @@
+//! The hand that goes round the slots and shows values that may leave memory.
+//!
+//! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used. What is shown in one
+//! step lies in the order of slots, so that what is written together belongs to slots that follow each other.
+//!
+//! Not shown: integers, collections (what their commands meet is not proven yet), keys that do not lie in their page, values outside of `LIMITS`, and pages that a
+//! snapshot under way has yet to see: those it would have to save, and could no longer read in memory.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::directory;
+use crate::layout::entry::{EntryBytes, Place};
+use crate::layout::kind::{Db, Form};
+use crate::layout::last_used::{self, AccessMode};
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, Steps, UnixMs};
+
+/// Where the hand is. A page that is split or merged while the hand stands in its slot may be met twice or not at all in a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SinkHand {
+    slot: u16,
+    db: u16,
+    page: u32,
+    /// Rounds that are complete.
+    pub rounds: u64,
+}
+
+/// A value in memory that could leave it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sinkable<'a> {
+    pub db: Db,
+    pub slot: Slot,
+    pub key: &'a [u8],
+    pub expiry: Option<UnixMs>,
+    /// How the bytes are to be read: to be remembered with them.
+    pub form_number: u8,
+    pub value: &'a [u8],
+    /// Seconds since the last use: exact under an LRU policy, else a lower bound that the page shares.
+    pub idle_seconds: u32,
+    /// The logarithmic counter of uses, under an LFU policy.
+    pub frequency: Option<u8>,
+}
+
+/// Which values are shown, by their bytes: a smaller one gains nothing, the length of a larger one has no room in a reference.
+#[derive(Clone, Copy, Debug)]
+pub struct SinkLimits {
+    pub value_bytes_min: usize,
+    pub value_bytes_max: usize,
+}
+
+impl SinkHand {
+    /// A round that begins at this slot.
+    pub fn at(slot: Slot) -> SinkHand {
+        SinkHand { slot: slot.get(), ..SinkHand::default() }
+    }
+
+    /// The slot that the next step looks at: its partition is to be held.
+    pub fn slot(&self) -> Slot {
+        Slot::new(self.slot)
+    }
+}
+
+impl Held<'_> {
+    /// Shows what may leave of the hand's slot, until about `looks_max` pages and entries were looked at or the slot is over.
+    pub fn sink_step(
+        &mut self,
+        hand: &mut SinkHand,
+        limits: SinkLimits,
+        looks_max: u64,
+        now: UnixMs,
+        visit: &mut dyn FnMut(Sinkable<'_>),
+    ) {
+        let slot = hand.slot();
+        let place = self.keyspace.geometry.place_of(slot);
+        let partition = self.partition(slot);
+        let mut steps = Steps::new(looks_max);
+        while usize::from(hand.db) < partition.databases().len() {
+            let db = Db(hand.db);
+            let table = partition.table(db).filter(|table| table.keys > 0);
+            let record = table.map(|table| table.slot(&partition.store.heap, place).record);
+            if let Some(record) = record.filter(|record| hand.page < record.pages) {
+                if let (Some(page), _) = directory::get(&partition.store.heap, &record, hand.page) {
+                    partition.show_page((db, slot, page), limits, &mut steps, now, visit);
+                }
+                hand.page += 1;
+            } else {
+                (hand.db, hand.page) = (hand.db + 1, 0);
+            }
+            steps.look(1);
+            if steps.is_spent() {
+                return;
+            }
+        }
+        let next = hand.slot + 1;
+        let is_round = usize::from(next) == Slot::COUNT;
+        *hand = SinkHand {
+            slot: if is_round { 0 } else { next },
+            rounds: hand.rounds + u64::from(is_round),
+            ..SinkHand::default()
+        };
+    }
+}
+
+impl Partition {
+    fn show_page(
+        &self,
+        (db, slot, page): (Db, Slot, Handle),
+        limits: SinkLimits,
+        steps: &mut Steps,
+        now: UnixMs,
+        visit: &mut dyn FnMut(Sinkable<'_>),
+    ) {
+        let (view, snapshot) = (self.store.heap.page(page), &self.store.snapshot);
+        if snapshot.is_active() && view.version() != snapshot.version() {
+            return;
+        }
+        for spot in view.spots() {
+            steps.look(1);
+            let entry = EntryBytes(view.entry(spot));
+            let is_text = matches!(entry.form(), Form::Bytes | Form::Raw);
+            if !is_text || entry.place() == Place::Cold {
+                continue;
+            }
+            let (Some(key), value) = (entry.inline_key(), self.store.value_bytes_of(entry)) else { continue };
+            if !(limits.value_bytes_min..=limits.value_bytes_max).contains(&value.len()) {
+                continue;
+            }
+            let own = view.access(spot.index, AccessMode::Lru.width());
+            let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
+            let frequency = view.access(spot.index, AccessMode::Lfu.width()).map(|counter| counter as u8);
+            let (form_number, expiry) = (entry.form() as u8, entry.expiry());
+            visit(Sinkable { db, slot, key, expiry, form_number, value, idle_seconds, frequency });
+        }
+    }
+}

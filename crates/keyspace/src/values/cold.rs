@@ -1,0 +1,136 @@
+//! What a partition knows of values that are not in memory: how many there are, who keeps them, and those that are lent.
+//!
+//! ```text
+//!   lend   bytes that were read lie beside the entry, by its reference; the entry stays as it is
+//!   find   shows them as the value                                       (a use is counted)
+//!   drop   the oldest go when they are too many and had their time       (those used often come home instead)
+//! ```
+//! So a scan of all keys displaces nothing and writes nothing. Invariants: what is lent belongs to a reference that an entry has;
+//! `bytes` is the sum of what is lent.
+
+use crate::layout::cold::{ColdKeeper, ColdRef};
+use crate::layout::entry::BodyRef;
+use crate::layout::kind::Db;
+use isotherm_stdx::UnixMs;
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// For so long a value is lent in any case: its command is on its way.
+const LENT_MS_MIN: i64 = 100;
+/// So often a value was used while it was lent that it is worth its place in memory.
+const HOME_USES_MIN: u32 = 2;
+
+/// Of one partition. Without a keeper no value ever leaves memory.
+#[derive(Default)]
+pub(crate) struct Cold {
+    pub keeper: Option<Arc<dyn ColdKeeper>>,
+    /// Entries whose value is not in memory, and the bytes of these values.
+    pub keys: u64,
+    pub bytes: u64,
+    lent: HashMap<ColdRef, Lent>,
+    /// In the order in which they were lent; some were given back since.
+    order: VecDeque<ColdRef>,
+    lent_bytes: usize,
+}
+
+/// A value that was read, or could not be.
+pub(crate) struct Lent {
+    pub db: Db,
+    pub key: Box<[u8]>,
+    /// `None`: the keeper cannot read it.
+    pub value: Option<Box<[u8]>>,
+    since: UnixMs,
+    uses: Cell<u32>,
+}
+
+impl Lent {
+    pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
+        Lent { db, key: key.into(), value: value.map(Into::into), since: now, uses: Cell::new(0) }
+    }
+
+    pub fn is_wanted_home(&self) -> bool {
+        self.value.is_some() && self.uses.get() >= HOME_USES_MIN
+    }
+
+    /// What it takes, about.
+    fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, |value| value.len()) + 128
+    }
+}
+
+impl Cold {
+    /// An entry refers to `reference` now.
+    pub fn note(&mut self, reference: ColdRef) {
+        self.keys += 1;
+        self.bytes += reference.value_bytes() as u64;
+    }
+
+    /// No entry refers to it.
+    pub fn give_back(&self, reference: ColdRef) {
+        self.keeper.as_ref().expect("what is cold has a keeper").retire(reference);
+    }
+
+    /// An entry no longer refers to its value.
+    pub fn retire(&mut self, body: BodyRef) {
+        let reference = body.cold().expect("it is cold");
+        self.keys -= 1;
+        self.bytes -= reference.value_bytes() as u64;
+        self.take_back(reference);
+        self.give_back(reference);
+    }
+
+    // ---- what is lent ----
+
+    pub fn lend(&mut self, reference: ColdRef, lent: Lent) {
+        self.take_back(reference);
+        self.lent_bytes += lent.bytes();
+        self.lent.insert(reference, lent);
+        // What was taken back stays in the order: not more of that than of the others.
+        if self.order.len() > 64 + 2 * self.lent.len() {
+            let lent = &self.lent;
+            self.order.retain(|reference| lent.contains_key(reference));
+        }
+        self.order.push_back(reference);
+    }
+
+    pub fn lent(&self, reference: ColdRef) -> Option<&Lent> {
+        self.lent.get(&reference)
+    }
+
+    /// The bytes of a value that is lent, for a command that uses them.
+    pub fn used(&self, reference: ColdRef) -> Option<&[u8]> {
+        let lent = self.lent.get(&reference)?;
+        lent.uses.set(lent.uses.get().saturating_add(1));
+        lent.value.as_deref()
+    }
+
+    pub fn take_back(&mut self, reference: ColdRef) -> Option<Lent> {
+        let lent = self.lent.remove(&reference)?;
+        self.lent_bytes -= lent.bytes();
+        Some(lent)
+    }
+
+    /// The oldest one, if there is more than `bytes_max` and it had its time.
+    pub fn take_oldest(&mut self, bytes_max: usize, now: UnixMs) -> Option<(ColdRef, Lent)> {
+        while let Some(reference) = self.order.front().copied() {
+            let Some(lent) = self.lent.get(&reference) else {
+                self.order.pop_front();
+                continue;
+            };
+            let had_its_time = now.0 - lent.since.0 >= LENT_MS_MIN;
+            if self.lent_bytes <= bytes_max || !had_its_time {
+                return None;
+            }
+            self.order.pop_front();
+            return self.take_back(reference).map(|lent| (reference, lent));
+        }
+        None
+    }
+
+    pub fn check_invariants(&self) {
+        assert!(self.lent.len() as u64 <= self.keys, "each belongs to an entry");
+        assert_eq!(self.lent_bytes, self.lent.values().map(Lent::bytes).sum());
+        assert!(self.lent.keys().all(|reference| self.order.contains(reference)));
+    }
+}

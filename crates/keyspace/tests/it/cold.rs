@@ -1,0 +1,289 @@
+//! Values that leave memory: whatever happens to their keys, what is read is what was stored, and each reference that an entry
+//! no longer has goes back to its keeper, once.
+
+use crate::support::*;
+use isotherm_keyspace::*;
+use isotherm_stdx::Prng;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Keeps values by their reference, and checks that each goes back once.
+#[derive(Default)]
+struct Keeper {
+    values: Mutex<HashMap<u64, Vec<u8>>>,
+    next: Mutex<u64>,
+}
+
+impl ColdKeeper for Keeper {
+    fn read(&self, reference: ColdRef, _key: &[u8]) -> Option<Vec<u8>> {
+        self.values.lock().unwrap().get(&reference.raw()).cloned()
+    }
+
+    fn retire(&self, reference: ColdRef) {
+        let known = self.values.lock().unwrap().remove(&reference.raw());
+        assert!(known.is_some(), "{reference:?} goes back twice, or was never given");
+    }
+}
+
+impl Keeper {
+    fn keep(&self, value: &[u8]) -> ColdRef {
+        let mut next = self.next.lock().unwrap();
+        *next += 1;
+        let raw = (value.len() as u64) << 40 | *next;
+        self.values.lock().unwrap().insert(raw, value.to_vec());
+        ColdRef::new(raw)
+    }
+
+    fn read(&self, reference: ColdRef) -> Vec<u8> {
+        self.values.lock().unwrap()[&reference.raw()].clone()
+    }
+
+    fn resolve(&self, value: Value<'_>) -> Stored {
+        match value {
+            Value::Cold(cold) => Stored::Bytes(self.read(cold.reference)),
+            other => Stored::of(other),
+        }
+    }
+}
+
+struct World {
+    keyspace: Keyspace,
+    keeper: Arc<Keeper>,
+    prng: Prng,
+    state: State,
+    hand: SinkHand,
+    now: i64,
+    chilled: u64,
+    moved: u64,
+    warmed: u64,
+}
+
+const SHAPE: Shape = Shape { keys: 400, long: true, first_db: 0, databases: 3, whole: true };
+const LIMITS: SinkLimits = SinkLimits { value_bytes_min: 64, value_bytes_max: (1 << 24) - 1 };
+
+impl World {
+    fn new(seed: u64) -> World {
+        let keyspace = keyspace(4, 2, 1 << 30, seed as u8);
+        let keeper: Arc<Keeper> = Arc::default();
+        let shared: Arc<dyn ColdKeeper> = keeper.clone();
+        keyspace.keep_cold(&shared);
+        let (state, hand) = (State::new(), SinkHand::default());
+        let prng = Prng::new(seed);
+        World { keyspace, keeper, prng, state, hand, now: START, chilled: 0, moved: 0, warmed: 0 }
+    }
+
+    fn held(&self, key: &[u8]) -> Held<'_> {
+        let mut held = Held::new(&self.keyspace);
+        held.acquire(Want::One(self.keyspace.partition_of(self.keyspace.key(key).slot)));
+        held
+    }
+
+    /// Lets what the hand shows leave memory; sometimes the value has changed meanwhile.
+    fn sink(&mut self) {
+        let mut shown = Vec::new();
+        // Of 16384 slots most have no key here: one that has.
+        if self.prng.one_in(2) {
+            let (_, key) = draw_name(&mut |n| self.prng.below(n), &SHAPE);
+            self.hand = SinkHand::at(Slot::of_key(&key));
+        }
+        {
+            let mut held = Held::new(&self.keyspace);
+            held.acquire(Want::One(self.keyspace.partition_of(self.hand.slot())));
+            held.sink_step(&mut self.hand, LIMITS, 40, UnixMs(self.now), &mut |value| {
+                assert!(LIMITS.value_bytes_min <= value.value.len());
+                shown.push((
+                    value.db,
+                    value.key.to_vec(),
+                    value.value.to_vec(),
+                    value.form_number,
+                    value.expiry,
+                ));
+            });
+        }
+        for (db, key, value, form, expiry) in shown {
+            if self.prng.one_in(3) {
+                continue;
+            }
+            if self.prng.one_in(6) {
+                self.op();
+            }
+            let reference = self.keeper.keep(&value);
+            let name = (db.0, key);
+            let is_same = self
+                .state
+                .get(&name)
+                .is_some_and(|(stored, _)| !matches!(stored, Stored::Int(_)) && stored.text() == value);
+            let chilled = {
+                let mut held = self.held(&name.1);
+                let key = self.keyspace.key(&name.1);
+                held.chill(db, &key, &value, form, reference, UnixMs(self.now))
+            };
+            assert!(is_same || !chilled, "{name:?} {expiry:?}");
+            self.chilled += u64::from(chilled);
+        }
+    }
+
+    fn cold_of(&self, name: &Name) -> Option<ColdValue> {
+        self.held(&name.1).cold(Db(name.0), &self.keyspace.key(&name.1))
+    }
+
+    fn warm(&mut self, name: &Name) {
+        let Some(cold) = self.cold_of(name) else { return };
+        let value = self.keeper.read(cold.reference);
+        let key = self.keyspace.key(&name.1);
+        let done = self.held(&name.1).warm(Db(name.0), &key, &value, cold.reference, UnixMs(self.now));
+        assert_eq!(done, Ok(true));
+        self.warmed += 1;
+    }
+
+    /// The keeper cleans: the value lies elsewhere.
+    fn relocate(&mut self) {
+        let name = draw_name(&mut |n| self.prng.below(n), &SHAPE);
+        let Some(cold) = self.cold_of(&name) else { return };
+        let to = self.keeper.keep(&self.keeper.read(cold.reference));
+        let key = self.keyspace.key(&name.1);
+        if self.prng.one_in(4) {
+            let op = Op::Remove { name: name.clone() };
+            self.run(&op);
+        }
+        let is_there = self.cold_of(&name).is_some();
+        let moved = self.held(&name.1).move_cold(Db(name.0), &key, cold.reference, to);
+        assert_eq!(moved, is_there);
+        self.moved += u64::from(moved);
+    }
+
+    fn op(&mut self) {
+        let op = Op::random(&mut self.prng, &SHAPE, self.now);
+        self.run(&op);
+    }
+
+    /// As dispatch does: what an op needs whole is brought home first.
+    fn run(&mut self, op: &Op) {
+        match op {
+            Op::Edit { name, .. } => self.warm(&name.clone()),
+            Op::Copy { from, .. } | Op::Rename { from, .. } => self.warm(&from.clone()),
+            _ => {}
+        }
+        let answer = run_op(&self.keyspace, self.now, op).expect("there is room");
+        assert_eq!(answer, op.run_on(&mut self.state, self.now), "{op:?}");
+    }
+
+    fn dump(&self) -> State {
+        let mut held = Held::new(&self.keyspace);
+        held.acquire(Want::All);
+        let keep = Conditions { expiry_mode: ExpiryMode::Keep, no_touch: true, ..conditions(START) };
+        let mut sink = NoEffects;
+        let mut txn = Txn::new(&mut held, keep, &mut sink);
+        let mut state = State::new();
+        for db in 0..txn.databases() {
+            let mut keys = Vec::new();
+            txn.for_each_key(Db(db), None, |key| keys.push(key.to_vec()));
+            for bytes in keys {
+                let key = txn.key(&bytes);
+                let entry = txn.find(Db(db), &key, Lookup::Silent).expect("it was just listed");
+                let kept = (self.keeper.resolve(entry.value), entry.expiry.map(|at| at.0));
+                state.insert((db, bytes), kept);
+            }
+        }
+        state
+    }
+
+    fn check(&self) {
+        self.keyspace.check_invariants();
+        assert_eq!(at_time(self.dump(), self.now), at_time(self.state.clone(), self.now));
+        let (keys, bytes) = self.keyspace.cold_sums();
+        let values = self.keeper.values.lock().unwrap();
+        assert_eq!(keys, values.len() as u64, "each reference is an entry's");
+        assert_eq!(bytes, values.values().map(|value| value.len() as u64).sum());
+    }
+
+    fn step(&mut self) {
+        self.now += self.prng.below(5) as i64;
+        match self.prng.below(20) {
+            0..9 => self.op(),
+            9..14 => self.sink(),
+            14..16 => {
+                let name = draw_name(&mut |n| self.prng.below(n), &SHAPE);
+                self.warm(&name);
+            }
+            16..18 => self.relocate(),
+            18 => _ = compact(&self.keyspace, 20),
+            _ => {
+                let mode = [AccessMode::Page, AccessMode::Lru, AccessMode::Lfu][self.prng.below(3) as usize];
+                self.keyspace.set_access(mode, 10);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_left_memory_is_what_was_stored() {
+    for seed in 0..6 {
+        let mut world = World::new(seed);
+        for step in 0..8000 {
+            world.step();
+            if step % 200 == 0 {
+                world.check();
+            }
+        }
+        world.check();
+        let (chilled, moved, warmed) = (world.chilled, world.moved, world.warmed);
+        assert!(chilled > 100 && moved > 15 && warmed > 15, "{chilled} {moved} {warmed}");
+        flush_and_check(&world.keyspace, world.now);
+        assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");
+    }
+}
+
+/// References are in a snapshot as they were at its cut, and their values may not be thrown away before it was written: that is
+/// the keeper's part, who here keeps them all.
+#[test]
+fn a_snapshot_has_the_references_of_its_cut() {
+    for seed in 0..6 {
+        let mut world = World::new(100 + seed);
+        for _ in 0..3000 {
+            world.step();
+        }
+        let expected = world.dump();
+        let kept = world.keeper.values.lock().unwrap().clone();
+        let keyspace = Arc::new(std::mem::replace(&mut world.keyspace, keyspace(1, 1, 1 << 26, 1)));
+        let mut snapshot = keyspace.snapshot().expect("there is none");
+        let mut emitted = State::new();
+        let mut colds = 0;
+        let mut take = |item: SnapshotItem<'_>| {
+            let SnapshotItem::Entry(entry) = item else { panic!("these tests store strings only") };
+            let value = match entry.value {
+                Value::Cold(cold) => {
+                    colds += 1;
+                    Stored::Bytes(kept[&cold.reference.raw()].clone())
+                }
+                other => Stored::of(other),
+            };
+            let name = (entry.db.0, entry.key.to_vec());
+            assert!(emitted.insert(name, (value, entry.expiry.map(|at| at.0))).is_none());
+        };
+        let names: Vec<Name> = expected.keys().cloned().collect();
+        while snapshot.step(5, &mut take) {
+            // Meanwhile keys are written over, deleted, and brought home.
+            let name = world.prng.pick(&names).clone();
+            let (db, key) = (Db(name.0), keyspace.key(&name.1));
+            let mut held = Held::new(&keyspace);
+            held.acquire(Want::One(keyspace.partition_of(key.slot)));
+            match (world.prng.below(3), held.cold(db, &key)) {
+                (0, Some(cold)) => {
+                    let value = world.keeper.read(cold.reference);
+                    assert_eq!(held.warm(db, &key, &value, cold.reference, UnixMs(world.now)), Ok(true));
+                }
+                (1, _) => {
+                    let mut sink = NoEffects;
+                    let mut txn = Txn::new(&mut held, conditions(world.now), &mut sink);
+                    txn.set(db, &key, NewValue::Bytes(b"new"), Expiry::Clear).expect("there is room");
+                }
+                _ => _ = Txn::new(&mut held, conditions(world.now), &mut NoEffects).remove(db, &key),
+            }
+        }
+        drop(snapshot);
+        assert_eq!(emitted, expected);
+        assert!(colds > 10, "{colds}");
+        keyspace.check_invariants();
+    }
+}
