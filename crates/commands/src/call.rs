@@ -145,6 +145,8 @@ pub struct ColdKey {
     pub key: Box<[u8]>,
     /// How much of its value.
     pub need: Need,
+    /// The command is going to change it: it has to be in memory, where reading is content with a copy.
+    pub home: bool,
 }
 
 /// Whether an argument is the word, in any case; as Valkey compares them, up to the first NUL.

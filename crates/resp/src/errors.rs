@@ -47,6 +47,8 @@ pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previou
 
 // --- the state of the server -----------------------------------------------------------------------------------------
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// Ours: of a value on disk.
+pub const UNREADABLE: &str = "SWAPERR A value that this command needs cannot be read from disk";
 // COMPAT(memory): A write that finds no memory although `maxmemory` is not reached (an arena of 64 GB is full, or
 // the kernel refuses) is answered `OOM command not allowed: no memory available for this key.` With `maxmemory` and
 // an eviction policy, keys are evicted for later writes; without `maxmemory` none are. Why: Valkey has no such

@@ -13,6 +13,7 @@
 //! cluster     its slots and its topology, where it is a member of a cluster
 //! replication the role of the node, its primary and its replicas
 //! tls         what connections under TLS are made with
+//! tier        values that are not in memory: files, reads, what leaves
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
 //! mail        messages between threads
@@ -37,6 +38,7 @@ mod scripting;
 mod session;
 #[cfg(test)]
 mod sim;
+mod tier;
 mod tls;
 mod upkeep;
 mod users;

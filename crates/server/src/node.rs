@@ -159,7 +159,17 @@ impl Node {
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
         let Node {
-            keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, ..
+            keyspace,
+            config,
+            stats,
+            mail,
+            log,
+            replication,
+            gate,
+            libraries,
+            cold,
+            persistence: state,
+            ..
         } = self;
         Store {
             keyspace,
@@ -171,6 +181,7 @@ impl Node {
             replication,
             gate,
             libraries,
+            cold,
             spikes: Spikes { monitor: &self.latency, config },
             valkey_version: crate::process::version::VALKEY_VERSION,
         }

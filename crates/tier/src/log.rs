@@ -259,6 +259,11 @@ impl Log {
         self.config.segments_max()
     }
 
+    /// So many of the free ones are for survivors of cleaning.
+    pub fn reserve_segments(&self) -> u32 {
+        self.config.reserve_segments()
+    }
+
     pub fn free_segments(&self) -> u32 {
         self.segments.free_count()
     }
@@ -269,6 +274,11 @@ impl Log {
 
     pub fn state(&self, segment: SegmentNumber) -> SegmentState {
         self.segments.state(segment)
+    }
+
+    /// What cleaning could win.
+    pub fn dead_bytes(&self) -> u64 {
+        self.segments.dead_bytes(&self.live)
     }
 
     pub fn file_bytes(&self) -> u64 {

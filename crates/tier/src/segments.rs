@@ -89,6 +89,14 @@ impl Segments {
         self.list.iter().map(|segment| segment.bytes).sum()
     }
 
+    /// What cleaning could win: heads and payloads that came to segments and live no longer.
+    pub fn dead_bytes(&self, live: &Live) -> u64 {
+        let dead = |(number, segment): (usize, &Segment)| {
+            u64::from(segment.units.saturating_sub(live.units(SegmentNumber(number as u32))))
+        };
+        self.list.iter().enumerate().map(dead).sum::<u64>() * ADDRESS_UNIT_BYTES
+    }
+
     pub fn bytes(&self, number: SegmentNumber) -> u64 {
         self.list[number.0 as usize].bytes
     }

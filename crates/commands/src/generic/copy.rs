@@ -115,7 +115,7 @@ pub const MOVE: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
-        need: NeedFrom::Stated(Need::Nothing),
+        need: NeedFrom::Stated(Need::All),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))],
         databases: Some(|_, _| Databases::Two),
         database_arguments: Some(|args, databases, out| out.extend(number_at(args, 2, databases))),

@@ -13,7 +13,8 @@ pub const RENAME: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE,
         acl: AclCategories::KEYSPACE,
-        need: NeedFrom::Stated(Need::Nothing),
+        // What it is stored under on disk is its name.
+        need: NeedFrom::Stated(Need::All),
         key_specs: &[
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::UPDATE)),
@@ -40,7 +41,8 @@ pub const RENAMENX: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
-        need: NeedFrom::Stated(Need::Nothing),
+        // What it is stored under on disk is its name.
+        need: NeedFrom::Stated(Need::All),
         key_specs: &[
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::INSERT)),

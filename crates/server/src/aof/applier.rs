@@ -528,7 +528,7 @@ impl Applier {
                 Outcome::Block(_) | Outcome::Later => {
                     unreachable!("a command that may not wait is answered")
                 }
-                Outcome::Cold(keys) => exec.node.cold.fetch_now(&keys),
+                Outcome::Cold(keys) => exec.fetch_now(&keys),
             }
         }
         if exec.hot.counts_slots && self.link.is_some() {

@@ -23,6 +23,7 @@ use super::staged::Staged;
 use crate::node::Node;
 use crate::request::entry::{Entry, Handler};
 use crate::request::resolve::{Found, Request};
+use crate::tier::pace;
 
 /// A window is full with so many bytes of commands, or so many commands: it stays in the cache from the reader to the helper.
 const WINDOW_BYTES: usize = 64 << 10;
@@ -120,10 +121,17 @@ impl<'r> Replay<'r> {
         if std::mem::take(&mut self.may_start) {
             self.start();
         }
-        if self.helpers.is_empty() {
-            return self.run_window(number);
+        match self.helpers.is_empty() {
+            true => self.run_window(number)?,
+            false => self.give(number)?,
         }
-        self.give(number)
+        let store = self.applier.node().store();
+        if pace::is_short(store) {
+            self.settle()?;
+            self.applier.release();
+            pace::await_sinker(store);
+        }
+        Ok(())
     }
 
     fn give(&mut self, number: usize) -> Result<(), Failed> {

@@ -22,6 +22,7 @@ mod value;
 pub mod file;
 mod rewrite;
 mod set;
+mod swap;
 mod values;
 
 #[cfg(test)]

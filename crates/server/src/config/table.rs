@@ -314,6 +314,13 @@ pub const PARAMS: &[Param] = &[
     signed("stream-node-max-entries", 100, 0, i64::MAX).works("Maximum number of entries of a stream node; 0: no limit."),
     // COMPAT(server): `supervised upstart` has no effect. Why: upstart is not maintained any more.
     choice("supervised", SUPERVISED_MODE, "no").immutable().works("systemd, auto: notify systemd at start and at shutdown. upstart has no effect."),
+    unsigned("swap-cache", 64 << 20, 0, U64_MAX).memory().immutable().works("So many bytes of values that were read from disk are kept for the next command that needs them. Isotherm only."),
+    text("swap-dir", "swap").immutable().protected().works("The folder of values that are not in memory, of this process alone: what another one has left there is removed at start. Isotherm only."),
+    signed("swap-load-upper-limit", 95, 1, 100).works("Above this percentage of maxmemory no value comes back to memory that is only read. Isotherm only."),
+    unsigned("swap-max-disk", 0, 0, U64_MAX).memory().immutable().works("So many bytes the files of swap-dir may take, at least 256mb; 0: nine tenths of what is free at start. Isotherm only."),
+    signed("swap-min-value", 64, 16, 1 << 20).works("Strings of fewer bytes stay in memory. Isotherm only."),
+    flag("swap-mode", false).immutable().works("Strings that were not used for longest leave memory for the files of swap-dir when it becomes short; needs maxmemory. Isotherm only."),
+    signed("swap-transfer-lower-limit", 85, 1, 100).works("Values leave memory when so many percent of maxmemory are used; 100: none leaves below maxmemory. Isotherm only."),
     flag("syslog-enabled", false).immutable().fixed(NO_SYSLOG),
     choice("syslog-facility", SYSLOG_FACILITY, "local0").immutable().no_effect(NO_SYSLOG),
     text("syslog-ident", "isotherm").immutable().no_effect(NO_SYSLOG),

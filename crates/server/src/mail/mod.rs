@@ -40,6 +40,8 @@ pub struct Mail {
     is_log_full: AtomicBool,
     /// As much is kept for the snapshot under way as may be.
     is_snapshot_full: AtomicBool,
+    /// Memory is above its limit, and values are on their way out of it.
+    is_sinker_behind: AtomicBool,
     queued: Queued,
 }
 
@@ -61,6 +63,7 @@ impl Mail {
             drain_awaited,
             is_log_full: AtomicBool::new(false),
             is_snapshot_full: AtomicBool::new(false),
+            is_sinker_behind: AtomicBool::new(false),
             queued: Queued::default(),
         }
     }
@@ -157,7 +160,7 @@ impl Mail {
     }
 
     fn is_full(&self) -> bool {
-        self.is_log_full() || self.is_snapshot_full()
+        self.is_log_full() || self.is_snapshot_full() || self.is_sinker_behind()
     }
 
     /// Whether what is to be written of the log is as much as it may be: commands that write wait until it is less.
@@ -170,6 +173,16 @@ impl Mail {
     #[cold]
     pub fn set_snapshot_full(&self, is_full: bool) -> bool {
         self.set_full(&self.is_snapshot_full, is_full) != is_full
+    }
+
+    pub fn is_sinker_behind(&self) -> bool {
+        self.is_sinker_behind.load(Ordering::SeqCst)
+    }
+
+    /// Commands that write wait until values that are on their way to disk have left memory.
+    #[cold]
+    pub fn set_sinker_behind(&self, is_behind: bool) {
+        self.set_full(&self.is_sinker_behind, is_behind);
     }
 
     fn set_full(&self, mark: &AtomicBool, is_full: bool) -> bool {

@@ -8,8 +8,10 @@
 
 use isotherm_codec::Portions;
 use isotherm_commands::call::HashedKeys;
+use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::generic::remove_moved;
-use isotherm_keyspace::{Conditions, ExpiryMode, LeaseId, Lookup, Slot, Txn, UnixMs, Watcher};
+use isotherm_commands::spec::Need;
+use isotherm_keyspace::{Conditions, ExpiryMode, LeaseId, Lookup, Slot, Txn, UnixMs, Watcher, Whereabouts};
 use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_stdx::steps;
 use std::collections::HashMap;
@@ -392,6 +394,15 @@ impl<'j> Course<'j> {
         let conditions =
             Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
         let key = node.keyspace.key(&moving.name);
+        if node.cold.is_in_use() {
+            let cold = ColdKey { db, key: (&moving.name[..]).into(), need: Need::All, home: false };
+            exec.fetch_now(&ColdKeys { keys: vec![cold] });
+            // A value that cannot be read stays here, as if it were not there to be sent.
+            if exec.held.whereabouts(db, &key, false) != Whereabouts::Here {
+                portions.abandon();
+                return Portion::Missing;
+            }
+        }
         let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
         if moving.watcher.is_none() {
             let watcher = Arc::new(Watcher::default());

@@ -30,9 +30,11 @@ use std::path::PathBuf;
 use crate::config::Config;
 use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
+use crate::mail::message::WorkerMessage;
 use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
 use crate::replication::state::Replication;
+use crate::request::cold::ColdTier;
 use crate::request::reply_gate::ReplyGate;
 use crate::scripting::libraries::Libraries;
 use state::Persistence;
@@ -50,6 +52,7 @@ pub struct Store<'n> {
     pub replication: &'n Replication,
     pub gate: &'n ReplyGate,
     pub libraries: &'n Libraries,
+    pub cold: &'n ColdTier<WorkerMessage>,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

@@ -6,7 +6,9 @@
 
 use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_disk::{Disk, File, Mode, WriteError, write_all_at};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
+use isotherm_keyspace::{
+    Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotEntry, SnapshotItem, Txn, Value,
+};
 use isotherm_persist::rdb::Writer;
 use isotherm_persist::rdb::file::Replication as FilePlace;
 use isotherm_persist::rdb::file::{self, FileHead, FileVersion};
@@ -27,6 +29,7 @@ use crate::process::routines;
 use crate::process::time::{elapsed, instant, unix_now};
 use crate::replication::state::Place;
 use crate::scripting::libraries::Catalog;
+use crate::tier::ReadError;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -286,10 +289,18 @@ fn walk(
 ) -> Result<(bool, u64), SaveError> {
     let progress = &store.state.progress;
     let mut keys = 0;
+    let mut unreadable = None;
     let more = step(snapshot, STEP_ITEMS, &mut |item| {
         keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
-        items.item(item);
+        if let Err(error) = with_value(store, item, |item| items.item(item)) {
+            unreadable = Some(error);
+        }
     });
+    // A file without a key that is there would be taken for all that there is.
+    if let Some(error) = unreadable {
+        log::warning(format!("A value on disk that belongs into the file cannot be read: {error}"));
+        return Err(SaveError::Failed);
+    }
     progress.keys.fetch_add(keys, Relaxed);
     progress.steps.fetch_add(1, Relaxed);
     let_writers_go_on(store);
@@ -297,6 +308,24 @@ fn walk(
         true => Err(SaveError::Cancelled),
         false => Ok((more, keys)),
     }
+}
+
+/// An item, with the bytes of a value that is not in memory: no lock is held where such a one is met.
+fn with_value(
+    store: Store<'_>,
+    item: SnapshotItem<'_>,
+    visit: impl FnOnce(SnapshotItem<'_>),
+) -> Result<(), ReadError> {
+    if let SnapshotItem::Entry(entry) = &item
+        && let Value::Cold(cold) = entry.value
+    {
+        let tier = store.cold.disk().expect("values leave memory to a disk");
+        let bytes = tier.read_again(cold.reference, entry.key)?;
+        visit(SnapshotItem::Entry(SnapshotEntry { value: cold.with_bytes(&bytes), ..*entry }));
+        return Ok(());
+    }
+    visit(item);
+    Ok(())
 }
 
 /// An RDB file that is begun.

@@ -15,6 +15,8 @@ pub struct DebugSwitches {
     pub skip_checksums: Switch,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS
     pub scripts_may_debug: Switch,
+    /// DEBUG SWAP-CHAOS: whatever may leave memory does, all the time.
+    pub swap_chaos: Switch,
     /// DEBUG SLEEP is under way.
     pub is_asleep: Switch,
     /// DEBUG DROP-CLUSTER-PACKET-FILTER

@@ -35,6 +35,7 @@ use crate::replication::{link, role};
 use crate::request::blocking;
 use crate::request::gating;
 use crate::request::registry::Commands;
+use crate::tier;
 use crate::tls;
 use crate::upkeep::eviction;
 use crate::users;
@@ -142,6 +143,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
     migration::thread::attach(node);
     eviction::apply_policy(node);
+    tier::start::begin(node)?;
     gating::apply(node);
     role::begin(node)?;
     let metrics = metrics::open(&node.config)?;

@@ -4,19 +4,32 @@
 //! a command needs k   k is cold: nothing was changed    fetch begins    its connection is parked, others are served
 //! fetch is over       k is in memory                    message         the command runs again
 //! ```
-//! There is no tier below memory yet. In builds with debug assertions a test names keys that are cold once (DEBUG COLD), and
-//! ends their fetches (DEBUG FETCH), so that what a command does that meets one is tested before there is a disk.
+//! With `swap-mode` values lie on disk (`tier`), and entries say which. In builds with debug assertions a test can also name keys
+//! that are cold once (DEBUG COLD), and end their fetches (DEBUG FETCH): what a command does that meets one needs no disk.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
-use isotherm_keyspace::Db;
+use isotherm_keyspace::{Db, Held, Whereabouts};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::tier::Tier;
 
 /// Keys that are cold, and fetches under way. `M` is the message that ends one.
 pub struct ColdTier<M> {
     in_use: AtomicBool,
     state: Mutex<State<M>>,
+    disk: OnceLock<Arc<Tier<M>>>,
+}
+
+/// Whether a command has what it needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Has {
+    All,
+    /// It is to be fetched.
+    Cold,
+    /// It could not be read.
+    Unreadable,
 }
 
 struct State<M> {
@@ -44,7 +57,7 @@ impl<M> State<M> {
 impl<M> Default for ColdTier<M> {
     fn default() -> ColdTier<M> {
         let state = State { keys: HashSet::new(), fetches: Vec::new() };
-        ColdTier { in_use: AtomicBool::new(false), state: Mutex::new(state) }
+        ColdTier { in_use: AtomicBool::new(false), state: Mutex::new(state), disk: OnceLock::new() }
     }
 }
 
@@ -53,30 +66,61 @@ impl<M> ColdTier<M> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether any value can be cold. Other builds have no code for it.
+    /// Whether any value can be cold.
     #[inline]
     pub fn is_in_use(&self) -> bool {
-        cfg!(debug_assertions) && self.in_use.load(Ordering::Acquire)
+        self.in_use.load(Ordering::Relaxed)
     }
 
-    pub fn has(&self, db: Db, key: &[u8]) -> bool {
-        self.state().keys.contains(&(db, key.into()))
+    /// Values leave memory from now on. Before any command runs.
+    pub fn set_disk(&self, disk: Arc<Tier<M>>) {
+        assert!(self.disk.set(disk).is_ok(), "there is one");
+        self.in_use.store(true, Ordering::Relaxed);
+    }
+
+    pub fn disk(&self) -> Option<&Arc<Tier<M>>> {
+        self.disk.get()
+    }
+
+    /// Asks the tier, if there is one.
+    pub fn makes_room(&self, ask: impl FnOnce(&Tier<M>) -> bool) -> bool {
+        self.disk.get().is_some_and(|tier| ask(tier))
+    }
+
+    /// The partition of the key is held.
+    pub fn look(&self, held: &mut Held<'_>, db: Db, key: &[u8], home: bool) -> Has {
+        if cfg!(debug_assertions) && self.disk.get().is_none() {
+            let is_cold = self.state().keys.contains(&(db, key.into()));
+            return if is_cold { Has::Cold } else { Has::All };
+        }
+        let key = held.keyspace().key(key);
+        match held.whereabouts(db, &key, home) {
+            Whereabouts::Here => Has::All,
+            Whereabouts::Away(_) => Has::Cold,
+            Whereabouts::Unreadable => Has::Unreadable,
+        }
     }
 
     #[cfg(debug_assertions)]
     /// The values of these keys are cold from now on, until they are fetched.
     pub fn add<'k>(&self, db: Db, keys: impl Iterator<Item = &'k [u8]>) {
         self.state().keys.extend(keys.map(|key| (db, key.into())));
-        self.in_use.store(true, Ordering::Release);
+        self.in_use.store(true, Ordering::Relaxed);
     }
 
     /// Begins to fetch; the message goes to the worker when all of it is there.
     pub fn fetch(&self, keys: ColdKeys, worker: u16, message: M) {
-        self.state().fetches.push(Fetch { keys, worker, message });
+        match self.disk.get() {
+            Some(disk) => disk.reads.add(keys, worker, message),
+            None => self.state().fetches.push(Fetch { keys, worker, message }),
+        }
     }
 
     /// The same for a command that cannot be interrupted any more: it waits for the values.
-    pub fn fetch_now(&self, keys: &ColdKeys) {
+    pub fn fetch_now(&self, held: &mut Held<'_>, keys: &ColdKeys) {
+        if let Some(disk) = self.disk.get() {
+            return disk.fetch_held(held, keys);
+        }
         let mut state = self.state();
         keys.keys.iter().for_each(|cold| state.end(cold));
     }

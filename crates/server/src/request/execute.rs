@@ -9,11 +9,11 @@
 //! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
 
 use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
-use isotherm_commands::spec::Need;
+use isotherm_commands::spec::{KeyFlags, Need};
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Slot, Txn, UnixMs};
 use isotherm_log::LogOffset;
-use isotherm_resp::{Args, Reply};
+use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::{Prng, steps};
 use std::sync::atomic::Ordering;
 
@@ -28,6 +28,7 @@ use crate::replication::own_expiry;
 use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
 use crate::request::clock::{CommandClock, ScriptTime};
+use crate::request::cold::Has;
 use crate::request::entry::{Entry, Locks};
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
@@ -38,6 +39,9 @@ use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
 use crate::session::{Session, WatchList};
 use crate::upkeep::eviction::{self, Room};
+
+/// A value that the command needs cannot be read.
+struct Unreadable;
 
 /// What commands of one worker run with.
 pub struct Exec {
@@ -89,8 +93,15 @@ pub struct Invocation<'i> {
 #[inline(always)]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
-    if let Some(keys) = exec.cold_keys(command, args, db) {
-        return Outcome::Cold(keys);
+    if command.need != Need::Nothing && exec.node.cold.is_in_use() {
+        match exec.find_cold_keys(command, args, db) {
+            Ok(None) => {}
+            Ok(Some(keys)) => return Outcome::Cold(keys),
+            Err(Unreadable) => {
+                reply.error(errors::UNREADABLE);
+                return Outcome::Done;
+            }
+        }
     }
     let conditions = exec.conditions(now, caller.no_touch, caller.authority);
     let errors_before = reply.error_count();
@@ -102,6 +113,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         exec.pump.log.begin_command();
     }
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
+    txn.needs_values = command.need != Need::Nothing;
     let outcome = handler(&mut Call {
         txn: &mut txn,
         db,
@@ -313,22 +325,44 @@ impl Exec {
         if command.need == Need::Nothing || !self.node.cold.is_in_use() {
             return None;
         }
-        self.find_cold_keys(command, args, db)
+        // What cannot be read is for its command to say.
+        self.find_cold_keys(command, args, db).ok().flatten()
     }
 
     #[cold]
-    fn find_cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
+    fn find_cold_keys(
+        &mut self,
+        command: &Entry,
+        args: Args<'_>,
+        db: Db,
+    ) -> Result<Option<Box<ColdKeys>>, Unreadable> {
         let Exec { node, held, locks, .. } = self;
         let positions = locks.find_keys(command, args).unwrap_or_default();
         let variable = command.spec.variable_key_flags.map(|flags| flags(args));
-        let needed = positions.iter().filter_map(|(at, flags)| {
-            let need = command.spec.need_of(variable.unwrap_or(*flags), args);
-            (need > Need::Nothing).then(|| (args.get(*at), need))
-        });
-        let is_cold = |key: &[u8]| node.cold.has(db, key) && held.holds(&node.keyspace.key(key));
-        let cold = needed.filter(|(key, _)| is_cold(key));
-        let keys: Vec<_> = cold.map(|(key, need)| ColdKey { db, key: key.into(), need }).collect();
-        (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))
+        let mut keys = Vec::new();
+        for (at, flags) in positions {
+            let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
+            let (need, home) = (command.spec.need_of(flags, args), flags.has(KeyFlags::RW));
+            let key = node.keyspace.key(name);
+            if need == Need::Nothing || !held.holds(&key) {
+                continue;
+            }
+            match node.cold.look(held, db, name, home) {
+                Has::All => {}
+                Has::Cold => keys.push(ColdKey { db, key: name.into(), need, home }),
+                Has::Unreadable => {
+                    held.forget_failure(db, &key);
+                    return Err(Unreadable);
+                }
+            }
+        }
+        Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
+    }
+
+    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
+    #[cold]
+    pub fn fetch_now(&mut self, keys: &ColdKeys) {
+        self.node.cold.fetch_now(&mut self.held, keys);
     }
 
     /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.

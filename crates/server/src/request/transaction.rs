@@ -390,7 +390,7 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
             Outcome::Done => break,
             Outcome::Block(_) | Outcome::Later => unreachable!("a command that may not wait is answered"),
             // Only what its declaration does not name: keys of another database, or such as it has read from a value.
-            Outcome::Cold(keys) => turn.exec.node.cold.fetch_now(&keys),
+            Outcome::Cold(keys) => turn.exec.fetch_now(&keys),
         }
     }
     if has_ended {

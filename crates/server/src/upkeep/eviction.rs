@@ -13,6 +13,7 @@ use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::stats::ThreadStats;
 use crate::process::time::unix_now;
+use crate::tier::{BEHIND_DIVISOR, State, Tier};
 use crate::upkeep::client_memory;
 
 /// Nodes or entries of what was removed that are freed in one hold: some 20 us.
@@ -54,6 +55,9 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     if !is_freed {
         return Room::Soon;
     }
+    if node.cold.makes_room(|tier| wait_for_sinker(node, tier, limit)) {
+        return Room::Soon;
+    }
     // A full arena refuses what does not fit into it, and nothing else.
     let refused = || if is_below() { Room::Enough } else { Room::None };
     // While data is imported, its source decides what leaves.
@@ -93,6 +97,27 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     };
     node.note_latency(Event::EvictionCycle, begun.elapsed());
     room
+}
+
+/// Values leave memory instead of keys, as long as some can. Those who write wait while too much is in memory.
+fn wait_for_sinker<M>(node: &Node, tier: &Tier<M>, limit: u64) -> bool {
+    let state = tier.state();
+    if state == State::Full {
+        return false;
+    }
+    tier.wake();
+    let is_far_above = node.used_memory_bytes() > limit + limit / BEHIND_DIVISOR;
+    if state == State::Idle {
+        return !is_far_above;
+    }
+    if is_far_above {
+        node.mail.set_sinker_behind(true);
+        // It looks at the mark behind each of its steps; its last one may have been before.
+        if tier.state() != State::Works {
+            node.mail.set_sinker_behind(false);
+        }
+    }
+    true
 }
 
 /// Frees some of what was removed. Whether nothing of that is left.

@@ -51,6 +51,7 @@ mod sentinel;
 mod slot_news;
 mod slots;
 mod slow_scripts;
+mod swap;
 mod tls;
 mod tls_links;
 mod tracking;

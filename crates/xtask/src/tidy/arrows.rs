@@ -30,6 +30,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
             "allocator",
             "arena",
             "disk",
+            "tier",
             "resp",
             "reactor",
             "tls",

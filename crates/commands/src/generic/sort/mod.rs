@@ -16,6 +16,7 @@ mod partial;
 mod pattern;
 
 use crate::arguments::LIMIT;
+use crate::call::ColdKeys;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, Value};
@@ -158,6 +159,11 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
     if is_set && options.keeps_order && (options.store.is_some() || call.in_script) {
         (options.keeps_order, options.alpha, options.by) = (false, true, None);
     }
+    match cold_keys(call, &elements, &options) {
+        Ok(None) => {}
+        Ok(Some(keys)) => return Outcome::Cold(keys),
+        Err(error) => return call.fail(error),
+    }
     if options.keeps_order {
         if options.descending && !is_set {
             elements.reverse();
@@ -170,6 +176,27 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
         None => answer(call, &elements[range], &options),
         Some(at) => store(call, &elements[range], &options, at),
     }
+}
+
+/// What the patterns find that is not in memory.
+fn cold_keys(
+    call: &mut Call<'_, '_, '_>,
+    elements: &[Vec<u8>],
+    options: &Options<'_>,
+) -> Result<Option<Box<ColdKeys>>, &'static str> {
+    let mut keys = Vec::new();
+    if call.txn.has_cold() {
+        let patterns: Vec<&[u8]> = options.by.into_iter().chain(options.gets.iter().copied()).collect();
+        for element in elements {
+            for pattern in &patterns {
+                steps::note(1);
+                if !pattern::add_cold(call, pattern, element, &mut keys) {
+                    return Err(errors::UNREADABLE);
+                }
+            }
+        }
+    }
+    Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
 }
 
 /// The elements in their own order, and whether they are those of a set. `None` if the key holds something else.

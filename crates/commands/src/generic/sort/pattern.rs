@@ -7,8 +7,10 @@
 //! ```
 
 use crate::Call;
+use crate::call::ColdKey;
+use crate::spec::Need;
 use crate::text;
-use isotherm_keyspace::{Lookup, Value};
+use isotherm_keyspace::{Lookup, Value, Whereabouts};
 use isotherm_stdx::{Slot, hash_tag};
 
 /// Where the first asterisk stands. Behind a NUL nothing is looked for.
@@ -24,14 +26,38 @@ pub fn slot(pattern: &[u8]) -> Option<Slot> {
     (open.is_none() || has_tag).then(|| Slot::of_key(fixed))
 }
 
+/// The key that `pattern` finds for an element, and the field.
+fn name_of<'p>(pattern: &'p [u8], element: &[u8]) -> Option<(Vec<u8>, Option<&'p [u8]>)> {
+    let at = asterisk(pattern)?;
+    let (behind, field) = split_field(&pattern[at + 1..]);
+    Some(([&pattern[..at], element, behind].concat(), field))
+}
+
+/// Adds the key that `pattern` finds for an element if its value is not in memory. False if it could not be read.
+pub fn add_cold(
+    call: &mut Call<'_, '_, '_>,
+    pattern: &[u8],
+    element: &[u8],
+    cold: &mut Vec<ColdKey>,
+) -> bool {
+    let Some((name, _)) = name_of(pattern, element) else { return true };
+    let key = call.txn.key(&name);
+    match call.txn.whereabouts(call.db, &key) {
+        Whereabouts::Here => true,
+        Whereabouts::Unreadable => false,
+        Whereabouts::Away(_) => {
+            cold.push(ColdKey { db: call.db, key: name.into(), need: Need::All, home: false });
+            true
+        }
+    }
+}
+
 /// The value that `pattern` finds for an element.
 pub fn look_up(call: &mut Call<'_, '_, '_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
     if pattern == b"#" {
         return Some(element.to_vec());
     }
-    let at = asterisk(pattern)?;
-    let (behind, field) = split_field(&pattern[at + 1..]);
-    let name = [&pattern[..at], element, behind].concat();
+    let (name, field) = name_of(pattern, element)?;
     let key = call.txn.key(&name);
     let entry = call.txn.find(call.db, &key, Lookup::Read)?;
     match (entry.value, field) {

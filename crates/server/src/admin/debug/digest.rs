@@ -7,13 +7,14 @@
 //! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate `codec`.
 
 use isotherm_codec::{add_value, mix, xor};
-use isotherm_keyspace::{Db, Lookup};
+use isotherm_keyspace::{Db, Entry, Lookup, Value};
 use isotherm_stdx::sha1::{Digest, hex};
 
 use super::super::AdminCall;
+use crate::node::Node;
 
 pub fn all(call: &mut AdminCall<'_>) {
-    let databases = call.node.config.databases();
+    let (databases, node) = (call.node.config.databases(), call.node);
     let mut txn = call.debug_txn();
     let mut digest = Digest::default();
     for db in (0..databases).map(Db) {
@@ -32,7 +33,7 @@ pub fn all(call: &mut AdminCall<'_>) {
                 |key, entry| {
                     let mut own = Digest::default();
                     mix(&mut own, key);
-                    add_value(&mut own, entry);
+                    add(node, &mut own, key, entry);
                     xor(&mut digest, &own);
                 },
             );
@@ -44,18 +45,29 @@ pub fn all(call: &mut AdminCall<'_>) {
     call.reply.simple(&hex(&digest));
 }
 
+/// Adds the value of an entry, wherever it is. One that cannot be read is none.
+fn add(node: &Node, digest: &mut Digest, key: &[u8], entry: &Entry<'_>) {
+    let Value::Cold(cold) = entry.value else { return add_value(digest, entry) };
+    let tier = node.cold.disk().expect("values leave memory to a disk");
+    if let Ok(bytes) = tier.read_again(cold.reference, key) {
+        let mut entry = *entry;
+        entry.value = cold.with_bytes(&bytes);
+        add_value(digest, &entry);
+    }
+}
+
 /// Entries of one step of the scan.
 const SCAN_COUNT: u64 = 1000;
 
 pub fn values(call: &mut AdminCall<'_>) {
-    let (db, names) = (call.session.db, call.args.from(2));
+    let (db, names, node) = (call.session.db, call.args.from(2), call.node);
     call.reply.array(names.len());
     for name in names.iter() {
         let mut txn = call.debug_txn();
         let key = txn.key(name);
         let mut digest = Digest::default();
         if let Some(entry) = txn.find(db, &key, Lookup::Silent) {
-            add_value(&mut digest, &entry);
+            add(node, &mut digest, name, &entry);
         }
         call.reply.simple(&hex(&digest));
     }

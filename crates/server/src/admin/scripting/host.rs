@@ -106,7 +106,7 @@ impl ScriptHost<'_, '_> {
             match turn.run(command, words, keys, *now, false) {
                 Outcome::Done => break,
                 Outcome::Block(_) | Outcome::Later => unreachable!("a command that may not wait is answered"),
-                Outcome::Cold(keys) => turn.exec.node.cold.fetch_now(&keys),
+                Outcome::Cold(keys) => turn.exec.fetch_now(&keys),
             }
         }
         if command.spec.flags.has(Flags::READONLY)

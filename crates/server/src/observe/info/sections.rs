@@ -2,7 +2,7 @@
 
 use super::cluster::cluster_info;
 use super::fields::{
-    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS, TLS,
+    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS, TLS, swap,
 };
 use super::snapshot::Snapshot;
 use crate::aof;
@@ -45,6 +45,7 @@ pub const SECTIONS: &[Section] = &[
     section("errorstats", "Errorstats", Body::Lines(error_stats)),
     only_asked(section("latencystats", "Latencystats", Body::Lines(latency_stats))),
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
+    only_asked(section("swap", "Swap", Body::Lines(swap))),
     only_asked(section("cluster_info", "Cluster Info", Body::Lines(cluster_lines))),
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),

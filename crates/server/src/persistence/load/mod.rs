@@ -31,6 +31,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
+use crate::tier::pace;
 use gathering::Gathering;
 use texts::Texts;
 
@@ -223,6 +224,7 @@ impl Load<'_> {
                         }
                     }
                     self.note_progress(at);
+                    self.keep_below_limit()?;
                 }
                 Ok(Step::Item(Item::Piece(piece))) => self.take_piece(&piece)?,
                 Ok(Step::Item(item)) => self.note(&item)?,
@@ -239,6 +241,16 @@ impl Load<'_> {
     fn read(&mut self, portion: &mut [u8], at: u64) -> Result<usize, LoadFailure> {
         let read = self.portions.read(portion);
         read.map_err(|why| LoadFailure(vec![self.portions.failure(at, &why)]))
+    }
+
+    /// What does not fit leaves memory as the file is read.
+    fn keep_below_limit(&mut self) -> Result<(), LoadFailure> {
+        if self.is_held || !pace::is_short(self.store) {
+            return Ok(());
+        }
+        self.build()?;
+        pace::await_sinker(self.store);
+        Ok(())
     }
 
     fn note_progress(&self, at: u64) {

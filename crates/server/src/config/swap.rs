@@ -1,0 +1,44 @@
+//! Parameters of values that are not in memory.
+
+use super::{Config, Id, id};
+use std::path::PathBuf;
+
+impl Config {
+    pub fn swaps(&self) -> bool {
+        const MODE: Id = id("swap-mode");
+        self.flag(MODE)
+    }
+
+    pub fn swap_folder(&self) -> PathBuf {
+        const FOLDER: Id = id("swap-dir");
+        self.path(FOLDER).unwrap_or_else(|| PathBuf::from("swap"))
+    }
+
+    /// 0: as the file system permits.
+    pub fn swap_disk_bytes(&self) -> u64 {
+        const DISK: Id = id("swap-max-disk");
+        self.number(DISK) as u64
+    }
+
+    pub fn swap_cache_bytes(&self) -> u64 {
+        const CACHE: Id = id("swap-cache");
+        self.number(CACHE) as u64
+    }
+
+    pub fn swap_min_value_bytes(&self) -> usize {
+        const VALUE: Id = id("swap-min-value");
+        self.number(VALUE) as usize
+    }
+
+    /// 1..=100
+    pub fn swap_lower_percent(&self) -> u64 {
+        const LOWER: Id = id("swap-transfer-lower-limit");
+        self.number(LOWER) as u64
+    }
+
+    /// 1..=100
+    pub fn swap_upper_percent(&self) -> u64 {
+        const UPPER: Id = id("swap-load-upper-limit");
+        self.number(UPPER) as u64
+    }
+}

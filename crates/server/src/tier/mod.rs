@@ -1,0 +1,29 @@
+//! Values that are not in memory: the files they lie in, the threads that read and write them, and what the rest of the server asks.
+//!
+//! ```text
+//!   memory is short        sinker (1 thread)   keyspace::sink_step -> tier::Log -> segment files -> keyspace::chill
+//!   a command needs some   readers             file -> record verified -> keyspace::lend or warm -> message to its worker
+//!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold
+//!   a snapshot is written  its thread          reads by `Tier::read`, without a lock
+//! ```
+//! The files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they are removed at start, and
+//! nothing here is ever synced.
+//!
+//! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits. Writers, while memory is above
+//! its limit by more than [`BEHIND_DIVISOR`] allows and the sinker can still free some. Under a partition's lock nothing is read from
+//! disk, but by scripts and transactions that have begun (`fetch_held`).
+//!
+//! Nothing here knows commands or sessions.
+
+pub mod files;
+pub mod pace;
+pub mod reads;
+pub mod sinker;
+pub mod start;
+pub mod state;
+
+pub use files::ReadError;
+pub use state::{State, Tier};
+
+/// Writers wait when memory exceeds its limit by one part in so many.
+pub const BEHIND_DIVISOR: u64 = 32;

@@ -1,0 +1,364 @@
+//! The thread that writes: values leave memory, segments are cleaned, files go.
+//!
+//! ```text
+//!   memory above the limit's lower share:   gather (a group, under the locks of its slots, a slot at a time)
+//!                                           write  (no lock)
+//!                                           flip   (entries whose bytes are still those of the group, some under each lock)
+//!   free segments below the reserve:        read a segment in stretches, append what lives, write, flip, free
+//! ```
+//! An entry is in memory until the disk has its bytes; no entry is "moving". While a snapshot is under way no segment is freed: the
+//! snapshot may have places in it that no entry has any more.
+//!
+//! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
+//! memory is below the limit.
+
+use isotherm_keyspace::{ColdRef, Db, Held, Key, SinkHand, SinkLimits, Sinkable, Want};
+use isotherm_tier::{
+    Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, Stream, Written,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::state::{State, Tier};
+use crate::mail::message::WorkerMessage;
+use crate::node::Node;
+use crate::process::log;
+use crate::process::routines::Routine;
+use crate::process::time::unix_now;
+
+/// Entries and pages that are looked at under one lock.
+const LOOKS_PER_HOLD: u64 = 200;
+/// Entries that are flipped under one lock.
+const FLIPS_PER_HOLD: usize = 32;
+/// Slots that are gone through in one step of the routine.
+const SLOTS_PER_STEP: u32 = 256;
+/// If so many slots have given less than a part in [`LITTLE_DIVISOR`] of what could leave, more recent values go too.
+const SLOTS_PER_JUDGEMENT: u32 = 1024;
+const LITTLE_DIVISOR: u64 = 8;
+/// A threshold to begin with; it falls by halves.
+const THRESHOLD_MAX_S: u32 = 3600;
+/// Without work.
+const REST: Duration = Duration::from_millis(100);
+/// After two rounds that found nothing.
+const REST_IDLE: Duration = Duration::from_secs(1);
+/// The same, however much others ask.
+const REST_IDLE_MIN: Duration = Duration::from_millis(20);
+/// Nothing leaves before a snapshot has come on.
+const REST_SNAPSHOT: Duration = Duration::from_millis(5);
+/// DEBUG SWAP-CHAOS
+const REST_CHAOS: Duration = Duration::from_millis(1);
+/// A failed disk is tried again.
+const REST_FULL: Duration = Duration::from_secs(1);
+/// Segments above the reserve that cleaning keeps free.
+const FREE_SEGMENTS_AIM: u32 = 2;
+
+pub struct Sinker {
+    node: &'static Node,
+    tier: Arc<Tier<WorkerMessage>>,
+    log: Log,
+    hand: SinkHand,
+    threshold_s: u32,
+    /// Since the last judgement.
+    slots_seen: u32,
+    shown_bytes: u64,
+    taken_bytes: u64,
+    /// The round in which something left last.
+    last_round: u64,
+}
+
+impl Routine for Sinker {
+    fn step(&mut self) -> bool {
+        let is_short = self.is_short();
+        if is_short {
+            self.sink();
+        } else if self.threshold_s < THRESHOLD_MAX_S {
+            self.threshold_s = (self.threshold_s + 1).min(THRESHOLD_MAX_S);
+        }
+        self.settle_writes();
+        if self.needs_cleaning() {
+            self.clean();
+        }
+        self.collect();
+        self.publish();
+        true
+    }
+
+    fn rest(&mut self) {
+        match self.tier.state() {
+            State::Full => self.tier.await_wake(REST_FULL),
+            State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
+            State::Idle => {
+                std::thread::sleep(REST_IDLE_MIN);
+                self.tier.await_wake(REST_IDLE);
+            }
+            State::Works if self.is_short() => {}
+            State::Works => self.tier.await_wake(REST),
+        }
+    }
+}
+
+impl Sinker {
+    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>, log: Log) -> Sinker {
+        Sinker {
+            node,
+            tier,
+            log,
+            hand: SinkHand::default(),
+            threshold_s: THRESHOLD_MAX_S,
+            slots_seen: 0,
+            shown_bytes: 0,
+            taken_bytes: 0,
+            last_round: 0,
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        if self.node.debug.swap_chaos.is_on() {
+            return true;
+        }
+        let limit = self.node.config.maxmemory_bytes();
+        limit > 0 && self.node.counted_memory_bytes() > share(limit, self.node.config.swap_lower_percent())
+    }
+
+    /// Writers and readers see where memory stands.
+    fn publish(&mut self) {
+        let (node, tier) = (self.node, &self.tier);
+        let (limit, used) = (node.config.maxmemory_bytes(), node.counted_memory_bytes());
+        tier.set_takes_home(limit == 0 || used < share(limit, node.config.swap_upper_percent()));
+        let can_sink = tier.state() == State::Works;
+        if node.mail.is_sinker_behind() && (limit == 0 || used <= limit || !can_sink) {
+            node.mail.set_sinker_behind(false);
+        }
+        tier.counters.file_bytes.store(self.log.file_bytes(), Relaxed);
+        tier.counters.free_segments.store(u64::from(self.log.free_segments()), Relaxed);
+    }
+
+    // ---- values leave memory ----
+
+    /// Gathers from some slots, as far as there is room for their values.
+    fn sink(&mut self) {
+        for _ in 0..SLOTS_PER_STEP {
+            let slot = self.hand.slot();
+            let gathered = self.gather();
+            if let Err(full) = gathered {
+                self.log.seal(Stream::Fresh);
+                if full == Full::Segments {
+                    self.enter(State::Full);
+                }
+                return;
+            }
+            if self.hand.slot() != slot {
+                self.slots_seen += 1;
+            }
+            if self.slots_seen >= SLOTS_PER_JUDGEMENT {
+                self.judge();
+            }
+            if self.hand.rounds > self.last_round + 1 && self.threshold_s == 0 {
+                self.log.seal(Stream::Fresh);
+                self.last_round = self.hand.rounds;
+                // What a snapshot has yet to see may leave behind it.
+                match self.node.keyspace.is_snapshot_active() {
+                    true => std::thread::sleep(REST_SNAPSHOT),
+                    false => self.enter(State::Idle),
+                }
+                return;
+            }
+        }
+        if self.tier.state() == State::Idle {
+            self.enter(State::Works);
+        }
+    }
+
+    fn judge(&mut self) {
+        if self.taken_bytes < self.shown_bytes / LITTLE_DIVISOR || self.shown_bytes == 0 {
+            self.threshold_s /= 2;
+        }
+        (self.slots_seen, self.shown_bytes, self.taken_bytes) = (0, 0, 0);
+    }
+
+    /// One hold of the hand's slot.
+    fn gather(&mut self) -> Result<(), Full> {
+        if self.node.debug.swap_chaos.is_on() {
+            self.threshold_s = 0;
+        }
+        let Sinker { node, log, hand, threshold_s, shown_bytes, taken_bytes, .. } = self;
+        let limits = SinkLimits {
+            value_bytes_min: node.config.swap_min_value_bytes(),
+            value_bytes_max: PAYLOAD_BYTES_MAX,
+        };
+        let mut held = Held::new(&node.keyspace);
+        held.acquire(Want::One(node.keyspace.partition_of(hand.slot())));
+        let (mut result, mut taken) = (Ok(()), 0);
+        held.sink_step(hand, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
+            let bytes = value.value.len() as u64;
+            *shown_bytes += bytes;
+            if value.idle_seconds < *threshold_s || result.is_err() {
+                return;
+            }
+            let record = Record {
+                form: value.form_number,
+                expiry: value.expiry,
+                database: u32::from(value.db.0),
+                slot: value.slot,
+                key: value.key,
+                payload: value.value,
+            };
+            match log.append(Stream::Fresh, &record, None) {
+                Ok(_) => taken += bytes,
+                Err(full) => result = Err(full),
+            }
+        });
+        if taken > 0 {
+            *taken_bytes += taken;
+            self.last_round = self.hand.rounds;
+        }
+        result
+    }
+
+    /// Writes what is ready, and turns its entries over.
+    fn settle_writes(&mut self) {
+        if self.is_short() {
+            self.log.seal(Stream::Fresh);
+        }
+        while let Some(write) = self.log.next_write() {
+            let (ticket, bytes) = (write.ticket, write.bytes.len() as u64);
+            let written = self.tier.files.write(write.segment, write.offset, write.bytes);
+            if let Err(error) = &written {
+                self.tier.counters.write_errors.fetch_add(1, Relaxed);
+                log::warning(format!("A write to swap-dir failed: {error}; its values stay in memory"));
+                self.enter(State::Full);
+            }
+            self.tier.counters.written_bytes.fetch_add(bytes, Relaxed);
+            match self.log.written(ticket, written.is_ok()) {
+                Written::Done(group) => self.flip(&group),
+                Written::Again => {}
+                Written::GivenUp(_) => self.enter(State::Full),
+            }
+        }
+    }
+
+    /// Entries refer to what is on disk now, if they are still as they were.
+    fn flip(&mut self, group: &Group) {
+        let keyspace = &self.node.keyspace;
+        let records: Vec<_> = group.records().collect();
+        for some in records.chunks(FLIPS_PER_HOLD) {
+            let mut held = Held::new(keyspace);
+            for (place, record, before) in some {
+                let key = keyspace.key(record.key);
+                let partition = keyspace.partition_of(key.slot);
+                if !held.holds(&key) {
+                    held.release();
+                    held.acquire(Want::One(partition));
+                }
+                let to = ColdRef::new(place.raw());
+                match before {
+                    Some(before) => {
+                        let before = ColdRef::new(before.raw());
+                        let db = held.database_of(db_of(record), &key, before);
+                        held.move_cold(db.unwrap_or(db_of(record)), &key, before, to);
+                    }
+                    None => self.chill(&mut held, record, &key, to),
+                }
+            }
+        }
+    }
+
+    fn chill(&self, held: &mut Held<'_>, record: &Record<'_>, key: &Key<'_>, to: ColdRef) {
+        if held.chill(db_of(record), key, record.payload, record.form, to, unix_now()) {
+            self.tier.counters.sunk_values.fetch_add(1, Relaxed);
+            self.tier.counters.sunk_bytes.fetch_add(record.payload.len() as u64, Relaxed);
+        }
+    }
+
+    // ---- cleaning ----
+
+    fn needs_cleaning(&self) -> bool {
+        // To copy a segment that lives wins nothing.
+        self.log.free_segments() < self.log.reserve_segments() + FREE_SEGMENTS_AIM
+            && self.log.dead_bytes() >= SEGMENT_BYTES
+    }
+
+    fn clean(&mut self) {
+        let Some(mut cleaning) = self.log.begin_cleaning() else { return };
+        let is_whole = self.copy_survivors(&mut cleaning);
+        self.log.seal(Stream::Survivors);
+        self.settle_writes();
+        if is_whole {
+            self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
+        }
+        // What could not be copied lives where it is: the segment is not free before it is gone.
+        self.log.end_cleaning(cleaning);
+    }
+
+    /// Whether all that lives has a place elsewhere.
+    fn copy_survivors(&mut self, cleaning: &mut Cleaning) -> bool {
+        let mut bytes = Vec::new();
+        while let Some(stretch) = cleaning.next_read() {
+            bytes.resize(stretch.bytes, 0);
+            if let Err(error) = self.tier.files.read_stretch(stretch.segment, stretch.offset, &mut bytes) {
+                log::warning(format!("A part of swap-dir cannot be read: {error}"));
+                cleaning.skip();
+                continue;
+            }
+            for (place, record) in cleaning.records(&bytes) {
+                if self.lives(place, &record) && !self.copy(place, &record) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn lives(&self, place: Place, record: &Record<'_>) -> bool {
+        let (keyspace, reference) = (&self.node.keyspace, ColdRef::new(place.raw()));
+        let key = keyspace.key(record.key);
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(key.slot)));
+        held.database_of(db_of(record), &key, reference).is_some()
+    }
+
+    fn copy(&mut self, place: Place, record: &Record<'_>) -> bool {
+        loop {
+            match self.log.append(Stream::Survivors, record, Some(place)) {
+                Ok(_) => {
+                    let bytes = record.payload.len() as u64;
+                    self.tier.counters.survivor_bytes.fetch_add(bytes, Relaxed);
+                    return true;
+                }
+                Err(Full::Writes) => self.settle_writes(),
+                Err(Full::Segments) => return false,
+            }
+        }
+    }
+
+    /// Files of segments in which nothing lives go, unless a snapshot may need them.
+    fn collect(&mut self) {
+        if self.node.keyspace.is_snapshot_active() {
+            return;
+        }
+        for segment in self.log.collect() {
+            if let Err(error) = self.tier.files.remove(segment) {
+                log::warning(format!("Can't remove a file of swap-dir: {error}"));
+            }
+        }
+        if self.tier.state() == State::Full && self.log.free_segments() > self.log.reserve_segments() {
+            self.enter(State::Works);
+        }
+    }
+
+    fn enter(&self, state: State) {
+        let before = self.tier.set_state(state);
+        if before != state && (before == State::Full || state == State::Full) {
+            log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
+        }
+    }
+}
+
+fn share(limit: u64, percent: u64) -> u64 {
+    (u128::from(limit) * u128::from(percent) / 100) as u64
+}
+
+fn db_of(record: &Record<'_>) -> Db {
+    Db(record.database as u16)
+}

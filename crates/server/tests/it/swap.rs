@@ -1,0 +1,259 @@
+//! `swap-mode`: more data than memory, answered as if all lay in memory.
+
+use crate::common::{Client, Server, encode, field, text_field, wait_until};
+use std::path::PathBuf;
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("isotherm-swap-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn start(&self, more: &[&str]) -> Server {
+        let dir = self.0.to_str().expect("a plain path");
+        let own =
+            ["--dir", dir, "--swap-mode", "yes", "--maxmemory", "24mb", "--enable-debug-command", "yes"];
+        Server::with_workers(2, &[&own[..], more].concat())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const KEYS: usize = 60_000;
+
+fn name(number: usize) -> String {
+    format!("key:{number:010}")
+}
+
+/// 1000 bytes that only this key has.
+fn value(number: usize, version: usize) -> String {
+    format!("{number}/{version}.").repeat(300)[..1000].to_string()
+}
+
+fn set(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
+    let numbers: Vec<usize> = numbers.collect();
+    for some in numbers.chunks(100) {
+        let requests: Vec<u8> =
+            some.iter().flat_map(|n| encode(&["SET", &name(*n), &value(*n, version)])).collect();
+        client.send(requests);
+        some.iter().for_each(|_| client.expect("+OK\r\n"));
+    }
+}
+
+fn check(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
+    let numbers: Vec<usize> = numbers.collect();
+    for some in numbers.chunks(100) {
+        client.send(some.iter().flat_map(|n| encode(&["GET", &name(*n)])).collect::<Vec<u8>>());
+        for n in some {
+            let expected = format!("$1000\r\n{}\r\n", value(*n, version));
+            assert_eq!(String::from_utf8_lossy(&client.read_reply()), expected, "{n}");
+        }
+    }
+}
+
+fn wait_until_loaded(client: &mut Client) {
+    wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
+}
+
+fn swap(client: &mut Client, name: &str) -> u64 {
+    field(&client.ask("INFO swap"), name)
+}
+
+#[test]
+fn more_data_than_memory_is_there() {
+    let folder = Folder::new("more");
+    let server = folder.start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    set(&mut client, 0..KEYS, 0);
+    client.check("DBSIZE", &format!(":{KEYS}\r\n"));
+    let used = field(&client.ask("INFO memory"), "used_memory");
+    assert!(used < 28 << 20, "{used}: writers waited for the disk");
+    assert!(swap(&mut client, "swap_keys") > KEYS as u64 / 2);
+    check(&mut client, (0..KEYS).step_by(7), 0);
+    // What needs no value reads none.
+    let reads = swap(&mut other, "swap_reads");
+    for n in (0..KEYS).step_by(50) {
+        other.check(&format!("STRLEN {}", name(n)), ":1000\r\n");
+        other.check(&format!("TTL {}", name(n)), ":-1\r\n");
+        other.check(&format!("TYPE {}", name(n)), "+string\r\n");
+        other.check(&format!("EXPIRE {} 10000", name(n)), ":1\r\n");
+        other.check(&format!("PERSIST {}", name(n)), ":1\r\n");
+    }
+    assert_eq!(swap(&mut other, "swap_reads"), reads);
+    // Changed, deleted, renamed, copied.
+    for n in (0..KEYS).step_by(600) {
+        other.check(&format!("APPEND {} x", name(n)), ":1001\r\n");
+        other.check(&format!("GETRANGE {} 998 -1", name(n)), &format!("$3\r\n{}x\r\n", &value(n, 0)[998..]));
+        other.check(&format!("RENAME {} renamed:{n}", name(n)), "+OK\r\n");
+        other.check(&format!("COPY renamed:{n} {}", name(n)), ":1\r\n");
+        other.check(&format!("DEL renamed:{n}"), ":1\r\n");
+        other.check(&format!("GETDEL {}", name(n)), &format!("$1001\r\n{}x\r\n", value(n, 0)));
+    }
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+    client.check("FLUSHALL", "+OK\r\n");
+    wait_until("places are given back", || swap(&mut client, "swap_keys") == 0);
+    wait_until("files are removed", || swap(&mut client, "swap_file_bytes") <= 64 << 20);
+    assert_eq!(swap(&mut client, "swap_unreadable"), 0);
+}
+
+/// Written over again and again: the disk does not grow with that, and no old value comes back.
+#[test]
+fn a_disk_that_is_small_is_cleaned() {
+    let folder = Folder::new("clean");
+    let server = folder.start(&["--swap-max-disk", "512mb"]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS * 4, 0);
+    // Each segment keeps something alive: the keys that are written over are everywhere.
+    for version in 1..6 {
+        set(&mut client, (0..KEYS * 4).filter(|n| n % 5 != 0), version);
+    }
+    check(&mut client, (0..KEYS * 4).step_by(5 * 17), 0);
+    check(&mut client, (1..KEYS * 4).step_by(5 * 19), 5);
+    let info = client.ask("INFO swap");
+    assert!(field(&info, "swap_cleaned_segments") > 0, "{info}");
+    assert!(field(&info, "swap_survivor_bytes") > 0, "{info}");
+    assert_eq!(text_field(&info, "swap_state"), "ok");
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// A file has all values, wherever they lie; what loads it has the memory that it had.
+#[test]
+fn files_are_complete_and_loaded_within_the_limit() {
+    let folder = Folder::new("files");
+    let digest = {
+        let mut server = folder.start(&["--appendonly", "yes", "--log-memory-limit", "2mb"]);
+        let mut client = server.client();
+        wait_until_loaded(&mut client);
+        set(&mut client, 0..KEYS, 3);
+        let digest = client.ask("DEBUG DIGEST");
+        client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+        set(&mut client, (0..KEYS).step_by(3), 3);
+        wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
+        assert!(client.ask("INFO persistence").contains("aof_last_bgrewrite_status:ok"));
+        server.signal("KILL");
+        server.wait();
+        digest
+    };
+    let server = folder.start(&["--appendonly", "yes", "--log-memory-limit", "2mb"]);
+    let mut client = server.client();
+    wait_until_loaded(&mut client);
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    assert!(field(&client.ask("INFO memory"), "used_memory_peak") < 40 << 20);
+    check(&mut client, (0..KEYS).step_by(11), 3);
+    client.check("SAVE", "+OK\r\n");
+    client.check("DEBUG RELOAD", "+OK\r\n");
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+}
+
+#[test]
+fn transactions_scripts_and_patterns_have_their_values() {
+    let folder = Folder::new("commands");
+    let server = folder.start(&["--swap-min-value", "16"]);
+    let mut client = server.client();
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    let long = |text: &str| format!("{text}{}", ".".repeat(40));
+    let is_cold = |client: &mut Client, keys: u64| {
+        wait_until("all values leave memory", || swap(client, "swap_keys") == keys);
+    };
+    client.check(
+        &format!("MSET a {} b {} w_1 {} w_2 {}", long("a"), long("b"), long("2"), long("1")),
+        "+OK\r\n",
+    );
+    client.check("RPUSH l 1 2", ":2\r\n");
+    is_cold(&mut client, 4);
+    client.check("MULTI", "+OK\r\n");
+    client.check("GET a", "+QUEUED\r\n");
+    client.check("APPEND b !", "+QUEUED\r\n");
+    let reply = client.ask("EXEC");
+    assert!(reply.contains(&long("a")) && reply.contains(":42"), "{reply}");
+    is_cold(&mut client, 4);
+    client.send(encode(&["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"]));
+    assert_eq!(client.read_reply(), format!("$41\r\n{}\r\n", long("a")).as_bytes());
+    is_cold(&mut client, 4);
+    let reply = client.ask("SORT l BY w_* ALPHA GET w_*");
+    assert_eq!(reply, format!("*2\r\n${0}\r\n{1}\r\n${0}\r\n{2}\r\n", 41, long("1"), long("2")));
+    client.check("SWAPDB 0 1", "+OK\r\n");
+    client.check("SELECT 1", "+OK\r\n");
+    is_cold(&mut client, 4);
+    assert!(client.ask("MGET a b nothing").contains(&long("b")));
+    client.check("MOVE a 2", ":1\r\n");
+    client.check("SELECT 2", "+OK\r\n");
+    assert!(client.ask("GET a").contains(&long("a")));
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// A value that was damaged on disk is an error for its command alone, and no other value; the key can be written again.
+#[test]
+fn what_cannot_be_read_is_an_error() {
+    let folder = Folder::new("damaged");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    set(&mut client, 0..20, 0);
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == 20);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    let path = folder.0.join("swap/00000000.cold");
+    let bytes = std::fs::read(&path).expect("the file is there");
+    let needle = value(7, 0);
+    let at = bytes.windows(1000).position(|part| part == needle.as_bytes()).expect("the value is there");
+    {
+        use std::os::unix::fs::FileExt;
+        let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is writable");
+        file.write_all_at(b"X", at as u64 + 500).expect("it is written");
+    }
+    let error = "-SWAPERR A value that this command needs cannot be read from disk\r\n";
+    client.check(&format!("GET {}", name(7)), error);
+    client.check(&format!("APPEND {} x", name(7)), error);
+    client.check(&format!("MGET {} {}", name(6), name(7)), error);
+    client.check(&format!("STRLEN {}", name(7)), ":1000\r\n");
+    check(&mut client, (0..20).filter(|n| *n != 7), 0);
+    // A file without it would pass for complete.
+    assert!(client.ask("SAVE").starts_with("-ERR"));
+    set(&mut client, [7].into_iter(), 1);
+    check(&mut client, [7].into_iter(), 1);
+    client.check("SAVE", "+OK\r\n");
+    assert!(swap(&mut client, "swap_unreadable") > 0);
+}
+
+#[test]
+fn it_says_why_it_does_not_start() {
+    let folder = Folder::new("start");
+    let dir = folder.0.to_str().expect("a plain path");
+    let mut command = crate::common::command(&[
+        "--dir",
+        dir,
+        "--swap-mode",
+        "yes",
+        "--port",
+        &crate::common::free_port().to_string(),
+    ]);
+    let output = command.output().expect("it ends");
+    assert!(!output.status.success());
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("swap-mode yes needs maxmemory"), "{text}");
+    let _first = folder.start(&[]);
+    let mut command = crate::common::command(&[
+        "--dir",
+        dir,
+        "--swap-mode",
+        "yes",
+        "--maxmemory",
+        "10mb",
+        "--port",
+        &crate::common::free_port().to_string(),
+    ]);
+    let output = command.output().expect("it ends");
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("in use by another process"), "{text}");
+}
