@@ -14,7 +14,8 @@
 
 use isotherm_keyspace::{ColdRef, Db, Held, Key, SinkHand, SinkLimits, Sinkable, Want};
 use isotherm_tier::{
-    Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, Stream, Written,
+    Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
+    Written,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -334,10 +335,7 @@ impl Sinker {
 
     /// Files of segments in which nothing lives go, unless a snapshot may need them.
     fn collect(&mut self) {
-        if self.node.keyspace.is_snapshot_active() {
-            return;
-        }
-        for segment in self.log.collect() {
+        for segment in self.unneeded() {
             if let Err(error) = self.tier.files.remove(segment) {
                 log::warning(format!("Can't remove a file of swap-dir: {error}"));
             }
@@ -345,6 +343,13 @@ impl Sinker {
         if self.tier.state() == State::Full && self.log.free_segments() > self.log.reserve_segments() {
             self.enter(State::Works);
         }
+    }
+
+    fn unneeded(&mut self) -> Vec<SegmentNumber> {
+        // No snapshot is cut while a partition is held: one that begins later refers to nothing that is freed here.
+        let mut held = Held::new(&self.node.keyspace);
+        held.acquire(Want::One(0));
+        if self.node.keyspace.is_snapshot_active() { Vec::new() } else { self.log.collect() }
     }
 
     fn enter(&self, state: State) {
