@@ -12,6 +12,7 @@
 use crate::access::carry::as_form;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
+use crate::access::terms::Missing;
 use crate::layout::cold::{ColdKeeper, ColdRef, ColdValue};
 use crate::layout::entry::{Draft, EntryBytes, Place};
 use crate::layout::key::Key;
@@ -34,6 +35,14 @@ pub enum Whereabouts {
     /// Its keeper has it.
     Away(ColdValue),
     /// Its keeper could not read it.
+    Unreadable,
+}
+
+/// Where the value of an entry is that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ColdAt {
+    Here,
+    Away,
     Unreadable,
 }
 
@@ -67,6 +76,16 @@ impl Held<'_> {
             Some(_) if !home => Whereabouts::Here,
             _ => Whereabouts::Away(cold),
         }
+    }
+
+    /// Whether the last command has met values that are not in memory (`OnCold::Collect`).
+    #[inline]
+    pub fn has_missed(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    pub fn take_missing(&mut self) -> Vec<Missing> {
+        std::mem::take(&mut self.missing)
     }
 
     /// The bytes of a value that is lent: what is to come home needs no second read.
@@ -192,6 +211,17 @@ impl Partition {
     #[inline]
     pub(crate) fn has_cold(&self) -> bool {
         self.store.cold.keys > 0
+    }
+
+    #[inline]
+    pub(crate) fn cold_at(&self, (page, spot): (Handle, Spot)) -> ColdAt {
+        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
+        match entry.cold().map(|reference| self.store.cold.lent(reference)) {
+            None => ColdAt::Here,
+            Some(None) => ColdAt::Away,
+            Some(Some(lent)) if lent.value.is_none() => ColdAt::Unreadable,
+            Some(Some(_)) => ColdAt::Here,
+        }
     }
 
     /// A command is in the middle of its work, and may need a value that was not fetched: then it is read, and waited for.

@@ -15,6 +15,7 @@ use crate::access::partition::Partition;
 use crate::access::ready::{Ready, ReadyKey};
 use crate::access::shared::{Config, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
+use crate::access::terms::Missing;
 use crate::access::waiter::{WaitedKey, Waiter};
 use crate::access::work_guard::{HoldWatch, WorkGuard};
 use crate::layout::key::{Key, KeyHasher};
@@ -223,9 +224,9 @@ pub struct Held<'k> {
     budget: HoldBudget,
     /// Entries of flushed databases that are to be freed before the client is answered.
     pub(crate) free_afterwards: u64,
-    /// When a lock that another thread had was had at last, by the clock of the watch. Only that: a lock that is free takes
-    /// no time.
+    /// When a lock that another thread had was had at last, by the clock of the watch: one that is free takes no time.
     locked_at: u64,
+    pub(crate) missing: Vec<Missing>,
 }
 
 impl<'k> Held<'k> {
@@ -237,6 +238,7 @@ impl<'k> Held<'k> {
             budget: HoldBudget::default(),
             free_afterwards: 0,
             locked_at: 0,
+            missing: Vec::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The terms of a transaction: at which moment it runs, what becomes of expired keys, how its lookups count, and what it
-//! came to.
+//! came to; what is shown of values that are not in memory, and which it has met.
 
+use crate::layout::kind::Db;
 use isotherm_stdx::UnixMs;
 
 /// What becomes of a key that is met after its time.
@@ -49,4 +50,24 @@ pub struct TxnCounts {
     pub expired: u64,
     /// Fields that a command has deleted or replaced because their time is over.
     pub expired_fields: u64,
+}
+
+/// What a command is shown of an entry whose value is not in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnCold {
+    /// Its type and length, as `Value::Cold`.
+    Show,
+    /// Nothing: what it meets is collected, its reply is thrown away, and it runs again. For commands that only read.
+    Collect,
+    /// The value, which is waited for under the lock. What is to be changed was fetched before, as far as its declaration leads to it.
+    Read,
+}
+
+/// A value that a command met and that is not in memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    pub db: Db,
+    pub key: Box<[u8]>,
+    /// Or its keeper has tried.
+    pub is_readable: bool,
 }

@@ -3,12 +3,12 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is reported by the
 //! handler as effects.
 
-use crate::access::cold::Whereabouts;
+use crate::access::cold::{ColdAt, Whereabouts};
 use crate::access::effect::{EffectSink, EventClass};
 use crate::access::followers::ChangeCause;
 use crate::access::key_events::KeyEvents;
 use crate::access::lock::Held;
-use crate::access::terms::{Conditions, ExpiryMode, Lookup, TxnCounts};
+use crate::access::terms::{Conditions, ExpiryMode, Lookup, Missing, OnCold, TxnCounts};
 use crate::access::watch::{Presence, Watcher};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
@@ -38,8 +38,7 @@ pub struct Txn<'t, 'k> {
     pub expired: u64,
     /// Fields that a command has deleted or replaced because their time is over.
     pub expired_fields: u64,
-    /// The command needs more of its keys than what stays in memory: finding one whose value is not there is a bug.
-    pub needs_values: bool,
+    pub on_cold: OnCold,
     pub(super) events: KeyEvents,
     /// A key that was removed so that the command can store it anew: that is no new key.
     cleared: Option<(Db, u64)>,
@@ -78,7 +77,7 @@ impl<'t, 'k> Txn<'t, 'k> {
             misses: 0,
             expired: 0,
             expired_fields: 0,
-            needs_values: false,
+            on_cold: OnCold::Show,
             events: KeyEvents::new(mask),
             cleared: None,
             found: None,
@@ -126,8 +125,13 @@ impl<'t, 'k> Txn<'t, 'k> {
         let place = self.find_counted(db, key, lookup)?;
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
-        if self.needs_values && self.held.partition(key.slot).has_cold() {
-            self.held.partition(key.slot).read_now(db, key, place, now);
+        if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
+            match self.held.partition(key.slot).cold_at(place) {
+                ColdAt::Here => {}
+                ColdAt::Away if self.on_cold == OnCold::Collect => return self.note_missing(db, key, true),
+                ColdAt::Unreadable => return self.note_missing(db, key, false),
+                ColdAt::Away => self.held.partition(key.slot).read_now(db, key, place, now),
+            }
         }
         let mut entry = self.held.partition(key.slot).read(place, now);
         // A caller that keeps keys past their time keeps fields too.
@@ -135,6 +139,12 @@ impl<'t, 'k> Txn<'t, 'k> {
             view.show_all();
         }
         Some(entry)
+    }
+
+    #[cold]
+    fn note_missing(&mut self, db: Db, key: &Key<'_>, is_readable: bool) -> Option<Entry<'_>> {
+        self.held.missing.push(Missing { db, key: key.bytes.into(), is_readable });
+        None
     }
 
     /// Where that entry is; counts and touches as `lookup` says.

@@ -7,7 +7,7 @@
 //! All of it is derived once, at start.
 
 use isotherm_commands::spec::{Begin, Find, Flags, Group, KeyFlags, KeySpec, Need, Reach, Spec};
-use isotherm_keyspace::Intent;
+use isotherm_keyspace::{Intent, OnCold};
 
 use crate::request::gate_bits::{Gates, gates_of};
 
@@ -60,6 +60,8 @@ pub struct Entry {
     pub element: u16,
     /// The most that it needs of the value of one of its keys.
     pub need: Need,
+    /// What it is shown of a value that is not in memory.
+    pub on_cold: OnCold,
     /// The gates that can matter for it.
     pub gates: Gates,
     /// CLIENT CACHING holds beyond it.
@@ -95,6 +97,7 @@ impl Entry {
             is_measured: is_measured(spec, locks),
             element,
             need: spec.need_max(),
+            on_cold: on_cold(spec),
             gates: gates_of(spec, first_key > 0 && (locks == Locks::One || key_step > 0)),
             keeps_caching: parent.is_some_and(|parent| parent.flags.has(Flags::KEEPS_CACHING)),
         }))
@@ -124,6 +127,16 @@ fn intent_of(spec: &Spec) -> Intent {
     let collection = matches!(spec.group, Group::List | Group::Hash | Group::Set | Group::SortedSet);
     let longer = collection || declared(KeyFlags::INSERT) || declared(KeyFlags::DELETE);
     Intent { adds, moves: writes && (!adds || longer) }
+}
+
+/// PFCOUNT reads, and keeps what it has counted: a value that may be changed is fetched before.
+fn on_cold(spec: &Spec) -> OnCold {
+    let may_change = spec.key_specs.iter().any(|keys| keys.flags.has(KeyFlags::RW));
+    match () {
+        () if spec.need_max() == Need::Nothing => OnCold::Show,
+        () if spec.flags.has(Flags::READONLY) && !may_change => OnCold::Collect,
+        () => OnCold::Read,
+    }
 }
 
 fn is_measured(spec: &Spec, locks: Locks) -> bool {

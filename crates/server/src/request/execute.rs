@@ -11,7 +11,7 @@
 use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
 use isotherm_commands::spec::{KeyFlags, Need};
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Slot, Txn, UnixMs};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Missing, OnCold, Slot, Txn, UnixMs};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::{Prng, steps};
@@ -93,7 +93,11 @@ pub struct Invocation<'i> {
 #[inline(always)]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
-    if command.need != Need::Nothing && exec.node.cold.is_in_use() {
+    let mut on_cold = OnCold::Show;
+    if command.on_cold != OnCold::Show && exec.node.cold.is_in_use() {
+        on_cold = exec.on_cold(command);
+    }
+    if on_cold == OnCold::Read {
         match exec.find_cold_keys(command, args, db) {
             Ok(None) => {}
             Ok(Some(keys)) => return Outcome::Cold(keys),
@@ -104,7 +108,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         }
     }
     let conditions = exec.conditions(now, caller.no_touch, caller.authority);
-    let errors_before = reply.error_count();
+    let (errors_before, mark) = (reply.error_count(), reply.len());
     let looked_before = steps::looked();
     exec.pump.begin(caller.id);
     let is_logging = exec.pump.is_logging();
@@ -113,7 +117,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         exec.pump.log.begin_command();
     }
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
-    txn.needs_values = command.need != Need::Nothing;
+    txn.on_cold = on_cold;
     let outcome = handler(&mut Call {
         txn: &mut txn,
         db,
@@ -137,6 +141,10 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
             let own_keys = &exec.node.replication.own_keys;
             own_expiry::note(own_keys, (&mut exec.held, &mut exec.pump), command.spec, args, (db, now));
         }
+    }
+    if exec.held.has_missed() {
+        reply.truncate(mark);
+        return exec.missed(reply);
     }
     exec.stats.count_txn(counts);
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
@@ -317,6 +325,36 @@ impl Exec {
     }
 
     // ---- cold values ----
+
+    /// What a command is to be shown of values that are not in memory, if there are any.
+    #[cold]
+    fn on_cold(&self, command: &Entry) -> OnCold {
+        match self.node.cold.disk() {
+            Some(_) if !self.held.has_cold() => OnCold::Show,
+            Some(_) => command.on_cold,
+            // Keys that a test has named are not those of entries.
+            None => OnCold::Read,
+        }
+    }
+
+    /// A command that only reads has met values that are not in memory, and has no reply yet.
+    #[cold]
+    fn missed(&mut self, reply: &mut Reply) -> Outcome {
+        let missing = self.held.take_missing();
+        if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
+            let key = self.node.keyspace.key(&lost.key);
+            self.held.forget_failure(lost.db, &key);
+            reply.error(errors::UNREADABLE);
+            return Outcome::Done;
+        }
+        let keys = missing.into_iter().map(|Missing { db, key, .. }| ColdKey {
+            db,
+            key,
+            need: Need::All,
+            home: false,
+        });
+        Outcome::Cold(Box::new(ColdKeys { keys: keys.collect() }))
+    }
 
     /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
     /// that they are fetched together.
