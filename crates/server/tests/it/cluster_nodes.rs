@@ -228,6 +228,21 @@ fn messages_reach_subscribers_of_all_nodes() {
 }
 
 #[test]
+fn a_message_is_counted_behind_a_reset_that_was_asked_for_before() {
+    let nodes = cluster(2, &[]);
+    // On one worker each. The bus is silent meanwhile, and finds both at once.
+    let (mut sleeper, mut other) = (nodes[1].client(), nodes[1].client());
+    sleeper.send(common::encode(&["DEBUG", "SLEEP", "1"]));
+    thread::sleep(Duration::from_millis(200));
+    other.check("CONFIG RESETSTAT", "+OK\r\n");
+    nodes[0].client().check("PUBLISH news hello", ":0\r\n");
+    sleeper.expect("+OK\r\n");
+    wait_until("it is counted", || {
+        nodes[1].client().ask("CLUSTER INFO").contains("cluster_stats_messages_publish_received:1\r\n")
+    });
+}
+
+#[test]
 fn bytes_that_are_no_message_close_their_link_and_nothing_else() {
     let nodes = cluster(2, &[]);
     let mut node = nodes[0].client();

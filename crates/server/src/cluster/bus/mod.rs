@@ -145,16 +145,17 @@ impl BusThread {
         let wait = if self.unfinished.is_empty() { wait } else { Duration::ZERO };
         self.events.wait(Some(wait))?;
         let ready: Vec<Ready> = self.events.ready().collect();
+        // Before what other nodes have sent: where one was asked for something behind this node, it comes behind it.
+        if self.mailbox.has_messages() {
+            for message in self.mailbox.take() {
+                self.message(message);
+            }
+        }
         for ready in ready {
             self.meet(ready);
         }
         for link in std::mem::take(&mut self.unfinished) {
             self.read(link);
-        }
-        if self.mailbox.has_messages() {
-            for message in self.mailbox.take() {
-                self.message(message);
-            }
         }
         if Instant::now() >= self.next_tick {
             self.next_tick = Instant::now() + TICK;
