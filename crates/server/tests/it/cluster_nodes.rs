@@ -330,6 +330,33 @@ fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
 }
 
 #[test]
+fn a_replica_that_restarts_has_one_link_which_begins_behind_its_load() {
+    const KEYS: usize = 300;
+    let nodes = cluster(1, &["--repl-diskless-sync-delay", "0"]);
+    // The load takes about a second, and within a tenth of it the bus names the primary.
+    let replica = Node::start(&["--key-load-delay", "3000"]);
+    meet(&nodes[0], &replica);
+    wait_until("they know each other", || known(&nodes[0]) == 2 && replica.is_ok());
+    nodes[0].client().check(&format!("DEBUG POPULATE {KEYS}"), "+OK\r\n");
+    replica.client().check(&format!("CLUSTER REPLICATE {}", nodes[0].id), "+OK\r\n");
+    let has_all = || replica.client().ask("DBSIZE") == format!(":{KEYS}\r\n");
+    wait_until("it has the data", has_all);
+    replica.client().check("SAVE", "+OK\r\n");
+    let before = replica.server.log().len();
+    replica.client().send(common::encode(&["DEBUG", "RESTART"]));
+    let log = || replica.server.log()[before..].to_string();
+    wait_until("it follows again", || {
+        let is_loaded = log().contains("DB loaded from disk");
+        is_loaded && replica.client().ask("INFO replication").contains("master_link_status:up")
+    });
+    wait_until("it has the data again", has_all);
+    let log = log();
+    let begun: Vec<usize> = log.match_indices("Connecting to PRIMARY").map(|(at, _)| at).collect();
+    assert_eq!(begun.len(), 1, "{log}");
+    assert!(log.find("DB loaded from disk") < Some(begun[0]), "{log}");
+}
+
+#[test]
 fn a_transaction_gives_a_slot_to_another_node() {
     let nodes = cluster(2, &[]);
     let mut client = nodes[1].client();
