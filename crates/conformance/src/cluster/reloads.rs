@@ -25,11 +25,11 @@ const LOADS: [&str; 3] = ["cluster|slots", "cluster|shards", "cluster|nodes"];
 
 /// One line for each make; `pace`: operations a second of each library, which works alone, on slots that move.
 pub fn run(places: &Places, pace: usize) -> Fallible<bool> {
-    let no = ["--cluster-maint-notifications", "no"];
+    let pushes = ["--cluster-maint-notifications", "yes"];
     let cases: [(&str, Make, &[&str]); 3] = [
         ("Valkey", Make::Valkey, &[]),
-        ("Isotherm without pushes", Make::Isotherm, &no),
         ("Isotherm", Make::Isotherm, &[]),
+        ("Isotherm with pushes", Make::Isotherm, &pushes),
     ];
     for (name, make, more) in cases {
         let mut counts = Vec::new();

@@ -4,6 +4,7 @@ use crate::cluster_nodes::{Node, cluster};
 use crate::common::{Client, Server};
 
 const ON: &str = "CLIENT MAINT_NOTIFICATIONS ON";
+const KNOWN: [&str; 2] = ["--cluster-maint-notifications", "yes"];
 
 /// One that speaks RESP3.
 fn modern(server: &Server) -> Client {
@@ -35,7 +36,7 @@ fn push(client: &mut Client) -> Vec<String> {
 
 #[test]
 fn what_libraries_say_is_understood() {
-    let node = Node::start(&[]);
+    let node = Node::start(&KNOWN);
     let mut client = node.client();
     let needs = "-ERR CLIENT MAINT_NOTIFICATIONS sends pushes, which need RESP3\r\n";
     client.check(ON, needs);
@@ -66,11 +67,11 @@ fn what_libraries_say_is_understood() {
 }
 
 #[test]
-fn it_is_unknown_to_a_lone_server_and_where_it_is_switched_off() {
+fn it_is_unknown_to_a_lone_server_and_where_it_is_not_switched_on() {
     let unknown = "-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.\r\n";
     let lone = Server::start(&[]);
     modern(&lone).check(ON, unknown);
-    let node = Node::start(&["--cluster-maint-notifications", "no"]);
+    let node = Node::start(&[]);
     let mut client = modern(&node.server);
     client.check(ON, unknown);
     client.check("CLIENT MAINT_NOTIFICATIONS", unknown);
@@ -80,7 +81,7 @@ fn it_is_unknown_to_a_lone_server_and_where_it_is_switched_off() {
 
 #[test]
 fn the_clients_of_the_node_that_a_slot_leaves_hear_of_it() {
-    let nodes = cluster(2, &[]);
+    let nodes = cluster(2, &KNOWN);
     let (from, to) = (&nodes[0], &nodes[1]);
     let (mut here, mut there) = (listener(&from.server), listener(&to.server));
     let (mut deaf, mut was_listener, mut of_old) =

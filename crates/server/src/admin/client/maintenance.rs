@@ -7,9 +7,9 @@ use isotherm_resp::{Protocol, errors};
 use crate::admin::AdminCall;
 use crate::config::{Id, id};
 
-// COMPAT(server): CLIENT MAINT_NOTIFICATIONS ON|OFF is known to a member of a cluster, which then sends SMIGRATING and SMIGRATED
-// as Redis Software does: redis-py and go-redis ask for them by themselves. `cluster-maint-notifications no` makes it unknown, as it
-// is in Valkey. Why: a client learns of a move from a push, instead of from a MOVED for each slot.
+// COMPAT(server): With `cluster-maint-notifications yes` a member of a cluster knows CLIENT MAINT_NOTIFICATIONS ON|OFF, and sends
+// SMIGRATING and SMIGRATED as Redis Software does. Why: a client that is idle, or rarely uses the slots that move, learns of a move
+// without an error. It is unknown by default, as it is in Valkey, since clients that are busy load the topology more often with it.
 pub const CLIENT_MAINT_NOTIFICATIONS: Spec = Spec {
     name: "maint_notifications",
     summary: "Controls whether the connection hears of slots that leave this node of a cluster.",
