@@ -6,6 +6,7 @@
 use super::node::Nodes;
 use super::{Handle, Level, Machine, Ms, Now, Output};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// Names a connection for as long as the process lives. The machine numbers those it asks for evenly, the caller those it accepts
 /// oddly.
@@ -20,8 +21,29 @@ pub struct Link {
     pub created_unix_ms: u64,
     /// A message over it has shown that.
     pub knows_extensions: bool,
-    pub peer_ip: String,
-    pub local_ip: String,
+    /// Where they are known. As text they would take more than the rest.
+    peer_ip: Option<IpAddr>,
+    local_ip: Option<IpAddr>,
+}
+
+impl Link {
+    /// Empty if it is not known.
+    pub fn peer_ip(&self) -> String {
+        text(self.peer_ip)
+    }
+
+    /// By which the other end reaches this node; empty if it is not known.
+    pub fn local_ip(&self) -> String {
+        text(self.local_ip)
+    }
+
+    pub fn set_local_ip(&mut self, ip: &str) {
+        self.local_ip = ip.parse().ok();
+    }
+}
+
+fn text(ip: Option<IpAddr>) -> String {
+    ip.map(|ip| ip.to_string()).unwrap_or_default()
 }
 
 /// Links of no node. One more closes the oldest of them: all that a large cluster makes when it starts at once fit, and have named
@@ -47,8 +69,8 @@ impl Links {
             created: now.ms,
             created_unix_ms: now.unix_ms,
             knows_extensions: false,
-            peer_ip: peer_ip.to_string(),
-            local_ip: local_ip.to_string(),
+            peer_ip: peer_ip.parse().ok(),
+            local_ip: local_ip.parse().ok(),
         };
         let taken = self.by_id.insert(id, Box::new(link));
         assert!(taken.is_none(), "a link is accepted once");
@@ -132,8 +154,8 @@ impl Machine {
             created: now.ms,
             created_unix_ms: now.unix_ms,
             knows_extensions: false,
-            peer_ip: self.nodes[node].address.ip.clone(),
-            local_ip: String::new(),
+            peer_ip: self.nodes[node].address.ip.parse().ok(),
+            local_ip: None,
         };
         self.links.by_id.insert(id, Box::new(link));
         self.nodes[node].outbound = Some(id);

@@ -191,7 +191,7 @@ impl Machine {
         else {
             return;
         };
-        let ip = record.local_ip.clone();
+        let ip = record.local_ip();
         if ip.is_empty() || ip == self.my().address.ip {
             return;
         }
@@ -230,7 +230,7 @@ impl Machine {
     fn meet_unknown(&mut self, link: LinkId, header: &Header, ping: &Ping<'_>, now: Now) -> bool {
         let Some(record) = self.links.get(link) else { return false };
         if record.node.is_none() {
-            let ip = if header.ip.is_empty() { record.peer_ip.clone() } else { header.ip.clone() };
+            let ip = if header.ip.is_empty() { record.peer_ip() } else { header.ip.clone() };
             if ip.is_empty() {
                 self.close(link, now);
                 return false;
@@ -317,7 +317,7 @@ impl Machine {
             return false;
         }
         let Some(record) = self.links.get(link) else { return false };
-        let ip = if header.ip.is_empty() { record.peer_ip.clone() } else { header.ip.clone() };
+        let ip = if header.ip.is_empty() { record.peer_ip() } else { header.ip.clone() };
         let (tcp, tls) = self.ports(header.port, header.other_port);
         self.move_to(sender, ip, (tcp, tls, header.bus_port), now)
     }

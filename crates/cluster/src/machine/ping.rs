@@ -53,7 +53,7 @@ impl Machine {
 
     pub(super) fn connected(&mut self, link: LinkId, local_ip: &str, now: Now) {
         let Some(record) = self.links.get_mut(link) else { return };
-        record.local_ip = local_ip.to_string();
+        record.set_local_ip(local_ip);
         let Some(node) = record.node else { return };
         let waiting = self.nodes[node].ping_sent;
         let kind = if self.nodes[node].flags.has(Flags::MEET) { PingKind::Meet } else { PingKind::Ping };
