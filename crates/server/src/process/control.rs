@@ -51,6 +51,8 @@ pub struct Control {
     events: Events,
     mailbox: Mailbox<ControlMessage>,
     signals: Signals,
+    /// One may have arrived, or more than one.
+    is_signalled: bool,
     generation: usize,
     next_worker: usize,
     cron: Cron,
@@ -71,6 +73,7 @@ impl Control {
             events,
             mailbox,
             signals,
+            is_signalled: true,
             generation: 0,
             next_worker: 0,
             cron: Cron::new(node),
@@ -99,7 +102,7 @@ impl Control {
             }
             self.events.wait(Some(timeout))?;
             self.note_ready();
-            if let Some(ending) = self.signals.take() {
+            if let Some(ending) = self.take_signal() {
                 if ending == Ending::Interrupt && self.node.process.ending.is_by_signal() {
                     shutdown::insist(self.node.store());
                 }
@@ -165,11 +168,18 @@ impl Control {
     fn note_ready(&mut self) {
         let first = self.generation * LISTENERS_MAX;
         for ready in self.events.ready() {
+            self.is_signalled |= [TOKEN_TERMINATE, TOKEN_INTERRUPT].contains(&ready.token);
             let at = ready.token.0.wrapping_sub(first);
             if at < LISTENERS_MAX && !self.pending.contains(&at) {
                 self.pending.push(at);
             }
         }
+    }
+
+    fn take_signal(&mut self) -> Option<Ending> {
+        let taken = self.is_signalled.then(|| self.signals.take()).flatten();
+        self.is_signalled = taken.is_some();
+        taken
     }
 
     // ---- accepting ----
