@@ -8,15 +8,22 @@
 //! A client that registers for a slot (BLPOP, WATCH, SSUBSCRIBE) reads its word under the same lock: either it is found here, or it
 //! finds that the slot is lost.
 
-use isotherm_cluster::topology::Topology;
+use isotherm_cluster::topology::{State, Topology};
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_keyspace::{Held, Want};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 
 use crate::cluster::words::{Owner, SlotState, Word};
 use crate::mail::message::{Without, WorkerMessage};
 use crate::node::Node;
 use crate::request::blocking;
+
+/// Whether nothing follows from a topology but that clients are answered from it.
+pub fn wakes_no_client(node: &Node, topology: &Topology) -> bool {
+    let member = node.cluster.get().expect("the bus thread runs in a member of a cluster");
+    topology.state == State::Ok && member.slot_listeners.load(Acquire) == 0
+}
 
 /// Everyone answers from this topology, from each worker's next batch on. No lock is held.
 pub fn publish(node: &'static Node, topology: Arc<Topology>) {

@@ -100,7 +100,7 @@ impl Topologies {
         self.is_down.load(Ordering::SeqCst)
     }
 
-    /// From now on everyone gets this one. Whether the cluster is down since. Only one thread does this.
+    /// From now on everyone gets this one. Whether the cluster is down since. One thread does this at a time.
     pub(super) fn set(&self, topology: Arc<Topology>) -> bool {
         let is_down = topology.state != State::Ok;
         let next = Arc::new(self.newest().1.next(topology));

@@ -23,11 +23,18 @@ pub struct BusConnection {
     pub is_writable: bool,
     /// The beginning of a message.
     input: Vec<u8>,
+    /// Most links are idle most of the time, and have none.
+    queue: Option<Box<Queue>>,
+}
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Queue {
     control: VecDeque<Arc<[u8]>>,
     published: VecDeque<Arc<[u8]>>,
     /// Being sent, and how much of it is.
     current: Option<(Arc<[u8]>, usize)>,
-    pub queued_bytes: usize,
+    bytes: usize,
 }
 
 /// Before messages come and go.
@@ -55,8 +62,8 @@ pub enum Shaken {
 }
 
 pub enum Incoming {
-    /// What was kept, and what came now.
-    Bytes(Vec<u8>),
+    /// What was kept, and what came now; and whether that was all there is for now.
+    Bytes(Vec<u8>, bool),
     Nothing,
     Ended,
 }
@@ -77,10 +84,7 @@ impl BusConnection {
             stage,
             is_writable: stage != Stage::Connecting,
             input: Vec::new(),
-            control: VecDeque::new(),
-            published: VecDeque::new(),
-            current: None,
-            queued_bytes: 0,
+            queue: None,
         }
     }
 
@@ -131,12 +135,13 @@ impl BusConnection {
         self.stream.is_drained(0, 1)
     }
 
+    /// Less than the buffer takes is all there is. That it has ended is an event of its own.
     pub fn read(&mut self, buffer: &mut [u8]) -> Incoming {
         match self.stream.read(buffer) {
             Progress::Bytes(count) => {
                 let mut bytes = std::mem::take(&mut self.input);
                 bytes.extend_from_slice(&buffer[..count]);
-                Incoming::Bytes(bytes)
+                Incoming::Bytes(bytes, self.stream.is_drained(count, buffer.len()))
             }
             Progress::Later => Incoming::Nothing,
             Progress::Ended | Progress::Broken(_) => Incoming::Ended,
@@ -153,28 +158,24 @@ impl BusConnection {
     }
 
     pub fn queue(&mut self, bytes: Arc<[u8]>) {
-        self.queued_bytes += bytes.len();
-        if is_published(&bytes) { self.published.push_back(bytes) } else { self.control.push_back(bytes) }
+        self.queue.get_or_insert_default().add(bytes);
     }
 
     /// Sends what the socket takes. Whether the connection is still of use.
     pub fn flush(&mut self) -> bool {
         while self.is_writable && self.stage == Stage::Ready {
-            let next =
-                || self.control.pop_front().or_else(|| self.published.pop_front()).map(|bytes| (bytes, 0));
-            let Some((bytes, sent)) = self.current.take().or_else(next) else {
-                // Most links are idle most of the time: an empty queue keeps no memory.
-                self.control = VecDeque::new();
-                self.published = VecDeque::new();
+            let Some((bytes, sent)) = self.queue.as_mut().and_then(|queue| queue.next()) else {
+                self.queue = None;
                 return true;
             };
+            let queue = self.queue.as_mut().expect("it had a message");
             match self.stream.write(&bytes[sent..]) {
                 Progress::Bytes(count) if sent + count < bytes.len() => {
-                    self.current = Some((bytes, sent + count))
+                    queue.current = Some((bytes, sent + count))
                 }
-                Progress::Bytes(_) => self.queued_bytes -= bytes.len(),
+                Progress::Bytes(_) => queue.bytes -= bytes.len(),
                 Progress::Later => {
-                    self.current = Some((bytes, sent));
+                    queue.current = Some((bytes, sent));
                     self.is_writable = false;
                 }
                 Progress::Ended | Progress::Broken(_) => return false,
@@ -183,14 +184,29 @@ impl BusConnection {
         true
     }
 
-    /// Of its queues, as CLUSTER LINKS has it.
-    pub fn queue_bytes(&self) -> usize {
-        self.queued_bytes
+    /// Of messages that wait to be sent.
+    pub fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes)
     }
 
     /// What is allocated for it.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<BusConnection>() + self.input.capacity() + self.queued_bytes
+        let queue = self.queue.as_ref().map_or(0, |queue| size_of::<Queue>() + queue.bytes);
+        size_of::<BusConnection>() + self.input.capacity() + queue
+    }
+}
+
+impl Queue {
+    fn add(&mut self, bytes: Arc<[u8]>) {
+        self.bytes += bytes.len();
+        if is_published(&bytes) { self.published.push_back(bytes) } else { self.control.push_back(bytes) }
+    }
+
+    /// The one that is to be sent now, from where.
+    fn next(&mut self) -> Option<(Arc<[u8]>, usize)> {
+        let Queue { control, published, current, .. } = self;
+        let whole = || control.pop_front().or_else(|| published.pop_front()).map(|bytes| (bytes, 0));
+        current.take().or_else(whole)
     }
 }
 

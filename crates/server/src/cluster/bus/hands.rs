@@ -8,7 +8,7 @@ use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, Want};
 use isotherm_resp::ArgsBuf;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::requests;
@@ -50,19 +50,49 @@ struct Hands {
     node: &'static Node,
     bus: BusSender,
     herald: Herald,
+    state: Arc<State>,
 }
 
-pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<Work>> {
+/// What the bus thread sees of the other one.
+#[derive(Default)]
+struct State {
+    /// What was handed and is not done.
+    undone: AtomicUsize,
+    /// The herald has something to say later, or may have.
+    has_news: AtomicBool,
+}
+
+/// By which the bus thread hands its work to the other one.
+pub struct Hand {
+    works: Sender<Work>,
+    state: Arc<State>,
+}
+
+pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Hand> {
     let (sender, works) = channel();
-    let hands = Hands { node, bus, herald: Herald::default() };
+    let state = Arc::<State>::default();
+    let hands = Hands { node, bus, herald: Herald::default(), state: Arc::clone(&state) };
     std::thread::Builder::new().name("cluster-hands".into()).spawn(move || hands.run(&works))?;
-    Ok(sender)
+    Ok(Hand { works: sender, state })
+}
+
+impl Hand {
+    pub fn hand(&self, work: Work) {
+        self.state.undone.fetch_add(1, Ordering::Relaxed);
+        self.works.send(work).expect("the hands live as long");
+    }
+
+    /// All that was handed is done, and nothing of it is left to be said: what comes next is not before it, whichever thread does it.
+    pub fn are_at_rest(&self) -> bool {
+        self.state.undone.load(Ordering::Acquire) == 0 && !self.state.has_news.load(Ordering::Relaxed)
+    }
 }
 
 impl Hands {
     fn run(mut self, works: &Receiver<Work>) {
         while let Ok(work) = works.recv() {
             self.work(work);
+            self.state.undone.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -92,7 +122,9 @@ impl Hands {
         let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
         let (_, before) = member.topologies.newest();
         changes::publish(self.node, Arc::clone(&topology));
-        if member.slot_listeners.load(Ordering::Acquire) == 0 {
+        let is_heard = member.slot_listeners.load(Ordering::Acquire) > 0;
+        self.state.has_news.store(is_heard, Ordering::Relaxed);
+        if !is_heard {
             return self.herald.rest();
         }
         for news in self.herald.look(&before, &topology, unix_now()) {

@@ -10,8 +10,8 @@ pub fn write(reply: &mut Reply, links: &[LinkView], connections: &BTreeMap<LinkI
     reply.array(links.len());
     for link in links {
         let connection = connections.get(&link.link);
-        let bytes = connection.map_or(0, |connection| connection.queue_bytes()) as i64;
-        let is_pending = connection.is_some_and(|connection| connection.queue_bytes() > 0);
+        let bytes = connection.map_or(0, |connection| connection.queued_bytes()) as i64;
+        let is_pending = connection.is_some_and(|connection| connection.queued_bytes() > 0);
         reply.map(6);
         reply.bulk(b"direction");
         reply.bulk(if link.is_inbound { b"from" } else { b"to" });

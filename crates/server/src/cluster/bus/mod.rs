@@ -21,6 +21,7 @@ mod settings;
 
 use isotherm_cluster::Slot;
 use isotherm_cluster::machine::{Input, Level, LinkId, Machine, Ms, Now, Output, RequestId};
+use isotherm_cluster::topology::Topology;
 use isotherm_cluster::topology::info::Counts;
 use isotherm_cluster::wire::{self, Caps, Defect, Type};
 use isotherm_reactor::{Events, Listener, Mailbox, Ready, Stream, Token};
@@ -28,8 +29,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cluster::changes;
 use crate::cluster::requests::{Asker, Bus, BusMessage, Looked};
 use crate::config::{Id, id};
 use crate::node::Node;
@@ -63,13 +66,17 @@ pub struct BusThread {
     connections: BTreeMap<LinkId, Box<BusConnection>>,
     /// Links that may have more to read than a turn takes.
     unfinished: Vec<LinkId>,
+    /// Links that may have something to send now.
+    unsent: Vec<LinkId>,
+    /// Listeners that may have more to accept, for want of descriptors too: an edge is reported once.
+    unaccepted: Vec<usize>,
     /// Connections that failed while an output was obeyed.
     failed: Vec<LinkId>,
     accepted: u64,
     asked: u64,
     /// Of requests that are under way, with the slot whose word was closed for one.
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
-    hands: std::sync::mpsc::Sender<hands::Work>,
+    hands: hands::Hand,
     replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
     counts: Counts,
@@ -99,11 +106,13 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
     let thread = BusThread {
         node,
         events,
+        unaccepted: (0..opened.listeners.len()).collect(),
         listeners: opened.listeners,
         port: settings::bus_port(&node.config),
         machine: opened.machine,
         connections: BTreeMap::new(),
         unfinished: Vec::new(),
+        unsent: Vec::new(),
         failed: Vec::new(),
         accepted: 1,
         asked: 0,
@@ -155,13 +164,12 @@ impl BusThread {
             self.meet(ready);
         }
         for link in std::mem::take(&mut self.unfinished) {
-            self.read(link);
+            self.read(link, true);
         }
         if Instant::now() >= self.next_tick {
             self.next_tick = Instant::now() + TICK;
             self.close_overfull();
-            // An edge is reported once: what a turn left, or could not take for want of descriptors, is still there.
-            (0..self.listeners.len()).for_each(|at| self.accept(at));
+            std::mem::take(&mut self.unaccepted).into_iter().for_each(|at| self.accept(at));
             let offset = self.node.log.end().0;
             self.step(Input::Tick { offset });
             self.bus().note_cpu(thread_cpu());
@@ -215,6 +223,7 @@ impl BusThread {
                         self.counts.sent.count(kind, bytes.len());
                     }
                     connection.queue(bytes);
+                    self.unsent.push(link);
                 }
             }
             Output::Close { link } => {
@@ -236,7 +245,7 @@ impl BusThread {
             Output::Apply { number, topology, gained, others } => {
                 self.hand(hands::Work::Apply { number, topology, gained, others });
             }
-            Output::Publish(topology) => self.hand(hands::Work::Publish(topology)),
+            Output::Publish(topology) => self.publish(topology),
             Output::Follow { ip, port, .. } => self.hand(hands::Work::Follow { ip, port }),
             Output::Lead => self.hand(hands::Work::Lead),
             Output::DeleteKeys(slots) => self.hand(hands::Work::DeleteKeys(slots)),
@@ -244,7 +253,15 @@ impl BusThread {
     }
 
     fn hand(&self, work: hands::Work) {
-        self.hands.send(work).expect("the hands live as long");
+        self.hands.hand(work);
+    }
+
+    /// Ten times a second: another thread is not woken where nothing but the topology is to be set.
+    fn publish(&self, topology: Arc<Topology>) {
+        match self.hands.are_at_rest() && changes::wakes_no_client(self.node, &topology) {
+            true => changes::publish(self.node, topology),
+            false => self.hand(hands::Work::Publish(topology)),
+        }
     }
 
     fn message(&mut self, message: BusMessage) {
@@ -286,6 +303,7 @@ impl BusThread {
         }
         let link = LinkId(ready.token.0 as u64);
         let Some(connection) = self.connections.get_mut(&link) else { return };
+        self.unsent.push(link);
         if ready.writable && connection.is_connecting() && !self.connected(link) {
             return;
         }
@@ -296,7 +314,7 @@ impl BusThread {
             connection.is_writable |= ready.writable;
         }
         if ready.readable || ready.closed {
-            self.read(link);
+            self.read(link, ready.closed);
         }
     }
 
@@ -370,7 +388,8 @@ impl BusThread {
                 Ok(Some(stream)) => stream,
                 Ok(None) => return,
                 Err(error) => {
-                    return log::verbose(format!("Error accepting cluster node: {error}"));
+                    log::verbose(format!("Error accepting cluster node: {error}"));
+                    break;
                 }
             };
             let stream = match stream {
@@ -393,9 +412,11 @@ impl BusThread {
                 (peer.ip().to_canonical().to_string(), local.ip().to_canonical().to_string());
             self.step(Input::Accepted { link, peer_ip: &peer_ip, local_ip: &local_ip });
         }
+        self.unaccepted.push(at);
     }
 
-    fn read(&mut self, link: LinkId) {
+    /// `to_end`: also what no event will report.
+    fn read(&mut self, link: LinkId, to_end: bool) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(&link) else { break };
@@ -409,7 +430,13 @@ impl BusThread {
                     self.closed(link);
                     break;
                 }
-                Incoming::Bytes(bytes) => self.take_messages(link, bytes),
+                Incoming::Bytes(bytes, is_all) => {
+                    self.take_messages(link, bytes);
+                    if is_all && !to_end {
+                        self.buffer = buffer;
+                        return;
+                    }
+                }
             }
         }
         self.buffer = buffer;
@@ -468,12 +495,11 @@ impl BusThread {
     }
 
     fn flush(&mut self) {
-        let broken: Vec<LinkId> = self
-            .connections
-            .iter_mut()
-            .filter_map(|(link, connection)| (!connection.flush()).then_some(*link))
-            .collect();
-        broken.into_iter().for_each(|link| self.closed(link));
+        for link in std::mem::take(&mut self.unsent) {
+            if self.connections.get_mut(&link).is_some_and(|connection| !connection.flush()) {
+                self.closed(link);
+            }
+        }
     }
 
     /// What INFO and CLUSTER INFO show.
@@ -493,7 +519,7 @@ impl BusThread {
         let overfull: Vec<LinkId> = self
             .connections
             .iter()
-            .filter(|(_, connection)| connection.queued_bytes > limit)
+            .filter(|(_, connection)| connection.queued_bytes() > limit)
             .map(|(link, _)| *link)
             .collect();
         for link in overfull {
