@@ -68,6 +68,8 @@ isotherm-conformance: compares Isotherm with Valkey
                               reloads: how often each loads the topology while 100 slots move
     --loops N  --slots N  --seconds N    how often (default 30), how many at once (40), the time for each cluster (900)
     --quick yes                          3 loops, Isotherm nodes only, 45 s
+    --valkey yes                         only Valkey's nodes: what the libraries do by themselves
+    --pushes yes                         Isotherm nodes with cluster-maint-notifications
     --pace N                             of reloads: operations a second of a library (default 200)
     --ours-bin PATH, --bin FOLDER, --folder FOLDER          as above
 
@@ -400,7 +402,8 @@ fn run_cluster(args: &[String]) -> Fallible<bool> {
     let from_env = |name| std::env::var_os(name).map(PathBuf::from);
     let mut server = from_env("ISOTHERM_SERVER");
     let (mut bin, mut folder) = (from_env("ISOTHERM_PEER_BIN"), from_env("ISOTHERM_CLIENTS"));
-    let mut wanted = cluster::Options { loops: 30, slots: 40, seconds: 900, is_quick: false };
+    let mut wanted =
+        cluster::Options { loops: 30, slots: 40, seconds: 900, clusters: cluster::CLUSTERS, more: &[] };
     let mut pace = 200;
     for (name, value) in options {
         let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
@@ -413,8 +416,11 @@ fn run_cluster(args: &[String]) -> Fallible<bool> {
             "--seconds" => wanted.seconds = number()?,
             "--pace" => pace = number()?.max(1) as usize,
             "--quick" if value == "yes" => {
-                wanted = cluster::Options { loops: 3, slots: 10, seconds: 45, is_quick: true };
+                (wanted.loops, wanted.slots, wanted.seconds) = (3, 10, 45);
+                wanted.clusters = &cluster::CLUSTERS[..1];
             }
+            "--valkey" if value == "yes" => wanted.clusters = cluster::VALKEY,
+            "--pushes" if value == "yes" => wanted.more = &["--cluster-maint-notifications", "yes"],
             other => return Err(format!("unknown option: {other}\n{HELP}")),
         }
     }

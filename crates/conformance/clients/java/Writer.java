@@ -16,7 +16,10 @@ import redis.clients.jedis.exceptions.JedisException;
 
 public class Writer {
     static final int TRIES = 50;
+    /** Of these, before a new client is tried. */
+    static final int TRIES_OF_CLIENT = 25;
 
+    static int port;
     static String prefix;
     static int keys;
     static String[] tags;
@@ -27,6 +30,21 @@ public class Writer {
     static int version;
     static long operations;
     static long errors;
+    static long renewed;
+
+    static RedisClusterClient connect() {
+        return RedisClusterClient.builder()
+                .nodes(Set.of(new HostAndPort("127.0.0.1", port)))
+                .clientConfig(DefaultJedisClientConfig.builder().timeoutMillis(10_000).build())
+                .build();
+    }
+
+    static void renew(Exception why) {
+        System.err.println("a new client, for " + why);
+        renewed++;
+        client.close();
+        client = connect();
+    }
 
     interface Write {
         String run();
@@ -150,6 +168,7 @@ public class Writer {
                 return read(at);
             } catch (JedisException error) {
                 if (tries == TRIES) fault(name(at) + " cannot be read: " + error);
+                if (tries == TRIES_OF_CLIENT) renew(error);
                 Thread.sleep(100);
             }
         }
@@ -162,7 +181,7 @@ public class Writer {
             expect(at, got);
             if (got != null) there += at % 4 == 3 ? 2 : 1;
         }
-        System.out.println("checked " + operations + " " + errors + " " + there);
+        System.out.println("checked " + operations + " " + errors + " " + there + " " + renewed);
     }
 
     public static void main(String[] args) throws Exception {
@@ -171,10 +190,8 @@ public class Writer {
         long pauseNs = 1_000_000_000L / Integer.parseInt(args[3]);
         tags = args[4].split(",");
         for (int at = 0; at < keys; at++) models.add(only(null));
-        client = RedisClusterClient.builder()
-                .nodes(Set.of(new HostAndPort("127.0.0.1", Integer.parseInt(args[0]))))
-                .clientConfig(DefaultJedisClientConfig.builder().timeoutMillis(10_000).build())
-                .build();
+        port = Integer.parseInt(args[0]);
+        client = connect();
         for (int at = 0; at < keys; at++) change(at);
         System.out.println("ready");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));

@@ -2,11 +2,14 @@
 <port of a node> <prefix of its keys> <keys> <operations a second> <hash tags, with commas> <seconds between loads of the topology>.
 Libraries that load the topology when a node is gone have no use for the last one.
 
-It works until `check` comes on its standard input: then it reads all of its keys, and says `checked <operations> <errors> <keys that are there>` if each is what
-the model allows, and goes on at `go`. At `end` it ends. `FAULT ...` says what is not as the model has it.
+It works until `check` comes on its standard input: then it reads all of its keys, and says `checked <operations> <errors> <keys that are there>
+<new clients>` if each is what the model allows, and goes on at `go`. At `end` it ends. `FAULT ...` says what is not as the model has it.
 
 The model of a key is the list of values that it may have: one, or two behind an operation of which it is not known whether it was
 done. An error that the server answers means that it was not.
+
+A library may lose its way where nodes come and go: it fails by a bug of its own, or finds no owner of a slot for seconds. The program then
+makes a new client, as a user's would, and counts it.
 """
 
 import random
@@ -20,6 +23,8 @@ from redis.cluster import RedisCluster
 PORT, PREFIX, KEYS, PACE = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 TAGS = sys.argv[5].split(",")
 TRIES = 50
+# Of these, before a new client is tried.
+TRIES_OF_CLIENT = 25
 # A topology without an owner of the slot is none of the first kind.
 ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 
@@ -41,7 +46,19 @@ class Writer:
         self.client = connect()
         self.random = random.Random(PREFIX)
         self.models = [[None] for _ in range(KEYS)]
-        self.version = self.operations = self.errors = 0
+        self.version = self.operations = self.errors = self.renewed = 0
+
+    def renew(self, error):
+        print(f"a new client, for {error!r}", file=sys.stderr, flush=True)
+        self.renewed += 1
+        for tries in range(TRIES):
+            try:
+                self.client = connect()
+                return
+            except ERRORS as error:
+                if tries + 1 == TRIES:
+                    raise Fault(f"it cannot connect: {error!r}")
+                time.sleep(0.1)
 
     def fresh(self):
         self.version += 1
@@ -92,6 +109,11 @@ class Writer:
             got = self.read(at)
         except ERRORS:
             self.errors += 1
+        except Fault:
+            raise
+        except Exception as error:
+            self.errors += 1
+            self.renew(error)
         else:
             self.expect(at, got)
 
@@ -102,9 +124,11 @@ class Writer:
             got = write()
         except redis.ResponseError:
             self.errors += 1
-        except ERRORS:
+        except Exception as error:
             self.errors += 1
             self.models[at] = self.models[at] + wanted
+            if not isinstance(error, ERRORS):
+                self.renew(error)
         else:
             if at % 4 == 1:
                 if got not in wanted:
@@ -124,14 +148,18 @@ class Writer:
                 try:
                     got = self.read(at)
                     break
-                except ERRORS as error:
+                except Fault:
+                    raise
+                except Exception as error:
                     if tries + 1 == TRIES:
                         raise Fault(f"{name(at)} cannot be read: {error!r}")
+                    if tries + 1 == TRIES_OF_CLIENT or not isinstance(error, ERRORS):
+                        self.renew(error)
                     time.sleep(0.1)
             self.expect(at, got)
         # A pair is two keys.
         there = sum((2 if at % 4 == 3 else 1) for at in range(KEYS) if self.models[at] != [None])
-        print(f"checked {self.operations} {self.errors} {there}", flush=True)
+        print(f"checked {self.operations} {self.errors} {there} {self.renewed}", flush=True)
 
 
 def main():

@@ -15,9 +15,20 @@ pub struct Options {
     pub slots: usize,
     /// For each of the clusters.
     pub seconds: u64,
-    /// Only the one of Isotherm nodes.
-    pub is_quick: bool,
+    pub clusters: &'static [Cluster],
+    /// Arguments for Isotherm nodes.
+    pub more: &'static [&'static str],
 }
+
+/// The name, and the nodes that stay.
+pub type Cluster = (&'static str, &'static [Make]);
+
+/// That have Isotherm nodes, and one of Valkey's alone: what libraries do of themselves.
+pub const CLUSTERS: &[Cluster] = &[
+    ("3 Isotherm", &[Make::Isotherm, Make::Isotherm, Make::Isotherm]),
+    ("2 Isotherm, 2 Valkey", &[Make::Isotherm, Make::Valkey, Make::Isotherm, Make::Valkey]),
+];
+pub const VALKEY: &[Cluster] = &[("3 Valkey", &[Make::Valkey, Make::Valkey, Make::Valkey])];
 
 const INSTALL_TIME: Duration = Duration::from_secs(240);
 /// Of each writer.
@@ -28,13 +39,8 @@ const PACE: usize = 200;
 
 /// True if nothing was amiss.
 pub fn run(places: &Places, options: &Options) -> Fallible<bool> {
-    use Make::{Isotherm, Valkey};
-    let clusters: [(&str, &[Make]); 2] = [
-        ("3 Isotherm", &[Isotherm, Isotherm, Isotherm]),
-        ("2 Isotherm, 2 Valkey", &[Isotherm, Valkey, Isotherm, Valkey]),
-    ];
     let mut is_well = true;
-    for (name, makes) in &clusters[..if options.is_quick { 1 } else { 2 }] {
+    for (name, makes) in options.clusters {
         match run_one(name, makes, places, options) {
             Ok(report) => println!("{name}: ok: {report}"),
             Err(why) => {
@@ -47,7 +53,7 @@ pub fn run(places: &Places, options: &Options) -> Fallible<bool> {
 }
 
 fn run_one(name: &str, makes: &[Make], places: &Places, options: &Options) -> Fallible<String> {
-    let mut world = World::create(places, makes, &[])?;
+    let mut world = World::create(places, makes, options.more)?;
     let port = world.nodes[0].port();
     let slots = busy_slots(makes.len(), options.slots);
     let load = Load { keys: KEYS, pace: PACE, slots, reload_seconds: RELOAD_SECONDS };
@@ -58,7 +64,7 @@ fn run_one(name: &str, makes: &[Make], places: &Places, options: &Options) -> Fa
     while done < options.loops && Instant::now() < ends {
         let begun = Instant::now();
         turn(&mut world, done, options.slots).map_err(|why| format!("loop {done}: {why}"))?;
-        let line = check(&world, &mut writers).map_err(|why| format!("loop {done}: {why}"))?;
+        let line = check(&world, &mut writers, done + 1).map_err(|why| format!("loop {done}: {why}"))?;
         done += 1;
         moved += 4 * options.slots;
         println!("{name}: loop {done}, {:.0} s: {line}", begun.elapsed().as_secs_f64());
@@ -108,26 +114,32 @@ fn turn(world: &mut World<'_>, number: usize, slots: usize) -> Fallible {
     let (from, to) = (number % count, (number + 1) % count);
     world.reshard(from, to, slots)?;
     world.rebalance()?;
-    let make = if world.nodes.iter().all(|node| node.make == Make::Isotherm) || number.is_multiple_of(2) {
-        Make::Isotherm
-    } else {
-        Make::Valkey
-    };
-    world.add_node(make)?;
+    // Of a make that is there, in turns.
+    let first = world.nodes[0].make;
+    let other = world.nodes.iter().map(|node| node.make).find(|make| *make != first).unwrap_or(first);
+    world.add_node(if number.is_multiple_of(2) { first } else { other })?;
     world.reshard(from, count, slots)?;
     world.reshard(count, from, world.slots_of(count)?)?;
     world.del_node()
 }
 
-/// All writers find what they have written, and nothing is there but that.
-fn check(world: &World<'_>, writers: &mut [Writer]) -> Fallible<String> {
+/// All writers find what they have written, and nothing is there but that. `renewed_max`: new clients of one writer until now.
+fn check(world: &World<'_>, writers: &mut [Writer], renewed_max: usize) -> Fallible<String> {
     writers.iter_mut().try_for_each(Writer::begin_check)?;
     let mut line = String::new();
     let mut keys = 0;
     for writer in writers.iter() {
         let checked = writer.checked()?;
         keys += checked.keys;
-        line += &format!("{} {} operations, {} errors; ", writer.name, checked.operations, checked.errors);
+        let (name, renewed) = (writer.name, checked.renewed);
+        line += &format!("{name} {} operations, {} errors", checked.operations, checked.errors);
+        if renewed > 0 {
+            line += &format!(", {renewed} new clients");
+        }
+        line += "; ";
+        if renewed > renewed_max as u64 {
+            return Err(format!("{name} loses its way {renewed} times"));
+        }
     }
     let there = world.keys()?;
     if there != keys {

@@ -67,16 +67,16 @@ impl Node {
 /// A cluster that the nodes have formed. The first ones stay.
 pub struct World<'p> {
     places: &'p Places,
+    /// Arguments for Isotherm nodes.
+    more: &'p [&'p str],
     pub nodes: Vec<Node>,
 }
 
 impl<'p> World<'p> {
     /// `more`: arguments for Isotherm nodes.
-    pub fn create(places: &'p Places, makes: &[Make], more: &[&str]) -> Fallible<World<'p>> {
-        let mut world = World { places, nodes: Vec::new() };
-        for make in makes {
-            world.start(*make, more)?;
-        }
+    pub fn create(places: &'p Places, makes: &[Make], more: &'p [&'p str]) -> Fallible<World<'p>> {
+        let mut world = World { places, more, nodes: Vec::new() };
+        makes.iter().try_for_each(|make| world.start(*make))?;
         let addresses: Vec<String> = world.nodes.iter().map(Node::address).collect();
         let mut words = vec!["create"];
         words.extend(addresses.iter().map(String::as_str));
@@ -86,12 +86,12 @@ impl<'p> World<'p> {
         Ok(world)
     }
 
-    fn start(&mut self, make: Make, more: &[&str]) -> Fallible {
+    fn start(&mut self, make: Make) -> Fallible {
         let bus_port = free_port()?.to_string();
         let common = ["--cluster-enabled", "yes", "--cluster-port", &bus_port];
         let timeout = ["--cluster-node-timeout", NODE_TIMEOUT_MS];
         let (binary, more) = match make {
-            Make::Isotherm => (self.places.server.clone(), more),
+            Make::Isotherm => (self.places.server.clone(), self.more),
             Make::Valkey => (self.places.bin.join("valkey-server"), &[][..]),
         };
         let arguments: Vec<String> =
@@ -131,7 +131,7 @@ impl<'p> World<'p> {
     }
 
     pub fn add_node(&mut self, make: Make) -> Fallible {
-        self.start(make, &[])?;
+        self.start(make)?;
         let (new, old) = (self.nodes[self.nodes.len() - 1].address(), self.nodes[0].address());
         self.tool(&["add-node", &new, &old])?;
         self.agree()

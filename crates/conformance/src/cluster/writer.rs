@@ -59,6 +59,8 @@ pub struct Checked {
     pub errors: u64,
     /// Of its keys, those that are there.
     pub keys: i64,
+    /// Clients that it has made because the library had lost its way.
+    pub renewed: u64,
 }
 
 impl Writer {
@@ -102,7 +104,7 @@ impl Writer {
         let line = self.expect("checked ")?;
         let mut numbers = line.split(' ').map(|number| number.parse::<u64>().unwrap_or_default());
         let mut next = || numbers.next().unwrap_or_default();
-        Ok(Checked { operations: next(), errors: next(), keys: next() as i64 })
+        Ok(Checked { operations: next(), errors: next(), keys: next() as i64, renewed: next() })
     }
 
     pub fn go_on(&mut self) -> Fallible {

@@ -17,7 +17,11 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-const tries = 50
+const (
+	tries = 50
+	// Of these, before a new client is tried.
+	triesOfClient = 25
+)
 
 // A key that is not there.
 const absent = ""
@@ -44,10 +48,27 @@ func fault(format string, values ...any) {
 }
 
 type writer struct {
-	client                      *redis.ClusterClient
-	random                      *rand.Rand
-	models                      [][]string
-	version, operations, errors int
+	client                               *redis.ClusterClient
+	random                               *rand.Rand
+	models                               [][]string
+	version, operations, errors, renewed int
+}
+
+func connect() *redis.ClusterClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{"127.0.0.1:" + os.Args[1]}, ReadTimeout: 10 * time.Second,
+		// A node that cannot be reached any more is no reason for it to load the topology; it does so every minute otherwise.
+		ClusterStateReloadInterval: time.Duration(number(os.Args[6])) * time.Second,
+		// It asks for pushes of itself, but loads the topology on them only if this is set.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeAuto},
+	})
+}
+
+func (w *writer) renew(why error) {
+	fmt.Fprintf(os.Stderr, "a new client, for %v\n", why)
+	w.renewed++
+	w.client.Close()
+	w.client = connect()
 }
 
 func short(value string) string { return value[:min(20, len(value))] }
@@ -177,6 +198,9 @@ func (w *writer) check() {
 			if count == tries {
 				fault("%s cannot be read: %v", name(at), err)
 			}
+			if count == triesOfClient {
+				w.renew(err)
+			}
 			time.Sleep(100 * time.Millisecond)
 			got, err = w.read(at)
 		}
@@ -189,18 +213,12 @@ func (w *writer) check() {
 			there++
 		}
 	}
-	fmt.Printf("checked %d %d %d\n", w.operations, w.errors, there)
+	fmt.Printf("checked %d %d %d %d\n", w.operations, w.errors, there, w.renewed)
 }
 
 func main() {
 	w := &writer{
-		client: redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: []string{"127.0.0.1:" + os.Args[1]}, ReadTimeout: 10 * time.Second,
-			// A node that cannot be reached any more is no reason for it to load the topology; it does so every minute otherwise.
-			ClusterStateReloadInterval: time.Duration(number(os.Args[6])) * time.Second,
-			// It asks for pushes of itself, but loads the topology on them only if this is set.
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeAuto},
-		}),
+		client: connect(),
 		random: rand.New(rand.NewSource(1)),
 		models: make([][]string, keys),
 	}
