@@ -412,7 +412,9 @@ impl BusThread {
                 (peer.ip().to_canonical().to_string(), local.ip().to_canonical().to_string());
             self.step(Input::Accepted { link, peer_ip: &peer_ip, local_ip: &local_ip });
         }
-        self.unaccepted.push(at);
+        if !self.unaccepted.contains(&at) {
+            self.unaccepted.push(at);
+        }
     }
 
     /// `to_end`: also what no event will report.
@@ -495,7 +497,8 @@ impl BusThread {
     }
 
     fn flush(&mut self) {
-        for link in std::mem::take(&mut self.unsent) {
+        // A link that is closed may be a reason to send something to others.
+        while let Some(link) = self.unsent.pop() {
             if self.connections.get_mut(&link).is_some_and(|connection| !connection.flush()) {
                 self.closed(link);
             }
