@@ -54,6 +54,8 @@ pub enum BusMessage {
     },
     /// A parameter was changed. The sender is dropped when clients see what follows.
     Configured(std::sync::mpsc::Sender<()>),
+    /// The counts are to be shown as they are. The sender is dropped then.
+    Report(std::sync::mpsc::Sender<()>),
     /// CONFIG RESETSTAT
     ResetCounts,
     /// The data is loaded: these slots have keys.
@@ -170,6 +172,18 @@ impl Bus {
             // Its end is all that is waited for.
             let _ = is_done.recv_timeout(PATIENCE);
         }
+    }
+
+    /// What clients have published before is counted when this returns, unless that takes long.
+    pub fn await_counts(&self) {
+        const PATIENCE: Duration = Duration::from_millis(50);
+        let Some(sender) = self.sender.get().filter(|_| self.published_bytes.load(Relaxed) > 0) else {
+            return;
+        };
+        let (done, is_done) = channel();
+        sender.post(BusMessage::Report(done));
+        // Its end is all that is waited for. The bus waits for no lock that is held here.
+        let _ = is_done.recv_timeout(PATIENCE);
     }
 
     /// CONFIG RESETSTAT

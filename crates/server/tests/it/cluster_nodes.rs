@@ -228,6 +228,22 @@ fn messages_reach_subscribers_of_all_nodes() {
 }
 
 #[test]
+fn what_was_published_is_counted_in_the_answer_behind_it() {
+    let nodes = cluster(2, &[]);
+    let mut client = nodes[0].client();
+    for count in 1..=50 {
+        let words: [&[&str]; 2] = [&["PUBLISH", "news", "hello"], &["CLUSTER", "INFO"]];
+        client.send(words.map(common::encode).concat());
+        client.expect(":0\r\n");
+        let info = String::from_utf8(client.read_reply()).unwrap();
+        assert!(
+            info.contains(&format!("cluster_stats_messages_publish_sent:{count}\r\n")),
+            "{count}: {info}"
+        );
+    }
+}
+
+#[test]
 fn a_message_is_counted_behind_a_reset_that_was_asked_for_before() {
     let nodes = cluster(2, &[]);
     // On one worker each. The bus is silent meanwhile, and finds both at once.

@@ -58,6 +58,9 @@ fn show(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
 }
 
 pub fn info(call: &mut AdminCall<'_>) -> Outcome {
+    if let Some(member) = call.node.cluster.get() {
+        member.bus.await_counts();
+    }
     match cluster_info(call.node) {
         Some(text) => call.reply.verbatim("txt", text.as_bytes()),
         None => call.reply.error(errors::CLUSTER_DISABLED),

@@ -285,6 +285,10 @@ impl BusThread {
                 self.step(Input::Settings(settings));
                 self.hand(hands::Work::Drop(done));
             }
+            BusMessage::Report(done) => {
+                self.report();
+                drop(done);
+            }
             BusMessage::ResetCounts => {
                 self.counts = Counts::default();
                 self.report();
