@@ -2,7 +2,8 @@
 //!
 //! Valkey's matcher is recursive: one level for each star. Only the last star met ever needs to be tried further
 //! (every element after it takes exactly one byte, so an earlier star can win nothing), which makes one loop with one
-//! place to go back to: at most `text x pattern` steps, whatever the pattern; `a*a*a*...b` is no attack.
+//! place to go back to: at most `text x pattern` steps, whatever the pattern; `a*a*a*...b` is no attack. Where both are long even
+//! that is too much (minutes for 100 KB and 200 KB), so what stars have tried to no end is counted, and bounded.
 //!
 //! Faithful in its corners, because clients see them:
 //! * a pattern never matches the empty text, except the empty pattern (callers treat a lone `*` apart);
@@ -13,11 +14,25 @@
 
 const STARS_MAX: usize = 1000;
 
+// COMPAT(keys): A glob pattern gives up, and matches nothing, once 16 million bytes of it, and 32 for each byte of the text, were compared
+// behind its stars without a match; 4 KB of both never come to that. Why: a star and 100 KB of `a` would keep a worker busy for minutes with
+// a key or a channel of 200 KB.
+const FAILED_BYTES_MAX: usize = 16 << 20;
+const FAILED_BYTES_PER_TEXT_BYTE: usize = 32;
+
+/// Where to go on when an element fails: the element after the last star, and the byte after its last attempt.
+#[derive(Clone, Copy)]
+struct Retry {
+    after_star: usize,
+    next: usize,
+}
+
 pub fn glob_match(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut stars = 0;
-    // Where to go on when an element fails: the element after the last star, and the byte after its last attempt.
-    let mut retry: Option<(usize, usize)> = None;
+    let mut retry: Option<Retry> = None;
+    let mut failed_bytes_left =
+        FAILED_BYTES_MAX.saturating_add(FAILED_BYTES_PER_TEXT_BYTE.saturating_mul(text.len()));
 
     while p < pattern.len() && t < text.len() {
         if pattern[p] == b'*' {
@@ -29,39 +44,31 @@ pub fn glob_match(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
             if stars > STARS_MAX {
                 return false;
             }
-            retry = Some((p, t + 1));
+            retry = Some(Retry { after_star: p, next: t + 1 });
             continue;
         }
-        match match_element(&pattern[p..], text[t], nocase) {
-            Some(width) => {
-                p += width;
-                t += 1;
-                if t == text.len() {
-                    p += leading_stars(&pattern[p..]);
-                    if p == pattern.len() {
-                        return true;
-                    }
-                } else if p < pattern.len() {
-                    continue;
+        let (matches, width) = match_element(&pattern[p..], text[t], nocase);
+        p += width;
+        if matches {
+            t += 1;
+            if t == text.len() {
+                p += leading_stars(&pattern[p..]);
+                if p == pattern.len() {
+                    return true;
                 }
+                // A text that ran out is too short for every later start as well.
+                return false;
             }
-            None => {
-                // A plain mismatch: the star takes one more byte.
-                let Some((after_star, next)) = retry else { return false };
-                (p, t) = (after_star, next);
-                retry = Some((after_star, next + 1));
+            if p < pattern.len() {
                 continue;
             }
         }
-        // One side has run out and the other has not. A pattern that ran out may still fit further to the right; a
-        // text that ran out is too short for every later start as well.
-        match retry {
-            Some((after_star, next)) if t < text.len() => {
-                (p, t) = (after_star, next);
-                retry = Some((after_star, next + 1));
-            }
-            _ => return false,
-        }
+        // The star takes one more byte: after a mismatch, or because a pattern that ran out may still fit further to the right.
+        let Some(Retry { after_star, next }) = retry else { return false };
+        let Some(left) = failed_bytes_left.checked_sub(p - after_star) else { return false };
+        failed_bytes_left = left;
+        (p, t) = (after_star, next);
+        retry = Some(Retry { after_star, next: next + 1 });
     }
     p == pattern.len() && t == text.len()
 }
@@ -70,18 +77,18 @@ fn leading_stars(pattern: &[u8]) -> usize {
     pattern.iter().take_while(|&&byte| byte == b'*').count()
 }
 
-/// Compares the element at the front of `pattern` (not a star) with one byte; on a match, the element's width.
+/// Compares the element at the front of `pattern` (not a star) with one byte: whether it matches, and the element's width.
 #[inline]
-fn match_element(pattern: &[u8], byte: u8, nocase: bool) -> Option<usize> {
+fn match_element(pattern: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     match pattern[0] {
-        b'?' => Some(1),
+        b'?' => (true, 1),
         b'[' => match_class(pattern, byte, nocase),
-        b'\\' if pattern.len() >= 2 => same(pattern[1], byte, nocase).then_some(2),
-        literal => same(literal, byte, nocase).then_some(1),
+        b'\\' if pattern.len() >= 2 => (same(pattern[1], byte, nocase), 2),
+        literal => (same(literal, byte, nocase), 1),
     }
 }
 
-fn match_class(pattern: &[u8], byte: u8, nocase: bool) -> Option<usize> {
+fn match_class(pattern: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     let mut at = 1;
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -104,7 +111,7 @@ fn match_class(pattern: &[u8], byte: u8, nocase: bool) -> Option<usize> {
             }
         }
     };
-    (found != negated).then_some(width)
+    (found != negated, width)
 }
 
 fn in_range(start: u8, end: u8, byte: u8, nocase: bool) -> bool {

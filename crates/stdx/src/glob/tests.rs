@@ -130,8 +130,8 @@ fn reference(mut p: &[u8], mut t: &[u8], nocase: bool, skip: &mut bool, nesting:
                 return false;
             }
             _ => match match_element(p, t[0], nocase) {
-                None => return false,
-                Some(width) => {
+                (false, _) => return false,
+                (true, width) => {
                     p = &p[width..];
                     t = &t[1..];
                 }
@@ -163,4 +163,22 @@ fn the_loop_agrees_with_the_recursion() {
         assert_eq!(glob_match(&pattern, &text, nocase), expected, "{pattern:?} on {text:?} nocase {nocase}");
     }
     assert!(matches > 10_000, "the test must see matches too: {matches}");
+}
+
+/// Without a bound each of these takes hours.
+#[test]
+fn stars_that_fail_again_and_again_come_to_an_end() {
+    const BYTES: usize = 1 << 20;
+    let text = vec![b'a'; 2 * BYTES];
+    let behind_star = |middle: &[u8], times: usize| [b"*", &middle.repeat(times)[..], b"b"].concat();
+    let class = [&b"*["[..], &vec![b'x'; BYTES], b"]b"].concat();
+    for pattern in
+        [behind_star(b"a", BYTES), behind_star(b"a?", BYTES / 2), behind_star(b"[a]", BYTES / 3), class]
+    {
+        assert!(!glob_match(&pattern, &text, false));
+    }
+    // What a long text needs of a short pattern is not too much, and neither is a long pattern that fits.
+    let found = [&text[..], b"bc"].concat();
+    assert!(glob_match(b"*aaaaaaaaaaaaaaaab*", &found, false));
+    assert!(glob_match(&[b"*", &text[..], b"b*"].concat(), &found, false));
 }
