@@ -2,6 +2,7 @@
 
 mod accounting;
 mod acl;
+mod acl_bad_input;
 mod acl_peer;
 mod admin;
 mod allocator;

@@ -13,6 +13,12 @@ use std::time::{Duration, Instant};
 /// Whatever takes longer than this has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// `whole` where ISOTHERM_SCALE is 1, and a part of it otherwise: what a test does by itself, it does in seconds.
+pub fn scaled(whole: usize, part: f64) -> usize {
+    let scale = std::env::var("ISOTHERM_SCALE").map_or(part, |scale| scale.parse().expect("a number"));
+    (whole as f64 * scale) as usize
+}
+
 /// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
 pub struct OnDrop<F: FnMut()>(pub F);
 
