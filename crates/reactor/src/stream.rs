@@ -166,7 +166,7 @@ impl Stream {
     /// Whether it cannot be read or written yet: `TlsStream::shake_hands` comes first.
     #[inline]
     pub fn is_handshaking(&self) -> bool {
-        matches!(self, Stream::Tls(tls) if tls.session().is_handshaking())
+        matches!(self, Stream::Tls(tls) if tls.is_handshaking())
     }
 
     /// The same connection under TLS, if it has that.

@@ -67,6 +67,8 @@ pub struct TlsStream {
     unsent_plain: usize,
     /// This side has said what comes first, if that is its part.
     is_begun: bool,
+    /// `shake_hands` has said that it is done.
+    is_shaken: bool,
     /// What has come for the handshake.
     shaken_bytes: usize,
     /// The last read has left bytes in the socket, or may have.
@@ -99,6 +101,7 @@ impl TlsStream {
             socket,
             session,
             is_begun,
+            is_shaken: false,
             kept: Vec::new(),
             opened: Vec::new(),
             opened_done: 0,
@@ -128,6 +131,11 @@ impl TlsStream {
         !self.has_more && self.opened.is_empty() && !self.session.has_ended()
     }
 
+    /// Whether `shake_hands` still has something to do: also a handshake of which the socket has not taken the end.
+    pub fn is_handshaking(&self) -> bool {
+        !self.is_shaken
+    }
+
     /// What it has allocated for bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.kept.capacity() + self.opened.capacity() + self.unsent.capacity()
@@ -139,6 +147,12 @@ impl TlsStream {
     /// from the peer, or the socket takes no more. One call is a step: it does one piece of work that costs, and `is_drained` says
     /// whether more has come.
     pub fn shake_hands(&mut self) -> Progress {
+        let progress = self.step();
+        self.is_shaken |= matches!(progress, Progress::Bytes(_));
+        progress
+    }
+
+    fn step(&mut self) -> Progress {
         if !std::mem::replace(&mut self.is_begun, true)
             && let Taken::Stopped(stopped) = self.open(&mut [])
         {

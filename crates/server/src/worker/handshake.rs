@@ -8,7 +8,7 @@
 
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::tls;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Inner;
@@ -25,20 +25,41 @@ const TURN_TIME_MAX: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 pub struct Handshakes {
-    /// In the order in which they began: until when, and whose. They stay here when they are done.
-    begun: VecDeque<(Instant, usize, u64)>,
+    /// Those that are not done, by the number of the client; it rises, so they are in the order in which they began.
+    begun: BTreeMap<u64, Begun>,
     /// What the steps of this turn have taken.
     taken: Duration,
     /// How often sockets took nothing, by DEBUG FORCE-TLS-WRITE-ERROR, when that was looked at last.
     took_nothing: u32,
 }
 
+#[derive(Clone, Copy)]
+struct Begun {
+    until: Instant,
+    token: usize,
+}
+
 impl Handshakes {
     /// A connection has come, which may begin with a handshake.
     pub fn note(&mut self, token: usize, connection: &Connection) {
         if connection.stream.is_handshaking() {
-            self.begun.push_back((Instant::now() + HANDSHAKE_TIME_MAX, token, connection.session.id()));
+            let until = Instant::now() + HANDSHAKE_TIME_MAX;
+            self.begun.insert(connection.session.id(), Begun { until, token });
         }
+    }
+
+    /// It has ended, maybe within its handshake.
+    #[inline]
+    pub fn forget(&mut self, connection: &Connection) {
+        if connection.stream.is_handshaking() {
+            self.begun.remove(&connection.session.id());
+        }
+    }
+
+    /// The oldest, if it has taken too long.
+    fn take_late(&mut self, now: Instant) -> Option<usize> {
+        let oldest = self.begun.first_entry().filter(|oldest| oldest.get().until <= now)?;
+        Some(oldest.remove().token)
     }
 
     #[inline]
@@ -61,6 +82,7 @@ impl Inner {
         self.handshakes.taken += begun.elapsed();
         match progress {
             Progress::Bytes(_) => {
+                self.handshakes.begun.remove(&connection.session.id());
                 self.node.tls.counts.note_done(tls.session().is_resumed());
                 let names = user_names(&self.node.config, tls.session());
                 if !names.is_empty() {
@@ -127,7 +149,7 @@ impl Inner {
             if matches!(flushed, Progress::Ended | Progress::Broken(_)) {
                 return connection.break_off();
             }
-            if tls.session().is_handshaking() {
+            if tls.is_handshaking() {
                 self.go_on_later(connection);
             }
         }
@@ -140,18 +162,23 @@ impl Inner {
             self.write_all();
         }
         let now = Instant::now();
-        while let Some((_, token, id)) = self.handshakes.begun.pop_front_if(|(until, ..)| *until <= now) {
-            let is_late = |connection: &mut Box<Connection>| {
-                connection.session.id() == id && connection.stream.is_handshaking()
-            };
-            let taken = self.connections.get_mut(token).and_then(|connection| connection.take_if(is_late));
-            if let Some(mut connection) = taken {
-                log::verbose("Closing a client whose TLS handshake has taken too long");
-                self.node.tls.counts.note_failed();
-                connection.break_off();
-                self.settle(connection, token);
-            }
+        debug_assert!(
+            self.handshakes.begun.iter().all(|(id, Begun { token, .. })| self.is_handshaking(*token, *id))
+        );
+        while let Some(token) = self.handshakes.take_late(now) {
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            log::verbose("Closing a client whose TLS handshake has taken too long");
+            self.node.tls.counts.note_failed();
+            connection.break_off();
+            self.settle(connection, token);
         }
+    }
+
+    /// Whether a handshake of the list is one: those that are done, or whose connection has ended, have left it.
+    fn is_handshaking(&self, token: usize, id: u64) -> bool {
+        let connection = self.connections[token].as_ref();
+        connection
+            .is_some_and(|connection| connection.session.id() == id && connection.stream.is_handshaking())
     }
 
     /// Sockets take bytes again, which no event says.

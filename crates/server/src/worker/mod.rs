@@ -267,6 +267,7 @@ impl Inner {
 
     fn forget(&mut self, mut connection: Connection, token: usize) {
         // Nothing is served to it from here on.
+        self.handshakes.forget(&connection);
         self.stop_waiting(&mut connection, token);
         self.leave_debugger(&connection);
         // Its bytes go first: while it is listed, no key is evicted for what is about to leave.
