@@ -54,6 +54,7 @@ mod slots;
 mod slow_scripts;
 mod swap;
 mod tls;
+mod tls_bad_input;
 mod tls_links;
 mod tracking;
 mod transactions;
