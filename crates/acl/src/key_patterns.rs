@@ -3,13 +3,15 @@
 //! ```text
 //! ~*           all          every name but the empty one (a glob does not match that; `allkeys` is a mark of the selector)
 //! ~app:1       exact        looked up
-//! ~app:*       prefix       compared
+//! ~app:*       prefix       compared                             prefixes
 //! ~a?p[0-9]    glob         matched, in at most text x pattern steps
 //! ```
 
 use isotherm_stdx::glob_match;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::prefixes::Prefixes;
 
 /// What may be done to keys: R, W, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -58,7 +60,7 @@ struct Compiled {
     /// What lone stars permit: each is asked by itself, since one pattern has to permit everything that is asked.
     all: Vec<Access>,
     exact: HashMap<Arc<[u8]>, Access>,
-    prefixes: Vec<(Box<[u8]>, Access)>,
+    prefixes: Prefixes,
     globs: Vec<(Arc<[u8]>, Access)>,
 }
 
@@ -77,23 +79,34 @@ impl KeyPatterns {
 
     /// After changes.
     pub fn compile(&mut self) {
-        let mut compiled = Compiled::default();
+        let (mut compiled, mut prefixes) = (Compiled::default(), Vec::new());
         for (pattern, access) in &self.shown {
             match kind_of(pattern) {
                 Kind::All => compiled.all.push(*access),
                 Kind::Exact => drop(compiled.exact.insert(Arc::clone(pattern), *access)),
-                Kind::Prefix(prefix) => compiled.prefixes.push((prefix.into(), *access)),
+                Kind::Prefix(prefix) => prefixes.push((prefix, *access)),
                 Kind::Glob => compiled.globs.push((Arc::clone(pattern), *access)),
             }
         }
+        compiled.prefixes = Prefixes::new(prefixes.into_iter());
         self.compiled = compiled;
     }
 
     #[inline]
     pub fn permit(&self, key: &[u8], asked: Access) -> bool {
-        let Compiled { all, exact, prefixes, globs } = &self.compiled;
-        prefixes.iter().any(|(prefix, access)| access.covers(asked) && key.starts_with(prefix))
-            || !exact.is_empty() && exact.get(key).is_some_and(|access| access.covers(asked))
+        self.compiled.prefixes.permit(key, asked) || self.permit_otherwise(key, asked)
+    }
+
+    /// Whether a prefix permits it. False says nothing.
+    #[inline]
+    pub fn permit_by_prefix(&self, key: &[u8], asked: Access) -> bool {
+        self.compiled.prefixes.permit(key, asked)
+    }
+
+    #[inline(never)]
+    fn permit_otherwise(&self, key: &[u8], asked: Access) -> bool {
+        let Compiled { all, exact, globs, .. } = &self.compiled;
+        !exact.is_empty() && exact.get(key).is_some_and(|access| access.covers(asked))
             || !key.is_empty() && all.iter().any(|access| access.covers(asked))
             || globs.iter().any(|(glob, access)| access.covers(asked) && glob_match(glob, key, false))
     }
@@ -208,6 +221,38 @@ mod tests {
             assert_eq!(patterns.permit(&key, Access::READ), expected, "{pattern:?} {key:?}");
             assert!(!patterns.permit(&key, Access::WRITE));
         }
+    }
+
+    /// With few of them and with many, short and long ones.
+    #[test]
+    fn prefixes_decide_as_the_matcher_does() {
+        let mut random = Prng::new(3);
+        let mut word = |max: u64| -> Vec<u8> {
+            let len = random.below(max);
+            (0..len).map(|_| b"ab\0"[random.below(3) as usize]).collect()
+        };
+        let mut permitted = 0;
+        for round in 0..20_000 {
+            let given: Vec<(Vec<u8>, Access)> = (0..[1, 4, 5, 30][round % 4])
+                .map(|at| {
+                    ([word(13), b"*".to_vec()].concat(), if at % 2 == 0 { Access::READ } else { Access::ALL })
+                })
+                .collect();
+            let mut patterns = KeyPatterns::default();
+            given.iter().for_each(|(pattern, access)| patterns.add(pattern, *access));
+            patterns.compile();
+            for asked in [Access::NONE, Access::READ, Access::WRITE, Access::ALL] {
+                let key = word(16);
+                let expected = patterns
+                    .shown
+                    .iter()
+                    .any(|(pattern, access)| access.covers(asked) && glob_match(pattern, &key, false));
+                permitted += u32::from(expected);
+                assert_eq!(patterns.permit(&key, asked), expected, "{given:?} {key:?}");
+                assert!(expected || !patterns.permit_by_prefix(&key, asked));
+            }
+        }
+        assert!(permitted > 10_000, "{permitted}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod key_patterns;
 mod log;
 mod merging;
 mod password;
+mod prefixes;
 mod selector;
 mod user;
 mod users;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::command_table::CommandTable;
 use crate::decision::{Asked, Denial, Reason};
 use crate::error::{RuleError, SetUserError};
-use crate::key_patterns::Access;
+use crate::key_patterns::{Access, KeyPatterns};
 use crate::merging::{Unmatched, merge_selectors};
 use crate::password::PasswordHash;
 use crate::selector::Selector;
@@ -28,6 +28,8 @@ pub struct User {
     /// The root selector, and those in brackets.
     selectors: Vec<Selector>,
     permits_everything: bool,
+    /// By command: which of the first eight selectors permit it whatever its arguments, in every database.
+    permitting: Box<[u8]>,
 }
 
 impl User {
@@ -40,6 +42,7 @@ impl User {
             passwords: Vec::new(),
             selectors: vec![Selector::new(table, defaults)],
             permits_everything: false,
+            permitting: vec![0; table.len()].into_boxed_slice(),
         }
     }
 
@@ -110,6 +113,12 @@ impl User {
     pub(crate) fn compile(&mut self) {
         self.selectors[0].compile();
         self.permits_everything = self.selectors.iter().any(Selector::permits_everything);
+        self.permitting.fill(0);
+        for (at, selector) in self.selectors.iter().enumerate().take(8).filter(|(_, one)| one.databases.all) {
+            for (command, permitting) in self.permitting.iter_mut().enumerate() {
+                *permitting |= u8::from(selector.commands.permit(command as u16, None)) << at;
+            }
+        }
     }
 
     fn set_password_need(&mut self, needs_no_password: bool) {
@@ -157,20 +166,29 @@ impl User {
         self.passwords.iter().any(|known| known.is_same(&hash))
     }
 
-    /// The same as `check` of a command with one key, without channels, in the database of its session.
+    /// Whether a lone prefix says that it may run this command, which has one key and no channels. False says nothing: `check` does.
     #[inline]
-    pub fn permits_one(
-        &self,
-        (command, first_argument): (u16, Option<&[u8]>),
-        database: u32,
-        (key, access): (&[u8], Access),
-    ) -> bool {
-        let permits = |selector: &Selector| {
-            selector.commands.permit(command, first_argument)
-                && (selector.keys.all || selector.keys.listed.permit(key, access))
-                && (selector.databases.all || selector.databases.listed.contains(&database))
-        };
-        self.selectors.iter().any(permits)
+    pub fn permits_by_prefix(&self, command: u16, key: &[u8], access: Access) -> bool {
+        self.permits_where(command, |keys| keys.permit_by_prefix(key, access))
+    }
+
+    /// The same by any pattern. False says nothing either, for rules of first arguments and of databases are not looked at.
+    #[inline]
+    pub fn permits_by_pattern(&self, command: u16, key: &[u8], access: Access) -> bool {
+        self.permits_where(command, |keys| keys.permit(key, access))
+    }
+
+    #[inline(always)]
+    fn permits_where(&self, command: u16, permits: impl Fn(&KeyPatterns) -> bool) -> bool {
+        let mut left = self.permitting.get(usize::from(command)).copied().unwrap_or_default();
+        while left != 0 {
+            let keys = &self.selectors[left.trailing_zeros() as usize].keys;
+            if keys.all || permits(&keys.listed) {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
     }
 
     #[inline]

@@ -166,7 +166,7 @@ impl Dispatcher {
         let mark = self.reply.len();
         let ran = match request.found {
             // The usual command of the usual session: nothing to ask, if the node has no task either.
-            Found::Command(command) if self.is_open(session, command, request.args) => {
+            Found::Command(command) if self.is_open(session, command, request) => {
                 match self.exec.route.hint(request.key.as_ref().map(|key| key.slot)) {
                     Hint::Here => self.lock_and_run(session, command, request, Tasks::ANY),
                     Hint::Moved(slot) => self.send_away(session, command, slot),
@@ -209,22 +209,45 @@ impl Dispatcher {
 
     /// Whether no gate stands between this session and the command, except what is asked under its locks.
     #[inline]
-    fn is_open(&self, session: &mut Session, command: &Entry, args: Args<'_>) -> bool {
+    fn is_open(&self, session: &mut Session, command: &Entry, request: &Request<'_>) -> bool {
         let gates = session.gates.or(self.exec.gates).and(command.gates);
         gates == Gates::NONE
             || gates == Gates::GROWTH && self.exec.node.has_room_below(self.exec.hot.maxmemory_bytes)
-            || gates.has(Gates::PERMISSION) && self.is_permitted(gates, session, command, args)
+            || gates.has(Gates::PERMISSION) && self.is_permitted(gates, session, command, request)
     }
 
     /// The same of a session whose user may not do everything: it is asked here and goes on as fast as others, if nothing else
     /// stands in its way. What is denied takes the slow way, where the gate says so.
     #[inline(never)]
-    fn is_permitted(&self, gates: Gates, session: &mut Session, command: &Entry, args: Args<'_>) -> bool {
-        let (node, db) = (self.exec.node, session.db);
+    fn is_permitted(
+        &self,
+        gates: Gates,
+        session: &mut Session,
+        command: &Entry,
+        request: &Request<'_>,
+    ) -> bool {
+        if gates == Gates::PERMISSION
+            && let Some(key) = &request.key
+            && self.exec.node.users.soon_permit(&session.user, command, key.bytes)
+        {
+            return true;
+        }
+        self.is_permitted_otherwise(gates, session, command, request)
+    }
+
+    #[inline(never)]
+    fn is_permitted_otherwise(
+        &self,
+        gates: Gates,
+        session: &mut Session,
+        command: &Entry,
+        request: &Request<'_>,
+    ) -> bool {
+        let node = self.exec.node;
         let is_open_else = gates == Gates::PERMISSION
             || gates == Gates::PERMISSION.or(Gates::GROWTH)
                 && node.has_room_below(self.exec.hot.maxmemory_bytes);
-        is_open_else && permission::check_session(node, session, command, args, db).is_ok()
+        is_open_else && permission::check_session(node, session, command, request.args, session.db).is_ok()
     }
 
     /// Asks the gates, then runs the request, queues it or refuses it; or says what comes next if it is none of these.

@@ -13,11 +13,12 @@ pub mod noting;
 pub mod permission;
 mod traits;
 
-use isotherm_acl::{CommandRow, CommandTable, DEFAULT_USER, Defaults, Log, Reason, User};
+use isotherm_acl::{Access, CommandRow, CommandTable, DEFAULT_USER, Defaults, Log, Reason, User};
 use isotherm_commands::spec::AclCategories;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use crate::request::entry::Entry;
 use crate::request::registry::Commands;
 use crate::session::{Attention, ClientShared};
 use traits::Traits;
@@ -69,7 +70,7 @@ impl Denied {
 
 /// The commands as rules see them.
 pub fn command_table(commands: &Commands) -> CommandTable {
-    let row = |entry: &&crate::request::entry::Entry| CommandRow {
+    let row = |entry: &&Entry| CommandRow {
         name: entry.name.clone(),
         categories: entry.spec.acl_categories().0,
         subcommands: entry.subcommands.len() as u16,
@@ -91,7 +92,7 @@ impl Users {
         let mut all = isotherm_acl::Users::new(&table);
         let user = all.default_user().with_password(password);
         all.put(user);
-        let traits = commands.all().iter().map(|entry| Traits::of(entry.spec)).collect();
+        let traits = commands.all().iter().map(|entry| Traits::of(entry)).collect();
         let users = Users {
             table,
             traits,
@@ -113,6 +114,13 @@ impl Users {
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a lone prefix says that the user may run this, which has one key. False says nothing: `permission` does.
+    #[inline]
+    pub fn soon_permit(&self, user: &User, command: &Entry, key: &[u8]) -> bool {
+        let access = self.traits[usize::from(command.index)].only_key;
+        access != Access::NONE && user.permits_by_prefix(command.index, key, access)
     }
 
     /// The table has changed.

@@ -1,7 +1,7 @@
 //! May this user run this command? What the request touches is found once, and asked of the user's rules.
 //!
 //! ```text
-//! one key, in its usual place     nothing is allocated                GET, SET, DEL with one key
+//! one key, in its usual place     a bit and a prefix, most often      GET, SET, DEL with one key
 //! other keys                      found by the key specifications     MGET, EVAL, XREAD
 //! channels, databases             only of the commands that name some
 //! ```
@@ -37,12 +37,12 @@ pub fn check_session(
         return Ok(());
     }
     let users = &node.users;
-    // The usual command: one key. Why it is denied, if it is, is found below.
     let traits = &users.traits[usize::from(command.index)];
+    // The usual command: one key. Why it is denied, if it is, is found below.
     if command.has_one_key(args.len())
         && let Some(access) = traits.plain.access(args)
         && let Some(key) = args.try_get(usize::from(command.first_key))
-        && user.permits_one((command.index, args.try_get(1)), u32::from(db.0), (key, access))
+        && user.permits_by_pattern(command.index, key, access)
     {
         return Ok(());
     }

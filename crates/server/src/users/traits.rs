@@ -4,8 +4,12 @@ use isotherm_acl::Access;
 use isotherm_commands::spec::{AclCategories, Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 use isotherm_resp::Args;
 
+use crate::request::entry::{Entry, Locks};
+
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {
+    /// The most that it may do to its only key, which stands at `Entry::first_key`; `NONE`: it has others, or none.
+    pub only_key: Access,
     /// Everyone may run it (AUTH).
     pub is_free: bool,
     pub has_keys: bool,
@@ -26,6 +30,15 @@ pub enum Plain {
 }
 
 impl Plain {
+    /// The most that it may do to its key.
+    fn most(self) -> Access {
+        match self {
+            Plain::No => Access::NONE,
+            Plain::Fixed(access) => access,
+            Plain::Varies(_) => Access::ALL,
+        }
+    }
+
     #[inline]
     pub fn access(self, args: Args<'_>) -> Option<Access> {
         match self {
@@ -37,19 +50,23 @@ impl Plain {
 }
 
 impl Traits {
-    pub fn of(spec: &Spec) -> Traits {
+    pub fn of(entry: &Entry) -> Traits {
+        let spec = entry.spec;
         let is_key = |keys: &KeySpec| !keys.flags.has(KeyFlags::NOT_KEY);
         let has_keys = spec.key_positions.is_some() || spec.key_specs.iter().any(is_key);
         let by_category = AclCategories::KEYSPACE.or(AclCategories::READ).or(AclCategories::WRITE);
         let reads_by_pattern =
             |keys: &KeySpec| keys.begin == Begin::Unknown && keys.flags.has(KeyFlags::ACCESS);
+        let plain = plain(spec);
+        let has_only_one = entry.locks == Locks::One && entry.first_key > 0;
         Traits {
+            only_key: if has_only_one { plain.most() } else { Access::NONE },
             is_free: spec.flags.has(Flags::NO_AUTH),
             has_keys,
             is_of_database: has_keys || spec.acl_categories().has(by_category),
             is_of_all_databases: spec.flags.has(Flags::ALL_DBS),
             reads_by_pattern: spec.key_specs.iter().any(reads_by_pattern),
-            plain: plain(spec),
+            plain,
         }
     }
 }

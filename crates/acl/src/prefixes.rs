@@ -1,0 +1,81 @@
+//! Patterns that are a prefix and a star, which most patterns are: compared eight bytes at once, and of many only those that
+//! begin as the key does.
+//!
+//! ```text
+//! ~app:* ~apple:* ~b:*     in order; each with its first eight bytes as a word, and which of them it has
+//! starts                   where those with this first byte begin; only if there are many
+//! ```
+
+use crate::key_patterns::Access;
+
+/// With so many or fewer all are compared.
+const FEW: usize = 4;
+const WORD_BYTES: usize = 8;
+
+#[derive(Clone, Default, Debug)]
+pub struct Prefixes {
+    /// Without the star, never empty; in order if there are many.
+    all: Vec<Prefix>,
+    /// By first byte: the first of `all` that begins with it or a later one; behind the last byte their number. Empty: there are few.
+    starts: Box<[u32]>,
+}
+
+#[derive(Clone, Debug)]
+struct Prefix {
+    /// Its first bytes, and as many bits as it has of them.
+    word: u64,
+    mask: u64,
+    bytes: Box<[u8]>,
+    access: Access,
+}
+
+impl Prefix {
+    fn new(bytes: &[u8], access: Access) -> Prefix {
+        let len = bytes.len().min(WORD_BYTES);
+        let (mut word, mut mask) = ([0; WORD_BYTES], [0; WORD_BYTES]);
+        word[..len].copy_from_slice(&bytes[..len]);
+        mask[..len].fill(u8::MAX);
+        let [word, mask] = [word, mask].map(u64::from_ne_bytes);
+        Prefix { word, mask, bytes: bytes.into(), access }
+    }
+
+    /// Of a key of which `word` is the front.
+    #[inline]
+    fn permits(&self, word: u64, key: &[u8], asked: Access) -> bool {
+        word & self.mask == self.word
+            && self.access.covers(asked)
+            && (self.bytes.len() <= WORD_BYTES || key.starts_with(&self.bytes))
+    }
+}
+
+impl Prefixes {
+    pub fn new<'a>(prefixes: impl Iterator<Item = (&'a [u8], Access)>) -> Prefixes {
+        let mut all: Vec<Prefix> = prefixes.map(|(bytes, access)| Prefix::new(bytes, access)).collect();
+        if all.len() <= FEW {
+            return Prefixes { all, starts: Box::default() };
+        }
+        all.sort_by(|one, other| one.bytes.cmp(&other.bytes));
+        let begins_below = |byte: u16| all.partition_point(|prefix| u16::from(prefix.bytes[0]) < byte) as u32;
+        let starts = (0..=256).map(begins_below).collect();
+        Prefixes { all, starts }
+    }
+
+    #[inline]
+    pub fn permit(&self, key: &[u8], asked: Access) -> bool {
+        let near = if self.starts.is_empty() { &self.all[..] } else { self.near(key) };
+        match key.first_chunk::<WORD_BYTES>() {
+            Some(front) => {
+                let word = u64::from_ne_bytes(*front);
+                near.iter().any(|prefix| prefix.permits(word, key, asked))
+            }
+            None => near.iter().any(|prefix| prefix.access.covers(asked) && key.starts_with(&prefix.bytes)),
+        }
+    }
+
+    /// Those that begin as the key does.
+    fn near(&self, key: &[u8]) -> &[Prefix] {
+        let Some(&first) = key.first() else { return &[] };
+        let [from, to] = [usize::from(first), usize::from(first) + 1].map(|byte| self.starts[byte] as usize);
+        &self.all[from..to]
+    }
+}
