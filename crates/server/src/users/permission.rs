@@ -8,7 +8,7 @@
 //! What cannot be found, for the arguments are wrong, is not asked about: the command itself refuses them.
 
 use isotherm_acl::{Access, Asked, AskedDatabases, AskedKey, Denial, Reason, User};
-use isotherm_commands::spec::{Channels, key_positions};
+use isotherm_commands::spec::{Channels, Reach, key_positions};
 use isotherm_keyspace::Db;
 use isotherm_resp::Args;
 
@@ -122,6 +122,8 @@ fn ask_in_full<T>(
         Some(_) => {
             AskedDatabases::Named { named: &named, current: traits.has_keys.then_some(u32::from(db.0)) }
         }
+        // EXEC has a key only where it has a condition, and its queue may begin with SELECT.
+        None if command.spec.reach == Reach::Queue && keys.is_empty() => AskedDatabases::None,
         None if traits.is_of_all_databases => AskedDatabases::All(u32::from(databases)),
         None => base.databases,
     };

@@ -78,7 +78,21 @@ fn a_transaction_is_asked_about_twice() {
         client.check("MULTI", OK);
         client.check("SELECT 1", "-NOPERM No permissions to access database\r\n");
         client.check("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
-        admin.check("ACL SETUSER ann -exec", OK);
+        // EXEC itself touches the database only by a condition.
+        admin.check("ACL SETUSER ann resetdbs db=1", OK);
+        client.check("MULTI", OK);
+        client.check("SELECT 1", "+QUEUED\r\n");
+        client.check("GET a", "+QUEUED\r\n");
+        client.check("EXEC", "*2\r\n+OK\r\n$-1\r\n");
+        admin.check("ACL SETUSER ann resetdbs db=0", OK);
+        client.check("MULTI", OK);
+        client.check(
+            "EXEC IFEQ a x",
+            "-EXECABORT Transaction discarded because of: NOPERM No permissions to access database\r\n",
+        );
+        admin.check("ACL SETUSER ann resetdbs db=0,1 -exec", OK);
+        client.check("SELECT 0", OK);
+        admin.check("ACL SETUSER ann resetdbs db=0", OK);
         client.check("MULTI", OK);
         client.check(
             "EXEC",
