@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions`, `tls` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -41,6 +41,7 @@ mod script_libraries;
 mod scripts;
 mod speed;
 mod threads;
+mod tls;
 
 mod report;
 
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 16] = [
+const KINDS: [&str; 17] = [
     "memory",
     "speed",
     "collections",
@@ -79,6 +80,7 @@ const KINDS: [&str; 16] = [
     "cluster",
     "scripts",
     "script-libraries",
+    "tls",
     instructions::KIND,
 ];
 
@@ -128,6 +130,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "cluster" => cluster::ROWS.to_vec(),
         "scripts" => scripts::ROWS.to_vec(),
         "script-libraries" => script_libraries::ROWS.to_vec(),
+        "tls" => tls::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -153,6 +156,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "cluster" => cluster::measure(options),
         "scripts" => scripts::measure(options),
         "script-libraries" => script_libraries::measure(options),
+        "tls" => tls::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

@@ -27,6 +27,7 @@ kinds
   durability  saving, loading, the append-only file, each fsync policy; on this disk and a modelled one
   scripts   CPU of calls of scripts; who waits beside one that takes long
   script-libraries  cjson and cmsgpack there and back, CPU per round, A B A B
+  tls       CPU of commands and of handshakes over TLS, memory of its connections that wait (needs openssl)
   instructions  instructions per operation, of each command (needs valgrind; beside another build: --peer-server)
   all       all of these, one after the other
 
