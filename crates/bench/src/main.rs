@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions`, `tls` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions`, `tls`, `swap` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -40,6 +40,7 @@ mod replication;
 mod script_libraries;
 mod scripts;
 mod speed;
+mod swap;
 mod threads;
 mod tls;
 
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 18] = [
     "memory",
     "speed",
     "collections",
@@ -81,6 +82,7 @@ const KINDS: [&str; 17] = [
     "scripts",
     "script-libraries",
     "tls",
+    "swap",
     instructions::KIND,
 ];
 
@@ -131,6 +133,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "scripts" => scripts::ROWS.to_vec(),
         "script-libraries" => script_libraries::ROWS.to_vec(),
         "tls" => tls::ROWS.to_vec(),
+        "swap" => swap::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -157,6 +160,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "scripts" => scripts::measure(options),
         "script-libraries" => script_libraries::measure(options),
         "tls" => tls::measure(options),
+        "swap" => swap::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

@@ -1,0 +1,174 @@
+//! `swap-mode`, of Isotherm alone: memory of a key whose value is on disk, how the limit is kept while eight times as much is written,
+//! what a read from disk costs, and what the mode costs while nothing is there.
+//!
+//! Files are read through the page cache, so a read is not one of the device where there is memory for the cache; delays are not measured.
+
+use std::time::{Duration, Instant};
+
+use isotherm_probe::Client;
+use isotherm_resp::reply_parse::Value;
+
+use crate::durability::median;
+use crate::options::Options;
+use crate::process::{Server, Setting, Side};
+use crate::report::Table;
+use crate::{Fallible, progress};
+
+pub const ROWS: [&str; 2] = ["swap-fill", "swap-cost"];
+
+const KEYS: u64 = 2_000_000;
+const VALUE_BYTES: usize = 400;
+/// Of the data that is written, with keys of 20 B.
+const LIMIT_DIVISOR: u64 = 8;
+const READS: u64 = 20_000;
+const COMMANDS: u64 = 2_000_000;
+const BATCH: u64 = 200;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
+    let mut table =
+        Table::new("swap", "Values that are not in memory (`swap-mode`)", &["what", "Isotherm", "aim"]);
+    table.note("Isotherm alone; keys of 20 B, values of 400 B. Files are read through the page cache.");
+    if options.wants("swap-fill") {
+        fill(options, &mut table)?;
+    }
+    if options.wants("swap-cost") {
+        cost(options, &mut table)?;
+    }
+    Ok(vec![table])
+}
+
+fn key(number: u64) -> String {
+    format!("key:{number:016}")
+}
+
+fn swap(client: &mut Client, field: &str) -> Fallible<u64> {
+    let Value::Bulk(text) = client.call(&["INFO", "swap"])? else {
+        return Err("INFO is no text".to_string());
+    };
+    let value = isotherm_probe::info_field(&text, field).ok_or_else(|| format!("no field {field}"))?;
+    value.parse().map_err(|_| format!("{field}:{value} is no number"))
+}
+
+/// Sends requests in batches; the longest one.
+fn send_all(client: &mut Client, count: u64, make: impl Fn(u64, &mut Vec<u8>)) -> Fallible<Duration> {
+    let mut longest = Duration::ZERO;
+    for from in (0..count).step_by(BATCH as usize) {
+        let (mut batch, to) = (Vec::new(), (from + BATCH).min(count));
+        (from..to).for_each(|number| make(number, &mut batch));
+        let begun = Instant::now();
+        client.send(&batch)?;
+        (from..to).try_for_each(|_| client.read().map(drop))?;
+        longest = longest.max(begun.elapsed());
+    }
+    Ok(longest)
+}
+
+fn set(number: u64, value: &[u8], batch: &mut Vec<u8>) {
+    let key = key(number);
+    isotherm_probe::command(batch, [&b"SET"[..], key.as_bytes(), value].into_iter());
+}
+
+fn fill(options: &Options, table: &mut Table) -> Fallible {
+    let keys = options.scaled(KEYS);
+    let limit = keys * (VALUE_BYTES as u64 + 20) / LIMIT_DIVISOR;
+    let setting = Setting { workers: 1, ..Setting::default() }
+        .with("maxmemory", limit)
+        .with("swap-mode", "yes")
+        .with("enable-debug-command", "yes");
+    let server = Server::start(Side::Isotherm, &setting, options)?;
+    let mut client = server.client()?;
+    let empty = client.used_memory_bytes()?;
+    let value = vec![b'v'; VALUE_BYTES];
+    let begun = Instant::now();
+    let longest = send_all(&mut client, keys, |number, batch| set(number, &value, batch))?;
+    let took = begun.elapsed();
+    let (used, resident) = (client.used_memory_bytes()?, server.resident_bytes()?);
+    let part = |bytes: u64| format!("{:.2} x", bytes as f64 / limit as f64);
+    table.row(["written 8 x maxmemory: used_memory over it".into(), part(used), "1.03 x".into()]);
+    table.row(["the same: RSS over it".into(), part(resident), "1.12 x".into()]);
+    let rate = format!("{:.0} k/s", keys as f64 / took.as_secs_f64() / 1e3);
+    table.row(["SETs while the disk takes what is too much".into(), rate, "-".into()]);
+    let stall = format!("{:.1} ms", longest.as_secs_f64() * 1e3);
+    table.row(["the longest batch of 200 of them".into(), stall, "10 ms".into()]);
+    client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
+    let waited = Instant::now();
+    while swap(&mut client, "swap_keys")? < keys && waited.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    client.call(&["DEBUG", "SWAP-CHAOS", "0"])?;
+    std::thread::sleep(Duration::from_secs(3));
+    let cold = swap(&mut client, "swap_keys")?;
+    let bytes = (client.used_memory_bytes()? - empty) as f64 / keys as f64;
+    progress(&format!("{cold} of {keys} values are on disk"));
+    table.row([
+        "memory of a key of 20 B whose value is on disk".into(),
+        format!("{bytes:.1} B"),
+        "<= 38 B".into(),
+    ]);
+    let written = swap(&mut client, "swap_written_bytes")? as f64;
+    let sunk = (swap(&mut client, "swap_sunk_values")? * (VALUE_BYTES as u64 + 20)) as f64;
+    table.row([
+        "bytes written for a byte that left memory".into(),
+        format!("{:.2}", written / sunk),
+        "1.1".into(),
+    ]);
+    let gets = |client: &mut Client, step: u64| -> Fallible<f64> {
+        let before = server.cpu_ns()?;
+        for number in 0..READS {
+            client.call(&["GET", &key(number * step % keys)])?;
+        }
+        Ok((server.cpu_ns()? - before) as f64 / READS as f64 / 1e3)
+    };
+    let reads = swap(&mut client, "swap_reads")?;
+    let far = gets(&mut client, 7_919)?;
+    let reads = swap(&mut client, "swap_reads")? - reads;
+    if reads < READS * 9 / 10 {
+        return Err(format!("{READS} GETs were to read from disk, {reads} did"));
+    }
+    client.call(&["SET", &key(0), "value"])?;
+    let near = gets(&mut client, 0)?;
+    progress(&format!("CPU of a GET alone: {far:.1} us from disk, {near:.1} us from memory"));
+    let more = format!("{:.1} us", far - near);
+    table.row([
+        "CPU of all threads, a GET of such a key alone over one in memory".into(),
+        more,
+        "read + 2.5 us".into(),
+    ]);
+    Ok(())
+}
+
+/// Both with the same limit, which is not reached.
+fn cost(options: &Options, table: &mut Table) -> Fallible {
+    let count = options.scaled(COMMANDS);
+    let value = [b'v'; 100];
+    let mut ratios = [Vec::new(), Vec::new()];
+    for round in 1..=options.rounds {
+        let mut times = [[0.0; 2]; 2];
+        for (on, mode) in ["no", "yes"].into_iter().enumerate() {
+            let setting = Setting::one_core().with("maxmemory", 2_u64 << 30).with("swap-mode", mode);
+            let server = Server::start(Side::Isotherm, &setting, options)?;
+            let mut client = server.client()?;
+            for (what, times) in times.iter_mut().enumerate() {
+                let before = server.cpu_ns()?;
+                send_all(&mut client, count, |number, batch| match what {
+                    0 => set(number % 100_000, &value, batch),
+                    _ => {
+                        let key = key(number % 100_000);
+                        isotherm_probe::command(batch, [&b"GET"[..], key.as_bytes()].into_iter());
+                    }
+                })?;
+                times[on] = (server.cpu_ns()? - before) as f64 / count as f64;
+            }
+        }
+        for (ratios, [off, on]) in ratios.iter_mut().zip(times) {
+            ratios.push(on / off);
+        }
+        progress(&format!("round {round}: {times:.0?} ns of SET and GET, off and on"));
+    }
+    for (name, ratios) in ["SET", "GET"].into_iter().zip(ratios) {
+        let what = format!("CPU of a {name}, in batches, nothing on disk, over `swap-mode no`");
+        table.row([what, format!("{:.2} x", median(ratios).unwrap_or_default()), "<= 1.02 x".into()]);
+    }
+    Ok(())
+}
