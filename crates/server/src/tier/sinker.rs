@@ -19,7 +19,7 @@ use isotherm_tier::{
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::state::{State, Tier};
 use crate::mail::message::WorkerMessage;
@@ -45,6 +45,9 @@ const REST: Duration = Duration::from_millis(100);
 const REST_IDLE: Duration = Duration::from_secs(1);
 /// The same, however much others ask.
 const REST_IDLE_MIN: Duration = Duration::from_millis(20);
+const REST_IDLE_MAX: Duration = Duration::from_secs(2);
+/// If not asked: so many times as long as it had looked.
+const REST_IDLE_FACTOR: u32 = 20;
 /// Nothing leaves before a snapshot has come on.
 const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 /// DEBUG SWAP-CHAOS
@@ -66,11 +69,17 @@ pub struct Sinker {
     taken_bytes: u64,
     /// The round in which something left last.
     last_round: u64,
+    /// Since when it looks, and how long it had looked without effect when it last gave up.
+    looks_since: Instant,
+    looked: Duration,
 }
 
 impl Routine for Sinker {
     fn step(&mut self) -> bool {
         let is_short = self.is_short();
+        if !is_short || self.tier.state() == State::Idle {
+            self.looks_since = Instant::now();
+        }
         if is_short {
             self.sink();
         } else if self.threshold_s < THRESHOLD_MAX_S {
@@ -90,8 +99,9 @@ impl Routine for Sinker {
             State::Full => self.tier.await_wake(REST_FULL),
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
             State::Idle => {
-                std::thread::sleep(REST_IDLE_MIN);
-                self.tier.await_wake(REST_IDLE);
+                // To look without effect takes as long as there are keys: it is no more than a part of the time.
+                std::thread::sleep(self.looked.clamp(REST_IDLE_MIN, REST_IDLE_MAX));
+                self.tier.await_wake((self.looked * REST_IDLE_FACTOR).max(REST_IDLE));
             }
             State::Works if self.is_short() => {}
             State::Works => self.tier.await_wake(REST),
@@ -111,6 +121,8 @@ impl Sinker {
             shown_bytes: 0,
             taken_bytes: 0,
             last_round: 0,
+            looks_since: Instant::now(),
+            looked: Duration::ZERO,
         }
     }
 
@@ -161,7 +173,10 @@ impl Sinker {
                 // What a snapshot has yet to see may leave behind it.
                 match self.node.keyspace.is_snapshot_active() {
                     true => std::thread::sleep(REST_SNAPSHOT),
-                    false => self.enter(State::Idle),
+                    false => {
+                        self.looked = self.looks_since.elapsed();
+                        self.enter(State::Idle);
+                    }
                 }
                 return;
             }
@@ -211,6 +226,7 @@ impl Sinker {
             }
         });
         if taken > 0 {
+            self.looks_since = Instant::now();
             *taken_bytes += taken;
             self.last_round = self.hand.rounds;
         }
