@@ -30,6 +30,8 @@ use crate::process::time::unix_now;
 
 /// Entries and pages that are looked at under one lock.
 const LOOKS_PER_HOLD: u64 = 200;
+/// So many bytes of values are copied under one lock, and one more value: some 300 us. The others wait for the next round.
+const BYTES_PER_HOLD: u64 = 1 << 20;
 /// Entries that are flipped under one lock.
 const FLIPS_PER_HOLD: usize = 32;
 /// Slots that are gone through in one step of the routine.
@@ -209,7 +211,7 @@ impl Sinker {
         held.sink_step(hand, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
             let bytes = value.value.len() as u64;
             *shown_bytes += bytes;
-            if value.idle_seconds < *threshold_s || result.is_err() {
+            if value.idle_seconds < *threshold_s || result.is_err() || taken >= BYTES_PER_HOLD {
                 return;
             }
             let record = Record {
