@@ -1,9 +1,9 @@
-//! What a command needs of the values of its keys: nothing, some elements, or all.
+//! What a command needs of the values of its keys: nothing, their length, some elements, or all.
 //!
 //! ```text
 //!                                       of a string      of a collection
 //! OW, RM                  SET DEL       nothing          nothing
-//! RO without ACCESS       STRLEN HLEN   nothing          nothing; elements if arguments name some (HEXISTS)
+//! RO without ACCESS       STRLEN HLEN   nothing          length; elements if arguments name some (HEXISTS)
 //! RO                      GET SMEMBERS  all              all; elements if arguments name some (HGET, LRANGE)
 //! RW                      APPEND SADD   all              elements
 //! ```
@@ -16,8 +16,10 @@ use isotherm_resp::Args;
 /// Each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
-    /// What stays in memory is enough: the key, whether it is there, its type, encoding, length, expiry and last access.
+    /// What stays in memory is enough: the key, whether it is there, its type, encoding, expiry, last access, and the length of a string.
     Nothing,
+    /// How many elements it has: where a collection is large, that is in memory.
+    Length,
     /// Elements that are named, at an end, in a range, or drawn.
     Elements,
     All,
@@ -60,12 +62,12 @@ impl Spec {
         if !flags.has(KeyFlags::RO.or(KeyFlags::RW)) {
             return Need::Nothing;
         }
-        let names_part = self.arguments.iter().any(names_part);
-        if flags.has(KeyFlags::RO) && !flags.has(KeyFlags::ACCESS) && !names_part {
-            return Need::Nothing;
-        }
         use Group::{Geo, Hash, List, Set, SortedSet, Stream};
         let is_collection = matches!(self.group, List | Hash | Set | SortedSet | Stream | Geo);
+        let names_part = self.arguments.iter().any(names_part);
+        if flags.has(KeyFlags::RO) && !flags.has(KeyFlags::ACCESS) && !names_part {
+            return if is_collection { Need::Length } else { Need::Nothing };
+        }
         if is_collection && (flags.has(KeyFlags::RW) || names_part) { Need::Elements } else { Need::All }
     }
 }

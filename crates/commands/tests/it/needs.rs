@@ -20,6 +20,7 @@ fn row(name: &str, spec: &Spec) -> Option<String> {
         .map(|flags| match (spec.need, spec.need_of(*flags, args.args())) {
             (NeedFrom::Arguments(_), _) => "by arguments",
             (_, Need::Nothing) => "nothing",
+            (_, Need::Length) => "length",
             (_, Need::Elements) => "elements",
             (_, Need::All) => "all",
         })
