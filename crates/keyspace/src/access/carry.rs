@@ -2,10 +2,12 @@
 
 use crate::access::partition::Partition;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan, read_int};
-use crate::layout::key::Key;
+use crate::layout::key::{Key, blob_head};
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue, PackedValue};
 use crate::layout::large::Shared;
 use crate::tables::location::Location;
+use crate::values::image::{is_image, object_of};
+use crate::values::object::Root;
 use isotherm_stdx::UnixMs;
 
 /// What COPY and RENAME carry from one partition to another.
@@ -43,10 +45,38 @@ impl Partition {
                 return self.put_body(db, key, body, *form, carried.expiry, now);
             }
             CarriedValue::Int(int) => NewValue::Int(*int),
+            CarriedValue::Bytes(bytes, form) if is_image(*form, bytes.len()) => {
+                return self.put_image(db, key, *form, bytes, carried.expiry, now);
+            }
             CarriedValue::Bytes(bytes, form) => as_form(*form, bytes),
         };
         let expiry = carried.expiry.map_or(Expiry::Clear, Expiry::At);
         self.set_at(db, self.locate(db, key), key, value, expiry, now)
+    }
+
+    /// Stores an object again that was an image, in the place of what is there.
+    pub fn put_image(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        form: Form,
+        bytes: &[u8],
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let number = self.store.objects.reserve();
+        let body = match object_of(&mut self.store, number, form, bytes) {
+            Ok(body) => body,
+            Err(full) => {
+                self.store.objects.give_back(number);
+                return Err(full);
+            }
+        };
+        let (form, mut root) = (body.form(), Root::new(body, self.store.snapshot.version()));
+        root.home = blob_head(key);
+        self.store.objects.put(number, root);
+        let location = self.locate(db, key);
+        self.put_object_with(db, location, key, form, number, expiry, now)
     }
 
     fn put_body(
@@ -80,6 +110,9 @@ pub(super) fn as_form(form: Form, bytes: &[u8]) -> NewValue<'_> {
     match form {
         Form::Raw => NewValue::Raw(bytes),
         Form::Bytes => NewValue::Bytes(bytes),
-        form => NewValue::Packed(PackedValue { form, bytes }),
+        form => {
+            debug_assert!(!is_image(form, bytes.len()), "an object is put otherwise");
+            NewValue::Packed(PackedValue { form, bytes })
+        }
     }
 }

@@ -12,39 +12,24 @@
 use crate::access::carry::as_form;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
-use crate::access::terms::Missing;
+use crate::access::terms::{ColdAt, Missing, Whereabouts};
+use crate::access::txn::Txn;
 use crate::layout::cold::{ColdKeeper, ColdRef, ColdValue};
 use crate::layout::entry::{Draft, EntryBytes, Place};
 use crate::layout::key::Key;
-use crate::layout::kind::{Db, Expiry, Full};
+use crate::layout::kind::{Db, Expiry, Form, Full};
 use crate::layout::page::{self, Spot};
 use crate::tables::location::Location;
 use crate::values::cold::Lent;
+use crate::values::collection::EditError;
+use crate::values::image::{self, ImageRoom, is_image};
+use crate::values::value::Entry;
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 use std::sync::Arc;
 
 /// Lent values that go when one more is lent.
 const DROPPED_PER_LEND_MAX: usize = 4;
-
-/// Where the value of a key is, for a command that needs it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whereabouts {
-    /// In memory, or lent; or there is no such key.
-    Here,
-    /// Its keeper has it.
-    Away(ColdValue),
-    /// Its keeper could not read it.
-    Unreadable,
-}
-
-/// Where the value of an entry is that was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ColdAt {
-    Here,
-    Away,
-    Unreadable,
-}
 
 impl Keyspace {
     /// Who gets references back. To be given before the first value leaves memory.
@@ -107,8 +92,15 @@ impl Held<'_> {
         now: UnixMs,
     ) {
         let partition = self.partition(key.slot);
-        if partition.cold_of(db, key).map(|cold| cold.reference) == Some(from) {
-            partition.store.cold.lend(from, Lent::new(db, key.bytes, value, now));
+        if let Some(cold) = partition.cold_of(db, key).filter(|cold| cold.reference == from) {
+            // Without memory it is lent, and read slowly.
+            let is_home = value.is_some_and(|value| {
+                !image::can_be_lent(cold.form, value.len())
+                    && partition.warm(db, key, value, from, now) == Ok(true)
+            });
+            if !is_home {
+                partition.store.cold.lend(from, Lent::new(db, key.bytes, value, now));
+            }
         }
         let (keyspace, mut dropped_max) = (self.keyspace, DROPPED_PER_LEND_MAX);
         while dropped_max > 0
@@ -156,8 +148,9 @@ impl Held<'_> {
         now: UnixMs,
     ) -> bool {
         let partition = self.partition(key.slot);
-        match partition.locate(db, key).filter(|at| partition.is_still(at, value, form_number)) {
-            Some(location) => partition.chill_at(db, key, location, reference, now),
+        let found = partition.locate(db, key);
+        match found.and_then(|at| Some((at, partition.form_if_still(&at, value, form_number)?))) {
+            Some((location, form)) => partition.chill_at(db, key, location, form, reference, now),
             None => {
                 partition.store.cold.give_back(reference);
                 false
@@ -195,15 +188,41 @@ impl Held<'_> {
         from: ColdRef,
         now: UnixMs,
     ) -> Result<bool, Full> {
-        assert_eq!(from.value_bytes(), value.len(), "the reference says how long it is");
-        let partition = self.partition(key.slot);
-        let refers = |location: &Location| {
-            location.spot.is_some() && location.entry(&partition.store).cold() == Some(from)
-        };
-        let Some(location) = partition.locate(db, key).filter(refers) else { return Ok(false) };
-        let form = location.entry(&partition.store).form();
-        partition.set_at(db, Some(location), key, as_form(form, value), Expiry::Keep, now)?;
-        Ok(true)
+        self.partition(key.slot).warm(db, key, value, from, now)
+    }
+}
+
+impl Txn<'_, '_> {
+    #[cold]
+    pub(super) fn note_missing(&mut self, db: Db, key: &Key<'_>, is_readable: bool) -> Option<Entry<'_>> {
+        self.held.missing.push(Missing { db, key: key.bytes.into(), is_readable });
+        None
+    }
+
+    /// Whether any value of what is held is not in memory.
+    pub fn has_cold(&self) -> bool {
+        self.held.has_cold()
+    }
+
+    /// Whether the value of a key that no declaration names can be had.
+    pub fn whereabouts(&mut self, db: Db, key: &Key<'_>) -> Whereabouts {
+        self.held.whereabouts(db, key, false)
+    }
+
+    /// A value that is to be changed is in memory. As a rule it was fetched before.
+    #[cold]
+    pub(super) fn bring_home(&mut self, db: Db, key: &Key<'_>) -> Result<(), EditError> {
+        let (now, found) = (self.conditions.now, self.find_again(db, key));
+        let partition = self.held.partition(key.slot);
+        match partition.bring_home(db, key, found.map(|found| found.place), now) {
+            Some(false) => return Ok(()),
+            Some(true) => self.found = None,
+            None => {
+                self.note_missing(db, key, false);
+                return Err(EditError::Full);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -224,18 +243,70 @@ impl Partition {
         }
     }
 
-    /// A command is in the middle of its work, and may need a value that was not fetched: then it is read, and waited for.
-    pub(crate) fn read_now(&mut self, db: Db, key: &Key<'_>, (page, spot): (Handle, Spot), now: UnixMs) {
+    /// A command is in the middle of its work, and may need a value that was not fetched: then it is read, and waited for. Where
+    /// its entry is; `None` if it cannot be read.
+    pub(crate) fn read_now(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        (page, spot): (Handle, Spot),
+        now: UnixMs,
+    ) -> Option<(Handle, Spot)> {
         let entry = EntryBytes(self.store.heap.page(page).entry(spot));
-        let Some(reference) = entry.cold() else { return };
-        let cold = &mut self.store.cold;
-        if cold.lent(reference).is_some() {
-            return;
+        let Some(reference) = entry.cold() else { return Some((page, spot)) };
+        let (form, cold) = (entry.form(), &mut self.store.cold);
+        if let Some(lent) = cold.lent(reference) {
+            return lent.value.is_some().then_some((page, spot));
         }
         let keeper = cold.keeper.as_ref().expect("what is cold has a keeper");
-        if let Some(value) = keeper.read(reference, key.bytes) {
-            cold.lend(reference, Lent::new(db, key.bytes, Some(&value), now));
+        let value = keeper.read(reference, key.bytes)?;
+        if !image::can_be_lent(form, value.len()) && self.warm(db, key, &value, reference, now) == Ok(true) {
+            return self.find(db, key);
         }
+        self.store.cold.lend(reference, Lent::new(db, key.bytes, Some(&value), now));
+        Some((page, spot))
+    }
+
+    /// A value that is about to be changed comes to memory, if it is not there. Whether it came; `None` if it cannot be read, or
+    /// there is no memory. `place`: where its entry is, if that is known.
+    pub(crate) fn bring_home(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        place: Option<(Handle, Spot)>,
+        now: UnixMs,
+    ) -> Option<bool> {
+        let reference = place
+            .or_else(|| self.find(db, key))
+            .and_then(|(page, spot)| EntryBytes(self.store.heap.page(page).entry(spot)).cold());
+        let Some(reference) = reference else { return Some(false) };
+        let cold = &self.store.cold;
+        let value = match cold.lent(reference) {
+            Some(lent) => lent.value.as_deref().map(Vec::from),
+            None => cold.keeper.as_ref().expect("what is cold has a keeper").read(reference, key.bytes),
+        };
+        (self.warm(db, key, &value?, reference, now) == Ok(true)).then_some(true)
+    }
+
+    /// The value of a key comes back to memory, if it is still where it was read. Whether it did.
+    fn warm(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let refers =
+            |location: &Location| location.spot.is_some() && location.entry(&self.store).cold() == Some(from);
+        let Some(location) = self.locate(db, key).filter(refers) else { return Ok(false) };
+        let entry = location.entry(&self.store);
+        let (form, expiry) = (entry.form(), entry.expiry());
+        match is_image(form, value.len()) {
+            true => self.put_image(db, key, form, value, expiry, now)?,
+            false => self.set_at(db, Some(location), key, as_form(form, value), Expiry::Keep, now)?,
+        }
+        Ok(true)
     }
 
     fn cold_of(&self, db: Db, key: &Key<'_>) -> Option<ColdValue> {
@@ -245,14 +316,22 @@ impl Partition {
         Some(ColdValue { form: entry.form(), reference })
     }
 
-    /// Whether the value at a location is these bytes in this form, in memory and no object.
-    fn is_still(&self, location: &Location, value: &[u8], form_number: u8) -> bool {
-        if location.spot.is_none() {
-            return false;
-        }
+    /// The form of the value at a location, if it is these bytes in this form, and in memory: of an object, if they are its image.
+    fn form_if_still(&self, location: &Location, value: &[u8], form_number: u8) -> Option<Form> {
+        location.spot?;
         let entry = location.entry(&self.store);
-        let is_bytes = !matches!(entry.place(), Place::Object | Place::Cold) && entry.inline_key().is_some();
-        is_bytes && entry.form() as u8 == form_number && self.store.value_bytes_of(entry) == value
+        let (form, is_same) = match entry.place() {
+            _ if entry.inline_key().is_none() => return None,
+            Place::Cold => return None,
+            Place::Object => {
+                let root = self.store.objects.get(entry.parts().object().expect("it is an object"));
+                let mut room = ImageRoom::default();
+                let form = image::has_image(root).then(|| image::write(root, &self.store, &mut room))?;
+                (form, room.bytes == value)
+            }
+            _ => (entry.form(), self.store.value_bytes_of(entry) == value),
+        };
+        (is_same && form as u8 == form_number).then_some(form)
     }
 
     fn chill_at(
@@ -260,11 +339,12 @@ impl Partition {
         db: Db,
         key: &Key<'_>,
         mut location: Location,
+        form: Form,
         reference: ColdRef,
         now: UnixMs,
     ) -> bool {
         let entry = location.entry(&self.store);
-        let draft = Draft::cold(key.bytes, entry.form(), reference, entry.expiry());
+        let draft = Draft::cold(key.bytes, form, reference, entry.expiry());
         let stamp = location.page.map(|page| self.store.heap.page(page).stamp());
         self.store.cold.note(reference);
         let (table, store) = self.table_and_store(db).expect("the key was found");

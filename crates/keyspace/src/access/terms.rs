@@ -1,6 +1,7 @@
 //! The terms of a transaction: at which moment it runs, what becomes of expired keys, how its lookups count, and what it
 //! came to; what is shown of values that are not in memory, and which it has met.
 
+use crate::layout::cold::ColdValue;
 use crate::layout::kind::Db;
 use isotherm_stdx::UnixMs;
 
@@ -70,4 +71,23 @@ pub struct Missing {
     pub key: Box<[u8]>,
     /// Or its keeper has tried.
     pub is_readable: bool,
+}
+
+/// Where the value of a key is, for a command that needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// In memory, or lent; or there is no such key.
+    Here,
+    /// Its keeper has it.
+    Away(ColdValue),
+    /// Its keeper could not read it.
+    Unreadable,
+}
+
+/// Where the value of an entry is that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ColdAt {
+    Here,
+    Away,
+    Unreadable,
 }

@@ -3,12 +3,11 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is reported by the
 //! handler as effects.
 
-use crate::access::cold::{ColdAt, Whereabouts};
 use crate::access::effect::{EffectSink, EventClass};
 use crate::access::followers::ChangeCause;
 use crate::access::key_events::KeyEvents;
 use crate::access::lock::Held;
-use crate::access::terms::{Conditions, ExpiryMode, Lookup, Missing, OnCold, TxnCounts};
+use crate::access::terms::{ColdAt, Conditions, ExpiryMode, Lookup, OnCold, TxnCounts};
 use crate::access::watch::{Presence, Watcher};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
@@ -122,7 +121,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// The entry of `key`, if it is there and its time has not come.
     #[inline]
     pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
-        let place = self.find_counted(db, key, lookup)?;
+        let mut place = self.find_counted(db, key, lookup)?;
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
@@ -130,7 +129,11 @@ impl<'t, 'k> Txn<'t, 'k> {
                 ColdAt::Here => {}
                 ColdAt::Away if self.on_cold == OnCold::Collect => return self.note_missing(db, key, true),
                 ColdAt::Unreadable => return self.note_missing(db, key, false),
-                ColdAt::Away => self.held.partition(key.slot).read_now(db, key, place, now),
+                ColdAt::Away => match self.held.partition(key.slot).read_now(db, key, place, now) {
+                    Some(read) if read == place => {}
+                    Some(home) => (place, self.found) = (home, None),
+                    None => return self.note_missing(db, key, false),
+                },
             }
         }
         let mut entry = self.held.partition(key.slot).read(place, now);
@@ -139,12 +142,6 @@ impl<'t, 'k> Txn<'t, 'k> {
             view.show_all();
         }
         Some(entry)
-    }
-
-    #[cold]
-    fn note_missing(&mut self, db: Db, key: &Key<'_>, is_readable: bool) -> Option<Entry<'_>> {
-        self.held.missing.push(Missing { db, key: key.bytes.into(), is_readable });
-        None
     }
 
     /// Where that entry is; counts and touches as `lookup` says.
@@ -170,16 +167,6 @@ impl<'t, 'k> Txn<'t, 'k> {
     fn miss(&mut self, db: Db, key: &Key<'_>) {
         self.misses += 1;
         self.event(EventClass::KeyMiss, "keymiss", db, key.bytes);
-    }
-
-    /// Whether any value of what is held is not in memory.
-    pub fn has_cold(&self) -> bool {
-        self.held.has_cold()
-    }
-
-    /// Whether the value of a key that no declaration names can be had.
-    pub fn whereabouts(&mut self, db: Db, key: &Key<'_>) -> Whereabouts {
-        self.held.whereabouts(db, key, false)
     }
 
     /// Whether a live entry of `key` exists.
@@ -318,6 +305,9 @@ impl<'t, 'k> Txn<'t, 'k> {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
+        if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
+            self.bring_home(db, key)?;
+        }
         let seen = self.find_again(db, key);
         let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;
         let live = self.locate_again(db, key, seen);

@@ -11,7 +11,8 @@
 //!   klen is at most 158. An entry is short if it can be: what it holds determines its bytes.
 //!
 //!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
-//!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream
+//!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream; 9 to 12 of images alone (see
+//!                   `values::image`)
 //!         bits 4-5  width of the expiry: 0 none, 1: 5 B, 2: 8 B
 //!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value, 3 object (ref: its number; len: zeros) or,
 //!                   where these are not zeros, not in memory
@@ -163,18 +164,7 @@ impl Parts<'_> {
 
 #[inline]
 fn form_of_meta(meta: u8) -> Form {
-    match meta & 15 {
-        0 => Form::Bytes,
-        1 => Form::Int,
-        2 => Form::Raw,
-        3 => Form::List,
-        4 => Form::Hash,
-        5 => Form::Set,
-        6 => Form::IntSet,
-        7 => Form::Zset,
-        8 => Form::Stream,
-        other => unreachable!("no entry has the form {other}"),
-    }
+    Form::of_number(meta & 15)
 }
 
 #[inline]

@@ -50,9 +50,35 @@ pub(crate) enum Form {
     IntSet = 6,
     Zset = 7,
     Stream = 8,
+    /// Of images of large collections (see `values::image`) that are no listpack for Valkey. No entry whose value is in memory has these.
+    Quicklist = 9,
+    TableHash = 10,
+    TableSet = 11,
+    Skiplist = 12,
 }
 
 impl Form {
+    /// By its number in an entry.
+    #[inline]
+    pub fn of_number(number: u8) -> Form {
+        match number {
+            0 => Form::Bytes,
+            1 => Form::Int,
+            2 => Form::Raw,
+            3 => Form::List,
+            4 => Form::Hash,
+            5 => Form::Set,
+            6 => Form::IntSet,
+            7 => Form::Zset,
+            8 => Form::Stream,
+            9 => Form::Quicklist,
+            10 => Form::TableHash,
+            11 => Form::TableSet,
+            12 => Form::Skiplist,
+            other => unreachable!("no entry has the form {other}"),
+        }
+    }
+
     /// A collection, small or large.
     #[inline]
     pub fn is_collection(self) -> bool {
@@ -63,12 +89,18 @@ impl Form {
     pub fn kind(self) -> Type {
         match self {
             Form::Bytes | Form::Int | Form::Raw => Type::String,
-            Form::List => Type::List,
-            Form::Hash => Type::Hash,
-            Form::Set | Form::IntSet => Type::Set,
-            Form::Zset => Type::Zset,
+            Form::List | Form::Quicklist => Type::List,
+            Form::Hash | Form::TableHash => Type::Hash,
+            Form::Set | Form::IntSet | Form::TableSet => Type::Set,
+            Form::Zset | Form::Skiplist => Type::Zset,
             Form::Stream => Type::Stream,
         }
+    }
+
+    /// Whether only an image has it.
+    #[inline]
+    pub fn is_of_images(self) -> bool {
+        self as u8 > Form::Stream as u8
     }
 }
 
@@ -106,16 +138,19 @@ impl Encoding {
 /// Columns of a packed collection.
 pub(crate) fn stride_of(form: Form) -> usize {
     match form {
-        Form::Hash | Form::Zset => 2,
+        Form::Hash | Form::Zset | Form::TableHash | Form::Skiplist => 2,
         _ => 1,
     }
 }
 
-/// What OBJECT ENCODING says of a packed collection.
+/// What OBJECT ENCODING says of a packed collection, or of an image.
 pub(crate) fn packed_encoding(form: Form) -> Encoding {
     match form {
         Form::IntSet => Encoding::Intset,
         Form::Stream => Encoding::Stream,
+        Form::Quicklist => Encoding::Quicklist,
+        Form::TableHash | Form::TableSet => Encoding::Hashtable,
+        Form::Skiplist => Encoding::Skiplist,
         _ => Encoding::Listpack,
     }
 }

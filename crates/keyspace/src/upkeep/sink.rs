@@ -3,8 +3,9 @@
 //! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used. What is shown in one
 //! step lies in the order of slots, so that what is written together belongs to slots that follow each other.
 //!
-//! Not shown: integers, collections (what their commands meet is not proven yet), keys that do not lie in their page, values outside of `LIMITS`, and pages that a
-//! snapshot under way has yet to see: those it would have to save, and could no longer read in memory.
+//! Not shown: integers, large collections that cannot leave as a whole (`values::image`), keys that do not lie in their page, values
+//! outside of `SinkLimits`, and pages that a snapshot under way has yet to see: those it would have to save, and could no longer read in
+//! memory.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -12,6 +13,9 @@ use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::{self, AccessMode};
+use crate::values::image::{self, ImageRoom};
+use crate::values::object::Root;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs};
 
@@ -26,22 +30,60 @@ pub struct SinkHand {
 }
 
 /// A value in memory that could leave it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Sinkable<'a> {
     pub db: Db,
     pub slot: Slot,
     pub key: &'a [u8],
     pub expiry: Option<UnixMs>,
-    /// How the bytes are to be read: to be remembered with them.
-    pub form_number: u8,
-    pub value: &'a [u8],
+    /// What it takes in memory, about.
+    pub bytes: usize,
     /// Seconds since the last use: exact under an LRU policy, else a lower bound that the page shares.
     pub idle_seconds: u32,
     /// The logarithmic counter of uses, under an LFU policy.
     pub frequency: Option<u8>,
+    source: Source<'a>,
 }
 
-/// Which values are shown, by their bytes: a smaller one gains nothing, the length of a larger one has no room in a reference.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Bytes(Form, &'a [u8]),
+    Object(&'a Root, &'a Store),
+}
+
+/// What is to be written of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    /// How the bytes are to be read: to be remembered with them.
+    pub form_number: u8,
+    pub bytes: &'a [u8],
+}
+
+/// Where what is to be written of large collections is made.
+#[derive(Default)]
+pub struct SinkRoom(ImageRoom);
+
+impl<'a> Sinkable<'a> {
+    /// Whether it is a large collection: its elements are gathered, which takes some 100 us for 64 KB.
+    pub fn is_gathered(&self) -> bool {
+        matches!(self.source, Source::Object(..))
+    }
+
+    pub fn payload<'r>(&self, room: &'r mut SinkRoom) -> Payload<'r>
+    where
+        'a: 'r,
+    {
+        match self.source {
+            Source::Bytes(form, bytes) => Payload { form_number: form as u8, bytes },
+            Source::Object(root, store) => {
+                let form = image::write(root, store, &mut room.0);
+                Payload { form_number: form as u8, bytes: &room.0.bytes }
+            }
+        }
+    }
+}
+
+/// Which values are shown, by what they take: a smaller one gains nothing, the length of a larger one has no room in a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkLimits {
     pub value_bytes_min: usize,
@@ -117,19 +159,34 @@ impl Partition {
         for spot in view.spots() {
             steps.look(1);
             let entry = EntryBytes(view.entry(spot));
-            let is_text = matches!(entry.form(), Form::Bytes | Form::Raw);
-            if !is_text || entry.place() == Place::Cold {
-                continue;
-            }
-            let (Some(key), value) = (entry.inline_key(), self.store.value_bytes_of(entry)) else { continue };
-            if !(limits.value_bytes_min..=limits.value_bytes_max).contains(&value.len()) {
+            let Some((key, source)) = entry.inline_key().zip(self.source_of(entry)) else { continue };
+            let bytes = match source {
+                Source::Bytes(_, bytes) => bytes.len(),
+                Source::Object(root, _) => root.memory_bytes() as usize,
+            };
+            if !(limits.value_bytes_min..=limits.value_bytes_max).contains(&bytes) {
                 continue;
             }
             let own = view.access(spot.index, AccessMode::Lru.width());
             let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
             let frequency = view.access(spot.index, AccessMode::Lfu.width()).map(|counter| counter as u8);
-            let (form_number, expiry) = (entry.form() as u8, entry.expiry());
-            visit(Sinkable { db, slot, key, expiry, form_number, value, idle_seconds, frequency });
+            let expiry = entry.expiry();
+            visit(Sinkable { db, slot, key, expiry, bytes, idle_seconds, frequency, source });
+        }
+    }
+
+    /// What could be written of an entry's value.
+    fn source_of<'a>(&'a self, entry: EntryBytes<'a>) -> Option<Source<'a>> {
+        match entry.place() {
+            _ if entry.form() == Form::Int => None,
+            Place::Cold => None,
+            Place::Object => {
+                let root = self.store.objects.get(entry.parts().object()?);
+                image::has_image(root).then_some(Source::Object(root, &self.store))
+            }
+            Place::Inline | Place::Blob | Place::Large => {
+                Some(Source::Bytes(entry.form(), self.store.value_bytes_of(entry)))
+            }
         }
     }
 }

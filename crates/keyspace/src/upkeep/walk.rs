@@ -65,7 +65,7 @@ fn entry_of(saved: &Saved) -> SnapshotEntry<'_> {
         (form, Err(reference)) => Value::Cold(ColdValue { form, reference }),
         (Form::Int, Ok(bytes)) => Value::Int(read_int(bytes)),
         (form, Ok(bytes)) if form.is_collection() => {
-            Value::collection(form, Stored::Packed(bytes), ALL_TIMES)
+            Value::collection(form, Stored::Packed(bytes, form), ALL_TIMES)
         }
         (_, Ok(bytes)) => Value::Bytes(bytes),
     };

@@ -54,7 +54,7 @@ impl Default for Limits {
 /// Where a collection is stored, to read it.
 #[derive(Clone, Copy)]
 pub(crate) enum Stored<'a> {
-    Packed(&'a [u8]),
+    Packed(&'a [u8], Form),
     Object(&'a Root, &'a Store),
 }
 
@@ -62,7 +62,7 @@ impl PartialEq for Stored<'_> {
     /// The same place.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Stored::Packed(a), Stored::Packed(b)) => a == b,
+            (Stored::Packed(a, _), Stored::Packed(b, _)) => a == b,
             (Stored::Object(a, _), Stored::Object(b, _)) => std::ptr::eq(*a, *b),
             _ => false,
         }
@@ -74,7 +74,7 @@ impl Eq for Stored<'_> {}
 impl std::fmt::Debug for Stored<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Stored::Packed(bytes) => f.debug_tuple("Packed").field(&bytes.len()).finish(),
+            Stored::Packed(bytes, _) => f.debug_tuple("Packed").field(&bytes.len()).finish(),
             Stored::Object(root, _) => f.debug_tuple("Object").field(&root.body.structure().len()).finish(),
         }
     }

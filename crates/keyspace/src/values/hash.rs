@@ -8,8 +8,8 @@
 //! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or when it
 //! is stored again: as in Valkey.
 
-use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
-use crate::layout::packed::{Element, Packed};
+use crate::layout::kind::{Encoding, Full, NewValue, packed_encoding};
+use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::{Field, Fields};
 use crate::values::object::{Object, Root};
@@ -51,14 +51,14 @@ impl<'a> HashView<'a> {
     #[allow(clippy::len_without_is_empty, reason = "an empty hash is absent")]
     pub fn len(&self) -> u64 {
         match self.stored {
-            Stored::Packed(bytes) => (Packed::new(bytes, 2).len() / 2) as u64,
+            Stored::Packed(bytes, _) => (Packed::new(bytes, 2).len() / 2) as u64,
             Stored::Object(root, _) => root.body.structure().len(),
         }
     }
 
     pub fn encoding(&self) -> Encoding {
         match self.stored {
-            Stored::Packed(_) => packed_encoding(Form::Hash),
+            Stored::Packed(_, form) => packed_encoding(form),
             Stored::Object(root, _) => root.body.structure().encoding(),
         }
     }
@@ -71,7 +71,7 @@ impl<'a> HashView<'a> {
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<Element<'a>> {
         match self.stored {
-            Stored::Packed(bytes) => {
+            Stored::Packed(bytes, _) => {
                 let (_, value) = Packed::new(bytes, 2).find_row(0, Element::of(field))?;
                 Some(value?.element())
             }
@@ -81,7 +81,7 @@ impl<'a> HashView<'a> {
 
     pub fn get_with_expiry(&self, field: &[u8]) -> Option<(Element<'a>, Option<UnixMs>)> {
         match self.stored {
-            Stored::Packed(_) => self.get(field).map(|value| (value, None)),
+            Stored::Packed(..) => self.get(field).map(|value| (value, None)),
             Stored::Object(root, store) => {
                 let found = fields_of(root).get(store, field)?;
                 is_visible(&found, self.now).then_some((found.value, found.expiry))
@@ -96,7 +96,7 @@ impl<'a> HashView<'a> {
 
     pub fn for_each_with_expiry(&self, mut visit: impl FnMut(Element<'a>, Element<'a>, Option<UnixMs>)) {
         match self.stored {
-            Stored::Packed(bytes) => {
+            Stored::Packed(bytes, _) => {
                 let mut cells = Packed::new(bytes, 2).cells();
                 while let (Some(field), Some(value)) = (cells.next(), cells.next()) {
                     visit(field.element(), value.element(), None);
@@ -169,7 +169,7 @@ impl<'a> Draws<'a> {
     /// `None` if no field is visible.
     pub fn next(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
         let (root, store) = match self.view.stored {
-            Stored::Packed(bytes) => {
+            Stored::Packed(bytes, _) => {
                 let packed = Packed::new(bytes, 2);
                 let row = random(packed.len() as u64 / 2) as usize;
                 return Some((packed.get(row * 2)?.element(), packed.get(row * 2 + 1)?.element()));
@@ -365,27 +365,35 @@ impl HashEdit<'_, '_> {
     /// Makes it an object, or one that has crossed the limits.
     fn convert(&mut self, encoding: Encoding) -> Result<(), Full> {
         let now = self.editing.now;
-        self.editing.promote(|store, number, buf| {
-            let mut fields = Fields::new(number, false, encoding);
-            let packed = buf.view();
-            let mut cells = packed.cells();
-            while let (Some(field), Some(value)) = (cells.next(), cells.next()) {
-                let value = match value.element() {
-                    Element::Int(int) => NewValue::Int(int),
-                    Element::Bytes(bytes) => NewValue::Bytes(bytes),
-                };
-                let mut room = Default::default();
-                if let Err(full) = fields.set(store, field.element().text(&mut room), value, None, false, now)
-                {
-                    fields.free_all(store);
-                    return Err(full);
-                }
-            }
-            Ok(Object::Hash(fields))
-        })?;
+        self.editing.promote(|store, number, buf| fields_from(store, number, buf, encoding, now))?;
         if encoding == Encoding::Hashtable {
             self.fields().0.encoding = encoding;
         }
         Ok(())
     }
+}
+
+/// Pages of the same fields.
+pub(crate) fn fields_from(
+    store: &mut Store,
+    number: u32,
+    buf: &PackedBuf,
+    encoding: Encoding,
+    now: UnixMs,
+) -> Result<Object, Full> {
+    let mut fields = Fields::new(number, false, encoding);
+    let packed = buf.view();
+    let mut cells = packed.cells();
+    while let (Some(field), Some(value)) = (cells.next(), cells.next()) {
+        let value = match value.element() {
+            Element::Int(int) => NewValue::Int(int),
+            Element::Bytes(bytes) => NewValue::Bytes(bytes),
+        };
+        let mut room = Default::default();
+        if let Err(full) = fields.set(store, field.element().text(&mut room), value, None, false, now) {
+            fields.free_all(store);
+            return Err(full);
+        }
+    }
+    Ok(Object::Hash(fields))
 }

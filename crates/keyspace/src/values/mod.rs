@@ -16,6 +16,7 @@ pub(crate) mod collection;
 pub(crate) mod cut;
 pub(crate) mod fields;
 pub(crate) mod hash;
+pub(crate) mod image;
 pub(crate) mod kept;
 pub(crate) mod linear;
 pub(crate) mod list;

@@ -9,12 +9,13 @@
 //! Five integers below 2^15: 1 + 5 x 2 = 11 B.
 
 use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
-use crate::layout::packed::{Element, Packed};
+use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::layout::packed_ints::Ints;
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::Fields;
 use crate::values::object::{Object, Root};
 use crate::values::store::Store;
+use isotherm_stdx::UnixMs;
 
 /// A set to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,16 +41,15 @@ impl<'a> SetView<'a> {
     #[allow(clippy::len_without_is_empty, reason = "an empty set is absent")]
     pub fn len(&self) -> u64 {
         match self.stored {
-            Stored::Packed(bytes) if self.ints => Ints::new(bytes).len() as u64,
-            Stored::Packed(bytes) => Packed::new(bytes, 1).len() as u64,
+            Stored::Packed(bytes, _) if self.ints => Ints::new(bytes).len() as u64,
+            Stored::Packed(bytes, _) => Packed::new(bytes, 1).len() as u64,
             Stored::Object(root, _) => root.body.structure().len(),
         }
     }
 
     pub fn encoding(&self) -> Encoding {
         match self.stored {
-            Stored::Packed(_) if self.ints => Encoding::Intset,
-            Stored::Packed(_) => packed_encoding(Form::Set),
+            Stored::Packed(_, form) => packed_encoding(form),
             Stored::Object(root, _) => root.body.structure().encoding(),
         }
     }
@@ -57,9 +57,9 @@ impl<'a> SetView<'a> {
     #[inline]
     pub fn contains(&self, member: &[u8]) -> bool {
         match (self.stored, Element::of(member)) {
-            (Stored::Packed(bytes), Element::Int(int)) if self.ints => Ints::new(bytes).find(int).is_ok(),
-            (Stored::Packed(_), Element::Bytes(_)) if self.ints => false,
-            (Stored::Packed(bytes), element) => Packed::new(bytes, 1).find(0, element).is_some(),
+            (Stored::Packed(bytes, _), Element::Int(int)) if self.ints => Ints::new(bytes).find(int).is_ok(),
+            (Stored::Packed(..), Element::Bytes(_)) if self.ints => false,
+            (Stored::Packed(bytes, _), element) => Packed::new(bytes, 1).find(0, element).is_some(),
             (Stored::Object(root, store), _) => fields_of(root).get(store, member).is_some(),
         }
     }
@@ -67,11 +67,11 @@ impl<'a> SetView<'a> {
     /// Calls `visit` with every member.
     pub fn for_each(&self, mut visit: impl FnMut(Element<'a>)) {
         match self.stored {
-            Stored::Packed(bytes) if self.ints => {
+            Stored::Packed(bytes, _) if self.ints => {
                 let ints = Ints::new(bytes);
                 (0..ints.len()).for_each(|at| visit(Element::Int(ints.get(at))));
             }
-            Stored::Packed(bytes) => Packed::new(bytes, 1).cells().for_each(|cell| visit(cell.element())),
+            Stored::Packed(bytes, _) => Packed::new(bytes, 1).cells().for_each(|cell| visit(cell.element())),
             Stored::Object(root, store) => {
                 self.for_each_of_object(root, store, &mut visit);
             }
@@ -113,11 +113,11 @@ impl<'a> SetView<'a> {
     /// A random member, each equally likely.
     pub fn random(&self, random: &mut dyn FnMut(u64) -> u64) -> Element<'a> {
         match self.stored {
-            Stored::Packed(bytes) if self.ints => {
+            Stored::Packed(bytes, _) if self.ints => {
                 let ints = Ints::new(bytes);
                 Element::Int(ints.get(random(ints.len() as u64) as usize))
             }
-            Stored::Packed(bytes) => {
+            Stored::Packed(bytes, _) => {
                 let packed = Packed::new(bytes, 1);
                 let at = random(packed.len() as u64) as usize;
                 packed.get(at).expect("it is below the length").element()
@@ -290,22 +290,31 @@ impl SetEdit<'_, '_> {
     /// Makes it an object, or one that has crossed the limits.
     fn convert(&mut self, encoding: Encoding) -> Result<(), Full> {
         let now = self.editing.now;
-        self.editing.promote(|store, number, buf| {
-            let mut fields = Fields::new(number, true, encoding);
-            for cell in buf.view().cells() {
-                let mut room = Default::default();
-                let member = cell.element().text(&mut room);
-                if let Err(full) = fields.set(store, member, NewValue::Bytes(b""), None, false, now) {
-                    fields.free_all(store);
-                    return Err(full);
-                }
-            }
-            Ok(Object::Set(fields))
-        })?;
+        self.editing.promote(|store, number, buf| members_from(store, number, buf, encoding, now))?;
         self.editing.form = Form::Set;
         if encoding == Encoding::Hashtable {
             self.fields().0.encoding = encoding;
         }
         Ok(())
     }
+}
+
+/// Pages of the same members.
+pub(crate) fn members_from(
+    store: &mut Store,
+    number: u32,
+    buf: &PackedBuf,
+    encoding: Encoding,
+    now: UnixMs,
+) -> Result<Object, Full> {
+    let mut fields = Fields::new(number, true, encoding);
+    for cell in buf.view().cells() {
+        let mut room = Default::default();
+        let member = cell.element().text(&mut room);
+        if let Err(full) = fields.set(store, member, NewValue::Bytes(b""), None, false, now) {
+            fields.free_all(store);
+            return Err(full);
+        }
+    }
+    Ok(Object::Set(fields))
 }

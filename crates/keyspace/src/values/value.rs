@@ -67,7 +67,7 @@ impl<'a> Value<'a> {
         match form {
             Form::Int => Value::Int(read_int(bytes)),
             Form::Bytes | Form::Raw => Value::Bytes(bytes),
-            _ => Value::collection(form, Stored::Packed(bytes), now),
+            _ => Value::collection(form, Stored::Packed(bytes, form), now),
         }
     }
 
@@ -90,10 +90,10 @@ impl<'a> Value<'a> {
     #[inline]
     pub(crate) fn collection(form: Form, stored: Stored<'a>, now: UnixMs) -> Value<'a> {
         match form {
-            Form::List => Value::List(ListView::new(stored)),
-            Form::Hash => Value::Hash(HashView::new(stored, now)),
-            Form::Set | Form::IntSet => Value::Set(SetView::new(form, stored)),
-            Form::Zset => Value::Zset(ZsetView::new(stored)),
+            Form::List | Form::Quicklist => Value::List(ListView::new(stored)),
+            Form::Hash | Form::TableHash => Value::Hash(HashView::new(stored, now)),
+            Form::Set | Form::IntSet | Form::TableSet => Value::Set(SetView::new(form, stored)),
+            Form::Zset | Form::Skiplist => Value::Zset(ZsetView::new(stored)),
             Form::Stream => Value::Stream(StreamView::new(stored)),
             Form::Bytes | Form::Int | Form::Raw => unreachable!("a string is no collection"),
         }

@@ -83,7 +83,7 @@ impl World {
 
     /// Lets what the hand shows leave memory; sometimes the value has changed meanwhile.
     fn sink(&mut self) {
-        let mut shown = Vec::new();
+        let (mut shown, mut room) = (Vec::new(), SinkRoom::default());
         // Of 16384 slots most have no key here: one that has.
         if self.prng.one_in(2) {
             let (_, key) = draw_name(&mut |n| self.prng.below(n), &SHAPE);
@@ -93,14 +93,9 @@ impl World {
             let mut held = Held::new(&self.keyspace);
             held.acquire(Want::One(self.keyspace.partition_of(self.hand.slot())));
             held.sink_step(&mut self.hand, LIMITS, 40, UnixMs(self.now), &mut |value| {
-                assert!(LIMITS.value_bytes_min <= value.value.len());
-                shown.push((
-                    value.db,
-                    value.key.to_vec(),
-                    value.value.to_vec(),
-                    value.form_number,
-                    value.expiry,
-                ));
+                assert!(LIMITS.value_bytes_min <= value.bytes);
+                let Payload { form_number, bytes } = value.payload(&mut room);
+                shown.push((value.db, value.key.to_vec(), bytes.to_vec(), form_number, value.expiry));
             });
         }
         for (db, key, value, form, expiry) in shown {

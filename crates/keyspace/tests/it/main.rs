@@ -4,6 +4,7 @@
 mod support;
 
 mod cold;
+mod cold_collections;
 mod collections;
 mod evict;
 mod full;

@@ -12,7 +12,7 @@
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
 
-use isotherm_keyspace::{ColdRef, Db, Held, Key, SinkHand, SinkLimits, Sinkable, Want};
+use isotherm_keyspace::{ColdRef, Db, Held, Key, SinkHand, SinkLimits, SinkRoom, Sinkable, Want};
 use isotherm_tier::{
     Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
     Written,
@@ -32,8 +32,12 @@ use crate::process::time::unix_now;
 const LOOKS_PER_HOLD: u64 = 200;
 /// So many bytes of values are copied under one lock, and one more value: some 300 us. The others wait for the next round.
 const BYTES_PER_HOLD: u64 = 1 << 20;
-/// Entries that are flipped under one lock.
+/// The bytes of a collection whose elements are gathered count so often: that takes as much longer than to copy them.
+const GATHERED_FACTOR: u64 = 8;
+/// Entries that are flipped under one lock,
 const FLIPS_PER_HOLD: usize = 32;
+/// and the bytes of their values, which are compared, and one more value.
+const FLIPPED_BYTES_PER_HOLD: usize = 128 << 10;
 /// Slots that are gone through in one step of the routine.
 const SLOTS_PER_STEP: u32 = 256;
 /// If so many slots have given less than a part in [`LITTLE_DIVISOR`] of what could leave, more recent values go too.
@@ -65,6 +69,7 @@ pub struct Sinker {
     log: Log,
     hand: SinkHand,
     threshold_s: u32,
+    room: SinkRoom,
     /// Since the last judgement.
     slots_seen: u32,
     shown_bytes: u64,
@@ -118,6 +123,7 @@ impl Sinker {
             tier,
             log,
             hand: SinkHand::default(),
+            room: SinkRoom::default(),
             threshold_s: THRESHOLD_MAX_S,
             slots_seen: 0,
             shown_bytes: 0,
@@ -200,28 +206,30 @@ impl Sinker {
         if self.node.debug.swap_chaos.is_on() {
             self.threshold_s = 0;
         }
-        let Sinker { node, log, hand, threshold_s, shown_bytes, taken_bytes, .. } = self;
+        let Sinker { node, log, hand, threshold_s, room, shown_bytes, taken_bytes, .. } = self;
         let limits = SinkLimits {
             value_bytes_min: node.config.swap_min_value_bytes(),
             value_bytes_max: PAYLOAD_BYTES_MAX,
         };
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(node.keyspace.partition_of(hand.slot())));
-        let (mut result, mut taken) = (Ok(()), 0);
+        let (mut result, mut taken, mut worked) = (Ok(()), 0, 0);
         held.sink_step(hand, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
-            let bytes = value.value.len() as u64;
+            let bytes = value.bytes as u64;
             *shown_bytes += bytes;
-            if value.idle_seconds < *threshold_s || result.is_err() || taken >= BYTES_PER_HOLD {
+            if value.idle_seconds < *threshold_s || result.is_err() || worked >= BYTES_PER_HOLD {
                 return;
             }
+            let payload = value.payload(room);
             let record = Record {
-                form: value.form_number,
+                form: payload.form_number,
                 expiry: value.expiry,
                 database: u32::from(value.db.0),
                 slot: value.slot,
                 key: value.key,
-                payload: value.value,
+                payload: payload.bytes,
             };
+            worked += if value.is_gathered() { bytes * GATHERED_FACTOR } else { bytes };
             match log.append(Stream::Fresh, &record, None) {
                 Ok(_) => taken += bytes,
                 Err(full) => result = Err(full),
@@ -261,7 +269,9 @@ impl Sinker {
     fn flip(&mut self, group: &Group) {
         let keyspace = &self.node.keyspace;
         let records: Vec<_> = group.records().collect();
-        for some in records.chunks(FLIPS_PER_HOLD) {
+        let mut rest = &records[..];
+        while let Some(count) = flips_per_hold(rest.iter().map(|(_, record, _)| record.payload.len())) {
+            let some = rest.split_off(..count).expect("there are so many");
             let mut held = Held::new(keyspace);
             for (place, record, before) in some {
                 let key = keyspace.key(record.key);
@@ -380,6 +390,17 @@ impl Sinker {
 
 fn share(limit: u64, percent: u64) -> u64 {
     (u128::from(limit) * u128::from(percent) / 100) as u64
+}
+
+/// How many values are flipped in one hold, of those whose lengths these are; none: no value is left.
+fn flips_per_hold(lengths: impl Iterator<Item = usize>) -> Option<usize> {
+    let mut bytes = 0;
+    let is_within = |length: &usize| {
+        let is_within = bytes < FLIPPED_BYTES_PER_HOLD;
+        bytes += length;
+        is_within
+    };
+    Some(lengths.take(FLIPS_PER_HOLD).take_while(is_within).count()).filter(|count| *count > 0)
 }
 
 fn db_of(record: &Record<'_>) -> Db {

@@ -35,7 +35,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     start_readers(node, &tier).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
     log::warning(format!(
-        "WARNING: swap-mode is new. Strings that are used least lie in '{}' when memory is short, at most {} MB. They are durable by \
+        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. They are durable by \
          the append-only file or RDB files alone: this folder is emptied at start.",
         folder.display(),
         bytes >> 20

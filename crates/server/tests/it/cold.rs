@@ -41,7 +41,7 @@ fn what_is_not_read_is_not_fetched() {
     client.check("DEBUG FETCHES", ":0\r\n");
 }
 
-/// Its key, type, length, expiry and last access stay in memory.
+/// Its key, type, expiry, last access and the length of a string stay in memory.
 #[test]
 fn what_needs_no_value_is_not_fetched() {
     let server = start(1);
@@ -56,7 +56,6 @@ fn what_needs_no_value_is_not_fetched() {
         ("EXPIRE a 1000 NX", ":1\r\n"),
         ("PERSIST a", ":1\r\n"),
         ("STRLEN a", ":5\r\n"),
-        ("LLEN l", ":2\r\n"),
         ("TOUCH a l", ":2\r\n"),
         ("OBJECT ENCODING a", "$3\r\nint\r\n"),
         ("SET a 3 NX", "$-1\r\n"),
@@ -80,6 +79,7 @@ fn what_needs_a_value_is_fetched() {
         ("GET a", "$5\r\n12345\r\n"),
         ("SET a 1 IFEQ 2", "$-1\r\n"),
         ("DELIFEQ a 1", ":0\r\n"),
+        ("LLEN l", ":2\r\n"),
         ("LRANGE l 0 0", "*1\r\n$1\r\nx\r\n"),
         ("LPUSH l w", ":3\r\n"),
         // What lies on disk lies there under its name.

@@ -105,6 +105,90 @@ fn more_data_than_memory_is_there() {
     assert_eq!(swap(&mut client, "swap_unreadable"), 0);
 }
 
+/// Elements of a collection: small ones lie in their entry, of the larger ones Valkey would say hashtable, skiplist, quicklist.
+fn element_count(number: usize) -> usize {
+    if number.is_multiple_of(3) { 150 } else { 12 }
+}
+
+fn element(number: usize, at: usize) -> String {
+    format!("element:{number}:{at}")
+}
+
+/// The command that makes the collection of this number.
+fn collection(number: usize) -> Vec<String> {
+    let command = ["HSET", "SADD", "ZADD", "RPUSH"][number % 4];
+    let mut words = vec![command.to_string(), name(number)];
+    for at in 0..element_count(number) {
+        match command {
+            "HSET" => words.extend([element(number, at), format!("value {at}")]),
+            "ZADD" => words.extend([format!("{at}.5"), element(number, at)]),
+            _ => words.push(element(number, at)),
+        }
+    }
+    words
+}
+
+/// All of 4 types leave memory, are read and changed, and are the same in a file.
+#[test]
+fn collections_leave_memory_too() {
+    const COLLECTIONS: usize = 36_000;
+    let folder = Folder::new("collections");
+    let server = folder.start(&["--swap-cache", "1mb"]);
+    let mut client = server.client();
+    let numbers: Vec<usize> = (0..COLLECTIONS).collect();
+    for some in numbers.chunks(50) {
+        client.send(some.iter().flat_map(|n| encode(&collection(*n))).collect::<Vec<u8>>());
+        for n in some {
+            let count = element_count(*n);
+            client.expect(&format!(":{count}\r\n"));
+        }
+    }
+    let cold = swap(&mut client, "swap_keys");
+    assert!(cold > COLLECTIONS as u64 / 4, "{cold}");
+    let digest = client.ask("DEBUG DIGEST");
+    let encodings = [["listpack", "hashtable", "skiplist", "listpack"], ["listpack"; 4]];
+    for n in numbers.iter().copied().step_by(61) {
+        let (key, count) = (name(n), element_count(n));
+        let last = element(n, count - 1);
+        let encoding = encodings[usize::from(count == 12)][n % 4];
+        client.check(&format!("OBJECT ENCODING {key}"), &format!("${}\r\n{encoding}\r\n", encoding.len()));
+        let (length, part, answer) = match n % 4 {
+            0 => ("HLEN", format!("HGET {key} {last}"), format!("value {}", count - 1)),
+            1 => ("SCARD", format!("SISMEMBER {key} {last}"), String::new()),
+            2 => ("ZCARD", format!("ZSCORE {key} {last}"), format!("{}.5", count - 1)),
+            _ => ("LLEN", format!("LINDEX {key} -1"), last.clone()),
+        };
+        client.check(&format!("{length} {key}"), &format!(":{count}\r\n"));
+        match answer.is_empty() {
+            true => client.check(&part, ":1\r\n"),
+            false => client.check(&part, &format!("${}\r\n{answer}\r\n", answer.len())),
+        }
+    }
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    // A file has them all, and what was loaded is the same.
+    client.check("SAVE", "+OK\r\n");
+    client.check("DEBUG RELOAD NOSAVE", "+OK\r\n");
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    for n in numbers.iter().copied().step_by(97) {
+        let (key, count) = (name(n), element_count(n));
+        let (more, less) = match n % 4 {
+            0 => (format!("HSET {key} more 1"), format!("HDEL {key} {}", element(n, 0))),
+            1 => (format!("SADD {key} more"), format!("SREM {key} {}", element(n, 0))),
+            2 => (format!("ZADD {key} 1 more"), format!("ZREM {key} {}", element(n, 0))),
+            _ => (format!("RPUSH {key} more"), format!("LREM {key} 1 {}", element(n, 0))),
+        };
+        client.check(&more, &format!(":{}\r\n", if n % 4 == 3 { count + 1 } else { 1 }));
+        client.check(&less, ":1\r\n");
+        client.check(&format!("COPY {key} copy:{n}"), ":1\r\n");
+        client.check(&format!("RENAME {key} renamed:{n}"), "+OK\r\n");
+        client.check(&format!("DEL copy:{n}"), ":1\r\n");
+    }
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+    assert_eq!(swap(&mut client, "swap_unreadable"), 0);
+    client.check("FLUSHALL", "+OK\r\n");
+    wait_until("places are given back", || swap(&mut client, "swap_keys") == 0);
+}
+
 /// Written over again and again: the disk does not grow with that, and no old value comes back.
 #[test]
 fn a_disk_that_is_small_is_cleaned() {

@@ -452,6 +452,12 @@ impl PackedBuf {
         self.push_coded(Coded::element(element));
     }
 
+    /// A member and its score, behind all others.
+    pub fn push_scored(&mut self, member: Element<'_>, score: f64) {
+        self.push_coded(Coded::element(member));
+        self.push_coded(Coded::score(score));
+    }
+
     pub fn insert(&mut self, index: usize, element: Element<'_>) {
         self.splice(index, 0, &[Coded::element(element)]);
     }

@@ -35,8 +35,8 @@ use block::Block;
 use isotherm_arena::Handle;
 
 pub use iter::Iter;
-pub(crate) use view::pack_again;
 pub use view::{Elements, ListEdit, ListView};
+pub(crate) use view::{blocks_from, pack_again};
 
 /// One end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@
 //! list is always the former; blocks know (`List::quick`).
 
 use super::{End, Iter, List};
-use crate::layout::kind::{Encoding, Form, Full, packed_encoding};
+use crate::layout::kind::{Encoding, Full, packed_encoding};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, Packed, PackedBuf};
@@ -35,7 +35,7 @@ impl<'a> ListView<'a> {
 
     pub fn encoding(&self) -> Encoding {
         match self.stored {
-            Stored::Packed(_) => packed_encoding(Form::List),
+            Stored::Packed(_, form) => packed_encoding(form),
             Stored::Object(root, _) => root.body.structure().encoding(),
         }
     }
@@ -44,7 +44,7 @@ impl<'a> ListView<'a> {
     #[inline]
     pub fn len(&self) -> u64 {
         match self.stored {
-            Stored::Packed(bytes) => Packed::new(bytes, 1).len() as u64,
+            Stored::Packed(bytes, _) => Packed::new(bytes, 1).len() as u64,
             Stored::Object(root, _) => root.body.structure().len(),
         }
     }
@@ -52,7 +52,9 @@ impl<'a> ListView<'a> {
     /// Element `index` from the front.
     pub fn get(&self, index: u64) -> Option<Element<'a>> {
         match self.stored {
-            Stored::Packed(bytes) => Some(Packed::new(bytes, 1).get(usize::try_from(index).ok()?)?.element()),
+            Stored::Packed(bytes, _) => {
+                Some(Packed::new(bytes, 1).get(usize::try_from(index).ok()?)?.element())
+            }
             Stored::Object(root, store) => blocks(&root.body).get(reading(store), index),
         }
     }
@@ -60,7 +62,7 @@ impl<'a> ListView<'a> {
     /// Elements from `index` on, coming from `from`.
     pub fn iter(&self, index: u64, from: End) -> Elements<'a> {
         match self.stored {
-            Stored::Packed(bytes) => Elements::packed(Packed::new(bytes, 1), index, from),
+            Stored::Packed(bytes, _) => Elements::packed(Packed::new(bytes, 1), index, from),
             Stored::Object(root, store) => {
                 Elements::Blocks(blocks(&root.body).iter(reading(store), index, from))
             }
@@ -268,18 +270,7 @@ impl ListEdit<'_, '_> {
     }
 
     fn make_blocks(&mut self, quick: bool) -> Result<(), Full> {
-        self.editing.promote(|store, number, buf| {
-            let mut list = List::new(number);
-            list.quick = quick;
-            let mut room = room_of(store);
-            for cell in buf.view().cells() {
-                if let Err(full) = list.push(&mut room, End::Back, cell.element()) {
-                    while !list.free_pieces(&mut room, usize::MAX) {}
-                    return Err(full);
-                }
-            }
-            Ok(Object::List(list))
-        })
+        self.editing.promote(|store, number, buf| blocks_from(store, number, buf, quick))
     }
 
     fn with_blocks<R>(&mut self, work: impl FnOnce(&mut List, &mut Room<'_>) -> R) -> R {
@@ -363,6 +354,25 @@ pub(crate) fn pack_again(object: &Object, store: &Store, buf: &mut PackedBuf) ->
         list.iter(reading(store), 0, End::Front).for_each(|element| buf.push(element));
     }
     is_small
+}
+
+/// Blocks of the same elements.
+pub(crate) fn blocks_from(
+    store: &mut Store,
+    number: u32,
+    buf: &PackedBuf,
+    quick: bool,
+) -> Result<Object, Full> {
+    let mut list = List::new(number);
+    list.quick = quick;
+    let mut room = room_of(store);
+    for cell in buf.view().cells() {
+        if let Err(full) = list.push(&mut room, End::Back, cell.element()) {
+            while !list.free_pieces(&mut room, usize::MAX) {}
+            return Err(full);
+        }
+    }
+    Ok(Object::List(list))
 }
 
 fn remove_equal_packed(buf: &mut PackedBuf, from: End, count: u64, element: Element<'_>) -> u64 {

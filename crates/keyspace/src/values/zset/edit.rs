@@ -82,7 +82,7 @@ impl ZsetEdit<'_, '_> {
         if members <= limits.zset_max_listpack_entries && longest_bytes <= limits.zset_max_listpack_value {
             return Ok(());
         }
-        self.editing.promote(tree_from)?;
+        self.editing.promote(|store, number, buf| tree_from(store, number, buf, true))?;
         if let Some((tree, _)) = tree_of(&mut self.editing.body, self.editing.store) {
             tree.compact = false;
         }
@@ -126,7 +126,7 @@ impl ZsetEdit<'_, '_> {
                 self.editing.changed = true;
                 return Ok(());
             }
-            self.editing.promote(tree_from)?;
+            self.editing.promote(|store, number, buf| tree_from(store, number, buf, true))?;
             self.editing.changed = true;
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree now");
@@ -205,10 +205,15 @@ fn insert_row(buf: &mut PackedBuf, member: &[u8], score: f64) {
     buf.insert_scored(2 * row, Element::of(member), listpack_score(score));
 }
 
-/// A tree of the same members.
-fn tree_from(store: &mut Store, number: u32, buf: &PackedBuf) -> Result<Object, Full> {
+/// A tree of the same members. `compact`: a listpack for Valkey.
+pub(crate) fn tree_from(
+    store: &mut Store,
+    number: u32,
+    buf: &PackedBuf,
+    compact: bool,
+) -> Result<Object, Full> {
     let mut tree = ZsetTree::new(number);
-    tree.compact = true;
+    tree.compact = compact;
     let mut text = TextRoom::default();
     for (member, score) in PackedSet(buf.view()).rows() {
         let inserted = tree.insert(&mut room_of(store), member.text(&mut text), score);

@@ -17,6 +17,7 @@ mod view;
 pub use edit::{ZsetEdit, ZsetUpdate};
 pub use view::ZsetView;
 
+pub(crate) use edit::tree_from;
 pub(crate) use tree::ZsetTree;
 
 /// Where a range begins or ends.

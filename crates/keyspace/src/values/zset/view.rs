@@ -3,7 +3,7 @@
 use super::ZsetBound;
 use super::packed_set::PackedSet;
 use super::tree::ZsetTree;
-use crate::layout::kind::{Encoding, Form, packed_encoding};
+use crate::layout::kind::{Encoding, packed_encoding};
 use crate::layout::packed::{Element, Packed, TextRoom};
 use crate::layout::record::advance;
 use crate::values::collection::Stored;
@@ -31,7 +31,7 @@ impl<'a> ZsetView<'a> {
     #[inline]
     fn source(&self) -> Source<'a> {
         match self.stored {
-            Stored::Packed(bytes) => Source::Packed(PackedSet(Packed::new(bytes, 2))),
+            Stored::Packed(bytes, _) => Source::Packed(PackedSet(Packed::new(bytes, 2))),
             Stored::Object(root, store) => match &root.body {
                 Object::Zset(tree) => Source::Tree(tree, store),
                 _ => unreachable!("the entry's form is that of its object"),
@@ -41,7 +41,7 @@ impl<'a> ZsetView<'a> {
 
     pub fn encoding(&self) -> Encoding {
         match self.stored {
-            Stored::Packed(_) => packed_encoding(Form::Zset),
+            Stored::Packed(_, form) => packed_encoding(form),
             Stored::Object(root, _) => root.body.structure().encoding(),
         }
     }

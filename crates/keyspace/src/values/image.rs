@@ -1,0 +1,130 @@
+//! A large collection as one string of bytes: how it leaves memory as a whole, and comes home.
+//!
+//! ```text
+//!   object (pages, a tree, blocks)  --write-->  image: its elements packed (see `packed`), and a form  --object_of-->  object
+//!
+//!   form    what OBJECT ENCODING says     listpack, intset       List, Hash, Set, IntSet, Zset, as of a small collection
+//!                                         quicklist, hashtable,  Quicklist, TableHash, TableSet, Skiplist
+//!                                         skiplist
+//! ```
+//! An image is read as a packed collection is, element by element from its beginning, so only a short one is lent: a command that asks a
+//! long one for many elements would look at all of it each time. Others come home when they are read.
+//!
+//! Not as a whole: streams, hashes with fields that have a time (the active cycle has to find them), and what takes more than
+//! `SOURCE_BYTES_MAX`.
+
+use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
+use crate::layout::packed::{Element, PackedBuf};
+use crate::layout::packed_ints::{encode_ints, load_ints};
+use crate::values::collection::{PACKED_BYTES_MAX, Stored};
+use crate::values::hash::{HashView, fields_from};
+use crate::values::list::{End, ListView, blocks_from};
+use crate::values::object::{Object, Root};
+use crate::values::set::{SetView, members_from};
+use crate::values::store::Store;
+use crate::values::zset::{ZsetView, tree_from};
+use isotherm_stdx::UnixMs;
+
+/// What a collection may take that leaves as a whole.
+const SOURCE_BYTES_MAX: u64 = 64 << 10;
+/// The count of a packed collection has two bytes.
+const ELEMENTS_MAX: u64 = u16::MAX as u64;
+/// A longer one is not lent.
+const LENT_BYTES_MAX: usize = 4 << 10;
+
+/// Fields that have no time are there at any moment.
+const ANY_TIME: UnixMs = UnixMs(i64::MIN);
+
+/// Where images are made: kept for the next one.
+#[derive(Default)]
+pub(crate) struct ImageRoom {
+    packed: PackedBuf,
+    pub bytes: Vec<u8>,
+}
+
+/// Whether an object can leave memory as a whole.
+pub(crate) fn has_image(root: &Root) -> bool {
+    let structure = root.body.structure();
+    !matches!(root.body, Object::Stream(_))
+        && root.memory_bytes() <= SOURCE_BYTES_MAX
+        && structure.len() * stride_of(root.body.form()) as u64 <= ELEMENTS_MAX
+        && structure.len() > 0
+        && !root.has_timed_fields()
+        && !structure.has_garbage()
+}
+
+/// Writes the image of an object that has one. Its form.
+pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
+    let ImageRoom { packed, bytes } = room;
+    let stored = Stored::Object(root, store);
+    packed.clear(stride_of(root.body.form()));
+    match &root.body {
+        Object::List(_) => ListView::new(stored).iter(0, End::Front).for_each(|element| packed.push(element)),
+        Object::Hash(_) => HashView::new(stored, ANY_TIME).for_each(|field, value| {
+            packed.push(as_number(field));
+            packed.push(value);
+        }),
+        Object::Set(_) => {
+            SetView::new(Form::Set, stored).for_each(|member| packed.push(as_number(member)));
+        }
+        Object::Zset(_) => {
+            let view = ZsetView::new(stored);
+            view.for_each(0, view.len(), true, |member, score| packed.push_scored(as_number(member), score));
+        }
+        Object::Stream(_) => unreachable!("a stream has no image"),
+    }
+    let form = form_of(root);
+    match form {
+        Form::IntSet => encode_ints(packed, bytes),
+        _ => packed.encode(bytes),
+    }
+    form
+}
+
+/// In packed form a text that is an integer is one.
+fn as_number(element: Element<'_>) -> Element<'_> {
+    match element {
+        Element::Bytes(text) => Element::of(text),
+        number => number,
+    }
+}
+
+fn form_of(root: &Root) -> Form {
+    match (&root.body, root.body.structure().encoding()) {
+        (Object::List(_), Encoding::Quicklist) => Form::Quicklist,
+        (Object::Hash(_), Encoding::Hashtable) => Form::TableHash,
+        (Object::Set(_), Encoding::Hashtable) => Form::TableSet,
+        (Object::Set(_), Encoding::Intset) => Form::IntSet,
+        (Object::Zset(_), Encoding::Skiplist) => Form::Skiplist,
+        (body, _) => body.form(),
+    }
+}
+
+/// Whether bytes of this form are an image: in memory they are an object.
+#[inline]
+pub(crate) fn is_image(form: Form, bytes: usize) -> bool {
+    form.is_of_images() || form.is_collection() && bytes > PACKED_BYTES_MAX
+}
+
+/// Whether a value can be read as it is, while it is lent.
+pub(crate) fn can_be_lent(form: Form, bytes: usize) -> bool {
+    // A skiplist answers ranges by member otherwise than a listpack, if scores differ.
+    !is_image(form, bytes) || bytes <= LENT_BYTES_MAX && form != Form::Skiplist
+}
+
+/// The object again, under a number that is reserved for it.
+pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]) -> Result<Object, Full> {
+    let mut packed = PackedBuf::default();
+    match form {
+        Form::IntSet => load_ints(bytes, &mut packed),
+        _ => packed.load(bytes, stride_of(form)),
+    }
+    let encoding = packed_encoding(form);
+    match form {
+        Form::List | Form::Quicklist => blocks_from(store, number, &packed, encoding == Encoding::Quicklist),
+        Form::Hash | Form::TableHash => fields_from(store, number, &packed, encoding, ANY_TIME),
+        Form::Set | Form::IntSet | Form::TableSet => members_from(store, number, &packed, encoding, ANY_TIME),
+        Form::Zset | Form::Skiplist => tree_from(store, number, &packed, encoding == Encoding::Listpack),
+        Form::Bytes | Form::Int | Form::Raw | Form::Stream => unreachable!("it is no image"),
+    }
+}
