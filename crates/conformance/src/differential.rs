@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;
 
 use crate::Fallible;
+use crate::client::Client;
 use crate::faults::Fault;
 use crate::grammar::Grammar;
 use crate::process::Server;
@@ -34,6 +36,8 @@ pub struct Options {
     pub fault: Option<Fault>,
     /// Distinct differences that are shown; the rest is counted.
     pub shown_max: usize,
+    /// Values leave our server's memory whenever they can.
+    pub swap_chaos: bool,
 }
 
 #[derive(Debug, Default)]
@@ -44,10 +48,15 @@ pub struct Report {
     pub differences: BTreeMap<String, u64>,
     /// The steps that the last shown difference needed.
     pub transcript_len: usize,
+    /// Values that left our server's memory (`swap_chaos`).
+    pub swapped: u64,
 }
 
 pub fn run(options: &Options) -> Fallible<Report> {
     let (ours, theirs) = (attach(&options.ours)?, attach(&options.theirs)?);
+    if options.swap_chaos {
+        begin_chaos(ours.port)?;
+    }
     let grammar = Grammar::of_groups(&options.groups)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|why| why.to_string())?;
     let vocabulary = Vocabulary::new(now.as_millis() as i64);
@@ -67,7 +76,27 @@ pub fn run(options: &Options) -> Fallible<Report> {
             }
         }
     }
+    if options.swap_chaos {
+        report.swapped = swapped(ours.port)?;
+    }
     Ok(report)
+}
+
+fn begin_chaos(port: u16) -> Fallible {
+    let answer = Client::connect(port).and_then(|mut client| client.call(&["DEBUG", "SWAP-CHAOS", "1"]));
+    match answer {
+        Ok(Value::Simple(_)) => Ok(()),
+        other => Err(format!("DEBUG SWAP-CHAOS: {other:?}")),
+    }
+}
+
+/// How many values have left memory.
+fn swapped(port: u16) -> Fallible<u64> {
+    let answer = Client::connect(port).and_then(|mut client| client.call(&["INFO", "swap"]));
+    let Ok(Value::Bulk(text)) = answer else { return Err(format!("INFO swap: {answer:?}")) };
+    let text = String::from_utf8_lossy(&text);
+    let count = text.lines().find_map(|line| line.strip_prefix("swap_sunk_values:"));
+    count.and_then(|count| count.parse().ok()).ok_or_else(|| format!("INFO swap: {text}"))
 }
 
 struct Run<'a> {
@@ -163,6 +192,9 @@ impl Report {
     pub fn print(&self) {
         let count: u64 = self.differences.values().sum();
         println!("{} commands in {} sessions compared, {count} differences", self.compared, self.sessions);
+        if self.swapped > 0 {
+            println!("  values left memory {} times", self.swapped);
+        }
         for (signature, count) in &self.differences {
             println!("  {count:6}  {signature}");
         }

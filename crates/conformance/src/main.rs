@@ -29,6 +29,7 @@ isotherm-conformance: compares Isotherm with Valkey
     --fault NAME                         a bug on purpose: keepttl-ignored, range-ends-early, conditions-ignored,
                                          discard-runs
     --shown N                            kinds of differences that are explained (default 20)
+    --swap-chaos yes                     values leave our server's memory whenever they can
 
   effects [options]           what Valkey writes to its replication stream, compared with tests/golden/effects.txt
     --valkey PORT | --valkey-bin PATH    a running one needs `enable-debug-command yes`
@@ -128,6 +129,7 @@ fn differential(args: &[String]) -> Fallible<bool> {
         groups: Vec::new(),
         fault: None,
         shown_max: 20,
+        swap_chaos: false,
     };
     let (mut ours, mut theirs, mut ours_args) = (None, None, Vec::new());
     let mut args = args.iter();
@@ -141,6 +143,10 @@ fn differential(args: &[String]) -> Fallible<bool> {
             "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(value), Vec::new())),
             "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(value), Vec::new())),
             "--ours-arg" => ours_args.push(value.clone()),
+            "--swap-chaos" => {
+                options.swap_chaos = true;
+                ours_args.extend(SWAP_CHAOS.map(String::from));
+            }
             "--commands" => options.commands = number()?,
             "--seed" => options.seed = number()?,
             "--session" => options.session = Some(number()?),
@@ -161,8 +167,15 @@ fn differential(args: &[String]) -> Fallible<bool> {
     options.theirs = thorough(debuggable(valkey(theirs)?));
     let report = run(&options)?;
     report.print();
+    if options.swap_chaos && report.swapped == 0 {
+        return Err("no value left memory".to_string());
+    }
     Ok(report.differences.is_empty())
 }
+
+/// More memory than is needed: what leaves does so because it may.
+const SWAP_CHAOS: [&str; 8] =
+    ["--swap-mode", "yes", "--maxmemory", "4gb", "--swap-min-value", "16", "--swap-max-disk", "1gb"];
 
 fn compare_declarations(args: &[String]) -> Fallible<bool> {
     let (mut ours, mut theirs, mut requests, mut seed) = (None, None, 100, 1);

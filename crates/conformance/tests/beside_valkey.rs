@@ -31,6 +31,7 @@ fn compare_with_itself(valkey: PathBuf, fault: Option<Fault>, commands: u64) -> 
         groups: if fault.is_some() { FAULTY_GROUPS.map(String::from).to_vec() } else { Vec::new() },
         fault,
         shown_max: 1,
+        swap_chaos: false,
     };
     run(&options).unwrap()
 }
