@@ -262,6 +262,16 @@ fn transactions_scripts_and_patterns_have_their_values() {
     is_cold(&mut client, 4);
     client.send(encode(&["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"]));
     assert_eq!(client.read_reply(), format!("$41\r\n{}\r\n", long("a")).as_bytes());
+    // It was fetched before the script began.
+    assert_eq!(swap(&mut client, "swap_reads_in_commands"), 0);
+    is_cold(&mut client, 4);
+    let library =
+        "#!lua name=l\nredis.register_function('f', function(keys) return redis.call('GET', keys[1]) end)";
+    client.send(encode(&["FUNCTION", "LOAD", library]));
+    client.expect("$1\r\nl\r\n");
+    client.send(encode(&["FCALL", "f", "1", "b"]));
+    assert_eq!(client.read_reply(), format!("$42\r\n{}!\r\n", long("b")).as_bytes());
+    assert_eq!(swap(&mut client, "swap_reads_in_commands"), 0);
     is_cold(&mut client, 4);
     let reply = client.ask("SORT l BY w_* ALPHA GET w_*");
     assert_eq!(reply, format!("*2\r\n${0}\r\n{1}\r\n${0}\r\n{2}\r\n", 41, long("1"), long("2")));

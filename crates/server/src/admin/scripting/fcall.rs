@@ -41,6 +41,9 @@ pub const FCALL_RO: Spec = Spec {
 };
 
 pub fn fcall(call: &mut AdminCall<'_>) -> Outcome {
+    if let Some(keys) = run::cold_keys(call) {
+        return Outcome::Cold(keys);
+    }
     // Before the commands of the function.
     if call.node.mail.tasks().has(Tasks::MONITORED) {
         call.node.feed_monitors(call.session, call.command.spec, call.args);

@@ -2,6 +2,7 @@
 //! (`suspended`).
 
 use isotherm_commands::Outcome;
+use isotherm_commands::call::ColdKeys;
 use isotherm_commands::spec::Flags;
 use isotherm_keyspace::{Slot, SuspendedReady};
 use isotherm_resp::errors;
@@ -99,6 +100,9 @@ pub fn memory_limit(node: &Node) -> usize {
 type FindScript = fn(&mut AdminCall<'_>) -> Result<Arc<Script>, Refusal>;
 
 fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
+    if let Some(keys) = cold_keys(call) {
+        return Outcome::Cold(keys);
+    }
     // Before the commands of the script.
     if call.node.mail.tasks().has(Tasks::MONITORED) {
         call.node.feed_monitors(call.session, call.command.spec, call.args);
@@ -112,6 +116,15 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
         call.reply.error(text);
         Outcome::Done
     })
+}
+
+/// Values of the keys that a script or function names and that are not in memory: they are fetched before it begins. What it
+/// uses beside these is read while it holds its locks.
+pub fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
+    let keys = call.exec.cold_keys(call.command, call.args, call.session.db)?;
+    // It is looked for again.
+    call.exec.runs.found = None;
+    Some(keys)
 }
 
 fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusal> {
