@@ -7,6 +7,8 @@
 //!           |              |
 //!        OsDisk         SimDisk(seed, plan)
 //!        the machine    two images of each file, durable and cached; crashes, errors, full disks
+//!           |
+//!        FaultyDisk     in front of one: fails or hangs while a server runs, as a switch says
 //! ```
 //! **Architecture invariant:** `disk` does not know what the bytes mean. It knows files, folders, names and errors of the
 //! operating system; formats and policies (what is synced when, what a failed sync means) are for the crates above.
@@ -18,9 +20,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+mod faulty;
 mod os;
 mod sim;
 
+pub use faulty::{FaultyDisk, Trouble, TroubleSwitch, Troubles};
 pub use os::OsDisk;
 pub use sim::{Call, Damage, Fault, FullDisk, Plan, RandomFault, SECTOR_BYTES, SimDisk};
 

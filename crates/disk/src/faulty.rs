@@ -1,0 +1,210 @@
+//! A disk in front of another one that fails while it runs, as a switch says: for tests of a whole server.
+//!
+//! ```text
+//!   FaultyDisk --+-- switch of reads:   none | io | hang      (the next so many calls, or all until it is set again)
+//!        |       '-- switch of writes:  none | io | short | full | hang
+//!   the disk behind it
+//! ```
+//! `SimDisk` fails by a seed, in one thread. This one knows no seed, and calls of many threads may wait in it at once.
+//! Without a fault a call costs one load more.
+
+use crate::{Disk, File, Lock, Mode};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What calls of a kind meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    Io,
+    /// A write accepts the first half of its bytes; what follows is an error.
+    Short,
+    NoSpace,
+    /// The call ends when the switch is set again, and does its work then.
+    Hang,
+}
+
+impl Trouble {
+    fn error(self) -> io::Error {
+        let errno = if self == Trouble::NoSpace { Errno::NOSPC } else { Errno::IO };
+        io::Error::from_raw_os_error(errno.raw_os_error())
+    }
+}
+
+/// For one kind of calls.
+#[derive(Default)]
+pub struct TroubleSwitch {
+    is_on: AtomicBool,
+    state: Mutex<Option<(Trouble, u64)>>,
+    changed: Condvar,
+}
+
+impl TroubleSwitch {
+    /// The next `calls` calls meet it. What hangs goes on.
+    pub fn set(&self, trouble: Option<(Trouble, u64)>) {
+        *self.lock() = trouble;
+        self.is_on.store(trouble.is_some(), Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Trouble, u64)>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this call meets, after it has hung.
+    #[inline]
+    fn meet(&self) -> Option<Trouble> {
+        if self.is_on.load(Ordering::Acquire) { self.take() } else { None }
+    }
+
+    #[cold]
+    fn take(&self) -> Option<Trouble> {
+        let mut state = self.lock();
+        let (trouble, left) = (*state)?;
+        if left == 1 {
+            *state = None;
+            self.is_on.store(false, Ordering::Release);
+        } else {
+            *state = Some((trouble, left - 1));
+        }
+        if trouble != Trouble::Hang {
+            return Some(trouble);
+        }
+        let hangs = |state: &mut Option<(Trouble, u64)>| matches!(state, Some((Trouble::Hang, _)));
+        drop(self.changed.wait_while(state, hangs).unwrap_or_else(PoisonError::into_inner));
+        None
+    }
+}
+
+#[derive(Default)]
+pub struct Troubles {
+    pub reads: TroubleSwitch,
+    pub writes: TroubleSwitch,
+}
+
+/// Reads and writes of files meet `Troubles`; names do not, but that a file which is made is a write.
+pub struct FaultyDisk {
+    behind: Arc<dyn Disk>,
+    troubles: Arc<Troubles>,
+}
+
+impl FaultyDisk {
+    pub fn new(behind: Arc<dyn Disk>, troubles: Arc<Troubles>) -> FaultyDisk {
+        FaultyDisk { behind, troubles }
+    }
+}
+
+struct FaultyFile {
+    behind: Arc<dyn File>,
+    troubles: Arc<Troubles>,
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
+        let behind = self.behind.open(path, mode)?;
+        Ok(Arc::new(FaultyFile { behind, troubles: Arc::clone(&self.troubles) }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.behind.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.behind.remove(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.behind.list(folder)
+    }
+
+    fn create_dir(&self, folder: &Path) -> io::Result<()> {
+        self.behind.create_dir(folder)
+    }
+
+    fn sync_dir(&self, folder: &Path) -> io::Result<()> {
+        self.behind.sync_dir(folder)
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        self.behind.free_bytes(folder)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        self.behind.lock(path)
+    }
+}
+
+impl File for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        self.behind.len()
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        match self.troubles.reads.meet() {
+            Some(trouble) => Err(trouble.error()),
+            None => self.behind.read_at(bytes, at),
+        }
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        match self.troubles.writes.meet() {
+            Some(Trouble::Short) => {
+                self.behind.write_at(&bytes[..bytes.len() / 2], at)?;
+                Err(Trouble::Short.error())
+            }
+            Some(trouble) => Err(trouble.error()),
+            None => self.behind.write_at(bytes, at),
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.behind.set_len(len)
+    }
+
+    fn allocate(&self, at: u64, len: u64) -> io::Result<()> {
+        self.behind.allocate(at, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.behind.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.behind.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, SimDisk, read_exact_at, write_all_at};
+    use std::sync::mpsc;
+
+    #[test]
+    fn calls_fail_hang_and_go_on() {
+        let troubles = Arc::<Troubles>::default();
+        let disk = FaultyDisk::new(Arc::new(SimDisk::new(1, Plan::default())), Arc::clone(&troubles));
+        let file = disk.open(Path::new("file"), Mode::Create).expect("it is made");
+        write_all_at(&*file, b"0123", 0).expect("no fault is set");
+        troubles.writes.set(Some((Trouble::Short, 1)));
+        assert!(write_all_at(&*file, b"abcd", 0).is_err());
+        write_all_at(&*file, b"x", 3).expect("it was one call");
+        troubles.reads.set(Some((Trouble::Io, u64::MAX)));
+        let mut bytes = [0; 4];
+        assert!(read_exact_at(&*file, &mut bytes, 0).is_err());
+        troubles.reads.set(Some((Trouble::Hang, u64::MAX)));
+        std::thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            scope.spawn(move || {
+                let mut bytes = [0; 4];
+                read_exact_at(&*file, &mut bytes, 0).expect("it goes on");
+                sender.send(bytes).expect("it is awaited");
+            });
+            assert!(receiver.try_recv().is_err());
+            troubles.reads.set(None);
+            assert_eq!(&receiver.recv().expect("it ends"), b"ab2x");
+        });
+    }
+}
