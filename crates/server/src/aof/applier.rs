@@ -541,7 +541,8 @@ impl Applier {
         }
         let text = String::from_utf8_lossy(reply.out.trim_ascii_end()).into_owned();
         reply.out.clear();
-        if reply.last_error().as_bytes().starts_with(b"OOM") {
+        // Nothing was changed, and no data without it is that of the log.
+        if [&b"OOM"[..], b"SWAPERR"].iter().any(|start| reply.last_error().as_bytes().starts_with(start)) {
             return Err(Refused::OutOfMemory(text));
         }
         self.failed += 1;

@@ -2,6 +2,7 @@
 
 use super::{Config, Id, id};
 use std::path::PathBuf;
+use std::time::Duration;
 
 impl Config {
     pub fn swaps(&self) -> bool {
@@ -28,6 +29,13 @@ impl Config {
     pub fn swap_min_value_bytes(&self) -> usize {
         const VALUE: Id = id("swap-min-value");
         self.number(VALUE) as usize
+    }
+
+    /// `None`: commands wait as long as it takes.
+    pub fn swap_read_timeout(&self) -> Option<Duration> {
+        const TIMEOUT: Id = id("swap-read-timeout");
+        let ms = self.number(TIMEOUT) as u64;
+        (ms > 0).then(|| Duration::from_millis(ms))
     }
 
     /// 1..=100

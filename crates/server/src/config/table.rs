@@ -320,6 +320,7 @@ pub const PARAMS: &[Param] = &[
     unsigned("swap-max-disk", 0, 0, U64_MAX).memory().immutable().works("So many bytes the files of swap-dir may take, at least 256mb; 0: nine tenths of what is free at start. Isotherm only."),
     signed("swap-min-value", 64, 16, 1 << 20).works("Values of fewer bytes stay in memory. Isotherm only."),
     flag("swap-mode", false).immutable().works("What was not used for longest leaves memory for the files of swap-dir when it becomes short; needs maxmemory. Isotherm only."),
+    signed("swap-read-timeout", 5000, 0, INT_MAX).works("Milliseconds after which a command that waits for a value on disk gets an error; 0: it waits as long as that takes. Isotherm only."),
     signed("swap-transfer-lower-limit", 85, 1, 100).works("Values leave memory when so many percent of maxmemory are used; 100: none leaves below maxmemory. Isotherm only."),
     flag("syslog-enabled", false).immutable().fixed(NO_SYSLOG),
     choice("syslog-facility", SYSLOG_FACILITY, "local0").immutable().no_effect(NO_SYSLOG),

@@ -80,8 +80,11 @@ pub enum WorkerMessage {
     ScriptsChanged,
     /// SCRIPT FLUSH: an interpreter that knows the scripts from before is of no use.
     ScriptsFlushed,
-    /// The values of this fetch are in memory.
-    Fetched(Ticket),
+    /// The values of this fetch are in memory, or are not waited for any more.
+    Fetched {
+        ticket: Ticket,
+        is_there: bool,
+    },
     /// Some of yours listen to its channel, or to these patterns.
     Published {
         message: Arc<Message>,

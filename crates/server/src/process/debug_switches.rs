@@ -1,5 +1,7 @@
 //! What DEBUG switches off and on, for tests.
 
+use isotherm_disk::Troubles;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// All are off at the start.
@@ -17,6 +19,8 @@ pub struct DebugSwitches {
     pub scripts_may_debug: Switch,
     /// DEBUG SWAP-CHAOS: whatever may leave memory does, all the time.
     pub swap_chaos: Switch,
+    /// DEBUG SWAP-FAULT: what reads and writes of swap-dir meet.
+    pub swap_troubles: Arc<Troubles>,
     /// DEBUG SLEEP is under way.
     pub is_asleep: Switch,
     /// DEBUG DROP-CLUSTER-PACKET-FILTER

@@ -82,6 +82,11 @@ impl<M> ColdTier<M> {
         self.disk.get()
     }
 
+    /// Whether what is cold cannot be had at present.
+    pub fn has_failed(&self) -> bool {
+        self.disk.get().is_some_and(|tier| tier.state() == crate::tier::State::Failed)
+    }
+
     /// Asks the tier, if there is one.
     pub fn makes_room(&self, ask: impl FnOnce(&Tier<M>) -> bool) -> bool {
         self.disk.get().is_some_and(|tier| ask(tier))

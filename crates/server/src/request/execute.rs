@@ -75,6 +75,8 @@ pub struct Exec {
     /// The error that a script has answered is one of a command of it, for which that was counted.
     pub error_is_counted: bool,
     last_ticket: Ticket,
+    /// The command at hand has waited for values that did not come.
+    pub has_waited: bool,
 }
 
 /// One run of a data command.
@@ -100,11 +102,8 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     if on_cold == OnCold::Read {
         match exec.find_cold_keys(command, args, db) {
             Ok(None) => {}
-            Ok(Some(keys)) => return Outcome::Cold(keys),
-            Err(Unreadable) => {
-                reply.error(errors::UNREADABLE);
-                return Outcome::Done;
-            }
+            Ok(Some(keys)) if exec.may_fetch(caller.authority) => return Outcome::Cold(keys),
+            Ok(Some(_)) | Err(Unreadable) => return exec.answer_unreadable(command, reply),
         }
     }
     let conditions = exec.conditions(now, caller.no_touch, caller.authority);
@@ -144,12 +143,16 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     }
     if exec.held.has_missed() {
         reply.truncate(mark);
-        return exec.missed(reply);
+        return exec.missed(command, caller.authority, reply);
     }
     exec.stats.count_txn(counts);
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
-    if let Outcome::Done = outcome {
-        exec.count_call(command, reply, errors_before);
+    match outcome {
+        Outcome::Done => exec.count_call(command, reply, errors_before),
+        Outcome::Cold(_) if !exec.may_fetch(caller.authority) => {
+            return exec.answer_unreadable(command, reply);
+        }
+        _ => {}
     }
     outcome
 }
@@ -202,6 +205,7 @@ impl Exec {
             errors_counted: 0,
             error_is_counted: false,
             last_ticket: Ticket(0),
+            has_waited: false,
         }
     }
 
@@ -337,15 +341,32 @@ impl Exec {
         }
     }
 
+    /// Whether a command waits for values on disk: not if it has done so and they did not come, nor if the disk has failed. A log is played
+    /// back in any case, and says what it could not do.
+    #[cold]
+    fn may_fetch(&self, authority: Authority) -> bool {
+        authority == Authority::Log || !(self.has_waited || self.node.cold.has_failed())
+    }
+
+    #[cold]
+    fn answer_unreadable(&mut self, command: &'static Entry, reply: &mut Reply) -> Outcome {
+        let errors_before = reply.error_count();
+        reply.error(errors::UNREADABLE);
+        self.count_call(command, reply, errors_before);
+        Outcome::Done
+    }
+
     /// A command that only reads has met values that are not in memory, and has no reply yet.
     #[cold]
-    fn missed(&mut self, reply: &mut Reply) -> Outcome {
+    fn missed(&mut self, command: &'static Entry, authority: Authority, reply: &mut Reply) -> Outcome {
         let missing = self.held.take_missing();
         if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
             let key = self.node.keyspace.key(&lost.key);
             self.held.forget_failure(lost.db, &key);
-            reply.error(errors::UNREADABLE);
-            return Outcome::Done;
+            return self.answer_unreadable(command, reply);
+        }
+        if !self.may_fetch(authority) {
+            return self.answer_unreadable(command, reply);
         }
         let keys = missing.into_iter().map(|Missing { db, key, .. }| ColdKey {
             db,
@@ -360,7 +381,8 @@ impl Exec {
     /// that they are fetched together.
     #[inline]
     pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        if command.need == Need::Nothing || !self.node.cold.is_in_use() {
+        if command.need == Need::Nothing || !self.node.cold.is_in_use() || !self.may_fetch(Authority::Server)
+        {
             return None;
         }
         // What cannot be read is for its command to say.
@@ -407,7 +429,7 @@ impl Exec {
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
         let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
-        self.node.cold.fetch(keys, worker, WorkerMessage::Fetched(ticket));
+        self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
         ticket
     }
 

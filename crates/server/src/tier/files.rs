@@ -37,6 +37,8 @@ impl fmt::Display for ReadError {
 }
 
 const SUFFIX: &str = ".cold";
+/// Files that are looked at to know whether the disk answers.
+const PROBED_MAX: usize = 8;
 
 pub struct Files {
     disk: Arc<dyn Disk>,
@@ -99,6 +101,17 @@ impl Files {
     pub fn remove(&self, segment: SegmentNumber) -> io::Result<()> {
         self.set(segment, None);
         self.disk.remove(&self.path(segment))
+    }
+
+    /// Whether anything can be read: of some files, or of the folder while there are none.
+    pub fn probe(&self) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let some: Vec<_> = open.iter().flatten().take(PROBED_MAX).cloned().collect();
+        drop(open);
+        match some.is_empty() {
+            true => self.disk.list(&self.folder).is_ok(),
+            false => some.iter().any(|file| read_exact_at(&**file, &mut [0; 1], 0).is_ok()),
+        }
     }
 
     /// Bytes of a segment, as they are.

@@ -5,6 +5,8 @@
 //!   a command needs some   readers             file -> record verified -> keyspace::lend or warm -> message to its worker
 //!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold
 //!   a snapshot is written  its thread          reads by `Tier::read`, without a lock
+//!   the disk fails         all of them         events -> health::Health -> state
+//!   the disk hangs         watch (1 thread)    who waits gives up
 //! ```
 //! The files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they are removed at start, and
 //! nothing here is ever synced.
@@ -16,11 +18,13 @@
 //! Nothing here knows commands or sessions.
 
 pub mod files;
+pub mod health;
 pub mod pace;
 pub mod reads;
 pub mod sinker;
 pub mod start;
 pub mod state;
+pub mod watch;
 
 pub use files::ReadError;
 pub use state::{State, Tier};

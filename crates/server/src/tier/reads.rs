@@ -1,16 +1,24 @@
-//! Reads that clients wait for: a queue, and threads that take from it.
+//! Reads that others wait for: a queue, and threads that take from it. Only these threads meet the disk, so that who waits for a read
+//! can give up, though the thread hangs in the kernel.
 //!
 //! ```text
-//!   fetch(keys, worker, message)   [job][job][job]   one place in the queue for each thread that may help
-//!                                     |
+//!   add(keys, worker, message)   [job][job][job]   one place in the queue for each thread that may help
+//!                                   |
 //!   reader: next key of the job, read; the last one to end hands all over, then posts the message
+//!
+//!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks
+//!   ask_probe()                  [probe]
+//!   expire(before)               jobs that were added before that: their messages; what is read of them is dropped
 //! ```
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
+//! Invariant: a job has its message until it ends or is given up: it comes once.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_keyspace::ColdRef;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
 pub const READERS: usize = 16;
@@ -18,15 +26,61 @@ pub const READERS: usize = 16;
 /// The values of one command. `M` is the message that ends it, `F` what was read of a key.
 struct Job<M, F> {
     keys: ColdKeys,
+    since: Instant,
     next: AtomicUsize,
     left: AtomicUsize,
     fetched: Mutex<Vec<(usize, F)>>,
     end: Mutex<Option<(u16, M)>>,
 }
 
+impl<M, F> Job<M, F> {
+    fn is_over(&self) -> bool {
+        lock(&self.end).is_none()
+    }
+}
+
+/// What becomes of a read that a command waits for under its locks.
+enum Answer {
+    Awaited,
+    /// `None`: it cannot be read.
+    Read(Option<Vec<u8>>),
+    /// It is not waited for any more.
+    GivenUp,
+}
+
+struct Now {
+    reference: ColdRef,
+    key: Box<[u8]>,
+    answer: Mutex<Answer>,
+    answered: Condvar,
+}
+
+enum Work<M, F> {
+    Job(Arc<Job<M, F>>),
+    Now(Arc<Now>),
+    Probe,
+}
+
+struct Queue<M, F> {
+    works: VecDeque<Work<M, F>>,
+    /// In the order in which they were added; some are over.
+    jobs: VecDeque<Weak<Job<M, F>>>,
+}
+
 pub struct Reads<M, F> {
-    queue: Mutex<VecDeque<Arc<Job<M, F>>>>,
+    queue: Mutex<Queue<M, F>>,
     some: Condvar,
+    /// Commands that gave up.
+    timeouts: AtomicU64,
+}
+
+/// What a reader can do.
+pub trait Reader<F> {
+    /// The value of a key, wherever it is by now. `None`: it needs no reading any more.
+    fn read_key(&self, cold: &ColdKey) -> Option<F>;
+    /// The value at a place that does not change meanwhile. `None`: it cannot be read.
+    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
+    fn probe(&self);
 }
 
 /// A job whose keys were all read.
@@ -36,7 +90,8 @@ pub struct Done<M, F> {
 
 impl<M, F> Default for Reads<M, F> {
     fn default() -> Reads<M, F> {
-        Reads { queue: Mutex::default(), some: Condvar::new() }
+        let queue = Queue { works: VecDeque::new(), jobs: VecDeque::new() };
+        Reads { queue: Mutex::new(queue), some: Condvar::new(), timeouts: AtomicU64::new(0) }
     }
 }
 
@@ -50,54 +105,148 @@ impl<M, F> Reads<M, F> {
         let count = keys.keys.len();
         let job = Arc::new(Job {
             keys,
+            since: Instant::now(),
             next: AtomicUsize::new(0),
             left: AtomicUsize::new(count),
             fetched: Mutex::default(),
             end: Mutex::new(Some((worker, message))),
         });
         let helpers = count.clamp(1, READERS);
-        lock(&self.queue).extend(std::iter::repeat_n(job, helpers));
+        let mut queue = lock(&self.queue);
+        queue.jobs.push_back(Arc::downgrade(&job));
+        queue.works.extend((0..helpers).map(|_| Work::Job(Arc::clone(&job))));
+        drop(queue);
         match helpers {
             1 => self.some.notify_one(),
             _ => self.some.notify_all(),
         }
     }
 
-    /// Places in the queue.
-    pub fn waiting(&self) -> usize {
-        lock(&self.queue).len()
-    }
-
-    /// Waits for a job, and reads of it until no key is left. It is done for the one that has read the last.
-    pub fn help(&self, read: impl Fn(&ColdKey) -> Option<F>) -> Option<Done<M, F>> {
-        let job = self.take();
-        loop {
-            let at = job.next.fetch_add(1, Ordering::Relaxed);
-            let cold = job.keys.keys.get(at)?;
-            if let Some(fetched) = read(cold) {
-                lock(&job.fetched).push((at, fetched));
+    /// Waits for a value, so long at most (`None`: as long as it takes). The caller holds its partition.
+    pub fn read_now(&self, reference: ColdRef, key: &[u8], at_most: Option<Duration>) -> Option<Vec<u8>> {
+        let now = Arc::new(Now {
+            reference,
+            key: key.into(),
+            answer: Mutex::new(Answer::Awaited),
+            answered: Condvar::new(),
+        });
+        lock(&self.queue).works.push_front(Work::Now(Arc::clone(&now)));
+        self.some.notify_one();
+        let is_awaited = |answer: &mut Answer| matches!(answer, Answer::Awaited);
+        let answer = lock(&now.answer);
+        let mut answer = match at_most {
+            None => now.answered.wait_while(answer, is_awaited).unwrap_or_else(PoisonError::into_inner),
+            Some(at_most) => {
+                let waited = now.answered.wait_timeout_while(answer, at_most, is_awaited);
+                waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            if job.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                return Some(Done { job });
+        };
+        match std::mem::replace(&mut *answer, Answer::GivenUp) {
+            Answer::Read(value) => value,
+            Answer::Awaited | Answer::GivenUp => {
+                self.timeouts.fetch_add(1, Ordering::Relaxed);
+                None
             }
         }
     }
 
-    fn take(&self) -> Arc<Job<M, F>> {
+    /// A reader looks whether the disk works.
+    pub fn ask_probe(&self) {
+        let mut queue = lock(&self.queue);
+        // While all readers hang none is taken.
+        if !matches!(queue.works.front(), Some(Work::Probe)) {
+            queue.works.push_front(Work::Probe);
+            self.some.notify_one();
+        }
+    }
+
+    /// Jobs that were added before that are over: their messages, and for which workers. So are others that have ended.
+    pub fn expire(&self, before: Option<Instant>) -> Vec<(u16, M)> {
+        let mut expired = Vec::new();
+        let mut queue = lock(&self.queue);
+        queue.jobs.retain(|job| {
+            let Some(job) = job.upgrade() else { return false };
+            let mut end = lock(&job.end);
+            if before.is_some_and(|before| job.since < before) {
+                expired.extend(end.take());
+            }
+            end.is_some()
+        });
+        if !expired.is_empty() {
+            // What hangs would keep them in the queue for as long.
+            queue.works.retain(|work| match work {
+                Work::Job(job) => !job.is_over(),
+                Work::Now(now) => matches!(*lock(&now.answer), Answer::Awaited),
+                Work::Probe => true,
+            });
+        }
+        self.timeouts.fetch_add(expired.len() as u64, Ordering::Relaxed);
+        expired
+    }
+
+    /// Commands that gave up since the start.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts.load(Ordering::Relaxed)
+    }
+
+    /// Places in the queue.
+    pub fn waiting(&self) -> usize {
+        lock(&self.queue).works.len()
+    }
+
+    /// Waits for work, and does it. A job is done for the one that has read its last key.
+    pub fn help(&self, reader: &impl Reader<F>) -> Option<Done<M, F>> {
+        match self.take() {
+            Work::Job(job) => help_job(job, reader),
+            Work::Now(now) => {
+                if matches!(*lock(&now.answer), Answer::Awaited) {
+                    let value = reader.read_at(now.reference, &now.key);
+                    *lock(&now.answer) = Answer::Read(value);
+                    now.answered.notify_one();
+                }
+                None
+            }
+            Work::Probe => {
+                reader.probe();
+                None
+            }
+        }
+    }
+
+    fn take(&self) -> Work<M, F> {
         let mut queue = lock(&self.queue);
         loop {
-            match queue.pop_front() {
-                Some(job) => return job,
+            match queue.works.pop_front() {
+                Some(work) => return work,
                 None => queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 }
 
+fn help_job<M, F>(job: Arc<Job<M, F>>, reader: &impl Reader<F>) -> Option<Done<M, F>> {
+    loop {
+        let at = job.next.fetch_add(1, Ordering::Relaxed);
+        let cold = job.keys.keys.get(at)?;
+        if let Some(fetched) = reader.read_key(cold) {
+            lock(&job.fetched).push((at, fetched));
+        }
+        if job.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            return Some(Done { job });
+        }
+        if job.is_over() {
+            return None;
+        }
+    }
+}
+
 impl<M, F> Done<M, F> {
-    /// What was read; then the message, and for which worker.
+    /// What was read; then the message, and for which worker. Nothing of a job that was given up.
     pub fn end(self, mut hand_over: impl FnMut(&ColdKey, &F)) -> Option<(u16, M)> {
         let job = &self.job;
+        if job.is_over() {
+            return None;
+        }
         for (at, fetched) in lock(&job.fetched).drain(..) {
             hand_over(&job.keys.keys[at], &fetched);
         }
@@ -116,6 +265,56 @@ mod tests {
         ColdKeys { keys: (0..count).map(key).collect() }
     }
 
+    /// Reads the first byte of a key.
+    struct First;
+
+    impl Reader<u8> for First {
+        fn read_key(&self, cold: &ColdKey) -> Option<u8> {
+            Some(cold.key[0])
+        }
+
+        fn read_at(&self, _: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
+            Some(vec![key[0]])
+        }
+
+        fn probe(&self) {}
+    }
+
+    #[test]
+    fn what_is_given_up_is_not_handed_over() {
+        let reads: Reads<usize, u8> = Reads::default();
+        reads.add(keys(20), 3, 1);
+        reads.add(keys(1), 4, 2);
+        assert_eq!(reads.expire(None), []);
+        assert_eq!(reads.waiting(), READERS + 1);
+        // The first key of the first job is being read when both are given up.
+        let Work::Job(job) = reads.take() else { panic!("it is a job") };
+        assert_eq!(reads.expire(Some(Instant::now() + Duration::from_secs(1))), [(3, 1), (4, 2)]);
+        assert_eq!((reads.waiting(), reads.timeouts()), (0, 2));
+        assert!(help_job(job, &First).is_none());
+        // All but one key were read in time.
+        reads.add(keys(2), 3, 3);
+        let done = reads.help(&First).expect("it has read both");
+        assert_eq!(reads.expire(Some(Instant::now() + Duration::from_secs(1))), [(3, 3)]);
+        assert!(done.end(|_, _| panic!("it is over")).is_none());
+    }
+
+    #[test]
+    fn a_read_under_a_lock_waits_so_long_and_no_longer() {
+        let reads: Arc<Reads<usize, u8>> = Arc::default();
+        let reference = ColdRef::new(1 << 40);
+        assert_eq!(reads.read_now(reference, b"a", Some(Duration::from_millis(5))), None);
+        assert_eq!(reads.timeouts(), 1);
+        // It is in front of what came before it; the one that was given up reads nothing.
+        reads.add(keys(1), 3, 1);
+        std::thread::scope(|scope| {
+            let reader = Arc::clone(&reads);
+            scope.spawn(move || (0..3).for_each(|_| drop(reader.help(&First))));
+            assert_eq!(reads.read_now(reference, b"b", None), Some(b"b".to_vec()));
+        });
+        assert_eq!(reads.waiting(), 0);
+    }
+
     /// Several threads, many jobs: each key is read once, each message comes once, behind all of its keys.
     #[test]
     fn each_key_is_read_once_and_each_message_comes_once() {
@@ -128,7 +327,7 @@ mod tests {
                 let (reads, ended) = (&reads, &ended);
                 scope.spawn(move || {
                     for _ in 0..places / 5 + usize::from(thread < places % 5) {
-                        let Some(done) = reads.help(|cold| Some(cold.key[0])) else { continue };
+                        let Some(done) = reads.help(&First) else { continue };
                         let mut seen = Vec::new();
                         let (worker, number) = done
                             .end(|cold, read| {

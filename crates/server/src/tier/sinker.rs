@@ -17,10 +17,12 @@ use isotherm_tier::{
     Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
     Written,
 };
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::health::Event;
 use super::state::{State, Tier};
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
@@ -58,8 +60,8 @@ const REST_IDLE_FACTOR: u32 = 20;
 const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 /// DEBUG SWAP-CHAOS
 const REST_CHAOS: Duration = Duration::from_millis(1);
-/// A failed disk is tried again.
-const REST_FULL: Duration = Duration::from_secs(1);
+/// Without a disk that takes anything.
+const REST_FAILED: Duration = Duration::from_secs(1);
 /// Segments above the reserve that cleaning keeps free.
 const FREE_SEGMENTS_AIM: u32 = 2;
 
@@ -87,9 +89,9 @@ impl Routine for Sinker {
         if !is_short || self.tier.state() == State::Idle {
             self.looks_since = Instant::now();
         }
-        if is_short {
+        if is_short && self.tier.may_write() {
             self.sink();
-        } else if self.threshold_s < THRESHOLD_MAX_S {
+        } else if !is_short && self.threshold_s < THRESHOLD_MAX_S {
             self.threshold_s = (self.threshold_s + 1).min(THRESHOLD_MAX_S);
         }
         self.settle_writes();
@@ -103,7 +105,7 @@ impl Routine for Sinker {
 
     fn rest(&mut self) {
         match self.tier.state() {
-            State::Full => self.tier.await_wake(REST_FULL),
+            State::Full | State::Degraded | State::Failed => self.tier.await_wake(REST_FAILED),
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
             State::Idle => {
                 // To look without effect takes as long as there are keys: it is no more than a part of the time.
@@ -165,7 +167,7 @@ impl Sinker {
             if let Err(full) = gathered {
                 self.log.seal(Stream::Fresh);
                 if full == Full::Segments {
-                    self.enter(State::Full);
+                    self.tier.note(Event::NoSegment);
                 }
                 return;
             }
@@ -183,15 +185,13 @@ impl Sinker {
                     true => std::thread::sleep(REST_SNAPSHOT),
                     false => {
                         self.looked = self.looks_since.elapsed();
-                        self.enter(State::Idle);
+                        self.tier.set_idle(true);
                     }
                 }
                 return;
             }
         }
-        if self.tier.state() == State::Idle {
-            self.enter(State::Works);
-        }
+        self.tier.set_idle(false);
     }
 
     fn judge(&mut self) {
@@ -248,19 +248,23 @@ impl Sinker {
         if self.is_short() {
             self.log.seal(Stream::Fresh);
         }
-        while let Some(write) = self.log.next_write() {
+        while self.tier.may_write()
+            && let Some(write) = self.log.next_write()
+        {
             let (ticket, bytes) = (write.ticket, write.bytes.len() as u64);
-            let written = self.tier.files.write(write.segment, write.offset, write.bytes);
-            if let Err(error) = &written {
-                self.tier.counters.write_errors.fetch_add(1, Relaxed);
-                log::warning(format!("A write to swap-dir failed: {error}; its values stay in memory"));
-                self.enter(State::Full);
-            }
+            let written = self.tier.call_disk(|files| files.write(write.segment, write.offset, write.bytes));
             self.tier.counters.written_bytes.fetch_add(bytes, Relaxed);
-            match self.log.written(ticket, written.is_ok()) {
-                Written::Done(group) => self.flip(&group),
-                Written::Again => {}
-                Written::GivenUp(_) => self.enter(State::Full),
+            match &written {
+                Ok(()) => self.tier.note(Event::Written),
+                Err(error) => {
+                    self.tier.counters.write_errors.fetch_add(1, Relaxed);
+                    log::warning(format!("A write to swap-dir failed: {error}; its values stay in memory"));
+                    let no_room = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                    self.tier.note(Event::WriteFailed { no_room });
+                }
+            }
+            if let Written::Done(group) = self.log.written(ticket, written.is_ok()) {
+                self.flip(&group);
             }
         }
     }
@@ -306,6 +310,8 @@ impl Sinker {
         // To copy a segment that lives wins nothing.
         self.log.free_segments() < self.log.reserve_segments() + FREE_SEGMENTS_AIM
             && self.log.dead_bytes() >= SEGMENT_BYTES
+            && self.tier.may_write()
+            && !self.tier.suspects_reads()
     }
 
     fn clean(&mut self) {
@@ -325,7 +331,10 @@ impl Sinker {
         let mut bytes = Vec::new();
         while let Some(stretch) = cleaning.next_read() {
             bytes.resize(stretch.bytes, 0);
-            if let Err(error) = self.tier.files.read_stretch(stretch.segment, stretch.offset, &mut bytes) {
+            let read =
+                self.tier.call_disk(|files| files.read_stretch(stretch.segment, stretch.offset, &mut bytes));
+            if let Err(error) = read {
+                self.tier.note_read_error();
                 log::warning(format!("A part of swap-dir cannot be read: {error}"));
                 cleaning.skip();
                 continue;
@@ -355,8 +364,8 @@ impl Sinker {
                     self.tier.counters.survivor_bytes.fetch_add(bytes, Relaxed);
                     return true;
                 }
-                Err(Full::Writes) => self.settle_writes(),
-                Err(Full::Segments) => return false,
+                Err(Full::Writes) if self.tier.may_write() => self.settle_writes(),
+                Err(_) => return false,
             }
         }
     }
@@ -364,12 +373,12 @@ impl Sinker {
     /// Files of segments in which nothing lives go, unless a snapshot may need them.
     fn collect(&mut self) {
         for segment in self.unneeded() {
-            if let Err(error) = self.tier.files.remove(segment) {
+            if let Err(error) = self.tier.call_disk(|files| files.remove(segment)) {
                 log::warning(format!("Can't remove a file of swap-dir: {error}"));
             }
         }
         if self.tier.state() == State::Full && self.log.free_segments() > self.log.reserve_segments() {
-            self.enter(State::Works);
+            self.tier.note(Event::SegmentFreed);
         }
     }
 
@@ -378,13 +387,6 @@ impl Sinker {
         let mut held = Held::new(&self.node.keyspace);
         held.acquire(Want::One(0));
         if self.node.keyspace.is_snapshot_active() { Vec::new() } else { self.log.collect() }
-    }
-
-    fn enter(&self, state: State) {
-        let before = self.tier.set_state(state);
-        if before != state && (before == State::Full || state == State::Full) {
-            log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
-        }
     }
 }
 

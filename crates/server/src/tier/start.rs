@@ -1,11 +1,14 @@
 //! The tier of a process that has `swap-mode yes`: opened before anything is loaded.
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_commands::call::ColdKey;
+use isotherm_disk::{Disk, FaultyDisk};
+use isotherm_keyspace::{ColdRef, Held, Want};
 use std::sync::Arc;
 
-use super::reads::READERS;
+use super::reads::{READERS, Reader};
 use super::sinker::Sinker;
-use super::state::Tier;
+use super::state::{Fetched, Tier};
+use super::watch::Watch;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::listeners::os_text;
@@ -28,11 +31,13 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         0 => disk.free_bytes(&config.folder()).map_err(|error| os_text(&error))? / 10 * FREE_TENTHS,
         bytes => bytes,
     };
+    let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(disk, Arc::clone(&node.debug.swap_troubles)));
     let (tier, log) = Tier::open(disk, &folder, bytes, config.swap_cache_bytes(), &node.keyspace)?;
-    let tier = Arc::new(tier);
+    tier.set_read_timeout(config.swap_read_timeout());
     node.cold.set_disk(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
     start_readers(node, &tier).map_err(why)?;
+    routines::start("swap-watch", Watch::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
     log::warning(format!(
         "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. They are durable by \
@@ -43,19 +48,37 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Threads that read what clients wait for. They end with the process.
+/// What the threads do that read.
+struct TierReader {
+    node: &'static Node,
+    tier: Arc<Tier<WorkerMessage>>,
+}
+
+impl Reader<Fetched> for TierReader {
+    fn read_key(&self, cold: &ColdKey) -> Option<Fetched> {
+        self.tier.read_key(&self.node.keyspace, cold)
+    }
+
+    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
+        self.tier.read_again(reference, key).ok()
+    }
+
+    fn probe(&self) {
+        self.tier.probe();
+    }
+}
+
+/// Threads that read what others wait for. They end with the process.
 fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::io::Result<()> {
     for number in 0..READERS {
-        let tier = Arc::clone(tier);
+        let reader = TierReader { node, tier: Arc::clone(tier) };
         std::thread::Builder::new().name(format!("swap-read-{number}")).spawn(move || {
             loop {
-                let Some(done) = tier.reads.help(|cold| tier.read_key(&node.keyspace, cold)) else {
-                    continue;
-                };
+                let Some(done) = reader.tier.reads.help(&reader) else { continue };
                 let end = done.end(|cold, fetched| {
                     let mut held = Held::new(&node.keyspace);
                     held.acquire(Want::One(node.keyspace.partition_of(node.keyspace.key(&cold.key).slot)));
-                    tier.hand_over(&mut held, cold, fetched);
+                    reader.tier.hand_over(&mut held, cold, fetched);
                 });
                 if let Some((worker, message)) = end {
                     node.mail.post(usize::from(worker), message);

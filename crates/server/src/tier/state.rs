@@ -6,25 +6,33 @@ use isotherm_keyspace::{ColdKeeper, ColdRef, Held, Keyspace, Want, Whereabouts};
 use isotherm_tier::{Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::files::{Files, ReadError};
+use super::health::{Event, Health};
 use super::reads::Reads;
 use crate::process::time::unix_now;
 
 /// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
 const READS_MAX: u32 = 3;
 
-/// What the sinker can do.
+/// The sinker's call to the disk hangs if it takes so long.
+const HANGS_MS: u64 = 2000;
+
+/// What the disk and the sinker can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
     Works = 0,
-    /// No room is left on disk, or a write failed: nothing leaves memory until there is.
+    /// No room is left on disk: nothing leaves memory until there is.
     Full = 1,
     /// Nothing that may leave is left in memory.
     Idle = 2,
+    /// Writes fail: values are read, and none leaves memory.
+    Degraded = 3,
+    /// Reads fail too: who needs a cold value gets an error at once.
+    Failed = 4,
 }
 
 impl State {
@@ -33,6 +41,23 @@ impl State {
             State::Works => "ok",
             State::Full => "full",
             State::Idle => "nothing-to-move",
+            State::Degraded => "degraded",
+            State::Failed => "failed",
+        }
+    }
+
+    /// Whether values can leave memory, if there are any that may.
+    pub fn can_sink(self) -> bool {
+        matches!(self, State::Works | State::Idle)
+    }
+
+    fn of(number: u8) -> State {
+        match number {
+            0 => State::Works,
+            1 => State::Full,
+            2 => State::Idle,
+            3 => State::Degraded,
+            _ => State::Failed,
         }
     }
 }
@@ -51,20 +76,40 @@ pub struct Counters {
     pub cleaned_segments: AtomicU64,
     pub survivor_bytes: AtomicU64,
     pub write_errors: AtomicU64,
+    /// Reads that the system refused.
+    pub read_errors: AtomicU64,
+    /// Records that were read and do not verify.
+    pub damaged: AtomicU64,
     /// As the sinker last saw it.
     pub file_bytes: AtomicU64,
     pub free_segments: AtomicU64,
 }
 
-/// Gets back the places that no entry has.
-struct Keeper {
-    files: Arc<Files>,
+pub struct Tier<M> {
+    pub files: Files,
+    pub counters: Counters,
+    pub reads: Reads<M, Fetched>,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
     takes_home: AtomicBool,
+    health: Mutex<Health>,
+    /// As `health` has it.
+    state: AtomicU8,
+    suspects_reads: AtomicBool,
+    /// Nothing that may leave is left in memory.
+    is_idle: AtomicBool,
+    began: Instant,
+    /// Since when the sinker waits for the disk; 0: it does not.
+    sinker_waits_since_ms: AtomicU64,
+    /// 0: there is none.
+    read_timeout_ms: AtomicU64,
+    /// Values of so many bytes may be lent by one partition.
+    lent_bytes_max: usize,
+    is_wanted: Mutex<bool>,
+    wanted: Condvar,
 }
 
-impl ColdKeeper for Keeper {
+impl<M: Send> ColdKeeper for Tier<M> {
     fn retire(&self, reference: ColdRef) {
         self.live.retire(Place::from_raw(reference.raw()));
     }
@@ -72,7 +117,7 @@ impl ColdKeeper for Keeper {
     fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
         self.undeclared_reads.fetch_add(1, Relaxed);
         // The key's partition is held: the value stays where it is.
-        (0..READS_MAX).find_map(|_| self.files.read(Place::from_raw(reference.raw()), key).ok())
+        self.read_held(reference, key)
     }
 
     fn takes_home(&self) -> bool {
@@ -80,19 +125,7 @@ impl ColdKeeper for Keeper {
     }
 }
 
-pub struct Tier<M> {
-    pub files: Arc<Files>,
-    pub counters: Counters,
-    pub reads: Reads<M, Fetched>,
-    keeper: Arc<Keeper>,
-    state: AtomicU8,
-    /// Values of so many bytes may be lent by one partition.
-    lent_bytes_max: usize,
-    is_wanted: Mutex<bool>,
-    wanted: Condvar,
-}
-
-impl<M> Tier<M> {
+impl<M: Send + 'static> Tier<M> {
     /// Takes the folder. The log is for the sinker.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -100,55 +133,129 @@ impl<M> Tier<M> {
         disk_bytes_max: u64,
         cache_bytes: u64,
         keyspace: &Keyspace,
-    ) -> Result<(Tier<M>, Log), String> {
+    ) -> Result<(Arc<Tier<M>>, Log), String> {
         let config = LogConfig::of_bytes(disk_bytes_max);
         let log = Log::new(config);
-        let files = Arc::new(Files::open(disk, folder, config.segments_max())?);
-        let keeper = Arc::new(Keeper {
-            files: Arc::clone(&files),
+        let tier = Arc::new(Tier {
+            files: Files::open(disk, folder, config.segments_max())?,
+            counters: Counters::default(),
+            reads: Reads::default(),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
             takes_home: AtomicBool::new(true),
-        });
-        let shared: Arc<dyn ColdKeeper> = keeper.clone();
-        keyspace.keep_cold(&shared);
-        let tier = Tier {
-            files,
-            counters: Counters::default(),
-            reads: Reads::default(),
-            keeper,
+            health: Mutex::default(),
             state: AtomicU8::new(State::Works as u8),
+            suspects_reads: AtomicBool::new(false),
+            is_idle: AtomicBool::new(false),
+            began: Instant::now(),
+            sinker_waits_since_ms: AtomicU64::new(0),
+            read_timeout_ms: AtomicU64::new(0),
             lent_bytes_max: (cache_bytes / keyspace.partition_count() as u64) as usize,
             is_wanted: Mutex::new(false),
             wanted: Condvar::new(),
-        };
+        });
+        let shared: Arc<dyn ColdKeeper> = tier.clone();
+        keyspace.keep_cold(&shared);
         Ok((tier, log))
     }
+}
+
+impl<M> Tier<M> {
+    // ---- how the disk is ----
 
     pub fn state(&self) -> State {
-        match self.state.load(Relaxed) {
-            0 => State::Works,
-            1 => State::Full,
-            _ => State::Idle,
+        match State::of(self.state.load(Relaxed)) {
+            State::Works if self.is_idle.load(Relaxed) => State::Idle,
+            state => state,
         }
     }
 
-    pub fn set_state(&self, state: State) -> State {
-        match self.state.swap(state as u8, Relaxed) {
-            0 => State::Works,
-            1 => State::Full,
-            _ => State::Idle,
+    pub fn set_idle(&self, is_idle: bool) {
+        self.is_idle.store(is_idle, Relaxed);
+    }
+
+    fn now_ms(&self) -> u64 {
+        // 0 stands for none.
+        self.began.elapsed().as_millis() as u64 + 1
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn note(&self, event: Event) {
+        let mut health = self.health();
+        let before = health.state();
+        let state = health.step(event, self.now_ms());
+        self.state.store(state as u8, Relaxed);
+        self.suspects_reads.store(health.suspects_reads(), Relaxed);
+        drop(health);
+        if state != before {
+            crate::process::log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
         }
+    }
+
+    pub fn may_write(&self) -> bool {
+        self.health().may_write(self.now_ms())
+    }
+
+    /// Whether reads have failed lately.
+    pub fn suspects_reads(&self) -> bool {
+        self.suspects_reads.load(Relaxed)
+    }
+
+    /// A reader probes the disk if it is time.
+    pub fn probe_if_due(&self) {
+        let is_due = self.suspects_reads() && self.health().take_probe(self.now_ms());
+        if is_due {
+            self.reads.ask_probe();
+        }
+    }
+
+    /// The sinker calls the disk, which may take as long as it likes: others see that.
+    pub fn call_disk<R>(&self, call: impl FnOnce(&Files) -> R) -> R {
+        self.sinker_waits_since_ms.store(self.now_ms(), Relaxed);
+        let result = call(&self.files);
+        self.sinker_waits_since_ms.store(0, Relaxed);
+        result
+    }
+
+    pub fn is_sinker_stuck(&self) -> bool {
+        let since_ms = self.sinker_waits_since_ms.load(Relaxed);
+        since_ms > 0 && self.now_ms().saturating_sub(since_ms) >= HANGS_MS
+    }
+
+    /// `None`: who waits for a value waits as long as it takes.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
+        self.read_timeout_ms.store(timeout.map_or(0, |timeout| timeout.as_millis() as u64), Relaxed);
+    }
+
+    fn note_read<R>(&self, result: &Result<R, ReadError>) {
+        match result {
+            Ok(_) if self.suspects_reads() => self.note(Event::ReadDone),
+            // It was moved meanwhile.
+            Ok(_) | Err(ReadError::NoFile) => {}
+            Err(ReadError::Io(_)) => self.note_read_error(),
+            Err(ReadError::Damaged(_) | ReadError::OtherKey) => {
+                self.counters.damaged.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    pub fn note_read_error(&self) {
+        self.counters.read_errors.fetch_add(1, Relaxed);
+        self.note(Event::ReadFailed);
+        self.probe_if_due();
     }
 
     /// Above a share of the limit values that are read stay where they are.
     pub fn set_takes_home(&self, takes: bool) {
-        self.keeper.takes_home.store(takes, Relaxed);
+        self.takes_home.store(takes, Relaxed);
     }
 
     /// Values that commands met whose declarations do not lead to them: read under a lock.
     pub fn undeclared_reads(&self) -> u64 {
-        self.keeper.undeclared_reads.load(Relaxed)
+        self.undeclared_reads.load(Relaxed)
     }
 
     // ---- the sinker is woken ----
@@ -171,8 +278,9 @@ impl<M> Tier<M> {
 
     /// The value of a key at a place.
     pub fn read(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let from = std::time::Instant::now();
+        let from = Instant::now();
         let value = self.files.read(Place::from_raw(reference.raw()), key);
+        self.note_read(&value);
         self.counters.reads.fetch_add(1, Relaxed);
         self.counters.read_us.fetch_add(from.elapsed().as_micros() as u64, Relaxed);
         if let Ok(value) = &value {
@@ -233,6 +341,22 @@ impl<M> Tier<M> {
         held.lend(cold.db, &key, value, fetched.from, self.lent_bytes_max, now);
     }
 
+    /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
+    /// not for the disk. `None`: it cannot be read, or not in time.
+    fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
+        if self.state() == State::Failed {
+            return None;
+        }
+        let at_most = self.read_timeout_ms.load(Relaxed);
+        let before = self.reads.timeouts();
+        let at_most = (at_most > 0).then(|| Duration::from_millis(at_most));
+        let value = self.reads.read_now(reference, key, at_most);
+        if value.is_none() && self.reads.timeouts() != before {
+            self.note(Event::ReadTimedOut);
+        }
+        value
+    }
+
     /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
     pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys) {
         for cold in &keys.keys {
@@ -242,7 +366,7 @@ impl<M> Tier<M> {
             // What is held is moved by no other thread.
             let read = || {
                 self.counters.reads_in_commands.fetch_add(1, Relaxed);
-                (0..READS_MAX).find_map(|_| self.read(value.reference, &cold.key).ok())
+                self.read_held(value.reference, &cold.key)
             };
             let bytes = lent.map(Vec::from).or_else(read);
             if bytes.is_none() {
@@ -250,6 +374,12 @@ impl<M> Tier<M> {
             }
             self.hand_over(held, cold, &Fetched { from: value.reference, value: bytes });
         }
+    }
+
+    /// A reader probes.
+    pub fn probe(&self) {
+        let works = self.files.probe();
+        self.note(Event::Probed { works });
     }
 
     /// For a snapshot, whose places stay where they are: a read that fails is repeated.

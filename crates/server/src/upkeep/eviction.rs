@@ -102,7 +102,7 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
 /// Values leave memory instead of keys, as long as some can. Those who write wait while too much is in memory.
 fn wait_for_sinker<M>(node: &Node, tier: &Tier<M>, limit: u64) -> bool {
     let state = tier.state();
-    if state == State::Full {
+    if !state.can_sink() {
         return false;
     }
     tier.wake();

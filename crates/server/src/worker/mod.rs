@@ -219,7 +219,7 @@ impl Worker {
                     let how = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter);
                     how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
                 }
-                WorkerMessage::Fetched(ticket) => self.inner.fetched(ticket),
+                WorkerMessage::Fetched { ticket, is_there } => self.inner.fetched(ticket, is_there),
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
                 WorkerMessage::Line(line) => self.inner.send_to_monitors(&line),
                 WorkerMessage::Stale { key, ids, author } => self.inner.send_stale(&key, &ids, author),

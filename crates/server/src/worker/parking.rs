@@ -272,10 +272,12 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// A fetch is over. Its connection may be gone.
-    pub fn fetched(&mut self, ticket: Ticket) {
+    /// A fetch is over, or was given up: then its command waits for no other. Its connection may be gone.
+    pub fn fetched(&mut self, ticket: Ticket, is_there: bool) {
         if let Some(token) = self.parking.take_ticket(ticket) {
+            self.dispatcher.exec.has_waited = !is_there;
             self.resume(token);
+            self.dispatcher.exec.has_waited = false;
         }
     }
 

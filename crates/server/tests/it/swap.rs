@@ -4,17 +4,17 @@ use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use std::path::PathBuf;
 
 /// A folder that is removed at the end.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("isotherm-swap-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a folder");
         Folder(path)
     }
 
-    fn start(&self, more: &[&str]) -> Server {
+    pub fn start(&self, more: &[&str]) -> Server {
         let dir = self.0.to_str().expect("a plain path");
         let own =
             ["--dir", dir, "--swap-mode", "yes", "--maxmemory", "24mb", "--enable-debug-command", "yes"];
@@ -30,16 +30,16 @@ impl Drop for Folder {
 
 const KEYS: usize = 60_000;
 
-fn name(number: usize) -> String {
+pub fn name(number: usize) -> String {
     format!("key:{number:010}")
 }
 
 /// 1000 bytes that only this key has.
-fn value(number: usize, version: usize) -> String {
+pub fn value(number: usize, version: usize) -> String {
     format!("{number}/{version}.").repeat(300)[..1000].to_string()
 }
 
-fn set(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
+pub fn set(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
     let numbers: Vec<usize> = numbers.collect();
     for some in numbers.chunks(100) {
         let requests: Vec<u8> =
@@ -49,7 +49,7 @@ fn set(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize
     }
 }
 
-fn check(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
+pub fn check(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
     let numbers: Vec<usize> = numbers.collect();
     for some in numbers.chunks(100) {
         client.send(some.iter().flat_map(|n| encode(&["GET", &name(*n)])).collect::<Vec<u8>>());
@@ -64,7 +64,7 @@ fn wait_until_loaded(client: &mut Client) {
     wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
 }
 
-fn swap(client: &mut Client, name: &str) -> u64 {
+pub fn swap(client: &mut Client, name: &str) -> u64 {
     field(&client.ask("INFO swap"), name)
 }
 

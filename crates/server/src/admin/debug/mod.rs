@@ -10,6 +10,7 @@ mod digest;
 mod protocol;
 mod reload;
 mod restart;
+mod swap;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -56,7 +57,9 @@ const WORDS: &[Word] = &[
     #[cfg(debug_assertions)]
     word("fetch", 2..=2, fetch),
     // COMPAT(debug): DEBUG SWAP-CHAOS is Isotherm's: whatever may leave memory does, however much there is. Why: tests call it.
-    word("swap-chaos", 3..=3, swap_chaos),
+    word("swap-chaos", 3..=3, swap::chaos),
+    // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads or writes of swap-dir fail or hang. Why: tests call it.
+    word("swap-fault", 4..=5, swap::fault),
     word("htstats", 3..=usize::MAX, table_stats),
     word("htstats-key", 3..=usize::MAX, table_stats_of_key),
     // COMPAT(debug): DEBUG CHECK-INVARIANTS is Isotherm's: it checks all data structures and the memory accounting,
@@ -195,15 +198,6 @@ fn sleep(call: &mut AdminCall<'_>) {
 
 fn set_active_expire(call: &mut AdminCall<'_>) {
     call.node.debug.no_active_expire.set(!is_on(call.args.get(2)));
-    call.reply.ok();
-}
-
-fn swap_chaos(call: &mut AdminCall<'_>) {
-    call.node.debug.swap_chaos.set(is_on(call.args.get(2)));
-    call.node.cold.makes_room(|tier| {
-        tier.wake();
-        true
-    });
     call.reply.ok();
 }
 

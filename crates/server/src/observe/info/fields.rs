@@ -441,6 +441,9 @@ pub fn swap(s: &Snapshot<'_>, out: &mut String) {
         ("swap_reads_waiting", tier.reads.waiting().to_string()),
         ("swap_unreadable", count(&counters.unreadable).to_string()),
         ("swap_write_errors", count(&counters.write_errors).to_string()),
+        ("swap_read_errors", count(&counters.read_errors).to_string()),
+        ("swap_damaged", count(&counters.damaged).to_string()),
+        ("swap_timeouts", tier.reads.timeouts().to_string()),
     ] {
         out.push_str(&format!("{name}:{value}\r\n"));
     }

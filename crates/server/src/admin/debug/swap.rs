@@ -1,0 +1,42 @@
+//! DEBUG words about values that are not in memory.
+
+use isotherm_disk::Trouble;
+use isotherm_stdx::parse_i64;
+
+use super::{AdminCall, is_on};
+use isotherm_resp::errors;
+
+pub fn chaos(call: &mut AdminCall<'_>) {
+    call.node.debug.swap_chaos.set(is_on(call.args.get(2)));
+    call.node.cold.makes_room(|tier| {
+        tier.wake();
+        true
+    });
+    call.reply.ok();
+}
+
+/// `SWAP-FAULT <READ | WRITE> <NONE | IO | SHORT | FULL | HANG> [calls]`: what the next so many calls meet, or all. What hangs goes on
+/// when it is set again.
+pub fn fault(call: &mut AdminCall<'_>) {
+    let troubles = &call.node.debug.swap_troubles;
+    let switch = match call.args.get(2).to_ascii_lowercase().as_slice() {
+        b"read" => &troubles.reads,
+        b"write" => &troubles.writes,
+        _ => return call.reply.error(errors::SYNTAX),
+    };
+    let trouble = match call.args.get(3).to_ascii_lowercase().as_slice() {
+        b"none" => None,
+        b"io" => Some(Trouble::Io),
+        b"short" => Some(Trouble::Short),
+        b"full" => Some(Trouble::NoSpace),
+        b"hang" => Some(Trouble::Hang),
+        _ => return call.reply.error(errors::SYNTAX),
+    };
+    let calls = match call.args.try_get(4).map(parse_i64) {
+        None => u64::MAX,
+        Some(Some(calls @ 1..)) => calls as u64,
+        Some(_) => return call.reply.error(errors::NOT_AN_INTEGER),
+    };
+    switch.set(trouble.map(|trouble| (trouble, calls)));
+    call.reply.ok();
+}

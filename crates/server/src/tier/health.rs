@@ -1,0 +1,258 @@
+//! What the disk of cold values can do, judged by how its calls end. No clock, no threads, no files: `step(event, now)`.
+//!
+//! ```text
+//!   Works ---- no room on disk ------------------------------------> Full      a write is tried each second
+//!     |  ----- 5 writes failed within a minute, or one hangs ------> Degraded  reads only; tried after 5 s, 10 s ... 60 s
+//!     |  ----- reads failed one after the other, and so did a probe,
+//!     |        or so many were given up while none came back ------> Failed    who needs a cold value gets an error at once
+//!     '<------ the write that is tried succeeds; a read or a probe does --------'
+//! ```
+//! Values that were to leave are in memory until a write has succeeded, so a failed one loses nothing. `Full` for want of segments
+//! ends when cleaning has freed some: no write has to be tried.
+//!
+//! One damaged place is no failed disk: before reads fail at once, a reader probes other files.
+
+use super::state::State;
+
+/// So many failed writes within [`ERRORS_WITHIN_MS`]: the disk is degraded.
+const WRITE_ERRORS_MAX: usize = 5;
+const ERRORS_WITHIN_MS: u64 = 60_000;
+/// So many reads failed, one after the other: a probe decides whether the disk has.
+const READ_ERRORS_MAX: u32 = 8;
+/// So many commands gave up waiting while no read came back.
+const TIMEOUTS_MAX: u32 = 8;
+/// A disk without room is tried again.
+const REST_FULL_MS: u64 = 1000;
+/// A degraded one, at first; then twice as long each time.
+const REST_DEGRADED_MS: u64 = 5000;
+const REST_DEGRADED_MS_MAX: u64 = 60_000;
+/// Between two probes of a failed one.
+const PROBE_MS: u64 = 1000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A group is on disk.
+    Written,
+    /// A group is not. `no_room`: the file system, or its quota, says so.
+    WriteFailed {
+        no_room: bool,
+    },
+    /// A write has not come back for long.
+    WriteHangs,
+    /// The log has no segment for what leaves memory.
+    NoSegment,
+    /// It has again.
+    SegmentFreed,
+    ReadDone,
+    /// By an error of the system; a record that does not verify says nothing of the disk.
+    ReadFailed,
+    /// A command has given up.
+    ReadTimedOut,
+    Probed {
+        works: bool,
+    },
+}
+
+/// Milliseconds of a clock that does not go back.
+pub type Ms = u64;
+
+#[derive(Default, Debug)]
+pub struct Health {
+    lacks_segments: bool,
+    /// Until then no write is tried, and why.
+    rest: Option<(Rest, Ms)>,
+    /// How long the next rest of a degraded disk is.
+    rest_ms: u64,
+    /// When the last writes failed, the oldest first.
+    write_errors: Vec<Ms>,
+    /// Since the last one that succeeded.
+    read_errors: u32,
+    timeouts: u32,
+    has_failed: bool,
+    /// A probe is due then.
+    probe_at: Option<Ms>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rest {
+    NoRoom,
+    Degraded,
+}
+
+impl Health {
+    pub fn step(&mut self, event: Event, now: Ms) -> State {
+        match event {
+            Event::Written => {
+                self.rest = None;
+                self.rest_ms = 0;
+                self.write_errors.clear();
+            }
+            Event::WriteFailed { no_room: true } if !self.is_degraded() => {
+                self.rest = Some((Rest::NoRoom, now + REST_FULL_MS));
+            }
+            Event::WriteFailed { .. } => self.note_write_error(now),
+            Event::WriteHangs if !self.is_degraded() => self.degrade(now),
+            Event::WriteHangs => {}
+            Event::NoSegment => self.lacks_segments = true,
+            Event::SegmentFreed => self.lacks_segments = false,
+            Event::ReadDone | Event::Probed { works: true } => {
+                (self.read_errors, self.timeouts, self.has_failed, self.probe_at) = (0, 0, false, None);
+            }
+            Event::ReadFailed => self.note_read_error(now),
+            Event::ReadTimedOut => {
+                self.timeouts += 1;
+                self.fail_if(self.timeouts >= TIMEOUTS_MAX, now);
+            }
+            Event::Probed { works: false } => self.fail_if(true, now),
+        }
+        self.state()
+    }
+
+    fn is_degraded(&self) -> bool {
+        matches!(self.rest, Some((Rest::Degraded, _)))
+    }
+
+    fn note_write_error(&mut self, now: Ms) {
+        self.write_errors.retain(|then| now - then < ERRORS_WITHIN_MS);
+        self.write_errors.push(now);
+        if self.is_degraded() || self.write_errors.len() >= WRITE_ERRORS_MAX {
+            self.write_errors.clear();
+            self.degrade(now);
+        }
+    }
+
+    fn degrade(&mut self, now: Ms) {
+        self.rest_ms = (self.rest_ms * 2).clamp(REST_DEGRADED_MS, REST_DEGRADED_MS_MAX);
+        self.rest = Some((Rest::Degraded, now + self.rest_ms));
+    }
+
+    fn note_read_error(&mut self, now: Ms) {
+        self.read_errors += 1;
+        if self.read_errors >= READ_ERRORS_MAX && self.probe_at.is_none() {
+            self.probe_at = Some(now);
+        }
+    }
+
+    fn fail_if(&mut self, has_failed: bool, now: Ms) {
+        if has_failed {
+            self.has_failed = true;
+            self.probe_at = Some(now + PROBE_MS);
+        }
+    }
+
+    /// Whether a write may be tried. In a rest of a degraded disk that is over one is, and its end decides.
+    pub fn may_write(&self, now: Ms) -> bool {
+        !self.has_failed && self.rest.is_none_or(|(_, until)| now >= until)
+    }
+
+    /// Whether a reader is to probe the disk now. Asked once for each probe.
+    pub fn take_probe(&mut self, now: Ms) -> bool {
+        let is_due = self.probe_at.is_some_and(|at| now >= at);
+        if is_due {
+            // If it never ends, reads that are given up say so.
+            self.probe_at = Some(now + PROBE_MS);
+        }
+        is_due
+    }
+
+    /// Whether a read that succeeds is news.
+    pub fn suspects_reads(&self) -> bool {
+        self.read_errors > 0 || self.timeouts > 0 || self.has_failed
+    }
+
+    pub fn state(&self) -> State {
+        match self.rest {
+            _ if self.has_failed => State::Failed,
+            Some((Rest::Degraded, _)) => State::Degraded,
+            Some((Rest::NoRoom, _)) => State::Full,
+            None if self.lacks_segments => State::Full,
+            None => State::Works,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: Event = Event::WriteFailed { no_room: false };
+    const NO_ROOM: Event = Event::WriteFailed { no_room: true };
+
+    #[test]
+    fn five_failed_writes_a_minute_are_too_many() {
+        let mut health = Health::default();
+        // One in 20 s is written elsewhere.
+        for second in (0..400).step_by(20) {
+            assert_eq!(health.step(ERROR, second * 1000), State::Works);
+            assert!(health.may_write(second * 1000));
+        }
+        let mut health = Health::default();
+        for ms in 0..4 {
+            assert_eq!(health.step(ERROR, ms), State::Works);
+        }
+        assert_eq!(health.step(ERROR, 4), State::Degraded);
+        assert!(!health.may_write(5003) && health.may_write(5004));
+        assert_eq!(health.state(), State::Degraded, "until a write has succeeded");
+        // The one that is tried fails: twice as long.
+        assert_eq!(health.step(ERROR, 5004), State::Degraded);
+        assert!(!health.may_write(15_003) && health.may_write(15_004));
+        assert_eq!(health.step(NO_ROOM, 15_004), State::Degraded);
+        (0..10).for_each(|at| _ = health.step(ERROR, 100_000 * (at + 1)));
+        assert!(!health.may_write(1_059_999) && health.may_write(1_060_000), "a minute at most");
+        assert_eq!(health.step(Event::Written, 1_060_000), State::Works);
+        assert_eq!(health.step(ERROR, 1_060_001), State::Works, "it is as good as new");
+    }
+
+    #[test]
+    fn a_disk_without_room_is_tried_each_second() {
+        let mut health = Health::default();
+        assert_eq!(health.step(NO_ROOM, 10), State::Full);
+        assert!(!health.may_write(1009) && health.may_write(1010));
+        assert_eq!(health.step(NO_ROOM, 1010), State::Full);
+        assert!(!health.may_write(2009));
+        assert_eq!(health.step(Event::Written, 2010), State::Works);
+        // Without segments what was gathered is written all the same.
+        assert_eq!(health.step(Event::NoSegment, 3000), State::Full);
+        assert!(health.may_write(3000));
+        assert_eq!(health.step(Event::Written, 3000), State::Full);
+        assert_eq!(health.step(Event::SegmentFreed, 3001), State::Works);
+    }
+
+    #[test]
+    fn a_write_that_hangs_degrades_until_it_ends() {
+        let mut health = Health::default();
+        assert_eq!(health.step(Event::WriteHangs, 0), State::Degraded);
+        (1..100).for_each(|ms| _ = health.step(Event::WriteHangs, ms * 100));
+        assert!(health.may_write(5000), "the rest did not grow");
+        assert_eq!(health.step(Event::Written, 9999), State::Works);
+    }
+
+    #[test]
+    fn one_bad_place_is_no_failed_disk() {
+        let mut health = Health::default();
+        (0..7).for_each(|ms| _ = health.step(Event::ReadFailed, ms));
+        assert!(!health.take_probe(7));
+        assert_eq!(health.step(Event::ReadFailed, 8), State::Works);
+        assert!(health.take_probe(8) && !health.take_probe(8), "one at a time");
+        assert_eq!(health.step(Event::Probed { works: true }, 9), State::Works);
+        assert!(!health.suspects_reads() && !health.take_probe(5000));
+        // The others say so too.
+        (0..9).for_each(|ms| _ = health.step(Event::ReadFailed, 6000 + ms));
+        assert!(health.take_probe(6010));
+        assert_eq!(health.step(Event::Probed { works: false }, 6011), State::Failed);
+        assert!(!health.may_write(6011) && !health.take_probe(6012) && health.take_probe(7011));
+        assert_eq!(health.step(Event::Probed { works: true }, 7012), State::Works);
+        assert!(health.may_write(7012));
+    }
+
+    #[test]
+    fn reads_that_never_come_back_fail_the_disk_until_one_does() {
+        let mut health = Health::default();
+        (0..7).for_each(|ms| assert_eq!(health.step(Event::ReadTimedOut, ms), State::Works));
+        // Slow, not gone.
+        assert_eq!(health.step(Event::ReadDone, 8), State::Works);
+        (0..7).for_each(|ms| assert_eq!(health.step(Event::ReadTimedOut, ms + 10), State::Works));
+        assert_eq!(health.step(Event::ReadTimedOut, 20), State::Failed);
+        assert_eq!(health.step(Event::ReadDone, 30), State::Works);
+    }
+}

@@ -1,0 +1,68 @@
+//! The thread that never calls the disk: it ends waits that last too long.
+//!
+//! ```text
+//!   each 50 ms:   commands that wait longer than swap-read-timeout get their error, one by one
+//!                 a write that hangs: those who wait for memory go on, and maxmemory-policy decides
+//!                 a disk that has failed is probed by a reader
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::health::Event;
+use super::state::Tier;
+use crate::mail::message::WorkerMessage;
+use crate::node::Node;
+use crate::process::routines::Routine;
+
+/// How much later than its time a wait may end.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub struct Watch {
+    node: &'static Node,
+    tier: Arc<Tier<WorkerMessage>>,
+}
+
+impl Watch {
+    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Watch {
+        Watch { node, tier }
+    }
+
+    /// Jobs that have ended are forgotten, those that last too long are ended.
+    fn end_reads(&self) {
+        let timeout = self.node.config.swap_read_timeout();
+        self.tier.set_read_timeout(timeout);
+        // Without a timeout none is older than the process.
+        let before = timeout.and_then(|timeout| Instant::now().checked_sub(timeout));
+        for (worker, message) in self.tier.reads.expire(before) {
+            self.tier.note(Event::ReadTimedOut);
+            let message = match message {
+                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::Fetched { ticket, is_there: false },
+                other => other,
+            };
+            self.node.mail.post(usize::from(worker), message);
+        }
+    }
+
+    fn end_waits_for_sinker(&self) {
+        if self.tier.is_sinker_stuck() {
+            self.tier.note(Event::WriteHangs);
+            if self.node.mail.is_sinker_behind() {
+                self.node.mail.set_sinker_behind(false);
+            }
+        }
+    }
+}
+
+impl Routine for Watch {
+    fn step(&mut self) -> bool {
+        self.end_reads();
+        self.end_waits_for_sinker();
+        self.tier.probe_if_due();
+        true
+    }
+
+    fn rest(&mut self) {
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,203 @@
+//! A disk of cold values that is full, fails, hangs or is gone: nothing is lost, no other value is answered, and it comes back by itself.
+
+use crate::common::{Client, Server, encode, field, text_field, wait_until};
+use crate::swap::{Folder, check, name, set, swap, value};
+use std::time::{Duration, Instant};
+
+const UNREADABLE: &str = "-SWAPERR A value that this command needs cannot be read from disk\r\n";
+/// Of the tests that have more data than memory: 1.0 KB each, 24 MB of memory.
+const MANY: usize = 40_000;
+
+fn state(client: &mut Client) -> String {
+    text_field(&client.ask("INFO swap"), "swap_state").to_string()
+}
+
+fn fault(client: &mut Client, what: &str) {
+    client.check(&format!("DEBUG SWAP-FAULT {what}"), "+OK\r\n");
+}
+
+/// A server some of whose keys are cold, and stay so.
+fn with_cold(folder: &Folder, keys: usize, more: &[&str]) -> Server {
+    let server = folder.start(more);
+    let mut client = server.client();
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    set(&mut client, 0..keys, 0);
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == keys as u64);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    client.check("SET hot here", "+OK\r\n");
+    server
+}
+
+/// The replies of so many SETs, in one batch: how many were refused for want of memory.
+fn set_or_oom(client: &mut Client, numbers: std::ops::Range<usize>) -> usize {
+    let mut refused = 0;
+    for first in numbers.clone().step_by(100) {
+        let some = first..(first + 100).min(numbers.end);
+        let requests: Vec<u8> = some.clone().flat_map(|n| encode(&["SET", &name(n), &value(n, 0)])).collect();
+        client.send(requests);
+        for _ in some {
+            match client.read_reply().as_slice() {
+                b"+OK\r\n" => {}
+                reply if reply.starts_with(b"-OOM") => refused += 1,
+                reply => panic!("{}", String::from_utf8_lossy(reply)),
+            }
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_write_that_fails_is_written_elsewhere() {
+    let folder = Folder::new("elsewhere");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    for what in ["io", "short"] {
+        fault(&mut client, &format!("write {what} 2"));
+        set(&mut client, 0..MANY, 0);
+        assert_eq!(state(&mut client), "ok");
+    }
+    assert_eq!(swap(&mut client, "swap_write_errors"), 4);
+    check(&mut client, (0..MANY).step_by(7), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_read_only() {
+    let folder = Folder::new("degraded");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..MANY, 0);
+    let cold = swap(&mut client, "swap_keys");
+    assert!(cold > MANY as u64 / 4, "{cold}");
+    fault(&mut client, "write io");
+    let refused = set_or_oom(&mut client, MANY..2 * MANY);
+    assert!(refused > MANY / 2, "{refused}");
+    assert_eq!(state(&mut client), "degraded");
+    // What is on disk is read, written over and deleted.
+    check(&mut client, (0..MANY).step_by(7), 0);
+    client.check(&format!("DEL {} {}", name(0), name(1)), ":2\r\n");
+    fault(&mut client, "write none");
+    wait_until("it comes back by itself", || {
+        set_or_oom(&mut client, 0..2) == 0 && state(&mut client) == "ok"
+    });
+    assert_eq!(set_or_oom(&mut client, MANY..2 * MANY), 0);
+    check(&mut client, (0..2 * MANY).step_by(7), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+#[test]
+fn a_disk_without_room_leaves_it_to_the_policy() {
+    let folder = Folder::new("full");
+    let server = folder.start(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    set(&mut client, 0..MANY, 0);
+    assert_eq!(field(&client.ask("INFO stats"), "evicted_keys"), 0);
+    fault(&mut client, "write full");
+    assert_eq!(set_or_oom(&mut client, MANY..2 * MANY), 0);
+    assert_eq!(state(&mut client), "full");
+    assert!(field(&client.ask("INFO stats"), "evicted_keys") > 1000);
+    client.check("CONFIG SET maxmemory-policy noeviction", "+OK\r\n");
+    assert!(set_or_oom(&mut client, 2 * MANY..3 * MANY) > MANY / 2);
+    fault(&mut client, "write none");
+    wait_until("it comes back by itself", || state(&mut client) == "ok");
+    assert_eq!(set_or_oom(&mut client, 2 * MANY..3 * MANY), 0);
+    check(&mut client, (2 * MANY..3 * MANY).step_by(7), 0);
+}
+
+/// Who writes is not held up by a write that never ends.
+#[test]
+fn a_write_that_hangs_holds_up_no_writer_for_long() {
+    let folder = Folder::new("hang-write");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..MANY, 0);
+    fault(&mut client, "write hang");
+    assert!(set_or_oom(&mut client, MANY..2 * MANY) > MANY / 2);
+    assert_eq!(state(&mut client), "degraded");
+    check(&mut client, (0..MANY).step_by(7), 0);
+    fault(&mut client, "write none");
+    wait_until("it comes back by itself", || state(&mut client) == "ok");
+    assert_eq!(set_or_oom(&mut client, MANY..2 * MANY), 0);
+    check(&mut client, (0..2 * MANY).step_by(7), 0);
+}
+
+#[test]
+fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
+    let folder = Folder::new("hang-read");
+    let server = with_cold(&folder, 40, &["--swap-read-timeout", "300"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    fault(&mut other, "read hang");
+    let began = Instant::now();
+    client.send(encode(&["GET", &name(1)]));
+    client.send(encode(&["GET", "hot"]));
+    for _ in 0..100 {
+        other.check("GET hot", "$4\r\nhere\r\n");
+    }
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    client.expect(UNREADABLE);
+    client.expect("$4\r\nhere\r\n");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!((swap(&mut other, "swap_timeouts"), state(&mut other)), (1, "ok".to_string()));
+    // In a transaction it is an error of its element, in a script one that it can see; both wait under their locks at most so long.
+    client.check("MULTI", "+OK\r\n");
+    client.check("SET hot there", "+QUEUED\r\n");
+    client.check(&format!("GET {}", name(2)), "+QUEUED\r\n");
+    client.check(&format!("STRLEN {}", name(2)), "+QUEUED\r\n");
+    client.check("EXEC", &format!("*3\r\n+OK\r\n{UNREADABLE}:1000\r\n"));
+    let script = format!("return redis.pcall('GET', '{}')", name(3));
+    client.send(encode(&["EVAL", &script, "0"]));
+    assert!(String::from_utf8_lossy(&client.read_reply()).starts_with("-SWAPERR"));
+    // What was given up is not remembered against the key.
+    fault(&mut other, "read none");
+    check(&mut client, 0..40, 0);
+    assert_eq!(swap(&mut other, "swap_reads_waiting"), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+#[test]
+fn a_disk_that_never_answers_is_not_waited_for() {
+    let folder = Folder::new("gone");
+    let server = with_cold(&folder, 40, &["--swap-read-timeout", "200"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    fault(&mut other, "read hang");
+    for n in 0..8 {
+        client.check(&format!("GET {}", name(n)), UNREADABLE);
+    }
+    assert_eq!(state(&mut other), "failed");
+    let began = Instant::now();
+    for n in 0..40 {
+        client.check(&format!("GET {}", name(n)), UNREADABLE);
+        client.check(&format!("STRLEN {}", name(n)), ":1000\r\n");
+        client.check(&format!("APPEND {} x", name(n)), UNREADABLE);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // Keys can be written over and deleted.
+    client.check(&format!("SET {} new", name(0)), "+OK\r\n");
+    client.check(&format!("GET {}", name(0)), "$3\r\nnew\r\n");
+    client.check(&format!("DEL {}", name(1)), ":1\r\n");
+    fault(&mut other, "read none");
+    wait_until("it comes back by itself", || state(&mut other) == "ok");
+    check(&mut client, 2..40, 0);
+}
+
+#[test]
+fn reads_that_fail_are_errors_until_they_do_not() {
+    let folder = Folder::new("read-error");
+    let server = with_cold(&folder, 40, &[]);
+    let mut client = server.client();
+    // Two more tries.
+    fault(&mut client, "read io 2");
+    check(&mut client, 0..1, 0);
+    fault(&mut client, "read io");
+    for n in 1..40 {
+        client.check(&format!("GET {}", name(n)), UNREADABLE);
+    }
+    wait_until("no probe succeeds", || state(&mut client) == "failed");
+    let errors = swap(&mut client, "swap_read_errors");
+    client.check(&format!("MGET {} {}", name(1), name(2)), UNREADABLE);
+    assert!(swap(&mut client, "swap_read_errors") <= errors + 2, "no reads but probes");
+    fault(&mut client, "read none");
+    wait_until("it comes back by itself", || state(&mut client) == "ok");
+    check(&mut client, 0..40, 0);
+    assert!(client.ask("INFO errorstats").contains("errorstat_SWAPERR"));
+}
